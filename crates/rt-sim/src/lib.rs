@@ -1,0 +1,1 @@
+//! The simulated backend of rt: one thread, virtual time, seeded scheduling and faults.

@@ -1,0 +1,1 @@
+//! Keyspaces, tables, columns and user types as immutable values, and the changes between them.
