@@ -1,1 +1,15 @@
-//! Small building blocks that the standard library lacks and that more than one crate needs: fixed-seed maps, variable-length integers, Murmur3, a bounded byte reader.
+//! Small building blocks that the standard library lacks and that more than one crate needs.
+//!
+//! Kept to things without policy: fixed-seed hash maps ([`HashMap`]), Cassandra's variable-length
+//! integers ([`vint`]), its Murmur3 ([`murmur3`]), and a reader over hostile bytes ([`Reader`]).
+
+pub mod murmur3;
+mod reader;
+pub mod vint;
+
+pub use reader::{Reader, ShortRead};
+
+/// A hash map whose iteration order depends only on its content and history, never on a random seed.
+pub type HashMap<K, V> = rustc_hash::FxHashMap<K, V>;
+/// The set beside [`HashMap`].
+pub type HashSet<K> = rustc_hash::FxHashSet<K>;

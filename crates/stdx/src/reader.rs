@@ -1,0 +1,94 @@
+//! A cursor over bytes that nobody vouches for: every read is checked, nothing is allocated.
+
+/// The bytes ended before the value did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortRead {
+    /// Bytes that the value needs.
+    pub needed: usize,
+    /// Bytes that were left.
+    pub left: usize,
+}
+
+impl std::fmt::Display for ShortRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "needed {} bytes, only {} left", self.needed, self.left)
+    }
+}
+
+impl std::error::Error for ShortRead {}
+
+/// Reads big-endian values off the front of a slice.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    left: &'a [u8],
+}
+
+macro_rules! be {
+    ($($name:ident $ty:ty),*) => {$(
+        #[doc = concat!("Reads a big-endian `", stringify!($ty), "`.")]
+        #[inline]
+        pub fn $name(&mut self) -> Result<$ty, ShortRead> {
+            const LEN: usize = size_of::<$ty>();
+            match self.left.split_first_chunk::<LEN>() {
+                Some((head, tail)) => {
+                    self.left = tail;
+                    Ok(<$ty>::from_be_bytes(*head))
+                }
+                None => Err(ShortRead { needed: LEN, left: self.left.len() }),
+            }
+        }
+    )*};
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the start of `bytes`.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { left: bytes }
+    }
+
+    /// What is still unread.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.left
+    }
+
+    /// How many bytes are still unread.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Whether everything was read.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    be!(u8 u8, u16 u16, u32 u32, u64 u64, i8 i8, i16 i16, i32 i32, i64 i64, f32 f32, f64 f64);
+
+    /// Takes the next `len` bytes.
+    #[inline]
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], ShortRead> {
+        if len > self.left.len() {
+            return Err(ShortRead { needed: len, left: self.left.len() });
+        }
+        let (head, tail) = self.left.split_at(len);
+        self.left = tail;
+        Ok(head)
+    }
+
+    /// Takes a byte string with a 16-bit length in front (`writeWithShortLength`).
+    #[inline]
+    pub fn bytes_u16(&mut self) -> Result<&'a [u8], ShortRead> {
+        let len = self.u16()?;
+        self.bytes(usize::from(len))
+    }
+
+    /// Takes a byte string with an unsigned vint length in front (`writeWithVIntLength`).
+    #[inline]
+    pub fn bytes_vint(&mut self) -> Result<&'a [u8], ShortRead> {
+        let len = crate::vint::read_unsigned(self)?;
+        self.bytes(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+}

@@ -1,0 +1,118 @@
+//! Cassandra's variable-length integers (`VIntCoding`): the number of leading one bits of the first byte is
+//! the number of bytes that follow, the rest is big-endian. Signed values are zigzag-coded first.
+
+use crate::{Reader, ShortRead};
+
+/// The longest coding of a 64-bit integer, in bytes.
+pub const LEN_MAX: usize = 9;
+
+/// How many bytes [`write_unsigned`] takes for `value`.
+#[inline]
+pub fn unsigned_len(value: u64) -> usize {
+    // 7 payload bits a byte, up to 8 bytes; a ninth byte carries a full 64 bits.
+    let magnitude = (value | 1).leading_zeros() as usize;
+    9 - (magnitude.saturating_sub(1)) / 7
+}
+
+/// Appends `value`.
+#[inline]
+pub fn write_unsigned(value: u64, out: &mut Vec<u8>) {
+    let len = unsigned_len(value);
+    if len == 1 {
+        out.push(value as u8);
+        return;
+    }
+    if len == LEN_MAX {
+        out.push(0xff);
+        out.extend_from_slice(&value.to_be_bytes());
+        return;
+    }
+    let mut bytes = value.to_be_bytes();
+    let first = 8 - len;
+    // `len - 1` leading ones.
+    bytes[first] |= !(0xffu8 >> (len - 1));
+    out.extend_from_slice(&bytes[first..]);
+}
+
+/// Appends `value` zigzag-coded.
+#[inline]
+pub fn write_signed(value: i64, out: &mut Vec<u8>) {
+    write_unsigned(zigzag(value), out);
+}
+
+/// How many bytes [`write_signed`] takes.
+#[inline]
+pub fn signed_len(value: i64) -> usize {
+    unsigned_len(zigzag(value))
+}
+
+/// Reads what [`write_unsigned`] wrote.
+#[inline]
+pub fn read_unsigned(reader: &mut Reader<'_>) -> Result<u64, ShortRead> {
+    let first = reader.u8()?;
+    if first < 0x80 {
+        return Ok(u64::from(first));
+    }
+    let extra = first.leading_ones() as usize;
+    let rest = reader.bytes(extra)?;
+    let mut value = if extra >= 8 { 0 } else { u64::from(first & (0xffu8 >> extra)) };
+    for byte in rest {
+        value = (value << 8) | u64::from(*byte);
+    }
+    Ok(value)
+}
+
+/// Reads what [`write_signed`] wrote.
+#[inline]
+pub fn read_signed(reader: &mut Reader<'_>) -> Result<i64, ShortRead> {
+    let raw = read_unsigned(reader)?;
+    Ok(((raw >> 1) as i64) ^ -((raw & 1) as i64))
+}
+
+#[inline]
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn known_codings() {
+        for (value, hex) in [
+            (0u64, vec![0u8]),
+            (127, vec![0x7f]),
+            (128, vec![0x80, 0x80]),
+            (16383, vec![0xbf, 0xff]),
+            (16384, vec![0xc0, 0x40, 0x00]),
+            (u64::MAX, vec![0xff; 9]),
+            ((1 << 56) - 1, vec![0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            (1 << 56, vec![0xff, 1, 0, 0, 0, 0, 0, 0, 0]),
+        ] {
+            let mut out = Vec::new();
+            write_unsigned(value, &mut out);
+            assert_eq!(out, hex, "{value}");
+            assert_eq!(out.len(), unsigned_len(value));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(value in any::<u64>(), shift in 0u32..64) {
+            let value = value >> shift;
+            let mut out = Vec::new();
+            write_unsigned(value, &mut out);
+            write_signed(value as i64, &mut out);
+            let mut reader = Reader::new(&out);
+            prop_assert_eq!(read_unsigned(&mut reader).unwrap(), value);
+            prop_assert_eq!(read_signed(&mut reader).unwrap(), value as i64);
+            prop_assert!(reader.is_empty());
+            prop_assert_eq!(out.len(), unsigned_len(value) + signed_len(value as i64));
+            for cut in 0..unsigned_len(value) {
+                prop_assert!(read_unsigned(&mut Reader::new(&out[..cut])).is_err());
+            }
+        }
+    }
+}
