@@ -1,1 +1,20 @@
 //! CQL's data types: serialisation, validation, comparison, text and JSON forms, byte-comparable encoding.
+//!
+//! Everything here is a pure function over serialised values, because the engine, the query layer and the file
+//! formats all need the same answers, and because a type system without IO or clocks can be checked against
+//! Cassandra byte by byte.
+
+mod class_name;
+mod compare;
+mod cql_type;
+mod error;
+mod format;
+pub mod json;
+mod literal;
+pub mod ordered;
+mod validate;
+
+pub use class_name::ClassNameError;
+pub use cql_type::{CqlType, UserType, quote_identifier};
+pub use error::TypeError;
+pub use ordered::{OrderedError, Terminator, decode_clustering, encode_clustering, encode_clustering_into};
