@@ -1,1 +1,29 @@
-//! Cassandra's data model in motion and its reconciliation: partitions, rows, cells, tombstones, fragment streams.
+//! Cassandra's data model in motion, and its reconciliation.
+//!
+//! What is here: partitions ([`PartitionUpdate`]), rows ([`Row`]), cells ([`Cell`]), tombstones, counters, the
+//! stream of [`Fragment`]s that every reader produces, and the pure rules by which two versions of the same
+//! datum become one. What is not here: files, memory budgets, clocks (`now` is an argument), CQL.
+//!
+//! Clustering keys carry a byte-comparable form of themselves beside their values, so that every comparison
+//! of rows and bounds in the engine is a `memcmp`, and no ordered container needs a comparator.
+
+pub mod cell;
+pub mod clustering;
+pub mod counter;
+pub mod fragment;
+pub mod key;
+pub mod merge;
+pub mod purge;
+pub mod range;
+pub mod row;
+pub mod time;
+pub mod update;
+
+pub use cell::{Cell, Complex, ComplexCell};
+pub use clustering::{Bound, Clustering, Side};
+pub use fragment::{Fragment, FragmentBuffer, FragmentSource, SourceError};
+pub use key::DecoratedKey;
+pub use range::{RangeTombstone, RangeTombstones};
+pub use row::{ColumnData, Row};
+pub use time::{DeletionTime, LivenessInfo, NO_DELETION, NO_TIMESTAMP, Seconds, Timestamp};
+pub use update::PartitionUpdate;

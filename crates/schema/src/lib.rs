@@ -1,1 +1,26 @@
-//! Keyspaces, tables, columns and user types as immutable values, and the changes between them.
+//! Keyspaces, tables, columns and user types as immutable values.
+//!
+//! A [`Schema`] is a snapshot: a change makes a new one that shares what did not change, and whoever holds
+//! the old one keeps a consistent view. This crate knows nothing of CQL text, of files, or of how a change
+//! travels; it holds what a schema *is* and which schemas are valid.
+
+mod keyspace;
+mod options;
+mod table;
+
+pub use keyspace::{Keyspace, Replication, Schema};
+pub use options::{SpeculativeRetry, TableOptions};
+pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
+pub use types::UserType;
+
+/// A schema that would break a rule, with the rule in words a user understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidSchema(pub String);
+
+impl std::fmt::Display for InvalidSchema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidSchema {}

@@ -1,0 +1,169 @@
+//! Cells: one value with its write time, and the collections of cells that unfrozen columns are.
+
+use bytes::Bytes;
+
+use crate::{DeletionTime, NO_DELETION, Seconds, Timestamp, counter};
+
+/// One value. Live without end, live until a time (TTL), or a tombstone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// When it was written.
+    pub timestamp: Timestamp,
+    /// Seconds to live; 0 for values without an end and for tombstones.
+    pub ttl: Seconds,
+    /// When it expires (TTL) or was deleted (tombstone); [`NO_DELETION`] otherwise.
+    pub local_deletion: Seconds,
+    /// The serialised value; a counter's context; empty for tombstones.
+    pub value: Bytes,
+}
+
+impl Cell {
+    /// A value without an end.
+    pub fn live(timestamp: Timestamp, value: Bytes) -> Self {
+        Self { timestamp, ttl: 0, local_deletion: NO_DELETION, value }
+    }
+
+    /// A value that is gone at `expires`.
+    pub fn expiring(timestamp: Timestamp, ttl: Seconds, expires: Seconds, value: Bytes) -> Self {
+        assert!(ttl > 0 && expires != NO_DELETION, "an expiring cell has an end");
+        Self { timestamp, ttl, local_deletion: expires, value }
+    }
+
+    /// A deletion made at `local` seconds.
+    pub fn tombstone(timestamp: Timestamp, local: Seconds) -> Self {
+        assert!(local != NO_DELETION, "a tombstone has a deletion time");
+        Self { timestamp, ttl: 0, local_deletion: local, value: Bytes::new() }
+    }
+
+    /// Whether it was written with a TTL.
+    #[inline]
+    pub fn is_expiring(&self) -> bool {
+        self.ttl != 0
+    }
+
+    /// Whether it is a deletion.
+    #[inline]
+    pub fn is_tombstone(&self) -> bool {
+        self.ttl == 0 && self.local_deletion != NO_DELETION
+    }
+
+    /// Whether a reader at `now` sees its value.
+    #[inline]
+    pub fn is_live(&self, now: Seconds) -> bool {
+        self.local_deletion == NO_DELETION || (self.ttl != 0 && now < self.local_deletion)
+    }
+
+    /// Whether `other`, a version of the same cell, replaces this one. Total, so that every replica decides alike:
+    /// later timestamp; at a tie tombstone, then expiring, then lasting; of one kind the later local time, the
+    /// smaller TTL, the larger value.
+    #[inline]
+    pub fn is_superseded_by(&self, other: &Self) -> bool {
+        if self.timestamp != other.timestamp {
+            return other.timestamp > self.timestamp;
+        }
+        let kind = |cell: &Self| (cell.local_deletion != NO_DELETION, cell.is_tombstone());
+        kind(other)
+            .cmp(&kind(self))
+            .then_with(|| other.local_deletion.cmp(&self.local_deletion))
+            .then_with(|| self.ttl.cmp(&other.ttl))
+            .then_with(|| other.value.cmp(&self.value))
+            .is_gt()
+    }
+
+    /// Takes over `other`, a version of the same cell. Counters merge shard by shard; a counter's tombstone wins
+    /// whatever the timestamps say, because increments have no order against it.
+    pub fn merge(&mut self, other: Self, is_counter: bool) {
+        if is_counter && !self.is_tombstone() && !other.is_tombstone() {
+            self.value = counter::merge(&self.value, &other.value);
+            self.timestamp = self.timestamp.max(other.timestamp);
+            return;
+        }
+        let replaced = if is_counter && self.is_tombstone() != other.is_tombstone() {
+            other.is_tombstone()
+        } else {
+            self.is_superseded_by(&other)
+        };
+        if replaced {
+            *self = other;
+        }
+    }
+
+    /// Bytes held on the heap.
+    pub fn memory_size(&self) -> usize {
+        self.value.len()
+    }
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_tombstone() {
+            return write!(f, "deleted@{}/{}", self.timestamp, self.local_deletion);
+        }
+        write!(f, "{:02x}@{}", self.value, self.timestamp)?;
+        if self.is_expiring() { write!(f, " ttl {} until {}", self.ttl, self.local_deletion) } else { Ok(()) }
+    }
+}
+
+/// One element of an unfrozen collection or field of an unfrozen user type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComplexCell {
+    /// Map key, set element, list position (a time UUID) or field number (16 bits, big-endian).
+    pub path: Bytes,
+    /// Its value; empty for sets.
+    pub cell: Cell,
+}
+
+/// An unfrozen collection or user type: a deletion of everything before, and cells in path order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complex {
+    /// What an overwrite of the whole deletes.
+    pub deletion: DeletionTime,
+    /// In path order, no path twice.
+    pub cells: Vec<ComplexCell>,
+}
+
+impl Complex {
+    /// Nothing.
+    pub fn empty() -> Self {
+        Self { deletion: DeletionTime::LIVE, cells: Vec::new() }
+    }
+
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.deletion.is_live() && self.cells.is_empty()
+    }
+
+    /// Takes over `other`, a version of the same column; `order` compares paths.
+    pub fn merge(&mut self, other: Self, order: impl Fn(&[u8], &[u8]) -> std::cmp::Ordering) {
+        self.deletion = self.deletion.max(other.deletion);
+        let deletion = self.deletion;
+        let lives = |element: &ComplexCell| !deletion.deletes(element.cell.timestamp);
+        let mine = std::mem::take(&mut self.cells);
+        let mut merged = Vec::with_capacity(mine.len() + other.cells.len());
+        let mut left = mine.into_iter().filter(lives).peekable();
+        let mut right = other.cells.into_iter().filter(lives).peekable();
+        loop {
+            let side = match (left.peek(), right.peek()) {
+                (Some(a), Some(b)) => order(&a.path, &b.path),
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (None, None) => break,
+            };
+            match side {
+                std::cmp::Ordering::Less => merged.extend(left.next()),
+                std::cmp::Ordering::Greater => merged.extend(right.next()),
+                std::cmp::Ordering::Equal => {
+                    let mut element = left.next().expect("peeked");
+                    element.cell.merge(right.next().expect("peeked").cell, false);
+                    merged.push(element);
+                }
+            }
+        }
+        self.cells = merged;
+    }
+
+    /// Bytes held on the heap.
+    pub fn memory_size(&self) -> usize {
+        self.cells.iter().map(|c| size_of::<ComplexCell>() + c.path.len() + c.cell.memory_size()).sum()
+    }
+}

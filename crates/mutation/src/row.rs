@@ -1,0 +1,244 @@
+//! Rows: a clustering key, a mark of existence, a deletion, and what is known of each column.
+
+use schema::{ColumnId, Table};
+use types::CqlType;
+
+use crate::{Cell, Clustering, Complex, DeletionTime, LivenessInfo, Seconds};
+
+/// What a row says about one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnData {
+    /// A column with one value.
+    Simple(Cell),
+    /// An unfrozen collection or user type.
+    Complex(Complex),
+}
+
+impl ColumnData {
+    /// Bytes held on the heap.
+    pub fn memory_size(&self) -> usize {
+        match self {
+            Self::Simple(cell) => cell.memory_size(),
+            Self::Complex(complex) => complex.memory_size(),
+        }
+    }
+}
+
+/// A version, whole or partial, of one row. The static row of a partition is one too, with an empty key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its key.
+    pub clustering: Clustering,
+    /// The mark that an INSERT leaves.
+    pub liveness: LivenessInfo,
+    /// A deletion of the row as a whole.
+    pub deletion: DeletionTime,
+    /// In column id order, no column twice.
+    columns: Vec<(ColumnId, ColumnData)>,
+}
+
+/// The order of the paths of a complex column of this type.
+pub fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> std::cmp::Ordering {
+    match ty {
+        CqlType::Set { element, .. } => element.compare(left, right),
+        CqlType::Map { key, .. } => key.compare(left, right),
+        CqlType::List { .. } => CqlType::Timeuuid.compare(left, right),
+        _ => left.cmp(right),
+    }
+}
+
+impl Row {
+    /// A row that says nothing yet.
+    pub fn new(clustering: Clustering) -> Self {
+        Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns: Vec::new() }
+    }
+
+    /// With room for `columns` columns.
+    pub fn with_capacity(clustering: Clustering, columns: usize) -> Self {
+        Self {
+            clustering,
+            liveness: LivenessInfo::NONE,
+            deletion: DeletionTime::LIVE,
+            columns: Vec::with_capacity(columns),
+        }
+    }
+
+    /// What is known of each column, in column id order.
+    pub fn columns(&self) -> &[(ColumnId, ColumnData)] {
+        &self.columns
+    }
+
+    /// What is known of one column.
+    pub fn column(&self, id: ColumnId) -> Option<&ColumnData> {
+        // Rows are narrow and most often hold every column: try the slot of the same number first.
+        self.columns.binary_search_by_key(&id, |(id, _)| *id).ok().map(|at| &self.columns[at].1)
+    }
+
+    /// The single cell of a simple column.
+    pub fn cell(&self, id: ColumnId) -> Option<&Cell> {
+        match self.column(id)? {
+            ColumnData::Simple(cell) => Some(cell),
+            ColumnData::Complex(_) => None,
+        }
+    }
+
+    /// The cells of a complex column.
+    pub fn complex(&self, id: ColumnId) -> Option<&Complex> {
+        match self.column(id)? {
+            ColumnData::Complex(complex) => Some(complex),
+            ColumnData::Simple(_) => None,
+        }
+    }
+
+    /// Sets what is known of a column; what was known before is forgotten.
+    pub fn set(&mut self, id: ColumnId, data: ColumnData) {
+        match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => self.columns[at].1 = data,
+            Err(at) => self.columns.insert(at, (id, data)),
+        }
+    }
+
+    /// Adds what one more statement or file says of a column.
+    pub fn merge_column(&mut self, id: ColumnId, data: ColumnData, ty: &CqlType) {
+        match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => merge_data(&mut self.columns[at].1, data, ty),
+            Err(at) => self.columns.insert(at, (id, data)),
+        }
+    }
+
+    /// Keeps the columns for which `keep` says so, letting it change them.
+    pub fn retain(&mut self, mut keep: impl FnMut(ColumnId, &mut ColumnData) -> bool) {
+        self.columns.retain_mut(|(id, data)| keep(*id, data));
+    }
+
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.liveness.is_none() && self.deletion.is_live() && self.columns.is_empty()
+    }
+
+    /// Takes over `other`, a version of the same row. Columns that `table` no longer has are dropped. What the
+    /// joint deletion hides is gone from the result.
+    pub fn merge(&mut self, other: Self, table: &Table) {
+        assert_eq!(self.clustering, other.clustering, "versions of one row");
+        self.liveness = self.liveness.merge(other.liveness);
+        let deletion = self.deletion.max(other.deletion);
+        if self.columns.is_empty() {
+            self.columns = other.columns;
+        } else if !other.columns.is_empty() {
+            let mine = std::mem::take(&mut self.columns);
+            self.columns = merge_columns(mine, other.columns, table);
+        }
+        self.deletion = deletion;
+        if !deletion.is_live() {
+            self.hide(deletion);
+        }
+    }
+
+    /// Removes what `deletion` hides: marks, cells, and a row deletion that it supersedes. The deletion itself is not
+    /// recorded in the row, except that the row's own stays when it reaches further.
+    pub fn delete_shadowed(&mut self, deletion: DeletionTime) {
+        if deletion.is_live() {
+            return;
+        }
+        if !self.deletion.supersedes(&deletion) {
+            self.deletion = DeletionTime::LIVE;
+        }
+        self.hide(deletion);
+    }
+
+    fn hide(&mut self, deletion: DeletionTime) {
+        if deletion.deletes(self.liveness.timestamp) {
+            self.liveness = LivenessInfo::NONE;
+        }
+        self.columns.retain_mut(|(_, data)| match data {
+            ColumnData::Simple(cell) => !deletion.deletes(cell.timestamp),
+            ColumnData::Complex(complex) => {
+                if !complex.deletion.supersedes(&deletion) {
+                    complex.deletion = DeletionTime::LIVE;
+                }
+                complex.cells.retain(|element| !deletion.deletes(element.cell.timestamp));
+                !complex.is_empty()
+            }
+        });
+    }
+
+    /// Whether a reader at `now` sees this row: by its mark, or by any live cell.
+    pub fn is_live(&self, now: Seconds) -> bool {
+        self.liveness.is_live(now) || self.has_live_cell(now)
+    }
+
+    /// Whether any cell is live at `now`.
+    pub fn has_live_cell(&self, now: Seconds) -> bool {
+        self.columns.iter().any(|(_, data)| match data {
+            ColumnData::Simple(cell) => cell.is_live(now),
+            ColumnData::Complex(complex) => complex.cells.iter().any(|element| element.cell.is_live(now)),
+        })
+    }
+
+    /// How many tombstones a reader at `now` steps over in it: cells, expired cells, complex deletions, and one for
+    /// a deletion of the row.
+    pub fn tombstones(&self, now: Seconds) -> usize {
+        let dead = |cell: &Cell| usize::from(!cell.is_live(now));
+        let columns = self.columns.iter().map(|(_, data)| match data {
+            ColumnData::Simple(cell) => dead(cell),
+            ColumnData::Complex(complex) => {
+                usize::from(!complex.deletion.is_live())
+                    + complex.cells.iter().map(|element| dead(&element.cell)).sum::<usize>()
+            }
+        });
+        usize::from(!self.deletion.is_live()) + columns.sum::<usize>()
+    }
+
+    /// Bytes that it holds, itself included.
+    pub fn memory_size(&self) -> usize {
+        size_of::<Self>()
+            + self.clustering.memory_size()
+            + self
+                .columns
+                .iter()
+                .map(|(_, data)| size_of::<(ColumnId, ColumnData)>() + data.memory_size())
+                .sum::<usize>()
+    }
+}
+
+fn merge_columns(
+    mine: Vec<(ColumnId, ColumnData)>,
+    theirs: Vec<(ColumnId, ColumnData)>,
+    table: &Table,
+) -> Vec<(ColumnId, ColumnData)> {
+    let mut out = Vec::with_capacity(mine.len().max(theirs.len()));
+    let mut left = mine.into_iter().peekable();
+    let mut right = theirs.into_iter().peekable();
+    loop {
+        let side = match (left.peek(), right.peek()) {
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (None, None) => return out,
+        };
+        match side {
+            std::cmp::Ordering::Less => out.extend(left.next()),
+            std::cmp::Ordering::Greater => out.extend(right.next()),
+            std::cmp::Ordering::Equal => {
+                let (id, mut data) = left.next().expect("peeked");
+                let (_, other) = right.next().expect("peeked");
+                if let Some(column) = table.column_by_id(id) {
+                    merge_data(&mut data, other, &column.ty);
+                    out.push((id, data));
+                }
+            }
+        }
+    }
+}
+
+fn merge_data(data: &mut ColumnData, other: ColumnData, ty: &CqlType) {
+    match (data, other) {
+        (ColumnData::Simple(mine), ColumnData::Simple(theirs)) => {
+            mine.merge(theirs, matches!(ty, CqlType::Counter));
+        }
+        (ColumnData::Complex(mine), ColumnData::Complex(theirs)) => {
+            mine.merge(theirs, |a, b| compare_paths(ty, a, b));
+        }
+        _ => panic!("a column is simple or complex for life"),
+    }
+}

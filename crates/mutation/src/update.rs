@@ -1,0 +1,117 @@
+//! A change of one partition: what a write carries, what a memtable holds, what a read may return.
+
+use std::sync::Arc;
+
+use schema::Table;
+
+use crate::{DecoratedKey, DeletionTime, RangeTombstone, RangeTombstones, Row};
+
+/// Everything that a write (or a read's result) says about one partition of one table.
+#[derive(Clone, Debug)]
+pub struct PartitionUpdate {
+    /// The table as the writer knew it.
+    pub table: Arc<Table>,
+    /// The partition.
+    pub key: DecoratedKey,
+    /// A deletion of the whole partition.
+    pub deletion: DeletionTime,
+    /// The static row.
+    pub static_row: Option<Row>,
+    /// Deleted ranges.
+    pub range_tombstones: RangeTombstones,
+    /// In clustering order, no key twice.
+    rows: Vec<Row>,
+}
+
+impl PartitionUpdate {
+    /// An update that says nothing yet.
+    pub fn new(table: Arc<Table>, key: DecoratedKey) -> Self {
+        Self {
+            table,
+            key,
+            deletion: DeletionTime::LIVE,
+            static_row: None,
+            range_tombstones: RangeTombstones::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// The rows in clustering order.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows by value.
+    pub fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+
+    /// Adds a row, or merges it with the one of its key that is there.
+    pub fn add_row(&mut self, row: Row) {
+        match self.rows.last() {
+            None => self.rows.push(row),
+            Some(last) if last.clustering < row.clustering => self.rows.push(row),
+            Some(_) => match self.rows.binary_search_by(|probe| probe.clustering.cmp(&row.clustering)) {
+                Ok(at) => self.rows[at].merge(row, &self.table),
+                Err(at) => self.rows.insert(at, row),
+            },
+        }
+    }
+
+    /// Merges into the static row.
+    pub fn add_static(&mut self, row: Row) {
+        match &mut self.static_row {
+            Some(mine) => mine.merge(row, &self.table),
+            None => self.static_row = Some(row),
+        }
+    }
+
+    /// Adds a range deletion.
+    pub fn add_range_tombstone(&mut self, range: RangeTombstone) {
+        self.range_tombstones.insert(range);
+    }
+
+    /// Deletes the whole partition.
+    pub fn add_deletion(&mut self, deletion: DeletionTime) {
+        self.deletion = self.deletion.max(deletion);
+    }
+
+    /// Takes over `other`, an update of the same partition. Deletions are recorded; what they hide is dropped by the
+    /// reader's merge, not here.
+    pub fn merge(&mut self, other: Self) {
+        assert_eq!(self.key, other.key, "updates of one partition");
+        self.add_deletion(other.deletion);
+        if let Some(row) = other.static_row {
+            self.add_static(row);
+        }
+        for range in other.range_tombstones.iter() {
+            self.range_tombstones.insert(range.clone());
+        }
+        other.rows.into_iter().for_each(|row| self.add_row(row));
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.deletion.is_live()
+            && self.static_row.as_ref().is_none_or(Row::is_empty)
+            && self.range_tombstones.is_empty()
+            && self.rows.iter().all(Row::is_empty)
+    }
+
+    /// How many operations it carries, for batch size limits: rows, ranges, static row, deletion.
+    pub fn operations(&self) -> usize {
+        self.rows.len()
+            + self.range_tombstones.len()
+            + usize::from(self.static_row.is_some())
+            + usize::from(!self.deletion.is_live())
+    }
+
+    /// Bytes that it holds.
+    pub fn memory_size(&self) -> usize {
+        size_of::<Self>()
+            + self.key.key.len()
+            + self.range_tombstones.memory_size()
+            + self.static_row.as_ref().map_or(0, Row::memory_size)
+            + self.rows.iter().map(Row::memory_size).sum::<usize>()
+    }
+}

@@ -1,0 +1,186 @@
+//! The schema as a whole and its keyspaces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stdx::HashMap;
+use types::UserType;
+
+use crate::{Table, TableId};
+
+/// How many copies of a keyspace's data exist, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replication {
+    /// Every node keeps its own data (`system`).
+    Local,
+    /// Every node keeps everything.
+    Everywhere,
+    /// The next `factor` nodes on the ring.
+    Simple {
+        /// Number of copies.
+        factor: u32,
+    },
+    /// So many copies in each datacenter, spread over racks.
+    NetworkTopology {
+        /// Datacenter name to number of copies.
+        factors: BTreeMap<String, u32>,
+    },
+}
+
+impl Replication {
+    /// The map that `system_schema.keyspaces.replication` shows.
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        let class = |name: &str| ("class".to_owned(), format!("org.apache.cassandra.locator.{name}"));
+        match self {
+            Self::Local => BTreeMap::from([class("LocalStrategy")]),
+            Self::Everywhere => BTreeMap::from([class("EverywhereStrategy")]),
+            Self::Simple { factor } => BTreeMap::from([
+                class("SimpleStrategy"),
+                ("replication_factor".to_owned(), factor.to_string()),
+            ]),
+            Self::NetworkTopology { factors } => std::iter::once(class("NetworkTopologyStrategy"))
+                .chain(factors.iter().map(|(dc, n)| (dc.clone(), n.to_string())))
+                .collect(),
+        }
+    }
+}
+
+/// A namespace of tables and types with one replication setting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keyspace {
+    /// Its name, case kept.
+    pub name: String,
+    /// Where copies live.
+    pub replication: Replication,
+    /// Whether writes go to the commit log.
+    pub durable_writes: bool,
+    /// Whether it is one of the server's own and closed to users' changes.
+    pub system: bool,
+    /// Tables by name.
+    pub tables: BTreeMap<String, Arc<Table>>,
+    /// User-defined types by name.
+    pub types: BTreeMap<String, Arc<UserType>>,
+}
+
+impl Keyspace {
+    /// An empty keyspace.
+    pub fn new(name: impl Into<String>, replication: Replication) -> Self {
+        Self {
+            name: name.into(),
+            replication,
+            durable_writes: true,
+            system: false,
+            tables: BTreeMap::new(),
+            types: BTreeMap::new(),
+        }
+    }
+}
+
+/// A snapshot of all keyspaces. Cheap to clone; changes go through the `with_*` methods, which return a new one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schema {
+    keyspaces: BTreeMap<String, Arc<Keyspace>>,
+    tables: HashMap<TableId, Arc<Table>>,
+    version: [u8; 16],
+}
+
+impl Schema {
+    /// All keyspaces in name order.
+    pub fn keyspaces(&self) -> impl Iterator<Item = &Arc<Keyspace>> {
+        self.keyspaces.values()
+    }
+
+    /// A keyspace by name.
+    pub fn keyspace(&self, name: &str) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.get(name)
+    }
+
+    /// A table by keyspace and name.
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<Table>> {
+        self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+
+    /// A table by id.
+    pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.tables.get(&id)
+    }
+
+    /// All tables of all keyspaces, by keyspace and name.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values())
+    }
+
+    /// The version that drivers compare: equal content has equal versions.
+    pub fn version(&self) -> [u8; 16] {
+        self.version
+    }
+
+    /// The schema with `version` as its version (computed by whoever stores the schema).
+    pub fn with_version(mut self, version: [u8; 16]) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// The schema with this keyspace added or replaced, tables included.
+    pub fn with_keyspace(mut self, keyspace: Keyspace) -> Self {
+        self.unlink_tables(&keyspace.name);
+        for table in keyspace.tables.values() {
+            assert_eq!(table.keyspace, keyspace.name, "a table lives in its own keyspace");
+            self.tables.insert(table.id, table.clone());
+        }
+        self.keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
+        self
+    }
+
+    /// The schema without this keyspace.
+    pub fn without_keyspace(mut self, name: &str) -> Self {
+        self.unlink_tables(name);
+        self.keyspaces.remove(name);
+        self
+    }
+
+    /// The schema with this table added or replaced in its keyspace, which must exist.
+    pub fn with_table(mut self, table: Table) -> Self {
+        let keyspace = self.keyspaces.get_mut(&table.keyspace).expect("the keyspace exists");
+        let table = Arc::new(table);
+        let old = Arc::make_mut(keyspace).tables.insert(table.name.clone(), table.clone());
+        if let Some(old) = old {
+            self.tables.remove(&old.id);
+        }
+        self.tables.insert(table.id, table);
+        self
+    }
+
+    /// The schema without this table.
+    pub fn without_table(mut self, keyspace: &str, name: &str) -> Self {
+        if let Some(keyspace) = self.keyspaces.get_mut(keyspace)
+            && let Some(old) = Arc::make_mut(keyspace).tables.remove(name)
+        {
+            self.tables.remove(&old.id);
+        }
+        self
+    }
+
+    /// The schema with this user type added or replaced. Tables that use it are the caller's to rebuild.
+    pub fn with_type(mut self, ty: UserType) -> Self {
+        let keyspace = self.keyspaces.get_mut(&ty.keyspace).expect("the keyspace exists");
+        Arc::make_mut(keyspace).types.insert(ty.name.clone(), Arc::new(ty));
+        self
+    }
+
+    /// The schema without this user type.
+    pub fn without_type(mut self, keyspace: &str, name: &str) -> Self {
+        if let Some(keyspace) = self.keyspaces.get_mut(keyspace) {
+            Arc::make_mut(keyspace).types.remove(name);
+        }
+        self
+    }
+
+    fn unlink_tables(&mut self, keyspace: &str) {
+        if let Some(old) = self.keyspaces.get(keyspace) {
+            for table in old.tables.values() {
+                self.tables.remove(&table.id);
+            }
+        }
+    }
+}

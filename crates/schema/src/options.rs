@@ -1,0 +1,119 @@
+//! Table options: every one of Cassandra 5.0's is kept and shown again; the ones that the engine obeys are typed.
+
+use std::collections::BTreeMap;
+
+/// When a coordinator asks a further replica (`speculative_retry`, `additional_write_policy`).
+#[derive(Clone, Debug, PartialEq)]
+pub enum SpeculativeRetry {
+    /// Never.
+    Never,
+    /// At once.
+    Always,
+    /// After this percentile of the table's read latency (0–100).
+    Percentile(f64),
+    /// After so many milliseconds.
+    Millis(f64),
+    /// The smaller (`MIN`) or larger (`MAX`) of a percentile and a fixed time in milliseconds.
+    Hybrid {
+        /// Whether the smaller of the two counts.
+        min: bool,
+        /// The percentile (0–100).
+        percentile: f64,
+        /// The fixed time.
+        millis: f64,
+    },
+}
+
+impl std::fmt::Display for SpeculativeRetry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Cassandra prints `99p` for whole percentiles and `99.9p` otherwise.
+        match self {
+            Self::Never => f.write_str("NEVER"),
+            Self::Always => f.write_str("ALWAYS"),
+            Self::Percentile(p) => write!(f, "{p}p"),
+            Self::Millis(ms) => write!(f, "{ms}ms"),
+            Self::Hybrid { min, percentile, millis } => {
+                write!(f, "{}({percentile}p,{millis:.2}ms)", if *min { "MIN" } else { "MAX" })
+            }
+        }
+    }
+}
+
+/// What follows `WITH` in CREATE TABLE, defaults as in Cassandra 5.0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableOptions {
+    /// Free text.
+    pub comment: String,
+    /// Target false-positive rate of bloom filters, above 0 and at most 1.
+    pub bloom_filter_fp_chance: f64,
+    /// `keys` and `rows_per_partition`.
+    pub caching: BTreeMap<String, String>,
+    /// Whether changes are captured.
+    pub cdc: bool,
+    /// Compaction class and its settings.
+    pub compaction: BTreeMap<String, String>,
+    /// Compression class and its settings; `enabled: false` for none.
+    pub compression: BTreeMap<String, String>,
+    /// Share of reads that verify chunk checksums, 0–1.
+    pub crc_check_chance: f64,
+    /// Seconds that a write lives when it names no TTL; 0 for ever.
+    pub default_time_to_live: u32,
+    /// Seconds that a tombstone is kept at least.
+    pub gc_grace_seconds: u32,
+    /// Bounds of the index summary's sampling.
+    pub max_index_interval: u32,
+    /// Bounds of the index summary's sampling.
+    pub min_index_interval: u32,
+    /// Milliseconds after which a memtable is flushed in any case; 0 for never.
+    pub memtable_flush_period_in_ms: u32,
+    /// Name of the memtable configuration.
+    pub memtable: String,
+    /// `BLOCKING` or `NONE`.
+    pub read_repair: String,
+    /// When reads ask one replica more.
+    pub speculative_retry: SpeculativeRetry,
+    /// When writes to transient replicas are sent.
+    pub additional_write_policy: SpeculativeRetry,
+    /// Hard links of every flushed SSTable; absent means as the node says.
+    pub incremental_backups: Option<bool>,
+    /// Snapshot before DROP and TRUNCATE.
+    pub allow_auto_snapshot: bool,
+    /// Opaque settings of extensions.
+    pub extensions: BTreeMap<String, Vec<u8>>,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        Self {
+            comment: String::new(),
+            bloom_filter_fp_chance: 0.01,
+            caching: map(&[("keys", "ALL"), ("rows_per_partition", "NONE")]),
+            cdc: false,
+            compaction: map(&[
+                ("class", "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy"),
+                ("max_threshold", "32"),
+                ("min_threshold", "4"),
+            ]),
+            compression: map(&[
+                ("chunk_length_in_kb", "16"),
+                ("class", "org.apache.cassandra.io.compress.LZ4Compressor"),
+            ]),
+            crc_check_chance: 1.0,
+            default_time_to_live: 0,
+            gc_grace_seconds: 864_000,
+            max_index_interval: 2048,
+            min_index_interval: 128,
+            memtable_flush_period_in_ms: 0,
+            memtable: "default".to_owned(),
+            read_repair: "BLOCKING".to_owned(),
+            speculative_retry: SpeculativeRetry::Percentile(99.0),
+            additional_write_policy: SpeculativeRetry::Percentile(99.0),
+            incremental_backups: None,
+            allow_auto_snapshot: true,
+            extensions: BTreeMap::new(),
+        }
+    }
+}
