@@ -16,6 +16,7 @@ pub mod merge;
 pub mod purge;
 pub mod range;
 pub mod row;
+pub mod slice;
 pub mod time;
 pub mod update;
 
@@ -25,5 +26,6 @@ pub use fragment::{Fragment, FragmentBuffer, FragmentSource, SourceError};
 pub use key::DecoratedKey;
 pub use range::{RangeTombstone, RangeTombstones};
 pub use row::{ColumnData, Row};
+pub use slice::{ColumnSelection, PartitionRange, RingPosition, RowRange, Slices};
 pub use time::{DeletionTime, LivenessInfo, NO_DELETION, NO_TIMESTAMP, Seconds, Timestamp};
 pub use update::PartitionUpdate;
