@@ -1,1 +1,27 @@
 //! What a shard may ask of the outside: clock, disk, network, randomness, tasks, messages to other shards.
+//!
+//! Everything above this crate is written against [`Rt`] and runs unchanged on the production backend
+//! (`rt-uring`) and in the simulator (`rt-sim`). The task scheduler lives here and is shared by both.
+
+pub mod disk;
+pub mod driver;
+pub mod executor;
+pub mod group;
+pub mod instant;
+pub mod iobuf;
+pub mod net;
+pub mod sync;
+mod task;
+pub mod timer;
+
+mod handle;
+
+pub use disk::{DirEntry, Disk, DiskError, DiskOp, File, LockError, LockGuard, OpenOptions};
+pub use driver::LocalBoxFuture;
+pub use group::{Group, GroupStats};
+pub use handle::{Rt, RtParts, ShardId, ShardMain, shard_mains};
+pub use instant::Instant;
+pub use iobuf::{IO_ALIGNMENT, IoBuf};
+pub use net::{ConnectOptions, DetachedStream, ListenOptions, Listener, Net, NetError, NetOp, Stream};
+pub use task::Task;
+pub use timer::{Elapsed, Sleep};

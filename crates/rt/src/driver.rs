@@ -1,0 +1,194 @@
+//! What a backend implements: clock, randomness, disk and network, as object-safe traits.
+//!
+//! Code above `rt` never names these traits; it uses [`crate::Rt`], [`crate::Disk`] and [`crate::Net`].
+
+use std::any::Any;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use crate::disk::{DirEntry, OpenOptions};
+use crate::instant::Instant;
+use crate::iobuf::IoBuf;
+use crate::net::{ConnectOptions, ListenOptions};
+
+/// A boxed future of one shard.
+pub type LocalBoxFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// The clocks of a node, as one shard sees them.
+pub trait Clock {
+    /// Monotonic time.
+    fn now(&self) -> Instant;
+
+    /// Microseconds since 1970-01-01 UTC. May jump in both directions.
+    fn wall_micros(&self) -> i64;
+
+    /// Whether a turn that began at `turn_start` has used its `quota`. A simulator decides this by its seed,
+    /// because no time passes in it while a task runs.
+    fn quota_spent(&self, turn_start: Instant, quota: Duration) -> bool {
+        self.now() - turn_start >= quota
+    }
+}
+
+/// The source of randomness of one shard.
+pub trait Random {
+    /// A fast, evenly distributed number; not for secrets.
+    fn next_u64(&self) -> u64;
+    /// Fills `bytes`; good enough for keys and salts in production.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// An operation on names rather than on the content of an open file. All are rare.
+#[derive(Debug, Clone)]
+pub enum PathOp {
+    /// Give an existing file or directory a new name, replacing a file of that name.
+    Rename(PathBuf, PathBuf),
+    /// Remove a file.
+    Remove(PathBuf),
+    /// Remove a directory with everything in it.
+    RemoveDirAll(PathBuf),
+    /// Make a directory and those above it.
+    CreateDirAll(PathBuf),
+    /// Entries of a directory.
+    List(PathBuf),
+    /// A second name for a file.
+    HardLink(PathBuf, PathBuf),
+    /// Kind and length of a name.
+    Stat(PathBuf),
+    /// Make the entries of a directory durable.
+    SyncDir(PathBuf),
+    /// Room on the file system that holds a name.
+    Space(PathBuf),
+    /// Take the exclusive lock of a file, creating it, and write this process's id into it.
+    Lock(PathBuf),
+}
+
+/// What a [`PathOp`] answers.
+pub enum PathOutput {
+    /// Nothing but success.
+    Done,
+    /// Answer to [`PathOp::List`], in any order.
+    Entries(Vec<DirEntry>),
+    /// Answer to [`PathOp::Stat`].
+    Stat {
+        /// Whether the name is a directory.
+        is_dir: bool,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// Answer to [`PathOp::Space`], bytes.
+    Space {
+        /// What this process may still take.
+        free: u64,
+        /// The size of the file system.
+        total: u64,
+    },
+    /// Answer to [`PathOp::Lock`]: held until dropped.
+    Locked(Box<dyn Any>),
+    /// Answer to [`PathOp::Lock`]: another process, whose id may be known, holds it.
+    LockHeld(Option<u32>),
+}
+
+/// The disk of one node, as one shard sees it.
+pub trait DiskDriver {
+    /// Opens a file.
+    fn open(&self, path: PathBuf, options: OpenOptions) -> LocalBoxFuture<io::Result<Rc<dyn FileDriver>>>;
+    /// Carries out an operation on names.
+    fn path_op(&self, op: PathOp) -> LocalBoxFuture<io::Result<PathOutput>>;
+}
+
+/// An open file. A started operation goes on when its future is dropped, and keeps its buffer until it ends.
+pub trait FileDriver {
+    /// Reads into `buf[start..start + len]` (positions in its capacity, see [`IoBuf::io_area_mut`]); gives
+    /// the number of bytes read, 0 at the end of the file. May be short.
+    fn read(
+        &self,
+        position: u64,
+        buf: IoBuf,
+        start: usize,
+        len: usize,
+    ) -> LocalBoxFuture<(io::Result<usize>, IoBuf)>;
+    /// Writes `buf[start..start + len]` (positions in its capacity); may be short. With `append` the
+    /// position is ignored.
+    fn write(
+        &self,
+        position: u64,
+        buf: IoBuf,
+        start: usize,
+        len: usize,
+    ) -> LocalBoxFuture<(io::Result<usize>, IoBuf)>;
+    /// Makes the content durable, and with `all` the other attributes too.
+    fn sync(&self, all: bool) -> LocalBoxFuture<io::Result<()>>;
+    /// Cuts or extends (with zeros) the file.
+    fn set_len(&self, len: u64) -> LocalBoxFuture<io::Result<()>>;
+    /// Makes sure that `[position, position + len)` has blocks and reads as zeros where nothing was written.
+    fn allocate(&self, position: u64, len: u64) -> LocalBoxFuture<io::Result<()>>;
+    /// Length in bytes.
+    fn len(&self) -> LocalBoxFuture<io::Result<u64>>;
+    /// What positions, lengths and memory of an operation must be a multiple of; 1 for buffered files.
+    fn alignment(&self) -> usize;
+}
+
+/// The network of one node, as one shard sees it.
+pub trait NetDriver {
+    /// Listens.
+    fn listen(
+        &self,
+        address: SocketAddr,
+        options: ListenOptions,
+    ) -> LocalBoxFuture<io::Result<Box<dyn ListenerDriver>>>;
+    /// Connects.
+    fn connect(
+        &self,
+        address: SocketAddr,
+        options: ConnectOptions,
+    ) -> LocalBoxFuture<io::Result<Box<dyn StreamDriver>>>;
+    /// Takes over a connection that another shard has detached.
+    fn attach(&self, detached: Box<dyn Any + Send>) -> io::Result<Box<dyn StreamDriver>>;
+}
+
+/// A listening socket.
+pub trait ListenerDriver {
+    /// The next connection and its peer.
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn StreamDriver>, SocketAddr)>>;
+    /// The address that it listens on, with the port that was given for port 0.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+}
+
+/// A connection. Methods take `&self`: one task may read while another writes. Of each direction only the
+/// task that polled last is woken.
+pub trait StreamDriver {
+    /// Ready when a read would not wait.
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Reads; 0 at the end of the stream.
+    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
+    /// Appends what is there to `buf`, at most its spare capacity; 0 at the end of the stream.
+    fn poll_read_buf(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>>;
+    /// Ready when a write would not wait.
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Writes a part of `bytes`.
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    /// Writes a part of `slices`, taken one after another.
+    fn poll_write_vectored(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
+    /// Flushes and closes the writing side.
+    fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Whether small writes leave at once.
+    fn set_nodelay(&self, nodelay: bool) -> io::Result<()>;
+    /// The other end.
+    fn peer_addr(&self) -> io::Result<SocketAddr>;
+    /// This end.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+    /// Unbinds the connection from this shard, for [`NetDriver::attach`] of another.
+    fn detach(self: Box<Self>) -> io::Result<Box<dyn Any + Send>>;
+}

@@ -1,0 +1,602 @@
+//! The task scheduler of one shard, shared by both backends.
+//!
+//! Groups of tasks divide the CPU by shares (virtual run time, as Linux's CFS did); within a group tasks run in
+//! the order in which they became ready. A turn lasts at most the quota, then the backend looks at sockets and
+//! files. A backend that wants to choose the next task itself (the simulator) runs single tasks instead of turns.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use crate::driver::Clock;
+use crate::group::{Group, GroupStats};
+use crate::instant::Instant;
+use crate::task::{JoinCell, Task, TaskRef, TaskWaker};
+use crate::timer::Timers;
+
+/// How long a turn may last before sockets and files are looked at again.
+pub const TASK_QUOTA: Duration = Duration::from_micros(500);
+
+/// Between tasks the clock is read once in so many polls.
+const POLLS_BETWEEN_CLOCK_READS: u32 = 8;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Inner>>> = const { RefCell::new(None) };
+}
+
+/// The part of an executor that other threads may touch.
+pub(crate) struct Shared {
+    remote: Mutex<Vec<TaskRef>>,
+    remote_pending: AtomicBool,
+    sleeping: AtomicBool,
+    host: Mutex<Option<Waker>>,
+}
+
+impl Shared {
+    /// Wakes the shard when it sleeps. Whatever it shall see must have been stored before.
+    pub(crate) fn notify(&self) {
+        // Pairs with the fence in `prepare_park`: either we see that it sleeps, or it sees what we stored.
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::AcqRel) {
+            let host = self.host.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(host) = host {
+                host.wake();
+            }
+        }
+    }
+
+    fn push_remote(&self, task: TaskRef) {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        self.remote_pending.store(true, Ordering::Release);
+        self.notify();
+    }
+}
+
+/// Queues a task whose waker was woken, from whatever thread this is.
+pub(crate) fn schedule(shared: &Arc<Shared>, task: TaskRef) {
+    let local = CURRENT.try_with(|current| match &*current.borrow() {
+        Some(inner) if Arc::ptr_eq(&inner.shared, shared) => {
+            inner.push_ready(task);
+            true
+        }
+        _ => false,
+    });
+    if !local.unwrap_or(false) {
+        shared.push_remote(task);
+    }
+}
+
+/// Work that a backend or a mesh does at the edges of a turn.
+pub trait TurnHook {
+    /// Takes in what has arrived (messages, completions) and wakes tasks; whether there was anything.
+    fn poll(&self) -> bool;
+    /// Sends off what the tasks of this turn have left (messages, submissions).
+    fn flush(&self);
+    /// Whether [`TurnHook::poll`] would find something. Must be cheap; asked before the shard sleeps.
+    fn has_input(&self) -> bool;
+    /// The executor ends: drop what could hold it alive.
+    fn shutdown(&self) {}
+}
+
+struct Slot {
+    generation: u32,
+    group: Group,
+    alive: bool,
+    cancelled: bool,
+    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Taken while the task is polled, together with the future.
+    waker: Option<Waker>,
+    handle: Arc<TaskWaker>,
+}
+
+#[derive(Default)]
+struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    alive: usize,
+}
+
+impl Slab {
+    fn get(&mut self, task: TaskRef) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(task.slot as usize)?;
+        (slot.alive && slot.generation == task.generation).then_some(slot)
+    }
+
+    fn insert(
+        &mut self,
+        shared: &Arc<Shared>,
+        group: Group,
+        future: Pin<Box<dyn Future<Output = ()>>>,
+    ) -> TaskRef {
+        self.alive += 1;
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            let task = TaskRef { slot: index, generation: slot.generation, group };
+            slot.alive = true;
+            slot.cancelled = false;
+            slot.group = group;
+            slot.future = Some(future);
+            let held = 1 + slot.waker.is_some() as usize;
+            if !slot.handle.try_reuse(held, task) {
+                slot.handle = TaskWaker::scheduled(shared, task);
+                slot.waker = None;
+            }
+            if slot.waker.is_none() {
+                slot.waker = Some(Waker::from(Arc::clone(&slot.handle)));
+            }
+            return task;
+        }
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 tasks");
+        let task = TaskRef { slot: index, generation: 0, group };
+        let handle = TaskWaker::scheduled(shared, task);
+        let waker = Some(Waker::from(Arc::clone(&handle)));
+        let future = Some(future);
+        self.slots.push(Slot { generation: 0, group, alive: true, cancelled: false, future, waker, handle });
+        task
+    }
+
+    fn free(&mut self, task: TaskRef) {
+        let slot = &mut self.slots[task.slot as usize];
+        assert!(slot.alive && slot.generation == task.generation, "a task is freed once");
+        slot.alive = false;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(task.slot);
+        self.alive -= 1;
+    }
+}
+
+struct GroupQueue {
+    ready: RefCell<VecDeque<TaskRef>>,
+    shares: Cell<u32>,
+    virtual_ns: Cell<u64>,
+    run_ns: Cell<u64>,
+    polls: Cell<u64>,
+    tasks: Cell<usize>,
+}
+
+pub(crate) struct Inner {
+    shared: Arc<Shared>,
+    clock: Rc<dyn Clock>,
+    slab: RefCell<Slab>,
+    groups: [GroupQueue; Group::COUNT],
+    ready: Cell<usize>,
+    timers: Timers,
+    hooks: RefCell<Vec<Rc<dyn TurnHook>>>,
+    current: Cell<Option<Group>>,
+    turn_started: Cell<Instant>,
+    quota_spent: Cell<bool>,
+    in_turn: Cell<bool>,
+    host: RefCell<Option<Waker>>,
+    host_notified: Cell<bool>,
+    last_virtual_ns: Cell<u64>,
+    ended: Cell<bool>,
+}
+
+impl Inner {
+    fn push_ready(&self, task: TaskRef) {
+        let group = &self.groups[task.group.index()];
+        let mut ready = group.ready.borrow_mut();
+        if ready.is_empty() {
+            // A group that was idle does not save its time up.
+            group.virtual_ns.set(group.virtual_ns.get().max(self.last_virtual_ns.get()));
+        }
+        ready.push_back(task);
+        drop(ready);
+        self.ready.set(self.ready.get() + 1);
+        if !self.in_turn.get() && !self.host_notified.replace(true) {
+            if let Some(host) = &*self.host.borrow() {
+                host.wake_by_ref();
+            }
+        }
+    }
+
+    fn drain_remote(&self) {
+        if !self.shared.remote_pending.load(Ordering::Acquire) {
+            return;
+        }
+        let tasks = {
+            let mut remote = self.shared.remote.lock().unwrap_or_else(PoisonError::into_inner);
+            self.shared.remote_pending.store(false, Ordering::Release);
+            std::mem::take(&mut *remote)
+        };
+        for task in tasks {
+            self.push_ready(task);
+        }
+    }
+}
+
+/// Makes an executor the one whose tasks run on this thread; the one before returns when dropped.
+pub struct Entered {
+    before: Option<Rc<Inner>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        let _ = CURRENT.try_with(|current| current.replace(before));
+    }
+}
+
+/// The scheduler of one shard. Cheap to clone; belongs to one thread.
+#[derive(Clone)]
+pub struct Executor {
+    inner: Rc<Inner>,
+}
+
+impl Executor {
+    /// An executor without tasks.
+    pub fn new(clock: Rc<dyn Clock>) -> Executor {
+        let shared = Arc::new(Shared {
+            remote: Mutex::new(Vec::new()),
+            remote_pending: AtomicBool::new(false),
+            sleeping: AtomicBool::new(false),
+            host: Mutex::new(None),
+        });
+        let groups = Group::ALL.map(|group| GroupQueue {
+            ready: RefCell::new(VecDeque::new()),
+            shares: Cell::new(group.default_shares()),
+            virtual_ns: Cell::new(0),
+            run_ns: Cell::new(0),
+            polls: Cell::new(0),
+            tasks: Cell::new(0),
+        });
+        let inner = Rc::new(Inner {
+            shared,
+            clock,
+            slab: RefCell::new(Slab::default()),
+            groups,
+            ready: Cell::new(0),
+            timers: Timers::default(),
+            hooks: RefCell::new(Vec::new()),
+            current: Cell::new(None),
+            turn_started: Cell::new(Instant::START),
+            quota_spent: Cell::new(false),
+            in_turn: Cell::new(false),
+            host: RefCell::new(None),
+            host_notified: Cell::new(false),
+            last_virtual_ns: Cell::new(0),
+            ended: Cell::new(false),
+        });
+        Executor { inner }
+    }
+
+    /// Makes this executor the current one of the thread, so that wakes on it need no lock.
+    pub fn enter(&self) -> Entered {
+        let before = CURRENT.with(|current| current.replace(Some(Rc::clone(&self.inner))));
+        Entered { before }
+    }
+
+    /// Adds work for the edges of every turn.
+    pub fn add_hook(&self, hook: Rc<dyn TurnHook>) {
+        self.inner.hooks.borrow_mut().push(hook);
+    }
+
+    #[allow(dead_code)]
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.inner.shared)
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.inner.clock
+    }
+
+    pub(crate) fn timers(&self) -> &Timers {
+        &self.inner.timers
+    }
+
+    /// Starts a task.
+    pub fn spawn<T: 'static>(&self, group: Group, future: impl Future<Output = T> + 'static) -> Task<T> {
+        let cell = JoinCell::new();
+        let result = Rc::clone(&cell);
+        let task = self.insert(group, Box::pin(async move { result.finish(future.await) }));
+        if let Some(task) = task {
+            self.inner.push_ready(task);
+        }
+        let nowhere = TaskRef { slot: u32::MAX, generation: 0, group };
+        Task::new(self.clone(), task.unwrap_or(nowhere), cell)
+    }
+
+    /// Starts a task without a handle and polls it once before returning: for work that often ends at once.
+    #[allow(dead_code)]
+    pub(crate) fn spawn_polled(&self, group: Group, future: Pin<Box<dyn Future<Output = ()>>>) {
+        if let Some(task) = self.insert(group, future) {
+            self.poll_task(task);
+        }
+    }
+
+    fn insert(&self, group: Group, future: Pin<Box<dyn Future<Output = ()>>>) -> Option<TaskRef> {
+        if self.inner.ended.get() {
+            return None;
+        }
+        let queue = &self.inner.groups[group.index()];
+        queue.tasks.set(queue.tasks.get() + 1);
+        Some(self.inner.slab.borrow_mut().insert(&self.inner.shared, group, future))
+    }
+
+    /// Drops the future of a task; one that is being polled is dropped right after.
+    pub(crate) fn cancel(&self, task: TaskRef) {
+        let future = {
+            let mut slab = self.inner.slab.borrow_mut();
+            let Some(slot) = slab.get(task) else { return };
+            let Some(future) = slot.future.take() else {
+                slot.cancelled = true;
+                return;
+            };
+            slab.free(task);
+            future
+        };
+        self.task_ended(task.group);
+        drop(future);
+    }
+
+    fn task_ended(&self, group: Group) {
+        let queue = &self.inner.groups[group.index()];
+        queue.tasks.set(queue.tasks.get() - 1);
+    }
+
+    /// Polls a task if it still exists and is not being polled.
+    fn poll_task(&self, task: TaskRef) {
+        let taken = {
+            let mut slab = self.inner.slab.borrow_mut();
+            let Some(slot) = slab.get(task) else { return };
+            let Some(future) = slot.future.take() else { return };
+            slot.handle.begin_poll();
+            (future, slot.waker.take().expect("a task that is not being polled has its waker"))
+        };
+        let (mut future, waker) = taken;
+        let before = self.inner.current.replace(Some(task.group));
+        let queue = &self.inner.groups[task.group.index()];
+        queue.polls.set(queue.polls.get() + 1);
+        let ready = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut slab = self.inner.slab.borrow_mut();
+        let slot = slab.get(task).expect("a task is not freed while it is polled");
+        slot.waker = Some(waker);
+        if ready || slot.cancelled {
+            slab.free(task);
+            drop(slab);
+            self.task_ended(task.group);
+            drop(future);
+        } else {
+            slot.future = Some(future);
+        }
+        self.inner.current.set(before);
+    }
+
+    /// The group of the running task; `Maintenance` outside of tasks.
+    pub fn current_group(&self) -> Group {
+        self.inner.current.get().unwrap_or(Group::Maintenance)
+    }
+
+    /// Whether the running task should yield: the turn has used its quota.
+    pub fn need_preempt(&self) -> bool {
+        if self.inner.quota_spent.get() {
+            return true;
+        }
+        let spent = self.inner.clock.quota_spent(self.inner.turn_started.get(), TASK_QUOTA);
+        self.inner.quota_spent.set(spent);
+        spent
+    }
+
+    /// Changes what part of the CPU a group gets while others want it too. At least 1.
+    pub fn set_shares(&self, group: Group, shares: u32) {
+        self.inner.groups[group.index()].shares.set(shares.max(1));
+    }
+
+    /// What a group has used and what it has waiting.
+    pub fn stats(&self, group: Group) -> GroupStats {
+        let queue = &self.inner.groups[group.index()];
+        GroupStats {
+            run_ns: queue.run_ns.get(),
+            polls: queue.polls.get(),
+            ready: queue.ready.borrow().len(),
+            tasks: queue.tasks.get(),
+            shares: queue.shares.get(),
+        }
+    }
+
+    /// Whether there is something to do now, timers apart.
+    pub fn has_work(&self) -> bool {
+        self.inner.ready.get() > 0
+            || self.inner.shared.remote_pending.load(Ordering::Acquire)
+            || self.inner.hooks.borrow().iter().any(|hook| hook.has_input())
+    }
+
+    /// When the next timer is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.inner.timers.next_deadline()
+    }
+
+    /// Wakes the tasks whose timers are due.
+    pub fn fire_timers(&self, now: Instant) {
+        self.inner.timers.fire(now);
+    }
+
+    fn poll_hooks(&self) -> bool {
+        let mut any = false;
+        let mut index = 0;
+        loop {
+            let Some(hook) = self.inner.hooks.borrow().get(index).map(Rc::clone) else { return any };
+            any |= hook.poll();
+            index += 1;
+        }
+    }
+
+    fn flush_hooks(&self) {
+        let mut index = 0;
+        loop {
+            let Some(hook) = self.inner.hooks.borrow().get(index).map(Rc::clone) else { return };
+            hook.flush();
+            index += 1;
+        }
+    }
+
+    /// Runs ready tasks, group by group, until none is ready or the quota is used. Whether work is left.
+    pub fn run_turn(&self) -> bool {
+        let inner = &*self.inner;
+        inner.shared.sleeping.store(false, Ordering::Relaxed);
+        inner.host_notified.set(false);
+        inner.in_turn.set(true);
+        inner.quota_spent.set(false);
+        let mut now = inner.clock.now();
+        inner.turn_started.set(now);
+        inner.timers.fire(now);
+        loop {
+            self.poll_hooks();
+            inner.drain_remote();
+            if inner.ready.get() == 0 {
+                break;
+            }
+            while let Some(index) = self.next_group() {
+                now = self.run_group(index, now);
+                if inner.quota_spent.get() {
+                    break;
+                }
+            }
+            self.flush_hooks();
+            if inner.quota_spent.get() {
+                break;
+            }
+        }
+        self.flush_hooks();
+        inner.in_turn.set(false);
+        self.has_work()
+    }
+
+    /// The ready group with the least virtual run time.
+    fn next_group(&self) -> Option<usize> {
+        if self.inner.ready.get() == 0 {
+            return None;
+        }
+        let groups = self.inner.groups.iter().enumerate();
+        let ready = groups.filter(|(_, group)| !group.ready.borrow().is_empty());
+        ready.min_by_key(|(_, group)| group.virtual_ns.get()).map(|(index, _)| index)
+    }
+
+    /// Runs a group until it has no ready task or the turn's quota is used; charges it for the time since
+    /// `began` and gives the time now.
+    fn run_group(&self, index: usize, began: Instant) -> Instant {
+        let inner = &*self.inner;
+        let group = &inner.groups[index];
+        inner.last_virtual_ns.set(group.virtual_ns.get());
+        let mut polls = 0;
+        while let Some(task) = self.pop_front(group) {
+            self.poll_task(task);
+            polls += 1;
+            if inner.quota_spent.get() || (polls % POLLS_BETWEEN_CLOCK_READS == 0 && self.need_preempt()) {
+                break;
+            }
+        }
+        let now = inner.clock.now();
+        self.charge(group, (now - began).as_nanos() as u64);
+        if now - inner.turn_started.get() >= TASK_QUOTA {
+            inner.quota_spent.set(true);
+        }
+        now
+    }
+
+    fn pop_front(&self, group: &GroupQueue) -> Option<TaskRef> {
+        let task = group.ready.borrow_mut().pop_front()?;
+        self.inner.ready.set(self.inner.ready.get() - 1);
+        Some(task)
+    }
+
+    fn charge(&self, group: &GroupQueue, ns: u64) {
+        group.run_ns.set(group.run_ns.get() + ns);
+        let virtual_ns = ns.saturating_mul(1000) / u64::from(group.shares.get());
+        group.virtual_ns.set(group.virtual_ns.get() + virtual_ns);
+    }
+
+    /// For a backend that chooses tasks itself: takes in messages and runs one ready task, the one that `pick`
+    /// names of so many. Its group is charged `cost_ns`. Gives the task's group and slot, if one was ready.
+    pub fn run_one(&self, cost_ns: u64, pick: impl FnOnce(usize) -> usize) -> Option<(Group, u32)> {
+        let inner = &*self.inner;
+        inner.in_turn.set(true);
+        self.poll_hooks();
+        inner.drain_remote();
+        let chosen = (inner.ready.get() > 0).then(|| self.take_ready(pick(inner.ready.get())));
+        if let Some(task) = chosen {
+            inner.quota_spent.set(false);
+            inner.turn_started.set(inner.clock.now());
+            self.poll_task(task);
+            self.charge(&inner.groups[task.group.index()], cost_ns);
+        }
+        self.flush_hooks();
+        inner.in_turn.set(false);
+        chosen.map(|task| (task.group, task.slot))
+    }
+
+    fn take_ready(&self, mut index: usize) -> TaskRef {
+        assert!(index < self.inner.ready.get(), "pick one of the ready tasks");
+        for group in &self.inner.groups {
+            let mut ready = group.ready.borrow_mut();
+            if index < ready.len() {
+                self.inner.ready.set(self.inner.ready.get() - 1);
+                return ready.remove(index).expect("the index lies inside the queue");
+            }
+            index -= ready.len();
+        }
+        unreachable!("the count of ready tasks is the sum of the queues")
+    }
+
+    /// To be called before the backend's thread sleeps; `host` is woken when there is work again. When this
+    /// gives false there is work already.
+    pub fn prepare_park(&self, host: &Waker) -> bool {
+        let inner = &*self.inner;
+        let known = inner.host.borrow().as_ref().is_some_and(|known| known.will_wake(host));
+        if !known {
+            *inner.host.borrow_mut() = Some(host.clone());
+            *inner.shared.host.lock().unwrap_or_else(PoisonError::into_inner) = Some(host.clone());
+        }
+        inner.host_notified.set(false);
+        inner.shared.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.has_work() {
+            inner.shared.sleeping.store(false, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Number of tasks alive.
+    pub fn task_count(&self) -> usize {
+        self.inner.slab.borrow().alive
+    }
+
+    /// Drops every task, in the order of their slots, and refuses new ones. To be called while entered and
+    /// not from inside a task.
+    pub fn shutdown(&self) {
+        let inner = &*self.inner;
+        inner.ended.set(true);
+        let mut index = 0;
+        loop {
+            let task = {
+                let slab = inner.slab.borrow();
+                let Some(slot) = slab.slots.get(index) else { break };
+                slot.alive.then_some(TaskRef {
+                    slot: index as u32,
+                    generation: slot.generation,
+                    group: slot.group,
+                })
+            };
+            if let Some(task) = task {
+                self.cancel(task);
+            }
+            index += 1;
+        }
+        inner.timers.clear();
+        for queue in &inner.groups {
+            queue.ready.borrow_mut().clear();
+        }
+        inner.ready.set(0);
+        let hooks = std::mem::take(&mut *inner.hooks.borrow_mut());
+        for hook in hooks {
+            hook.shutdown();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Scheduling groups: which kind of work a task belongs to, and how much CPU that kind may have when all want it.
+
+/// A kind of work. Tasks of one group are run in the order in which they became ready; between groups the
+/// CPU is divided by shares, and a group that is idle leaves its part to the others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Group {
+    /// Client requests and everything done on their behalf, on any shard.
+    Statement = 0,
+    /// Merging SSTables; its shares follow the backlog.
+    Compaction = 1,
+    /// Writing memtables out and merging them into the cache.
+    Flush = 2,
+    /// Bulk transfer: bootstrap, repair, rebuild.
+    Streaming = 3,
+    /// Everything else that is not urgent: metrics, gossip housekeeping, deleting files.
+    Maintenance = 4,
+}
+
+impl Group {
+    /// Number of groups.
+    pub const COUNT: usize = 5;
+
+    /// All groups, in the order of their index.
+    pub const ALL: [Group; Group::COUNT] =
+        [Group::Statement, Group::Compaction, Group::Flush, Group::Streaming, Group::Maintenance];
+
+    /// Position in arrays that hold one entry a group.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Shares when nobody has changed them. Only the relation between the groups matters.
+    pub const fn default_shares(self) -> u32 {
+        match self {
+            Group::Statement => 1000,
+            Group::Compaction => 100,
+            Group::Flush => 200,
+            Group::Streaming => 200,
+            Group::Maintenance => 100,
+        }
+    }
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Statement => "statement",
+            Group::Compaction => "compaction",
+            Group::Flush => "flush",
+            Group::Streaming => "streaming",
+            Group::Maintenance => "maintenance",
+        }
+    }
+}
+
+/// What a group has used so far, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupStats {
+    /// CPU time of the group's tasks, nanoseconds.
+    pub run_ns: u64,
+    /// Tasks polled.
+    pub polls: u64,
+    /// Tasks that are ready to run now.
+    pub ready: usize,
+    /// Tasks alive, ready or waiting.
+    pub tasks: usize,
+    /// Shares in force.
+    pub shares: u32,
+}

@@ -1,0 +1,242 @@
+//! [`Rt`]: the one handle through which a shard reaches everything outside of it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use crate::disk::Disk;
+use crate::driver::{Clock, LocalBoxFuture, Random};
+use crate::executor::Executor;
+use crate::group::{Group, GroupStats};
+use crate::instant::Instant;
+use crate::net::Net;
+use crate::task::Task;
+use crate::timer::{Elapsed, Sleep, timeout};
+
+/// Number of a shard inside its node, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ShardId(pub u16);
+
+impl ShardId {
+    /// Position in arrays that hold one entry a shard.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What one shard runs. Made before the shards start (so it is `Send`), called once on the shard's thread; the
+/// node ends when the mains of all shards have returned.
+pub type ShardMain<T = ()> = Box<dyn FnOnce(Rt) -> LocalBoxFuture<T> + Send>;
+
+/// The mains of a node whose shards differ only in what `Rt` tells them.
+pub fn shard_mains<T, F, M>(shard_count: u16, main: M) -> Vec<ShardMain<T>>
+where
+    F: Future<Output = T> + 'static,
+    M: Fn(Rt) -> F + Clone + Send + 'static,
+{
+    let one = |_| {
+        let main = main.clone();
+        Box::new(move |rt: Rt| Box::pin(main(rt)) as LocalBoxFuture<T>) as ShardMain<T>
+    };
+    (0..shard_count).map(one).collect()
+}
+
+/// For backends: what an [`Rt`] is made of.
+pub struct RtParts {
+    /// The shard's number.
+    pub shard: ShardId,
+    /// Number of shards of the node.
+    pub shard_count: u16,
+    /// The task scheduler.
+    pub executor: Executor,
+    /// The clocks.
+    pub clock: Rc<dyn Clock>,
+    /// Randomness.
+    pub random: Rc<dyn Random>,
+    /// Files.
+    pub disk: Disk,
+    /// Sockets.
+    pub net: Net,
+}
+
+struct Inner {
+    parts: RtParts,
+    stop_requested: Cell<bool>,
+    stop_waiters: RefCell<Vec<Waker>>,
+}
+
+/// One shard's access to clock, tasks, disk, network and randomness. Cheap to clone; never leaves its shard.
+#[derive(Clone)]
+pub struct Rt(Rc<Inner>);
+
+impl Rt {
+    /// For backends: a handle over its parts.
+    pub fn new(parts: RtParts) -> Rt {
+        Rt(Rc::new(Inner { parts, stop_requested: Cell::new(false), stop_waiters: RefCell::new(Vec::new()) }))
+    }
+
+    /// The shard that this is.
+    pub fn shard(&self) -> ShardId {
+        self.0.parts.shard
+    }
+
+    /// Number of shards of this node.
+    pub fn shard_count(&self) -> u16 {
+        self.0.parts.shard_count
+    }
+
+    /// Monotonic time since the node started.
+    pub fn now(&self) -> Instant {
+        self.0.parts.clock.now()
+    }
+
+    /// Microseconds since 1970-01-01 UTC; may jump in both directions.
+    pub fn wall_micros(&self) -> i64 {
+        self.0.parts.clock.wall_micros()
+    }
+
+    /// Waits for `duration`.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(self.now() + duration)
+    }
+
+    /// Waits until `deadline`.
+    pub fn sleep_until(&self, deadline: Instant) -> Sleep {
+        Sleep::new(self.0.parts.executor.clone(), deadline)
+    }
+
+    /// Runs `future` for at most `duration`; then it is dropped.
+    pub fn timeout<F: Future>(
+        &self,
+        duration: Duration,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+        timeout(self.sleep(duration), future)
+    }
+
+    /// Runs `future` until `deadline` at the latest; then it is dropped.
+    pub fn timeout_at<F: Future>(
+        &self,
+        deadline: Instant,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+        timeout(self.sleep_until(deadline), future)
+    }
+
+    /// Starts a task on this shard. Dropping the handle cancels it; [`Task::detach`] lets it run.
+    pub fn spawn<T: 'static>(&self, group: Group, future: impl Future<Output = T> + 'static) -> Task<T> {
+        self.0.parts.executor.spawn(group, future)
+    }
+
+    /// The scheduling group of the running task.
+    pub fn current_group(&self) -> Group {
+        self.0.parts.executor.current_group()
+    }
+
+    /// Whether the running task has used its quota and should yield soon. Costs one clock reading.
+    pub fn need_preempt(&self) -> bool {
+        self.0.parts.executor.need_preempt()
+    }
+
+    /// Lets other tasks run, and the backend look at sockets and files when the quota is used.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        poll_fn(|cx| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Yields when [`Rt::need_preempt`] says so; for loops over many small steps.
+    pub async fn maybe_yield(&self) {
+        if self.need_preempt() {
+            self.yield_now().await;
+        }
+    }
+
+    /// Changes what part of the CPU a group gets while others want it too. At least 1; only relations matter.
+    pub fn set_shares(&self, group: Group, shares: u32) {
+        self.0.parts.executor.set_shares(group, shares);
+    }
+
+    /// What a group has used and has waiting on this shard, for metrics and controllers.
+    pub fn group_stats(&self, group: Group) -> GroupStats {
+        self.0.parts.executor.stats(group)
+    }
+
+    /// A fast random number; not for secrets.
+    pub fn random_u64(&self) -> u64 {
+        self.0.parts.random.next_u64()
+    }
+
+    /// A random number below `bound`, which must not be 0.
+    pub fn random_below(&self, bound: u64) -> u64 {
+        assert!(bound > 0, "a random number below nothing");
+        ((u128::from(self.random_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// Random bytes; good enough for salts and keys in production.
+    pub fn fill_random(&self, bytes: &mut [u8]) {
+        self.0.parts.random.fill(bytes);
+    }
+
+    /// Files.
+    pub fn disk(&self) -> &Disk {
+        &self.0.parts.disk
+    }
+
+    /// Sockets.
+    pub fn net(&self) -> &Net {
+        &self.0.parts.net
+    }
+
+    /// The task scheduler, for backends and for what is attached to it.
+    pub fn executor(&self) -> &Executor {
+        &self.0.parts.executor
+    }
+
+    /// Waits until this node is asked to stop (SIGTERM or SIGINT in production). Only shard 0 is told; it tells
+    /// the others by message.
+    pub async fn stop_requested(&self) {
+        poll_fn(|cx| {
+            if self.0.stop_requested.get() {
+                return Poll::Ready(());
+            }
+            let mut waiters = self.0.stop_waiters.borrow_mut();
+            if !waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
+                waiters.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// For backends, and for an administrator's command: asks this shard to stop.
+    pub fn request_stop(&self) {
+        self.0.stop_requested.set(true);
+        let waiters = std::mem::take(&mut *self.0.stop_waiters.borrow_mut());
+        for waiter in waiters {
+            waiter.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Rt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rt(shard {} of {})", self.shard(), self.shard_count())
+    }
+}
