@@ -1,0 +1,1 @@
+//! The schema and the topology of the cluster as one linearisable log; for a single node, its own copy on disk.
