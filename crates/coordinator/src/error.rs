@@ -1,0 +1,123 @@
+//! Why a request failed, with the fields that the native protocol's error bodies carry (v5 spec, section 9).
+
+use crate::{Consistency, WriteKind};
+
+/// A request that did not succeed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestError {
+    /// Too few replicas are alive; nothing was tried.
+    Unavailable {
+        /// What was asked for.
+        consistency: Consistency,
+        /// Replicas that it needs.
+        required: u32,
+        /// Replicas that are alive.
+        alive: u32,
+    },
+    /// Too few replicas answered a read in time.
+    ReadTimeout {
+        /// What was asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+        /// Whether the replica asked for data was among them.
+        data_present: bool,
+    },
+    /// Too few replicas acknowledged a write in time; it may still take effect.
+    WriteTimeout {
+        /// What was asked for.
+        consistency: Consistency,
+        /// Acknowledgements that came.
+        received: u32,
+        /// Acknowledgements needed.
+        required: u32,
+        /// What kind of write.
+        kind: WriteKind,
+    },
+    /// Replicas failed to read.
+    ReadFailure {
+        /// What was asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+        /// Whether the replica asked for data was among them.
+        data_present: bool,
+        /// Why, in words and as the protocol's reason code, per failed replica address.
+        failures: Vec<ReplicaFailure>,
+    },
+    /// Replicas failed to write.
+    WriteFailure {
+        /// What was asked for.
+        consistency: Consistency,
+        /// Acknowledgements that came.
+        received: u32,
+        /// Acknowledgements needed.
+        required: u32,
+        /// What kind of write.
+        kind: WriteKind,
+        /// Why, per failed replica.
+        failures: Vec<ReplicaFailure>,
+    },
+    /// The node has too much to do.
+    Overloaded(String),
+    /// A truncation failed.
+    Truncate(String),
+    /// The request cannot be carried out as it is (too large a mutation, an unknown table).
+    Invalid(String),
+}
+
+/// Why one replica failed (v5 `<reasonmap>`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaFailure {
+    /// The replica.
+    pub address: std::net::IpAddr,
+    /// 0 unknown, 1 too many tombstones, 2 incompatible schema, 3 timeout….
+    pub code: u16,
+    /// In words.
+    pub message: String,
+}
+
+impl std::fmt::Display for RequestError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unavailable { consistency, required, alive } => write!(
+                f,
+                "Cannot achieve consistency level {}: {required} replicas required, {alive} alive",
+                consistency.name()
+            ),
+            Self::ReadTimeout { received, required, .. } => {
+                write!(f, "Operation timed out - received only {received} responses of {required}.")
+            }
+            Self::WriteTimeout { received, required, .. } => {
+                write!(f, "Operation timed out - received only {received} responses of {required}.")
+            }
+            Self::ReadFailure { received, failures, .. } => {
+                write!(
+                    f,
+                    "Operation failed - received {received} responses and {} failures",
+                    failures.len()
+                )?;
+                failures
+                    .iter()
+                    .try_for_each(|failure| write!(f, ": {} from {}", failure.message, failure.address))
+            }
+            Self::WriteFailure { received, failures, .. } => {
+                write!(
+                    f,
+                    "Operation failed - received {received} responses and {} failures",
+                    failures.len()
+                )?;
+                failures
+                    .iter()
+                    .try_for_each(|failure| write!(f, ": {} from {}", failure.message, failure.address))
+            }
+            Self::Overloaded(why) | Self::Truncate(why) | Self::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
