@@ -277,7 +277,6 @@ impl Executor {
         self.inner.hooks.borrow_mut().push(hook);
     }
 
-    #[allow(dead_code)]
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.inner.shared)
     }
@@ -302,11 +301,10 @@ impl Executor {
         Task::new(self.clone(), task.unwrap_or(nowhere), cell)
     }
 
-    /// Starts a task without a handle and polls it once before returning: for work that often ends at once.
-    #[allow(dead_code)]
-    pub(crate) fn spawn_polled(&self, group: Group, future: Pin<Box<dyn Future<Output = ()>>>) {
+    /// Starts a task without a handle.
+    pub(crate) fn spawn_detached(&self, group: Group, future: Pin<Box<dyn Future<Output = ()>>>) {
         if let Some(task) = self.insert(group, future) {
-            self.poll_task(task);
+            self.inner.push_ready(task);
         }
     }
 
@@ -454,11 +452,11 @@ impl Executor {
             }
             while let Some(index) = self.next_group() {
                 now = self.run_group(index, now);
+                self.flush_hooks();
                 if inner.quota_spent.get() {
                     break;
                 }
             }
-            self.flush_hooks();
             if inner.quota_spent.get() {
                 break;
             }
