@@ -1,0 +1,275 @@
+//! The rules for one Rust file: which calls it may make, what its comments may hold, how it begins.
+
+use crate::source::Source;
+
+/// Crates that are values and state machines: `now` is an argument, and nothing else comes from outside.
+pub const PURE: &[&str] =
+    &["stdx", "types", "schema", "mutation", "cql", "wire", "topology", "raft", "gossip", "paxos", "model"];
+
+/// Crates that may touch the machine directly: the production backend, the binary, and tools that are clients.
+const FREE: &[&str] = &["rt-uring", "torc", "bench", "testkit", "xtask"];
+
+/// The files that may hold `unsafe`, or folders that end with `/`.
+const UNSAFE_FILES: &[&str] = &["crates/rt-uring/src/"];
+
+/// What is forbidden outside of [`FREE`] crates and of tests, and where to get it instead.
+const CALLS: &[(&str, &str)] = &[
+    ("Instant::now", "take `now` as an argument, or the clock from `rt`"),
+    ("SystemTime::now", "take `now` as an argument, or the wall clock from `rt`"),
+    ("std::fs", "files come through `rt`, so that the simulator can fail them"),
+    ("std::thread", "shards and tasks come through `rt`"),
+    ("std::process", "nothing below the binary ends or starts a process"),
+    ("tokio::", "sockets, timers and tasks come through `rt`"),
+    ("rand::", "random numbers come from `rt`, so that a seed decides them"),
+    ("thread_rng", "random numbers come from `rt`, so that a seed decides them"),
+    ("RandomState", "a hasher with a random seed leaks it into iteration order: use `stdx::HashMap`"),
+    ("TcpStream", "sockets come through `rt`"),
+    ("TcpListener", "sockets come through `rt`"),
+    ("UdpSocket", "sockets come through `rt`"),
+    ("ToSocketAddrs", "name resolution comes through `rt`"),
+    ("lazy_static!", "no globals: pass it to `new`"),
+    ("static mut", "no globals: pass it to `new`"),
+];
+
+/// Forbidden everywhere outside tests, the free crates included.
+const NEVER: &[(&str, &str)] = &[
+    ("todo!", "finish it, or answer with an error that names the feature"),
+    ("unimplemented!", "finish it, or answer with an error that names the feature"),
+    ("dbg!", "remove it, or use `tracing`"),
+];
+
+/// A broken rule at a line.
+pub struct Broken {
+    /// From 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// Checks one file. `krate` is the folder under `crates/`, or "" elsewhere; `is_test` says that the whole file is
+/// a test.
+pub fn check(path: &str, krate: &str, text: &str, source: &Source, is_test: bool) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    header(text, &mut broken);
+    comments(source, &mut broken);
+    never(source, &mut broken);
+    unsafety(path, source, &mut broken);
+    if !is_test {
+        calls(krate, source, &mut broken);
+    }
+    broken.sort_by_key(|found| found.line);
+    broken
+}
+
+fn header(text: &str, broken: &mut Vec<Broken>) {
+    let first = text.lines().next().unwrap_or("");
+    if !first.starts_with("//! ") {
+        let message = "the file begins with `//!` that says what it is and why it exists".to_string();
+        broken.push(Broken { line: 1, message });
+    }
+}
+
+fn comments(source: &Source, broken: &mut Vec<Broken>) {
+    for comment in &source.comments {
+        for mark in ["FIXME", "XXX"] {
+            if comment.text.split(|ch: char| !ch.is_alphanumeric()).any(|word| word == mark) {
+                let message = format!("`{mark}`: mend it now, or write an issue and remove the mark");
+                broken.push(Broken { line: comment.line, message });
+            }
+        }
+        if !comment.is_doc && looks_like_code(&comment.text) {
+            let message = format!("commented-out code (`{}`): remove it, git remembers", comment.text);
+            broken.push(Broken { line: comment.line, message });
+        }
+    }
+}
+
+/// Whether a comment reads as a statement rather than as a sentence.
+fn looks_like_code(text: &str) -> bool {
+    let statement = text.strip_suffix(';');
+    let opens = text.strip_suffix('{');
+    if let Some(head) = opens {
+        let keyword = head.split_whitespace().next().unwrap_or("");
+        return [
+            "if", "for", "while", "match", "fn", "pub", "impl", "struct", "enum", "loop", "mod", "unsafe",
+        ]
+        .contains(&keyword);
+    }
+    let Some(body) = statement else { return false };
+    if ["let ", "use ", "return ", "pub ", "const "].iter().any(|word| body.starts_with(word)) {
+        return body.starts_with("let ") && body.contains('=')
+            || body.contains("::")
+            || body.starts_with("return ") && body.contains('(');
+    }
+    let name_length = body.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+    if name_length == 0 || !body.is_char_boundary(name_length) {
+        return false;
+    }
+    let rest = &body[name_length..];
+    let call = rest.starts_with('(') || rest.starts_with("!(") || rest.starts_with("::");
+    let method = rest.starts_with('.') && rest.as_bytes().get(1).is_some_and(u8::is_ascii_lowercase);
+    let assignment = [" = ", " += ", " -= "].iter().any(|sign| rest.starts_with(sign));
+    (call && body.ends_with(')')) || (method && body.ends_with(')')) || assignment
+}
+
+fn never(source: &Source, broken: &mut Vec<Broken>) {
+    for (call, instead) in NEVER {
+        for at in source.words(call) {
+            broken.push(Broken { line: source.line_of(at), message: format!("`{call}`: {instead}") });
+        }
+    }
+    for at in source.code.match_indices("#[ignore]").map(|(at, _)| at) {
+        let message = "`#[ignore]` without a reason: a test that never runs shows nothing".to_string();
+        broken.push(Broken { line: source.line_of(at), message });
+    }
+}
+
+fn unsafety(path: &str, source: &Source, broken: &mut Vec<Broken>) {
+    let listed = UNSAFE_FILES
+        .iter()
+        .any(|entry| if entry.ends_with('/') { path.starts_with(entry) } else { path == *entry });
+    if listed {
+        return;
+    }
+    for at in source.words("unsafe") {
+        let message =
+            "`unsafe` outside of the listed files (`UNSAFE_FILES` in crates/xtask/src/rules.rs)".to_string();
+        broken.push(Broken { line: source.line_of(at), message });
+    }
+}
+
+fn calls(krate: &str, source: &Source, broken: &mut Vec<Broken>) {
+    if FREE.contains(&krate) || krate.is_empty() {
+        return;
+    }
+    let mut forbid = |at: usize, call: &str, instead: &str| {
+        let line = source.line_of(at);
+        if !source.is_test(line) {
+            broken.push(Broken { line, message: format!("`{call}` in crate `{krate}`: {instead}") });
+        }
+    };
+    for (call, instead) in CALLS {
+        for at in source.words(call) {
+            forbid(at, call, instead);
+        }
+    }
+    for (at, name) in default_hashed(source) {
+        // The crate that gives them their fixed hasher has to name them.
+        if krate != "stdx" {
+            forbid(
+                at,
+                name,
+                "iteration order must not be random: use `stdx::HashMap`, `stdx::HashSet` or a BTreeMap",
+            );
+        }
+    }
+    for word in ["std::env", "thread_local!", "Mutex", "RwLock"] {
+        for at in source.words(word) {
+            if krate != "rt" && krate != "rt-sim" {
+                forbid(
+                    at,
+                    word,
+                    "state is owned by one shard and passed in, never found in the surroundings",
+                );
+            }
+        }
+    }
+    if PURE.contains(&krate) {
+        for word in ["async", "rt::", "std::io::stdin", "std::io::stdout"] {
+            for at in source.words(word) {
+                forbid(at, word, "this crate is pure: a function of its arguments");
+            }
+        }
+    }
+}
+
+/// Where `std::collections::{HashMap, HashSet}` is named, alone or inside a group.
+fn default_hashed(source: &Source) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    for at in source.words("std::collections::") {
+        let rest = &source.code[at + "std::collections::".len()..];
+        let end = if rest.starts_with('{') {
+            rest.find('}').unwrap_or(rest.len())
+        } else {
+            rest.find(|ch: char| !ch.is_alphanumeric() && ch != '_').unwrap_or(rest.len())
+        };
+        for name in ["HashMap", "HashSet"] {
+            if rest[..end].split(|ch: char| !ch.is_alphanumeric() && ch != '_').any(|word| word == name) {
+                found.push((at, name));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The messages for a file of crate `engine`.
+    fn broken(text: &str) -> Vec<String> {
+        let text = format!("//! A file.\n{text}\n");
+        let found = check("crates/engine/src/x.rs", "engine", &text, &Source::new(&text), false);
+        found.into_iter().map(|found| found.message).collect()
+    }
+
+    #[test]
+    fn forbidden_calls_are_found_outside_tests_only() {
+        for text in [
+            "fn f() { Instant::now(); }",
+            "use std::fs;",
+            "use tokio::task;",
+            "use std::collections::HashMap;",
+            "use std::collections::{BTreeMap, HashSet};",
+            "fn f(m: std::collections::HashMap<u8, u8>) {}",
+            "static LOCK: Mutex<u8> = todo();",
+            "fn f() { unsafe { g() } }",
+            "fn f() { todo!() }",
+            "#[ignore]\nfn f() {}",
+        ] {
+            assert_eq!(broken(text).len(), 1, "{text} gives {:?}", broken(text));
+        }
+        for text in [
+            "use std::net::IpAddr;",
+            "use std::collections::BTreeMap;",
+            "// Instant::now is not for us",
+            "#[cfg(test)]\nmod tests { fn f() { Instant::now(); } }",
+            "#[ignore = \"takes an hour\"]\nfn f() {}",
+            "fn f(rt: stdx::HashMap<u8, u8>) { rt.strand::x(); }",
+        ] {
+            assert_eq!(broken(text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sentences_are_not_code() {
+        for code in [
+            "let x = 1;",
+            "self.flush();",
+            "use std::fmt::Debug;",
+            "if x {",
+            "drop(x);",
+            "count += 1;",
+            "assert!(x > 1);",
+        ] {
+            assert!(looks_like_code(code), "{code}");
+        }
+        for sentence in [
+            "The frame is dropped (see above);",
+            "let the caller decide;",
+            "use with care;",
+            "returns {",
+            "a = b when they are the same",
+            "e.g. this one;",
+            "flush() comes later",
+        ] {
+            assert!(!looks_like_code(sentence), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_file_needs_its_first_line() {
+        let text = "fn f() {}\n";
+        assert_eq!(check("crates/engine/src/x.rs", "engine", text, &Source::new(text), false).len(), 1);
+    }
+}

@@ -1,0 +1,340 @@
+//! Walks the repository and applies every rule; the result is a list of findings, each with what to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::exceptions::{self, Entry, Key};
+use crate::size::{self, FILE_LINES_MAX, FUNCTION_LINES_MAX};
+use crate::source::Source;
+use crate::{edges, manifest, rules};
+
+/// Folders that are not part of the repository's text.
+const SKIPPED: &[&str] = &["target", "node_modules", "__pycache__", "data"];
+/// Text files, beside Rust, that are searched for paths of a developer's machine.
+const TEXT: &[&str] =
+    &["md", "toml", "sh", "py", "js", "go", "java", "yaml", "yml", "json", "txt", "xml", "cql"];
+
+/// A broken rule.
+pub struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// What a run found.
+pub struct Outcome {
+    /// Files read.
+    pub files: usize,
+    /// Broken rules, by path and line.
+    pub findings: Vec<Finding>,
+}
+
+/// The root of the workspace that this program was built from.
+pub fn repository_root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    here.ancestors().nth(2).expect("crates/xtask is two folders below the root").to_path_buf()
+}
+
+/// Applies every rule.
+pub fn check(root: &Path) -> io::Result<Outcome> {
+    let tree = Tree::read(root)?;
+    let mut findings = tree.rust_findings();
+    findings.extend(tree.machine_paths());
+    findings.extend(tree.edges());
+    findings.extend(tree.architecture());
+    findings.extend(too_long(root, &tree.sizes())?);
+    findings.sort_by(|left, right| (&left.path, left.line).cmp(&(&right.path, right.line)));
+    Ok(Outcome { files: tree.files.len(), findings })
+}
+
+/// Writes the list of exceptions anew; how many there are.
+pub fn write_exceptions(root: &Path) -> io::Result<usize> {
+    let tree = Tree::read(root)?;
+    let (known, _) = exceptions::read(root)?;
+    let too_long = tree
+        .sizes()
+        .into_iter()
+        .filter(|(key, size)| size.lines > limit(key))
+        .map(|(key, size)| (key, size.lines))
+        .collect();
+    exceptions::write(root, &known, &too_long)
+}
+
+fn limit(key: &Key) -> usize {
+    if key.0 == "file" { FILE_LINES_MAX } else { FUNCTION_LINES_MAX }
+}
+
+/// Holds sizes against the list of exceptions.
+fn too_long(root: &Path, sizes: &BTreeMap<Key, Size>) -> io::Result<Vec<Finding>> {
+    let (known, malformed) = exceptions::read(root)?;
+    let in_list =
+        |line: usize, message: String| Finding { path: exceptions::FILE.to_string(), line, message };
+    let mut findings: Vec<Finding> = malformed
+        .into_iter()
+        .map(|line| in_list(line, "not `file PATH LINES reason` or `fn PATH::NAME LINES reason`".to_string()))
+        .collect();
+    for (key, Size { lines, line }) in sizes.iter().filter(|(key, size)| size.lines > limit(key)) {
+        let (path, name) = key.1.split_once("::").unwrap_or((&key.1, ""));
+        let what = if name.is_empty() { "the file".to_string() } else { format!("function `{name}`") };
+        let at = |message: String| Finding { path: path.to_string(), line: *line, message };
+        match known.get(key) {
+            None => findings.push(at(format!("{what} has {lines} lines, over {}: split it", limit(key)))),
+            Some(entry) if entry.lines < *lines => {
+                findings.push(at(format!("{what} grew from {} to {lines} lines: split it", entry.lines)));
+            }
+            Some(_) => {}
+        }
+    }
+    for (key, entry) in &known {
+        let lines = sizes.get(key).map_or(0, |size| size.lines);
+        let Entry { line, lines: granted, .. } = entry;
+        if lines <= limit(key) {
+            findings.push(in_list(*line, format!("{} {} is no longer needed: remove it", key.0, key.1)));
+        } else if lines < *granted {
+            findings.push(in_list(*line, format!("{} {} shrank to {lines}: lower the number", key.0, key.1)));
+        }
+    }
+    Ok(findings)
+}
+
+/// How long something is, and where it begins.
+#[derive(Clone, Copy)]
+struct Size {
+    lines: usize,
+    line: usize,
+}
+
+struct File {
+    /// From the root, with `/`.
+    path: String,
+    text: String,
+    /// Rust files only.
+    source: Option<Source>,
+}
+
+struct Tree {
+    files: Vec<File>,
+    /// Files that hold nothing but tests.
+    tests: BTreeSet<String>,
+}
+
+impl Tree {
+    fn read(root: &Path) -> io::Result<Tree> {
+        let mut files = Vec::new();
+        read_folder(root, "", &mut files)?;
+        files.sort_by(|left, right| left.path.cmp(&right.path));
+        let mut tests = BTreeSet::new();
+        for file in &files {
+            let Some(source) = &file.source else { continue };
+            let in_test_folder =
+                file.path.split('/').any(|part| matches!(part, "tests" | "benches" | "fuzz"));
+            if in_test_folder {
+                tests.insert(file.path.clone());
+            }
+            for name in &source.test_modules {
+                tests.extend(module_files(&file.path, name));
+            }
+        }
+        Ok(Tree { files, tests })
+    }
+
+    fn rust(&self) -> impl Iterator<Item = (&File, &Source)> {
+        self.files.iter().filter_map(|file| file.source.as_ref().map(|source| (file, source)))
+    }
+
+    fn is_test(&self, path: &str) -> bool {
+        self.tests.contains(path)
+            || self.tests.iter().any(|test| test.ends_with('/') && path.starts_with(test.as_str()))
+    }
+
+    fn rust_findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (file, source) in self.rust() {
+            let krate = crate_of(&file.path);
+            for broken in rules::check(&file.path, krate, &file.text, source, self.is_test(&file.path)) {
+                findings.push(Finding {
+                    path: file.path.clone(),
+                    line: broken.line,
+                    message: broken.message,
+                });
+            }
+        }
+        findings
+    }
+
+    /// Sizes of every production file and function.
+    fn sizes(&self) -> BTreeMap<Key, Size> {
+        let mut sizes = BTreeMap::new();
+        for (file, source) in self.rust().filter(|(file, _)| !self.is_test(&file.path)) {
+            let key = ("file".to_string(), file.path.clone());
+            sizes.insert(key, Size { lines: source.production_lines(), line: 1 });
+            for function in size::functions(source) {
+                let key = ("fn".to_string(), format!("{}::{}", file.path, function.name));
+                let size = Size { lines: function.lines, line: function.line };
+                let longest = sizes.entry(key).or_insert(size);
+                if longest.lines < size.lines {
+                    *longest = size;
+                }
+            }
+        }
+        sizes
+    }
+
+    /// Paths that exist on one developer's machine only.
+    fn machine_paths(&self) -> Vec<Finding> {
+        let forbidden = concat!("/wo", "rk/");
+        let mut findings = Vec::new();
+        for file in &self.files {
+            for (index, line) in file.text.lines().enumerate() {
+                let absolute = line.match_indices(forbidden).any(|(at, _)| {
+                    !line[..at]
+                        .ends_with(|before: char| before.is_alphanumeric() || "._-/~}".contains(before))
+                });
+                if absolute {
+                    let message = "a path that exists on one developer's machine only".to_string();
+                    findings.push(Finding { path: file.path.clone(), line: index + 1, message });
+                }
+            }
+        }
+        findings
+    }
+
+    /// Every manifest against the table of edges.
+    fn edges(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let ours: BTreeSet<&str> = edges::TABLE.iter().map(|row| row.name).collect();
+        for file in &self.files {
+            let krate = crate_of(&file.path);
+            if krate.is_empty() || file.path != format!("crates/{krate}/Cargo.toml") {
+                continue;
+            }
+            let mut report = |line: usize, message: String| {
+                findings.push(Finding { path: file.path.clone(), line, message })
+            };
+            let Some(row) = edges::find(krate) else {
+                report(1, format!("crate `{krate}` has no row in crates/xtask/src/edges.rs"));
+                continue;
+            };
+            for dependency in manifest::dependencies(&file.text) {
+                let name = dependency.name.as_str();
+                if !dependency.from_workspace {
+                    report(
+                        dependency.line,
+                        format!(
+                            "`{name}`: declare it in the root Cargo.toml with its reason, and write `{name}.workspace = true`"
+                        ),
+                    );
+                }
+                let is_dev = dependency.kind == manifest::Kind::Dev;
+                if ours.contains(name) {
+                    let allowed = row.may_use.contains(&name) || (is_dev && edges::DEV_EXTRA.contains(&name));
+                    if !allowed {
+                        let why = format!("the table is crates/xtask/src/edges.rs, level {}", row.level);
+                        report(dependency.line, format!("`{krate}` may not depend on `{name}`: {why}"));
+                    }
+                } else if let Some((_, users, why)) =
+                    edges::RESTRICTED.iter().find(|(restricted, _, _)| *restricted == name)
+                    && !users.contains(&krate)
+                    && !is_dev
+                {
+                    report(dependency.line, format!("`{krate}` may not use `{name}`: {why}"));
+                }
+            }
+        }
+        findings
+    }
+
+    /// ARCHITECTURE.md, once it exists, has a section for every crate.
+    fn architecture(&self) -> Vec<Finding> {
+        let Some(document) = self.files.iter().find(|file| file.path == "ARCHITECTURE.md") else {
+            return Vec::new();
+        };
+        let crates: BTreeSet<&str> =
+            self.files.iter().map(|file| crate_of(&file.path)).filter(|krate| !krate.is_empty()).collect();
+        let titles: Vec<&str> = document.text.lines().filter(|line| line.starts_with('#')).collect();
+        let described = |krate: &str| {
+            let is_name = |ch: char| ch.is_alphanumeric() || ch == '-' || ch == '_';
+            titles.iter().any(|title| title.split(|ch| !is_name(ch)).any(|word| word == krate))
+        };
+        crates
+            .into_iter()
+            .filter(|krate| !described(krate))
+            .map(|krate| Finding {
+                path: document.path.clone(),
+                line: 1,
+                message: format!(
+                    "no section for crate `{krate}`: what it does, its invariants, what it must not know"
+                ),
+            })
+            .collect()
+    }
+}
+
+/// The folder under `crates/` that a path is in, or "".
+fn crate_of(path: &str) -> &str {
+    path.strip_prefix("crates/").and_then(|rest| rest.split_once('/')).map_or("", |(krate, _)| krate)
+}
+
+/// Where `mod name;` of a file may live; a folder ends with `/`.
+fn module_files(parent: &str, name: &str) -> [String; 3] {
+    let (folder, file) = parent.rsplit_once('/').unwrap_or(("", parent));
+    let stem = file.trim_end_matches(".rs");
+    let base =
+        if matches!(stem, "lib" | "main" | "mod") { folder.to_string() } else { format!("{folder}/{stem}") };
+    [format!("{base}/{name}.rs"), format!("{base}/{name}/mod.rs"), format!("{base}/{name}/")]
+}
+
+fn read_folder(root: &Path, relative: &str, files: &mut Vec<File>) -> io::Result<()> {
+    for entry in std::fs::read_dir(root.join(relative))? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let path = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            let hidden = name.starts_with('.') && name != ".ci";
+            if !hidden && !SKIPPED.contains(&name.as_str()) {
+                read_folder(root, &path, files)?;
+            }
+            continue;
+        }
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let is_rust = extension == "rs";
+        let is_text = is_rust || TEXT.contains(&extension) || name == "dev" || relative == ".ci";
+        if !kind.is_file() || !is_text {
+            continue;
+        }
+        let Ok(text) = String::from_utf8(std::fs::read(entry.path())?) else { continue };
+        let source = is_rust.then(|| Source::new(&text));
+        files.push(File { path, text, source });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The repository keeps its own rules.
+    #[test]
+    fn repository_is_tidy() {
+        let outcome = check(&repository_root()).expect("the repository can be read");
+        let lines: Vec<String> = outcome.findings.iter().map(Finding::to_string).collect();
+        assert!(lines.is_empty(), "{} findings:\n{}", lines.len(), lines.join("\n"));
+        assert!(outcome.files > 10, "only {} files were read", outcome.files);
+    }
+
+    #[test]
+    fn modules_are_found_beside_or_below() {
+        assert_eq!(module_files("crates/a/src/lib.rs", "t")[0], "crates/a/src/t.rs");
+        assert_eq!(module_files("crates/a/src/b.rs", "t")[0], "crates/a/src/b/t.rs");
+    }
+}
