@@ -1,1 +1,17 @@
-//! The schema and the topology of the cluster as one linearisable log; for a single node, its own copy on disk.
+//! The schema and the identity of a node as the cluster agrees on them, and their copy on this node's disk.
+//!
+//! A schema change is a list of [`SchemaEdit`]s planned against a known version; it is applied only if the schema is
+//! still that one, so that concurrent changes never lose each other. Today one node decides alone; the same edits will
+//! be the entries of the cluster's Raft log. `system_schema` is not stored: it is computed from the [`schema::Schema`].
+
+mod codec;
+mod edit;
+mod identity;
+mod own;
+mod store;
+
+pub use codec::SchemaCodecError;
+pub use edit::{EditError, SchemaEdit};
+pub use identity::{IdentityError, NodeIdentity};
+pub use own::own_schema;
+pub use store::{SchemaStore, StoreError};

@@ -1,0 +1,362 @@
+//! The schema as JSON: the form in which a node keeps it. A person can read it in an emergency, and a field that
+//! a later version adds has a default here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schema::{
+    ColumnKind, DroppedColumn, Keyspace, Replication, Schema, SpeculativeRetry, Table, TableBuilder, TableId,
+    TableOptions,
+};
+use serde::{Deserialize, Serialize};
+use types::{CqlType, UserType};
+
+/// Version of the form; a file with a later one is refused.
+const FORMAT_VERSION: u32 = 1;
+
+/// A stored schema that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaCodecError {
+    /// Not the JSON that was expected.
+    #[error("not a schema: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Written by a later version of the server.
+    #[error(
+        "written by a newer version (format {found}, this version reads up to {FORMAT_VERSION}); upgrade"
+    )]
+    Newer {
+        /// The format found.
+        found: u32,
+    },
+    /// A type that does not parse.
+    #[error("type of {what}: {error}")]
+    Type {
+        /// Whose type.
+        what: String,
+        /// What is wrong with it.
+        error: types::ClassNameError,
+    },
+    /// A table that breaks a rule.
+    #[error("table {table}: {error}")]
+    Table {
+        /// Which table.
+        table: String,
+        /// Which rule.
+        error: schema::InvalidSchema,
+    },
+    /// A value outside its domain.
+    #[error("{what}: {found:?} is not valid")]
+    Value {
+        /// Which value.
+        what: &'static str,
+        /// What was found.
+        found: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSchema {
+    format: u32,
+    keyspaces: Vec<StoredKeyspace>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredKeyspace {
+    name: String,
+    replication: StoredReplication,
+    durable_writes: bool,
+    types: Vec<StoredType>,
+    tables: Vec<StoredTable>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredReplication {
+    Local,
+    Everywhere,
+    Simple(u32),
+    NetworkTopology(BTreeMap<String, u32>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredType {
+    name: String,
+    fields: Vec<(String, String)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredTable {
+    name: String,
+    id: String,
+    compact_storage: bool,
+    columns: Vec<StoredColumn>,
+    dropped: Vec<StoredDropped>,
+    options: StoredOptions,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredColumn {
+    name: String,
+    kind: String,
+    class: String,
+    descending: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredDropped {
+    name: String,
+    class: String,
+    is_static: bool,
+    dropped_micros: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredOptions {
+    comment: String,
+    bloom_filter_fp_chance: f64,
+    caching: BTreeMap<String, String>,
+    cdc: bool,
+    compaction: BTreeMap<String, String>,
+    compression: BTreeMap<String, String>,
+    crc_check_chance: f64,
+    default_time_to_live: u32,
+    gc_grace_seconds: u32,
+    max_index_interval: u32,
+    min_index_interval: u32,
+    memtable_flush_period_in_ms: u32,
+    memtable: String,
+    read_repair: String,
+    speculative_retry: StoredRetry,
+    additional_write_policy: StoredRetry,
+    incremental_backups: Option<bool>,
+    allow_auto_snapshot: bool,
+    extensions: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredRetry {
+    Never,
+    Always,
+    Percentile(f64),
+    Millis(f64),
+    Hybrid { min: bool, percentile: f64, millis: f64 },
+}
+
+/// The user-made part of a schema as JSON.
+pub(crate) fn encode(schema: &Schema) -> Vec<u8> {
+    let keyspaces =
+        schema.keyspaces().filter(|keyspace| !keyspace.system).map(|k| store_keyspace(k)).collect();
+    let stored = StoredSchema { format: FORMAT_VERSION, keyspaces };
+    serde_json::to_vec_pretty(&stored).expect("a schema has only string keys and finite numbers")
+}
+
+/// Adds what [`encode`] wrote to `base` (the server's own keyspaces).
+pub(crate) fn decode(bytes: &[u8], base: Schema) -> Result<Schema, SchemaCodecError> {
+    let stored: StoredSchema = serde_json::from_slice(bytes)?;
+    if stored.format > FORMAT_VERSION {
+        return Err(SchemaCodecError::Newer { found: stored.format });
+    }
+    stored
+        .keyspaces
+        .into_iter()
+        .try_fold(base, |schema, keyspace| Ok(schema.with_keyspace(load_keyspace(keyspace)?)))
+}
+
+fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
+    let store_type = |ty: &Arc<UserType>| StoredType {
+        name: ty.name.clone(),
+        fields: ty.fields.iter().map(|(name, ty)| (name.clone(), ty.class_name(false))).collect(),
+    };
+    StoredKeyspace {
+        name: keyspace.name.clone(),
+        replication: match &keyspace.replication {
+            Replication::Local => StoredReplication::Local,
+            Replication::Everywhere => StoredReplication::Everywhere,
+            Replication::Simple { factor } => StoredReplication::Simple(*factor),
+            Replication::NetworkTopology { factors } => StoredReplication::NetworkTopology(factors.clone()),
+        },
+        durable_writes: keyspace.durable_writes,
+        types: keyspace.types.values().map(store_type).collect(),
+        tables: keyspace.tables.values().map(|table| store_table(table)).collect(),
+    }
+}
+
+fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
+    let replication = match stored.replication {
+        StoredReplication::Local => Replication::Local,
+        StoredReplication::Everywhere => Replication::Everywhere,
+        StoredReplication::Simple(factor) => Replication::Simple { factor },
+        StoredReplication::NetworkTopology(factors) => Replication::NetworkTopology { factors },
+    };
+    let mut keyspace = Keyspace::new(stored.name, replication);
+    keyspace.durable_writes = stored.durable_writes;
+    for ty in stored.types {
+        let fields = ty.fields.into_iter().map(|(name, class)| {
+            let ty = load_type(&class, || format!("field {name} of type {}", ty.name))?;
+            Ok((name, ty))
+        });
+        let fields = fields.collect::<Result<_, SchemaCodecError>>()?;
+        let ty = UserType { keyspace: keyspace.name.clone(), name: ty.name.clone(), fields };
+        keyspace.types.insert(ty.name.clone(), Arc::new(ty));
+    }
+    for table in stored.tables {
+        let table = load_table(&keyspace.name, table)?;
+        keyspace.tables.insert(table.name.clone(), Arc::new(table));
+    }
+    Ok(keyspace)
+}
+
+fn load_type(class: &str, what: impl FnOnce() -> String) -> Result<CqlType, SchemaCodecError> {
+    match CqlType::parse_class_name(class) {
+        Ok((ty, _)) => Ok(ty),
+        Err(error) => Err(SchemaCodecError::Type { what: what(), error }),
+    }
+}
+
+fn kind_name(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::PartitionKey => "partition_key",
+        ColumnKind::Clustering => "clustering",
+        ColumnKind::Static => "static",
+        ColumnKind::Regular => "regular",
+    }
+}
+
+fn store_table(table: &Table) -> StoredTable {
+    let column = |column: &schema::Column| StoredColumn {
+        name: column.name.clone(),
+        kind: kind_name(column.kind).to_owned(),
+        class: column.ty.class_name(false),
+        descending: column.descending,
+    };
+    let dropped = |dropped: &DroppedColumn| StoredDropped {
+        name: dropped.name.clone(),
+        class: dropped.ty.class_name(false),
+        is_static: dropped.is_static,
+        dropped_micros: dropped.dropped_micros,
+    };
+    StoredTable {
+        name: table.name.clone(),
+        id: table.id.to_string(),
+        compact_storage: table.compact_storage,
+        columns: table.columns().iter().map(column).collect(),
+        dropped: table.dropped_columns.values().map(dropped).collect(),
+        options: store_options(&table.options),
+    }
+}
+
+fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, SchemaCodecError> {
+    let id = parse_id(&stored.id)
+        .ok_or_else(|| SchemaCodecError::Value { what: "table id", found: stored.id.clone() })?;
+    let mut builder = TableBuilder::new(keyspace, stored.name.clone(), id);
+    builder.options = load_options(stored.options);
+    builder.compact_storage = stored.compact_storage;
+    for column in stored.columns {
+        let ty = load_type(&column.class, || format!("column {} of {}", column.name, stored.name))?;
+        builder = match column.kind.as_str() {
+            "partition_key" => builder.partition_key(column.name, ty),
+            "clustering" => builder.clustering(column.name, ty, column.descending),
+            "static" => builder.static_column(column.name, ty),
+            "regular" => builder.regular(column.name, ty),
+            _ => return Err(SchemaCodecError::Value { what: "column kind", found: column.kind }),
+        };
+    }
+    for dropped in stored.dropped {
+        let ty = load_type(&dropped.class, || format!("dropped column {}", dropped.name))?;
+        let column = DroppedColumn {
+            name: dropped.name.clone(),
+            ty,
+            is_static: dropped.is_static,
+            dropped_micros: dropped.dropped_micros,
+        };
+        builder.dropped_columns.insert(dropped.name, column);
+    }
+    builder
+        .build()
+        .map_err(|error| SchemaCodecError::Table { table: format!("{keyspace}.{}", stored.name), error })
+}
+
+/// A UUID in its usual form.
+pub(crate) fn parse_id(text: &str) -> Option<TableId> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    if digits.len() != 32 || !digits.is_ascii() {
+        return None;
+    }
+    let mut id = [0; 16];
+    for (i, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(TableId(id))
+}
+
+fn store_retry(retry: &SpeculativeRetry) -> StoredRetry {
+    match *retry {
+        SpeculativeRetry::Never => StoredRetry::Never,
+        SpeculativeRetry::Always => StoredRetry::Always,
+        SpeculativeRetry::Percentile(p) => StoredRetry::Percentile(p),
+        SpeculativeRetry::Millis(ms) => StoredRetry::Millis(ms),
+        SpeculativeRetry::Hybrid { min, percentile, millis } => {
+            StoredRetry::Hybrid { min, percentile, millis }
+        }
+    }
+}
+
+fn load_retry(stored: StoredRetry) -> SpeculativeRetry {
+    match stored {
+        StoredRetry::Never => SpeculativeRetry::Never,
+        StoredRetry::Always => SpeculativeRetry::Always,
+        StoredRetry::Percentile(p) => SpeculativeRetry::Percentile(p),
+        StoredRetry::Millis(ms) => SpeculativeRetry::Millis(ms),
+        StoredRetry::Hybrid { min, percentile, millis } => {
+            SpeculativeRetry::Hybrid { min, percentile, millis }
+        }
+    }
+}
+
+fn store_options(options: &TableOptions) -> StoredOptions {
+    let options = options.clone();
+    StoredOptions {
+        comment: options.comment,
+        bloom_filter_fp_chance: options.bloom_filter_fp_chance,
+        caching: options.caching,
+        cdc: options.cdc,
+        compaction: options.compaction,
+        compression: options.compression,
+        crc_check_chance: options.crc_check_chance,
+        default_time_to_live: options.default_time_to_live,
+        gc_grace_seconds: options.gc_grace_seconds,
+        max_index_interval: options.max_index_interval,
+        min_index_interval: options.min_index_interval,
+        memtable_flush_period_in_ms: options.memtable_flush_period_in_ms,
+        memtable: options.memtable,
+        read_repair: options.read_repair,
+        speculative_retry: store_retry(&options.speculative_retry),
+        additional_write_policy: store_retry(&options.additional_write_policy),
+        incremental_backups: options.incremental_backups,
+        allow_auto_snapshot: options.allow_auto_snapshot,
+        extensions: options.extensions,
+    }
+}
+
+fn load_options(stored: StoredOptions) -> TableOptions {
+    TableOptions {
+        comment: stored.comment,
+        bloom_filter_fp_chance: stored.bloom_filter_fp_chance,
+        caching: stored.caching,
+        cdc: stored.cdc,
+        compaction: stored.compaction,
+        compression: stored.compression,
+        crc_check_chance: stored.crc_check_chance,
+        default_time_to_live: stored.default_time_to_live,
+        gc_grace_seconds: stored.gc_grace_seconds,
+        max_index_interval: stored.max_index_interval,
+        min_index_interval: stored.min_index_interval,
+        memtable_flush_period_in_ms: stored.memtable_flush_period_in_ms,
+        memtable: stored.memtable,
+        read_repair: stored.read_repair,
+        speculative_retry: load_retry(stored.speculative_retry),
+        additional_write_policy: load_retry(stored.additional_write_policy),
+        incremental_backups: stored.incremental_backups,
+        allow_auto_snapshot: stored.allow_auto_snapshot,
+        extensions: stored.extensions,
+    }
+}

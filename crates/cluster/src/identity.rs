@@ -1,0 +1,124 @@
+//! Who this node is: decided at its first start, kept for life.
+
+use std::path::{Path, PathBuf};
+
+use rt::{DiskError, Rt};
+use serde::{Deserialize, Serialize};
+
+const FILE_NAME: &str = "node.json";
+const BYTES_MAX: usize = 1 << 20;
+const FORMAT_VERSION: u32 = 1;
+
+/// A node's lasting identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeIdentity {
+    /// Version of the data directory's layout.
+    pub format: u32,
+    /// The cluster it belongs to.
+    pub cluster_name: String,
+    /// Its id, in the form of a UUID.
+    pub host_id: [u8; 16],
+    /// Its places on the ring.
+    pub tokens: Vec<i64>,
+    /// Shards that the data was last written by.
+    pub shard_count: u16,
+}
+
+/// A data directory that this node must not use.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Not the file that was written.
+    #[error("{path} is damaged ({error}); restore it from a backup of this node, nothing was changed")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// Written by a later version of the server.
+    #[error(
+        "{path} was written by a newer version (layout {found}, this version reads up to {FORMAT_VERSION}); start the \
+         newer version, nothing was changed"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The layout found.
+        found: u32,
+    },
+    /// The directory belongs to another cluster.
+    #[error(
+        "the data directory belongs to cluster '{found}', but cluster_name is '{expected}'; correct cluster_name or \
+         use another directory"
+    )]
+    OtherCluster {
+        /// The configured name.
+        expected: String,
+        /// The directory's.
+        found: String,
+    },
+}
+
+impl NodeIdentity {
+    /// Reads the identity kept in `directory` (which exists), or makes one with `num_tokens` random tokens.
+    pub async fn open(
+        rt: &Rt,
+        directory: &Path,
+        cluster_name: &str,
+        num_tokens: u16,
+    ) -> Result<Self, IdentityError> {
+        let path = directory.join(FILE_NAME);
+        let bytes = match rt.disk().read_to_end(&path, BYTES_MAX).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => {
+                let identity = Self::fresh(rt, cluster_name, num_tokens);
+                identity.save(rt, directory).await?;
+                return Ok(identity);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let corrupt = |error| IdentityError::Corrupt { path: path.clone(), error };
+        let Format { format: found } = serde_json::from_slice(&bytes).map_err(corrupt)?;
+        if found > FORMAT_VERSION {
+            return Err(IdentityError::Newer { path, found });
+        }
+        let identity: Self = serde_json::from_slice(&bytes).map_err(corrupt)?;
+        if identity.cluster_name != cluster_name {
+            return Err(IdentityError::OtherCluster {
+                expected: cluster_name.to_owned(),
+                found: identity.cluster_name,
+            });
+        }
+        Ok(identity)
+    }
+
+    /// Keeps the identity in `directory`.
+    pub async fn save(&self, rt: &Rt, directory: &Path) -> Result<(), DiskError> {
+        let bytes = serde_json::to_vec_pretty(self).expect("an identity is plain data");
+        rt.disk().write_atomically(directory.join(FILE_NAME), &bytes).await
+    }
+
+    fn fresh(rt: &Rt, cluster_name: &str, num_tokens: u16) -> Self {
+        let mut host_id = [0; 16];
+        rt.fill_random(&mut host_id);
+        host_id[6] = (host_id[6] & 0x0f) | 0x40;
+        host_id[8] = (host_id[8] & 0x3f) | 0x80;
+        let mut tokens: Vec<i64> = (0..num_tokens.max(1)).map(|_| rt.random_u64() as i64).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        Self {
+            format: FORMAT_VERSION,
+            cluster_name: cluster_name.to_owned(),
+            host_id,
+            tokens,
+            shard_count: rt.shard_count(),
+        }
+    }
+}

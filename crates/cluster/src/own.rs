@@ -1,0 +1,56 @@
+//! The server's own keyspaces whose tables are stored like any other. What can be computed (`system`,
+//! `system_schema`, `system_views`) is not here: it has no second copy that could drift.
+
+use std::sync::Arc;
+
+use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use types::CqlType;
+
+/// The schema of a node before anyone has made a keyspace.
+pub fn own_schema() -> Schema {
+    let mut traces = Keyspace::new("system_traces", Replication::Simple { factor: 2 });
+    traces.system = true;
+    for table in [sessions(), events()] {
+        traces.tables.insert(table.name.clone(), table);
+    }
+    Schema::default().with_keyspace(traces)
+}
+
+fn id(text: &str) -> TableId {
+    crate::codec::parse_id(text).expect("a UUID written in the code")
+}
+
+/// `system_traces.sessions`: one row a traced request.
+fn sessions() -> Arc<Table> {
+    let text_map = CqlType::map(CqlType::Text, CqlType::Text, false);
+    let mut builder =
+        TableBuilder::new("system_traces", "sessions", id("c5e99f16-8677-3914-b17e-960613512345"))
+            .partition_key("session_id", CqlType::Uuid)
+            .regular("client", CqlType::Inet)
+            .regular("command", CqlType::Text)
+            .regular("coordinator", CqlType::Inet)
+            .regular("coordinator_port", CqlType::Int)
+            .regular("duration", CqlType::Int)
+            .regular("parameters", text_map)
+            .regular("request", CqlType::Text)
+            .regular("started_at", CqlType::Timestamp);
+    builder.options.comment = "tracing sessions".to_owned();
+    builder.options.gc_grace_seconds = 0;
+    builder.build_known()
+}
+
+/// `system_traces.events`: one row a step of a traced request.
+fn events() -> Arc<Table> {
+    let mut builder =
+        TableBuilder::new("system_traces", "events", id("8826e8e9-e16a-3728-8753-3bc1fc713c25"))
+            .partition_key("session_id", CqlType::Uuid)
+            .clustering("event_id", CqlType::Timeuuid, false)
+            .regular("activity", CqlType::Text)
+            .regular("source", CqlType::Inet)
+            .regular("source_elapsed", CqlType::Int)
+            .regular("source_port", CqlType::Int)
+            .regular("thread", CqlType::Text);
+    builder.options.comment = "tracing events".to_owned();
+    builder.options.gc_grace_seconds = 0;
+    builder.build_known()
+}

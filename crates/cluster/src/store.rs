@@ -1,0 +1,118 @@
+//! The node's copy of the schema on disk: one file, replaced as a whole at every change, with a checksum in front.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rt::{Disk, DiskError, Rt};
+use schema::Schema;
+
+use crate::codec::{self, SchemaCodecError};
+use crate::edit::{self, EditError, SchemaEdit};
+
+const FILE_NAME: &str = "schema.json";
+const BYTES_MAX: usize = 256 << 20;
+
+/// A schema that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The file's content is not what was written.
+    #[error("{path}: {error}; restore it from a backup of this node, nothing was changed")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: SchemaCodecError,
+    },
+    /// The file's checksum does not match.
+    #[error(
+        "{path}: checksum is {found:016x}, expected {expected:016x}; restore it from a backup of this node, nothing \
+         was changed"
+    )]
+    Checksum {
+        /// The file.
+        path: PathBuf,
+        /// The checksum that it names.
+        expected: u64,
+        /// The checksum of its content.
+        found: u64,
+    },
+    /// The change does not fit.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+}
+
+/// Holds the schema and makes changes durable before anyone sees them. Lives on one shard of a node.
+pub struct SchemaStore {
+    disk: Disk,
+    path: PathBuf,
+    current: Arc<Schema>,
+}
+
+impl SchemaStore {
+    /// Reads the schema kept in `directory` (which exists), on top of the server's own keyspaces.
+    pub async fn open(rt: &Rt, directory: &Path, own: Schema) -> Result<Self, StoreError> {
+        let path = directory.join(FILE_NAME);
+        let disk = rt.disk().clone();
+        let schema = match disk.read_to_end(&path, BYTES_MAX).await {
+            Ok(bytes) => decode(&path, &bytes, own)?,
+            Err(error) if error.is_not_found() => own,
+            Err(error) => return Err(error.into()),
+        };
+        let current = Arc::new(stamp(schema));
+        Ok(Self { disk, path, current })
+    }
+
+    /// The schema as it is.
+    pub fn current(&self) -> &Arc<Schema> {
+        &self.current
+    }
+
+    /// Applies `edits`, planned against the schema with version `base`, durably.
+    pub async fn change(
+        &mut self,
+        base: [u8; 16],
+        edits: Vec<SchemaEdit>,
+    ) -> Result<Arc<Schema>, StoreError> {
+        if base != self.current.version() {
+            return Err(EditError::Moved.into());
+        }
+        let changed = edit::apply(Schema::clone(&self.current), edits)?;
+        let body = codec::encode(&changed);
+        let mut bytes = format!("{:016x}\n", checksum(&body)).into_bytes();
+        bytes.extend_from_slice(&body);
+        self.disk.write_atomically(&self.path, &bytes).await?;
+        self.current = Arc::new(stamp(changed));
+        Ok(self.current.clone())
+    }
+}
+
+fn checksum(body: &[u8]) -> u64 {
+    stdx::murmur3::hash128(body, 0)[0]
+}
+
+fn decode(path: &Path, bytes: &[u8], own: Schema) -> Result<Schema, StoreError> {
+    let (head, body) = bytes.split_at(bytes.len().min(17));
+    let expected = std::str::from_utf8(head)
+        .ok()
+        .and_then(|head| u64::from_str_radix(head.trim_end(), 16).ok())
+        .unwrap_or_default();
+    let found = checksum(body);
+    if expected != found {
+        return Err(StoreError::Checksum { path: path.to_owned(), expected, found });
+    }
+    codec::decode(body, own).map_err(|error| StoreError::Corrupt { path: path.to_owned(), error })
+}
+
+/// Gives the schema the version that its content determines, in the form of a UUID.
+fn stamp(schema: Schema) -> Schema {
+    let [high, low] = stdx::murmur3::hash128(&codec::encode(&schema), 0);
+    let mut version = [0; 16];
+    version[..8].copy_from_slice(&high.to_be_bytes());
+    version[8..].copy_from_slice(&low.to_be_bytes());
+    version[6] = (version[6] & 0x0f) | 0x30;
+    version[8] = (version[8] & 0x3f) | 0x80;
+    schema.with_version(version)
+}
