@@ -286,6 +286,7 @@ impl CqlType {
             CqlType::Float | CqlType::Int => Some(4),
             CqlType::Bigint | CqlType::Double | CqlType::Timestamp => Some(8),
             CqlType::Timeuuid | CqlType::Uuid => Some(16),
+            CqlType::Custom(class) if crate::validate::is_empty_type(class) => Some(0),
             CqlType::Vector { element, dimension } => {
                 element.fixed_len().and_then(|len| len.checked_mul(*dimension as usize))
             }

@@ -7,14 +7,17 @@
 mod class_name;
 mod compare;
 mod cql_type;
+pub mod decimal;
+pub mod elements;
 mod error;
 mod format;
 pub mod json;
 mod literal;
 pub mod ordered;
+pub mod uuid;
 mod validate;
 
-pub use class_name::ClassNameError;
+pub use class_name::{ClassNameError, composite_class_name, parse_key_class_name};
 pub use cql_type::{CqlType, UserType, quote_identifier};
 pub use error::TypeError;
 pub use ordered::{OrderedError, Terminator, decode_clustering, encode_clustering, encode_clustering_into};

@@ -1,0 +1,5 @@
+//! Tests of the type system against tables made by a real Cassandra and against its own laws.
+
+mod golden;
+mod laws;
+mod values;
