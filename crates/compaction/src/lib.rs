@@ -1,0 +1,1 @@
+//! Compaction: which SSTables to merge (`choose`, pure) apart from merging them (`worker`).

@@ -1,0 +1,81 @@
+//! Settings of one shard's engine.
+
+use std::path::PathBuf;
+
+use commitlog::CommitLogConfig;
+
+/// What to do when the disk fails (`disk_failure_policy`, `commit_failure_policy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// Refuse further writes (and for data files, reads) until a restart.
+    Stop,
+    /// Fail the requests concerned and try again with the next.
+    Ignore,
+    /// End the process.
+    Die,
+}
+
+/// Planted bugs, for tests of the tests: each must be found by the simulator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Canaries {
+    /// The commit log acknowledges without syncing where its mode promises a sync.
+    pub skip_commitlog_sync: bool,
+    /// Replay stops before the last segment.
+    pub replay_stops_early: bool,
+    /// Flush leaves range tombstones out.
+    pub drop_range_tombstones: bool,
+    /// Compaction forgets tombstones without looking at the SSTables and memtables beside it.
+    pub purge_too_soon: bool,
+}
+
+/// Settings of one shard's engine. Byte limits are this shard's part of the node's.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Where tables live (`data_file_directories`): `<directory>/<keyspace>/<table>-<id>/`, shared by the shards.
+    pub data_directory: PathBuf,
+    /// The commit log.
+    pub commitlog: CommitLogConfig,
+    /// What memtables may take, bytes. At half of it the largest is flushed; above it writes wait.
+    pub memtable_bytes_max: usize,
+    /// What rows, index pages and chunks may take in the cache, bytes.
+    pub cache_bytes_max: usize,
+    /// Rate of compaction, bytes a second; 0 for no limit (`compaction_throughput`).
+    pub compaction_bytes_per_second: u64,
+    /// Compactions that run at once on this shard (`concurrent_compactors`).
+    pub compactors_max: usize,
+    /// Whether compactions start by themselves.
+    pub auto_compaction: bool,
+    /// Snapshot before DROP and TRUNCATE (`auto_snapshot`); a table may opt out.
+    pub auto_snapshot: bool,
+    /// Hard-link every flushed SSTable into `backups/` (`incremental_backups`); a table may say otherwise.
+    pub incremental_backups: bool,
+    /// When data files fail.
+    pub disk_failure_policy: FailurePolicy,
+    /// When the commit log fails.
+    pub commit_failure_policy: FailurePolicy,
+    /// This node, as SSTables record their origin.
+    pub host_id: [u8; 16],
+    /// Planted bugs; none outside of tests.
+    pub canaries: Canaries,
+}
+
+impl EngineConfig {
+    /// Defaults for one shard: data in `data_directory`, the log in `commitlog_directory`.
+    pub fn new(data_directory: PathBuf, commitlog_directory: PathBuf) -> Self {
+        Self {
+            data_directory,
+            commitlog: CommitLogConfig::new(commitlog_directory),
+            memtable_bytes_max: 256 << 20,
+            cache_bytes_max: 256 << 20,
+            compaction_bytes_per_second: 64 << 20,
+            compactors_max: 2,
+            auto_compaction: true,
+            auto_snapshot: true,
+            incremental_backups: false,
+            disk_failure_policy: FailurePolicy::Stop,
+            commit_failure_policy: FailurePolicy::Stop,
+            host_id: [0; 16],
+            canaries: Canaries::default(),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Why the engine could not do what it was asked.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use mutation::SourceError;
+use schema::TableId;
+
+/// A write that was not applied, or whose durability could not be had.
+#[derive(Clone, Debug)]
+pub enum WriteError {
+    /// The entry would take more than half a commit log segment.
+    MutationTooLarge {
+        /// Its size, bytes.
+        size: usize,
+        /// What is allowed, bytes.
+        size_max: usize,
+    },
+    /// No such table here (dropped meanwhile, or not yet known).
+    UnknownTable(TableId),
+    /// The commit log could not be written; whether the write survives a restart is unknown.
+    CommitLog(String),
+    /// Reading what a counter holds so far failed.
+    Read(String),
+    /// The engine has stopped, on request or because the disk failed and the policy says so.
+    Stopped,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MutationTooLarge { size, size_max } => write!(
+                f,
+                "the mutation of {size} bytes is too large for the maximum size of {size_max} bytes; split it, or \
+                 raise commitlog_segment_size"
+            ),
+            Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
+            Self::CommitLog(reason) => write!(f, "the commit log cannot be written: {reason}"),
+            Self::Read(reason) => write!(f, "the counter's present value cannot be read: {reason}"),
+            Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// A read that failed.
+#[derive(Debug)]
+pub enum ReadError {
+    /// No such table here.
+    UnknownTable(TableId),
+    /// A file could not be read or is corrupt; the text says which, where and what to do.
+    Source(SourceError),
+    /// The engine has stopped.
+    Stopped,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
+            Self::Source(error) => error.fmt(f),
+            Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Why a shard's storage could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The disk refused.
+    Disk(rt::DiskError),
+    /// The commit log is damaged in its middle; the text names file and offset and says how to override.
+    CommitLog(String),
+    /// An SSTable is damaged; the text names file and offset.
+    Sstable(String),
+    /// The directory was written by a newer version.
+    NewerVersion {
+        /// Which file says so.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+    },
+    /// An SSTable holds keys of several shards: [`crate::prepare`] must run before the shards open.
+    NotPrepared {
+        /// Its data file.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(error) => error.fmt(f),
+            Self::CommitLog(reason) | Self::Sstable(reason) => f.write_str(reason),
+            Self::NewerVersion { path, found } => write!(
+                f,
+                "{} was written by a newer version ({found}); start that version, or point the server at another \
+                 directory",
+                path.display()
+            ),
+            Self::NotPrepared { path } => {
+                write!(f, "{} holds keys of several shards and was not split at start", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<rt::DiskError> for OpenError {
+    fn from(error: rt::DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// A flush, compaction, snapshot, truncation or drop that failed.
+#[derive(Debug)]
+pub enum MaintenanceError {
+    /// No such table here.
+    UnknownTable(TableId),
+    /// The disk refused.
+    Disk(rt::DiskError),
+    /// A file could not be read or written; the text says which and why.
+    Source(SourceError),
+    /// A snapshot of that name exists.
+    SnapshotExists(String),
+    /// It was asked to stop.
+    Cancelled,
+    /// The engine has stopped.
+    Stopped,
+}
+
+impl fmt::Display for MaintenanceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
+            Self::Disk(error) => error.fmt(f),
+            Self::Source(error) => error.fmt(f),
+            Self::SnapshotExists(name) => write!(f, "Snapshot {name} already exists."),
+            Self::Cancelled => f.write_str("it was stopped on request"),
+            Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
+        }
+    }
+}
+
+impl std::error::Error for MaintenanceError {}
+
+impl From<rt::DiskError> for MaintenanceError {
+    fn from(error: rt::DiskError) -> Self {
+        Self::Disk(error)
+    }
+}

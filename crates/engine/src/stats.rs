@@ -1,0 +1,137 @@
+//! What the engine tells about itself, for metrics, nodetool and virtual tables. Plain values, taken at a moment.
+
+use schema::TableId;
+
+/// One compaction that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompactionRecord {
+    /// Which compaction.
+    pub id: [u8; 16],
+    /// Keyspace of its table.
+    pub keyspace: String,
+    /// Name of its table.
+    pub table: String,
+    /// When it ended, microseconds since the epoch.
+    pub ended_micros: i64,
+    /// Data bytes read.
+    pub bytes_in: u64,
+    /// Data bytes written.
+    pub bytes_out: u64,
+    /// How many partitions were merged from so many SSTables: `rows_merged[n]` from `n + 1`.
+    pub rows_merged: Vec<u64>,
+    /// What was compacted and why, as the strategy names it.
+    pub properties: String,
+}
+
+/// One table on this shard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableStats {
+    /// Bytes in memtables, those being flushed included.
+    pub memtable_bytes: u64,
+    /// Partitions in memtables.
+    pub memtable_partitions: u64,
+    /// Rows in memtables.
+    pub memtable_rows: u64,
+    /// How often memtables were switched.
+    pub memtable_switches: u64,
+    /// Live SSTables.
+    pub sstables: u64,
+    /// Bytes of all components of the live SSTables.
+    pub disk_bytes: u64,
+    /// Bytes of data before compression.
+    pub uncompressed_bytes: u64,
+    /// Disk bytes of live and of not yet removed SSTables.
+    pub total_disk_bytes: u64,
+    /// Estimated partitions over SSTables and memtables.
+    pub partitions_estimate: u64,
+    /// Largest partition in SSTables, bytes.
+    pub partition_bytes_max: u64,
+    /// Sum over SSTables of their partitions' sizes, and how many partitions, for the mean.
+    pub partition_bytes_sum: u64,
+    /// Bytes that bloom filters take in memory.
+    pub bloom_filter_bytes: u64,
+    /// Bytes that index summaries take in memory.
+    pub index_summary_bytes: u64,
+    /// Bytes that compression offsets take in memory.
+    pub compression_metadata_bytes: u64,
+    /// Bloom filter said yes, the SSTable had nothing.
+    pub bloom_false_positives: u64,
+    /// Bloom filter said yes, and rightly.
+    pub bloom_true_positives: u64,
+    /// Bloom filter said no.
+    pub bloom_negatives: u64,
+    /// Reads since start.
+    pub reads: u64,
+    /// Writes (partition updates) since start.
+    pub writes: u64,
+    /// SSTables read by single-partition reads, summed.
+    pub sstables_per_read_sum: u64,
+    /// Single-partition reads that the row cache answered.
+    pub cache_hits: u64,
+    /// Single-partition reads that had to go to SSTables.
+    pub cache_misses: u64,
+    /// Compactions waiting.
+    pub compactions_pending: u64,
+    /// Estimated share of droppable tombstones, 0–1.
+    pub droppable_tombstone_ratio: f64,
+    /// SSTables by level (leveled compaction), or by the one level there is.
+    pub sstables_per_level: Vec<u64>,
+    /// Names of snapshots are listed apart; this is what only they hold, bytes.
+    pub snapshot_bytes: u64,
+}
+
+/// The whole shard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EngineStats {
+    /// By table, in id order.
+    pub tables: Vec<(TableId, TableStats)>,
+    /// Bytes that memtables take.
+    pub memtable_bytes: u64,
+    /// What they may take.
+    pub memtable_bytes_max: u64,
+    /// Flushes ended.
+    pub flushes: u64,
+    /// Flushes waiting or running.
+    pub flushes_pending: u64,
+    /// Writes that wait for memory now.
+    pub writes_throttled: u64,
+    /// Bytes of commit log segments on disk, spare ones included.
+    pub commitlog_disk_bytes: u64,
+    /// Segments that hold entries.
+    pub commitlog_segments: u64,
+    /// Bytes written since start.
+    pub commitlog_written_bytes: u64,
+    /// Entries written since start.
+    pub commitlog_entries: u64,
+    /// Syncs since start.
+    pub commitlog_syncs: u64,
+    /// Writes that wait for the log now.
+    pub commitlog_pending: u64,
+    /// Bytes in the row cache.
+    pub row_cache_bytes: u64,
+    /// Rows in the row cache.
+    pub row_cache_rows: u64,
+    /// Partitions in the row cache.
+    pub row_cache_partitions: u64,
+    /// Rows evicted since start.
+    pub row_cache_evictions: u64,
+    /// Bytes in the cache of blocks of files.
+    pub block_cache_bytes: u64,
+    /// Hits in it.
+    pub block_cache_hits: u64,
+    /// Misses in it.
+    pub block_cache_misses: u64,
+    /// Compactions running.
+    pub compactions_running: u64,
+    /// Compactions ended.
+    pub compactions_done: u64,
+    /// Bytes that compactions have read.
+    pub compaction_bytes_in: u64,
+    /// Bytes that compactions have written.
+    pub compaction_bytes_out: u64,
+    /// The last compactions, oldest first; at most [`crate::stats::COMPACTION_HISTORY_MAX`].
+    pub compaction_history: Vec<CompactionRecord>,
+}
+
+/// How many ended compactions are remembered.
+pub const COMPACTION_HISTORY_MAX: usize = 100;
