@@ -5,5 +5,6 @@
 //! only what is in [`command`].
 
 pub mod command;
+pub mod page;
 
 pub use command::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
