@@ -46,8 +46,8 @@ impl RangeTombstones {
         if new.start >= new.end || new.deletion.is_live() {
             return;
         }
-        let first = self.ranges.partition_point(|range| range.end <= new.start);
-        let last = self.ranges.partition_point(|range| range.start < new.end);
+        let first = self.ranges.partition_point(|range| range.end < new.start);
+        let last = self.ranges.partition_point(|range| range.start <= new.end);
         let met: Vec<RangeTombstone> = self.ranges[first..last].to_vec();
         let mut pieces: Vec<RangeTombstone> = Vec::with_capacity(met.len() * 2 + 1);
         let mut push = |start: &Bound, end: &Bound, deletion: DeletionTime| {
