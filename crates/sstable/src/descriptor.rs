@@ -1,0 +1,274 @@
+//! Names of SSTables and their files: `nb-7-big-Data.db` in a table's directory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rt::Disk;
+
+use crate::SstableError;
+
+/// The version of the BIG format, in the order of their appearance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// Cassandra 3.0.8.
+    Mc,
+    /// Cassandra 3.0.18: minimum and maximum clustering can be trusted.
+    Md,
+    /// Cassandra 3.0.25: the originating host's id.
+    Me,
+    /// Cassandra 4.0: checksums of metadata, uncompressed chunks, pending repair.
+    Na,
+    /// Cassandra 4.0.1: the originating host's id.
+    Nb,
+}
+
+impl Version {
+    /// What this crate writes.
+    pub const CURRENT: Self = Self::Nb;
+    const ALL: [(Self, &'static str); 5] =
+        [(Self::Mc, "mc"), (Self::Md, "md"), (Self::Me, "me"), (Self::Na, "na"), (Self::Nb, "nb")];
+
+    /// The two letters in file names.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(version, _)| *version == self).expect("every version has a name").1
+    }
+
+    /// The version of two letters.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(version, _)| *version)
+    }
+
+    /// Whether Statistics.db has checksums, CompressionInfo.db a maximal compressed length, Filter.db plain bytes, and
+    /// repairs can be pending.
+    pub(crate) fn is_four(self) -> bool {
+        self >= Self::Na
+    }
+
+    /// Whether the statistics name the host that wrote the file.
+    pub(crate) fn has_host_id(self) -> bool {
+        self == Self::Me || self >= Self::Nb
+    }
+
+    /// Whether the recorded clustering bounds are right.
+    pub(crate) fn has_right_min_max(self) -> bool {
+        self >= Self::Md
+    }
+}
+
+/// What tells the SSTables of a table apart: a rising number, or the time-ordered text that Cassandra can be told to use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Generation {
+    /// A number from 1.
+    Number(u64),
+    /// Such as `3gub_0a2o_2xnhc2ejdkv5ccufvt`.
+    Time(String),
+}
+
+impl Generation {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(number) = text.parse::<u64>() {
+            return Some(Self::Number(number));
+        }
+        let well_formed = text.len() == 28
+            && text.bytes().all(|b| b == b'_' || b.is_ascii_lowercase() || b.is_ascii_digit());
+        well_formed.then(|| Self::Time(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Time(text) => text.fmt(f),
+        }
+    }
+}
+
+/// One of the files of an SSTable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Component {
+    /// The partitions.
+    Data,
+    /// Where each partition lies, and the row index of wide ones.
+    Index,
+    /// A sample of the index.
+    Summary,
+    /// Bloom filter of partition keys.
+    Filter,
+    /// Metadata.
+    Statistics,
+    /// Where each compressed chunk lies.
+    CompressionInfo,
+    /// Checksum of the whole data file.
+    Digest,
+    /// Checksums of the chunks of an uncompressed data file.
+    Crc,
+    /// The list of components; written last.
+    Toc,
+}
+
+impl Component {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Data,
+        Self::Index,
+        Self::Summary,
+        Self::Filter,
+        Self::Statistics,
+        Self::CompressionInfo,
+        Self::Digest,
+        Self::Crc,
+        Self::Toc,
+    ];
+
+    /// The last part of the file's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "Data.db",
+            Self::Index => "Index.db",
+            Self::Summary => "Summary.db",
+            Self::Filter => "Filter.db",
+            Self::Statistics => "Statistics.db",
+            Self::CompressionInfo => "CompressionInfo.db",
+            Self::Digest => "Digest.crc32",
+            Self::Crc => "CRC.db",
+            Self::Toc => "TOC.txt",
+        }
+    }
+
+    /// The component of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|component| component.name() == name)
+    }
+}
+
+/// Names one SSTable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Descriptor {
+    /// The table's directory.
+    pub dir: PathBuf,
+    /// Which of the table's SSTables.
+    pub generation: Generation,
+    /// The format's version.
+    pub version: Version,
+}
+
+impl Descriptor {
+    /// The SSTable with this number, in the version that is written.
+    pub fn new(dir: impl Into<PathBuf>, generation: u64) -> Self {
+        Self { dir: dir.into(), generation: Generation::Number(generation), version: Version::CURRENT }
+    }
+
+    /// The path of one of its files.
+    pub fn path(&self, component: Component) -> PathBuf {
+        self.dir.join(format!("{}-{}-big-{}", self.version.name(), self.generation, component.name()))
+    }
+
+    /// The SSTable that a file belongs to, and which of its files it is; none for other files and for versions that
+    /// cannot be read. A name without a directory gives an empty directory.
+    pub fn parse(path: impl AsRef<Path>) -> Option<(Self, Component)> {
+        let path = path.as_ref();
+        let name = path.file_name()?.to_str()?;
+        let mut parts = name.splitn(4, '-');
+        let version = Version::from_name(parts.next()?)?;
+        let generation = Generation::parse(parts.next()?)?;
+        if parts.next()? != "big" {
+            return None;
+        }
+        let component = Component::from_name(parts.next()?)?;
+        let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+        Some((Self { dir, generation, version }, component))
+    }
+}
+
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}-{}-big", self.dir.display(), self.version.name(), self.generation)
+    }
+}
+
+/// The directory of a table below a data directory: `<data>/<keyspace>/<table>-<id without dashes>`.
+pub fn table_dir(data: &Path, table: &schema::Table) -> PathBuf {
+    let id: String = table.id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    data.join(&table.keyspace).join(format!("{}-{id}", table.name))
+}
+
+/// The complete SSTables of a directory, in order of generation. Those without a TOC (a crash in the middle of writing)
+/// and files of other kinds are left out.
+pub async fn list_complete(disk: &Disk, dir: &Path) -> Result<Vec<Descriptor>, SstableError> {
+    let mut found: Vec<Descriptor> =
+        scan(disk, dir).await?.into_iter().filter(|(_, files)| is_complete(files)).map(|(d, _)| d).collect();
+    found.sort_by(|a, b| (&a.generation, a.version).cmp(&(&b.generation, b.version)));
+    Ok(found)
+}
+
+/// Removes the files of SSTables that were never completed; gives how many SSTables that were.
+pub async fn remove_incomplete(disk: &Disk, dir: &Path) -> Result<usize, SstableError> {
+    let mut removed = 0;
+    for (descriptor, files) in scan(disk, dir).await? {
+        if !is_complete(&files) {
+            for component in files {
+                disk.remove(descriptor.path(component)).await?;
+            }
+            removed += 1;
+        }
+    }
+    if removed > 0 {
+        disk.sync_dir(dir).await?;
+    }
+    Ok(removed)
+}
+
+/// Removes every file of an SSTable, the TOC first, so that a crash in between leaves an incomplete one.
+pub async fn remove(disk: &Disk, descriptor: &Descriptor) -> Result<(), SstableError> {
+    for component in Component::ALL.into_iter().rev() {
+        match disk.remove(descriptor.path(component)).await {
+            Err(error) if error.is_not_found() => {}
+            done => done?,
+        }
+        if component == Component::Toc {
+            disk.sync_dir(&descriptor.dir).await?;
+        }
+    }
+    disk.sync_dir(&descriptor.dir).await?;
+    Ok(())
+}
+
+fn is_complete(files: &[Component]) -> bool {
+    files.contains(&Component::Toc) && files.contains(&Component::Data)
+}
+
+async fn scan(disk: &Disk, dir: &Path) -> Result<BTreeMap<Descriptor, Vec<Component>>, SstableError> {
+    let mut found: BTreeMap<Descriptor, Vec<Component>> = BTreeMap::new();
+    for entry in disk.list(dir).await? {
+        if entry.is_dir {
+            continue;
+        }
+        if let Some((descriptor, component)) = Descriptor::parse(dir.join(&entry.name)) {
+            found.entry(descriptor).or_default().push(component);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let descriptor = Descriptor::new("/data/ks/t-1", 12);
+        let path = descriptor.path(Component::Digest);
+        assert_eq!(path, Path::new("/data/ks/t-1/nb-12-big-Digest.crc32"));
+        assert_eq!(Descriptor::parse(&path), Some((descriptor, Component::Digest)));
+        let (timed, _) = Descriptor::parse("me-3gub_0a2o_2xnhc2ejdkv5ccufvt-big-TOC.txt").unwrap();
+        assert_eq!(timed.version, Version::Me);
+        assert_eq!(timed.generation.to_string(), "3gub_0a2o_2xnhc2ejdkv5ccufvt");
+        for other in
+            ["da-1-bti-Data.db", "nb-1-big-Data.db.tmp", "nb-x-big-Data.db", "nb-1-bti-Data.db", "x", ""]
+        {
+            assert_eq!(Descriptor::parse(other), None, "{other}");
+        }
+    }
+}

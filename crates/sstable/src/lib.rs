@@ -1,0 +1,21 @@
+//! Cassandra's SSTables in the BIG format: written as `nb`, read from `mc` on.
+//!
+//! Each file of an SSTable has a module with its struct, its codec and the test that one inverts the other; the writer
+//! and the reader put them together. Knows nothing of memtables, compaction or replicas: it turns streams of
+//! [`mutation::Fragment`]s into files and files into streams.
+
+pub mod block;
+pub mod descriptor;
+pub mod error;
+pub mod options;
+pub mod reader;
+pub mod writer;
+
+pub use block::{Block, BlockCache, BlockKey, NoCache};
+pub use descriptor::{
+    Component, Descriptor, Generation, Version, list_complete, remove, remove_incomplete, table_dir,
+};
+pub use error::{Corruption, DecodeError, SstableError};
+pub use options::{Algorithm, Compression, EncodingStats, WriterOptions};
+pub use reader::{Sstable, SstableSource};
+pub use writer::{SstableWriter, Written};
