@@ -5,6 +5,14 @@
 //! only what is in [`command`].
 
 pub mod command;
+mod error;
+mod message;
 pub mod page;
+mod read;
+mod scan;
+mod shard;
 
 pub use command::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+pub use error::ReplicaError;
+pub use message::{ShardRequest, ShardResponse, TableOperation};
+pub use shard::{Replica, ReplicaConfig};

@@ -1,0 +1,65 @@
+//! What one shard asks of another.
+
+use std::sync::Arc;
+
+use engine::EngineStats;
+use mutation::PartitionUpdate;
+use schema::{Schema, TableId};
+
+use crate::{ReadCommand, ReadPage, ReplicaError};
+
+/// A maintenance operation on one table's data on a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableOperation {
+    /// Write memtables to SSTables.
+    Flush,
+    /// Merge all SSTables.
+    Compact,
+    /// Remove everything written so far.
+    Truncate {
+        /// Now, microseconds since the epoch; names the automatic snapshot.
+        at_micros: i64,
+    },
+    /// Forget the table.
+    Drop,
+    /// Hard-link the SSTables.
+    Snapshot {
+        /// Name of the snapshot.
+        name: String,
+    },
+    /// Remove snapshots.
+    ClearSnapshot {
+        /// Of this name, or all.
+        name: Option<String>,
+    },
+}
+
+/// A request from one shard to another of the same node.
+#[derive(Debug)]
+pub enum ShardRequest {
+    /// Read partitions that the shard owns.
+    Read(ReadCommand),
+    /// Apply updates of partitions that the shard owns, all or none.
+    Apply(Vec<PartitionUpdate>),
+    /// Count; the answer is the state to replicate.
+    Increment(PartitionUpdate),
+    /// Maintain a table.
+    Table(TableId, TableOperation),
+    /// Take over a schema.
+    SetSchema(Arc<Schema>),
+    /// Tell figures.
+    Stats,
+}
+
+/// The answer to the [`ShardRequest`] of the same name.
+#[derive(Debug)]
+pub enum ShardResponse {
+    /// A page.
+    Read(Result<ReadPage, ReplicaError>),
+    /// Done, or why not.
+    Done(Result<(), ReplicaError>),
+    /// What a counter update led to.
+    Incremented(Result<PartitionUpdate, ReplicaError>),
+    /// Figures.
+    Stats(Box<EngineStats>),
+}

@@ -1,0 +1,123 @@
+//! Reads of partitions that this shard owns.
+
+use engine::{Engine, SyncStep};
+use mutation::{Fragment, PartitionRange, RingPosition, Slices};
+
+use crate::page::{PageBuilder, Progress};
+use crate::{Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
+
+/// Carries out a read on this shard's engine. Fails when more than `tombstones_max` tombstones are met.
+pub(crate) async fn read(
+    engine: &Engine,
+    command: &ReadCommand,
+    tombstones_max: u64,
+) -> Result<ReadPage, ReplicaError> {
+    let mut page = PageBuilder::new(command.now, command.limits, command.reversed);
+    let reader = Reader { engine, command, tombstones_max };
+    match &command.partitions {
+        Partitions::Keys(keys) => {
+            let (mut rest, mut skip) = (keys.as_slice(), None);
+            if let Some(resume) = &command.resume {
+                let at = keys.iter().position(|key| *key == resume.key).unwrap_or(0);
+                rest = &keys[at..];
+                skip = Some(resume);
+            }
+            for key in rest {
+                let range = PartitionRange::single(key);
+                match skip.take() {
+                    Some(Resume { clustering: None, .. }) => continue,
+                    Some(resume) => {
+                        if reader.rest_of_partition(resume, &mut page).await? == Progress::Full {
+                            break;
+                        }
+                    }
+                    None => {
+                        if reader.range(&range, &command.slices, &mut page).await? == Progress::Full {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        Partitions::Range(range) => {
+            let mut range = range.clone();
+            let mut full = false;
+            if let Some(resume) = &command.resume {
+                full = reader.rest_of_partition(resume, &mut page).await? == Progress::Full;
+                range.start = RingPosition::AfterKey(resume.key.clone());
+            }
+            if !full {
+                reader.range(&range, &command.slices, &mut page).await?;
+            }
+        }
+    }
+    Ok(page.finish())
+}
+
+struct Reader<'a> {
+    engine: &'a Engine,
+    command: &'a ReadCommand,
+    tombstones_max: u64,
+}
+
+impl Reader<'_> {
+    /// Reads on in the partition in which the page before ended.
+    async fn rest_of_partition(
+        &self,
+        resume: &Resume,
+        page: &mut PageBuilder,
+    ) -> Result<Progress, ReplicaError> {
+        let command = self.command;
+        let Some(last) = &resume.clustering else {
+            return Ok(Progress::More);
+        };
+        if resume.rows_in_partition >= command.limits.rows_per_partition {
+            return Ok(Progress::More);
+        }
+        page.resume(resume.key.clone(), resume.rows_in_partition);
+        let slices = command.slices.after(&command.table, last, command.reversed);
+        self.range(&PartitionRange::single(&resume.key), &slices, page).await
+    }
+
+    async fn range(
+        &self,
+        range: &PartitionRange,
+        slices: &Slices,
+        page: &mut PageBuilder,
+    ) -> Result<Progress, ReplicaError> {
+        let command = self.command;
+        let (table, columns, reversed) = (&command.table, &command.columns, command.reversed);
+        let mut reader = if command.bypass_cache {
+            self.engine.read_bypassing_cache(table, range, slices, columns, reversed).await?
+        } else {
+            self.engine.read(table, range, slices, columns, reversed).await?
+        };
+        let single = range.as_single().is_some();
+        loop {
+            let fragment = match reader.try_next_sync()? {
+                SyncStep::Fragment(fragment) => fragment,
+                SyncStep::End => return Ok(Progress::More),
+                SyncStep::Wait => match reader.next().await? {
+                    Some(fragment) => fragment,
+                    None => return Ok(Progress::More),
+                },
+            };
+            let ends_partition = matches!(fragment, Fragment::PartitionEnd);
+            match page.push(fragment) {
+                Progress::Full => return Ok(Progress::Full),
+                Progress::SkipPartition if single && !ends_partition => {
+                    // Nothing further is wanted of the only partition: close it without reading on.
+                    return Ok(page.push(Fragment::PartitionEnd));
+                }
+                Progress::SkipPartition | Progress::More => {}
+            }
+            if page.tombstones() > self.tombstones_max {
+                return Err(ReplicaError::TooManyTombstones {
+                    seen: page.tombstones(),
+                    max: self.tombstones_max,
+                    table: table.full_name(),
+                });
+            }
+        }
+    }
+}

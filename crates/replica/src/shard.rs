@@ -1,0 +1,248 @@
+//! One shard's replica: its engine, and the way to the engines of the other shards.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::{Engine, EngineStats};
+use futures_util::future::{join_all, try_join_all};
+use mutation::PartitionUpdate;
+use mutation::counter::CounterId;
+use rt::mesh::Port;
+use rt::{Rt, ShardId};
+use schema::{Schema, TableId};
+use topology::Sharder;
+
+use crate::{
+    Limits, Partitions, ReadCommand, ReadPage, ReplicaError, ShardRequest, ShardResponse, TableOperation,
+    read, scan,
+};
+
+/// What a replica is told by the node's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaConfig {
+    /// The node, as the owner of its counter shards.
+    pub host_id: CounterId,
+    /// Tombstones that a read may step over before it fails (`tombstone_failure_threshold`).
+    pub tombstone_failure_threshold: u64,
+}
+
+/// One shard's access to the data of its node. Cheap to clone.
+#[derive(Clone)]
+pub struct Replica(Rc<Inner>);
+
+struct Inner {
+    shard: ShardId,
+    sharder: Sharder,
+    engine: Engine,
+    port: Port<ShardRequest, ShardResponse>,
+    config: ReplicaConfig,
+}
+
+impl Replica {
+    /// A replica over this shard's engine. Serves the other shards from now on through `port`.
+    pub fn new(
+        rt: &Rt,
+        engine: Engine,
+        port: Port<ShardRequest, ShardResponse>,
+        config: ReplicaConfig,
+    ) -> Self {
+        let inner = Inner {
+            shard: rt.shard(),
+            sharder: Sharder::new(rt.shard_count()),
+            engine,
+            port: port.clone(),
+            config,
+        };
+        let replica = Self(Rc::new(inner));
+        let server = replica.clone();
+        port.serve(move |_, request| {
+            let replica = server.clone();
+            async move { replica.serve(request).await }
+        });
+        replica
+    }
+
+    /// Shards of this node.
+    pub fn shard_count(&self) -> u16 {
+        self.0.sharder.shard_count()
+    }
+
+    /// The shard that owns a token.
+    pub fn shard_of(&self, token: i64) -> u16 {
+        self.0.sharder.shard_of(token)
+    }
+
+    /// This shard's engine.
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Reads, from whichever shards own the partitions.
+    pub async fn read(&self, command: ReadCommand) -> Result<ReadPage, ReplicaError> {
+        match &command.partitions {
+            Partitions::Keys(keys) if keys.len() == 1 => {
+                let shard = self.shard_of(keys[0].token);
+                self.read_on(shard, command).await
+            }
+            Partitions::Keys(_) if self.shard_count() == 1 => self.read_on(0, command).await,
+            Partitions::Range(_) if self.shard_count() == 1 => self.read_on(0, command).await,
+            Partitions::Keys(_) => self.read_keys(command).await,
+            Partitions::Range(_) => scan::scan(self, command).await,
+        }
+    }
+
+    /// Several partitions in the order of the command, each from its shard, until the page is full.
+    async fn read_keys(&self, mut command: ReadCommand) -> Result<ReadPage, ReplicaError> {
+        let Partitions::Keys(keys) = std::mem::replace(&mut command.partitions, Partitions::Keys(Vec::new()))
+        else {
+            unreachable!("only called for keys");
+        };
+        let limits = command.limits;
+        let mut page = ReadPage::default();
+        let (mut rows, mut bytes) = (0, 0);
+        let mut resume = command.resume.take();
+        let start = match &resume {
+            Some(resume) => keys.iter().position(|key| *key == resume.key).unwrap_or(0),
+            None => 0,
+        };
+        for (at, key) in keys.iter().enumerate().skip(start) {
+            let one = ReadCommand {
+                partitions: Partitions::Keys(vec![key.clone()]),
+                limits: Limits { rows: limits.rows - rows, bytes: limits.bytes - bytes, ..limits },
+                resume: resume.take(),
+                ..command.clone()
+            };
+            let part = self.read_on(self.shard_of(key.token), one).await?;
+            rows += part.partitions.iter().map(|p| p.row_count(command.now)).sum::<u64>();
+            bytes +=
+                part.partitions.iter().flat_map(|p| &p.rows).map(mutation::Row::memory_size).sum::<usize>();
+            page.tombstones += part.tombstones;
+            page.partitions.extend(part.partitions);
+            if rows >= limits.rows || bytes >= limits.bytes || part.more.is_some() {
+                let last = at + 1 == keys.len();
+                page.more = part.more.filter(|more| !last || more.clustering.is_some());
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// Reads from one shard, which must own every partition of the command that it is to find.
+    pub(crate) async fn read_on(&self, shard: u16, command: ReadCommand) -> Result<ReadPage, ReplicaError> {
+        if shard == self.0.shard.0 {
+            return read::read(&self.0.engine, &command, self.0.config.tombstone_failure_threshold).await;
+        }
+        match self.0.port.call(ShardId(shard), ShardRequest::Read(command)).await {
+            ShardResponse::Read(page) => page,
+            other => panic!("a read was answered with {other:?}"),
+        }
+    }
+
+    /// Applies one update on its shard.
+    pub async fn apply_one(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
+        let shard = self.shard_of(update.key.token);
+        if shard == self.0.shard.0 {
+            return Ok(self.0.engine.apply_one(update).await?);
+        }
+        self.done(shard, ShardRequest::Apply(vec![update])).await
+    }
+
+    /// Applies updates, those of one shard all or none.
+    pub async fn apply(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
+        let mut by_shard: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); usize::from(self.shard_count())];
+        for update in updates {
+            by_shard[usize::from(self.shard_of(update.key.token))].push(update);
+        }
+        let parts = by_shard.into_iter().enumerate().filter(|(_, updates)| !updates.is_empty());
+        let writes = parts.map(|(shard, updates)| async move {
+            if shard == self.0.shard.index() {
+                return Ok(self.0.engine.apply(updates).await?);
+            }
+            self.done(shard as u16, ShardRequest::Apply(updates)).await
+        });
+        try_join_all(writes).await.map(|_| ())
+    }
+
+    /// Counts on the owning shard; gives the state to replicate.
+    pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, ReplicaError> {
+        let shard = self.shard_of(update.key.token);
+        if shard == self.0.shard.0 {
+            return Ok(self.0.engine.increment(update, self.0.config.host_id).await?);
+        }
+        match self.0.port.call(ShardId(shard), ShardRequest::Increment(update)).await {
+            ShardResponse::Incremented(result) => result,
+            other => panic!("an increment was answered with {other:?}"),
+        }
+    }
+
+    /// Carries out a maintenance operation on all shards at once; the first failure is told when all have ended.
+    pub async fn table_operation(
+        &self,
+        table: TableId,
+        operation: TableOperation,
+    ) -> Result<(), ReplicaError> {
+        let shards = 0..self.shard_count();
+        let all = shards.map(|shard| self.done(shard, ShardRequest::Table(table, operation.clone())));
+        join_all(all).await.into_iter().collect()
+    }
+
+    /// Hands a schema to all shards and returns when every one uses it.
+    pub async fn set_schema(&self, schema: &Arc<Schema>) -> Result<(), ReplicaError> {
+        let shards = 0..self.shard_count();
+        try_join_all(shards.map(|shard| self.done(shard, ShardRequest::SetSchema(schema.clone())))).await?;
+        Ok(())
+    }
+
+    /// Figures of all shards, in shard order.
+    pub async fn stats(&self) -> Vec<EngineStats> {
+        let ask = |shard| async move {
+            match self.0.port.call(ShardId(shard), ShardRequest::Stats).await {
+                ShardResponse::Stats(stats) => *stats,
+                other => panic!("a question for figures was answered with {other:?}"),
+            }
+        };
+        join_all((0..self.shard_count()).map(ask)).await
+    }
+
+    async fn done(&self, shard: u16, request: ShardRequest) -> Result<(), ReplicaError> {
+        match self.0.port.call(ShardId(shard), request).await {
+            ShardResponse::Done(result) => result,
+            other => panic!("a command was answered with {other:?}"),
+        }
+    }
+
+    async fn serve(&self, request: ShardRequest) -> ShardResponse {
+        let engine = &self.0.engine;
+        match request {
+            ShardRequest::Read(command) => {
+                let max = self.0.config.tombstone_failure_threshold;
+                ShardResponse::Read(read::read(engine, &command, max).await)
+            }
+            ShardRequest::Apply(updates) => {
+                ShardResponse::Done(engine.apply(updates).await.map_err(Into::into))
+            }
+            ShardRequest::Increment(update) => {
+                let result = engine.increment(update, self.0.config.host_id).await;
+                ShardResponse::Incremented(result.map_err(Into::into))
+            }
+            ShardRequest::Table(table, operation) => {
+                let result = match operation {
+                    TableOperation::Flush => engine.flush(table).await,
+                    TableOperation::Compact => engine.compact(table).await,
+                    TableOperation::Truncate { at_micros } => engine.truncate(table, at_micros).await,
+                    TableOperation::Drop => engine.drop_table(table).await,
+                    TableOperation::Snapshot { name } => engine.snapshot(table, &name).await,
+                    TableOperation::ClearSnapshot { name } => {
+                        engine.clear_snapshot(table, name.as_deref()).await
+                    }
+                };
+                ShardResponse::Done(result.map_err(Into::into))
+            }
+            ShardRequest::SetSchema(schema) => {
+                engine.set_schema(schema);
+                ShardResponse::Done(Ok(()))
+            }
+            ShardRequest::Stats => ShardResponse::Stats(Box::new(engine.stats())),
+        }
+    }
+}
