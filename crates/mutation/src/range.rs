@@ -79,6 +79,26 @@ impl RangeTombstones {
         );
     }
 
+    /// What a stream in this direction announces: from each bound on, the deletion in force, the last one live again.
+    /// In a reversed stream the bounds come in descending order.
+    pub fn changes(&self, reversed: bool) -> Vec<(Bound, DeletionTime)> {
+        let mut out: Vec<(Bound, DeletionTime)> = Vec::with_capacity(self.ranges.len() * 2);
+        let mut push = |from: &Bound, upto: &Bound, deletion| {
+            match out.last_mut() {
+                // A range that begins where the one before ends takes over without a gap.
+                Some((bound, open)) if bound == from => *open = deletion,
+                _ => out.push((from.clone(), deletion)),
+            }
+            out.push((upto.clone(), DeletionTime::LIVE));
+        };
+        if reversed {
+            self.ranges.iter().rev().for_each(|range| push(&range.end, &range.start, range.deletion));
+        } else {
+            self.ranges.iter().for_each(|range| push(&range.start, &range.end, range.deletion));
+        }
+        out
+    }
+
     /// The deletion that covers the row with this key.
     pub fn covering(&self, key: &Clustering) -> DeletionTime {
         let at = self.ranges.partition_point(|range| range.end.position() <= key.position());

@@ -51,6 +51,7 @@ pub const TABLE: &[Row] = &[
             "schema",
             "mutation",
             "rt",
+            "topology",
             "sstable",
             "commitlog",
             "memtable",
