@@ -468,8 +468,3 @@ pub fn is_reserved_word(word: &str) -> bool {
     ];
     RESERVED.binary_search(&word).is_ok()
 }
-
-/// Marks a function of the skeleton that has no body yet.
-pub(crate) fn pending() -> ! {
-    panic!("not in the skeleton yet")
-}

@@ -72,3 +72,58 @@ impl Decimal {
         Some(Digits { digits, exponent })
     }
 }
+
+impl std::fmt::Display for Decimal {
+    /// As Java's `BigDecimal.toString`: plain while the exponent is between -6 and 0, else with one digit before the
+    /// point and an exponent.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digits = self.unscaled.abs().to_str_radix(10);
+        if self.unscaled.sign() == Sign::Minus {
+            f.write_str("-")?;
+        }
+        if self.scale == 0 {
+            return f.write_str(&digits);
+        }
+        let exponent = digits.len() as i64 - 1 - i64::from(self.scale);
+        if self.scale > 0 && exponent >= -6 {
+            let scale = self.scale as usize;
+            let padded = format!("{digits:0>width$}", width = scale + 1);
+            let (whole, fraction) = padded.split_at(padded.len() - scale);
+            return write!(f, "{whole}.{fraction}");
+        }
+        let (first, rest) = digits.split_at(1);
+        f.write_str(first)?;
+        if !rest.is_empty() {
+            write!(f, ".{rest}")?;
+        }
+        if exponent == 0 { Ok(()) } else { write!(f, "E{exponent:+}") }
+    }
+}
+
+impl std::str::FromStr for Decimal {
+    type Err = ();
+
+    /// Reads what Java's `BigDecimal(String)` reads: sign, digits with a point anywhere among them, exponent.
+    fn from_str(text: &str) -> Result<Decimal, ()> {
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => {
+                let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+                if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return Err(());
+                }
+                (mantissa, exponent.parse::<i64>().map_err(|_| ())?)
+            }
+            None => (text, 0),
+        };
+        let unsigned = mantissa.strip_prefix(['+', '-']).unwrap_or(mantissa);
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+        let digits = [whole, fraction].concat();
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(());
+        }
+        let magnitude = BigInt::parse_bytes(digits.as_bytes(), 10).ok_or(())?;
+        let scale = (fraction.len() as i64).checked_sub(exponent).and_then(|scale| i32::try_from(scale).ok());
+        let unscaled = if mantissa.starts_with('-') { -magnitude } else { magnitude };
+        Ok(Decimal { unscaled, scale: scale.ok_or(())? })
+    }
+}

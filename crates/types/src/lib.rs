@@ -4,20 +4,28 @@
 //! formats all need the same answers, and because a type system without IO or clocks can be checked against
 //! Cassandra byte by byte.
 
+mod assignment;
+mod calendar;
 mod class_name;
 mod compare;
 mod cql_type;
 pub mod decimal;
+pub mod duration;
 pub mod elements;
 mod error;
 mod format;
+mod inet;
 pub mod json;
 mod literal;
+mod number_text;
 pub mod ordered;
+mod temporal;
 pub mod uuid;
 mod validate;
 
+pub use assignment::Assignment;
 pub use class_name::{ClassNameError, composite_class_name, parse_key_class_name};
 pub use cql_type::{CqlType, UserType, quote_identifier};
 pub use error::TypeError;
+pub use literal::ConstantKind;
 pub use ordered::{OrderedError, Terminator, decode_clustering, encode_clustering, encode_clustering_into};

@@ -2,4 +2,5 @@
 
 mod golden;
 mod laws;
+mod text;
 mod values;
