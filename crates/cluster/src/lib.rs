@@ -6,12 +6,14 @@
 
 mod codec;
 mod edit;
+mod event;
 mod identity;
 mod own;
 mod store;
 
 pub use codec::SchemaCodecError;
 pub use edit::{EditError, SchemaEdit};
+pub use event::{Change, ChangedObject, SchemaEvent, events};
 pub use identity::{IdentityError, NodeIdentity};
 pub use own::own_schema;
 pub use store::{SchemaStore, StoreError};

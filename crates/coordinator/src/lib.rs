@@ -3,9 +3,16 @@
 //! With one node every replica is this node; requests take the same path nonetheless.
 //! This crate knows nothing of files, memtables or CQL.
 
+mod coordinator;
 mod error;
+mod placement;
 mod request;
+mod schema_change;
 
-pub use error::RequestError;
+pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};
+pub use coordinator::{Coordinator, CoordinatorConfig};
+pub use error::{ReplicaFailure, RequestError};
+pub use placement::Placement;
 pub use request::{WriteKind, WriteOptions};
+pub use schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 pub use topology::Consistency;

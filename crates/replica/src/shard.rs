@@ -8,7 +8,7 @@ use futures_util::future::{join_all, try_join_all};
 use mutation::PartitionUpdate;
 use mutation::counter::CounterId;
 use rt::mesh::Port;
-use rt::{Rt, ShardId};
+use rt::{Group, Rt, ShardId};
 use schema::{Schema, TableId};
 use topology::Sharder;
 
@@ -31,6 +31,7 @@ pub struct ReplicaConfig {
 pub struct Replica(Rc<Inner>);
 
 struct Inner {
+    rt: Rt,
     shard: ShardId,
     sharder: Sharder,
     engine: Engine,
@@ -47,6 +48,7 @@ impl Replica {
         config: ReplicaConfig,
     ) -> Self {
         let inner = Inner {
+            rt: rt.clone(),
             shard: rt.shard(),
             sharder: Sharder::new(rt.shard_count()),
             engine,
@@ -226,17 +228,8 @@ impl Replica {
                 ShardResponse::Incremented(result.map_err(Into::into))
             }
             ShardRequest::Table(table, operation) => {
-                let result = match operation {
-                    TableOperation::Flush => engine.flush(table).await,
-                    TableOperation::Compact => engine.compact(table).await,
-                    TableOperation::Truncate { at_micros } => engine.truncate(table, at_micros).await,
-                    TableOperation::Drop => engine.drop_table(table).await,
-                    TableOperation::Snapshot { name } => engine.snapshot(table, &name).await,
-                    TableOperation::ClearSnapshot { name } => {
-                        engine.clear_snapshot(table, name.as_deref()).await
-                    }
-                };
-                ShardResponse::Done(result.map_err(Into::into))
+                let run = operate(engine.clone(), table, operation);
+                ShardResponse::Done(self.0.rt.uncancelled(Group::Maintenance, run).await)
             }
             ShardRequest::SetSchema(schema) => {
                 engine.set_schema(schema);
@@ -245,4 +238,16 @@ impl Replica {
             ShardRequest::Stats => ShardResponse::Stats(Box::new(engine.stats())),
         }
     }
+}
+
+async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> Result<(), ReplicaError> {
+    match operation {
+        TableOperation::Flush => engine.flush(table).await?,
+        TableOperation::Compact => engine.compact(table).await?,
+        TableOperation::Truncate { at_micros } => engine.truncate(table, at_micros).await?,
+        TableOperation::Drop => engine.drop_table(table).await?,
+        TableOperation::Snapshot { name } => engine.snapshot(table, &name).await?,
+        TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,
+    }
+    Ok(())
 }

@@ -137,6 +137,26 @@ impl Rt {
         self.0.parts.executor.spawn(group, future)
     }
 
+    /// Runs `future` as a task of its own and waits for its end. When the caller is dropped meanwhile the task goes
+    /// on: for steps that must not stop half-way because a client went away.
+    pub async fn uncancelled<T: 'static>(
+        &self,
+        group: Group,
+        future: impl Future<Output = T> + 'static,
+    ) -> T {
+        let (sender, receiver) = crate::sync::oneshot::channel();
+        let task = self.spawn(group, async move {
+            // A caller that has gone does not want the answer.
+            let _ = sender.send(future.await);
+        });
+        task.detach();
+        match receiver.await {
+            Ok(answer) => answer,
+            // The executor is ending and has dropped the task; it is about to drop this one too.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     /// The scheduling group of the running task.
     pub fn current_group(&self) -> Group {
         self.0.parts.executor.current_group()

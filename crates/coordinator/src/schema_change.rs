@@ -1,0 +1,53 @@
+//! Schema changes between the shards of a node: shard 0 decides and makes durable, then every shard takes over.
+
+use std::sync::Arc;
+
+use cluster::{EditError, SchemaEdit, StoreError};
+use schema::Schema;
+
+/// What the coordinators of a node's shards ask of each other.
+#[derive(Clone, Debug)]
+pub enum NodeRequest {
+    /// To shard 0: change the schema.
+    ChangeSchema {
+        /// Version of the schema that the change was planned against.
+        base: [u8; 16],
+        /// The change.
+        edits: Vec<SchemaEdit>,
+    },
+    /// To every shard: use this schema.
+    UseSchema(Arc<Schema>),
+}
+
+/// The answer to a [`NodeRequest`].
+#[derive(Clone, Debug)]
+pub enum NodeResponse {
+    /// Done, or why not.
+    SchemaChanged(Result<(), SchemaChangeError>),
+    /// The shard uses the schema.
+    Used,
+}
+
+/// A schema change that was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaChangeError {
+    /// The schema is not the one that the change was planned against; plan again.
+    #[error("the schema changed meanwhile")]
+    Moved,
+    /// The change does not fit the schema.
+    #[error("{0}")]
+    Invalid(String),
+    /// It could not be made durable, or not carried out on every shard.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<StoreError> for SchemaChangeError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Edit(EditError::Moved) => Self::Moved,
+            StoreError::Edit(error) => Self::Invalid(error.to_string()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
