@@ -1,0 +1,210 @@
+//! The table of options.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::value::{OptionValue, Size};
+use super::{ConfigError, nearest};
+
+/// What help texts and `system_views.settings` say of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names that are understood, each with the unit that its numbers are in (empty for none).
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// What it does, in a sentence.
+    pub help: &'static str,
+}
+
+macro_rules! options {
+    ($($(#[alias($alias:literal, $unit:literal)])* $name:ident: $ty:ty = $default:expr, $help:literal;)*) => {
+        /// Every option of a node.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Config {
+            $(#[doc = $help] pub $name: $ty,)*
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        impl Config {
+            /// All options in the order of the help text.
+            pub const OPTIONS: &'static [OptionInfo] = &[
+                $(OptionInfo { name: stringify!($name), aliases: &[$(($alias, $unit)),*], help: $help },)*
+            ];
+
+            /// Sets one option by name.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+                $(
+                    for (known, unit) in [(stringify!($name), "") $(, ($alias, $unit))*] {
+                        if name == known {
+                            // A unit in the name belongs to bare numbers only.
+                            let bare = !unit.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+                            let text = if bare { format!("{value}{unit}") } else { value.to_owned() };
+                            self.$name = OptionValue::parse(&text).map_err(|expected| ConfigError::Value {
+                                name: name.to_owned(),
+                                value: value.to_owned(),
+                                expected,
+                            })?;
+                            return Ok(());
+                        }
+                    }
+                )*
+                let known = Self::OPTIONS.iter().map(|option| option.name);
+                Err(ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
+            }
+
+            /// Every option with its value as `torc.yaml` would have it, in name order.
+            pub fn show(&self) -> Vec<(&'static str, String)> {
+                let mut all = vec![$((stringify!($name), self.$name.show()),)*];
+                all.sort();
+                all
+            }
+        }
+    };
+}
+
+options! {
+    cluster_name: String = "Test Cluster".to_owned(), "Name of the cluster; a node joins no other.";
+    num_tokens: u16 = 16, "Places of this node on the ring.";
+    #[alias("smp", "")]
+    shards: u16 = 0, "Shards, each a thread on a core of its own; 0 for one a core.";
+    datacenter: String = "datacenter1".to_owned(), "Datacenter that this node stands in.";
+    rack: String = "rack1".to_owned(), "Rack that this node stands in.";
+    #[alias("seed_provider", "")]
+    seeds: String = String::new(), "Addresses of nodes to find the cluster by, separated by commas.";
+    #[alias("data_dir", "")]
+    data_file_directories: PathBuf = PathBuf::from("/var/lib/torc/data"), "Directory of tables.";
+    commitlog_directory: Option<PathBuf> = None, "Directory of the commit log; beside the data by default.";
+    hints_directory: Option<PathBuf> = None, "Directory of hints; beside the data by default.";
+    memory: bool = false, "Keep everything in memory and never touch the disk; all is gone at the end.";
+    #[alias("rpc_broadcast_address", "")]
+    listen_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address for other nodes.";
+    #[alias("address", "")]
+    rpc_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address for clients.";
+    native_transport_port: u16 = 9042, "Port for CQL clients.";
+    native_shard_aware_transport_port: u16 = 19042, "Port for shard-aware CQL clients; 0 for none.";
+    storage_port: u16 = 7000, "Port for other nodes.";
+    api_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the REST administration.";
+    api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
+    prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
+    prometheus_port: u16 = 9180, "Port of the metrics; 0 for none.";
+    #[alias("memtable_heap_space_in_mb", "MiB")]
+    #[alias("memtable_heap_space", "")]
+    memtable_space: Size = Size(0), "What memtables may take on all shards together; 0 for a quarter of the memory.";
+    #[alias("row_cache_size", "")]
+    #[alias("row_cache_size_in_mb", "MiB")]
+    cache_size: Size = Size(0), "What rows and chunks may take in the cache of all shards; 0 for a quarter of the memory.";
+    commitlog_sync: String = "periodic".to_owned(), "When writes are on disk: periodic, batch (before they are acknowledged) or group.";
+    #[alias("commitlog_sync_period_in_ms", "ms")]
+    commitlog_sync_period: Duration = Duration::from_secs(10), "Time between syncs of the periodic mode.";
+    #[alias("commitlog_sync_group_window_in_ms", "ms")]
+    commitlog_sync_group_window: Duration = Duration::from_millis(10), "Time for which the group mode gathers writes.";
+    #[alias("commitlog_segment_size_in_mb", "MiB")]
+    commitlog_segment_size: Size = Size::mib(32), "Size of a commit log file; a mutation may take half of it.";
+    #[alias("commitlog_total_space_in_mb", "MiB")]
+    commitlog_total_space: Size = Size::mib(1024), "What the commit logs of all shards may take before tables are flushed.";
+    commitlog_archive: Option<PathBuf> = None, "Directory into which full commit log files are linked.";
+    commitlog_ignore_errors: bool = false, "Start in spite of damage in the middle of a commit log; what it held is lost.";
+    commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop, ignore or die.";
+    disk_failure_policy: String = "stop".to_owned(), "When data files fail: stop, ignore or die.";
+    #[alias("compaction_throughput_mb_per_sec", "MiB")]
+    compaction_throughput: Size = Size::mib(64), "Bytes a second that compaction may write; 0 for no limit.";
+    concurrent_compactors: u16 = 2, "Compactions at once on a shard.";
+    auto_snapshot: bool = true, "Snapshot before DROP and TRUNCATE.";
+    incremental_backups: bool = false, "Link every flushed SSTable into backups/.";
+    #[alias("read_request_timeout_in_ms", "ms")]
+    read_request_timeout: Duration = Duration::from_secs(5), "How long a read of partitions may take.";
+    #[alias("range_request_timeout_in_ms", "ms")]
+    range_request_timeout: Duration = Duration::from_secs(10), "How long a page of a scan may take.";
+    #[alias("write_request_timeout_in_ms", "ms")]
+    write_request_timeout: Duration = Duration::from_secs(2), "How long a write may take.";
+    #[alias("counter_write_request_timeout_in_ms", "ms")]
+    counter_write_request_timeout: Duration = Duration::from_secs(5), "How long a counter update may take.";
+    #[alias("truncate_request_timeout_in_ms", "ms")]
+    truncate_request_timeout: Duration = Duration::from_secs(60), "How long TRUNCATE may take.";
+    #[alias("request_timeout_in_ms", "ms")]
+    request_timeout: Duration = Duration::from_secs(10), "How long anything else may take.";
+    tombstone_warn_threshold: u64 = 1_000, "Tombstones in a read from which it is logged.";
+    tombstone_failure_threshold: u64 = 100_000, "Tombstones in a read from which it fails.";
+    #[alias("batch_size_warn_threshold_in_kb", "KiB")]
+    batch_size_warn_threshold: Size = Size(5 << 10), "Size of a batch from which the client is warned.";
+    #[alias("batch_size_fail_threshold_in_kb", "KiB")]
+    batch_size_fail_threshold: Size = Size(50 << 10), "Size of a batch from which it is refused.";
+    unlogged_batch_across_partitions_warn_threshold: u32 = 10, "Partitions of an unlogged batch from which the client is warned.";
+    #[alias("native_transport_max_frame_size_in_mb", "MiB")]
+    native_transport_max_frame_size: Size = Size::mib(16), "Largest request.";
+    #[alias("native_transport_max_concurrent_requests_in_bytes", "")]
+    native_transport_max_request_data_in_flight: Size = Size(0), "Bytes of requests being worked on, of all clients; 0 for a tenth of the memory.";
+    #[alias("native_transport_max_concurrent_requests_in_bytes_per_ip", "")]
+    native_transport_max_request_data_in_flight_per_ip: Size = Size(0), "Bytes of requests being worked on, of one client address; 0 for a fortieth of the memory.";
+    native_transport_max_concurrent_connections: u64 = 0, "Connections of all clients; 0 for no limit.";
+    native_transport_max_concurrent_connections_per_ip: u64 = 0, "Connections of one client address; 0 for no limit.";
+    #[alias("native_transport_idle_timeout_in_ms", "ms")]
+    native_transport_idle_timeout: Duration = Duration::ZERO, "Time after which an idle connection is closed; 0 for never.";
+    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are; only AllowAllAuthenticator so far.";
+    authorizer: String = "AllowAllAuthorizer".to_owned(), "Who may do what; only AllowAllAuthorizer so far.";
+    partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
+    endpoint_snitch: String = "GossipingPropertyFileSnitch".to_owned(), "Kept for old files; see datacenter and rack.";
+    disable_io_uring: bool = false, "Use threads for files instead of io_uring.";
+    log_level: String = "info".to_owned(), "error, warn, info, debug or trace, also by module (info,engine=debug).";
+}
+
+impl Config {
+    /// Refuses what cannot work together or is not built yet.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let one_of = |name: &str, value: &str, allowed: &[&str]| {
+            let short = value.rsplit('.').next().unwrap_or(value);
+            if allowed.iter().any(|a| a.eq_ignore_ascii_case(short)) {
+                return Ok(());
+            }
+            let expected = format!("expected {}", allowed.join(" or "));
+            Err(ConfigError::Value { name: name.to_owned(), value: value.to_owned(), expected })
+        };
+        one_of("commitlog_sync", &self.commitlog_sync, &["periodic", "batch", "group"])?;
+        one_of("commit_failure_policy", &self.commit_failure_policy, &["stop", "ignore", "die"])?;
+        one_of("disk_failure_policy", &self.disk_failure_policy, &["stop", "ignore", "die"])?;
+        one_of("authenticator", &self.authenticator, &["AllowAllAuthenticator"])?;
+        one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer"])?;
+        one_of("partitioner", &self.partitioner, &["Murmur3Partitioner"])?;
+        if self.commitlog_segment_size < Size::mib(1) || self.commitlog_segment_size > Size::mib(1024) {
+            return Err(ConfigError::Conflict(format!(
+                "commitlog_segment_size is {}, but must be from 1MiB to 1GiB",
+                self.commitlog_segment_size.show()
+            )));
+        }
+        if self.batch_size_fail_threshold < self.batch_size_warn_threshold {
+            return Err(ConfigError::Conflict(
+                "batch_size_fail_threshold must not be below batch_size_warn_threshold".to_owned(),
+            ));
+        }
+        if self.tombstone_failure_threshold < self.tombstone_warn_threshold {
+            return Err(ConfigError::Conflict(
+                "tombstone_failure_threshold must not be below tombstone_warn_threshold".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sets the options that environment variables name: `TORC_` and the option's name in capitals.
+    pub fn set_from_environment(
+        &mut self,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
+        for (variable, value) in variables {
+            if let Some(name) = variable.strip_prefix("TORC_") {
+                let name = name.to_ascii_lowercase();
+                // Variables of the development scripts share the prefix.
+                if Self::OPTIONS.iter().any(|option| option.name == name) {
+                    self.set(&name, &value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

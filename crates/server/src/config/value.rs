@@ -1,0 +1,178 @@
+//! Values of options: how each type is written, and how it is shown again.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A number of bytes, written `32MiB`, `16KiB`, `1GiB`, `512B` or plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl Size {
+    /// So many MiB.
+    pub const fn mib(n: u64) -> Self {
+        Self(n << 20)
+    }
+}
+
+/// A type that options may have.
+pub trait OptionValue: Sized {
+    /// Reads a value; the error says what was expected.
+    fn parse(text: &str) -> Result<Self, String>;
+    /// The value as `torc.yaml` would have it.
+    fn show(&self) -> String;
+}
+
+impl OptionValue for String {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+
+    fn show(&self) -> String {
+        self.clone()
+    }
+}
+
+impl OptionValue for bool {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Ok(true),
+            "false" | "no" | "off" | "0" => Ok(false),
+            _ => Err("expected true or false".to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+macro_rules! numbers {
+    ($($ty:ty),*) => {$(
+        impl OptionValue for $ty {
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|_| format!("expected a number from {} to {}", <$ty>::MIN, <$ty>::MAX))
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+numbers!(u16, u32, u64, f64);
+
+impl OptionValue for PathBuf {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("expected a path".to_owned()) } else { Ok(text.into()) }
+    }
+
+    fn show(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl OptionValue for IpAddr {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "localhost" {
+            return Ok(IpAddr::from([127, 0, 0, 1]));
+        }
+        text.parse().map_err(|_| "expected an IP address such as 127.0.0.1 or ::1".to_owned())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl<T: OptionValue> OptionValue for Option<T> {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map(T::show).unwrap_or_default()
+    }
+}
+
+impl OptionValue for Size {
+    fn parse(text: &str) -> Result<Self, String> {
+        const UNITS: [(&str, u32); 9] = [
+            ("gib", 30),
+            ("mib", 20),
+            ("kib", 10),
+            ("gb", 30),
+            ("mb", 20),
+            ("kb", 10),
+            ("g", 30),
+            ("m", 20),
+            ("k", 10),
+        ];
+        let expected = || "expected a size such as 16KiB, 32MiB, 1GiB or a number of bytes".to_owned();
+        let lower = text.trim().to_ascii_lowercase();
+        let unit = UNITS.iter().find(|(unit, _)| lower.ends_with(unit));
+        let (digits, shift) = match unit {
+            Some((unit, shift)) => (&lower[..lower.len() - unit.len()], *shift),
+            None => (lower.strip_suffix('b').unwrap_or(&lower), 0),
+        };
+        let number: u64 = digits.trim().parse().map_err(|_| expected())?;
+        number.checked_mul(1 << shift).map(Self).ok_or_else(expected)
+    }
+
+    fn show(&self) -> String {
+        match self.0 {
+            n if n > 0 && n % (1 << 30) == 0 => format!("{}GiB", n >> 30),
+            n if n > 0 && n % (1 << 20) == 0 => format!("{}MiB", n >> 20),
+            n if n > 0 && n % (1 << 10) == 0 => format!("{}KiB", n >> 10),
+            n => format!("{n}B"),
+        }
+    }
+}
+
+impl OptionValue for Duration {
+    fn parse(text: &str) -> Result<Self, String> {
+        const UNITS: [(&str, u64); 6] =
+            [("ms", 1), ("us", 0), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+        let expected = || "expected a duration such as 500ms, 10s, 5m or 3h".to_owned();
+        let text = text.trim();
+        let (digits, millis) = match UNITS.iter().find(|(unit, _)| text.ends_with(unit)) {
+            Some((unit, millis)) => (&text[..text.len() - unit.len()], *millis),
+            None => (text, 1),
+        };
+        let number: u64 = digits.trim().parse().map_err(|_| expected())?;
+        match millis {
+            0 => Ok(Duration::from_micros(number)),
+            millis => number.checked_mul(millis).map(Duration::from_millis).ok_or_else(expected),
+        }
+    }
+
+    fn show(&self) -> String {
+        if self.subsec_nanos() == 0 {
+            format!("{}s", self.as_secs())
+        } else {
+            format!("{}ms", self.as_millis())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_are_written_with_units() {
+        assert_eq!(Size::parse("32MiB"), Ok(Size::mib(32)));
+        assert_eq!(Size::parse("16 KiB"), Ok(Size(16 << 10)));
+        assert_eq!(Size::parse("1024B"), Ok(Size(1024)));
+        assert_eq!(Size::parse("7"), Ok(Size(7)));
+        assert!(Size::parse("99999999999GiB").is_err());
+        assert!(Size::parse("many").is_err());
+        assert_eq!(Size::mib(32).show(), "32MiB");
+        assert_eq!(Duration::parse("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(Duration::parse("1500ms"), Ok(Duration::from_millis(1500)));
+        assert_eq!(Duration::parse("250"), Ok(Duration::from_millis(250)));
+        assert_eq!(Duration::parse("2h"), Ok(Duration::from_secs(7200)));
+        assert!(Duration::parse("soon").is_err());
+        assert_eq!(Duration::from_millis(1500).show(), "1500ms");
+    }
+}

@@ -1,0 +1,87 @@
+//! Reading `torc.yaml`.
+
+use serde_yaml_ng::Value;
+
+use super::{Config, ConfigError};
+
+impl Config {
+    /// Sets every option that the YAML text names.
+    pub fn set_from_yaml(&mut self, text: &str) -> Result<(), ConfigError> {
+        let value: Value =
+            serde_yaml_ng::from_str(text).map_err(|error| ConfigError::Yaml(error.to_string()))?;
+        let Value::Mapping(options) = value else {
+            return if value.is_null() {
+                Ok(())
+            } else {
+                Err(ConfigError::Yaml("expected lines of the form `name: value`".to_owned()))
+            };
+        };
+        for (name, value) in options {
+            let Value::String(name) = name else {
+                return Err(ConfigError::Yaml(format!("an option's name is a word, not {name:?}")));
+            };
+            let Some(text) = flatten(&name, &value)? else {
+                continue;
+            };
+            self.set(&name, &text)?;
+        }
+        Ok(())
+    }
+}
+
+/// A value as the one text that flags take too: lists are joined by commas. `None` for an option left empty.
+fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {
+    let wrong = || ConfigError::Yaml(format!("option {name}: expected one value or a list of values"));
+    Ok(Some(match value {
+        Value::Null => return Ok(None),
+        Value::Bool(b) => b.to_string(),
+        Value::Number(n) => n.to_string(),
+        Value::String(s) => s.clone(),
+        Value::Sequence(items) if name == "seed_provider" => seeds(items).ok_or_else(wrong)?,
+        Value::Sequence(items) => {
+            let items = items.iter().map(|item| flatten(name, item).and_then(|text| text.ok_or_else(wrong)));
+            items.collect::<Result<Vec<_>, _>>()?.join(",")
+        }
+        Value::Mapping(_) | Value::Tagged(_) => return Err(wrong()),
+    }))
+}
+
+/// Cassandra's `seed_provider: [{class_name: …, parameters: [{seeds: "a,b"}]}]`.
+fn seeds(items: &[Value]) -> Option<String> {
+    let parameters = items.first()?.get("parameters")?.as_sequence()?;
+    Some(parameters.first()?.get("seeds")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_cassandra_users_have() {
+        let mut config = Config::default();
+        let text = "
+cluster_name: 'Test Cluster'
+num_tokens: 8
+data_file_directories:
+    - /var/lib/torc/data
+seed_provider:
+    - class_name: org.apache.cassandra.locator.SimpleSeedProvider
+      parameters:
+          - seeds: \"127.0.0.1,127.0.0.2\"
+commitlog_sync: batch
+commitlog_segment_size_in_mb: 16
+native_transport_port: 9142
+read_request_timeout_in_ms: 700
+hints_directory:
+";
+        config.set_from_yaml(text).unwrap();
+        assert_eq!(config.cluster_name, "Test Cluster");
+        assert_eq!(config.num_tokens, 8);
+        assert_eq!(config.data_file_directories, std::path::PathBuf::from("/var/lib/torc/data"));
+        assert_eq!(config.seeds, "127.0.0.1,127.0.0.2");
+        assert_eq!(config.commitlog_segment_size, super::super::Size::mib(16));
+        assert_eq!(config.read_request_timeout, std::time::Duration::from_millis(700));
+        assert!(config.set_from_yaml("- a\n- b\n").is_err());
+        assert!(config.set_from_yaml("num_tokens: {a: 1}").is_err());
+    }
+}
