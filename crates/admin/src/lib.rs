@@ -1,0 +1,63 @@
+//! The ways into a node for those who run it: REST administration in ScyllaDB's shape, and Prometheus metrics.
+//!
+//! What a node can tell and do is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
+
+mod http;
+mod metrics;
+mod node;
+mod rest;
+
+pub use http::{HttpServer, HttpServerConfig};
+pub use metrics::exposition;
+pub use node::{Node, NodeInfo, ShardFigures, TransportFigures};
+pub use rest::RestService;
+
+use rt::LocalBoxFuture;
+
+/// An answer to an HTTP request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// Content type.
+    pub content_type: &'static str,
+    /// Body.
+    pub body: String,
+}
+
+impl Answer {
+    /// 200 with a JSON body.
+    pub fn json(value: &serde_json::Value) -> Self {
+        Self { status: 200, content_type: "application/json", body: value.to_string() }
+    }
+
+    /// An error in the form that ScyllaDB's API gives.
+    pub fn error(status: u16, message: impl Into<String>) -> Self {
+        let body = serde_json::json!({ "message": message.into(), "code": status });
+        Self { status, content_type: "application/json", body: body.to_string() }
+    }
+}
+
+/// A request as services see it: the body, if any, was read and thrown away, for no verb needs one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Method in capitals.
+    pub method: String,
+    /// Path without the query.
+    pub path: String,
+    /// Decoded parameters of the query.
+    pub query: Vec<(String, String)>,
+}
+
+impl Call {
+    /// A parameter of the query.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// Answers requests of one port.
+pub trait Service {
+    /// Answers one request.
+    fn call(&self, call: Call) -> LocalBoxFuture<Answer>;
+}

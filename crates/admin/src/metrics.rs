@@ -1,0 +1,188 @@
+//! Prometheus metrics, named as ScyllaDB names them where the meaning is the same, so that dashboards carry over.
+
+use std::fmt::Write;
+
+use engine::{EngineStats, stats::TableStats};
+use rt::GroupStats;
+use schema::Schema;
+
+use crate::{NodeInfo, ShardFigures, TransportFigures};
+
+/// One family of samples with its help text.
+struct Family<'a, T> {
+    name: &'a str,
+    kind: &'a str,
+    help: &'a str,
+    value: fn(&T) -> f64,
+}
+
+macro_rules! families {
+    ($($kind:ident $name:literal $help:literal $value:expr;)*) => {
+        &[$(Family { name: $name, kind: stringify!($kind), help: $help, value: $value },)*]
+    };
+}
+
+const ENGINE: &[Family<'_, EngineStats>] = families! {
+    counter "scylla_database_total_writes" "Partition updates applied." |s| sum(s, |t| t.writes);
+    counter "scylla_database_total_reads" "Reads of partitions and ranges." |s| sum(s, |t| t.reads);
+    gauge "scylla_memory_allocated_memtables" "Bytes in memtables." |s| s.memtable_bytes as f64;
+    gauge "scylla_memory_memtables_max" "Bytes that memtables may take." |s| s.memtable_bytes_max as f64;
+    counter "scylla_memtables_flushes" "Memtables written to SSTables." |s| s.flushes as f64;
+    gauge "scylla_memtables_pending_flushes" "Memtables waiting to be written, or being written." |s| s.flushes_pending as f64;
+    gauge "scylla_database_requests_blocked_memory_current" "Writes that wait for memtable memory." |s| s.writes_throttled as f64;
+    gauge "scylla_commitlog_disk_total_bytes" "Bytes of commit log files." |s| s.commitlog_disk_bytes as f64;
+    gauge "scylla_commitlog_segments" "Commit log files that hold entries." |s| s.commitlog_segments as f64;
+    counter "scylla_commitlog_bytes_written" "Bytes written to the commit log." |s| s.commitlog_written_bytes as f64;
+    counter "scylla_commitlog_alloc" "Entries written to the commit log." |s| s.commitlog_entries as f64;
+    counter "scylla_commitlog_flush" "Syncs of the commit log." |s| s.commitlog_syncs as f64;
+    gauge "scylla_commitlog_pending_allocations" "Writes that wait for the commit log." |s| s.commitlog_pending as f64;
+    gauge "scylla_cache_bytes_used" "Bytes in the row cache." |s| s.row_cache_bytes as f64;
+    gauge "scylla_cache_rows" "Rows in the row cache." |s| s.row_cache_rows as f64;
+    gauge "scylla_cache_partitions" "Partitions in the row cache." |s| s.row_cache_partitions as f64;
+    counter "scylla_cache_row_evictions" "Rows evicted from the row cache." |s| s.row_cache_evictions as f64;
+    counter "scylla_cache_reads_hits" "Single-partition reads answered without SSTables." |s| sum(s, |t| t.cache_hits);
+    counter "scylla_cache_reads_misses" "Single-partition reads that went to SSTables." |s| sum(s, |t| t.cache_misses);
+    gauge "scylla_sstables_index_page_cache_bytes" "Bytes of file blocks kept in memory." |s| s.block_cache_bytes as f64;
+    counter "scylla_sstables_index_page_cache_hits" "File blocks found in memory." |s| s.block_cache_hits as f64;
+    counter "scylla_sstables_index_page_cache_misses" "File blocks read from disk." |s| s.block_cache_misses as f64;
+    gauge "scylla_compaction_manager_compactions" "Compactions running." |s| s.compactions_running as f64;
+    gauge "scylla_compaction_manager_pending_compactions" "Compactions waiting." |s| sum(s, |t| t.compactions_pending);
+    counter "scylla_compaction_manager_completed_compactions" "Compactions ended." |s| s.compactions_done as f64;
+    counter "torc_compaction_bytes_read" "Data bytes read by compactions." |s| s.compaction_bytes_in as f64;
+    counter "torc_compaction_bytes_written" "Data bytes written by compactions." |s| s.compaction_bytes_out as f64;
+};
+
+const TABLE: &[Family<'_, TableStats>] = families! {
+    gauge "scylla_column_family_memtable_bytes" "Bytes in the table's memtables." |t| t.memtable_bytes as f64;
+    gauge "scylla_column_family_memtable_row_hits" "Rows in the table's memtables." |t| t.memtable_rows as f64;
+    counter "scylla_column_family_memtable_switch" "Memtables of the table written to SSTables." |t| t.memtable_switches as f64;
+    gauge "scylla_column_family_live_sstable" "SSTables of the table." |t| t.sstables as f64;
+    gauge "scylla_column_family_live_disk_space" "Bytes of the table's SSTables." |t| t.disk_bytes as f64;
+    gauge "scylla_column_family_total_disk_space" "Bytes of the table's SSTables, those to be removed included." |t| t.total_disk_bytes as f64;
+    gauge "scylla_column_family_pending_compaction" "Compactions of the table waiting." |t| t.compactions_pending as f64;
+    counter "torc_table_reads" "Reads of the table." |t| t.reads as f64;
+    counter "torc_table_writes" "Partition updates of the table." |t| t.writes as f64;
+    counter "torc_table_bloom_filter_false_positives" "SSTables read in vain." |t| t.bloom_false_positives as f64;
+    gauge "torc_table_droppable_tombstone_ratio" "Estimated share of tombstones that could be dropped." |t| t.droppable_tombstone_ratio;
+};
+
+const TRANSPORT: &[Family<'_, TransportFigures>] = families! {
+    gauge "scylla_transport_current_connections" "CQL connections." |t| t.connections as f64;
+    counter "scylla_transport_cql_connections" "CQL connections since start." |t| t.connections_total as f64;
+    counter "scylla_transport_requests_served" "CQL requests answered." |t| t.requests_served as f64;
+    gauge "scylla_transport_requests_serving" "CQL requests being worked on." |t| t.requests_serving as f64;
+    gauge "scylla_transport_requests_memory_available_used" "Bytes of CQL requests being worked on." |t| t.requests_bytes as f64;
+    counter "scylla_transport_requests_shed" "CQL requests refused for overload." |t| t.requests_shed as f64;
+    counter "scylla_transport_requests_blocked_memory" "Times that reading requests was put off for overload." |t| t.requests_blocked as f64;
+};
+
+const GROUP: &[Family<'_, GroupStats>] = families! {
+    counter "scylla_scheduler_runtime_ms" "CPU time of a scheduling group, milliseconds." |g| g.run_ns as f64 / 1e6;
+    counter "scylla_scheduler_tasks_processed" "Tasks polled." |g| g.polls as f64;
+    gauge "scylla_scheduler_queue_length" "Tasks ready to run." |g| g.ready as f64;
+    gauge "scylla_scheduler_shares" "Shares of a scheduling group." |g| f64::from(g.shares);
+};
+
+fn sum(stats: &EngineStats, of: fn(&TableStats) -> u64) -> f64 {
+    stats.tables.iter().map(|(_, table)| of(table)).sum::<u64>() as f64
+}
+
+/// Everything in Prometheus' text format, version 0.0.4.
+pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now_micros: i64) -> String {
+    let mut out = String::with_capacity(64 << 10);
+    let by_shard = || shards.iter().enumerate().map(|(i, figures)| (format!("shard=\"{i}\""), figures));
+    for family in ENGINE {
+        write_family(&mut out, family, by_shard().map(|(labels, figures)| (labels, &figures.engine)));
+    }
+    for family in TRANSPORT {
+        write_family(&mut out, family, by_shard().map(|(labels, figures)| (labels, &figures.transport)));
+    }
+    for family in GROUP {
+        let groups = by_shard().flat_map(|(labels, figures)| {
+            let label = move |name: &str| format!("{labels},group=\"{name}\"");
+            figures.groups.iter().map(move |(name, group)| (label(name), group))
+        });
+        write_family(&mut out, family, groups);
+    }
+    for family in TABLE {
+        let tables = by_shard().flat_map(|(labels, figures)| {
+            figures.engine.tables.iter().filter_map(move |(id, stats)| {
+                let table = schema.table_by_id(*id)?;
+                let (ks, cf) = (escape(&table.keyspace), escape(&table.name));
+                Some((format!("{labels},ks=\"{ks}\",cf=\"{cf}\""), stats))
+            })
+        });
+        write_family(&mut out, family, tables);
+    }
+    by_kind(
+        &mut out,
+        "scylla_transport_cql_errors_total",
+        "CQL requests answered with an error.",
+        "type",
+        shards,
+        |t| &t.errors,
+    );
+    by_kind(
+        &mut out,
+        "scylla_transport_cql_requests_count",
+        "CQL requests by opcode.",
+        "kind",
+        shards,
+        |t| &t.by_opcode,
+    );
+    let uptime = (now_micros - info.started_micros).max(0) as f64 / 1e6;
+    let version = format!("version=\"{}\",cluster=\"{}\"", escape(&info.version), escape(&info.cluster_name));
+    head(&mut out, "torc_build_info", "gauge", "Version of the server; always 1.");
+    sample(&mut out, "torc_build_info", &version, 1.0);
+    head(&mut out, "torc_uptime_seconds", "gauge", "Seconds since the node started.");
+    sample(&mut out, "torc_uptime_seconds", "", uptime);
+    head(&mut out, "scylla_node_operation_mode", "gauge", "3 while the node serves.");
+    sample(&mut out, "scylla_node_operation_mode", "", 3.0);
+    out
+}
+
+fn write_family<'a, T: 'a>(
+    out: &mut String,
+    family: &Family<'_, T>,
+    samples: impl Iterator<Item = (String, &'a T)>,
+) {
+    head(out, family.name, family.kind, family.help);
+    for (labels, figures) in samples {
+        sample(out, family.name, &labels, (family.value)(figures));
+    }
+}
+
+fn by_kind(
+    out: &mut String,
+    name: &str,
+    help: &str,
+    label: &str,
+    shards: &[ShardFigures],
+    counts: fn(&TransportFigures) -> &Vec<(String, u64)>,
+) {
+    head(out, name, "counter", help);
+    for (shard, figures) in shards.iter().enumerate() {
+        for (kind, count) in counts(&figures.transport) {
+            sample(out, name, &format!("shard=\"{shard}\",{label}=\"{}\"", escape(kind)), *count as f64);
+        }
+    }
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let written = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    written.expect("strings take everything");
+}
+
+fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
+    let written = if labels.is_empty() {
+        writeln!(out, "{name} {value}")
+    } else {
+        writeln!(out, "{name}{{{labels}}} {value}")
+    };
+    written.expect("strings take everything");
+}
+
+/// A label's value with quotes, backslashes and line ends escaped.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

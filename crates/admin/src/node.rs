@@ -1,0 +1,82 @@
+//! What administration needs of a node.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use engine::EngineStats;
+use replica::{ReplicaError, TableOperation};
+use rt::{GroupStats, LocalBoxFuture};
+use schema::{Schema, TableId};
+
+/// What does not change while a node runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeInfo {
+    /// Version of the server.
+    pub version: String,
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// The node's id.
+    pub host_id: [u8; 16],
+    /// Address for clients.
+    pub address: IpAddr,
+    /// Its datacenter.
+    pub datacenter: String,
+    /// Its rack.
+    pub rack: String,
+    /// Its tokens.
+    pub tokens: Vec<i64>,
+    /// When it started, microseconds since the epoch.
+    pub started_micros: i64,
+}
+
+/// Figures of the CQL server on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransportFigures {
+    /// Connections open.
+    pub connections: u64,
+    /// Connections since start.
+    pub connections_total: u64,
+    /// Requests served since start.
+    pub requests_served: u64,
+    /// Requests being worked on.
+    pub requests_serving: u64,
+    /// Bytes of requests being worked on.
+    pub requests_bytes: u64,
+    /// Requests refused for overload.
+    pub requests_shed: u64,
+    /// Times that reading was put off for overload.
+    pub requests_blocked: u64,
+    /// Requests answered with an error, by kind.
+    pub errors: Vec<(String, u64)>,
+    /// Requests by opcode.
+    pub by_opcode: Vec<(String, u64)>,
+}
+
+/// Figures of one shard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ShardFigures {
+    /// Storage.
+    pub engine: EngineStats,
+    /// Scheduling groups by name.
+    pub groups: Vec<(String, GroupStats)>,
+    /// CQL server.
+    pub transport: TransportFigures,
+    /// Calls to other shards since start.
+    pub shard_calls: u64,
+}
+
+/// A node as administration sees it.
+pub trait Node {
+    /// What does not change.
+    fn info(&self) -> &NodeInfo;
+    /// The schema now.
+    fn schema(&self) -> Arc<Schema>;
+    /// Figures of all shards.
+    fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>>;
+    /// Maintains a table on all shards.
+    fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>>;
+    /// Asks the node to stop.
+    fn request_stop(&self);
+    /// Microseconds since the epoch.
+    fn now_micros(&self) -> i64;
+}
