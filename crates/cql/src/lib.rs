@@ -8,5 +8,13 @@
 
 pub mod ast;
 mod error;
+pub mod ident;
+mod keyword;
+mod lexer;
+mod nearest;
+mod parser;
+mod printer;
 
 pub use error::{Reason, SyntaxError};
+pub use parser::{NESTING_MAX, OPERATORS_MAX, STATEMENT_BYTES_MAX, parse, parse_term, parse_type};
+pub use printer::redacted;

@@ -29,7 +29,7 @@ use std::fmt;
 
 /// A place in the statement's text. Lines count from 1 and columns, in characters, from 0, as Cassandra's error
 /// messages do. A position is never part of equality: all positions are equal.
-#[derive(Clone, Copy, Debug, Default, Eq)]
+#[derive(Clone, Copy, Default, Eq)]
 pub struct Pos {
     /// The line, from 1; 0 in a tree that was not parsed from text.
     pub line: u32,
@@ -40,6 +40,12 @@ pub struct Pos {
 impl PartialEq for Pos {
     fn eq(&self, _: &Pos) -> bool {
         true
+    }
+}
+
+impl fmt::Debug for Pos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
     }
 }
 

@@ -1,0 +1,279 @@
+//! Terms: constants, markers, literals of collections, calls and arithmetic.
+
+use super::{Parser, Result};
+use crate::ast::{ArithmeticOperator, Constant, FunctionCall, Ident, Marker, Term, TermKind};
+use crate::keyword::Keyword;
+use crate::lexer::{Kind, Token};
+
+impl Parser<'_> {
+    /// Any term.
+    pub(super) fn term(&mut self) -> Result<Term> {
+        self.nested(|parser| parser.sum(false))
+    }
+
+    /// A term, but one that stops before `+ column`: the left part of `c = term + c`.
+    pub(super) fn term_before_column(&mut self) -> Result<Term> {
+        self.nested(|parser| parser.sum(true))
+    }
+
+    fn sum(&mut self, stop_at_column: bool) -> Result<Term> {
+        let mut left = self.product()?;
+        loop {
+            let operator = match self.kind() {
+                Kind::Plus if stop_at_column && self.column_follows_plus() => return Ok(left),
+                Kind::Plus => ArithmeticOperator::Add,
+                Kind::Minus => ArithmeticOperator::Subtract,
+                _ if self.split_sign() => ArithmeticOperator::Subtract,
+                _ => {
+                    self.want("an operator");
+                    return Ok(left);
+                }
+            };
+            if matches!(self.kind(), Kind::Plus | Kind::Minus) {
+                self.advance();
+            }
+            self.count_operator()?;
+            left = arithmetic(left, operator, self.product()?);
+        }
+    }
+
+    fn product(&mut self) -> Result<Term> {
+        let mut left = self.signed()?;
+        while let Some(operator) = self.eat_product_operator() {
+            self.count_operator()?;
+            left = arithmetic(left, operator, self.signed()?);
+        }
+        Ok(left)
+    }
+
+    /// `*`, `/` or `%`.
+    pub(super) fn eat_product_operator(&mut self) -> Option<ArithmeticOperator> {
+        let operator = match self.kind() {
+            Kind::Star => ArithmeticOperator::Multiply,
+            Kind::Slash => ArithmeticOperator::Divide,
+            Kind::Percent => ArithmeticOperator::Modulo,
+            _ => return None,
+        };
+        self.advance();
+        Some(operator)
+    }
+
+    /// Takes the minus off a negative number, which after an operand is an operator: `a -1` is `a - 1`. Says
+    /// whether there was one.
+    pub(super) fn split_sign(&mut self) -> bool {
+        let negative = matches!(self.kind(), Kind::Integer | Kind::Float | Kind::Duration)
+            && self.text().starts_with('-');
+        if negative {
+            self.cursor.token.start += 1;
+            self.cursor.token.pos.column += 1;
+        }
+        negative
+    }
+
+    /// Whether the `+` here is followed by a column rather than by a term.
+    fn column_follows_plus(&self) -> bool {
+        match self.next_kind() {
+            Kind::EmptyName => true,
+            kind if kind.is_name() => !matches!(self.third_kind(), Kind::LeftParen | Kind::Dot),
+            _ => false,
+        }
+    }
+
+    fn signed(&mut self) -> Result<Term> {
+        let pos = self.pos();
+        if self.kind() == Kind::Minus {
+            self.advance();
+            let inner = self.nested(Self::simple_term)?;
+            return Ok(Term { kind: TermKind::Negate(Box::new(inner)), pos });
+        }
+        self.simple_term()
+    }
+
+    fn simple_term(&mut self) -> Result<Term> {
+        let pos = self.pos();
+        if let Some(constant) = self.constant() {
+            return Ok(Term { kind: TermKind::Constant(constant), pos });
+        }
+        let kind = match self.kind() {
+            Kind::QuestionMark | Kind::Colon => TermKind::Marker(self.marker()?),
+            Kind::Keyword(Keyword::Null) => {
+                self.advance();
+                TermKind::Null
+            }
+            Kind::LeftBracket => self.list()?,
+            Kind::LeftBrace => self.set_or_map()?,
+            Kind::LeftParen if self.at_type_hint(false) => self.type_hint()?,
+            Kind::LeftParen => TermKind::Tuple(self.tuple_items()?),
+            Kind::Keyword(Keyword::Cast) if self.next_kind() == Kind::LeftParen => self.cast()?,
+            kind if kind.is_name() || kind.is_function_name() => self.function_or_reference()?,
+            _ => return Err(self.unexpected_want("a term")),
+        };
+        Ok(Term { kind, pos })
+    }
+
+    /// A constant, if one stands here.
+    pub(super) fn constant(&mut self) -> Option<Constant> {
+        let text = self.text();
+        let constant = match self.kind() {
+            Kind::String | Kind::DollarString => Constant::String(self.string_text(self.cursor.token)?),
+            Kind::Integer => Constant::Integer(text.to_owned()),
+            Kind::Float => Constant::Float(text.to_owned()),
+            Kind::Duration => Constant::Duration(text.to_owned()),
+            Kind::Uuid => Constant::Uuid(text.to_owned()),
+            Kind::Hex => Constant::Hex(text.to_owned()),
+            Kind::Keyword(Keyword::True) => Constant::Boolean(true),
+            Kind::Keyword(Keyword::False) => Constant::Boolean(false),
+            Kind::Keyword(Keyword::Nan) | Kind::MinusNan => Constant::Float("NaN".to_owned()),
+            Kind::Keyword(Keyword::Infinity) => Constant::Float("Infinity".to_owned()),
+            Kind::MinusInfinity => Constant::Float("-Infinity".to_owned()),
+            _ => return None,
+        };
+        self.advance();
+        Some(constant)
+    }
+
+    /// `?` or `:name`.
+    pub(super) fn marker(&mut self) -> Result<Marker> {
+        let pos = self.pos();
+        let name = if self.eat(Kind::Colon) {
+            Some(self.ident()?.name)
+        } else {
+            self.expect(Kind::QuestionMark)?;
+            None
+        };
+        // A text shorter than 4 GiB has fewer markers than that.
+        let marker = Marker { index: self.markers.len() as u32, name, pos };
+        self.markers.push(marker.clone());
+        Ok(marker)
+    }
+
+    /// An integer or a marker: of LIMIT, TTL, TIMESTAMP.
+    pub(super) fn integer_or_marker(&mut self) -> Result<Term> {
+        let pos = self.pos();
+        let kind = match self.kind() {
+            Kind::Integer => {
+                let text = self.text().to_owned();
+                self.advance();
+                TermKind::Constant(Constant::Integer(text))
+            }
+            Kind::QuestionMark | Kind::Colon => TermKind::Marker(self.marker()?),
+            _ => return Err(self.unexpected_want("an integer or a bind marker")),
+        };
+        Ok(Term { kind, pos })
+    }
+
+    fn list(&mut self) -> Result<TermKind> {
+        self.expect(Kind::LeftBracket)?;
+        if self.eat(Kind::RightBracket) {
+            return Ok(TermKind::List(Vec::new()));
+        }
+        let items = self.comma_separated(Self::term)?;
+        self.expect(Kind::RightBracket)?;
+        Ok(TermKind::List(items))
+    }
+
+    fn set_or_map(&mut self) -> Result<TermKind> {
+        self.expect(Kind::LeftBrace)?;
+        if self.eat(Kind::RightBrace) {
+            return Ok(TermKind::Set(Vec::new()));
+        }
+        let kind = if self.kind().is_name() && self.next_kind() == Kind::Colon {
+            TermKind::UserType(self.comma_separated(Self::field_value)?)
+        } else {
+            let first = self.term()?;
+            if self.eat(Kind::Colon) {
+                let mut entries = vec![(first, self.term()?)];
+                while self.eat(Kind::Comma) {
+                    let key = self.term()?;
+                    self.expect(Kind::Colon)?;
+                    entries.push((key, self.term()?));
+                }
+                TermKind::Map(entries)
+            } else {
+                let mut items = vec![first];
+                while self.eat(Kind::Comma) {
+                    items.push(self.term()?);
+                }
+                TermKind::Set(items)
+            }
+        };
+        self.expect(Kind::RightBrace)?;
+        Ok(kind)
+    }
+
+    /// `field: term`.
+    fn field_value(&mut self) -> Result<(Ident, Term)> {
+        let field = self.ident()?;
+        self.expect(Kind::Colon)?;
+        Ok((field, self.term()?))
+    }
+
+    /// `(term, …)`, one or more.
+    pub(super) fn tuple_items(&mut self) -> Result<Vec<Term>> {
+        self.bracketed(Self::term)
+    }
+
+    fn type_hint(&mut self) -> Result<TermKind> {
+        self.expect(Kind::LeftParen)?;
+        let data_type = self.data_type()?;
+        self.expect(Kind::RightParen)?;
+        let inner = self.nested(Self::simple_term)?;
+        Ok(TermKind::TypeHint(data_type, Box::new(inner)))
+    }
+
+    fn cast(&mut self) -> Result<TermKind> {
+        self.advance();
+        self.expect(Kind::LeftParen)?;
+        let inner = self.term()?;
+        self.expect_keyword(Keyword::As)?;
+        let native = self.native_type()?;
+        self.expect(Kind::RightParen)?;
+        Ok(TermKind::Cast(Box::new(inner), native))
+    }
+
+    fn function_or_reference(&mut self) -> Result<TermKind> {
+        if !self.at_function_call() {
+            if self.in_transaction {
+                return Ok(TermKind::RowReference(self.row_reference()?));
+            }
+            return Err(self.unexpected_want("a term (a string stands in single quotes)"));
+        }
+        let name = self.function_name()?;
+        let args = self.bracketed_or_empty(Self::term)?;
+        Ok(TermKind::Function(FunctionCall { name, args }))
+    }
+
+    /// Whether `name(` or `keyspace.name(` stands here, `name` being one that a function can have.
+    pub(super) fn at_function_call(&self) -> bool {
+        if self.next_kind() == Kind::LeftParen {
+            return self.kind().is_function_name();
+        }
+        if self.next_kind() != Kind::Dot || !self.kind().is_name() {
+            return false;
+        }
+        let mut ahead = self.cursor;
+        ahead.advance();
+        ahead.advance();
+        ahead.token.kind.is_function_name() && ahead.next.kind == Kind::LeftParen
+    }
+
+    /// An error about a term that was just read.
+    pub(super) fn constant_of(&self, term: Term, at: Token, what: &str) -> Result<Constant> {
+        match term.kind {
+            TermKind::Constant(constant) => Ok(constant),
+            kind => {
+                let suffix = match kind {
+                    TermKind::Marker(_) => " (bind variables are not supported in DDL queries)",
+                    _ => "",
+                };
+                let shown = Term { kind, pos: term.pos };
+                Err(self.rule_at(at, format!("Invalid property {what}: {shown}{suffix}")))
+            }
+        }
+    }
+}
+
+fn arithmetic(left: Term, operator: ArithmeticOperator, right: Term) -> Term {
+    let pos = left.pos;
+    Term { kind: TermKind::Arithmetic(Box::new(left), operator, Box::new(right)), pos }
+}

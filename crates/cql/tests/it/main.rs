@@ -1,0 +1,4 @@
+//! The integration tests of `cql`, in one binary.
+
+mod depth;
+mod golden;
