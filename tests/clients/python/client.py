@@ -1,0 +1,615 @@
+"""The Python drivers against a running node: `client.py HOST PORT torc|cassandra`.
+
+The same program runs under `cassandra-driver` and under `scylla-driver`, which share the module name `cassandra` and
+so have environments of their own. With `torc`, scylla-driver must find every shard.
+"""
+
+import decimal
+import ipaddress
+import sys
+import threading
+import time
+import traceback
+import uuid
+from datetime import datetime, timedelta
+
+from cassandra import (
+    AlreadyExists,
+    ConsistencyLevel,
+    InvalidRequest,
+    OperationTimedOut,
+    ProtocolVersion,
+    Unavailable,
+)
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.concurrent import execute_concurrent_with_args
+from cassandra.policies import FallthroughRetryPolicy, RoundRobinPolicy, TokenAwarePolicy
+from cassandra.protocol import SyntaxException
+from cassandra.query import (
+    BatchStatement,
+    BatchType,
+    SimpleStatement,
+    UNSET_VALUE,
+    dict_factory,
+    tuple_factory,
+)
+from cassandra.util import Date, Duration, OrderedMapSerializedKey, SortedSet, Time, uuid_from_time
+
+HOST, PORT, FLAVOUR = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+IS_SCYLLA_DRIVER = hasattr(Cluster, "is_shard_aware")
+KEYSPACE = "py_" + uuid.uuid4().hex[:10]
+passed, failed = 0, 0
+
+
+def check(name, test):
+    """Runs one test and prints its line."""
+    global passed, failed
+    try:
+        test()
+    except Exception as error:  # every failure is reported, none ends the run
+        failed += 1
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:400]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})")
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename.endswith("client.py"):
+                print(f"     at line {frame.lineno}: {frame.line}")
+    else:
+        passed += 1
+        print(f"ok {name}")
+
+
+def equal(found, expected, what=""):
+    if found != expected:
+        raise AssertionError(f"{what} found {found!r}, expected {expected!r}")
+
+
+def raises(kind, action, *words):
+    """The error of `action`, which must be of `kind` and say `words` (in any case)."""
+    try:
+        action()
+    except kind as error:
+        for word in words:
+            if word.lower() not in str(error).lower():
+                raise AssertionError(f"{error!r} does not say {word!r}") from None
+        return error
+    raise AssertionError(f"no {kind} was raised")
+
+
+def wait_until(condition, what, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen in {seconds} s")
+        time.sleep(0.02)
+
+
+def open_cluster(version=None, compression=True, **options):
+    options.setdefault("schema_event_refresh_window", 0)
+    options.setdefault("topology_event_refresh_window", 0)
+    profile = ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(RoundRobinPolicy()),
+        request_timeout=30,
+        row_factory=options.pop("row_factory", tuple_factory),
+    )
+    if version is not None:
+        options["protocol_version"] = version
+    return Cluster(
+        [HOST],
+        port=PORT,
+        compression=compression,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        control_connection_timeout=20,
+        connect_timeout=20,
+        **options,
+    )
+
+
+cluster = open_cluster(ProtocolVersion.V5)
+session = cluster.connect()
+
+
+def rows(statement, values=None, **options):
+    return list(session.execute(statement, values, **options))
+
+
+# One column a type: its name, its CQL type, and values that must come back as they went.
+def type_table():
+    one, two = uuid.UUID(int=1), uuid.uuid4()
+    timed = uuid_from_time(1_700_000_000.5)
+    return [
+        ("a_ascii", "ascii", ["", "plain", "x" * 5000]),
+        ("a_bigint", "bigint", [0, -1, 2**63 - 1, -(2**63)]),
+        ("a_blob", "blob", [b"", b"\x00\xff" * 300]),
+        ("a_boolean", "boolean", [True, False]),
+        ("a_date", "date", [Date(0), Date("1969-07-20"), Date("9999-12-31"), Date(-(2**31))]),
+        ("a_decimal", "decimal", [decimal.Decimal(text) for text in ("0", "-1.50", "1E+20", "3.14159265358979323846")]),
+        ("a_double", "double", [0.0, -1.5, 1e308, float("inf"), float("-inf")]),
+        ("a_duration", "duration", [Duration(0, 0, 0), Duration(14, 3, 5_000_000_007), Duration(-1, -2, -3)]),
+        ("a_float", "float", [0.0, -1.5, 3.5, float("inf")]),
+        ("a_inet", "inet", ["127.0.0.1", "255.1.2.3", "2001:db8::ff00:42:8329", "::"]),
+        ("a_int", "int", [0, -1, 2**31 - 1, -(2**31)]),
+        ("a_smallint", "smallint", [0, -1, 32767, -32768]),
+        ("a_text", "text", ["", "žluťoučký kůň 🐎", "line\nline'quote"]),
+        ("a_time", "time", [Time(0), Time("13:45:59.123456789"), Time(86_400_000_000_000 - 1)]),
+        ("a_timestamp", "timestamp", [datetime(1970, 1, 1), datetime(2026, 11, 21, 5, 20, 0, 123000), datetime(1900, 1, 1)]),
+        ("a_timeuuid", "timeuuid", [timed]),
+        ("a_tinyint", "tinyint", [0, -1, 127, -128]),
+        ("a_uuid", "uuid", [one, two]),
+        ("a_varchar", "varchar", ["", "same as text"]),
+        ("a_varint", "varint", [0, -1, 127, 128, -129, 2**200, -(2**200)]),
+        ("c_list", "list<int>", [[1], [3, 1, 2, 2]]),
+        ("c_set", "set<text>", [{"b", "a"}, {""}]),
+        ("c_map", "map<text, bigint>", [{"a": 1, "b": -2}]),
+        ("f_list", "frozen<list<timeuuid>>", [[timed, timed], []]),
+        ("f_set", "frozen<set<double>>", [{1.5, -2.5}, set()]),
+        ("f_map", "frozen<map<int, blob>>", [{1: b"x", -1: b""}, {}]),
+        ("f_nested", "frozen<map<text, frozen<list<frozen<set<int>>>>>>", [{"a": [{1, 2}, set()], "": []}]),
+        ("c_nested", "map<int, frozen<tuple<int, text>>>", [{1: (1, "x"), 2: (None, None)}]),
+        ("t_tuple", "tuple<int, text, frozen<list<int>>>", [(1, "a", [1, 2]), (None, "b", None)]),
+        ("v_float", "vector<float, 3>", [[1.0, -2.5, 0.0]]),
+        ("v_text", "vector<text, 2>", [["", "longer"]]),
+        ("v_nested", "vector<frozen<list<int>>, 2>", [[[1], [2, 3]]]),
+        ("u_frozen", "frozen<address>", [("Main", 7, {"home": "1"}), (None, None, None)]),
+        ("u_open", "address", [("Side", 8, {"work": "2"}), ("Only street", None, None)]),
+        ("u_list", "list<frozen<address>>", [[("Main", 7, {"home": "1"}), ("x", 0, {})]]),
+    ]
+
+
+def plain(value):
+    """A value without the driver's own containers, so that it compares with what was sent."""
+    if isinstance(value, (OrderedMapSerializedKey, dict)):
+        return {repr(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, (SortedSet, set, frozenset)):
+        return {"set": sorted(repr(plain(item)) for item in value)}
+    if isinstance(value, tuple):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def test_connect():
+    equal(rows("SELECT key FROM system.local"), [("local",)])
+    equal(len(cluster.metadata.all_hosts()), 1)
+    version = rows("SELECT release_version, cql_version, native_protocol_version FROM system.local")[0]
+    assert version[0][0].isdigit() and version[1].startswith("3."), version
+
+
+def test_ddl():
+    session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
+    session.set_keyspace(KEYSPACE)
+    session.execute("CREATE TYPE address (street text, number int, phones frozen<map<text, text>>)")
+    session.execute("CREATE TABLE t (k int, c int, v text, s text STATIC, PRIMARY KEY (k, c)) WITH comment = 'first' AND CLUSTERING ORDER BY (c DESC)")
+    session.execute("ALTER TABLE t ADD extra map<text, int>")
+    session.execute("ALTER TABLE t RENAME c TO cc")
+    session.execute("ALTER TABLE t WITH gc_grace_seconds = 77")
+    meta = cluster.metadata.keyspaces[KEYSPACE].tables["t"]
+    equal(list(meta.columns), ["k", "cc", "extra", "s", "v"])
+    equal([column.name for column in meta.clustering_key], ["cc"])
+    assert meta.columns["cc"].is_reversed and meta.columns["s"].is_static
+    equal(meta.options["gc_grace_seconds"], 77)
+    equal(meta.options["comment"], "first")
+    session.execute("ALTER TABLE t DROP extra")
+    assert "extra" not in cluster.metadata.keyspaces[KEYSPACE].tables["t"].columns
+    session.execute("ALTER TYPE address ADD zip text")
+    equal(cluster.metadata.keyspaces[KEYSPACE].user_types["address"].field_names[-1], "zip")
+    session.execute("CREATE TYPE gone (a int)")
+    session.execute("DROP TYPE gone")
+    assert "gone" not in cluster.metadata.keyspaces[KEYSPACE].user_types
+    session.execute("CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY)")
+    session.execute("DROP TABLE IF EXISTS nothing_here")
+    text = cluster.metadata.keyspaces[KEYSPACE].tables["t"].as_cql_query()
+    assert "CLUSTERING ORDER BY (cc DESC)" in text, text
+
+
+def test_types():
+    columns = type_table()
+    body = ", ".join(f"{name} {kind}" for name, kind, _ in columns)
+    session.execute(f"CREATE TABLE types (id int PRIMARY KEY, {body})")
+    for position, (name, kind, values) in enumerate(columns):
+        insert = session.prepare(f"INSERT INTO types (id, {name}) VALUES (?, ?)")
+        select = session.prepare(f"SELECT {name} FROM types WHERE id = ?")
+        for index, value in enumerate(values):
+            key = position * 100 + index
+            sent = value + (None,) if name.startswith("u_") and isinstance(value, tuple) else value
+            if name == "u_list":
+                sent = [item + (None,) for item in value]
+            session.execute(insert, (key, sent))
+            found = rows(select, (key,))[0][0]
+            equal(plain(found), plain(sent), f"{kind}:")
+        session.execute(insert, (position * 100 + 99, None))
+        equal(rows(select, (position * 100 + 99,)), [(None,)], f"null {kind}:")
+    # A collection that is not frozen and holds nothing is null.
+    session.execute("INSERT INTO types (id, c_list, c_set, c_map) VALUES (-1, [], {}, {})")
+    equal(rows("SELECT c_list, c_set, c_map FROM types WHERE id = -1"), [(None, None, None)])
+
+
+def test_types_as_literals():
+    literals = {
+        "a_ascii": ("'x'", "x"),
+        "a_blob": ("0xCAFE", b"\xca\xfe"),
+        "a_date": ("'2026-11-21'", Date("2026-11-21")),
+        "a_decimal": ("-1.50", decimal.Decimal("-1.50")),
+        "a_double": ("NaN", None),
+        "a_duration": ("1y2mo3w4d5h6m7s8ms9us10ns", Duration(14, 25, 18_367_008_009_010)),
+        "a_inet": ("'::1'", "::1"),
+        "a_time": ("'01:02:03.000000004'", Time("01:02:03.000000004")),
+        "a_timestamp": ("'2026-11-21 05:20:00.123+0100'", datetime(2026, 11, 21, 4, 20, 0, 123000)),
+        "a_uuid": ("6ba7b810-9dad-11d1-80b4-00c04fd430c8", uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")),
+        "a_text": ("$$it's$$", "it's"),
+        "t_tuple": ("(1, 'a', [1])", (1, "a", [1])),
+        "v_float": ("[1, 2.5, -3]", [1.0, 2.5, -3.0]),
+        "u_open": ("{street: 'S', number: 3}", ("S", 3, None, None)),
+    }
+    for name, (literal, expected) in literals.items():
+        session.execute(f"INSERT INTO types (id, {name}) VALUES (-2, {literal})")
+        found = rows(f"SELECT {name} FROM types WHERE id = -2")[0][0]
+        if name == "a_double":
+            assert found != found, found
+        else:
+            equal(plain(found), plain(expected), f"{name}:")
+
+
+def test_udt_as_class():
+    class Address:
+        def __init__(self, street, number, phones, zip):
+            self.street, self.number, self.phones, self.zip = street, number, phones, zip
+
+    cluster.register_user_type(KEYSPACE, "address", Address)
+    insert = session.prepare("INSERT INTO types (id, u_frozen) VALUES (?, ?)")
+    session.execute(insert, (-3, Address("Main", 5, {"a": "b"}, "10000")))
+    found = rows("SELECT u_frozen FROM types WHERE id = -3")[0][0]
+    equal((type(found), found.street, found.number, dict(found.phones), found.zip), (Address, "Main", 5, {"a": "b"}, "10000"))
+
+
+def test_collections():
+    session.execute("CREATE TABLE coll (k int PRIMARY KEY, l list<int>, s set<int>, m map<text, int>)")
+    for text in (
+        "INSERT INTO coll (k, l, s, m) VALUES (1, [1, 2], {1, 2}, {'a': 1})",
+        "UPDATE coll SET l = l + [3], s = s + {3}, m = m + {'b': 2} WHERE k = 1",
+        "UPDATE coll SET l = [0] + l, s = s - {1}, m['c'] = 3 WHERE k = 1",
+        "UPDATE coll SET l[1] = 11, m = m - {'a'} WHERE k = 1",
+        "DELETE l[0], m['b'] FROM coll WHERE k = 1",
+    ):
+        session.execute(text)
+    found = rows("SELECT l, s, m FROM coll WHERE k = 1")[0]
+    equal((list(found[0]), set(found[1]), dict(found[2])), ([11, 2, 3], {2, 3}, {"c": 3}))
+    equal(rows("SELECT m['c'], s[2], m['none'] FROM coll WHERE k = 1"), [(3, 2, None)])
+
+
+def test_prepared():
+    session.execute("CREATE TABLE prep (k int, c text, v int, PRIMARY KEY (k, c))")
+    positional = session.prepare("INSERT INTO prep (k, c, v) VALUES (?, ?, ?)")
+    session.execute(positional, (1, "a", 10))
+    named = session.prepare("INSERT INTO prep (k, c, v) VALUES (:key, :cluster, :value)")
+    session.execute(named, {"key": 1, "cluster": "b", "value": 20})
+    equal([column.name for column in named.column_metadata], ["key", "cluster", "value"])
+    equal(positional.routing_key_indexes, [0])
+    select = session.prepare("SELECT c, v FROM prep WHERE k = ? AND c > ? LIMIT ?")
+    equal(rows(select, (1, "a", 5)), [("b", 20)])
+    many = session.prepare("SELECT c FROM prep WHERE k IN ? AND c IN ?")
+    equal(rows(many, ([1, 2], ["b", "a", "z"])), [("a",), ("b",)])
+    equal(rows("SELECT v FROM prep WHERE k = %s AND c = %s", (1, "a")), [(10,)])
+    session.execute(positional, (2, "u", UNSET_VALUE))
+    equal(rows("SELECT v FROM prep WHERE k = 2"), [(None,)])
+    session.execute(positional, (1, "a", UNSET_VALUE))
+    equal(rows("SELECT v FROM prep WHERE k = 1 AND c = 'a'"), [(10,)])
+    stamped = session.prepare("UPDATE prep USING TIMESTAMP ? AND TTL ? SET v = ? WHERE k = ? AND c = ?")
+    session.execute(stamped, (2**50, 1000, 5, 3, "t"))
+    (stamp, ttl) = rows("SELECT writetime(v), ttl(v) FROM prep WHERE k = 3")[0]
+    assert stamp == 2**50 and 990 <= ttl <= 1000, (stamp, ttl)
+
+
+def test_batches():
+    session.execute("CREATE TABLE bat (k int, c int, v int, PRIMARY KEY (k, c))")
+    session.execute("CREATE TABLE cnt (k int PRIMARY KEY, n counter, m counter)")
+    insert = session.prepare("INSERT INTO bat (k, c, v) VALUES (?, ?, ?)")
+    for kind in (BatchType.LOGGED, BatchType.UNLOGGED):
+        batch = BatchStatement(batch_type=kind)
+        for index in range(20):
+            batch.add(insert, (kind.value, index, index))
+        batch.add("DELETE FROM bat WHERE k = %s AND c = 19", (kind.value,))
+        batch.add(SimpleStatement(f"INSERT INTO bat (k, c, v) VALUES ({kind.value}, 100, 1)"))
+        session.execute(batch)
+        equal(len(rows("SELECT c FROM bat WHERE k = %s", (kind.value,))), 20)
+    counters = BatchStatement(batch_type=BatchType.COUNTER)
+    bump = session.prepare("UPDATE cnt SET n = n + ? WHERE k = ?")
+    for _ in range(3):
+        counters.add(bump, (7, 1))
+    counters.add("UPDATE cnt SET m = m - 1 WHERE k = 1")
+    session.execute(counters)
+    equal(rows("SELECT k, n, m FROM cnt"), [(1, 21, -1)])
+    mixed = BatchStatement(batch_type=BatchType.LOGGED)
+    mixed.add(bump, (7, 1))
+    raises(InvalidRequest, lambda: session.execute(mixed), "counter")
+    session.execute("BEGIN BATCH USING TIMESTAMP 42 INSERT INTO bat (k, c, v) VALUES (9, 1, 1); INSERT INTO bat (k, c, v) VALUES (9, 2, 2) APPLY BATCH")
+    equal(rows("SELECT c, writetime(v) FROM bat WHERE k = 9"), [(1, 42), (2, 42)])
+
+
+def test_counters():
+    add = session.prepare("UPDATE cnt SET n = n + ? WHERE k = 2")
+    for result in execute_concurrent_with_args(session, add, [(step,) for step in range(100)], concurrency=16):
+        assert result.success, result
+    equal(rows("SELECT n FROM cnt WHERE k = 2"), [(4950,)])
+    session.execute("DELETE FROM cnt WHERE k = 2")
+    equal(rows("SELECT n FROM cnt WHERE k = 2"), [])
+    raises(InvalidRequest, lambda: session.execute("INSERT INTO cnt (k, n) VALUES (1, 1)"), "counter")
+
+
+PAGED_ROWS = 10_000
+
+
+def test_paging():
+    session.execute("CREATE TABLE paged (k int, c int, v text, PRIMARY KEY (k, c))")
+    insert = session.prepare("INSERT INTO paged (k, c, v) VALUES (?, ?, ?)")
+    values = [(index % 4, index, "value %d" % index) for index in range(PAGED_ROWS)]
+    results = execute_concurrent_with_args(session, insert, values, concurrency=64)
+    assert all(result.success for result in results)
+    for size in (777, 5000):
+        found = rows(SimpleStatement("SELECT k, c FROM paged", fetch_size=size))
+        equal(len(found), PAGED_ROWS)
+        equal(len(set(found)), PAGED_ROWS)
+    for order, expected in (("ASC", range(0, PAGED_ROWS, 4)), ("DESC", range(PAGED_ROWS - 4, -1, -4))):
+        paged = SimpleStatement(f"SELECT c FROM paged WHERE k = 0 ORDER BY c {order}", fetch_size=100)
+        equal([row[0] for row in session.execute(paged)], list(expected), order)
+    # A page can be asked for by its state, from any session.
+    one = SimpleStatement("SELECT c FROM paged WHERE k = 1", fetch_size=10)
+    first = session.execute(one)
+    equal(len(first.current_rows), 10)
+    assert first.has_more_pages and first.paging_state
+    second = session.execute(one, paging_state=first.paging_state)
+    equal(second.current_rows[0], (41,))
+    limited = rows(SimpleStatement("SELECT c FROM paged WHERE k = 1 LIMIT 25", fetch_size=10))
+    equal(len(limited), 25)
+    equal(rows(SimpleStatement("SELECT count(*) FROM paged", fetch_size=100)), [(PAGED_ROWS,)])
+    per = rows(SimpleStatement("SELECT k, c FROM paged PER PARTITION LIMIT 3", fetch_size=2))
+    equal(len(per), 12)
+
+
+def test_errors():
+    raises(SyntaxException, lambda: session.execute("SELEC * FROM t"), "line 1:0")
+    raises(SyntaxException, lambda: session.execute("SELECT * FROM"))
+    raises(InvalidRequest, lambda: session.execute("SELECT * FROM no_such_table"), "no_such_table")
+    raises(InvalidRequest, lambda: session.execute("SELECT nope FROM t"), "nope")
+    raises(InvalidRequest, lambda: session.execute("SELECT * FROM nowhere.t"), "nowhere")
+    raises(InvalidRequest, lambda: session.execute("INSERT INTO prep (k, c, v) VALUES (1, 2, 3)"), "c")
+    raises(InvalidRequest, lambda: session.execute("SELECT * FROM prep WHERE v = 1"), "ALLOW FILTERING")
+    raises(InvalidRequest, lambda: session.execute("INSERT INTO prep (k) VALUES (1)"), "c")
+    raises(InvalidRequest, lambda: session.prepare("SELECT * FROM no_such_table WHERE k = ?"), "no_such_table")
+    raises(InvalidRequest, lambda: session.execute("CREATE TABLE bad (k nosuchtype PRIMARY KEY)"), "nosuchtype")
+    error = raises(AlreadyExists, lambda: session.execute("CREATE TABLE prep (k int PRIMARY KEY)"))
+    equal((error.keyspace, error.table), (KEYSPACE, "prep"))
+    error = raises(AlreadyExists, lambda: session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"))
+    equal((error.keyspace, error.table or None), (KEYSPACE, None))
+    raises(InvalidRequest, lambda: session.execute("DROP TABLE no_such_table"), "no_such_table")
+    raises(InvalidRequest, lambda: session.execute("USE no_such_keyspace"), "no_such_keyspace")
+    bound = session.prepare("INSERT INTO prep (k, c, v) VALUES (?, ?, ?)")
+    raises(Exception, lambda: session.execute(bound, ("not an int", "c", 1)))
+    # After every error the connection still works.
+    equal(rows("SELECT key FROM system.local"), [("local",)])
+
+
+def test_unavailable():
+    session.execute(f"CREATE KEYSPACE {KEYSPACE}_three WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}")
+    try:
+        session.execute(f"CREATE TABLE {KEYSPACE}_three.t (k int PRIMARY KEY, v int)")
+        write = SimpleStatement(f"INSERT INTO {KEYSPACE}_three.t (k, v) VALUES (1, 1)", consistency_level=ConsistencyLevel.QUORUM, retry_policy=FallthroughRetryPolicy())
+        error = raises(Unavailable, lambda: session.execute(write))
+        equal((error.required_replicas, error.alive_replicas, error.consistency), (2, 1, ConsistencyLevel.QUORUM))
+        write.consistency_level = ConsistencyLevel.ONE
+        session.execute(write)
+        for level in (ConsistencyLevel.ONE, ConsistencyLevel.LOCAL_ONE):
+            read = SimpleStatement(f"SELECT v FROM {KEYSPACE}_three.t WHERE k = 1", consistency_level=level)
+            equal(rows(read), [(1,)])
+    finally:
+        session.execute(f"DROP KEYSPACE {KEYSPACE}_three")
+
+
+def test_reprepare():
+    session.execute("CREATE TABLE rep (k int PRIMARY KEY, a int)")
+    session.execute("INSERT INTO rep (k, a) VALUES (1, 1)")
+    select = session.prepare("SELECT * FROM rep WHERE k = ?")
+    equal(rows(select, (1,)), [(1, 1)])
+    session.execute("ALTER TABLE rep ADD b text")
+    session.execute("UPDATE rep SET b = 'new' WHERE k = 1")
+    # Protocol 5 tells the driver that the result has changed.
+    equal(rows(select, (1,)), [(1, 1, "new")])
+    equal(rows(select, (1,)), [(1, 1, "new")])
+    # A table that went and came back makes the statement unknown: the driver prepares it again.
+    insert = session.prepare("INSERT INTO rep (k, a) VALUES (?, ?)")
+    session.execute("DROP TABLE rep")
+    session.execute("CREATE TABLE rep (k int PRIMARY KEY, a int)")
+    session.execute(insert, (5, 6))
+    equal(rows("SELECT k, a FROM rep"), [(5, 6)])
+
+
+def test_schema_events():
+    other = open_cluster()
+    watcher = other.connect()
+    try:
+        session.execute("CREATE TABLE seen (k int PRIMARY KEY)")
+        seen = lambda: other.metadata.keyspaces[KEYSPACE].tables
+        wait_until(lambda: "seen" in seen(), "CREATE TABLE event")
+        session.execute("ALTER TABLE seen ADD v int")
+        wait_until(lambda: "v" in seen()["seen"].columns, "ALTER TABLE event")
+        session.execute("CREATE TYPE seen_type (a int)")
+        wait_until(lambda: "seen_type" in other.metadata.keyspaces[KEYSPACE].user_types, "CREATE TYPE event")
+        session.execute("DROP TABLE seen")
+        wait_until(lambda: "seen" not in seen(), "DROP TABLE event")
+        session.execute(f"CREATE KEYSPACE {KEYSPACE}_event WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': 1}}")
+        wait_until(lambda: KEYSPACE + "_event" in other.metadata.keyspaces, "CREATE KEYSPACE event")
+        session.execute(f"DROP KEYSPACE {KEYSPACE}_event")
+        wait_until(lambda: KEYSPACE + "_event" not in other.metadata.keyspaces, "DROP KEYSPACE event")
+        equal(list(watcher.execute("SELECT key FROM system.local")), [("local",)])
+    finally:
+        other.shutdown()
+
+
+def test_metadata():
+    tokens = cluster.metadata.token_map
+    assert tokens and len(tokens.ring) >= 1, "no token map"
+    host = cluster.metadata.all_hosts()[0]
+    assert host.datacenter and host.rack and host.host_id and host.release_version, vars(host)
+    equal(cluster.metadata.get_replicas(KEYSPACE, b"\x00\x00\x00\x01"), [host])
+    assert cluster.metadata.partitioner.endswith("Murmur3Partitioner"), cluster.metadata.partitioner
+    text = cluster.metadata.keyspaces[KEYSPACE].export_as_string()
+    for word in ("CREATE KEYSPACE", "CREATE TYPE", "CREATE TABLE", "compaction"):
+        assert word in text, text
+    for keyspace in ("system", "system_schema", "system_traces"):
+        assert keyspace in cluster.metadata.keyspaces, keyspace
+
+
+def test_tracing():
+    result = session.execute("SELECT * FROM prep WHERE k = 1", trace=True)
+    trace = result.get_query_trace(max_wait_sec=10)
+    assert trace.duration >= timedelta(0) and trace.started_at and trace.coordinator, vars(trace)
+    assert trace.events, "the trace has no events"
+    assert all(event.description and event.source for event in trace.events)
+
+
+def test_warnings_and_payload():
+    future = session.execute_async("SELECT count(*) FROM prep")
+    future.result()
+    assert future.warnings and "aggregation" in future.warnings[0].lower(), future.warnings
+    future = session.execute_async("SELECT key FROM system.local", custom_payload={"a": b"1"})
+    equal(len(future.result().current_rows), 1)
+
+
+def test_json():
+    session.execute("""INSERT INTO prep JSON '{"k": 50, "c": "j", "v": 5}'""")
+    equal(rows("SELECT JSON * FROM prep WHERE k = 50"), [('{"k": 50, "c": "j", "v": 5}',)])
+    equal(rows("SELECT toJson(v) FROM prep WHERE k = 50"), [("5",)])
+
+
+def test_concurrency():
+    session.execute("CREATE TABLE many (k int PRIMARY KEY, v blob)")
+    insert = session.prepare("INSERT INTO many (k, v) VALUES (?, ?)")
+    select = session.prepare("SELECT v FROM many WHERE k = ?")
+    values = [(key, bytes([key % 256]) * (key % 3000)) for key in range(2000)]
+    results = execute_concurrent_with_args(session, insert, values, concurrency=500)
+    assert all(result.success for result in results)
+    found = execute_concurrent_with_args(session, select, [(key,) for key, _ in values], concurrency=500)
+    for (key, value), result in zip(values, found):
+        equal(result.result_or_exc.one()[0], value, f"key {key}:")
+
+
+def test_large_values():
+    session.execute("CREATE TABLE large (k int PRIMARY KEY, v blob)")
+    insert = session.prepare("INSERT INTO large (k, v) VALUES (?, ?)")
+    for size in (131_071, 131_072, 1_000_000, 4_000_000):
+        value = bytes(range(256)) * (size // 256) + b"\x01" * (size % 256)
+        session.execute(insert, (size, value))
+        equal(rows("SELECT v FROM large WHERE k = %s", (size,))[0][0] == value, True, f"{size} bytes:")
+
+
+def test_conditions():
+    session.execute("CREATE TABLE lwt (k int PRIMARY KEY, v int)")
+    statement = "INSERT INTO lwt (k, v) VALUES (1, 1) IF NOT EXISTS"
+    if FLAVOUR == "cassandra":
+        equal(rows(statement), [(True,)])
+        equal(rows(statement), [(False, 1, 1)])
+        return
+    try:
+        found = rows(statement)
+    except InvalidRequest as error:
+        assert "condition" in str(error).lower() or "lightweight" in str(error).lower() or " if" in str(error).lower(), error
+        equal(rows("SELECT * FROM lwt"), [])
+    else:
+        equal(found, [(True,)])
+
+
+def test_describe():
+    found = session.execute("DESCRIBE TABLE prep").one()
+    assert any(isinstance(value, str) and value.startswith("CREATE TABLE") for value in found), found
+    found = [row for row in session.execute("DESCRIBE KEYSPACES")]
+    assert any(KEYSPACE in row for row in found), found
+
+
+def test_row_factory():
+    other = open_cluster(row_factory=dict_factory)
+    try:
+        found = other.connect(KEYSPACE).execute("SELECT k AS key, v AS \"Value\" FROM prep WHERE k = 1 AND c = 'a'")
+        equal(list(found), [{"key": 1, "Value": 10}])
+    finally:
+        other.shutdown()
+
+
+def test_truncate():
+    session.execute("TRUNCATE prep")
+    equal(rows("SELECT * FROM prep"), [])
+
+
+def test_protocol(version, compression):
+    other = open_cluster(version, compression)
+    try:
+        link = other.connect(KEYSPACE)
+        equal(other.protocol_version, version)
+        text = "squeeze me " * 1000
+        key = abs(hash((version, compression))) % 1_000_000 + 1000
+        insert = link.prepare("INSERT INTO prep (k, c, v) VALUES (?, ?, ?)")
+        link.execute(insert, (key, text, 1))
+        equal(list(link.execute("SELECT c, v FROM prep WHERE k = %s", (key,))), [(text, 1)])
+        if version >= 4:
+            link.execute(insert, (key, "unset", UNSET_VALUE))
+        paged = SimpleStatement("SELECT c FROM paged WHERE k = 2", fetch_size=500)
+        equal(len(list(link.execute(paged))), PAGED_ROWS // 4)
+        raises(InvalidRequest, lambda: link.execute("SELECT * FROM no_such_table"), "no_such_table")
+        raises(SyntaxException, lambda: link.execute("nonsense"), "line 1:0")
+        raises(AlreadyExists, lambda: link.execute("CREATE TABLE prep (k int PRIMARY KEY)"))
+        connection = next(iter(other.get_connection_holders()[0].get_connections()))
+        if compression:
+            assert connection.compressor is not None, "no compression was agreed on"
+    finally:
+        other.shutdown()
+
+
+def test_shards():
+    assert cluster.is_shard_aware(), "the driver found no shards"
+
+    def connected():
+        stats = list(cluster.shard_aware_stats().values())
+        return stats and all(entry["connected"] == entry["shards_count"] for entry in stats)
+
+    wait_until(connected, "a connection to every shard")
+    (entry,) = cluster.shard_aware_stats().values()
+    assert entry["shards_count"] >= 2, entry
+    host = cluster.metadata.all_hosts()[0]
+    equal(host.sharding_info.partitioner.rsplit(".", 1)[-1], "Murmur3Partitioner")
+    # The shard that the driver computes is the one that the connection is on.
+    insert = session.prepare("INSERT INTO many (k, v) VALUES (?, ?)")
+    for key in range(50):
+        session.execute(insert, (key, b"s"))
+
+
+def test_idle_connection_survives():
+    done = threading.Event()
+    future = session.execute_async("SELECT key FROM system.local")
+    future.add_callbacks(lambda _: done.set(), lambda _: None)
+    assert done.wait(10)
+
+
+def main():
+    try:
+        for name, test in list(globals().items()):
+            if not name.startswith("test_") or name in ("test_protocol", "test_shards", "test_truncate"):
+                continue
+            check(name[5:], test)
+        if IS_SCYLLA_DRIVER and FLAVOUR == "torc":
+            check("shards", test_shards)
+        for version in (3, 4, 5):
+            for compression in (False, "lz4", "snappy"):
+                if version == 5 and compression == "snappy":
+                    continue  # protocol 5 has LZ4 only
+                check(f"protocol_v{version}_{compression or 'plain'}", lambda: test_protocol(version, compression))
+        check("truncate", test_truncate)
+    finally:
+        try:
+            session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=30)
+        except (OperationTimedOut, Exception) as error:
+            print(f"could not clean up: {error}")
+        cluster.shutdown()
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed or not passed else 0)
+
+
+main()

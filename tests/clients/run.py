@@ -1,0 +1,171 @@
+"""Runs real CQL clients against a node and sums up: `run.py [--torc BINARY | --host ADDRESS] [NAME…]`.
+
+Each client is a program with an environment of its own, which is installed into the cache the first time. It is called
+with HOST, PORT and the server's flavour (`torc` or `cassandra`), prints `ok NAME` or `FAIL NAME: why` for each test and
+ends with `N passed, N failed`. Against Cassandra they show that the tests themselves are right.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+import environment  # noqa: E402
+from environment import Failure, read  # noqa: E402
+from node import ADDRESS, CQL_PORT, Torc, Workspace  # noqa: E402
+
+COMPRESSION = ["lz4==4.4.5", "python-snappy==0.7.3"]
+TIME_LIMIT_SECONDS = 600
+
+
+def python(name, packages, script):
+    path = environment.venv(name, packages)
+    return [os.path.join(path, "bin", "python"), os.path.join(HERE, script)], {}
+
+
+def java():
+    def make(path):
+        environment.run(
+            ["mvn", "-q", "-B", "-f", os.path.join(HERE, "java", "pom.xml"), "dependency:copy-dependencies",
+             f"-DoutputDirectory={path}", "-DincludeScope=runtime"],
+            "fetching the Java driver with Maven",
+        )  # fmt: skip
+
+    jars = environment.folder("clients/java", [read("tests/clients/java/pom.xml")], make)
+    return ["java", "-Xmx384m", "-cp", os.path.join(jars, "*"), os.path.join(HERE, "java", "Client.java")], {}
+
+
+def go():
+    names = ("go.mod", "go.sum", "client.go")
+
+    def make(path):
+        environment.run(["go", "build", "-o", os.path.join(path, "client"), "."], "go build", cwd=os.path.join(HERE, "go"))
+
+    path = environment.folder("clients/go", [read("tests/clients/go", name) for name in names], make)
+    return [os.path.join(path, "client")], {}
+
+
+def node():
+    names = ("package.json", "package-lock.json")
+
+    def make(path):
+        for name in names:
+            with open(os.path.join(path, name), "w", encoding="utf-8") as file:
+                file.write(read("tests/clients/node", name))
+        environment.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], "npm ci", cwd=path)
+
+    path = environment.folder("clients/node", [read("tests/clients/node", name) for name in names], make)
+    return ["node", os.path.join(HERE, "node", "client.js")], {"NODE_PATH": os.path.join(path, "node_modules")}
+
+
+def rust():
+    target = environment.target_folder()
+    manifest = os.path.join(HERE, "rust", "Cargo.toml")
+    environment.run(
+        ["cargo", "build", "-q", "--locked", "--manifest-path", manifest],
+        "cargo build of the Rust client",
+        env=dict(os.environ, CARGO_TARGET_DIR=target),
+    )
+    return [os.path.join(target, "debug", "rust-client")], {}
+
+
+CLIENTS = {
+    "cqlsh": lambda: python("cqlsh", ["cqlsh==6.2.2"], "cqlsh/client.py"),
+    "python": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/client.py"),
+    "scylla-python": lambda: python("scylla-driver", ["scylla-driver==3.29.12", *COMPRESSION], "python/client.py"),
+    "java": java,
+    "go": go,
+    "node": node,
+    "rust": rust,
+}
+
+
+def run_client(name, host, port, flavour):
+    """Runs one client with its output shown; (passed, failed, seconds)."""
+    command, extra = CLIENTS[name]()
+    begun = time.monotonic()
+    command = [*command, host, str(port), flavour]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        env=dict(os.environ, PYTHONUNBUFFERED="1", **extra), start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=TIME_LIMIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        output, _ = process.communicate()
+        output += f"FAIL {name}: not finished in {TIME_LIMIT_SECONDS} s\n"
+    print(output, end="" if output.endswith("\n") else "\n", flush=True)
+    totals = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
+    passed, failed = (int(totals[-1][0]), int(totals[-1][1])) if totals else (output.count("\nok "), 0)
+    if process.returncode != 0 and failed == 0:
+        print(f"FAIL {name}: the client ended with {process.returncode}")
+        failed = 1
+    return passed, failed, time.monotonic() - begun
+
+
+def run_all(names, host, port, flavour, server=None):
+    """Runs the clients one after the other; how many tests failed."""
+    results = {}
+    for name in names:
+        print(f"\n-- client {name}", flush=True)
+        try:
+            results[name] = run_client(name, host, port, flavour)
+        except Failure as failure:
+            print(f"FAIL {name}: {failure}")
+            results[name] = (0, 1, 0.0)
+        if server is not None and not server.is_running():
+            print(f"FAIL {name}: the server ended with {server.process.returncode}:\n{server.log_tail()}")
+            results[name] = (results[name][0], results[name][1] + 1, results[name][2])
+            break
+    print("\nclients:")
+    for name, (passed, failed, seconds) in results.items():
+        print(f"  {name:<14} {passed:>4} passed, {failed} failed, {seconds:.0f} s")
+    missing = [name for name in names if name not in results]
+    if missing:
+        print(f"  not run: {' '.join(missing)}")
+    total = [sum(result[index] for result in results.values()) for index in (0, 1)]
+    print(f"{total[0]} passed, {total[1] + len(missing)} failed")
+    return total[1] + len(missing)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--torc", help="the binary to start a throw-away node with")
+    parser.add_argument("--host", help="a node that runs already")
+    parser.add_argument("--port", type=int, default=CQL_PORT)
+    parser.add_argument("--flavour", choices=("torc", "cassandra"), default="torc", help="what listens on --host")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {' '.join(CLIENTS)}; all when there is none")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in CLIENTS]
+    if unknown:
+        parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
+    names = options.names or list(CLIENTS)
+    if options.host:
+        sys.exit(1 if run_all(names, options.host, options.port, options.flavour) else 0)
+    if not options.torc:
+        parser.error("--torc or --host is needed")
+    with Workspace("clients") as folder:
+        server = Torc(options.torc, folder, ADDRESS)
+        print(f"torc was ready in {server.start():.2f} s on {ADDRESS}")
+        try:
+            failed = run_all(names, ADDRESS, CQL_PORT, "torc", server)
+            code = server.stop()
+            if code != 0:
+                print(f"FAIL torc ended with {code} after SIGTERM:\n{server.log_tail()}")
+                failed += 1
+        finally:
+            server.kill()
+        sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"clients: {failure}")
