@@ -1,5 +1,21 @@
 //! The commit log of one shard: what makes an acknowledged write survive a crash before its memtable is flushed.
+//!
+//! Entries are numbered; they gather in chunks, which one task writes to segments of fixed length one after another, so
+//! that many writes share one trip to the disk. At the start the log tells what a crash may have torn from what only
+//! damage explains, and gives back what no SSTable holds yet. It knows nothing of memtables; it is told how far tables
+//! are flushed. Format and reasons: `docs/design/commitlog.md`.
 
+pub mod codec;
 pub mod config;
+pub mod entry;
+mod error;
+mod log;
+mod recovery;
+pub mod segment;
+mod signal;
+mod writer;
 
 pub use config::{CommitLogConfig, SyncMode};
+pub use error::{AppendError, CommitLogError};
+pub use log::{CommitLog, CommitLogStats, Ticket};
+pub use recovery::{Recovery, list_segments, read_header, read_shard};

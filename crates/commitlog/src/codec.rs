@@ -1,0 +1,467 @@
+//! Partition updates as bytes: what a commit log entry carries. Columns are named, because their ids live only in
+//! memory, and the table is told by its id; so an entry can be read under any later schema.
+//!
+//! ```text
+//! update    := table id (16), key (vint length, bytes), base timestamp (8), names, parts (1 byte of flags),
+//!              [deletion], [static row], [ranges], rows
+//! names     := vint count, { vint length, bytes }
+//! row       := clustering, flags (1), [liveness], [deletion], vint count, { vint name, column }
+//! prefix    := vint count, { vint length + 1 or 0 for null, bytes }
+//! deletion  := vint timestamp − base (signed), local seconds (4)
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::{
+    Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, RangeTombstone, Row, Seconds, Side, Timestamp,
+};
+use schema::{Column, ColumnId, ColumnKind, Table, TableId};
+use stdx::vint::{read_signed, read_unsigned, write_signed, write_unsigned};
+use stdx::{Reader, ShortRead};
+
+const HAS_DELETION: u8 = 1;
+const HAS_STATIC: u8 = 2;
+const HAS_RANGES: u8 = 4;
+
+const ROW_LIVE: u8 = 1;
+const ROW_DELETED: u8 = 2;
+const ROW_TTL: u8 = 4;
+
+const CELL_TOMBSTONE: u8 = 1;
+const CELL_TTL: u8 = 2;
+const CELL_VALUE: u8 = 4;
+const COMPLEX: u8 = 8;
+
+/// Bytes that are no update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Where, from the start of the update.
+    pub offset: usize,
+    /// What was expected there.
+    pub expected: &'static str,
+}
+
+impl std::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "expected {} at byte {} of an update", self.expected, self.offset)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Appends an update.
+pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {
+    let table = &*update.table;
+    out.extend_from_slice(&table.id.0);
+    put_bytes(&update.key.key, out);
+    let base = base_timestamp(update);
+    out.extend_from_slice(&base.to_be_bytes());
+    let names = Names::of(update);
+    names.encode(table, out);
+    let mut encoder = Encoder { base, names, out };
+    let mut parts = 0;
+    for (flag, present) in [
+        (HAS_DELETION, !update.deletion.is_live()),
+        (HAS_STATIC, update.static_row.is_some()),
+        (HAS_RANGES, !update.range_tombstones.is_empty()),
+    ] {
+        parts |= if present { flag } else { 0 };
+    }
+    encoder.out.push(parts);
+    if parts & HAS_DELETION != 0 {
+        encoder.deletion(update.deletion);
+    }
+    if let Some(row) = &update.static_row {
+        encoder.row(row);
+    }
+    if parts & HAS_RANGES != 0 {
+        write_unsigned(update.range_tombstones.len() as u64, encoder.out);
+        for range in update.range_tombstones.iter() {
+            encoder.bound(&range.start);
+            encoder.bound(&range.end);
+            encoder.deletion(range.deletion);
+        }
+    }
+    write_unsigned(update.rows().len() as u64, encoder.out);
+    update.rows().iter().for_each(|row| encoder.row(row));
+}
+
+/// The timestamp that most of an update has; others are written as differences.
+fn base_timestamp(update: &PartitionUpdate) -> Timestamp {
+    if !update.deletion.is_live() {
+        return update.deletion.timestamp;
+    }
+    let row = update.static_row.iter().chain(update.rows()).next();
+    let Some(row) = row else {
+        return update.range_tombstones.iter().next().map_or(0, |range| range.deletion.timestamp);
+    };
+    if !row.liveness.is_none() {
+        return row.liveness.timestamp;
+    }
+    match row.columns().first() {
+        Some((_, ColumnData::Simple(cell))) => cell.timestamp,
+        Some((_, ColumnData::Complex(complex))) => {
+            complex.cells.first().map_or(complex.deletion.timestamp, |element| element.cell.timestamp)
+        }
+        None => row.deletion.timestamp,
+    }
+}
+
+/// The columns that an update mentions; a row's columns refer to them by number.
+struct Names {
+    ids: Vec<ColumnId>,
+    /// The ids are those of the only row, in its order.
+    one_row: bool,
+}
+
+impl Names {
+    fn of(update: &PartitionUpdate) -> Self {
+        if let (None, [row]) = (&update.static_row, update.rows()) {
+            return Self { ids: row.columns().iter().map(|(id, _)| *id).collect(), one_row: true };
+        }
+        let mut ids = Vec::new();
+        for row in update.static_row.iter().chain(update.rows()) {
+            for (id, _) in row.columns() {
+                if let Err(at) = ids.binary_search(id) {
+                    ids.insert(at, *id);
+                }
+            }
+        }
+        Self { ids, one_row: false }
+    }
+
+    fn encode(&self, table: &Table, out: &mut Vec<u8>) {
+        write_unsigned(self.ids.len() as u64, out);
+        for id in &self.ids {
+            // A column that was dropped between the statement's check and here is written without a name, and
+            // skipped when it is read.
+            put_bytes(table.column_by_id(*id).map_or(&[], |column| column.name.as_bytes()), out);
+        }
+    }
+}
+
+struct Encoder<'a> {
+    base: Timestamp,
+    names: Names,
+    out: &'a mut Vec<u8>,
+}
+
+impl Encoder<'_> {
+    fn timestamp(&mut self, timestamp: Timestamp) {
+        write_signed(timestamp.wrapping_sub(self.base), self.out);
+    }
+
+    fn deletion(&mut self, deletion: DeletionTime) {
+        self.timestamp(deletion.timestamp);
+        self.out.extend_from_slice(&deletion.local.to_be_bytes());
+    }
+
+    fn prefix<'b>(&mut self, components: impl Iterator<Item = Option<&'b [u8]>> + Clone) {
+        write_unsigned(components.clone().count() as u64, self.out);
+        for component in components {
+            match component {
+                Some(value) => {
+                    write_unsigned(value.len() as u64 + 1, self.out);
+                    self.out.extend_from_slice(value);
+                }
+                None => self.out.push(0),
+            }
+        }
+    }
+
+    fn bound(&mut self, bound: &Bound) {
+        self.out.push(u8::from(bound.side() == Side::After));
+        self.prefix(bound.components());
+    }
+
+    fn row(&mut self, row: &Row) {
+        self.prefix(row.clustering.components());
+        let live = !row.liveness.is_none();
+        let mut flags = if live { ROW_LIVE } else { 0 };
+        flags |= if live && row.liveness.ttl != 0 { ROW_TTL } else { 0 };
+        flags |= if row.deletion.is_live() { 0 } else { ROW_DELETED };
+        self.out.push(flags);
+        if live {
+            self.timestamp(row.liveness.timestamp);
+            if flags & ROW_TTL != 0 {
+                self.out.extend_from_slice(&row.liveness.ttl.to_be_bytes());
+                self.out.extend_from_slice(&row.liveness.expires.to_be_bytes());
+            }
+        }
+        if flags & ROW_DELETED != 0 {
+            self.deletion(row.deletion);
+        }
+        write_unsigned(row.columns().len() as u64, self.out);
+        for (place, (id, data)) in row.columns().iter().enumerate() {
+            let number =
+                if self.names.one_row { place } else { self.names.ids.binary_search(id).expect("collected") };
+            write_unsigned(number as u64, self.out);
+            self.column(data);
+        }
+    }
+
+    fn column(&mut self, data: &ColumnData) {
+        match data {
+            ColumnData::Simple(cell) => self.cell(cell),
+            ColumnData::Complex(complex) => {
+                let deleted = if complex.deletion.is_live() { 0 } else { CELL_TOMBSTONE };
+                self.out.push(COMPLEX | deleted);
+                if deleted != 0 {
+                    self.deletion(complex.deletion);
+                }
+                write_unsigned(complex.cells.len() as u64, self.out);
+                for element in &complex.cells {
+                    put_bytes(&element.path, self.out);
+                    self.cell(&element.cell);
+                }
+            }
+        }
+    }
+
+    fn cell(&mut self, cell: &Cell) {
+        let mut flags = if cell.is_tombstone() { CELL_TOMBSTONE } else { 0 };
+        flags |= if cell.is_expiring() { CELL_TTL } else { 0 };
+        flags |= if cell.value.is_empty() { 0 } else { CELL_VALUE };
+        self.out.push(flags);
+        self.timestamp(cell.timestamp);
+        if flags & CELL_TTL != 0 {
+            self.out.extend_from_slice(&cell.ttl.to_be_bytes());
+        }
+        if flags & (CELL_TTL | CELL_TOMBSTONE) != 0 {
+            self.out.extend_from_slice(&cell.local_deletion.to_be_bytes());
+        }
+        if flags & CELL_VALUE != 0 {
+            put_bytes(&cell.value, self.out);
+        }
+    }
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    write_unsigned(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads one update off the front of `reader`, whose bytes lie in `buffer`. None for a table that `table` does not know:
+/// then the rest cannot be told apart, so every update of an entry is framed by its length.
+///
+/// Cells of columns that the table has no more, or that were dropped after they were written, are left out.
+pub fn decode_update(
+    buffer: &Bytes,
+    table: impl FnOnce(TableId) -> Option<Arc<Table>>,
+) -> Result<Option<PartitionUpdate>, DecodeError> {
+    let mut decoder = Decoder { buffer, reader: Reader::new(buffer), base: 0, names: Vec::new() };
+    let id = decoder.take(16, "a table id")?;
+    let Some(table) = table(TableId(id.try_into().expect("16 bytes"))) else { return Ok(None) };
+    let key = decoder.bytes("a partition key")?;
+    decoder.base = decoder.read("a timestamp", Reader::i64)?;
+    decoder.names(&table)?;
+    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(key));
+    let parts = decoder.read("flags", Reader::u8)?;
+    if parts & HAS_DELETION != 0 {
+        update.add_deletion(decoder.deletion()?);
+    }
+    if parts & HAS_STATIC != 0 {
+        let row = decoder.row(&table, true)?;
+        if !row.is_empty() {
+            update.add_static(row);
+        }
+    }
+    if parts & HAS_RANGES != 0 {
+        for _ in 0..decoder.count("a number of ranges")? {
+            let (start, end) = (decoder.bound(&table)?, decoder.bound(&table)?);
+            let deletion = decoder.deletion()?;
+            update.add_range_tombstone(RangeTombstone { start, end, deletion });
+        }
+    }
+    for _ in 0..decoder.count("a number of rows")? {
+        let row = decoder.row(&table, false)?;
+        if !row.is_empty() {
+            update.add_row(row);
+        }
+    }
+    if !decoder.reader.is_empty() {
+        return Err(decoder.error("the end of the update"));
+    }
+    Ok(Some(update))
+}
+
+/// What a name of an update means under the present schema.
+struct Named {
+    column: Option<(ColumnId, bool)>,
+    /// Cells up to this timestamp are gone.
+    dropped: Timestamp,
+}
+
+struct Decoder<'a> {
+    buffer: &'a Bytes,
+    reader: Reader<'a>,
+    base: Timestamp,
+    names: Vec<Named>,
+}
+
+impl<'a> Decoder<'a> {
+    fn error(&self, expected: &'static str) -> DecodeError {
+        DecodeError { offset: self.buffer.len() - self.reader.len(), expected }
+    }
+
+    fn read<T>(
+        &mut self,
+        expected: &'static str,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, ShortRead>,
+    ) -> Result<T, DecodeError> {
+        read(&mut self.reader).map_err(|_| self.error(expected))
+    }
+
+    fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], DecodeError> {
+        self.read(expected, |reader| reader.bytes(len))
+    }
+
+    fn bytes(&mut self, expected: &'static str) -> Result<Bytes, DecodeError> {
+        let slice = self.read(expected, Reader::bytes_vint)?;
+        Ok(if slice.is_empty() { Bytes::new() } else { self.buffer.slice_ref(slice) })
+    }
+
+    /// A count of things that take at least a byte each.
+    fn count(&mut self, expected: &'static str) -> Result<usize, DecodeError> {
+        let count = self.read(expected, read_unsigned)?;
+        match usize::try_from(count) {
+            Ok(count) if count <= self.reader.len() => Ok(count),
+            _ => Err(self.error(expected)),
+        }
+    }
+
+    fn names(&mut self, table: &Table) -> Result<(), DecodeError> {
+        for _ in 0..self.count("a number of columns")? {
+            let name = self.read("a column name", Reader::bytes_vint)?;
+            let name = std::str::from_utf8(name).map_err(|_| self.error("a column name in UTF-8"))?;
+            let value = |column: &&Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
+            let column = table.column(name).filter(value).map(|column| (column.id, column.is_complex()));
+            let dropped = table.dropped_columns.get(name).map_or(Timestamp::MIN, |old| old.dropped_micros);
+            self.names.push(Named { column, dropped });
+        }
+        Ok(())
+    }
+
+    fn timestamp(&mut self) -> Result<Timestamp, DecodeError> {
+        Ok(self.read("a timestamp", read_signed)?.wrapping_add(self.base))
+    }
+
+    fn deletion(&mut self) -> Result<DeletionTime, DecodeError> {
+        let timestamp = self.timestamp()?;
+        Ok(DeletionTime::new(timestamp, self.read("a deletion time", Reader::u32)?))
+    }
+
+    fn prefix(&mut self, count_max: usize) -> Result<Vec<Option<&'a [u8]>>, DecodeError> {
+        let count = self.count("a number of clustering values")?;
+        if count > count_max {
+            return Err(self.error("at most as many clustering values as the table has"));
+        }
+        let mut out = Vec::with_capacity(count);
+        for _ in 0..count {
+            let len = self.read("a clustering value's length", read_unsigned)?;
+            out.push(match len.checked_sub(1) {
+                None => None,
+                Some(len) => {
+                    let len = usize::try_from(len).unwrap_or(usize::MAX);
+                    Some(self.take(len, "a clustering value")?)
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    fn bound(&mut self, table: &Table) -> Result<Bound, DecodeError> {
+        let side = match self.read("a bound's side", Reader::u8)? {
+            0 => Side::Before,
+            1 => Side::After,
+            _ => return Err(self.error("a bound's side, 0 or 1")),
+        };
+        let prefix = self.prefix(table.clustering().len())?;
+        Ok(Bound::new(table, &prefix, side))
+    }
+
+    fn row(&mut self, table: &Table, is_static: bool) -> Result<Row, DecodeError> {
+        let wanted = if is_static { 0 } else { table.clustering().len() };
+        let components = self.prefix(wanted)?;
+        if components.len() != wanted {
+            return Err(self.error("a whole clustering key"));
+        }
+        let clustering = if is_static { Clustering::empty() } else { Clustering::new(table, &components) };
+        let mut row = Row::new(clustering);
+        let flags = self.read("a row's flags", Reader::u8)?;
+        if flags & ROW_LIVE != 0 {
+            let timestamp = self.timestamp()?;
+            row.liveness = if flags & ROW_TTL != 0 {
+                let (ttl, expires) = self.ttl()?;
+                LivenessInfo::expiring(timestamp, ttl, expires)
+            } else {
+                LivenessInfo::forever(timestamp)
+            };
+        }
+        if flags & ROW_DELETED != 0 {
+            row.deletion = self.deletion()?;
+        }
+        for _ in 0..self.count("a number of cells")? {
+            let number = self.read("a column's number", read_unsigned)?;
+            let number = usize::try_from(number).ok().filter(|number| *number < self.names.len());
+            let Some(number) = number else { return Err(self.error("the number of a named column")) };
+            let (data, complex) = self.column(self.names[number].dropped)?;
+            if let (Some(data), Some((id, is_complex))) = (data, self.names[number].column)
+                && is_complex == complex
+            {
+                row.set(id, data);
+            }
+        }
+        Ok(row)
+    }
+
+    fn ttl(&mut self) -> Result<(Seconds, Seconds), DecodeError> {
+        let ttl = self.read("a time to live", Reader::u32)?;
+        let expires = self.read("an expiration", Reader::u32)?;
+        if ttl == 0 || expires == mutation::NO_DELETION {
+            return Err(self.error("a time to live with an end"));
+        }
+        Ok((ttl, expires))
+    }
+
+    /// A column's data, none when nothing of it is newer than `dropped`; and whether it is complex.
+    fn column(&mut self, dropped: Timestamp) -> Result<(Option<ColumnData>, bool), DecodeError> {
+        let flags = self.read("a cell's flags", Reader::u8)?;
+        if flags & COMPLEX == 0 {
+            let cell = self.cell(flags)?;
+            return Ok(((cell.timestamp > dropped).then_some(ColumnData::Simple(cell)), false));
+        }
+        let mut complex = Complex::empty();
+        if flags & CELL_TOMBSTONE != 0 {
+            let deletion = self.deletion()?;
+            if deletion.timestamp > dropped {
+                complex.deletion = deletion;
+            }
+        }
+        for _ in 0..self.count("a number of elements")? {
+            let path = self.bytes("an element's path")?;
+            let flags = self.read("a cell's flags", Reader::u8)?;
+            let cell = self.cell(flags)?;
+            if cell.timestamp > dropped {
+                complex.cells.push(ComplexCell { path, cell });
+            }
+        }
+        Ok(((!complex.is_empty()).then_some(ColumnData::Complex(complex)), true))
+    }
+
+    fn cell(&mut self, flags: u8) -> Result<Cell, DecodeError> {
+        let timestamp = self.timestamp()?;
+        let mut cell = Cell::live(timestamp, Bytes::new());
+        if flags & CELL_TTL != 0 {
+            (cell.ttl, cell.local_deletion) = self.ttl()?;
+        } else if flags & CELL_TOMBSTONE != 0 {
+            cell.local_deletion = self.read("a deletion time", Reader::u32)?;
+        }
+        if flags & CELL_VALUE != 0 {
+            cell.value = self.bytes("a value")?;
+        }
+        Ok(cell)
+    }
+}

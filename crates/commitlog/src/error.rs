@@ -1,0 +1,91 @@
+//! Why the commit log could not be opened or written.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rt::DiskError;
+
+/// A log that cannot be opened.
+#[derive(Clone, Debug)]
+pub enum CommitLogError {
+    /// The disk refused.
+    Disk(DiskError),
+    /// Damage in a part that had been made durable, so that no crash explains it.
+    Corrupt {
+        /// The segment.
+        file: PathBuf,
+        /// Where the damage begins.
+        offset: u64,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A later version wrote the segment.
+    NewerVersion {
+        /// The segment.
+        file: PathBuf,
+        /// The format version that it has.
+        version: u32,
+    },
+}
+
+impl fmt::Display for CommitLogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(error) => error.fmt(f),
+            Self::Corrupt { file, offset, expected, found } => write!(
+                f,
+                "the commit log {} is corrupt at offset {offset}: expected {expected}, found {found}; writes behind it \
+                 would be lost. Restore the file, or start once with commitlog_ignore_errors: true to skip the damage \
+                 and then repair the node",
+                file.display()
+            ),
+            Self::NewerVersion { file, version } => write!(
+                f,
+                "the commit log {} has format version {version}, which a newer version wrote; start that version and \
+                 drain it first",
+                file.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CommitLogError {}
+
+impl From<DiskError> for CommitLogError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// An entry that was not written, or of which that is not known.
+#[derive(Clone, Debug)]
+pub enum AppendError {
+    /// It is larger than half a segment.
+    TooLarge {
+        /// Its size, bytes.
+        size: usize,
+        /// What is allowed, bytes.
+        size_max: usize,
+    },
+    /// The segment could not be made, written or synced.
+    Disk(Rc<DiskError>),
+    /// The log is closed.
+    Closed,
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { size, size_max } => {
+                write!(f, "an entry of {size} bytes is larger than half a segment ({size_max} bytes)")
+            }
+            Self::Disk(error) => error.fmt(f),
+            Self::Closed => f.write_str("the commit log is closed"),
+        }
+    }
+}
+
+impl std::error::Error for AppendError {}

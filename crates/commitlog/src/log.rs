@@ -1,0 +1,388 @@
+//! The log in operation: entries gather in a chunk, one task writes chunk after chunk, and whoever waits for an entry
+//! is told when its chunk is written (or synced, as the mode asks).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use mutation::PartitionUpdate;
+use rt::{DiskError, File, Group, IoBuf, Rt, Task};
+use schema::TableId;
+
+use crate::entry::{Checkpoint, encode_updates};
+use crate::segment::{CHUNK_HEADER_LEN, ENTRY_HEADER_LEN, entry_crc};
+use crate::signal::Signal;
+use crate::writer::Writer;
+use crate::{AppendError, CommitLogConfig, SyncMode};
+
+/// A chunk is closed for further entries when it has so many bytes.
+const CHUNK_LEN_MAX: usize = 1 << 20;
+/// Writes wait when so many bytes have not reached the disk.
+const PENDING_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the first allocation of a chunk.
+const CHUNK_CAPACITY: usize = 64 << 10;
+
+/// The commit log of a shard. Cheap to clone.
+#[derive(Clone)]
+pub struct CommitLog(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) config: CommitLogConfig,
+    /// A planted bug: acknowledge without the sync that the mode promises.
+    pub(crate) skip_sync: bool,
+    pub(crate) state: RefCell<State>,
+    pub(crate) work: Signal,
+    pub(crate) closing: Cell<bool>,
+    tasks: RefCell<Vec<Task<()>>>,
+}
+
+/// A segment on disk that may hold entries which are still needed.
+pub(crate) struct Segment {
+    pub(crate) id: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) len: u64,
+    /// Largest number in it.
+    pub(crate) last: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// Number of the next entry.
+    pub(crate) next: u64,
+    pub(crate) next_segment: u64,
+    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) pending_bytes: usize,
+    pub(crate) room_waiters: Vec<Waker>,
+    /// Oldest first; the last is the one being written, or was when the log was opened.
+    pub(crate) segments: VecDeque<Segment>,
+    /// Files to be used again.
+    pub(crate) spares: Vec<PathBuf>,
+    pub(crate) checkpoint: Checkpoint,
+    /// Everything up to this number was written.
+    pub(crate) written: u64,
+    /// Everything up to this number is durable.
+    pub(crate) synced: u64,
+    /// Files with writes that were not synced.
+    pub(crate) unsynced: Vec<File>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) stats: CommitLogStats,
+}
+
+/// A chunk that waits to be written.
+pub(crate) struct Pending {
+    pub(crate) status: Rc<ChunkStatus>,
+    /// Room for the chunk's header, then entries.
+    pub(crate) buf: IoBuf,
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+}
+
+/// What is known of a chunk, for those who wait for it.
+#[derive(Default)]
+pub(crate) struct ChunkStatus {
+    outcome: RefCell<Option<Result<(), AppendError>>>,
+    waiters: RefCell<Vec<Waker>>,
+}
+
+impl ChunkStatus {
+    pub(crate) fn settle(&self, outcome: Result<(), AppendError>) {
+        *self.outcome.borrow_mut() = Some(outcome);
+        self.waiters.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+}
+
+/// An entry on its way to the disk. Awaiting it gives whether it arrived as the log's mode asks.
+#[must_use = "the entry may be acknowledged only after this"]
+pub struct Ticket {
+    status: Rc<ChunkStatus>,
+    /// The entry's number.
+    pub number: u64,
+}
+
+impl Future for Ticket {
+    type Output = Result<(), AppendError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(outcome) = &*self.status.outcome.borrow() {
+            return Poll::Ready(outcome.clone());
+        }
+        let mut waiters = self.status.waiters.borrow_mut();
+        if !waiters.last().is_some_and(|last| last.will_wake(cx.waker())) {
+            waiters.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// Figures of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitLogStats {
+    /// Bytes of files, spare ones included.
+    pub disk_bytes: u64,
+    /// Bytes of segments that hold entries.
+    pub live_bytes: u64,
+    /// Segments that hold entries.
+    pub segments: u64,
+    /// Bytes written since start.
+    pub written_bytes: u64,
+    /// Entries taken since start.
+    pub entries: u64,
+    /// Chunks written since start.
+    pub chunks: u64,
+    /// Syncs since start.
+    pub syncs: u64,
+    /// Entries that wait to be written.
+    pub pending: u64,
+    /// Failures of writes, syncs and archiving since start.
+    pub failures: u64,
+}
+
+impl CommitLog {
+    pub(crate) fn start(rt: &Rt, config: CommitLogConfig, skip_sync: bool, state: State) -> Self {
+        let log = Self(Rc::new(Inner {
+            rt: rt.clone(),
+            config,
+            skip_sync,
+            state: RefCell::new(state),
+            work: Signal::default(),
+            closing: Cell::new(false),
+            tasks: RefCell::default(),
+        }));
+        let writer = Writer::new(log.0.clone());
+        log.0.tasks.borrow_mut().push(rt.spawn(Group::Statement, writer.run()));
+        if let SyncMode::Periodic { period } = log.0.config.sync {
+            let inner = Rc::downgrade(&log.0);
+            let rt_of_task = rt.clone();
+            let syncer = async move {
+                loop {
+                    rt_of_task.sleep(period).await;
+                    let Some(inner) = inner.upgrade() else { return };
+                    // A failed sync is counted, and tried again after the next period.
+                    let _ = inner.sync().await;
+                }
+            };
+            log.0.tasks.borrow_mut().push(rt.spawn(Group::Maintenance, syncer));
+        }
+        log
+    }
+
+    /// The largest entry's size, bytes.
+    pub fn entry_len_max(&self) -> usize {
+        (self.0.config.segment_bytes / 2) as usize
+    }
+
+    /// Whether [`CommitLog::wait_for_room`] would not wait.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.0.state.borrow().pending_bytes < PENDING_BYTES_MAX
+    }
+
+    /// Waits while too much has not reached the disk.
+    pub async fn wait_for_room(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.0.state.borrow_mut();
+            if state.pending_bytes < PENDING_BYTES_MAX || self.0.closing.get() {
+                return Poll::Ready(());
+            }
+            state.room_waiters.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Adds updates as one entry: after a crash all of them are there or none.
+    pub fn append(&self, updates: &[PartitionUpdate]) -> Result<Ticket, AppendError> {
+        self.append_with(|body| encode_updates(updates, body))
+    }
+
+    fn append_with(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Ticket, AppendError> {
+        if self.0.closing.get() {
+            return Err(AppendError::Closed);
+        }
+        let mut state = self.0.state.borrow_mut();
+        let mut body = std::mem::take(&mut state.scratch);
+        body.clear();
+        encode(&mut body);
+        let size_max = self.entry_len_max();
+        let added = if body.len() > size_max {
+            Err(AppendError::TooLarge { size: body.len(), size_max })
+        } else {
+            Ok(state.add(&body))
+        };
+        if body.capacity() <= CHUNK_LEN_MAX {
+            state.scratch = body;
+        }
+        drop(state);
+        let ticket = added?;
+        self.0.work.set();
+        Ok(ticket)
+    }
+
+    /// The number that the next entry will have: everything before has a smaller one.
+    pub fn next_number(&self) -> u64 {
+        self.0.state.borrow().next
+    }
+
+    /// Records that the entries of `table` before number `before` are in SSTables, durably: they are never replayed
+    /// again. Must be done before a compaction may forget what those SSTables hold.
+    pub async fn record_flushed(&self, table: TableId, before: u64) -> Result<(), AppendError> {
+        let mut news = Checkpoint::default();
+        news.flushed.insert(table, before.saturating_sub(1));
+        self.0.state.borrow_mut().checkpoint.merge(&news);
+        let ticket = self.append_with(|body| news.encode(body))?;
+        ticket.await?;
+        self.0.sync().await
+    }
+
+    /// Forgets tables that were dropped.
+    pub fn forget_table(&self, table: TableId) {
+        self.0.state.borrow_mut().checkpoint.flushed.remove(&table);
+    }
+
+    /// Gives segments free whose entries all have numbers below `number`.
+    pub async fn release_before(&self, number: u64) -> Result<(), DiskError> {
+        loop {
+            let segment = {
+                let mut state = self.0.state.borrow_mut();
+                // The last one carries the present checkpoint.
+                match state.segments.front() {
+                    Some(first) if state.segments.len() > 1 && first.last < number => {
+                        state.segments.pop_front().expect("just seen")
+                    }
+                    _ => return Ok(()),
+                }
+            };
+            self.0.release(segment).await?;
+        }
+    }
+
+    /// The smallest number from which on entries must be flushed so that the log shrinks below its limit; none
+    /// while it is small enough.
+    pub fn flush_needed_before(&self) -> Option<u64> {
+        let state = self.0.state.borrow();
+        let total: u64 = state.segments.iter().map(|segment| segment.len).sum();
+        if total <= self.0.config.total_bytes_max || state.segments.len() < 2 {
+            return None;
+        }
+        state.segments.front().map(|segment| segment.last + 1)
+    }
+
+    /// Makes everything durable that was appended before the call.
+    pub async fn sync(&self) -> Result<(), AppendError> {
+        let last = self.0.state.borrow().pending.back().map(|chunk| chunk.status.clone());
+        if let Some(status) = last {
+            Ticket { status, number: 0 }.await?;
+        }
+        self.0.sync().await
+    }
+
+    /// Writes and syncs what is pending, marks the end of the segment and ends the tasks. Appending fails from now on.
+    pub async fn close(&self) -> Result<(), AppendError> {
+        let synced = self.sync().await;
+        self.0.closing.set(true);
+        self.0.work.set();
+        let mut tasks = std::mem::take(&mut *self.0.tasks.borrow_mut());
+        // The first is the writer; the one that syncs from time to time just ends.
+        tasks.truncate(1);
+        for writer in tasks {
+            writer.await;
+        }
+        self.0.state.borrow_mut().wake_room_waiters();
+        synced
+    }
+
+    /// Figures of this moment.
+    pub fn stats(&self) -> CommitLogStats {
+        let state = self.0.state.borrow();
+        let live_bytes: u64 = state.segments.iter().map(|segment| segment.len).sum();
+        let spare_bytes = state.spares.len() as u64 * self.0.config.segment_bytes;
+        CommitLogStats {
+            disk_bytes: live_bytes + spare_bytes,
+            live_bytes,
+            segments: state.segments.len() as u64,
+            pending: state.pending.iter().map(|chunk| chunk.count).sum(),
+            ..state.stats
+        }
+    }
+}
+
+impl State {
+    /// Adds an entry to the open chunk.
+    fn add(&mut self, body: &[u8]) -> Ticket {
+        let number = self.next;
+        self.next += 1;
+        let len = ENTRY_HEADER_LEN + body.len();
+        let open = self
+            .pending
+            .back()
+            .is_some_and(|chunk| chunk.buf.len() + len <= CHUNK_LEN_MAX && chunk.count > 0);
+        if !open {
+            self.pending.push_back(Pending::new(number, len));
+        }
+        let chunk = self.pending.back_mut().expect("just seen or pushed");
+        assert_eq!(chunk.first + chunk.count, number, "entries of a chunk are numbered without gaps");
+        chunk.push(number, body);
+        self.pending_bytes += len;
+        self.stats.entries += 1;
+        Ticket { status: chunk.status.clone(), number }
+    }
+
+    pub(crate) fn wake_room_waiters(&mut self) {
+        self.room_waiters.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Pending {
+    pub(crate) fn new(first: u64, len: usize) -> Self {
+        let mut buf = IoBuf::with_capacity((CHUNK_HEADER_LEN + len).max(CHUNK_CAPACITY));
+        buf.resize(CHUNK_HEADER_LEN, 0);
+        Self { status: Rc::default(), buf, first, count: 0 }
+    }
+
+    pub(crate) fn push(&mut self, number: u64, body: &[u8]) {
+        let len = u32::try_from(body.len()).expect("entries are smaller than a segment");
+        let mut head = [0; ENTRY_HEADER_LEN];
+        head[..4].copy_from_slice(&len.to_be_bytes());
+        head[4..].copy_from_slice(&entry_crc(number, body).to_be_bytes());
+        self.buf.extend_from_slice(&head);
+        self.buf.extend_from_slice(body);
+        self.count += 1;
+    }
+}
+
+impl Inner {
+    /// Syncs every file that has unsynced writes.
+    pub(crate) async fn sync(&self) -> Result<(), AppendError> {
+        let (files, upto) = {
+            let state = self.state.borrow();
+            if state.synced >= state.written {
+                return Ok(());
+            }
+            (state.unsynced.clone(), state.written)
+        };
+        for file in &files {
+            if self.skip_sync {
+                continue;
+            }
+            if let Err(error) = file.sync_data().await {
+                self.state.borrow_mut().stats.failures += 1;
+                return Err(AppendError::Disk(Rc::new(error)));
+            }
+        }
+        let mut state = self.state.borrow_mut();
+        state.synced = state.synced.max(upto);
+        state.stats.syncs += 1;
+        // All but the file being written are complete, and were so when the sync began if they are in its list.
+        if state.unsynced.len() > 1 {
+            let keep = state.unsynced.len() - 1;
+            let closed = files.len().saturating_sub(1).min(keep);
+            state.unsynced.drain(..closed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! Opening a log: which segments there are, how far each is valid, and what is to be replayed.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use rt::{Disk, Rt};
+
+use crate::entry::Checkpoint;
+use crate::log::{CommitLog, Segment, State};
+use crate::segment::{EntryPlace, HEADER_LEN, HeaderError, SegmentHeader, scan};
+use crate::{CommitLogConfig, CommitLogError};
+
+/// A longer segment is not read.
+const SEGMENT_LEN_MAX: usize = 1 << 30;
+
+pub(crate) fn segment_name(shard: u16, id: u64) -> String {
+    format!("commitlog-{shard}-{id}.log")
+}
+
+pub(crate) fn spare_name(shard: u16, id: u64) -> String {
+    format!("commitlog-{shard}-{id}.spare")
+}
+
+/// Shard, id, and whether it is a spare.
+fn parse_name(name: &str) -> Option<(u16, u64, bool)> {
+    let rest = name.strip_prefix("commitlog-")?;
+    let (numbers, spare) = match rest.strip_suffix(".log") {
+        Some(numbers) => (numbers, false),
+        None => (rest.strip_suffix(".spare")?, true),
+    };
+    let (shard, id) = numbers.split_once('-')?;
+    Some((shard.parse().ok()?, id.parse().ok()?, spare))
+}
+
+/// A segment as the first walk found it.
+struct Found {
+    path: PathBuf,
+    header: SegmentHeader,
+    len: u64,
+    stop: usize,
+    ended: bool,
+    next: u64,
+    behind: Option<usize>,
+    /// Go on behind damage.
+    skip: bool,
+}
+
+/// What a log holds that may have to be replayed. Nothing of it is lost when it is dropped.
+pub struct Recovery {
+    disk: Disk,
+    segments: std::vec::IntoIter<Found>,
+    /// How far tables are flushed: entries up to these numbers need no replay.
+    pub checkpoint: Checkpoint,
+    /// Bytes that a crash cut off: the log's torn tail, which no promise covers.
+    pub torn: Option<(PathBuf, u64)>,
+    /// Damage that was skipped because the configuration says so.
+    pub skipped: Vec<CommitLogError>,
+}
+
+impl Recovery {
+    /// The next entries in order: the whole content of one segment with each entry's number and body; none when all
+    /// were given.
+    pub async fn next_segment(&mut self) -> Result<Option<Vec<(u64, Bytes)>>, CommitLogError> {
+        let Some(segment) = self.segments.next() else { return Ok(None) };
+        let bytes = Bytes::from(self.disk.read_to_end(&segment.path, SEGMENT_LEN_MAX).await?);
+        let places = walk(&bytes, &segment.header, segment.skip);
+        let take = |place: EntryPlace| {
+            let body = bytes.slice(place.offset..place.offset + place.len);
+            (place.number, body)
+        };
+        Ok(Some(places.into_iter().map(take).collect()))
+    }
+}
+
+/// The valid entries of a segment; with `skip` also those behind damage.
+fn walk(bytes: &[u8], header: &SegmentHeader, skip: bool) -> Vec<EntryPlace> {
+    let mut found = scan(bytes, header, HEADER_LEN, 0);
+    let mut entries = std::mem::take(&mut found.entries);
+    while skip && !found.ended {
+        let Some(at) = found.more_behind else { break };
+        found = scan(bytes, header, at, found.next);
+        entries.append(&mut found.entries);
+    }
+    entries
+}
+
+impl CommitLog {
+    /// Opens the log of this shard: finds its segments, tells a torn tail from damage, and starts the task that writes.
+    /// The directory is made when it is missing. `skip_sync` is a planted bug for tests of the tests.
+    pub async fn open(
+        rt: &Rt,
+        config: CommitLogConfig,
+        skip_sync: bool,
+    ) -> Result<(Self, Recovery), CommitLogError> {
+        let disk = rt.disk();
+        disk.create_dir_all(&config.directory).await?;
+        if let Some(archive) = &config.archive_directory {
+            disk.create_dir_all(archive).await?;
+        }
+        let mut state = State { next: 1, next_segment: 1, ..State::default() };
+        let mut named = Vec::new();
+        for entry in disk.list(&config.directory).await? {
+            let Some((shard, id, spare)) = parse_name(&entry.name) else { continue };
+            if shard != rt.shard().0 {
+                continue;
+            }
+            state.next_segment = state.next_segment.max(id + 1);
+            let path = config.directory.join(&entry.name);
+            match spare {
+                true if entry.len == config.segment_bytes => state.spares.push(path),
+                true => disk.remove(&path).await?,
+                false => named.push((id, path)),
+            }
+        }
+        named.sort();
+        let recovery = examine(disk, named, config.ignore_errors, &mut state).await?;
+        state.checkpoint = recovery.checkpoint.clone();
+        for segment in recovery.segments.as_slice() {
+            if !segment.ended {
+                state.checkpoint.tails.insert(segment.header.id, segment.next);
+            }
+            let (id, last) = (segment.header.id, segment.next.saturating_sub(1));
+            state.segments.push_back(Segment { id, path: segment.path.clone(), len: segment.len, last });
+        }
+        state.written = state.next - 1;
+        state.synced = state.written;
+        Ok((Self::start(rt, config, skip_sync, state), recovery))
+    }
+}
+
+/// The segments of all shards in a directory, for a node whose number of shards has changed: shard, path.
+pub async fn list_segments(disk: &Disk, directory: &Path) -> Result<Vec<(u16, PathBuf)>, CommitLogError> {
+    let mut out = Vec::new();
+    if !disk.exists(directory).await? {
+        return Ok(out);
+    }
+    for entry in disk.list(directory).await? {
+        if let Some((shard, _, spare)) = parse_name(&entry.name)
+            && !spare
+        {
+            out.push((shard, directory.join(&entry.name)));
+        }
+    }
+    Ok(out)
+}
+
+/// The header of a segment; none for a file that never got one.
+pub async fn read_header(disk: &Disk, path: &Path) -> Result<Option<SegmentHeader>, CommitLogError> {
+    let file = disk.open(path, rt::OpenOptions::READ).await?;
+    let bytes = file.read_at(0, HEADER_LEN).await?;
+    match SegmentHeader::decode(&bytes) {
+        Ok(header) => Ok(Some(header)),
+        Err(HeaderError::Blank) => Ok(None),
+        Err(HeaderError::NewerVersion(version)) => {
+            Err(CommitLogError::NewerVersion { file: path.to_owned(), version })
+        }
+    }
+}
+
+/// Reads the log of any shard without opening it for writing: what it holds is replayed into another place, and then
+/// the files are removed.
+pub async fn read_shard(
+    rt: &Rt,
+    config: &CommitLogConfig,
+    shard: u16,
+) -> Result<(Recovery, Vec<PathBuf>), CommitLogError> {
+    let disk = rt.disk();
+    let mut named = Vec::new();
+    for (of, path) in list_segments(disk, &config.directory).await? {
+        if of == shard
+            && let Some((_, id, _)) = path.file_name().and_then(|name| parse_name(name.to_str()?))
+        {
+            named.push((id, path));
+        }
+    }
+    named.sort();
+    let paths = named.iter().map(|(_, path)| path.clone()).collect();
+    let recovery = examine(disk, named, config.ignore_errors, &mut State::default()).await?;
+    Ok((recovery, paths))
+}
+
+/// First walk: how far each segment is valid, and whether what is not valid may be.
+async fn examine(
+    disk: &Disk,
+    named: Vec<(u64, PathBuf)>,
+    ignore_errors: bool,
+    state: &mut State,
+) -> Result<Recovery, CommitLogError> {
+    let mut found = Vec::new();
+    let mut checkpoint = Checkpoint::default();
+    let mut skipped = Vec::new();
+    let mut synced = 0;
+    for (id, path) in named {
+        let bytes = disk.read_to_end(&path, SEGMENT_LEN_MAX).await?;
+        let header = match SegmentHeader::decode(&bytes) {
+            Ok(header) if header.id == id => header,
+            Err(HeaderError::NewerVersion(version)) => {
+                return Err(CommitLogError::NewerVersion { file: path, version });
+            }
+            _ => {
+                // A segment gets its name after its header is durable, so this is damage.
+                let error = corrupt(&path, 0, format!("the header of segment {id}"), "other bytes");
+                if !ignore_errors {
+                    return Err(error);
+                }
+                skipped.push(error);
+                continue;
+            }
+        };
+        let walked = scan(&bytes, &header, HEADER_LEN, 0);
+        synced = synced.max(walked.synced);
+        state.next = state.next.max(walked.next).max(walked.synced + 1).max(walked.number_max + 1);
+        for place in &walked.entries {
+            if let Some(news) = bytes.get(place.offset..place.offset + place.len).and_then(Checkpoint::decode)
+            {
+                checkpoint.merge(&news);
+            }
+        }
+        if walked.entries.is_empty() {
+            // It gets its name after its first chunk, too.
+            let error =
+                corrupt(&path, walked.stop as u64, "the segment's checkpoint".to_owned(), "no valid chunk");
+            if !ignore_errors {
+                return Err(error);
+            }
+            skipped.push(error);
+        }
+        let behind = walked.more_behind;
+        let (stop, ended, next) = (walked.stop, walked.ended, walked.next);
+        found.push(Found { path, header, len: bytes.len() as u64, stop, ended, next, behind, skip: false });
+    }
+    let mut torn = None;
+    let count = found.len();
+    let mut keep = count;
+    for (place, segment) in found.iter_mut().enumerate() {
+        let accounted = segment.ended || checkpoint.tails.contains_key(&segment.header.id);
+        if accounted {
+            continue;
+        }
+        if segment.next <= synced {
+            let what = format!("entry {} or the end mark", segment.next);
+            let error =
+                corrupt(&segment.path, segment.stop as u64, what, "bytes whose checksum does not fit");
+            if !ignore_errors {
+                return Err(error);
+            }
+            skipped.push(error);
+            segment.skip = true;
+            continue;
+        }
+        // Nothing behind this point was promised to survive.
+        if segment.behind.is_some() || place + 1 < count {
+            torn = Some((segment.path.clone(), segment.stop as u64));
+        }
+        keep = place + 1;
+        break;
+    }
+    if let Some((_, number)) = checkpoint.flushed.iter().max_by_key(|(_, number)| **number) {
+        state.next = state.next.max(number + 1);
+    }
+    for segment in found.drain(keep..) {
+        disk.remove(&segment.path).await?;
+    }
+    let segments = found.into_iter();
+    Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })
+}
+
+fn corrupt(path: &Path, offset: u64, expected: String, found: &str) -> CommitLogError {
+    CommitLogError::Corrupt { file: path.to_owned(), offset, expected, found: found.to_owned() }
+}

@@ -1,0 +1,261 @@
+//! The bytes of a segment: a header block, then chunks of entries. Pure: what is valid, what is torn, what is damaged.
+//!
+//! ```text
+//! header := "TORCLOG\n", version (4), shard (2), shard count (2), id (8), CRC-32 (4); 4 KiB, zeros behind
+//! chunk  := magic (4), CRC-32 of the rest of the chunk's header with the segment id (4), total length with padding (4),
+//!           entry bytes (4), first entry's number (8), entries known to be synced (8), flags (4)
+//! entry  := length of the body (4), CRC-32 of number, length and body (4), body
+//! ```
+//!
+//! All integers are big-endian. Entries are numbered without repetition over the life of the log; the number in an
+//! entry's checksum tells it from what the recycled file held before.
+
+use stdx::Reader;
+
+/// Bytes before the first chunk.
+pub const HEADER_LEN: usize = 4096;
+/// Bytes of a chunk before its entries.
+pub const CHUNK_HEADER_LEN: usize = 36;
+/// Bytes of an entry before its body.
+pub const ENTRY_HEADER_LEN: usize = 8;
+/// Chunks begin at multiples of this.
+pub const CHUNK_ALIGNMENT: usize = 8;
+/// The version of the format that is written.
+pub const VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"TORCLOG\n";
+const CHUNK_MAGIC: [u8; 4] = [0xc1, b'T', b'C', 0x7f];
+const FLAG_END: u32 = 1;
+
+/// A segment's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// Whose segment.
+    pub shard: u16,
+    /// How many shards the node had.
+    pub shard_count: u16,
+    /// Rises from segment to segment of a shard.
+    pub id: u64,
+}
+
+/// Why a header cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderError {
+    /// It was never written, or not wholly: the file holds nothing.
+    Blank,
+    /// A later version wrote it.
+    NewerVersion(u32),
+}
+
+impl SegmentHeader {
+    /// The header's bytes, [`HEADER_LEN`] of them.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_LEN);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_be_bytes());
+        out.extend_from_slice(&self.shard.to_be_bytes());
+        out.extend_from_slice(&self.shard_count.to_be_bytes());
+        out.extend_from_slice(&self.id.to_be_bytes());
+        let crc = crc32fast::hash(&out);
+        out.extend_from_slice(&crc.to_be_bytes());
+        out.resize(HEADER_LEN, 0);
+        out
+    }
+
+    /// Reads a header.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
+        let mut reader = Reader::new(bytes);
+        let mut read = || -> Result<_, stdx::ShortRead> {
+            let magic = reader.bytes(8)?;
+            Ok((magic, reader.u32()?, reader.u16()?, reader.u16()?, reader.u64()?, reader.u32()?))
+        };
+        let (magic, version, shard, shard_count, id, crc) = read().map_err(|_| HeaderError::Blank)?;
+        if magic != MAGIC {
+            return Err(HeaderError::Blank);
+        }
+        if version > VERSION {
+            return Err(HeaderError::NewerVersion(version));
+        }
+        if bytes.get(..24).map(crc32fast::hash) != Some(crc) {
+            return Err(HeaderError::Blank);
+        }
+        Ok(Self { shard, shard_count, id })
+    }
+}
+
+/// A chunk's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// From this chunk's start to the next one's.
+    pub total_len: u32,
+    /// Bytes of entries.
+    pub entries_len: u32,
+    /// Number of the first entry.
+    pub first: u64,
+    /// Entries up to this number were durable when the chunk was written.
+    pub synced: u64,
+    /// The segment's last chunk.
+    pub is_end: bool,
+}
+
+impl ChunkHeader {
+    /// The header's bytes.
+    pub fn encode(&self, segment: u64) -> [u8; CHUNK_HEADER_LEN] {
+        let mut out = [0; CHUNK_HEADER_LEN];
+        out[..4].copy_from_slice(&CHUNK_MAGIC);
+        out[8..12].copy_from_slice(&self.total_len.to_be_bytes());
+        out[12..16].copy_from_slice(&self.entries_len.to_be_bytes());
+        out[16..24].copy_from_slice(&self.first.to_be_bytes());
+        out[24..32].copy_from_slice(&self.synced.to_be_bytes());
+        out[32..36].copy_from_slice(&(if self.is_end { FLAG_END } else { 0 }).to_be_bytes());
+        let crc = Self::crc(segment, &out[8..]);
+        out[4..8].copy_from_slice(&crc.to_be_bytes());
+        out
+    }
+
+    /// Reads a header that stands `room` bytes before the segment's end; none if there is no valid one.
+    pub fn decode(bytes: &[u8], segment: u64, room: usize) -> Option<Self> {
+        let bytes = bytes.get(..CHUNK_HEADER_LEN)?;
+        let mut reader = Reader::new(bytes);
+        if reader.bytes(4).ok()? != CHUNK_MAGIC || reader.u32().ok()? != Self::crc(segment, bytes.get(8..)?) {
+            return None;
+        }
+        let header = Self {
+            total_len: reader.u32().ok()?,
+            entries_len: reader.u32().ok()?,
+            first: reader.u64().ok()?,
+            synced: reader.u64().ok()?,
+            is_end: reader.u32().ok()? & FLAG_END != 0,
+        };
+        let (total, entries) = (header.total_len as usize, header.entries_len as usize);
+        let fits = total <= room
+            && total.is_multiple_of(CHUNK_ALIGNMENT)
+            && CHUNK_HEADER_LEN.checked_add(entries).is_some_and(|used| used <= total);
+        fits.then_some(header)
+    }
+
+    /// No entry of the chunk has a larger number.
+    fn number_max(&self) -> u64 {
+        self.first.saturating_add(u64::from(self.entries_len) / ENTRY_HEADER_LEN as u64)
+    }
+
+    fn crc(segment: u64, rest: &[u8]) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&segment.to_be_bytes());
+        crc.update(rest);
+        crc.finalize()
+    }
+}
+
+/// The checksum of an entry.
+pub fn entry_crc(number: u64, body: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    let mut head = [0; 12];
+    head[..8].copy_from_slice(&number.to_be_bytes());
+    head[8..].copy_from_slice(&(body.len() as u32).to_be_bytes());
+    crc.update(&head);
+    crc.update(body);
+    crc.finalize()
+}
+
+/// A valid entry of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryPlace {
+    /// Its number.
+    pub number: u64,
+    /// Where its body begins in the file.
+    pub offset: usize,
+    /// Bytes of its body.
+    pub len: usize,
+}
+
+/// What a walk over a segment found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Valid entries before the stop.
+    pub entries: Vec<EntryPlace>,
+    /// Where the walk stopped: at the end mark, or at the first thing that is no valid chunk or entry.
+    pub stop: usize,
+    /// Whether an end mark was met: the segment is complete.
+    pub ended: bool,
+    /// The first number that may stand at the stop.
+    pub next: u64,
+    /// The largest promise of durability in this segment's chunks, those behind the stop included.
+    pub synced: u64,
+    /// Where the first valid chunk behind the stop lies.
+    pub more_behind: Option<usize>,
+    /// No number in the segment is larger, whether valid or behind the stop.
+    pub number_max: u64,
+}
+
+/// Walks over the chunks of a segment; `bytes` is the whole file. With `from` beyond the header it goes on at a chunk.
+pub fn scan(bytes: &[u8], header: &SegmentHeader, from: usize, next: u64) -> Scan {
+    let mut found = Scan { stop: from.max(HEADER_LEN), next, ..Scan::default() };
+    while let Some(chunk) = chunk_at(bytes, found.stop, header.id) {
+        if chunk.first < found.next {
+            break;
+        }
+        found.synced = found.synced.max(chunk.synced);
+        found.number_max = found.number_max.max(chunk.number_max());
+        if !chunk_entries(bytes, found.stop, &chunk, &mut found) {
+            break;
+        }
+        found.stop += chunk.total_len as usize;
+        if chunk.is_end {
+            found.ended = true;
+            return found;
+        }
+    }
+    look_behind(bytes, header, &mut found);
+    found
+}
+
+fn chunk_at(bytes: &[u8], at: usize, segment: u64) -> Option<ChunkHeader> {
+    let rest = bytes.get(at..)?;
+    ChunkHeader::decode(rest, segment, rest.len())
+}
+
+/// Collects the entries of a chunk; false at the first damaged one, with the stop there.
+fn chunk_entries(bytes: &[u8], start: usize, chunk: &ChunkHeader, found: &mut Scan) -> bool {
+    let mut at = start + CHUNK_HEADER_LEN;
+    let end = at + chunk.entries_len as usize;
+    let mut number = chunk.first;
+    while at < end {
+        let mut reader = Reader::new(bytes.get(at..end).unwrap_or_default());
+        let entry = (|| {
+            let len = reader.u32().ok()? as usize;
+            let crc = reader.u32().ok()?;
+            let body = reader.bytes(len).ok()?;
+            (entry_crc(number, body) == crc).then_some(len)
+        })();
+        let Some(len) = entry else {
+            (found.next, found.stop) = (number, at);
+            return false;
+        };
+        found.entries.push(EntryPlace { number, offset: at + ENTRY_HEADER_LEN, len });
+        at += ENTRY_HEADER_LEN + len;
+        number += 1;
+    }
+    found.next = number;
+    true
+}
+
+/// Looks for valid chunks behind the stop: their promises of durability tell a torn tail from damage.
+fn look_behind(bytes: &[u8], header: &SegmentHeader, found: &mut Scan) {
+    let mut at = found.stop.next_multiple_of(CHUNK_ALIGNMENT);
+    while at + CHUNK_HEADER_LEN <= bytes.len() {
+        let chunk = (bytes.get(at..at + 4) == Some(&CHUNK_MAGIC[..]))
+            .then(|| chunk_at(bytes, at, header.id))
+            .flatten()
+            .filter(|chunk| chunk.first >= found.next);
+        match chunk {
+            Some(chunk) => {
+                found.synced = found.synced.max(chunk.synced);
+                found.number_max = found.number_max.max(chunk.number_max());
+                found.more_behind.get_or_insert(at);
+                at += (chunk.total_len as usize).max(CHUNK_ALIGNMENT);
+            }
+            None => at += CHUNK_ALIGNMENT,
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The task that writes chunks, and the segments that it writes them to.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rt::{DiskError, File, Group, Instant, IoBuf, OpenOptions};
+
+use crate::entry::Checkpoint;
+use crate::log::{Inner, Pending, Segment};
+use crate::recovery::{segment_name, spare_name};
+use crate::segment::{CHUNK_ALIGNMENT, CHUNK_HEADER_LEN, ChunkHeader, HEADER_LEN, SegmentHeader};
+use crate::{AppendError, SyncMode};
+
+/// Files kept for reuse.
+const SPARES_MAX: usize = 2;
+/// Bytes of zeros written at once when a file is prepared.
+const ZEROS_LEN: usize = 1 << 20;
+
+/// The segment being written.
+struct Active {
+    id: u64,
+    file: File,
+    /// Where the next chunk goes.
+    offset: u64,
+}
+
+pub(crate) struct Writer {
+    inner: Rc<Inner>,
+    active: Option<Active>,
+    last_sync: Instant,
+    /// A spare was asked for while this segment was written; once is enough, also when the disk is full.
+    spare_asked: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(inner: Rc<Inner>) -> Self {
+        Self { inner, active: None, last_sync: Instant::START, spare_asked: false }
+    }
+
+    /// Writes chunks as they come, until the log is closed.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.inner.work.wait().await;
+            while !self.inner.state.borrow().pending.is_empty() {
+                if let SyncMode::Group { window } = self.inner.config.sync {
+                    // Entries that arrive meanwhile come along.
+                    self.inner.rt.sleep_until(self.last_sync + window).await;
+                }
+                self.write_pending().await;
+            }
+            if self.inner.closing.get() {
+                self.end_active().await;
+                return;
+            }
+        }
+    }
+
+    /// Writes what is pending now, syncs it where the mode asks for that, and tells those who wait.
+    async fn write_pending(&mut self) {
+        let chunks: Vec<Pending> = {
+            let mut state = self.inner.state.borrow_mut();
+            state.pending_bytes = 0;
+            state.wake_room_waiters();
+            state.pending.drain(..).collect()
+        };
+        let syncs = !matches!(self.inner.config.sync, SyncMode::Periodic { .. });
+        let mut written = Vec::new();
+        for chunk in chunks {
+            let status = chunk.status.clone();
+            match self.write(chunk).await {
+                Ok(()) if syncs => written.push(status),
+                Ok(()) => status.settle(Ok(())),
+                Err(error) => {
+                    self.inner.state.borrow_mut().stats.failures += 1;
+                    status.settle(Err(AppendError::Disk(Rc::new(error))));
+                }
+            }
+        }
+        if syncs {
+            let outcome = self.inner.sync().await;
+            self.last_sync = self.inner.rt.now();
+            written.iter().for_each(|status| status.settle(outcome.clone()));
+        }
+    }
+
+    async fn write(&mut self, chunk: Pending) -> Result<(), DiskError> {
+        let needed = self.padded(chunk.buf.len()) as u64;
+        let segment_bytes = self.inner.config.segment_bytes;
+        let end_len = self.padded(CHUNK_HEADER_LEN) as u64;
+        if let Some(active) = &self.active
+            && active.offset + needed + end_len > segment_bytes
+        {
+            self.end_active().await;
+        }
+        if self.active.is_none() {
+            self.activate(chunk.first).await?;
+        }
+        let last = chunk.first + chunk.count - 1;
+        self.put(chunk.buf, chunk.first, false).await?;
+        let mut state = self.inner.state.borrow_mut();
+        state.written = last;
+        state.stats.chunks += 1;
+        let segment = state.segments.back_mut().expect("the active segment is listed");
+        segment.last = last;
+        let half = segment_bytes / 2;
+        let wants_spare = self.active.as_ref().is_some_and(|active| active.offset > half)
+            && state.spares.is_empty()
+            && !self.spare_asked;
+        if wants_spare {
+            self.spare_asked = true;
+            drop(state);
+            self.make_spare();
+        }
+        Ok(())
+    }
+
+    /// Writes a chunk's bytes at the active segment's end, which moves on only when that succeeded.
+    async fn put(&mut self, mut buf: IoBuf, first: u64, is_end: bool) -> Result<(), DiskError> {
+        let active = self.active.as_mut().expect("a segment is active");
+        let entries_len = buf.len() - CHUNK_HEADER_LEN;
+        let alignment = active.file.alignment().max(CHUNK_ALIGNMENT);
+        buf.pad_to(alignment);
+        let synced = self.inner.state.borrow().synced;
+        let header = ChunkHeader {
+            total_len: buf.len() as u32,
+            entries_len: entries_len as u32,
+            first,
+            synced,
+            is_end,
+        };
+        buf[..CHUNK_HEADER_LEN].copy_from_slice(&header.encode(active.id));
+        let len = buf.len() as u64;
+        active.file.write_at(active.offset, buf).await?;
+        active.offset += len;
+        self.inner.state.borrow_mut().stats.written_bytes += len;
+        Ok(())
+    }
+
+    fn padded(&self, len: usize) -> usize {
+        let alignment = self.active.as_ref().map_or(HEADER_LEN, |active| active.file.alignment());
+        len.next_multiple_of(alignment.max(CHUNK_ALIGNMENT))
+    }
+
+    /// Marks the end of the active segment. When that fails the next start finds a segment that a crash seems to have
+    /// cut, which the next segment's checkpoint accounts for.
+    async fn end_active(&mut self) {
+        if self.active.is_none() {
+            return;
+        }
+        let next = self.inner.state.borrow().written + 1;
+        let mut buf = IoBuf::with_capacity(CHUNK_HEADER_LEN);
+        buf.resize(CHUNK_HEADER_LEN, 0);
+        let ended = self.put(buf, next, true).await;
+        let active = self.active.take().expect("just seen");
+        let result = match ended {
+            Ok(()) if self.inner.skip_sync => Ok(()),
+            Ok(()) => active.file.sync_data().await,
+            Err(error) => Err(error),
+        };
+        let mut state = self.inner.state.borrow_mut();
+        if result.is_err() {
+            state.stats.failures += 1;
+            state.checkpoint.tails.insert(active.id, next);
+        }
+        let path = state.segments.back().expect("the active segment is listed").path.clone();
+        drop(state);
+        if let Some(directory) = &self.inner.config.archive_directory
+            && let Some(name) = path.file_name()
+        {
+            let disk = self.inner.rt.disk();
+            let linked = disk.hard_link(&path, directory.join(name)).await;
+            if linked.is_err() {
+                self.inner.state.borrow_mut().stats.failures += 1;
+            }
+        }
+    }
+
+    /// Makes a segment ready whose first chunk will begin with entry `first`: its header, its name and the checkpoint
+    /// are durable before anything in it is acknowledged.
+    async fn activate(&mut self, first: u64) -> Result<(), DiskError> {
+        let inner = self.inner.clone();
+        let disk = inner.rt.disk();
+        let spare = inner.state.borrow_mut().spares.pop();
+        let spare = match spare {
+            Some(path) => path,
+            None => {
+                let path = inner.spare_path();
+                // Zeros are not needed where nobody waits for a sync.
+                inner.create(&path, false).await?;
+                path
+            }
+        };
+        let id = {
+            let mut state = inner.state.borrow_mut();
+            state.next_segment += 1;
+            state.next_segment - 1
+        };
+        let last = first - 1;
+        let made = self.prepare(&spare, id, last).await;
+        let path = inner.config.directory.join(segment_name(inner.rt.shard().0, id));
+        let named = async {
+            made?;
+            disk.rename(&spare, &path).await?;
+            disk.sync_dir(&inner.config.directory).await
+        };
+        if let Err(error) = named.await {
+            self.active = None;
+            let mut state = inner.state.borrow_mut();
+            // Should the new name have reached the disk after all, the next start knows that nothing is in it.
+            state.checkpoint.tails.insert(id, first);
+            state.spares.push(spare);
+            return Err(error);
+        }
+        self.spare_asked = false;
+        let mut state = inner.state.borrow_mut();
+        state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
+        state.unsynced.push(self.active.as_ref().expect("just prepared").file.clone());
+        Ok(())
+    }
+
+    /// Writes header and checkpoint, so that a file with a segment's name always has both.
+    async fn prepare(&mut self, path: &PathBuf, id: u64, last: u64) -> Result<(), DiskError> {
+        let inner = self.inner.clone();
+        let syncs = !matches!(inner.config.sync, SyncMode::Periodic { .. });
+        let options = OpenOptions { read: true, write: true, direct: syncs, ..OpenOptions::default() };
+        let file = inner.rt.disk().open(path, options).await?;
+        let (shard, shard_count) = (inner.rt.shard().0, inner.rt.shard_count());
+        let header = SegmentHeader { shard, shard_count, id };
+        file.write_at(0, IoBuf::copy_of(&header.encode())).await?;
+        self.active = Some(Active { id, file: file.clone(), offset: HEADER_LEN as u64 });
+        let checkpoint: Checkpoint = {
+            let mut state = inner.state.borrow_mut();
+            // Tails of segments that are gone need no mention.
+            let oldest = state.segments.front().map_or(id, |segment| segment.id);
+            state.checkpoint.tails.retain(|segment, _| *segment >= oldest);
+            state.checkpoint.clone()
+        };
+        let mut body = Vec::new();
+        checkpoint.encode(&mut body);
+        let mut chunk = Pending::new(last, body.len());
+        chunk.push(last, &body);
+        self.put(chunk.buf, last, false).await?;
+        file.sync_data().await
+    }
+
+    fn make_spare(&self) {
+        let inner = self.inner.clone();
+        let zeros = !matches!(inner.config.sync, SyncMode::Periodic { .. });
+        let task = async move {
+            let path = inner.spare_path();
+            let made = inner.create(&path, zeros).await;
+            let mut state = inner.state.borrow_mut();
+            match made {
+                Ok(()) => state.spares.push(path),
+                Err(_) => state.stats.failures += 1,
+            }
+        };
+        self.inner.rt.spawn(Group::Maintenance, task).detach();
+    }
+}
+
+impl Inner {
+    fn spare_path(&self) -> PathBuf {
+        let mut state = self.state.borrow_mut();
+        state.next_segment += 1;
+        self.config.directory.join(spare_name(self.rt.shard().0, state.next_segment - 1))
+    }
+
+    /// Makes a file of a segment's length.
+    async fn create(&self, path: &PathBuf, zeros: bool) -> Result<(), DiskError> {
+        let disk = self.rt.disk();
+        let file = disk.open(path, OpenOptions::CREATE_NEW).await?;
+        let made = async {
+            file.allocate(0, self.config.segment_bytes).await?;
+            let mut offset = 0;
+            while zeros && offset < self.config.segment_bytes {
+                let len = ZEROS_LEN.min((self.config.segment_bytes - offset) as usize);
+                file.write_at(offset, IoBuf::zeroed(len)).await?;
+                offset += len as u64;
+                self.rt.maybe_yield().await;
+            }
+            file.sync_all().await?;
+            disk.sync_dir(&self.config.directory).await
+        };
+        let made = made.await;
+        if made.is_err() {
+            // Half a file helps nobody when the disk is full; what matters is the first error.
+            let _ = disk.remove(path).await;
+        }
+        made
+    }
+
+    /// Keeps a segment's file for reuse, or removes it.
+    pub(crate) async fn release(&self, segment: Segment) -> Result<(), DiskError> {
+        let disk = self.rt.disk();
+        let reuse = self.config.archive_directory.is_none()
+            && segment.len == self.config.segment_bytes
+            && self.state.borrow().spares.len() < SPARES_MAX;
+        self.state.borrow_mut().checkpoint.tails.remove(&segment.id);
+        if !reuse {
+            return disk.remove(&segment.path).await;
+        }
+        let spare = self.config.directory.join(spare_name(self.rt.shard().0, segment.id));
+        disk.rename(&segment.path, &spare).await?;
+        self.state.borrow_mut().spares.push(spare);
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! The commit log's formats: every update comes back, every torn or damaged byte is told apart.
+
+mod codec;
+mod segment;

@@ -1,0 +1,153 @@
+//! Segments cut and damaged at every place.
+
+use commitlog::segment::{
+    CHUNK_HEADER_LEN, ChunkHeader, ENTRY_HEADER_LEN, HEADER_LEN, HeaderError, Scan, SegmentHeader, entry_crc,
+    scan,
+};
+use proptest::prelude::*;
+
+const HEADER: SegmentHeader = SegmentHeader { shard: 1, shard_count: 2, id: 9 };
+
+/// A segment of chunks, each with so many entries; every chunk says that the one before is synced.
+fn segment(chunks: &[usize], end: bool, segment_len: usize) -> (Vec<u8>, Vec<usize>) {
+    let mut bytes = HEADER.encode();
+    let mut starts = Vec::new();
+    let (mut next, mut synced) = (1u64, 0);
+    let mut put = |bytes: &mut Vec<u8>, entries: usize, is_end: bool| {
+        starts.push(bytes.len());
+        let mut content = Vec::new();
+        let first = next;
+        for _ in 0..entries {
+            let body = vec![next as u8; 5 + (next as usize * 7) % 60];
+            content.extend_from_slice(&(body.len() as u32).to_be_bytes());
+            content.extend_from_slice(&entry_crc(next, &body).to_be_bytes());
+            content.extend_from_slice(&body);
+            next += 1;
+        }
+        let total = (CHUNK_HEADER_LEN + content.len()).next_multiple_of(8);
+        let header =
+            ChunkHeader { total_len: total as u32, entries_len: content.len() as u32, first, synced, is_end };
+        let at = bytes.len();
+        bytes.extend_from_slice(&header.encode(HEADER.id));
+        bytes.extend_from_slice(&content);
+        bytes.resize(at + total, 0);
+        synced = next - 1;
+    };
+    for entries in chunks {
+        put(&mut bytes, *entries, false);
+    }
+    if end {
+        put(&mut bytes, 0, true);
+    }
+    assert!(bytes.len() <= segment_len);
+    bytes.resize(segment_len, 0);
+    (bytes, starts)
+}
+
+fn numbers(scan: &Scan) -> Vec<u64> {
+    scan.entries.iter().map(|entry| entry.number).collect()
+}
+
+#[test]
+fn headers() {
+    let bytes = HEADER.encode();
+    assert_eq!(SegmentHeader::decode(&bytes), Ok(HEADER));
+    assert_eq!(SegmentHeader::decode(&[0; HEADER_LEN]), Err(HeaderError::Blank));
+    for at in 0..28 {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x40;
+        assert_ne!(SegmentHeader::decode(&damaged), Ok(HEADER), "byte {at}");
+    }
+    let mut newer = bytes;
+    newer[11] = 2;
+    assert_eq!(SegmentHeader::decode(&newer), Err(HeaderError::NewerVersion(2)));
+}
+
+#[test]
+fn whole_segments() {
+    let (bytes, _) = segment(&[3, 1, 4], true, 16 << 10);
+    let found = scan(&bytes, &HEADER, HEADER_LEN, 0);
+    assert_eq!(numbers(&found), (1..=8).collect::<Vec<_>>());
+    assert!(found.ended && found.more_behind.is_none());
+    assert_eq!((found.next, found.synced), (9, 8));
+
+    let (bytes, _) = segment(&[3, 1, 4], false, 16 << 10);
+    let found = scan(&bytes, &HEADER, HEADER_LEN, 0);
+    assert!(!found.ended);
+    // Nothing promises more than what was found: the tail may be torn here.
+    assert_eq!((found.next, found.synced), (9, 4));
+}
+
+/// Every byte of three chunks damaged in turn: entries before the damage are found, and because the third chunk
+/// says that the second was synced, damage in the first two contradicts a promise, in the third it does not.
+#[test]
+fn damage_is_told_from_a_torn_tail() {
+    let (bytes, starts) = segment(&[3, 2, 2], false, 8 << 10);
+    let used = starts[2] + 400;
+    let whole = scan(&bytes, &HEADER, HEADER_LEN, 0);
+    for at in HEADER_LEN..used.min(bytes.len()) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let found = scan(&damaged, &HEADER, HEADER_LEN, 0);
+        if found.entries == whole.entries {
+            continue; // padding, or the zeros behind
+        }
+        assert!(whole.entries.starts_with(&found.entries), "byte {at}");
+        let contradicts = found.next <= found.synced;
+        assert_eq!(contradicts, at < starts[2], "byte {at}: {found:?}");
+        if at < starts[2] {
+            assert!(found.more_behind.is_some());
+        }
+    }
+}
+
+/// A chunk that did not reach the disk wholly, over what a recycled file held: the same sizes, other numbers.
+#[test]
+fn stale_entries_of_a_recycled_file_do_not_count() {
+    let (old, starts) = segment(&[2, 2], false, 8 << 10);
+    let mut bytes = old.clone();
+    // A new life of the file under the same id would be told by numbers alone; take that worst case.
+    let first = 101u64;
+    let entries_len = starts[1] - starts[0] - CHUNK_HEADER_LEN;
+    let header = ChunkHeader {
+        total_len: (starts[1] - starts[0]) as u32,
+        entries_len: entries_len as u32,
+        first,
+        synced: 100,
+        is_end: false,
+    };
+    bytes[starts[0]..starts[0] + CHUNK_HEADER_LEN].copy_from_slice(&header.encode(HEADER.id));
+    let found = scan(&bytes, &HEADER, HEADER_LEN, 0);
+    assert_eq!(found.entries, []);
+    assert_eq!(found.stop, starts[0] + CHUNK_HEADER_LEN);
+    // And under another id not even the chunk counts.
+    let other = SegmentHeader { id: 10, ..HEADER };
+    assert_eq!(scan(&old, &other, HEADER_LEN, 0).entries, []);
+    assert!(ENTRY_HEADER_LEN < CHUNK_HEADER_LEN);
+}
+
+proptest! {
+    #[test]
+    fn cuts_leave_a_prefix(chunks in prop::collection::vec(1..5usize, 1..6), cut in 0.0..1.0f64) {
+        let (bytes, _) = segment(&chunks, true, 16 << 10);
+        let whole = scan(&bytes, &HEADER, HEADER_LEN, 0);
+        let mut torn = bytes.clone();
+        let at = HEADER_LEN + ((torn.len() - HEADER_LEN) as f64 * cut / 4.0) as usize;
+        torn[at..].fill(0);
+        let found = scan(&torn, &HEADER, HEADER_LEN, 0);
+        prop_assert!(whole.entries.starts_with(&found.entries));
+        prop_assert!(found.next.max(1) > found.synced, "a cut alone never contradicts a promise");
+        prop_assert!(found.more_behind.is_none());
+    }
+
+    #[test]
+    fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..2000), valid in any::<bool>()) {
+        if valid {
+            let mut with = HEADER.encode();
+            with.append(&mut bytes);
+            bytes = with;
+        }
+        let _ = SegmentHeader::decode(&bytes);
+        let _ = scan(&bytes, &HEADER, HEADER_LEN, 0);
+    }
+}
