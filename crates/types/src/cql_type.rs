@@ -332,6 +332,7 @@ impl CqlType {
                 element.write_cql_name(out, true);
                 out.push_str(&format!(", {dimension}>"));
             }
+            CqlType::Custom(class) if crate::validate::is_empty_type(class) => out.push_str("empty"),
             CqlType::Custom(class) => {
                 out.push('\'');
                 out.push_str(class);

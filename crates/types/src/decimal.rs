@@ -1,6 +1,6 @@
 //! Decimals as Java's `BigDecimal` has them: an unscaled integer and a scale, so that 1.0 and 1.00 are two values that
 //! compare equal. Sizes that a scale of a billion would ask for are never materialised: comparison and encoding work
-//! on the digits.
+//! on the digits. Arithmetic is in [`crate::native`].
 
 use num_bigint::{BigInt, Sign};
 use num_traits::{Signed, Zero};

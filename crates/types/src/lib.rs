@@ -17,6 +17,7 @@ mod format;
 mod inet;
 pub mod json;
 mod literal;
+pub mod native;
 mod number_text;
 pub mod ordered;
 mod temporal;

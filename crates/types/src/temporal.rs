@@ -139,7 +139,7 @@ fn date_and_time(text: &str) -> Option<i64> {
     if !parser.eat('T') && !parser.eat(' ') {
         return None;
     }
-    let hour = parser.number(1, 19).filter(|hour| *hour < 24)?;
+    let hour = parser.number(1, 19).filter(|hour| *hour <= 24)?;
     parser.expect(':')?;
     let minute = parser.number(1, 19).filter(|minute| *minute < 60)?;
     let (mut second, mut ms) = (0, 0);

@@ -96,13 +96,13 @@ pub fn unix_ticks(bytes: &[u8]) -> Option<i64> {
 
 /// The time of a version 1 UUID in milliseconds since the Unix epoch; `None` for other versions and lengths.
 pub fn unix_ms(bytes: &[u8]) -> Option<i64> {
-    // Cassandra rounds towards zero here, as Java's division does.
-    unix_ticks(bytes).map(|ticks| ticks / 10_000)
+    // Cassandra rounds the microseconds towards zero here.
+    unix_micros(bytes).map(|micros| micros / 1_000)
 }
 
 /// The time of a version 1 UUID in microseconds since the Unix epoch; `None` for other versions and lengths.
 pub fn unix_micros(bytes: &[u8]) -> Option<i64> {
-    unix_ticks(bytes).map(|ticks| ticks / 10)
+    unix_ticks(bytes).map(|ticks| ticks.div_euclid(10))
 }
 
 /// The usual text of a UUID, in lower case; `None` unless there are 16 bytes.

@@ -22,7 +22,7 @@ pub fn unhex(text: &str) -> Vec<u8> {
 }
 
 /// Undoes the escapes of the table's generator.
-fn unescape(text: &str) -> String {
+pub fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut chars = text.chars();
     while let Some(c) = chars.next() {

@@ -1,5 +1,6 @@
 //! Tests of the type system against tables made by a real Cassandra and against its own laws.
 
+mod functions;
 mod golden;
 mod laws;
 mod text;

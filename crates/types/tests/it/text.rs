@@ -1,6 +1,6 @@
 //! Literals, plain text and JSON of the golden values, and their way back.
 
-use crate::golden::table;
+use crate::golden::{table, unescape, unhex};
 use types::{CqlType, json};
 
 /// Numbers of a text that differ only in digits that do not matter: Java before 19 does not always write the shortest
@@ -72,4 +72,79 @@ fn text_comes_back() {
             }
         }
     }
+}
+
+const LITERALS: &str = include_str!("../../testdata/literals.tsv");
+const JSON: &str = include_str!("../../testdata/json.tsv");
+
+fn check_answer(what: &str, ours: Result<Vec<u8>, String>, javas: &str, differences: &mut Vec<String>) {
+    let javas = match javas.strip_prefix('!') {
+        Some(text) => Err(unescape(text)),
+        None => Ok(unhex(javas)),
+    };
+    if ours != javas {
+        differences.push(format!("{what}: {ours:02x?} for {javas:02x?}"));
+    }
+}
+
+#[test]
+fn literals_and_their_refusals() {
+    let mut differences = Vec::new();
+    for line in LITERALS.lines().filter(|line| !line.starts_with('#')) {
+        let [ty, text, expected] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let text = unescape(text);
+        let parsed = match ty {
+            "list<int>" => CqlType::list(CqlType::Int, false),
+            "frozen<tuple<int, text>>" => CqlType::tuple([CqlType::Int, CqlType::Text]),
+            native => CqlType::from_native_name(native).unwrap(),
+        };
+        // Java's own message of a number beyond 64 bits.
+        if expected.contains("For input string") {
+            assert!(parsed.from_string(&text).is_err());
+            continue;
+        }
+        let ours = parsed.from_string(&text).map_err(|error| error.to_string());
+        check_answer(&format!("{ty} '{text}'"), ours, expected, &mut differences);
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert_eq!(CqlType::Timestamp.from_string_at("now", 5), Ok(5i64.to_be_bytes().to_vec()));
+    assert!(CqlType::Timestamp.from_string("now").is_err());
+}
+
+#[test]
+fn json_and_its_refusals() {
+    let mut differences = Vec::new();
+    for line in JSON.lines().filter(|line| !line.starts_with('#')) {
+        let [class, text, expected] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let (ty, _) = CqlType::parse_class_name(class).unwrap();
+        let value = json::parse(text).unwrap();
+        let ours = ty.from_json(&value).map(Option::unwrap_or_default).map_err(|error| error.to_string());
+        check_answer(&format!("{ty} {text}"), ours, expected, &mut differences);
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn json_syntax() {
+    for bad in [
+        "",
+        "{",
+        "[1,]",
+        "{\"a\" 1}",
+        "01",
+        "1.",
+        "\"\\x\"",
+        "\"\u{1}\"",
+        "tru",
+        "1 2",
+        "\"\\ud800\"",
+        "{a: 1}",
+    ] {
+        assert!(json::parse(bad).is_err(), "{bad}");
+    }
+    assert!(json::parse(&"[".repeat(100_000)).is_err());
+    let nested = format!("{}{}", "[".repeat(400), "]".repeat(400));
+    assert!(json::parse(&nested).is_ok());
+    let error = json::parse("{\"a\":\n  x}").unwrap_err().to_string();
+    assert_eq!(error, "Error decoding JSON string: expected a value at line 2, column 3");
 }

@@ -1,0 +1,215 @@
+//! Choosing the overload of a call: an exact match, else the only one that the arguments can be assigned to.
+
+use super::arithmetic::Operator;
+use super::{Function, FunctionError, signatures};
+use crate::{Assignment, ConstantKind, CqlType};
+
+/// What the choice needs to know of an argument: the query layer implements it for its terms and selectors.
+pub trait Argument {
+    /// How well it fits a parameter of the type.
+    fn assignment(&self, ty: &CqlType) -> Assignment;
+    /// Its type when it has one of its own; bind markers and `null` have none.
+    fn known_type(&self) -> Option<CqlType>;
+    /// The CQL text that messages show.
+    fn text(&self) -> String;
+    /// Whether it is a bind marker or contains one.
+    fn is_marker(&self) -> bool {
+        false
+    }
+    /// The number of elements when it is written as `[a, b, …]`.
+    fn array_len(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// An argument of a known type: a column, or the result of another function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TypedArgument {
+    /// Its type.
+    pub ty: CqlType,
+    /// Its text in messages.
+    pub text: String,
+}
+
+impl Argument for TypedArgument {
+    fn assignment(&self, ty: &CqlType) -> Assignment {
+        self.ty.assignment_to(ty)
+    }
+
+    fn known_type(&self) -> Option<CqlType> {
+        Some(self.ty.clone())
+    }
+
+    fn text(&self) -> String {
+        self.text.clone()
+    }
+}
+
+/// A constant as an argument.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ConstantArgument {
+    /// Its kind.
+    pub kind: ConstantKind,
+    /// Its text; of a string without the quotes.
+    pub text: String,
+}
+
+impl Argument for ConstantArgument {
+    fn assignment(&self, ty: &CqlType) -> Assignment {
+        self.kind.assignment(&self.text, ty)
+    }
+
+    fn known_type(&self) -> Option<CqlType> {
+        Some(self.kind.preferred_type(&self.text))
+    }
+
+    fn text(&self) -> String {
+        match self.kind {
+            ConstantKind::String => format!("'{}'", self.text),
+            _ => self.text.clone(),
+        }
+    }
+}
+
+/// The native function that a call by name means; `None` when no native function has the name. `receiver` is the type
+/// that the place of the call wants, if it wants one.
+pub fn resolve(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&CqlType>,
+) -> Result<Option<Function>, FunctionError> {
+    if let Some(function) = signatures::derived(name, arguments, receiver)? {
+        check(&function, arguments)?;
+        return Ok(Some(function));
+    }
+    let mut candidates = signatures::fixed(name);
+    match candidates.len() {
+        0 => Ok(None),
+        1 => {
+            let only = candidates.pop();
+            if let Some(only) = &only {
+                check(only, arguments)?;
+            }
+            Ok(only)
+        }
+        _ => best(name, candidates, arguments, receiver).map(Some),
+    }
+}
+
+/// The function of `left operator right`.
+pub fn resolve_operator(
+    operator: Operator,
+    left: &dyn Argument,
+    right: &dyn Argument,
+    receiver: Option<&CqlType>,
+) -> Result<Function, FunctionError> {
+    let candidates = signatures::fixed(operator.function_name());
+    best(operator.function_name(), candidates, &[left, right], receiver)
+}
+
+/// The function of `CAST(argument AS target)`; `None` when the argument is of the type already.
+pub fn resolve_cast(argument: &dyn Argument, target: &CqlType) -> Result<Option<Function>, FunctionError> {
+    if argument.known_type().as_ref() == Some(target) {
+        return Ok(None);
+    }
+    let name = format!("cast_as_{}", target.cql_name());
+    match resolve(&name, &[argument], None)? {
+        Some(function) => Ok(Some(function)),
+        None => {
+            let text = format!("{} cannot be cast to {}", argument.text(), target.cql_name());
+            Err(FunctionError::Invalid(text))
+        }
+    }
+}
+
+/// Checks the arguments of the only candidate.
+fn check(function: &Function, arguments: &[&dyn Argument]) -> Result<(), FunctionError> {
+    if arguments.len() != function.arguments.len() {
+        return Err(function.wrong_number(arguments.len()));
+    }
+    for (i, (argument, ty)) in arguments.iter().zip(&function.arguments).enumerate() {
+        if !argument.assignment(ty).is_assignable() {
+            return Err(FunctionError::Invalid(format!(
+                "Type error: {} cannot be passed as argument {i} of function {} of type {}",
+                argument.text(),
+                function.full_name(),
+                ty.cql_name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn best(
+    name: &str,
+    candidates: Vec<Function>,
+    arguments: &[&dyn Argument],
+    receiver: Option<&CqlType>,
+) -> Result<Function, FunctionError> {
+    let all: Vec<String> = candidates.iter().map(Function::signature).collect();
+    let operator = Operator::ALL.into_iter().find(|operator| operator.function_name() == name);
+    let text = |i: usize| arguments.get(i).map(|argument| argument.text()).unwrap_or_default();
+    let mut compatible = Vec::new();
+    for candidate in candidates {
+        if receiver.is_some_and(|receiver| !candidate.returns.assignment_to(receiver).is_assignable()) {
+            continue;
+        }
+        match match_arguments(&candidate, arguments) {
+            Assignment::Exact => return Ok(candidate),
+            Assignment::Weak => compatible.push(candidate),
+            Assignment::None => {}
+        }
+    }
+    if compatible.len() > 1
+        && operator.is_some()
+        && let Some(receiver) = receiver
+        && !arguments.iter().any(|argument| argument.is_marker())
+        && let Some(same) =
+            compatible.iter().find(|candidate| candidate.arguments.iter().all(|ty| ty == receiver))
+    {
+        return Ok(same.clone());
+    }
+    let message = match (compatible.len(), operator) {
+        (1, _) => {
+            if let Some(only) = compatible.pop() {
+                return Ok(only);
+            }
+            String::new()
+        }
+        (0, Some(operator)) => {
+            format!(
+                "the '{}' operation is not supported between {} and {}",
+                operator.symbol(),
+                text(0),
+                text(1)
+            )
+        }
+        (0, None) => format!(
+            "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
+            all.join(", ")
+        ),
+        (_, Some(operator)) => format!(
+            "Ambiguous '{}' operation with args {} and {}: use type hint to disambiguate, example '(int) ?'",
+            operator.symbol(),
+            text(0),
+            text(1)
+        ),
+        (_, None) if name == "_negate" => "Ambiguous negation: use type casts to disambiguate".to_owned(),
+        (_, None) => {
+            let matching: Vec<String> = compatible.iter().map(Function::signature).collect();
+            format!(
+                "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to \
+                 disambiguate",
+                matching.join(", ")
+            )
+        }
+    };
+    Err(FunctionError::Invalid(message))
+}
+
+fn match_arguments(candidate: &Function, arguments: &[&dyn Argument]) -> Assignment {
+    if candidate.arguments.len() != arguments.len() {
+        return Assignment::None;
+    }
+    Assignment::all(arguments.iter().zip(&candidate.arguments).map(|(argument, ty)| argument.assignment(ty)))
+}
