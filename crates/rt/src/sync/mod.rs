@@ -13,7 +13,7 @@ mod waiters;
 pub mod watch;
 
 pub use gate::{Gate, GateClosed, GateGuard};
-pub use notify::Notify;
+pub use notify::{Notified, Notify};
 pub use semaphore::{Permit, Semaphore, SemaphoreClosed};
 pub use shared::{Shared, SharedSetter};
 pub use watch::{Watch, WatchReader};
