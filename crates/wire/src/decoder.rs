@@ -18,8 +18,21 @@ const LONG_MESSAGE_CHUNK: usize = 2 * MAX_FRAME_PAYLOAD;
 pub struct Rejection {
     /// The message's stream id; 0 when it is not known.
     pub stream: i16,
+    /// The message's version, when it is known and supported.
+    pub version: Option<Version>,
     /// What is wrong.
     pub error: ProtocolError,
+}
+
+impl Rejection {
+    fn of(header: &Header, error: ProtocolError) -> Self {
+        Self { stream: header.stream, version: Version::from_number(header.version), error }
+    }
+
+    /// Of a message whose header is not known.
+    fn of_unknown(error: ProtocolError) -> Self {
+        Self { stream: 0, version: None, error }
+    }
 }
 
 /// A message that spans several frames, as far as it has come.
@@ -92,6 +105,16 @@ impl Decoder {
         self.wanted
     }
 
+    /// Length of the message that is under way, with its header, as far as that is known: what memory it will
+    /// take when it is all here. Never more than the longest message.
+    pub fn message_len(&self) -> Option<usize> {
+        match (&self.long_message, self.framing) {
+            (Some(long), _) => long.body.as_ref().map(|body| HEADER_LEN + body.len() + long.missing),
+            (None, Framing::Bare) if self.wanted > HEADER_LEN => Some(self.wanted),
+            (None, _) => None,
+        }
+    }
+
     /// Whether part of a message has been taken from the read buffer and is kept here.
     pub fn is_inside_message(&self) -> bool {
         self.skip > 0 || self.long_message.is_some() || !self.payload.is_empty()
@@ -139,14 +162,14 @@ impl Decoder {
         let first = *input.first()? & 0x7F;
         if Version::from_number(first).is_none() {
             let error = ProtocolError::UnsupportedVersion { version: first };
-            return Some(Err(Rejection { stream: stream_of_unsupported(input), error }));
+            return Some(Err(Rejection { stream: stream_of_unsupported(input), version: None, error }));
         }
         let Some(bytes) = input.first_chunk::<HEADER_LEN>() else {
             self.wanted = HEADER_LEN;
             return None;
         };
         let header = Header::decode(bytes);
-        let refused = |error| Some(Err(Rejection { stream: header.stream, error }));
+        let refused = |error| Some(Err(Rejection::of(&header, error)));
         let length = u64::from(header.length.cast_unsigned());
         if length + HEADER_LEN as u64 > self.message_len_max as u64 {
             input.advance(HEADER_LEN);
@@ -175,7 +198,7 @@ impl Decoder {
         Some(
             checked
                 .and_then(|(version, opcode)| self.unpack(&header, version, opcode, body))
-                .map_err(|error| Rejection { stream: header.stream, error }),
+                .map_err(|error| Rejection::of(&header, error)),
         )
     }
 
@@ -217,7 +240,7 @@ impl Decoder {
             }
             let (header, payload) = match self.next_frame(input)? {
                 Ok(frame) => frame,
-                Err(error) => return Some(Err(Rejection { stream: 0, error })),
+                Err(error) => return Some(Err(Rejection::of_unknown(error))),
             };
             if header.self_contained {
                 self.payload = payload;
@@ -264,17 +287,17 @@ impl Decoder {
 
     /// Cuts the next envelope from a frame of whole envelopes.
     fn next_contained(&mut self) -> Result<Envelope, Rejection> {
-        let broken = |stream, reason| Rejection { stream, error: ProtocolError::BrokenFrame { reason } };
         let Some(bytes) = self.payload.first_chunk::<HEADER_LEN>() else {
-            return Err(broken(0, "it ends inside an envelope's header"));
+            let error = ProtocolError::BrokenFrame { reason: "it ends inside an envelope's header" };
+            return Err(Rejection::of_unknown(error));
         };
         let header = Header::decode(bytes);
-        let reject = |error| Rejection { stream: header.stream, error };
+        let reject = |error| Rejection::of(&header, error);
         let length = usize::try_from(header.length)
             .map_err(|_| reject(ProtocolError::NegativeLength { length: header.length }))?;
         self.payload.advance(HEADER_LEN);
         if length > self.payload.len() {
-            return Err(broken(header.stream, "it ends inside an envelope's body"));
+            return Err(reject(ProtocolError::BrokenFrame { reason: "it ends inside an envelope's body" }));
         }
         let body = self.payload.split_to(length);
         if length + HEADER_LEN > self.message_len_max {
@@ -291,9 +314,8 @@ impl Decoder {
             Some(long) => long,
             None => return self.start_long_message(payload),
         };
-        let broken = |reason| {
-            Some(Err(Rejection { stream: long.header.stream, error: ProtocolError::BrokenFrame { reason } }))
-        };
+        let header = long.header;
+        let broken = |reason| Some(Err(Rejection::of(&header, ProtocolError::BrokenFrame { reason })));
         if payload.is_empty() {
             return broken("an empty part of a long message");
         }
@@ -311,10 +333,10 @@ impl Decoder {
         let Some(bytes) = payload.first_chunk::<HEADER_LEN>() else {
             let error =
                 ProtocolError::BrokenFrame { reason: "the first part of a long message has no header" };
-            return Some(Err(Rejection { stream: 0, error }));
+            return Some(Err(Rejection::of_unknown(error)));
         };
         let header = Header::decode(bytes);
-        let refused = |error| Some(Err(Rejection { stream: header.stream, error }));
+        let refused = |error| Some(Err(Rejection::of(&header, error)));
         payload.advance(HEADER_LEN);
         let Ok(length) = usize::try_from(header.length) else {
             return refused(ProtocolError::NegativeLength { length: header.length });
@@ -347,7 +369,7 @@ impl Decoder {
             return None;
         }
         let body = long.body?.freeze();
-        let reject = |error| Rejection { stream: long.header.stream, error };
+        let reject = |error| Rejection::of(&long.header, error);
         Some(
             self.check(&long.header)
                 .and_then(|(version, opcode)| self.unpack(&long.header, version, opcode, body))

@@ -102,14 +102,33 @@ impl Encoder {
         &mut self.out
     }
 
-    /// Gives memory back that a burst has left behind: buffers of more than `keep` bytes, and the compressor's tables.
-    pub fn shrink(&mut self, keep: usize) {
+    /// Appends the bare ERROR that refuses a protocol version ([`put_version_refusal`]).
+    pub fn push_version_refusal(&mut self, version: u8, stream: i16) {
+        put_version_refusal(version, stream, &mut self.out);
+    }
+
+    /// Whether there is no memory for messages yet: the time to give a pooled buffer.
+    pub fn needs_buffer(&self) -> bool {
+        self.out.capacity() == 0
+    }
+
+    /// Gives memory for the messages that follow.
+    ///
+    /// # Panics
+    /// When bytes wait to be written.
+    pub fn give_buffer(&mut self, buffer: BytesMut) {
+        assert!(self.out.is_empty() && buffer.is_empty(), "a buffer is changed when nothing is in it");
+        self.out = buffer;
+    }
+
+    /// Takes the memory back when nothing waits to be written, and drops what only compressing needs.
+    pub fn take_buffer(&mut self) -> Option<BytesMut> {
+        if !self.out.is_empty() {
+            return None;
+        }
         self.compressor = None;
         self.plain = Vec::new();
-        self.head = BytesMut::new();
-        if self.out.is_empty() && self.out.capacity() > keep {
-            self.out = BytesMut::new();
-        }
+        Some(std::mem::take(&mut self.out))
     }
 
     fn put(&mut self, header: Header, parts: [&[u8]; 4]) {

@@ -85,7 +85,8 @@ fn versions_that_are_not_supported() {
     }
     let mut decoder = server();
     let mut input = bare(6, 0x10, 5, 0, b"");
-    let rejection = Rejection { stream: 9, error: ProtocolError::UnsupportedVersion { version: 6 } };
+    let rejection =
+        Rejection { stream: 9, version: None, error: ProtocolError::UnsupportedVersion { version: 6 } };
     assert_eq!(decoder.next(&mut input), Some(Err(rejection)));
     // Nothing more comes out, and what follows is thrown away.
     input.extend_from_slice(&bare(4, 0, 5, 0, b""));
@@ -118,7 +119,7 @@ fn an_unknown_opcode_costs_only_its_message() {
         input.extend_from_slice(&bare(4, 0, 5, 0, b""));
         let all: Vec<_> = decoder.feed(&mut input).collect();
         let error = ProtocolError::UnknownOpcode { opcode };
-        assert_eq!(all[0], Err(Rejection { stream: 9, error }));
+        assert_eq!(all[0], Err(Rejection { stream: 9, version: Some(Version::V4), error }));
         assert_eq!(all[1].as_ref().expect("good").opcode, Opcode::Options);
     }
 }
@@ -129,7 +130,8 @@ fn too_long_messages_are_skipped_without_being_kept() {
     let mut decoder = Decoder::new(Direction::Request, max);
     let mut input = bare(4, 0, 7, 5000, b"");
     let error = ProtocolError::MessageTooLong { length: 5009, max };
-    assert_eq!(decoder.next(&mut input), Some(Err(Rejection { stream: 9, error: error.clone() })));
+    let version = Some(Version::V4);
+    assert_eq!(decoder.next(&mut input), Some(Err(Rejection { stream: 9, version, error: error.clone() })));
     assert_eq!(error.to_string(), "Request is too big: length 5009 exceeds maximum allowed length 1000.");
     for _ in 0..5 {
         assert_eq!(decoder.next(&mut input), None);
@@ -312,8 +314,25 @@ fn an_envelope_in_a_frame_with_a_bad_header() {
     let all: Vec<_> = decoder.feed(&mut input).collect();
     assert_eq!(all.len(), 2);
     let error = ProtocolError::UnknownOpcode { opcode: 0x44 };
-    assert_eq!(all[0], Err(Rejection { stream: 9, error }));
+    assert_eq!(all[0], Err(Rejection { stream: 9, version: Some(Version::V5), error }));
     assert!(all[1].is_ok());
+}
+
+#[test]
+fn the_length_of_a_message_under_way_is_known() {
+    let mut decoder = server();
+    let mut input = bare(4, 0, 7, 70_000, b"abc");
+    assert_eq!(decoder.next(&mut input), None);
+    assert_eq!(decoder.message_len(), Some(70_009));
+    let (mut decoder, mut encoder) = framed(Framing::Checksummed);
+    encoder.push_request(2, &prepare(Version::V5, &"x".repeat(2 * MAX_FRAME_PAYLOAD)));
+    let mut input = encoder.finish().split();
+    let rest = input.split_off(input.len() - 100);
+    assert_eq!(decoder.next(&mut input), None);
+    assert_eq!(decoder.message_len(), Some(9 + 4 + 2 * MAX_FRAME_PAYLOAD + 4));
+    input.unsplit(rest);
+    assert!(decoder.next(&mut input).expect("complete").is_ok());
+    assert_eq!(decoder.message_len(), None);
 }
 
 #[test]
