@@ -1,0 +1,119 @@
+//! What is known of the client at the other end of a connection.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use wire::Dialect;
+
+/// A client that is connected: what its statements depend on beside their text.
+#[derive(Debug)]
+pub struct Client {
+    /// Number of the connection on its shard.
+    pub id: u64,
+    /// Where the client is.
+    pub address: SocketAddr,
+    /// Protocol version and extensions.
+    pub dialect: Dialect,
+    /// `DRIVER_NAME` of STARTUP.
+    pub driver_name: Option<String>,
+    /// `DRIVER_VERSION` of STARTUP.
+    pub driver_version: Option<String>,
+    /// All options of STARTUP, in the order in which they came.
+    pub options: Vec<(String, String)>,
+    user: RefCell<Option<Rc<str>>>,
+    keyspace: RefCell<Option<Rc<str>>>,
+    pub(crate) requests: Cell<u64>,
+}
+
+impl Client {
+    /// A client that has sent STARTUP with these options.
+    pub fn new(id: u64, address: SocketAddr, dialect: Dialect, options: Vec<(String, String)>) -> Self {
+        let option = |name: &str| {
+            let found = options.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.clone())
+        };
+        Self {
+            id,
+            address,
+            dialect,
+            driver_name: option("DRIVER_NAME"),
+            driver_version: option("DRIVER_VERSION"),
+            options,
+            user: RefCell::new(None),
+            keyspace: RefCell::new(None),
+            requests: Cell::new(0),
+        }
+    }
+
+    /// The keyspace of unqualified names.
+    pub fn keyspace(&self) -> Option<Rc<str>> {
+        self.keyspace.borrow().clone()
+    }
+
+    /// Changes the keyspace of unqualified names: what USE does.
+    pub fn set_keyspace(&self, keyspace: &str) {
+        *self.keyspace.borrow_mut() = Some(keyspace.into());
+    }
+
+    /// The user, once the client has said who it is.
+    pub fn user(&self) -> Option<Rc<str>> {
+        self.user.borrow().clone()
+    }
+
+    pub(crate) fn set_user(&self, user: &str) {
+        *self.user.borrow_mut() = Some(user.into());
+    }
+
+    /// Requests since the connection began.
+    pub fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionStage {
+    /// It has not sent STARTUP.
+    Established,
+    /// It is asked who it is.
+    Authenticating,
+    /// It may send statements.
+    Ready,
+}
+
+impl ConnectionStage {
+    /// The name in `system.clients`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Established => "ESTABLISHED",
+            Self::Authenticating => "AUTHENTICATING",
+            Self::Ready => "READY",
+        }
+    }
+}
+
+/// A connection as `system.clients` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// Where the client is.
+    pub address: SocketAddr,
+    /// The shard that owns the connection.
+    pub shard: u16,
+    /// How far it has come.
+    pub stage: ConnectionStage,
+    /// Number of the protocol version, once agreed on.
+    pub protocol_version: Option<u8>,
+    /// `DRIVER_NAME` of STARTUP.
+    pub driver_name: Option<String>,
+    /// `DRIVER_VERSION` of STARTUP.
+    pub driver_version: Option<String>,
+    /// All options of STARTUP.
+    pub client_options: Vec<(String, String)>,
+    /// The user.
+    pub username: Option<String>,
+    /// The keyspace in use.
+    pub keyspace_name: Option<String>,
+    /// Requests since the connection began.
+    pub request_count: u64,
+}

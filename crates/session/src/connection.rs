@@ -1,0 +1,739 @@
+//! One connection: a task that reads what is there, starts the requests in it and writes all answers that are ready
+//! with one write.
+//!
+//! Memory is bounded at every step: a message is read no faster than its bytes come, long ones only after their length
+//! is booked; requests wait when too many are under way or too many answers are unread; an idle connection holds no
+//! buffer.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use rt::sync::Notified;
+use rt::{LocalBoxFuture, Sleep, Stream};
+use wire::{
+    CqlError, Decoder, Dialect, Direction, Encoder, Envelope, ErrorKind, Event, HEADER_LEN, Message, Opcode,
+    ProtocolError, Rejection, Request, ResponseWriter, Startup, Version,
+};
+
+use crate::admission::{Charge, Usage};
+use crate::buffers::READ_BUFFER;
+use crate::handshake::{OPENING_MESSAGE_LEN_MAX, agree, unexpected};
+use crate::metrics::{add, count, subtract};
+use crate::peers::Peer;
+use crate::pending::{PendingRequests, poll_place};
+use crate::sessions::Shard;
+use crate::{
+    Client, ConnectionStage, SaslExchange, SaslStep, Statement, StatementMessage, StatementProcessor,
+};
+
+/// The stream id of events.
+const EVENT_STREAM: i16 = -1;
+/// Less room than this is not worth a read.
+const READ_LEN_MIN: usize = 2 << 10;
+/// Between so many requests the task looks whether it has to yield.
+const REQUESTS_BETWEEN_YIELDS: u32 = 8;
+/// After an error the client gets so long to read it before the connection is closed.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
+/// So many bytes of what the client still sends are thrown away meanwhile.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// What the client may do.
+enum Stage {
+    /// Send OPTIONS and STARTUP.
+    Opening,
+    /// Say who it is.
+    Authenticating {
+        client: Rc<Client>,
+        exchange: Box<dyn SaslExchange>,
+        step: Option<(i16, LocalBoxFuture<Result<SaslStep, CqlError>>)>,
+    },
+    /// Send statements.
+    Ready(Rc<Client>),
+}
+
+/// Whether and how the connection ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// It does not.
+    Open,
+    /// Nothing more is read; what is under way is finished and written.
+    Finishing,
+    /// All is written; what the client still sends is thrown away, so that it can read the last answer: closing
+    /// with unread bytes would take the answer away from it.
+    Lingering { discarded: usize },
+}
+
+/// What the timer is for.
+enum Timer {
+    None,
+    Handshake(Sleep),
+    Message(Sleep),
+    Idle(Sleep),
+    Linger(Sleep),
+}
+
+/// Why the requests in the buffer were not all begun.
+#[derive(PartialEq, Eq)]
+enum Stopped {
+    /// They were.
+    Exhausted,
+    /// Too many are under way, too much is unread, or there is no room for more bytes.
+    Blocked,
+    /// Other tasks have to run.
+    Yielded,
+}
+
+/// What a read brought.
+enum Filled {
+    Some,
+    Nothing,
+    End,
+}
+
+/// A connection and all that belongs to it.
+pub(crate) struct Connection<P: StatementProcessor> {
+    shard: Rc<Shard<P>>,
+    stream: Stream,
+    peer: Rc<Peer>,
+    usage: Rc<Usage>,
+    decoder: Decoder,
+    encoder: Encoder,
+    input: BytesMut,
+    dialect: Dialect,
+    stage: Stage,
+    throw_on_overload: bool,
+    pending: PendingRequests<P::Processing>,
+    /// Set while the connection is not read because of the bytes in flight.
+    paused: Option<Notified>,
+    /// What a long message that is coming in has booked.
+    incoming: Option<Charge>,
+    timer: Timer,
+    /// When the last request came; kept only if idle connections are closed.
+    active_at: rt::Instant,
+    ending: Ending,
+}
+
+impl<P: StatementProcessor> Drop for Connection<P> {
+    fn drop(&mut self) {
+        subtract(&self.shard.metrics.requests_waiting, self.pending.len());
+        self.shard.admission.leave(&self.usage);
+        self.shard.peers.leave(&self.peer);
+    }
+}
+
+impl<P: StatementProcessor> Connection<P> {
+    /// A connection that was just accepted.
+    pub(crate) fn new(shard: Rc<Shard<P>>, stream: Stream, address: SocketAddr) -> Self {
+        let message_len_max = shard.config.native_transport_max_frame_size.min(OPENING_MESSAGE_LEN_MAX);
+        let peer = shard.peers.enter(address);
+        let usage = shard.admission.enter(address.ip());
+        Self {
+            stream,
+            peer,
+            usage,
+            decoder: Decoder::new(Direction::Request, message_len_max),
+            encoder: Encoder::new(),
+            input: BytesMut::new(),
+            dialect: Dialect::new(Version::MAX),
+            stage: Stage::Opening,
+            throw_on_overload: false,
+            pending: PendingRequests::new(),
+            paused: None,
+            incoming: None,
+            timer: Timer::Handshake(shard.rt.sleep(shard.config.handshake_timeout)),
+            active_at: shard.rt.now(),
+            ending: Ending::Open,
+            shard,
+        }
+    }
+
+    /// Serves the client until the connection ends.
+    pub(crate) async fn run(mut self) {
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    /// Ready when the connection has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.peer.set_waker(cx.waker());
+        if self.peer.stopping.get() {
+            self.finish();
+        }
+        if self.poll_timer(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        loop {
+            self.poll_pending(cx);
+            self.poll_authentication(cx);
+            self.send_events();
+            let stopped = self.run_requests(cx);
+            if self.poll_write(cx).is_err() {
+                return Poll::Ready(());
+            }
+            match stopped {
+                Stopped::Yielded => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                // What was written may have made room.
+                Stopped::Blocked if self.may_run() => continue,
+                Stopped::Blocked => break,
+                Stopped::Exhausted => {}
+            }
+            if self.ending != Ending::Open {
+                ready!(self.poll_ending(cx));
+                return Poll::Ready(());
+            }
+            match self.poll_read(cx) {
+                Ok(Filled::Some) if self.shard.rt.need_preempt() => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Ok(Filled::Some) => {}
+                Ok(Filled::Nothing) => break,
+                Ok(Filled::End) if self.pending.is_empty() => return Poll::Ready(()),
+                // The client does not write any more, but it may still read.
+                Ok(Filled::End) => self.ending = Ending::Finishing,
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+        self.rest();
+        Poll::Pending
+    }
+
+    /// Gives the buffers back that are not needed while the connection waits. The beginning of a message moves to a
+    /// buffer of its size, so that a hundred thousand connections that each sent a byte cost nothing worth mentioning.
+    fn rest(&mut self) {
+        if let Some(buffer) = self.encoder.take_buffer()
+            && buffer.capacity() > 0
+        {
+            self.shard.buffers.return_transport(buffer);
+        }
+        if self.input.is_empty() {
+            if self.input.capacity() >= READ_BUFFER || self.input.try_reclaim(READ_BUFFER) {
+                self.shard.buffers.return_transport(std::mem::take(&mut self.input));
+            } else if self.input.capacity() < READ_LEN_MIN {
+                // Requests that wait hold the rest of the buffer. Where there is room left in it, the requests to come
+                // go there, so that they do not hold a buffer each.
+                self.input = BytesMut::new();
+            }
+        } else if self.input.len() < self.input.capacity() / 4 {
+            let begun = BytesMut::from(self.input.as_ref());
+            let mut buffer = std::mem::replace(&mut self.input, begun);
+            buffer.clear();
+            self.shard.buffers.return_transport(buffer);
+        }
+    }
+
+    /// Makes room in the input for what the socket has.
+    fn grow_input(&mut self) {
+        let buffer = match self.input.capacity() < READ_BUFFER {
+            true => self.shard.buffers.transport(),
+            false => BytesMut::new(),
+        };
+        if buffer.capacity() - buffer.len() >= self.input.len() + READ_LEN_MIN {
+            let begun = std::mem::replace(&mut self.input, buffer);
+            self.input.extend_from_slice(&begun);
+            return;
+        }
+        // Never much more than has come already, whatever length the client promises.
+        let missing = self.decoder.wanted().saturating_sub(self.input.len());
+        self.input.reserve(missing.min(self.input.len()).max(READ_BUFFER));
+    }
+
+    /// Ready when the time that the connection had is over.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let metrics = &self.shard.metrics;
+        loop {
+            let counter = match &mut self.timer {
+                Timer::None => return Poll::Pending,
+                Timer::Handshake(sleep) => {
+                    ready!(Pin::new(sleep).poll(cx));
+                    &metrics.handshake_timeouts
+                }
+                Timer::Message(sleep) => {
+                    ready!(Pin::new(sleep).poll(cx));
+                    &metrics.message_timeouts
+                }
+                Timer::Linger(sleep) => return Pin::new(sleep).poll(cx),
+                Timer::Idle(sleep) => {
+                    ready!(Pin::new(sleep).poll(cx));
+                    let timeout = self.shard.config.native_transport_idle_timeout.unwrap_or_default();
+                    let deadline = self.active_at + timeout;
+                    if !self.pending.is_empty() || deadline > self.shard.rt.now() {
+                        let later = deadline.max(self.shard.rt.now() + timeout / 2);
+                        self.timer = Timer::Idle(self.shard.rt.sleep_until(later));
+                        continue;
+                    }
+                    &metrics.idle_timeouts
+                }
+            };
+            count(counter);
+            return Poll::Ready(());
+        }
+    }
+
+    /// The timer of a connection that is ready and has no long message under way.
+    fn usual_timer(&self) -> Timer {
+        match self.shard.config.native_transport_idle_timeout {
+            Some(timeout) if !timeout.is_zero() => Timer::Idle(self.shard.rt.sleep(timeout)),
+            _ => Timer::None,
+        }
+    }
+
+    // Answers.
+
+    fn writer(&self) -> ResponseWriter {
+        ResponseWriter::with_buffer(self.dialect, self.shard.buffers.answer())
+    }
+
+    fn send(&mut self, stream: i16, response: ResponseWriter) {
+        if response.opcode() == Opcode::Error {
+            count(&self.shard.metrics.errors);
+        }
+        if self.encoder.needs_buffer() {
+            self.encoder.give_buffer(self.shard.buffers.transport());
+        }
+        self.encoder.push(stream, &response);
+        self.shard.buffers.return_answer(response.into_buffer());
+    }
+
+    fn send_with(&mut self, stream: i16, write: impl FnOnce(&mut ResponseWriter)) {
+        let mut response = self.writer();
+        write(&mut response);
+        self.send(stream, response);
+    }
+
+    fn send_error(&mut self, stream: i16, error: &CqlError) {
+        self.send_with(stream, |response| response.error(error));
+    }
+
+    /// Takes no more requests; what is under way is finished.
+    fn finish(&mut self) {
+        if self.ending == Ending::Open {
+            self.ending = Ending::Finishing;
+            self.input.clear();
+        }
+    }
+
+    /// Sends the events that came for the client.
+    fn send_events(&mut self) {
+        if self.peer.overflowed.get() && self.ending == Ending::Open {
+            count(&self.shard.metrics.event_overflows);
+            self.finish();
+        }
+        while self.encoder.len() < self.shard.config.unwritten_bytes_max
+            && self.ending == Ending::Open
+            && let Some(event) = self.peer.next_event()
+        {
+            count(&self.shard.metrics.events);
+            let event: &Event = &event;
+            self.send_with(EVENT_STREAM, |response| response.event(event));
+        }
+    }
+
+    /// Writes what is there.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<(), std::io::Error> {
+        loop {
+            let out = self.encoder.finish();
+            if out.is_empty() {
+                return Ok(());
+            }
+            let Poll::Ready(written) = self.stream.poll_write(cx, out)? else { return Ok(()) };
+            if written == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            count(&self.shard.metrics.writes);
+            add(&self.shard.metrics.bytes_written, written);
+            if written == out.len() {
+                out.clear();
+            } else {
+                out.advance(written);
+            }
+        }
+    }
+
+    // Reading.
+
+    /// Reads once, if there is room for what comes.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> std::io::Result<Filled> {
+        if !self.book_incoming(cx) {
+            return Ok(Filled::Nothing);
+        }
+        if self.input.capacity() - self.input.len() < READ_LEN_MIN {
+            if self.stream.poll_read_ready(cx)?.is_pending() {
+                return Ok(Filled::Nothing);
+            }
+            self.grow_input();
+        }
+        let read = match self.stream.poll_read_buf(cx, &mut self.input)? {
+            Poll::Pending => return Ok(Filled::Nothing),
+            Poll::Ready(0) => return Ok(Filled::End),
+            Poll::Ready(read) => read,
+        };
+        count(&self.shard.metrics.reads);
+        add(&self.shard.metrics.bytes_read, read);
+        Ok(Filled::Some)
+    }
+
+    /// Books the bytes of a long message before memory is taken for it; false when there is no room, in which case
+    /// the connection is woken when there may be.
+    fn book_incoming(&mut self, cx: &mut Context<'_>) -> bool {
+        let needed = self.decoder.message_len().unwrap_or(0).max(self.decoder.wanted());
+        if needed <= READ_BUFFER {
+            self.incoming_done();
+            return true;
+        }
+        if self.incoming.as_ref().is_some_and(|charge| charge.bytes() >= needed) {
+            return true;
+        }
+        let was_reading = self.incoming.take().is_some();
+        loop {
+            if !self.shard.admission.is_overloaded(&self.usage, needed) {
+                self.incoming = Some(self.shard.admission.charge(&self.usage, needed));
+                self.shard.admission.pass_on();
+                if !was_reading && matches!(self.stage, Stage::Ready(_)) {
+                    self.timer = Timer::Message(self.shard.rt.sleep(self.shard.config.message_timeout));
+                    // The timer was just made: its first poll arms it.
+                    let _ = self.poll_timer(cx);
+                }
+                return true;
+            }
+            if self.wait_for_room(cx).is_pending() {
+                return false;
+            }
+        }
+    }
+
+    /// The long message is here.
+    fn incoming_done(&mut self) {
+        if self.incoming.take().is_some() && matches!(self.timer, Timer::Message(_)) {
+            self.timer = self.usual_timer();
+        }
+    }
+
+    /// Ready when bytes in flight were given back since the connection was paused.
+    fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.paused.is_none() {
+            count(&self.shard.metrics.reads_paused);
+        }
+        let released = self.paused.get_or_insert_with(|| self.shard.admission.released());
+        ready!(Pin::new(released).poll(cx));
+        self.paused = None;
+        Poll::Ready(())
+    }
+
+    // Requests.
+
+    /// Whether a request may be begun, the bytes in flight apart.
+    fn may_run(&self) -> bool {
+        self.ending == Ending::Open
+            && self.paused.is_none()
+            && self.pending.len() < self.shard.config.requests_per_connection_max
+            && self.encoder.len() < self.shard.config.unwritten_bytes_max
+            && !matches!(&self.stage, Stage::Authenticating { step: Some(_), .. })
+    }
+
+    /// Begins the requests that are in the buffer.
+    fn run_requests(&mut self, cx: &mut Context<'_>) -> Stopped {
+        // After a pause: is there room now?
+        while self.paused.is_some() && self.ending == Ending::Open {
+            if self.wait_for_room(cx).is_pending() {
+                return Stopped::Blocked;
+            }
+            if self.shard.admission.is_overloaded(&self.usage, 0) {
+                let _ = self.wait_for_room(cx);
+            } else {
+                self.shard.admission.pass_on();
+            }
+        }
+        let mut begun = 0;
+        while self.may_run() {
+            match self.decoder.next(&mut self.input) {
+                None => return Stopped::Exhausted,
+                Some(Ok(envelope)) => self.receive(envelope, cx),
+                Some(Err(rejection)) => self.reject(rejection),
+            }
+            begun += 1;
+            if begun % REQUESTS_BETWEEN_YIELDS == 0 && self.shard.rt.need_preempt() {
+                return Stopped::Yielded;
+            }
+        }
+        match self.ending {
+            Ending::Open => Stopped::Blocked,
+            Ending::Finishing | Ending::Lingering { .. } => Stopped::Exhausted,
+        }
+    }
+
+    /// Answers a message that could not be cut out of the stream.
+    fn reject(&mut self, rejection: Rejection) {
+        count(&self.shard.metrics.protocol_errors);
+        if let ProtocolError::UnsupportedVersion { version } = rejection.error
+            && matches!(self.stage, Stage::Opening)
+        {
+            count(&self.shard.metrics.errors);
+            self.encoder.push_version_refusal(version, rejection.stream);
+            return self.finish();
+        }
+        if let (Stage::Opening, Some(version)) = (&self.stage, rejection.version) {
+            self.dialect = Dialect::new(version);
+        }
+        let fatal = rejection.error.is_fatal();
+        self.send_error(rejection.stream, &rejection.error.into());
+        // Before the handshake is done nobody has a reason to send more after an error.
+        if fatal || !matches!(self.stage, Stage::Ready(_)) {
+            self.finish();
+        }
+    }
+
+    fn receive(&mut self, envelope: Envelope, cx: &mut Context<'_>) {
+        self.shard.metrics.count_request(envelope.opcode);
+        if self.shard.config.native_transport_idle_timeout.is_some() {
+            self.active_at = self.shard.rt.now();
+        }
+        match &self.stage {
+            Stage::Ready(client) => {
+                let client = Rc::clone(client);
+                self.receive_ready(client, envelope, cx);
+            }
+            Stage::Opening => {
+                // Nothing is agreed on yet: each message is answered in its own version.
+                self.dialect = Dialect::new(envelope.version);
+                self.receive_opening(&envelope, cx);
+            }
+            Stage::Authenticating { .. } => self.receive_authenticating(&envelope, cx),
+        }
+    }
+
+    /// Reads a request; answers one that cannot be read.
+    fn decode(&mut self, envelope: &Envelope) -> Option<Request> {
+        match Request::decode(envelope, self.dialect) {
+            Ok(request) => Some(request),
+            Err(error) => {
+                count(&self.shard.metrics.protocol_errors);
+                self.send_error(envelope.stream, &error.into());
+                None
+            }
+        }
+    }
+
+    fn receive_opening(&mut self, envelope: &Envelope, cx: &mut Context<'_>) {
+        match envelope.opcode {
+            Opcode::Options => {
+                let supported = self.shard.supported();
+                self.send_with(envelope.stream, |response| response.supported(&supported));
+            }
+            Opcode::Startup => match self.decode(envelope).map(|request| request.message) {
+                Some(Message::Startup(startup)) => self.start_up(envelope, &startup, cx),
+                _ => self.finish(),
+            },
+            other => self.refuse(envelope.stream, &unexpected(other, "STARTUP or OPTIONS")),
+        }
+    }
+
+    /// Answers with a protocol error that ends the connection.
+    fn refuse(&mut self, stream: i16, error: &CqlError) {
+        count(&self.shard.metrics.protocol_errors);
+        self.send_error(stream, error);
+        self.finish();
+    }
+
+    fn start_up(&mut self, envelope: &Envelope, startup: &Startup, cx: &mut Context<'_>) {
+        let agreement = match agree(envelope.version, startup, self.shard.node.tablets) {
+            Ok(agreement) => agreement,
+            Err(error) => return self.refuse(envelope.stream, &error),
+        };
+        self.dialect = agreement.dialect;
+        self.throw_on_overload = agreement.throw_on_overload;
+        let options =
+            startup.options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let client = Rc::new(Client::new(self.peer.id, self.peer.address, self.dialect, options));
+        *self.peer.client.borrow_mut() = Some(Rc::clone(&client));
+        let authenticator = Rc::clone(&self.shard.authenticator);
+        match authenticator.class() {
+            None => {
+                client.set_user("anonymous");
+                self.send_with(envelope.stream, ResponseWriter::ready);
+                self.become_ready(client, cx);
+            }
+            Some(class) => {
+                self.send_with(envelope.stream, |response| response.authenticate(class));
+                let exchange = authenticator.begin(self.peer.address);
+                self.stage = Stage::Authenticating { client, exchange, step: None };
+                self.peer.stage.set(ConnectionStage::Authenticating);
+            }
+        }
+        // The answer to STARTUP still lies bare; everything after it is framed and may be compressed.
+        self.encoder.agree(agreement.framing, agreement.compression);
+        self.decoder.agree(self.dialect.version, agreement.framing, agreement.compression);
+    }
+
+    fn become_ready(&mut self, client: Rc<Client>, cx: &mut Context<'_>) {
+        self.stage = Stage::Ready(client);
+        self.peer.stage.set(ConnectionStage::Ready);
+        self.decoder.set_message_len_max(self.shard.config.native_transport_max_frame_size);
+        self.timer = self.usual_timer();
+        let _ = self.poll_timer(cx);
+    }
+
+    fn receive_authenticating(&mut self, envelope: &Envelope, cx: &mut Context<'_>) {
+        if envelope.opcode != Opcode::AuthResponse {
+            return self.refuse(envelope.stream, &unexpected(envelope.opcode, "AUTH_RESPONSE"));
+        }
+        let Some(Message::AuthResponse(response)) = self.decode(envelope).map(|request| request.message)
+        else {
+            return self.finish();
+        };
+        if let Stage::Authenticating { exchange, step, .. } = &mut self.stage {
+            *step = Some((envelope.stream, exchange.step(response.token)));
+            self.poll_authentication(cx);
+        }
+    }
+
+    /// Goes on with a step of authentication that had to wait.
+    fn poll_authentication(&mut self, cx: &mut Context<'_>) {
+        let Stage::Authenticating { client, step, .. } = &mut self.stage else { return };
+        let Some((stream, future)) = step else { return };
+        let Poll::Ready(result) = future.as_mut().poll(cx) else { return };
+        let stream = *stream;
+        *step = None;
+        match result {
+            Ok(SaslStep::Challenge(token)) => {
+                self.send_with(stream, |response| response.auth_challenge(Some(&token)));
+            }
+            Ok(SaslStep::Success { user, token }) => {
+                client.set_user(&user);
+                let client = Rc::clone(client);
+                self.send_with(stream, |response| response.auth_success(token.as_deref()));
+                self.become_ready(client, cx);
+            }
+            Err(error) => {
+                count(&self.shard.metrics.authentication_failures);
+                self.send_error(stream, &error);
+                self.finish();
+            }
+        }
+    }
+
+    fn receive_ready(&mut self, client: Rc<Client>, envelope: Envelope, cx: &mut Context<'_>) {
+        client.requests.set(client.requests.get() + 1);
+        let stream = envelope.stream;
+        let bytes = HEADER_LEN + envelope.body.len();
+        if bytes > READ_BUFFER {
+            self.incoming_done();
+        }
+        let overloaded = self.shard.admission.is_overloaded(&self.usage, bytes);
+        if overloaded && self.throw_on_overload {
+            count(&self.shard.metrics.overloaded);
+            let message = "Request breached limit on bytes in flight. Server is currently in an overloaded state \
+                           and cannot accept more requests.";
+            return self.send_error(stream, &CqlError::new(ErrorKind::Overloaded, message));
+        }
+        let Some(Request { tracing, custom_payload, message }) = self.decode(&envelope) else { return };
+        let message = match message {
+            Message::Query(query) => StatementMessage::Query(query),
+            Message::Execute(execute) => StatementMessage::Execute(execute),
+            Message::Prepare(prepare) => StatementMessage::Prepare(prepare),
+            Message::Batch(batch) => StatementMessage::Batch(batch),
+            Message::Options => {
+                let supported = self.shard.supported();
+                return self.send_with(stream, |response| response.supported(&supported));
+            }
+            Message::Register(register) => {
+                let mut registered = self.peer.registered.borrow_mut();
+                for event in register.events {
+                    if !registered.contains(&event) {
+                        registered.push(event);
+                    }
+                }
+                drop(registered);
+                return self.send_with(stream, ResponseWriter::ready);
+            }
+            Message::Startup(_) => {
+                let message = "Unexpected message STARTUP, the connection is already initialized";
+                count(&self.shard.metrics.protocol_errors);
+                return self.send_error(stream, &CqlError::new(ErrorKind::ProtocolError, message));
+            }
+            Message::AuthResponse(_) => {
+                count(&self.shard.metrics.protocol_errors);
+                return self.send_error(stream, &unexpected(Opcode::AuthResponse, "a statement"));
+            }
+        };
+        let statement = Statement { tracing, custom_payload, message };
+        self.begin(client, stream, statement, bytes, cx);
+        if overloaded {
+            // This one was still taken; the next has to wait until there is room.
+            let _ = self.wait_for_room(cx);
+        }
+    }
+
+    /// Polls a statement once in place; only one that has to wait is kept.
+    fn begin(
+        &mut self,
+        client: Rc<Client>,
+        stream: i16,
+        statement: Statement,
+        bytes: usize,
+        cx: &mut Context<'_>,
+    ) {
+        let processing = self.shard.processor.process(client, statement, self.writer());
+        let mut place = self.shard.places.put(processing);
+        match poll_place(&mut place, cx) {
+            Poll::Ready(response) => {
+                self.shard.places.free(place);
+                self.send(stream, response);
+            }
+            Poll::Pending => {
+                count(&self.shard.metrics.requests_waiting);
+                let charge = self.shard.admission.charge(&self.usage, bytes);
+                self.pending.push(stream, place, charge);
+            }
+        }
+    }
+
+    /// Answers the requests that had to wait and are done now.
+    fn poll_pending(&mut self, cx: &mut Context<'_>) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let mut pending = std::mem::replace(&mut self.pending, PendingRequests::new());
+        let shard = Rc::clone(&self.shard);
+        let done = pending.poll(cx, &shard.places, |stream, response| self.send(stream, response));
+        subtract(&shard.metrics.requests_waiting, done);
+        self.pending = pending;
+    }
+
+    // The end.
+
+    /// Finishes what is under way, then waits a little for the client to read it. Ready when the connection can be
+    /// closed.
+    fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.ending == Ending::Finishing {
+            if !self.pending.is_empty() || !self.encoder.is_empty() {
+                return Poll::Pending;
+            }
+            if ready!(self.stream.poll_shutdown(cx)).is_err() {
+                return Poll::Ready(());
+            }
+            self.ending = Ending::Lingering { discarded: 0 };
+            self.timer = Timer::Linger(self.shard.rt.sleep(LINGER));
+            if self.poll_timer(cx).is_ready() {
+                return Poll::Ready(());
+            }
+        }
+        let Ending::Lingering { discarded } = &mut self.ending else { return Poll::Pending };
+        self.input.clear();
+        self.input.reserve(READ_LEN_MIN);
+        while *discarded < LINGER_BYTES_MAX {
+            match ready!(self.stream.poll_read_buf(cx, &mut self.input)) {
+                Ok(0) | Err(_) => return Poll::Ready(()),
+                Ok(read) => *discarded += read,
+            }
+            self.input.clear();
+        }
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Counters of one shard's connections. Plain cells: only their shard changes them, and the administration reads them
+//! there.
+
+use std::cell::Cell;
+
+use wire::Opcode;
+
+/// What a shard's connections have done since the start.
+#[derive(Debug, Default)]
+pub struct SessionMetrics {
+    /// Connections that are open.
+    pub connections: Cell<u64>,
+    /// Connections that were opened.
+    pub connections_opened: Cell<u64>,
+    /// Connections closed at once because of a limit (counted on shard 0, which accepts).
+    pub connections_refused: Cell<u64>,
+    /// Failed attempts to accept a connection or to give it to its shard.
+    pub accept_errors: Cell<u64>,
+    /// Connections closed because they did not finish the handshake in time.
+    pub handshake_timeouts: Cell<u64>,
+    /// Connections closed because a long message did not come completely in time.
+    pub message_timeouts: Cell<u64>,
+    /// Connections closed because they were idle.
+    pub idle_timeouts: Cell<u64>,
+    /// Connections closed because events were not read.
+    pub event_overflows: Cell<u64>,
+    /// Authentications that failed.
+    pub authentication_failures: Cell<u64>,
+    /// Messages that broke the protocol.
+    pub protocol_errors: Cell<u64>,
+    /// Requests refused as OVERLOADED.
+    pub overloaded: Cell<u64>,
+    /// Times that a connection was not read because of the bytes in flight.
+    pub reads_paused: Cell<u64>,
+    /// ERROR responses.
+    pub errors: Cell<u64>,
+    /// Events sent.
+    pub events: Cell<u64>,
+    /// Requests that are being carried out and did not end at once.
+    pub requests_waiting: Cell<u64>,
+    /// Bytes of requests that are being carried out and did not end at once, and of long messages that are coming in.
+    pub request_bytes_in_flight: Cell<u64>,
+    /// Bytes read.
+    pub bytes_read: Cell<u64>,
+    /// Bytes written.
+    pub bytes_written: Cell<u64>,
+    /// System calls that read something.
+    pub reads: Cell<u64>,
+    /// System calls that wrote something.
+    pub writes: Cell<u64>,
+    requests: [Cell<u64>; 17],
+}
+
+/// Adds one.
+pub(crate) fn count(counter: &Cell<u64>) {
+    add(counter, 1);
+}
+
+/// Adds any number.
+pub(crate) fn add(counter: &Cell<u64>, more: usize) {
+    counter.set(counter.get() + more as u64);
+}
+
+/// Takes away from a counter that goes both ways.
+pub(crate) fn subtract(counter: &Cell<u64>, less: usize) {
+    let left = counter.get().checked_sub(less as u64);
+    counter.set(left.expect("what is taken away was added before"));
+}
+
+impl SessionMetrics {
+    /// Requests of a kind.
+    pub fn requests(&self, opcode: Opcode) -> u64 {
+        self.requests.get(usize::from(opcode.code())).map_or(0, Cell::get)
+    }
+
+    pub(crate) fn count_request(&self, opcode: Opcode) {
+        if let Some(counter) = self.requests.get(usize::from(opcode.code())) {
+            count(counter);
+        }
+    }
+}

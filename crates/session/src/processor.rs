@@ -1,0 +1,59 @@
+//! What a connection needs from below: something that carries out statements.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use wire::{Batch, Execute, Prepare, Query, ResponseWriter};
+
+use crate::Client;
+
+/// A statement as a client sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// The client wants to know where the time went; the answer has to have a tracing id.
+    pub tracing: bool,
+    /// The request's custom payload.
+    pub custom_payload: wire::CustomPayload,
+    /// The statement itself.
+    pub message: StatementMessage,
+}
+
+/// The requests that are statements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatementMessage {
+    /// A statement as text.
+    Query(Query),
+    /// A statement to prepare.
+    Prepare(Prepare),
+    /// A prepared statement to execute.
+    Execute(Execute),
+    /// Several statements.
+    Batch(Batch),
+}
+
+/// Carries out statements.
+///
+/// Anything callable with these arguments that gives a future is one: `move |client, statement, response|
+/// executor.clone().process(client, statement, response)`.
+pub trait StatementProcessor: 'static {
+    /// What carries out one statement.
+    type Processing: Future<Output = ResponseWriter> + 'static;
+
+    /// Carries out a statement and writes its result, or the error that it ends with, into `response`.
+    ///
+    /// The future is polled at once; one that does not wait costs neither a task nor an allocation.
+    fn process(&self, client: Rc<Client>, statement: Statement, response: ResponseWriter)
+    -> Self::Processing;
+}
+
+impl<P, F> StatementProcessor for P
+where
+    P: Fn(Rc<Client>, Statement, ResponseWriter) -> F + 'static,
+    F: Future<Output = ResponseWriter> + 'static,
+{
+    type Processing = F;
+
+    fn process(&self, client: Rc<Client>, statement: Statement, response: ResponseWriter) -> F {
+        self(client, statement, response)
+    }
+}

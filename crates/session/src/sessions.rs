@@ -1,0 +1,285 @@
+//! All CQL connections of a shard, and what the shards tell each other about them.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use rt::{
+    DetachedStream, Endpoint, Group, ListenOptions, Listener, Mesh, NetError, Port, Rt, ShardId, Stream, Task,
+};
+use wire::Event;
+
+use crate::accept::Acceptor;
+use crate::admission::Admission;
+use crate::buffers::Buffers;
+use crate::connection::Connection;
+use crate::handshake::supported;
+use crate::metrics::{count, subtract};
+use crate::peers::Peers;
+use crate::pending::Places;
+use crate::{
+    Authenticator, ConnectionInfo, NodeDescription, SessionConfig, SessionMetrics, StatementProcessor,
+};
+
+/// Messages of the session layer under way between two shards.
+const MESH_QUEUE_MAX: usize = 1024;
+/// How long the acceptor waits when the system has no more sockets.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// What shards ask of each other.
+pub(crate) enum Call {
+    /// Own this connection from now on.
+    Own(DetachedStream),
+    /// To shard 0: a connection of this address has ended.
+    Closed(SocketAddr),
+    /// Send this to the clients that have registered for it.
+    Publish(Event),
+    /// List the connections.
+    List,
+}
+
+/// What they answer.
+pub(crate) enum Reply {
+    Done,
+    /// The connection could not be taken over.
+    Failed,
+    Connections(Vec<ConnectionInfo>),
+}
+
+/// One shard's end of what connects the session layers of a node, on its way to the shard.
+pub struct SessionsEndpoint(Endpoint<Call, Reply>);
+
+/// Connects the session layers of a node: one endpoint a shard, in the order of the shards.
+pub fn sessions_mesh(shard_count: u16) -> Vec<SessionsEndpoint> {
+    Mesh::new(shard_count, MESH_QUEUE_MAX).into_iter().map(SessionsEndpoint).collect()
+}
+
+/// What the connections of a shard share.
+pub(crate) struct Shard<P: StatementProcessor> {
+    pub(crate) rt: Rt,
+    pub(crate) config: SessionConfig,
+    pub(crate) node: NodeDescription,
+    pub(crate) authenticator: Rc<dyn Authenticator>,
+    pub(crate) processor: P,
+    pub(crate) metrics: Rc<SessionMetrics>,
+    pub(crate) admission: Rc<Admission>,
+    pub(crate) buffers: Buffers,
+    pub(crate) places: Places<P::Processing>,
+    pub(crate) peers: Peers,
+    /// On shard 0.
+    acceptor: Option<Acceptor>,
+    accepting: RefCell<Vec<Task<()>>>,
+    shard_aware_port: Cell<Option<u16>>,
+    port: Port<Call, Reply>,
+}
+
+impl<P: StatementProcessor> Shard<P> {
+    /// What SUPPORTED says on this shard.
+    pub(crate) fn supported(&self) -> Vec<(String, Vec<String>)> {
+        let rt = &self.rt;
+        supported(&self.node, rt.shard(), rt.shard_count(), self.shard_aware_port.get())
+    }
+
+    /// Runs a connection as a task of this shard until it ends.
+    fn own(self: &Rc<Self>, stream: Stream, address: SocketAddr) {
+        count(&self.metrics.connections);
+        count(&self.metrics.connections_opened);
+        // Small answers must not wait for the acknowledgement of those before them; a failure only costs time.
+        let _ = stream.set_nodelay(true);
+        let shard = Rc::clone(self);
+        let connection = async move {
+            Connection::new(Rc::clone(&shard), stream, address).run().await;
+            subtract(&shard.metrics.connections, 1);
+            shard.port.call(ShardId(0), Call::Closed(address)).await;
+        };
+        self.rt.spawn(Group::Statement, connection).detach();
+    }
+
+    async fn answer(self: Rc<Self>, source: ShardId, call: Call) -> Reply {
+        match call {
+            Call::Own(detached) => {
+                let address = detached.peer_addr();
+                match self.rt.net().attach(detached) {
+                    Ok(stream) => self.own(stream, address),
+                    Err(_) => return Reply::Failed,
+                }
+                Reply::Done
+            }
+            Call::Closed(address) => {
+                if let Some(acceptor) = &self.acceptor {
+                    acceptor.closed(address.ip(), source);
+                }
+                Reply::Done
+            }
+            Call::Publish(event) => {
+                self.peers.send(event, self.config.unwritten_events_max);
+                Reply::Done
+            }
+            Call::List => Reply::Connections(self.peers.list(self.rt.shard().0)),
+        }
+    }
+
+    /// Accepts connections until the task is cancelled.
+    async fn accept(self: Rc<Self>, listener: Listener, shard_aware: bool) {
+        let acceptor = self.acceptor.as_ref().expect("only shard 0 accepts");
+        loop {
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(_) => {
+                    count(&self.metrics.accept_errors);
+                    self.rt.sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let target = match shard_aware {
+                true => acceptor.shard_of_port(address.port()),
+                false => acceptor.least_loaded(),
+            };
+            if !acceptor.admit(address.ip(), target) {
+                count(&self.metrics.connections_refused);
+                continue;
+            }
+            if target == self.rt.shard() {
+                self.own(stream, address);
+                continue;
+            }
+            let given = match stream.detach() {
+                Ok(detached) => self.port.call(target, Call::Own(detached)).await,
+                Err(_) => Reply::Failed,
+            };
+            if matches!(given, Reply::Failed) {
+                count(&self.metrics.accept_errors);
+                acceptor.closed(address.ip(), target);
+            }
+        }
+    }
+}
+
+/// The CQL connections of one shard. Cheap to clone.
+pub struct Sessions<P: StatementProcessor> {
+    shard: Rc<Shard<P>>,
+}
+
+impl<P: StatementProcessor> Clone for Sessions<P> {
+    fn clone(&self) -> Self {
+        Self { shard: Rc::clone(&self.shard) }
+    }
+}
+
+impl<P: StatementProcessor> Sessions<P> {
+    /// The session layer of the shard of `rt`, ready to own connections. To be made on every shard; shard 0 then
+    /// calls [`Sessions::listen`].
+    pub fn new(
+        rt: &Rt,
+        config: SessionConfig,
+        node: NodeDescription,
+        authenticator: Rc<dyn Authenticator>,
+        endpoint: SessionsEndpoint,
+        processor: P,
+    ) -> Self {
+        let metrics = Rc::new(SessionMetrics::default());
+        let part = |limit: usize| (limit / usize::from(rt.shard_count())).max(1);
+        let admission = Admission::new(
+            part(config.native_transport_max_request_data_in_flight),
+            part(config.native_transport_max_request_data_in_flight_per_ip),
+            Rc::clone(&metrics),
+        );
+        let acceptor = (rt.shard() == ShardId(0)).then(|| {
+            Acceptor::new(
+                rt.shard_count(),
+                config.native_transport_max_concurrent_connections,
+                config.native_transport_max_concurrent_connections_per_ip,
+            )
+        });
+        let port = endpoint.0.attach(rt);
+        let shard = Rc::new(Shard {
+            rt: rt.clone(),
+            shard_aware_port: Cell::new(config.shard_aware_address.map(|address| address.port())),
+            config,
+            node,
+            authenticator,
+            processor,
+            metrics,
+            admission,
+            buffers: Buffers::default(),
+            places: Places::default(),
+            peers: Peers::default(),
+            acceptor,
+            accepting: RefCell::default(),
+            port: port.clone(),
+        });
+        let weak = Rc::downgrade(&shard);
+        port.serve(move |source, call| {
+            let shard = Weak::upgrade(&weak);
+            async move {
+                match shard {
+                    Some(shard) => shard.answer(source, call).await,
+                    None => Reply::Failed,
+                }
+            }
+        });
+        Self { shard }
+    }
+
+    /// Listens on both ports and gives every connection to its shard; to be called on shard 0.
+    ///
+    /// # Panics
+    /// On another shard.
+    pub async fn listen(&self) -> Result<(), NetError> {
+        let shard = &self.shard;
+        assert_eq!(shard.rt.shard(), ShardId(0), "shard 0 accepts the connections of the node");
+        let addresses =
+            [(Some(shard.config.native_transport_address), false), (shard.config.shard_aware_address, true)];
+        let mut listeners = Vec::new();
+        for (address, shard_aware) in addresses {
+            if let Some(address) = address {
+                let listener = shard.rt.net().listen(address, ListenOptions::default()).await?;
+                listeners.push((listener, shard_aware));
+            }
+        }
+        for (listener, shard_aware) in listeners {
+            let accept = Rc::clone(shard).accept(listener, shard_aware);
+            shard.accepting.borrow_mut().push(shard.rt.spawn(Group::Statement, accept));
+        }
+        Ok(())
+    }
+
+    /// The counters of this shard.
+    pub fn metrics(&self) -> &SessionMetrics {
+        &self.shard.metrics
+    }
+
+    /// The connections of all shards.
+    pub async fn connections(&self) -> Vec<ConnectionInfo> {
+        let mut all = Vec::new();
+        for shard in 0..self.shard.rt.shard_count() {
+            if let Reply::Connections(list) = self.shard.port.call(ShardId(shard), Call::List).await {
+                all.extend(list);
+            }
+        }
+        all
+    }
+
+    /// Sends an event to the clients of this shard that have registered for its kind.
+    pub fn publish(&self, event: Event) {
+        self.shard.peers.send(event, self.shard.config.unwritten_events_max);
+    }
+
+    /// Sends an event to the clients of all shards that have registered for its kind.
+    pub async fn publish_everywhere(&self, event: Event) {
+        for shard in 0..self.shard.rt.shard_count() {
+            self.shard.port.call(ShardId(shard), Call::Publish(event.clone())).await;
+        }
+    }
+
+    /// Ends the connections of this shard: no more are accepted or read, the requests under way are finished and
+    /// answered. Gives how many connections were still there after `grace`; they end with their tasks.
+    pub async fn stop(&self, grace: Duration) -> usize {
+        let accepting = std::mem::take(&mut *self.shard.accepting.borrow_mut());
+        drop(accepting);
+        self.shard.peers.stop();
+        let _ = self.shard.rt.timeout(grace, self.shard.peers.gone()).await;
+        self.shard.peers.len()
+    }
+}

@@ -1,0 +1,231 @@
+//! Limits of connections, bytes in flight and time.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use session::{AllowAll, SessionConfig};
+use wire::{ErrorKind, Version};
+
+use crate::client::Client;
+use crate::world::{ADDRESS, World, config, run_config, run_with};
+
+async fn from(world: &World, host: u8) -> Client {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static PORTS: AtomicU16 = AtomicU16::new(50_000);
+    let local = SocketAddr::from(([127, 0, 1, host], PORTS.fetch_add(1, Ordering::Relaxed)));
+    Client::connect(&world.rt, ADDRESS, Some(local), Version::V4).await
+}
+
+#[test]
+fn connections_in_total_and_of_one_address() {
+    let config = SessionConfig {
+        native_transport_max_concurrent_connections: Some(3),
+        native_transport_max_concurrent_connections_per_ip: Some(2),
+        ..config()
+    };
+    run_with(
+        2,
+        config,
+        || Rc::new(AllowAll),
+        |world| async move {
+            let mut first = from(&world, 1).await;
+            let mut second = from(&world, 1).await;
+            first.start_up(&[]).await;
+            second.start_up(&[]).await;
+            from(&world, 1).await.is_closed().await;
+            let mut third = from(&world, 2).await;
+            third.start_up(&[]).await;
+            from(&world, 3).await.is_closed().await;
+            assert_eq!(world.metrics().connections_refused.get(), 2);
+            drop(second);
+            world.sleep(10).await;
+            let mut fourth = from(&world, 3).await;
+            fourth.start_up(&[]).await;
+        },
+    );
+}
+
+fn small() -> SessionConfig {
+    SessionConfig {
+        native_transport_max_request_data_in_flight: 10_000,
+        native_transport_max_request_data_in_flight_per_ip: 5_000,
+        ..config()
+    }
+}
+
+#[test]
+fn too_many_bytes_stop_the_reading() {
+    run_config(small(), |world| async move {
+        let mut greedy = from(&world, 1).await;
+        greedy.start_up(&[]).await;
+        for stream in 0..20 {
+            greedy.push_value(stream, "hold", &[0; 1000]);
+        }
+        greedy.flush().await;
+        world.sleep(100).await;
+        // Four fit, and the fifth is taken as it was read already.
+        assert_eq!(world.begun.get(), 5);
+        assert_eq!(world.metrics().reads_paused.get(), 1);
+        // Another connection of the same address has to wait too, one of another address does not.
+        let mut sibling = from(&world, 1).await;
+        sibling.start_up(&[]).await;
+        sibling.push_value(1, "length", &[0; 1000]);
+        sibling.push_value(2, "length", &[0; 1000]);
+        sibling.flush().await;
+        assert_eq!(sibling.cell(1).await, b"1000");
+        let mut other = from(&world, 2).await;
+        other.start_up(&[]).await;
+        for stream in 1..10 {
+            other.push_value(stream, "length", &[0; 1000]);
+            other.flush().await;
+            assert_eq!(other.cell(stream).await, b"1000");
+        }
+        world.gate.add(20);
+        for _ in 0..20 {
+            greedy.next_answer().await;
+        }
+        assert_eq!(sibling.cell(2).await, b"1000");
+        assert_eq!(world.metrics().request_bytes_in_flight.get(), 0);
+        assert_eq!(world.metrics().overloaded.get(), 0);
+    });
+}
+
+#[test]
+fn who_wants_to_know_gets_overloaded() {
+    run_config(small(), |world| async move {
+        let mut client = from(&world, 1).await;
+        client.start_up(&[("THROW_ON_OVERLOAD", "1")]).await;
+        for stream in 0..10 {
+            client.push_value(stream, "hold", &[0; 1000]);
+        }
+        client.flush().await;
+        for stream in 4..10 {
+            let error = client.error(stream).await;
+            assert_eq!(error.kind, ErrorKind::Overloaded);
+        }
+        assert_eq!(world.metrics().overloaded.get(), 6);
+        world.gate.add(4);
+        for _ in 0..4 {
+            client.next_answer().await;
+        }
+        client.push_value(1, "length", &[0; 4000]);
+        client.flush().await;
+        assert_eq!(client.cell(1).await, b"4000");
+    });
+}
+
+#[test]
+fn a_long_message_is_booked_before_it_is_read() {
+    let config = SessionConfig {
+        native_transport_max_request_data_in_flight: 1 << 20,
+        native_transport_max_request_data_in_flight_per_ip: 1 << 20,
+        ..config()
+    };
+    run_config(config, |world| async move {
+        for version in [Version::V4, Version::V5] {
+            let mut first = world.ready(version).await;
+            let mut second = world.ready(version).await;
+            first.push_value(1, "length", &vec![1; 700_000]);
+            second.push_value(1, "length", &vec![2; 800_000]);
+            let mut halves = first.take_bytes();
+            let rest = halves.split_off(300_000);
+            first.write(&halves).await;
+            world.sleep(100).await;
+            let booked = world.metrics().request_bytes_in_flight.get();
+            assert!(booked > 700_000, "{booked}");
+            // The second does not fit beside it: it is not read until the first is done.
+            let bytes = second.take_bytes();
+            let reader = world.rt.spawn(rt::Group::Statement, async move {
+                second.write(&bytes).await;
+                second.cell(1).await
+            });
+            world.sleep(100).await;
+            assert_eq!(world.metrics().request_bytes_in_flight.get(), booked);
+            first.write(&rest).await;
+            assert_eq!(first.cell(1).await, b"700000");
+            assert_eq!(reader.await, b"800000");
+            assert_eq!(world.metrics().request_bytes_in_flight.get(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_request_larger_than_the_limit_is_carried_out_alone() {
+    run_config(small(), |world| async move {
+        for options in [&[][..], &[("THROW_ON_OVERLOAD", "1")]] {
+            let mut client = world.connect(Version::V4).await;
+            client.start_up(options).await;
+            client.push_value(1, "length", &vec![1; 1_000_000]);
+            client.flush().await;
+            assert_eq!(client.cell(1).await, b"1000000");
+        }
+    });
+}
+
+#[test]
+fn a_long_message_has_to_come_in_time() {
+    run_config(config(), |world| async move {
+        let mut client = world.ready(Version::V4).await;
+        client.push_value(1, "length", &vec![1; 1_000_000]);
+        let bytes = client.take_bytes();
+        client.write(&bytes[..500_000]).await;
+        world.sleep(59_000).await;
+        assert_eq!(world.metrics().connections.get(), 1);
+        client.is_closed().await;
+        assert_eq!(world.metrics().message_timeouts.get(), 1);
+        assert_eq!(world.metrics().request_bytes_in_flight.get(), 0);
+        // One that comes slowly but in time leaves no timer behind.
+        let mut client = world.ready(Version::V4).await;
+        client.write(&bytes[..500_000]).await;
+        world.sleep(30_000).await;
+        client.write(&bytes[500_000..]).await;
+        assert_eq!(client.cell(1).await, b"1000000");
+        world.sleep(120_000).await;
+        client.push_query(1, "void");
+        client.flush().await;
+        client.void(1).await;
+    });
+}
+
+#[test]
+fn idle_connections_are_closed_if_configured() {
+    let timeout = Duration::from_secs(10);
+    let config = SessionConfig { native_transport_idle_timeout: Some(timeout), ..config() };
+    run_config(config, |world| async move {
+        let mut client = world.ready(Version::V4).await;
+        for _ in 0..5 {
+            world.sleep(8000).await;
+            client.push_query(1, "void");
+            client.flush().await;
+            client.void(1).await;
+        }
+        client.push_query(1, "sleep 25000");
+        client.flush().await;
+        client.void(1).await;
+        client.is_closed().await;
+        assert_eq!(world.metrics().idle_timeouts.get(), 1);
+    });
+}
+
+#[test]
+fn handshakes_half_done() {
+    run_config(config(), |world| async move {
+        let mut clients = Vec::new();
+        for index in 0..2000_usize {
+            let mut client = world.connect(Version::V4).await;
+            client.push(0, |request| request.startup(&[("CQL_VERSION", "3.0.0")]));
+            let bytes = client.take_bytes();
+            client.write(&bytes[..index % bytes.len()]).await;
+            clients.push(client);
+        }
+        world.sleep(1000).await;
+        assert_eq!(world.metrics().connections.get(), 2000);
+        world.sleep(12_000).await;
+        assert_eq!(world.metrics().connections.get(), 0);
+        assert_eq!(world.metrics().handshake_timeouts.get(), 2000);
+        for client in &mut clients {
+            client.is_closed().await;
+        }
+    });
+}

@@ -1,0 +1,10 @@
+//! Tests of connections, from the client's side of a network in memory.
+
+mod backend;
+mod client;
+mod events;
+mod handshake;
+mod hostile;
+mod limits;
+mod pipelining;
+mod world;
