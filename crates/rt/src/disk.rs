@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::driver::{DiskDriver, FileDriver, PathOp, PathOutput};
+use crate::driver::{DiskDriver, FileDriver, LockOutput, PathOp, PathOutput};
 use crate::iobuf::{IO_ALIGNMENT, IoBuf};
 
 /// How to open a file.
@@ -382,11 +382,10 @@ impl Disk {
     /// Takes the lock of a file, which is made when missing and then holds this process's id.
     pub async fn lock_exclusive(&self, path: impl AsRef<Path>) -> Result<LockGuard, LockError> {
         let path = path.as_ref();
-        match self.path_op(DiskOp::Lock, path, PathOp::Lock(path.into())).await {
-            Ok(PathOutput::Locked(held)) => Ok(LockGuard { _held: held }),
-            Ok(PathOutput::LockHeld(pid)) => Err(LockError::Held { path: Arc::from(path), pid }),
-            Ok(_) => unreachable!("a backend answers a lock with held or not"),
-            Err(error) => Err(LockError::Disk(error)),
+        match self.driver.lock(path.into()).await {
+            Ok(LockOutput::Locked(held)) => Ok(LockGuard { _held: held }),
+            Ok(LockOutput::Held(pid)) => Err(LockError::Held { path: Arc::from(path), pid }),
+            Err(error) => Err(LockError::Disk(DiskError::new(DiskOp::Lock, path, error))),
         }
     }
 

@@ -66,8 +66,6 @@ pub enum PathOp {
     SyncDir(PathBuf),
     /// Room on the file system that holds a name.
     Space(PathBuf),
-    /// Take the exclusive lock of a file, creating it, and write this process's id into it.
-    Lock(PathBuf),
 }
 
 /// What a [`PathOp`] answers.
@@ -90,10 +88,14 @@ pub enum PathOutput {
         /// The size of the file system.
         total: u64,
     },
-    /// Answer to [`PathOp::Lock`]: held until dropped.
+}
+
+/// What [`DiskDriver::lock`] answers.
+pub enum LockOutput {
+    /// Held until this is dropped.
     Locked(Box<dyn Any>),
-    /// Answer to [`PathOp::Lock`]: another process, whose id may be known, holds it.
-    LockHeld(Option<u32>),
+    /// Another process, whose id may be known, holds it.
+    Held(Option<u32>),
 }
 
 /// The disk of one node, as one shard sees it.
@@ -102,6 +104,8 @@ pub trait DiskDriver {
     fn open(&self, path: PathBuf, options: OpenOptions) -> LocalBoxFuture<io::Result<Rc<dyn FileDriver>>>;
     /// Carries out an operation on names.
     fn path_op(&self, op: PathOp) -> LocalBoxFuture<io::Result<PathOutput>>;
+    /// Takes the exclusive lock of a file, creating it, and writes this process's id into it.
+    fn lock(&self, path: PathBuf) -> LocalBoxFuture<io::Result<LockOutput>>;
 }
 
 /// An open file. A started operation goes on when its future is dropped, and keeps its buffer until it ends.

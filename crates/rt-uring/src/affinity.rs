@@ -1,0 +1,29 @@
+//! Which cores the process may use, and binding a thread to one.
+#![allow(unsafe_code)]
+
+use std::io;
+
+/// The cores that this process may use, ascending.
+pub(crate) fn allowed_cores() -> Vec<usize> {
+    // SAFETY: cpu_set_t is a plain array of bits, for which all zeros is a valid value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours and its size is given.
+    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
+    if result != 0 {
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        return (0..count).collect();
+    }
+    // SAFETY: CPU_ISSET reads the set at an index below its size.
+    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
+}
+
+/// Binds the calling thread to a core.
+pub(crate) fn pin_to(core: usize) -> io::Result<()> {
+    // SAFETY: cpu_set_t is a plain array of bits, for which all zeros is a valid value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `core` came from `allowed_cores`, so it lies below the size of the set.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: the set is ours and its size is given; 0 is the calling thread.
+    let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

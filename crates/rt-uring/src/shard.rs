@@ -1,0 +1,232 @@
+//! One shard's thread: its tokio runtime, and the executor of rt as that runtime's root future.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rt::driver::Clock;
+use rt::executor::{Executor, TurnHook};
+use rt::{Disk, Group, Net, Rt, RtParts, ShardId, ShardMain};
+use tokio::runtime::{Builder, Handle, LocalOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::coop::unconstrained;
+
+use crate::clock::SystemClock;
+use crate::disk::SystemDisk;
+use crate::net::SystemNet;
+use crate::random::SystemRandom;
+use crate::ring::Ring;
+use crate::timer::Timer;
+use crate::{Config, FileBackend, StartError, affinity};
+
+/// How long the end of a shard waits for operations on the thread pool.
+const POOL_END_WAIT: Duration = Duration::from_secs(5);
+/// Idle threads of the pool end after this time.
+const POOL_KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// What one shard is told.
+pub(crate) struct ShardConfig {
+    pub(crate) shard: u16,
+    pub(crate) shard_count: u16,
+    pub(crate) core: Option<usize>,
+    pub(crate) start: std::time::Instant,
+    pub(crate) node: Config,
+}
+
+/// Counts the mains that have not returned; shards end together when it comes to zero.
+pub(crate) struct Exit {
+    running: AtomicU32,
+    hosts: Mutex<Vec<Waker>>,
+}
+
+impl Exit {
+    pub(crate) fn new(shard_count: u16) -> Exit {
+        Exit { running: AtomicU32::new(u32::from(shard_count)), hosts: Mutex::new(Vec::new()) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.running.load(Ordering::Acquire) == 0
+    }
+
+    fn main_returned(&self) {
+        let before = self.running.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+        if before == Ok(1) {
+            self.wake_all();
+        }
+    }
+
+    /// The node cannot go on: all shards end now.
+    pub(crate) fn abandon(&self) {
+        self.running.store(0, Ordering::Release);
+        self.wake_all();
+    }
+
+    fn register(&self, host: &Waker) {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner).push(host.clone());
+    }
+
+    fn wake_all(&self) {
+        let hosts = std::mem::take(&mut *self.hosts.lock().unwrap_or_else(PoisonError::into_inner));
+        for host in hosts {
+            host.wake();
+        }
+    }
+}
+
+/// Runs one shard to the end of the node. `None` when the node was abandoned before this shard's main returned.
+pub(crate) fn run<T: Send + 'static>(
+    config: ShardConfig,
+    exit: &Arc<Exit>,
+    main: ShardMain<T>,
+) -> Result<Option<T>, StartError> {
+    let shard = config.shard;
+    let error = |what| move |source| StartError { what, shard, source };
+    if let Some(core) = config.core {
+        if let Err(error) = affinity::pin_to(core) {
+            tracing::warn!(shard, core, %error, "the shard's thread is not bound to its core");
+        }
+    }
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .max_blocking_threads(config.node.blocking_threads_max.max(1))
+        .thread_keep_alive(POOL_KEEP_ALIVE)
+        .thread_name(format!("shard-{shard}-pool"))
+        .build_local(LocalOptions::default())
+        .map_err(error("the event loop"))?;
+    let result = runtime.block_on(async {
+        let ring = open_ring(&config).map_err(error("io_uring"))?;
+        let timer = Timer::new().map_err(error("the timer"))?;
+        let (rt, clock) = assemble(&config, ring.clone());
+        let executor = rt.executor().clone();
+        let _entered = executor.enter();
+        if let Some(ring) = &ring {
+            executor.add_hook(Rc::clone(ring) as Rc<dyn TurnHook>);
+        }
+        if config.node.handle_signals && shard == 0 {
+            watch_signals(&rt).map_err(error("signals"))?;
+        }
+        let output = Rc::new(RefCell::new(None));
+        spawn_main(&rt, main, Rc::clone(&output), Arc::clone(exit));
+        let mut host = Host { executor: executor.clone(), clock, ring, timer };
+        let mut registered = false;
+        unconstrained(poll_fn(|cx| {
+            if !std::mem::replace(&mut registered, true) {
+                exit.register(cx.waker());
+            }
+            host.poll(cx, exit)
+        }))
+        .await;
+        executor.shutdown();
+        let output = output.borrow_mut().take();
+        Ok(output)
+    });
+    runtime.shutdown_timeout(POOL_END_WAIT);
+    result
+}
+
+fn spawn_main<T: 'static>(rt: &Rt, main: ShardMain<T>, output: Rc<RefCell<Option<T>>>, exit: Arc<Exit>) {
+    let main_rt = rt.clone();
+    let task = rt.spawn(Group::Statement, async move {
+        let result = main(main_rt).await;
+        *output.borrow_mut() = Some(result);
+        exit.main_returned();
+    });
+    task.detach();
+}
+
+fn open_ring(config: &ShardConfig) -> io::Result<Option<Rc<Ring>>> {
+    if config.node.files == FileBackend::Blocking {
+        return Ok(None);
+    }
+    match Ring::new(config.node.ring_operations_max.max(1)) {
+        Ok(ring) => Ok(Some(Rc::new(ring))),
+        Err(error) if config.node.files == FileBackend::Auto => {
+            if config.shard == 0 {
+                tracing::warn!(%error, "io_uring is refused here; files use a thread pool, which costs more CPU");
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn assemble(config: &ShardConfig, ring: Option<Rc<Ring>>) -> (Rt, Rc<dyn Clock>) {
+    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new(config.start));
+    let rt = Rt::new(RtParts {
+        shard: ShardId(config.shard),
+        shard_count: config.shard_count,
+        executor: Executor::new(Rc::clone(&clock)),
+        clock: Rc::clone(&clock),
+        random: Rc::new(SystemRandom::new()),
+        disk: Disk::new(Rc::new(SystemDisk { handle: Handle::current(), ring })),
+        net: Net::new(Rc::new(SystemNet)),
+    });
+    (rt, clock)
+}
+
+/// Turns SIGTERM and SIGINT into a request to stop; a second SIGINT ends the process.
+fn watch_signals(rt: &Rt) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let task_rt = rt.clone();
+    let task = rt.spawn(Group::Maintenance, async move {
+        let mut interrupts = 0;
+        loop {
+            let interrupted = poll_fn(|cx| {
+                if interrupt.poll_recv(cx).is_ready() {
+                    return Poll::Ready(true);
+                }
+                terminate.poll_recv(cx).map(|_| false)
+            })
+            .await;
+            interrupts += u32::from(interrupted);
+            if interrupts > 1 {
+                eprintln!("interrupted twice: ending without a clean stop");
+                std::process::exit(130);
+            }
+            task_rt.request_stop();
+        }
+    });
+    task.detach();
+    Ok(())
+}
+
+/// Drives the executor: one turn a poll, so that tokio looks at the sockets after every turn.
+struct Host {
+    executor: Executor,
+    clock: Rc<dyn Clock>,
+    ring: Option<Rc<Ring>>,
+    timer: Timer,
+}
+
+impl Host {
+    fn poll(&mut self, cx: &mut Context<'_>, exit: &Exit) -> Poll<()> {
+        let more = self.executor.run_turn();
+        if exit.is_over() {
+            return Poll::Ready(());
+        }
+        if more || !self.may_sleep(cx) {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Makes sure that whatever happens next wakes this thread; false when something has happened already.
+    fn may_sleep(&self, cx: &mut Context<'_>) -> bool {
+        if let Some(deadline) = self.executor.next_deadline() {
+            self.timer.arm(deadline, self.clock.now());
+            if self.timer.poll_fired(cx).is_ready() {
+                return false;
+            }
+        }
+        if self.ring.as_ref().is_some_and(|ring| ring.poll_completed(cx).is_ready()) {
+            return false;
+        }
+        self.executor.prepare_park(cx.waker())
+    }
+}
