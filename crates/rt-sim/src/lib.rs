@@ -1,1 +1,19 @@
 //! The simulated backend of rt: one thread, virtual time, seeded scheduling and faults.
+//!
+//! A [`Simulation`] holds nodes of several shards, each with a disk, clocks and an address, and a network
+//! between them. Everything that happens follows from the seed: the same seed gives the same trace, byte for
+//! byte. Time passes only when every task waits (and a little with every poll), so an hour takes seconds.
+
+mod clock;
+mod config;
+mod disk;
+mod net;
+mod random;
+mod simulation;
+mod trace;
+mod world;
+
+pub use config::{ClockConfig, Config, Crash, DiskConfig, LinkConfig, NameDurability, NodeConfig};
+pub use disk::DiskFault;
+pub use random::Rng;
+pub use simulation::{NodeId, NodeInfo, Sim, Simulation, Stalled};

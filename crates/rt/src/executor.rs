@@ -405,6 +405,11 @@ impl Executor {
             || self.inner.hooks.borrow().iter().any(|hook| hook.has_input())
     }
 
+    /// Monotonic time.
+    pub fn now(&self) -> Instant {
+        self.inner.clock.now()
+    }
+
     /// When the next timer is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.inner.timers.next_deadline()

@@ -1,0 +1,626 @@
+//! Nodes, and the loop that runs them: one task of one shard at a time, chosen by the seed.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rt::driver::Clock;
+use rt::executor::Executor;
+use rt::{Disk, Group, LocalBoxFuture, Net, Rt, RtParts, ShardId, ShardMain};
+
+use crate::clock::NodeClock;
+use crate::config::{Config, Crash, DiskConfig, LinkConfig, NodeConfig};
+use crate::disk::{DiskFault, NodeDisk, SimDisk};
+use crate::net::{Network, SimNet};
+use crate::random::{Rng, ShardRandom};
+use crate::world::{SHARD_STREAMS, Stream, World};
+
+/// Names a node of a simulation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(u16);
+
+impl NodeId {
+    /// Position in the order of [`Sim::add_node`].
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a node is told when it starts.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    /// Its name in the simulation.
+    pub id: NodeId,
+    /// Its address.
+    pub ip: IpAddr,
+    /// Number of its shards.
+    pub shards: u16,
+    /// How often it was started before.
+    pub starts: u64,
+}
+
+/// The simulation cannot reach what was waited for.
+#[derive(Clone, Debug)]
+pub struct Stalled {
+    /// The seed, to see it again.
+    pub seed: u64,
+    /// Virtual time.
+    pub at: Duration,
+    /// Whether the time limit was reached; otherwise every task waits and nothing will ever happen.
+    pub time_limit: bool,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = if self.time_limit {
+            "the limit of virtual time is reached"
+        } else {
+            "every task waits for ever"
+        };
+        write!(f, "the simulation of seed {} stalled at {:?}: {why}", self.seed, self.at)
+    }
+}
+
+impl std::error::Error for Stalled {}
+
+type ErasedMain = Box<dyn FnOnce(Rt) -> LocalBoxFuture<String>>;
+
+struct Running {
+    shards: Vec<(Executor, Rt)>,
+    /// What the mains returned, as text.
+    exits: Rc<RefCell<Vec<Option<String>>>>,
+}
+
+struct Node {
+    info: NodeInfo,
+    clock: Rc<NodeClock>,
+    disk: Rc<NodeDisk>,
+    boot: Rc<dyn Fn(&NodeInfo) -> Vec<ErasedMain>>,
+    running: Option<Running>,
+    last_exits: Vec<String>,
+}
+
+enum Control {
+    Start(NodeId),
+    Down(NodeId, Crash),
+}
+
+/// A handle of a simulation, for use inside its tasks and outside. Cheap to clone.
+#[derive(Clone)]
+pub struct Sim(Rc<Inner>);
+
+struct Inner {
+    world: Rc<World>,
+    network: Rc<Network>,
+    nodes: RefCell<Vec<Node>>,
+    client: Cell<Option<NodeId>>,
+    in_task: Cell<bool>,
+    control: RefCell<Vec<Control>>,
+}
+
+/// A simulation. Ends, with all its nodes, when dropped.
+pub struct Simulation {
+    sim: Sim,
+}
+
+impl Deref for Simulation {
+    type Target = Sim;
+    fn deref(&self) -> &Sim {
+        &self.sim
+    }
+}
+
+impl Simulation {
+    /// A world without nodes. Everything that happens in it follows from `seed`.
+    pub fn new(seed: u64, config: Config) -> Simulation {
+        let world = Rc::new(World::new(seed, config));
+        let network = Rc::new(Network::new(Rc::clone(&world)));
+        Simulation {
+            sim: Sim(Rc::new(Inner {
+                world,
+                network,
+                nodes: RefCell::new(Vec::new()),
+                client: Cell::new(None),
+                in_task: Cell::new(false),
+                control: RefCell::new(Vec::new()),
+            })),
+        }
+    }
+
+    /// A handle that tasks may keep.
+    pub fn handle(&self) -> Sim {
+        self.sim.clone()
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let world = &self.sim.0.world;
+            eprintln!("simulation: seed {}, virtual time {:?}", world.seed, self.sim.now());
+            for line in self.sim.trace_lines() {
+                eprintln!("  {line}");
+            }
+            // Destructors of tasks may not find what they expect; the process ends the test anyway.
+            return;
+        }
+        let count = self.sim.0.nodes.borrow().len();
+        for node in 0..count {
+            self.sim.take_down(NodeId(node as u16), Crash::Process);
+        }
+        self.sim.0.world.clear_events();
+        self.sim.0.network.clear();
+    }
+}
+
+impl Sim {
+    /// Adds a node that is not started yet. `boot` is called at every start and gives the mains of its shards,
+    /// as for `rt_uring::run`.
+    pub fn add_node<T: fmt::Debug + 'static>(
+        &self,
+        config: NodeConfig,
+        boot: impl Fn(&NodeInfo) -> Vec<ShardMain<T>> + 'static,
+    ) -> NodeId {
+        let world = &self.0.world;
+        let mut nodes = self.0.nodes.borrow_mut();
+        let id = NodeId(u16::try_from(nodes.len()).expect("fewer than 2^16 nodes"));
+        let number = u32::from(id.0) + 1;
+        let default_ip = IpAddr::from([10, 0, (number >> 8) as u8, number as u8]);
+        let info =
+            NodeInfo { id, ip: config.ip.unwrap_or(default_ip), shards: config.shards.max(1), starts: 0 };
+        self.0.network.add_host(u64::from(id.0), info.ip);
+        let boot = move |info: &NodeInfo| boot(info).into_iter().map(erase).collect();
+        nodes.push(Node {
+            clock: Rc::new(NodeClock::new(Rc::clone(world), config.clock)),
+            disk: Rc::new(NodeDisk::new(Rc::clone(world), u64::from(id.0), config.disk)),
+            info,
+            boot: Rc::new(boot),
+            running: None,
+            last_exits: Vec::new(),
+        });
+        id
+    }
+
+    /// Starts a node that is down. From inside a task, right after its poll.
+    pub fn start(&self, node: NodeId) {
+        self.control(Control::Start(node));
+    }
+
+    /// Loses a node's power: its tasks end where they wait, of what its disk had not synced any part is gone,
+    /// its peers hear nothing. From inside a task, right after its poll.
+    pub fn crash(&self, node: NodeId) {
+        self.control(Control::Down(node, Crash::Power));
+    }
+
+    /// Ends a node's process as `kill -9` does: what was written stays, its connections are reset. From inside
+    /// a task, right after its poll.
+    pub fn kill(&self, node: NodeId) {
+        self.control(Control::Down(node, Crash::Process));
+    }
+
+    /// Loses power and starts again.
+    pub fn restart(&self, node: NodeId) {
+        self.crash(node);
+        self.start(node);
+    }
+
+    /// Asks shard 0 of a node to stop, as SIGTERM does.
+    pub fn request_stop(&self, node: NodeId) {
+        if let Some(rt) = self.rt(node, ShardId(0)) {
+            rt.request_stop();
+        }
+    }
+
+    /// Whether a node runs.
+    pub fn is_running(&self, node: NodeId) -> bool {
+        self.0.nodes.borrow()[node.index()].running.is_some()
+    }
+
+    /// What the mains of a node returned at its last clean end, as text.
+    pub fn exits(&self, node: NodeId) -> Vec<String> {
+        self.0.nodes.borrow()[node.index()].last_exits.clone()
+    }
+
+    /// The handle of a running shard, for tests that look inside.
+    pub fn rt(&self, node: NodeId, shard: ShardId) -> Option<Rt> {
+        let nodes = self.0.nodes.borrow();
+        let (_, rt) = nodes[node.index()].running.as_ref()?.shards.get(shard.index())?;
+        Some(rt.clone())
+    }
+
+    /// A node's address.
+    pub fn ip(&self, node: NodeId) -> IpAddr {
+        self.0.nodes.borrow()[node.index()].info.ip
+    }
+
+    /// Virtual time since the start.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.world.now())
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.0.world.seed
+    }
+
+    /// A generator for a test's own choices, a stream of its own.
+    pub fn rng(&self, stream: u64) -> Rng {
+        Rng::new(self.0.world.seed, u64::MAX - stream)
+    }
+
+    /// Everything that has happened, folded into one number: equal for equal seeds.
+    pub fn trace_hash(&self) -> u64 {
+        self.0.world.trace().borrow().hash()
+    }
+
+    /// Number of events in the trace.
+    pub fn trace_events(&self) -> u64 {
+        self.0.world.trace().borrow().events()
+    }
+
+    /// The last events as text, when the configuration keeps any.
+    pub fn trace_lines(&self) -> Vec<String> {
+        self.0.world.trace().borrow().lines()
+    }
+
+    /// Folds an event of a test's own into the trace.
+    pub fn note(&self, what: &'static str, words: &[u64]) {
+        self.0.world.note(what, words);
+    }
+
+    /// Runs `action` at a virtual time (at once when that is past): a fault, most often.
+    pub fn at(&self, time: Duration, action: impl FnOnce(&Sim) + 'static) {
+        let sim = Rc::downgrade(&self.0);
+        self.0.world.at(time.as_nanos() as u64, move || {
+            if let Some(inner) = sim.upgrade() {
+                action(&Sim(inner));
+            }
+        });
+    }
+
+    /// Runs `action` after a time from now.
+    pub fn after(&self, delay: Duration, action: impl FnOnce(&Sim) + 'static) {
+        self.at(self.now() + delay, action);
+    }
+}
+
+/// Faults of network, disks and clocks.
+impl Sim {
+    /// Cuts both directions between two nodes.
+    pub fn partition(&self, a: NodeId, b: NodeId) {
+        self.partition_one_way(a, b);
+        self.partition_one_way(b, a);
+    }
+
+    /// Cuts one direction.
+    pub fn partition_one_way(&self, from: NodeId, to: NodeId) {
+        self.0.network.block(u64::from(from.0), u64::from(to.0));
+    }
+
+    /// Cuts a node off from all others.
+    pub fn isolate(&self, node: NodeId) {
+        let count = self.0.nodes.borrow().len() as u16;
+        for other in (0..count).map(NodeId).filter(|other| *other != node) {
+            self.partition(node, other);
+        }
+    }
+
+    /// Joins two nodes again, both directions.
+    pub fn heal(&self, a: NodeId, b: NodeId) {
+        self.0.network.unblock(u64::from(a.0), u64::from(b.0));
+        self.0.network.unblock(u64::from(b.0), u64::from(a.0));
+    }
+
+    /// Removes all partitions.
+    pub fn heal_all(&self) {
+        self.0.network.unblock_all();
+    }
+
+    /// Sets how one direction between two nodes behaves; `None` for the default.
+    pub fn set_link(&self, from: NodeId, to: NodeId, link: Option<LinkConfig>) {
+        self.0.network.set_link(u64::from(from.0), u64::from(to.0), link);
+    }
+
+    /// Resets all connections between two nodes.
+    pub fn reset_connections(&self, a: NodeId, b: NodeId) {
+        self.0.network.reset_between(u64::from(a.0), u64::from(b.0));
+    }
+
+    /// Changes how a node's disk behaves.
+    pub fn configure_disk(&self, node: NodeId, change: impl FnOnce(&mut DiskConfig)) {
+        self.disk(node).configure(change);
+    }
+
+    /// Orders an error for certain operations.
+    pub fn inject_disk_fault(&self, node: NodeId, fault: DiskFault) {
+        self.disk(node).inject(fault);
+    }
+
+    /// Cancels the errors that were ordered.
+    pub fn clear_disk_faults(&self, node: NodeId) {
+        self.disk(node).clear_faults();
+    }
+
+    /// Changes a bit in every sector of a range of a file; false when there is no such file.
+    pub fn corrupt_file(&self, node: NodeId, path: impl AsRef<Path>, position: u64, len: u64) -> bool {
+        self.disk(node).corrupt(path.as_ref(), position, len)
+    }
+
+    /// A file's content as a reader would see it.
+    pub fn read_file(&self, node: NodeId, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        self.disk(node).read_file(path.as_ref())
+    }
+
+    /// All files of a node with their lengths, by path.
+    pub fn files(&self, node: NodeId) -> Vec<(PathBuf, u64)> {
+        self.disk(node).files()
+    }
+
+    /// Moves a node's wall clock; negative is back.
+    pub fn jump_clock(&self, node: NodeId, micros: i64) {
+        self.0.world.note("clock jump", &[u64::from(node.0), micros as u64]);
+        self.0.nodes.borrow()[node.index()].clock.jump_wall(micros);
+    }
+
+    /// Lets a node's clocks run faster (or slower) by parts per million.
+    pub fn set_clock_drift(&self, node: NodeId, drift_ppm: i32) {
+        self.0.world.note("clock drift", &[u64::from(node.0), drift_ppm as u64]);
+        self.0.nodes.borrow()[node.index()].clock.set_drift(drift_ppm);
+    }
+
+    /// Sets all nodes' wall clocks off by up to `most`, by the seed.
+    pub fn scatter_clocks(&self, most: Duration) {
+        let count = self.0.nodes.borrow().len() as u16;
+        for node in 0..count {
+            let micros = self.0.world.draw(Stream::Clock, |rng| rng.between(Duration::ZERO, most * 2)) / 1000;
+            self.jump_clock(NodeId(node), micros as i64 - most.as_micros() as i64);
+        }
+    }
+
+    fn disk(&self, node: NodeId) -> Rc<NodeDisk> {
+        Rc::clone(&self.0.nodes.borrow()[node.index()].disk)
+    }
+}
+
+/// Running.
+impl Sim {
+    /// Runs until `done` says so. It is asked after every step.
+    pub fn run_until(&self, mut done: impl FnMut() -> bool) -> Result<(), Stalled> {
+        while !done() {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Runs for a virtual time; nothing happening is no error here.
+    pub fn run_for(&self, duration: Duration) {
+        let reached = Rc::new(Cell::new(false));
+        let mark = Rc::clone(&reached);
+        self.after(duration, move |_| mark.set(true));
+        while !reached.get() && self.step().is_ok() {}
+    }
+
+    /// Runs until all mains of a node have returned and the node has ended.
+    pub fn run_until_exit(&self, node: NodeId) -> Result<(), Stalled> {
+        self.run_until(|| !self.is_running(node))
+    }
+
+    /// Runs a client: a task on a machine of its own, which never fails, until its end.
+    pub fn block_on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        client: impl FnOnce(Rt) -> F,
+    ) -> Result<T, Stalled> {
+        let node = self.client();
+        let rt = self.rt(node, ShardId(0)).expect("the client's machine runs");
+        let result = Rc::new(RefCell::new(None));
+        let output = Rc::clone(&result);
+        let future = client(rt.clone());
+        let task = rt.spawn(Group::Statement, async move { *output.borrow_mut() = Some(future.await) });
+        self.run_until(|| task.is_finished())?;
+        let output = result.borrow_mut().take();
+        Ok(output.expect("a finished task has left its result"))
+    }
+
+    /// The machine of [`Sim::block_on`], to cut it off from nodes.
+    pub fn client(&self) -> NodeId {
+        if let Some(client) = self.0.client.get() {
+            return client;
+        }
+        let config = NodeConfig { ip: Some([10, 255, 255, 254].into()), ..NodeConfig::default() };
+        let node = self.add_node(config, |_| rt::shard_mains(1, |_| std::future::pending::<()>()));
+        self.0.client.set(Some(node));
+        self.start(node);
+        node
+    }
+
+    /// Runs one task, or lets time pass to the next event.
+    pub fn step(&self) -> Result<(), Stalled> {
+        let world = &self.0.world;
+        self.apply_control();
+        let ready: Vec<(NodeId, u16, Executor)> = self.shards(|_, executor| executor.has_work());
+        if ready.is_empty() {
+            self.let_time_pass()?;
+        } else {
+            let chosen = world.draw(Stream::Schedule, |rng| rng.below(ready.len() as u64)) as usize;
+            let (node, shard, executor) = &ready[chosen];
+            self.run_task(*node, *shard, executor);
+            world.advance_to(world.now() + world.config.poll_cost.as_nanos() as u64);
+        }
+        world.run_due();
+        for (_, _, executor) in self.shards(|clock, executor| is_due(clock, executor)) {
+            executor.fire_timers(executor.now());
+        }
+        self.end_finished();
+        Ok(())
+    }
+
+    fn shards(&self, wanted: impl Fn(&NodeClock, &Executor) -> bool) -> Vec<(NodeId, u16, Executor)> {
+        let nodes = self.0.nodes.borrow();
+        let mut found = Vec::new();
+        for node in nodes.iter() {
+            for (shard, (executor, _)) in
+                node.running.iter().flat_map(|running| running.shards.iter().enumerate())
+            {
+                if wanted(&node.clock, executor) {
+                    found.push((node.info.id, shard as u16, executor.clone()));
+                }
+            }
+        }
+        found
+    }
+
+    fn run_task(&self, node: NodeId, shard: u16, executor: &Executor) {
+        let world = &self.0.world;
+        let _entered = executor.enter();
+        let cost = world.config.poll_cost.as_nanos() as u64;
+        self.0.in_task.set(true);
+        let pick = |count: usize| world.draw(Stream::Schedule, |rng| rng.below(count as u64)) as usize;
+        let ran = executor.run_one(cost, pick);
+        self.0.in_task.set(false);
+        if let Some((group, slot)) = ran {
+            let place = u64::from(node.0) << 16 | u64::from(shard);
+            world.note("run", &[place, group.index() as u64, u64::from(slot)]);
+        }
+    }
+
+    fn let_time_pass(&self) -> Result<(), Stalled> {
+        let world = &self.0.world;
+        let mut next = world.next_event();
+        let nodes = self.0.nodes.borrow();
+        for node in nodes.iter() {
+            for (executor, _) in node.running.iter().flat_map(|running| &running.shards) {
+                if let Some(deadline) = executor.next_deadline() {
+                    let time = node.clock.world_time_of(deadline);
+                    next = Some(next.map_or(time, |next| next.min(time)));
+                }
+            }
+        }
+        let limit = world.config.time_max.as_nanos() as u64;
+        match next {
+            Some(time) if time <= limit => {
+                world.advance_to(time.max(world.now()));
+                world.note("time", &[]);
+                Ok(())
+            }
+            _ => Err(Stalled { seed: world.seed, at: self.now(), time_limit: next.is_some() }),
+        }
+    }
+
+    fn control(&self, control: Control) {
+        self.0.control.borrow_mut().push(control);
+        if !self.0.in_task.get() {
+            self.apply_control();
+        }
+    }
+
+    fn apply_control(&self) {
+        let orders = std::mem::take(&mut *self.0.control.borrow_mut());
+        for order in orders {
+            match order {
+                Control::Start(node) => self.boot(node),
+                Control::Down(node, crash) => self.take_down(node, crash),
+            }
+        }
+    }
+
+    fn boot(&self, id: NodeId) {
+        let (info, boot, clock, disk) = {
+            let mut nodes = self.0.nodes.borrow_mut();
+            let node = &mut nodes[id.index()];
+            if node.running.is_some() {
+                return;
+            }
+            let info = node.info.clone();
+            node.info.starts += 1;
+            (info, Rc::clone(&node.boot), Rc::clone(&node.clock), Rc::clone(&node.disk))
+        };
+        let world = &self.0.world;
+        world.note("start", &[u64::from(id.0), info.starts]);
+        clock.node_started();
+        self.0.network.host_up(u64::from(id.0));
+        let mains = boot(&info);
+        assert_eq!(mains.len(), usize::from(info.shards), "one main for each shard of the node");
+        let exits = Rc::new(RefCell::new(vec![None; mains.len()]));
+        let mut shards = Vec::new();
+        for (shard, main) in (0..info.shards).zip(mains) {
+            let rt = self.assemble(&info, shard, &clock, &disk);
+            let (exits, main_rt) = (Rc::clone(&exits), rt.clone());
+            let main = async move {
+                let exit = main(main_rt).await;
+                exits.borrow_mut()[usize::from(shard)] = Some(exit);
+            };
+            rt.spawn(Group::Statement, main).detach();
+            shards.push((rt.executor().clone(), rt));
+        }
+        self.0.nodes.borrow_mut()[id.index()].running = Some(Running { shards, exits });
+    }
+
+    fn assemble(&self, info: &NodeInfo, shard: u16, clock: &Rc<NodeClock>, disk: &Rc<NodeDisk>) -> Rt {
+        let clock = Rc::clone(clock) as Rc<dyn Clock>;
+        let node = u64::from(info.id.0);
+        let stream = SHARD_STREAMS + (node << 40 | info.starts << 16 | u64::from(shard));
+        let net = SimNet { network: Rc::clone(&self.0.network), node, ip: info.ip };
+        Rt::new(RtParts {
+            shard: ShardId(shard),
+            shard_count: info.shards,
+            executor: Executor::new(Rc::clone(&clock)),
+            clock,
+            random: Rc::new(ShardRandom(RefCell::new(Rng::new(self.0.world.seed, stream)))),
+            disk: Disk::new(Rc::new(SimDisk(Rc::clone(disk)))),
+            net: Net::new(Rc::new(net)),
+        })
+    }
+
+    /// Ends a node: its tasks, whose sockets the kernel closes unless power is gone, then what its disk forgets.
+    fn take_down(&self, id: NodeId, crash: Crash) {
+        let (running, disk) = {
+            let mut nodes = self.0.nodes.borrow_mut();
+            let node = &mut nodes[id.index()];
+            (node.running.take(), Rc::clone(&node.disk))
+        };
+        let Some(running) = running else { return };
+        self.0.world.note("down", &[u64::from(id.0), u64::from(crash == Crash::Power)]);
+        if crash == Crash::Power {
+            self.0.network.host_down(u64::from(id.0), crash);
+        }
+        self.0.in_task.set(true);
+        for (executor, _) in &running.shards {
+            let _entered = executor.enter();
+            executor.shutdown();
+        }
+        self.0.in_task.set(false);
+        drop(running);
+        if crash == Crash::Process {
+            self.0.network.host_down(u64::from(id.0), crash);
+        }
+        disk.crash(crash);
+    }
+
+    /// Ends the nodes whose mains have all returned.
+    fn end_finished(&self) {
+        let finished: Vec<(NodeId, Vec<String>)> = {
+            let nodes = self.0.nodes.borrow();
+            let exits = |node: &Node| -> Option<Vec<String>> {
+                node.running.as_ref()?.exits.borrow().iter().cloned().collect()
+            };
+            nodes.iter().filter_map(|node| Some((node.info.id, exits(node)?))).collect()
+        };
+        for (id, exits) in finished {
+            self.0.nodes.borrow_mut()[id.index()].last_exits = exits;
+            self.take_down(id, Crash::Process);
+        }
+    }
+}
+
+fn erase<T: fmt::Debug + 'static>(main: ShardMain<T>) -> ErasedMain {
+    Box::new(move |rt| Box::pin(async move { format!("{:?}", main(rt).await) }))
+}
+
+fn is_due(clock: &NodeClock, executor: &Executor) -> bool {
+    executor.next_deadline().is_some_and(|deadline| deadline <= clock.now())
+}

@@ -1,0 +1,106 @@
+//! What everything in a simulation shares: virtual time, the queue of events, the streams of randomness, the trace.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use crate::config::Config;
+use crate::random::Rng;
+use crate::trace::Trace;
+
+/// Streams of randomness, by what they decide.
+#[derive(Clone, Copy)]
+pub(crate) enum Stream {
+    Schedule,
+    Preempt,
+    Net,
+    Disk,
+    Clock,
+}
+
+const STREAMS: usize = 5;
+
+/// The first stream of the shards' own randomness.
+pub(crate) const SHARD_STREAMS: u64 = 1000;
+
+type Action = Box<dyn FnOnce()>;
+
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) config: Config,
+    now: Cell<u64>,
+    sequence: Cell<u64>,
+    events: RefCell<BTreeMap<(u64, u64), Action>>,
+    streams: [RefCell<Rng>; STREAMS],
+    trace: RefCell<Trace>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, config: Config) -> World {
+        World {
+            seed,
+            trace: RefCell::new(Trace::new(config.trace_lines_max)),
+            config,
+            now: Cell::new(0),
+            sequence: Cell::new(0),
+            events: RefCell::new(BTreeMap::new()),
+            streams: std::array::from_fn(|stream| RefCell::new(Rng::new(seed, stream as u64))),
+        }
+    }
+
+    /// Virtual nanoseconds since the simulation began.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    pub(crate) fn advance_to(&self, time: u64) {
+        assert!(time >= self.now.get(), "virtual time does not go back");
+        self.now.set(time);
+    }
+
+    /// Draws from a stream. The generator must not be held while anything else runs.
+    pub(crate) fn draw<T>(&self, stream: Stream, draw: impl FnOnce(&mut Rng) -> T) -> T {
+        draw(&mut self.streams[stream as usize].borrow_mut())
+    }
+
+    pub(crate) fn note(&self, what: &'static str, words: &[u64]) {
+        self.trace.borrow_mut().note(self.now.get(), what, words);
+    }
+
+    pub(crate) fn trace(&self) -> &RefCell<Trace> {
+        &self.trace
+    }
+
+    /// Runs `action` when virtual time reaches `time`; equal times in the order of these calls.
+    pub(crate) fn at(&self, time: u64, action: impl FnOnce() + 'static) {
+        let sequence = self.sequence.get();
+        self.sequence.set(sequence + 1);
+        self.events.borrow_mut().insert((time.max(self.now.get()), sequence), Box::new(action));
+    }
+
+    pub(crate) fn after(&self, delay: u64, action: impl FnOnce() + 'static) {
+        self.at(self.now.get().saturating_add(delay), action);
+    }
+
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        self.events.borrow().first_key_value().map(|((time, _), _)| *time)
+    }
+
+    /// Runs the events that are due.
+    pub(crate) fn run_due(&self) {
+        loop {
+            let action = {
+                let mut events = self.events.borrow_mut();
+                match events.first_entry() {
+                    Some(entry) if entry.key().0 <= self.now.get() => entry.remove(),
+                    _ => return,
+                }
+            };
+            action();
+        }
+    }
+
+    pub(crate) fn clear_events(&self) {
+        let events = std::mem::take(&mut *self.events.borrow_mut());
+        drop(events);
+    }
+}
