@@ -480,7 +480,8 @@ impl Sim {
         let cost = world.config.poll_cost.as_nanos() as u64;
         self.0.in_task.set(true);
         let pick = |count: usize| world.draw(Stream::Schedule, |rng| rng.below(count as u64)) as usize;
-        let ran = executor.run_one(cost, pick);
+        let flush = world.draw(Stream::Schedule, |rng| rng.below(2) == 0);
+        let ran = executor.run_one(cost, flush, pick);
         self.0.in_task.set(false);
         if let Some((group, slot)) = ran {
             let place = u64::from(node.0) << 16 | u64::from(shard);

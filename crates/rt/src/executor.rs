@@ -516,8 +516,14 @@ impl Executor {
     }
 
     /// For a backend that chooses tasks itself: takes in messages and runs one ready task, the one that `pick`
-    /// names of so many. Its group is charged `cost_ns`. Gives the task's group and slot, if one was ready.
-    pub fn run_one(&self, cost_ns: u64, pick: impl FnOnce(usize) -> usize) -> Option<(Group, u32)> {
+    /// names of so many. Its group is charged `cost_ns`. With `flush`, or when no task is left, what it has sent
+    /// goes off; else it waits for the next call. Gives the task's group and slot, if one was ready.
+    pub fn run_one(
+        &self,
+        cost_ns: u64,
+        flush: bool,
+        pick: impl FnOnce(usize) -> usize,
+    ) -> Option<(Group, u32)> {
         let inner = &*self.inner;
         inner.in_turn.set(true);
         self.poll_hooks();
@@ -529,7 +535,9 @@ impl Executor {
             self.poll_task(task);
             self.charge(&inner.groups[task.group.index()], cost_ns);
         }
-        self.flush_hooks();
+        if flush || inner.ready.get() == 0 {
+            self.flush_hooks();
+        }
         inner.in_turn.set(false);
         chosen.map(|task| (task.group, task.slot))
     }
