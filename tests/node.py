@@ -24,6 +24,13 @@ def answers(host, port, timeout=0.2):
         return False
 
 
+def free_port():
+    """A port of 127.0.0.1 that nothing listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Server:
     """A child process with a log, which stops when the test ends."""
 
@@ -96,7 +103,7 @@ class Oracle(Server):
     def __init__(self, folder, host=ORACLE_ADDRESS, environment=None):
         self.folder = folder
         launcher = os.path.join(ROOT, "tests", "oracle", "cassandra")
-        settings = {"HOST": host, "HEAP": "768M", **(environment or {})}
+        settings = {"HOST": host, "HEAP": "768M", "JMX": str(free_port()), **(environment or {})}
         super().__init__([launcher, "start", folder], host, CQL_PORT, os.path.join(folder, "cassandra.log"), settings)
 
     def start(self, seconds=180):

@@ -59,13 +59,8 @@ pub const TABLE: &[Row] = &[
             "compaction",
         ],
     ),
-    // L3: replicas, and operations over them.
+    // L3: replicas, membership, and operations over them.
     row("replica", 3, &["stdx", "types", "schema", "mutation", "rt", "topology", "engine"]),
-    row(
-        "coordinator",
-        3,
-        &["stdx", "types", "schema", "mutation", "rt", "topology", "paxos", "rpc", "replica"],
-    ),
     row(
         "cluster",
         3,
@@ -76,13 +71,33 @@ pub const TABLE: &[Row] = &[
         3,
         &["stdx", "types", "schema", "mutation", "rt", "topology", "rpc", "streaming", "replica"],
     ),
+    row(
+        "coordinator",
+        3,
+        &["stdx", "types", "schema", "mutation", "rt", "topology", "paxos", "rpc", "replica", "cluster"],
+    ),
     // L4: what clients speak.
     row(
         "exec",
         4,
-        &["stdx", "types", "schema", "mutation", "rt", "topology", "cql", "coordinator", "replica"],
+        &[
+            "stdx",
+            "types",
+            "schema",
+            "mutation",
+            "rt",
+            "topology",
+            "cql",
+            "coordinator",
+            "cluster",
+            "replica",
+        ],
     ),
-    row("session", 4, &["stdx", "types", "schema", "mutation", "rt", "topology", "cql", "wire", "exec"]),
+    row(
+        "session",
+        4,
+        &["stdx", "types", "schema", "mutation", "rt", "topology", "cql", "wire", "exec", "cluster"],
+    ),
     row("dynamo", 4, &["stdx", "types", "schema", "mutation", "rt", "topology", "exec", "coordinator"]),
     // L5: a whole node.
     row(
