@@ -416,7 +416,6 @@ pub fn is_reserved_word(word: &str) -> bool {
         "by",
         "columnfamily",
         "create",
-        "default",
         "delete",
         "desc",
         "describe",
@@ -436,8 +435,6 @@ pub fn is_reserved_word(word: &str) -> bool {
         "keyspace",
         "limit",
         "materialized",
-        "mbean",
-        "mbeans",
         "modify",
         "nan",
         "norecursive",
@@ -449,7 +446,6 @@ pub fn is_reserved_word(word: &str) -> bool {
         "order",
         "primary",
         "rename",
-        "replace",
         "revoke",
         "schema",
         "select",
@@ -459,7 +455,6 @@ pub fn is_reserved_word(word: &str) -> bool {
         "token",
         "truncate",
         "unlogged",
-        "unset",
         "update",
         "use",
         "using",
@@ -468,4 +463,34 @@ pub fn is_reserved_word(word: &str) -> bool {
         "with",
     ];
     RESERVED.binary_search(&word).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_words_are_found_and_quoted() {
+        for word in ["add", "nan", "schema", "with", "set"] {
+            assert_eq!(quote_identifier(word), format!("\"{word}\""));
+        }
+        for word in ["a", "key", "type", "default", "x_1"] {
+            assert_eq!(quote_identifier(word), word);
+        }
+        assert_eq!(quote_identifier("A\"b"), "\"A\"\"b\"");
+        assert_eq!(quote_identifier("1a"), "\"1a\"");
+    }
+
+    #[test]
+    fn user_types_are_replaced_where_they_are_used() {
+        let old =
+            UserType { keyspace: "k".into(), name: "t".into(), fields: vec![("a".into(), CqlType::Int)] };
+        let list =
+            |ty: &UserType| CqlType::list(CqlType::Udt { ty: Arc::new(ty.clone()), frozen: true }, false);
+        let mut new = old.clone();
+        new.fields.push(("b".into(), CqlType::Text));
+        assert_eq!(list(&old).with_updated_udt(&Arc::new(new.clone())), Some(list(&new)));
+        assert_eq!(CqlType::Int.with_updated_udt(&Arc::new(new)), None);
+        assert!(list(&old).references_udt("k", "t") && !list(&old).references_udt("k", "u"));
+    }
 }

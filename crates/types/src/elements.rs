@@ -32,8 +32,9 @@ impl<'a> Elements<'a> {
     fn new(bytes: &'a [u8], per_entry: usize, kind: &'static str) -> Result<Elements<'a>, TypeError> {
         let mut reader = Reader::new(bytes);
         let count = reader.i32().map_err(|_| not_enough(kind))?;
-        // A negative count reads as no elements, as Cassandra's loops have it.
-        let left = usize::try_from(count).unwrap_or(0).saturating_mul(per_entry);
+        let left = usize::try_from(count)
+            .map_err(|_| TypeError::Refused(format!("The data cannot be deserialized as a {kind}")))?
+            .saturating_mul(per_entry);
         // Each element takes at least its length.
         if left > reader.len() / 4 {
             return Err(not_enough(kind));

@@ -106,7 +106,11 @@ fn length_or_empty(len: usize, expected: &'static str, bytes: &[u8]) -> Result<(
 fn validate_timeuuid(bytes: &[u8]) -> Result<(), TypeError> {
     length_or_empty(16, "UUID should be 16 or 0 bytes", bytes)?;
     match bytes.get(6) {
-        Some(byte) if byte >> 4 != 1 => Err(TypeError::refused("Invalid version for TimeUUID type.")),
+        Some(byte) if byte >> 4 != 1 => {
+            // Cassandra shows the first digit of the UUID here, not the version's.
+            let shown = bytes.first().map_or(0, |byte| byte >> 4);
+            Err(TypeError::Refused(format!("Invalid version for TimeUUID type: 0x{shown:x}")))
+        }
         _ => Ok(()),
     }
 }

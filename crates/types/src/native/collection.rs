@@ -14,7 +14,7 @@ impl Function {
             CqlType::Set { .. } => Elements::of_set(value),
             _ => Elements::of_list(value),
         };
-        let mut elements = elements.map_err(|_| self.malformed(0))?;
+        let elements = elements.map_err(|_| self.malformed(0))?;
         match self.body {
             Body::CollectionCount => {
                 let per_entry = if matches!(ty, CqlType::Map { .. }) { 2 } else { 1 };
@@ -32,7 +32,7 @@ impl Function {
                 let keys = self.body == Body::MapKeys;
                 let mut builder = CollectionBuilder::new();
                 let mut is_key = true;
-                while let Some(element) = elements.next() {
+                for element in elements {
                     let element = element.map_err(|_| self.malformed(0))?;
                     if is_key == keys {
                         builder.push(element.unwrap_or_default());

@@ -139,7 +139,7 @@ impl Function {
             Body::MinTimeuuid | Body::MaxTimeuuid | Body::ToTime | Body::Floor => self.temporal(values),
             Body::Temporal(operator) => self.temporal_arithmetic(operator, values),
             Body::ToBlob => Ok(values.first().map(|value| value.to_vec())),
-            Body::FromBlob => self.from_blob(values),
+            Body::FromBlob => self.read_blob(values),
             Body::Cast => self.cast(values),
             Body::Arithmetic(operator) => self.arithmetic(operator, values),
             Body::Concatenate => Ok(Some(values.concat())),
@@ -149,7 +149,7 @@ impl Function {
                 self.collection(values)
             }
             Body::Similarity(similarity) => self.similarity(similarity, values),
-            Body::FromJson => self.from_json(values),
+            Body::FromJson => self.read_json(values),
             _ => Err(FunctionError::invalid(format!("{} is no scalar function", self.full_name()))),
         }
     }
@@ -224,7 +224,7 @@ impl Function {
         self.failed(format!("argument {index} of function {} is no value of type {ty}", self.full_name()))
     }
 
-    fn from_blob(&self, values: &[&[u8]]) -> Answer {
+    fn read_blob(&self, values: &[&[u8]]) -> Answer {
         let value = values.first().copied().unwrap_or_default();
         match self.returns.validate(value) {
             Ok(()) => Ok(Some(value.to_vec())),
@@ -247,7 +247,7 @@ impl Function {
         Ok(Some(json.into_bytes()))
     }
 
-    fn from_json(&self, values: &[&[u8]]) -> Answer {
+    fn read_json(&self, values: &[&[u8]]) -> Answer {
         let text = values.first().and_then(|value| std::str::from_utf8(value).ok());
         let text = text.ok_or_else(|| self.malformed(0))?;
         let value = json::parse(text)

@@ -154,3 +154,34 @@ fn byte_comparable_clusterings() {
     }
     assert!(lines > 300);
 }
+
+const VALIDATION: &str = include_str!("../../testdata/validation.tsv");
+
+#[test]
+fn validation_and_its_messages() {
+    let mut differences = Vec::new();
+    for line in VALIDATION.lines().filter(|line| !line.starts_with('#')) {
+        let [class, bytes, expected] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let (ty, _) = CqlType::parse_class_name(class).unwrap();
+        let ours = ty.validate(&unhex(bytes));
+        let same = match (&ours, expected.strip_prefix("MarshalException: ")) {
+            (Err(error), Some(text)) => error.to_string() == unescape(text),
+            // Where Cassandra stumbles, a refusal of our own is right.
+            (Err(_), None) => expected != "ok",
+            (Ok(()), _) => expected == "ok",
+        };
+        // Stricter on purpose: a decimal without digits, a negative count, text that is no UTF-8. And a count that the
+        // bytes cannot hold is refused before the elements are looked at.
+        let stricter = ours.as_ref().is_err_and(|error| {
+            let text = error.to_string();
+            text.starts_with("Expected 0 or at least 5 bytes")
+                || text.starts_with("The data cannot be deserialized")
+                || text == "String didn't validate."
+                || text.starts_with("Not enough bytes to read a ") && expected.ends_with("when not allowed")
+        });
+        if !same && !stricter {
+            differences.push(format!("{ty} {bytes}: {ours:?} for {expected}"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}

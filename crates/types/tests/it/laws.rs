@@ -89,6 +89,72 @@ proptest! {
     }
 
     #[test]
+    fn readers_of_text_survive_anything(ty in any_type(), text in "[ -~é\\x00]{0,20}|[0-9:.+TZ -]{1,30}|[Pp0-9ymowdhnsu-]{1,12}") {
+        if let Ok(bytes) = ty.from_string(&text) {
+            let raw = ty.any(&mut |ty| ty.is_collection() || matches!(ty, CqlType::Vector { .. }));
+            prop_assert!(raw || ty.validate(&bytes).is_ok() || bytes.is_empty(), "{} {:?} {:x?}", ty, text, bytes);
+        }
+        let _ = CqlType::parse_class_name(&text);
+        if let Ok(value) = types::json::parse(&text) {
+            let _ = ty.from_json(&value);
+        }
+    }
+
+    #[test]
+    fn json_and_literals_of_any_value((ty, values) in type_and_values(1)) {
+        let json = ty.to_json(&values[0]);
+        let parsed = types::json::parse(&json);
+        prop_assert!(parsed.is_ok(), "{}", json);
+        let lossy = ty.any(&mut |ty| matches!(ty, CqlType::Float | CqlType::Double | CqlType::Tuple(_) | CqlType::Udt { .. } | CqlType::Timestamp));
+        if !lossy {
+            let back = ty.from_json(&parsed.unwrap()).unwrap().unwrap();
+            prop_assert_eq!(ty.compare(&back, &values[0]), Ordering::Equal, "{} {}", ty, json);
+        }
+        let _ = ty.format(&values[0]);
+        let _ = ty.to_text(&values[0]);
+    }
+
+    #[test]
+    fn writers_of_text_survive_anything(ty in any_type(), bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        let _ = ty.format(&bytes);
+        let _ = ty.to_text(&bytes);
+        prop_assert!(types::json::parse(&ty.to_json(&bytes)).is_ok());
+    }
+
+    #[test]
+    fn functions_survive_anything(
+        name in proptest::sample::select(vec![
+            "to_date", "to_timestamp", "to_unix_timestamp", "min_timeuuid", "floor", "_add", "_substract", "_multiply",
+            "_divide", "_modulo", "_negate", "abs", "exp", "log", "log10", "round", "sum", "avg", "min", "max", "count",
+            "map_keys", "map_values", "collection_count", "collection_sum", "collection_avg", "similarity_cosine",
+            "to_json", "mask_inner", "mask_default", "cast_as_int", "cast_as_text", "cast_as_decimal", "blob_as_int",
+        ]),
+        types in proptest::collection::vec(any_type(), 0..4),
+        bytes in proptest::collection::vec(proptest::option::weighted(0.9, proptest::collection::vec(any::<u8>(), 0..20)), 4),
+    ) {
+        struct Fixed;
+        impl types::native::Environment for Fixed {
+            fn now_ms(&mut self) -> i64 { i64::MAX }
+            fn time_uuid(&mut self) -> [u8; 16] { [0; 16] }
+            fn random_uuid(&mut self) -> [u8; 16] { [0; 16] }
+        }
+        let arguments: Vec<_> = types.iter().map(|ty| types::native::TypedArgument { ty: ty.clone(), text: "x".into() }).collect();
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument as &dyn types::native::Argument).collect();
+        if let Ok(Some(function)) = types::native::resolve(name, &arguments, None) {
+            let values: Vec<_> = bytes.iter().take(types.len()).map(Option::as_deref).collect();
+            match function.aggregate() {
+                Some(mut state) => {
+                    for value in &values {
+                        let _ = state.add(*value);
+                    }
+                    let _ = state.result();
+                }
+                None => { let _ = function.execute(&values, &mut Fixed); }
+            }
+        }
+    }
+
+    #[test]
     fn clusterings_and_bounds_sort(
         (types, a, b, prefix) in proptest::collection::vec((any_type(), any::<bool>()), 1..4).prop_flat_map(|types| {
             let row = || types.iter().map(|(ty, _)| value(ty)).collect::<Vec<_>>();
