@@ -186,6 +186,12 @@ impl Sim {
         id
     }
 
+    /// The node that was added at this position.
+    pub fn node(&self, index: usize) -> NodeId {
+        assert!(index < self.0.nodes.borrow().len(), "there are not so many nodes");
+        NodeId(index as u16)
+    }
+
     /// Starts a node that is down. From inside a task, right after its poll.
     pub fn start(&self, node: NodeId) {
         self.control(Control::Start(node));

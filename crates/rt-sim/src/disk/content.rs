@@ -23,6 +23,8 @@ pub(crate) struct Content {
     dirty: BTreeSet<u64>,
     durable: BTreeMap<u64, Page>,
     durable_len: u64,
+    /// A failed sync has dropped pages that are neither durable nor dirty any more.
+    forgetful: bool,
 }
 
 /// What a sync that has begun will make durable.
@@ -153,9 +155,14 @@ impl Content {
         self.dirty.extend(snapshot.pages.keys());
     }
 
+    /// The sync failed and the system forgets that its pages are dirty.
+    pub(crate) fn forget_sync(&mut self) {
+        self.forgetful = true;
+    }
+
     /// Whether a power loss could change anything.
     pub(crate) fn is_durable(&self) -> bool {
-        self.dirty.is_empty() && self.len == self.durable_len
+        self.dirty.is_empty() && self.len == self.durable_len && !self.forgetful
     }
 
     /// Loses power: of what is not durable, all, nothing, or single sectors survive.
@@ -187,6 +194,7 @@ impl Content {
         self.dirty.clear();
         self.durable = self.pages.clone();
         self.durable_len = len;
+        self.forgetful = false;
     }
 
     /// Changes one bit in each sector that the range touches, on the medium and as read.

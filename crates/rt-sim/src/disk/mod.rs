@@ -333,7 +333,7 @@ impl State {
                 }
             }
             (true, false) => file.content.abort_sync(&snapshot),
-            (true, true) => {}
+            (true, true) => file.content.forget_sync(),
         }
     }
 }

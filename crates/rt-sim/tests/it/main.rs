@@ -1,0 +1,14 @@
+//! What the simulator promises: the same seed gives the same trace, and faults do what their names say.
+
+mod clocks;
+mod crashes;
+mod determinism;
+mod disks;
+mod network;
+
+use rt::{LocalBoxFuture, Rt, ShardMain};
+
+/// The mains of a node of one shard.
+fn single<F: Future<Output = ()> + 'static>(main: impl FnOnce(Rt) -> F + Send + 'static) -> Vec<ShardMain> {
+    vec![Box::new(move |rt| Box::pin(main(rt)) as LocalBoxFuture<()>)]
+}
