@@ -53,7 +53,7 @@ keywords! {
     Authorize "AUTHORIZE" Reserved;
     Batch "BATCH" Reserved;
     Begin "BEGIN" Reserved;
-    Between "BETWEEN" Unreserved;
+    Between "BETWEEN" Context;
     Bigint "BIGINT" Native(NativeType::Bigint);
     Blob "BLOB" Native(NativeType::Blob);
     Boolean "BOOLEAN" Native(NativeType::Boolean);
@@ -62,7 +62,7 @@ keywords! {
     Cache "CACHE" Context;
     Called "CALLED" Unreserved;
     Cast "CAST" Special;
-    Check "CHECK" Unreserved;
+    Check "CHECK" Context;
     Cidrs "CIDRS" Unreserved;
     Cluster "CLUSTER" Unreserved;
     Clustering "CLUSTERING" Unreserved;
@@ -104,7 +104,7 @@ keywords! {
     Full "FULL" Reserved;
     Function "FUNCTION" Unreserved;
     Functions "FUNCTIONS" Unreserved;
-    Generated "GENERATED" Unreserved;
+    Generated "GENERATED" Context;
     Grant "GRANT" Reserved;
     Group "GROUP" Unreserved;
     Hashed "HASHED" Unreserved;
@@ -112,7 +112,7 @@ keywords! {
     If "IF" Reserved;
     In "IN" Reserved;
     Index "INDEX" Reserved;
-    Indexes "INDEXES" Unreserved;
+    Indexes "INDEXES" Context;
     Inet "INET" Native(NativeType::Inet);
     Infinity "INFINITY" Reserved;
     Initcond "INITCOND" Unreserved;
@@ -179,7 +179,7 @@ keywords! {
     Storage "STORAGE" Unreserved;
     Stype "STYPE" Unreserved;
     Superuser "SUPERUSER" Unreserved;
-    Superusers "SUPERUSERS" Unreserved;
+    Superusers "SUPERUSERS" Context;
     Table "TABLE" Reserved;
     Tables "TABLES" Unreserved;
     Text "TEXT" Native(NativeType::Text);

@@ -66,11 +66,11 @@ impl Parser<'_> {
         loop {
             let key_token = self.cursor.token;
             let key = self.term()?;
-            let key = self.constant_of(key, key_token, "name")?;
+            let key = self.constant_of(key, key_token, None)?;
             self.expect(Kind::Colon)?;
             let value_token = self.cursor.token;
             let value = self.term()?;
-            let value = self.constant_of(value, value_token, "value")?;
+            let value = self.constant_of(value, value_token, Some(&key))?;
             if !keys.insert(key.text().to_owned()) {
                 let text = format!("Multiple definition for property {}", key.text());
                 return Err(self.rule_at(key_token, text));

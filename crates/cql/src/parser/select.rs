@@ -89,6 +89,7 @@ impl Parser<'_> {
             next => {
                 let starts = [
                     Kind::LeftParen,
+                    Kind::LeftBracket,
                     Kind::LeftBrace,
                     Kind::Minus,
                     Kind::String,

@@ -257,19 +257,18 @@ impl Parser<'_> {
         ahead.token.kind.is_function_name() && ahead.next.kind == Kind::LeftParen
     }
 
-    /// An error about a term that was just read.
-    pub(super) fn constant_of(&self, term: Term, at: Token, what: &str) -> Result<Constant> {
-        match term.kind {
-            TermKind::Constant(constant) => Ok(constant),
-            kind => {
-                let suffix = match kind {
-                    TermKind::Marker(_) => " (bind variables are not supported in DDL queries)",
-                    _ => "",
-                };
-                let shown = Term { kind, pos: term.pos };
-                Err(self.rule_at(at, format!("Invalid property {what}: {shown}{suffix}")))
-            }
-        }
+    /// The constant that a term is; else an error at its token that names the property it is given for.
+    pub(super) fn constant_of(&self, term: Term, at: Token, key: Option<&Constant>) -> Result<Constant> {
+        let suffix = match term.kind {
+            TermKind::Constant(constant) => return Ok(constant),
+            TermKind::Marker(_) => " (bind variables are not supported in DDL queries)",
+            _ => "",
+        };
+        let text = match key {
+            None => format!("Invalid property name: {term}{suffix}"),
+            Some(key) => format!("Invalid property value: {term} for property: {key}{suffix}"),
+        };
+        Err(self.rule_at(at, text))
     }
 }
 
