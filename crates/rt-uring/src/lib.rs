@@ -147,9 +147,7 @@ fn run_guarded<T: Send + 'static>(
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            eprintln!(
-                "fatal: shard {shard} panicked: {text}; the process ends and can be started again"
-            );
+            eprintln!("fatal: shard {shard} panicked: {text}; the process ends and can be started again");
             std::process::abort();
         }
     }

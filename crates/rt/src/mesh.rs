@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -56,17 +57,17 @@ impl<Req, Resp> Fabric<Req, Resp> {
 }
 
 /// Connects the shards of one node for one kind of request.
-pub struct Mesh;
+pub struct Mesh<Req, Resp>(PhantomData<(Req, Resp)>);
 
-impl Mesh {
+impl<Req, Resp> Mesh<Req, Resp>
+where
+    Req: Send + 'static,
+    Resp: Send + 'static,
+{
     /// Makes one endpoint a shard, in the order of the shards. At most `queue_max` calls (at least 1) are in
     /// flight between any two shards, in each direction.
     #[allow(clippy::new_ret_no_self)]
-    pub fn new<Req, Resp>(shard_count: u16, queue_max: usize) -> Vec<Endpoint<Req, Resp>>
-    where
-        Req: Send + 'static,
-        Resp: Send + 'static,
-    {
+    pub fn new(shard_count: u16, queue_max: usize) -> Vec<Endpoint<Req, Resp>> {
         assert!(queue_max > 0, "a mesh without room for calls");
         let count = usize::from(shard_count);
         let lane = || Lane { pending: AtomicBool::new(false), queue: Mutex::new(Vec::new()) };

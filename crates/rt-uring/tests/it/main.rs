@@ -1,0 +1,263 @@
+//! What only the production backend does: threads, signals, panics, the ring and its limits, idling.
+//!
+//! Some tests need a process of their own: they start this binary again with the name of a scene.
+#![allow(unsafe_code)]
+
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rt::{Group, IoBuf, Mesh, OpenOptions, Rt, ShardId, ShardMain, shard_mains};
+use rt_uring::{Config, FileBackend};
+
+const SCENE: &str = "RT_URING_TEST_SCENE";
+
+/// Runs this binary's test `scene` alone in another process.
+fn in_process(scene: &str) -> Output {
+    let binary = std::env::current_exe().unwrap();
+    Command::new(binary).args([scene, "--exact", "--nocapture"]).env(SCENE, scene).output().unwrap()
+}
+
+fn is_scene(scene: &str) -> bool {
+    std::env::var(SCENE).is_ok_and(|name| name == scene)
+}
+
+fn unpinned() -> Config {
+    Config { pin: false, ..Config::default() }
+}
+
+#[test]
+fn mains_give_their_results_and_serve_until_all_have_returned() {
+    let endpoints = Mesh::<u32, u32>::new(3, 8);
+    let mains = endpoints.into_iter().map(|endpoint| {
+        Box::new(move |rt: Rt| {
+            let port = endpoint.attach(&rt);
+            let main = async move {
+                port.serve(|_, n| async move { n + 1 });
+                if rt.shard().0 == 0 {
+                    rt.sleep(Duration::from_millis(50)).await;
+                    return port.call(ShardId(2), 10).await;
+                }
+                u32::from(rt.shard().0)
+            };
+            Box::pin(main) as rt::LocalBoxFuture<u32>
+        }) as ShardMain<u32>
+    });
+    assert_eq!(rt_uring::run(&unpinned(), mains.collect()).unwrap(), [11, 1, 2]);
+}
+
+#[test]
+fn shards_are_pinned_to_cores() {
+    let shards = rt_uring::available_cores();
+    let mains = shard_mains(shards, |_| async {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    });
+    let mut cores = rt_uring::run(&Config::default(), mains).unwrap();
+    assert!(cores.iter().all(|core| core.parse::<u32>().is_ok()), "one core each: {cores:?}");
+    cores.dedup();
+    assert_eq!(cores.len(), usize::from(shards));
+}
+
+/// Runs a body of file operations with a ring of few places; `None` where the kernel refuses io_uring.
+fn with_small_ring(places: u32) -> Option<Vec<u64>> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let config = Config { files: FileBackend::Ring, ring_operations_max: places, ..unpinned() };
+    let mains = shard_mains(1, move |rt| {
+        let path = path.clone();
+        async move {
+            let file = rt.disk().open(&path, OpenOptions::CREATE_NEW).await.unwrap();
+            let tasks: Vec<_> = (0..500u64)
+                .map(|n| {
+                    let file = file.clone();
+                    rt.spawn(Group::Statement, async move {
+                        file.write_at(n * 64, IoBuf::copy_of(&[n as u8; 64])).await.unwrap();
+                        file.sync_data().await.unwrap();
+                        let back = file.read_exact_at(n * 64, 64).await.unwrap();
+                        assert!(back.iter().all(|byte| *byte == n as u8));
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await;
+            }
+            file.len().await.unwrap()
+        }
+    });
+    match rt_uring::run(&config, mains) {
+        Ok(outputs) => Some(outputs),
+        Err(error) => {
+            eprintln!("no io_uring here: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_ring_of_few_places_serves_many_operations() {
+    for places in [1, 2, 7] {
+        if let Some(lengths) = with_small_ring(places) {
+            assert_eq!(lengths, [32_000]);
+        }
+    }
+}
+
+/// A shard ends while the kernel still works on buffers of operations whose futures are gone.
+#[test]
+fn a_node_ends_with_operations_under_way() {
+    for files in [FileBackend::Auto, FileBackend::Blocking] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mains = shard_mains(2, move |rt| {
+            let path = path.with_extension(rt.shard().to_string());
+            async move {
+                let file = rt.disk().open(&path, OpenOptions::CREATE_NEW.direct()).await.unwrap();
+                for n in 0..64u64 {
+                    let file = file.clone();
+                    rt.spawn(Group::Flush, async move {
+                        file.write_at(n << 20, IoBuf::zeroed(1 << 20)).await.unwrap();
+                        file.sync_data().await.unwrap();
+                    })
+                    .detach();
+                }
+                rt.yield_now().await;
+            }
+        });
+        rt_uring::run(&Config { files, ..unpinned() }, mains).unwrap();
+    }
+}
+
+#[test]
+fn a_waker_works_from_any_thread() {
+    let mains = shard_mains(1, |rt| async move {
+        for n in 0..200u32 {
+            let state: Arc<Mutex<(bool, Option<Waker>)>> = Arc::default();
+            let shared = Arc::clone(&state);
+            let thread = std::thread::spawn(move || {
+                if n % 2 == 0 {
+                    std::thread::sleep(Duration::from_micros(u64::from(n) * 10));
+                }
+                let mut state = shared.lock().unwrap();
+                state.0 = true;
+                if let Some(waker) = state.1.take() {
+                    waker.wake();
+                }
+            });
+            let woken = std::future::poll_fn(|cx| {
+                let mut state = state.lock().unwrap();
+                state.1 = Some(cx.waker().clone());
+                if state.0 { Poll::Ready(()) } else { Poll::Pending }
+            });
+            rt.timeout(Duration::from_secs(20), woken).await.expect("the wake arrives");
+            thread.join().unwrap();
+        }
+    });
+    rt_uring::run(&unpinned(), mains).unwrap();
+}
+
+#[test]
+fn short_sleeps_are_short() {
+    let mains = shard_mains(1, |rt| async move {
+        let mut best = Duration::MAX;
+        for _ in 0..50 {
+            let start = rt.now();
+            rt.sleep(Duration::from_micros(200)).await;
+            let slept = rt.now() - start;
+            assert!(slept >= Duration::from_micros(200));
+            best = best.min(slept);
+        }
+        best
+    });
+    let best = rt_uring::run(&unpinned(), mains).unwrap()[0];
+    assert!(best < Duration::from_micros(1000), "timers are finer than a millisecond: {best:?}");
+}
+
+#[test]
+fn a_panic_ends_the_process_with_the_shards_name() {
+    let scene = "a_panic_ends_the_process_with_the_shards_name";
+    if is_scene(scene) {
+        let mains = shard_mains(2, |rt| async move {
+            if rt.shard().0 == 1 {
+                rt.sleep(Duration::from_millis(5)).await;
+                panic!("the invariant is broken");
+            }
+            std::future::pending::<()>().await;
+        });
+        let _ = rt_uring::run(&unpinned(), mains);
+        unreachable!("the process has ended");
+    }
+    let output = in_process(scene);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("fatal: shard 1 panicked: the invariant is broken"), "{text}");
+    assert_eq!(output.status.code(), None, "ended by a signal");
+}
+
+#[test]
+fn sigterm_asks_shard_0_to_stop() {
+    let scene = "sigterm_asks_shard_0_to_stop";
+    if is_scene(scene) {
+        let mains = shard_mains(2, |rt| async move {
+            if rt.shard().0 == 0 {
+                // SAFETY: a signal to ourselves, for which a handler is installed.
+                unsafe { libc::kill(std::process::id() as i32, libc::SIGTERM) };
+                rt.stop_requested().await;
+                println!("stopping cleanly");
+            }
+        });
+        rt_uring::run(&Config { handle_signals: true, ..unpinned() }, mains).unwrap();
+        return;
+    }
+    let output = in_process(scene);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("stopping cleanly"));
+}
+
+/// CPU time of this process, user and system.
+fn cpu_time() -> Duration {
+    // SAFETY: rusage is a plain structure of numbers, for which all zeros is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer lives through the call.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) }, 0);
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[test]
+fn an_idle_node_burns_no_cpu() {
+    let scene = "an_idle_node_burns_no_cpu";
+    if !is_scene(scene) {
+        let output = in_process(scene);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let endpoints = Mesh::<u32, u32>::new(2, 8);
+    let mains = endpoints.into_iter().map(|endpoint| {
+        Box::new(move |rt: Rt| {
+            let port = endpoint.attach(&rt);
+            let main = async move {
+                port.serve(|_, n| async move { n });
+                // Everything has been used once: files, messages, sockets, a far timer.
+                let listener =
+                    rt.net().listen("127.0.0.1:0".parse().unwrap(), Default::default()).await.unwrap();
+                rt.disk()
+                    .open("/proc/self/status", OpenOptions::READ)
+                    .await
+                    .unwrap()
+                    .read_at(0, 10)
+                    .await
+                    .unwrap();
+                port.call(ShardId(1 - rt.shard().0), 1).await;
+                let far = rt.spawn(Group::Maintenance, rt.sleep(Duration::from_secs(3600)));
+                let before = (cpu_time(), Instant::now());
+                rt.sleep(Duration::from_millis(1000)).await;
+                let used = cpu_time() - before.0;
+                assert!(used < Duration::from_millis(20), "{used:?} in {:?}", before.1.elapsed());
+                drop((far, listener));
+            };
+            Box::pin(main) as rt::LocalBoxFuture<()>
+        }) as ShardMain
+    });
+    rt_uring::run(&unpinned(), mains.collect()).unwrap();
+}
