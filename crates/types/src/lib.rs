@@ -29,4 +29,7 @@ pub use class_name::{ClassNameError, composite_class_name, parse_key_class_name}
 pub use cql_type::{CqlType, UserType, quote_identifier};
 pub use error::TypeError;
 pub use literal::ConstantKind;
-pub use ordered::{OrderedError, Terminator, decode_clustering, encode_clustering, encode_clustering_into};
+pub use ordered::{
+    OrderedError, Terminator, decode_clustering, encode_clustering, encode_clustering_into,
+    encode_partition_key,
+};

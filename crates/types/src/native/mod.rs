@@ -17,7 +17,9 @@ mod vector;
 
 pub use aggregate::{Aggregate, AggregateKind};
 pub use arithmetic::Operator;
-pub use resolve::{Argument, ConstantArgument, TypedArgument, resolve, resolve_cast, resolve_operator};
+pub use resolve::{
+    Argument, ConstantArgument, TypedArgument, resolve, resolve_cast, resolve_negation, resolve_operator,
+};
 
 use crate::{CqlType, json};
 use std::fmt;
@@ -252,8 +254,8 @@ impl Function {
         let text = text.ok_or_else(|| self.malformed(0))?;
         let value = json::parse(text)
             .map_err(|error| self.failed(format!("Could not decode JSON string '{text}': {error}")))?;
-        self.returns
-            .from_json(&value)
-            .map_err(|error| self.failed(format!("execution of '{}' failed: {error}", self.signature())))
+        self.returns.from_json(&value).map_err(|error| {
+            self.failed(format!("org.apache.cassandra.serializers.MarshalException: {error}"))
+        })
     }
 }

@@ -96,6 +96,14 @@ pub fn resolve(
     }
 }
 
+/// The function of `-argument`.
+pub fn resolve_negation(
+    argument: &dyn Argument,
+    receiver: Option<&CqlType>,
+) -> Result<Function, FunctionError> {
+    best("_negate", signatures::fixed("_negate"), &[argument], receiver)
+}
+
 /// The function of `left operator right`.
 pub fn resolve_operator(
     operator: Operator,
@@ -113,13 +121,12 @@ pub fn resolve_cast(argument: &dyn Argument, target: &CqlType) -> Result<Option<
         return Ok(None);
     }
     let name = format!("cast_as_{}", target.cql_name());
-    match resolve(&name, &[argument], None)? {
-        Some(function) => Ok(Some(function)),
-        None => {
-            let text = format!("{} cannot be cast to {}", argument.text(), target.cql_name());
-            Err(FunctionError::Invalid(text))
-        }
+    let candidates = signatures::fixed(&name);
+    if candidates.is_empty() {
+        let text = format!("{} cannot be cast to {}", argument.text(), target.cql_name());
+        return Err(FunctionError::Invalid(text));
     }
+    best(&format!("system.{name}"), candidates, &[argument], None).map(Some)
 }
 
 /// Checks the arguments of the only candidate.

@@ -167,11 +167,16 @@ impl Source<'_> {
     fn unescape(&mut self) -> Decoded<Vec<u8>> {
         let mut out = Vec::new();
         loop {
-            let byte = self.next()?;
-            if byte != 0 {
-                out.push(byte);
-                continue;
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let plain = rest.iter().position(|byte| *byte == self.mask).ok_or(self.error("more bytes"))?;
+            let start = out.len();
+            out.extend_from_slice(rest.get(..plain).unwrap_or_default());
+            if self.mask != 0 {
+                for byte in out.get_mut(start..).unwrap_or_default() {
+                    *byte ^= self.mask;
+                }
             }
+            self.at += plain + 1;
             let mut zeros = 0;
             while self.peek() == Some(0xfe) {
                 self.at += 1;

@@ -9,7 +9,7 @@ mod decode;
 mod encode;
 
 pub use decode::decode_clustering;
-pub use encode::{encode_clustering, encode_clustering_into};
+pub use encode::{encode_clustering, encode_clustering_into, encode_partition_key};
 
 use std::fmt;
 

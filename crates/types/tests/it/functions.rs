@@ -299,6 +299,22 @@ fn overloads_and_their_refusals() {
     assert_eq!(cast.column_name(&["v".into()]), "cast(v as text)");
     assert_eq!(resolve_cast(&typed(CqlType::Int), &CqlType::Int), Ok(None));
     assert_eq!(refusal(resolve_cast(&typed(CqlType::Int), &CqlType::Inet)), "c cannot be cast to inet");
+    assert!(
+        refusal(resolve_cast(&typed(CqlType::Text), &CqlType::Int))
+            .starts_with("Invalid call to function system.cast_as_int, none of its type signatures match")
+    );
+    let negation = types::native::resolve_negation(&typed(CqlType::Int), None).unwrap();
+    assert_eq!(negation.column_name(&["i".into()]), "-i");
+    let from_json =
+        resolve("fromjson", &[&constant(ConstantKind::String, "1")], Some(&CqlType::Int)).unwrap().unwrap();
+    assert_eq!(
+        from_json.execute(&[Some(b"\"x\"")], &mut Still).unwrap_err().to_string(),
+        "org.apache.cassandra.serializers.MarshalException: Unable to make int from 'x'"
+    );
+    assert_eq!(
+        refusal(resolve("fromjson", &[&constant(ConstantKind::String, "1")], None)),
+        "fromjson() cannot be used in the selection clause of a SELECT statement"
+    );
     let count = resolve("count", &[&typed(CqlType::list(CqlType::Int, false))], None).unwrap().unwrap();
     assert!(count.is_aggregate());
     assert_eq!(count.column_name(&["l".into()]), "system.count(l)");
