@@ -1,59 +1,109 @@
-//! The handle of one shard's storage.
+//! The handle of one shard's storage, and what its parts share.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use commitlog::{AppendError, CommitLog};
 use mutation::counter::CounterId;
 use mutation::{ColumnSelection, PartitionRange, PartitionUpdate, Slices};
-use rt::Rt;
+use rt::sync::{Notify, Semaphore};
+use rt::{Rt, Task};
 use schema::{Schema, Table, TableId};
+use sstable::table_dir;
+use stdx::HashMap;
 
-use crate::{EngineConfig, EngineReader, EngineStats, MaintenanceError, OpenError, ReadError, WriteError};
-
-/// Stands for bodies that land in the next commits.
-pub(crate) fn pending() -> ! {
-    panic!("the engine's body has not landed yet")
-}
+use crate::live::Trash;
+use crate::store::{Store, count};
+use crate::{
+    EngineConfig, EngineReader, EngineStats, FailurePolicy, MaintenanceError, OpenError, ReadError,
+    WriteError,
+};
 
 /// One shard's storage. Cheap to clone; belongs to one shard.
 #[derive(Clone)]
-pub struct Engine(Rc<Inner>);
+pub struct Engine(pub(crate) Rc<Inner>);
 
-struct Inner {}
-
-/// To be called once a node, on one shard, before any [`Engine::open`]: finishes or undoes what a crash interrupted,
-/// and splits SSTables and commit logs that were written for another number of shards or copied in from elsewhere.
-pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Result<(), OpenError> {
-    let _ = (rt, config, schema);
-    pending()
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) config: EngineConfig,
+    pub(crate) log: CommitLog,
+    pub(crate) stores: RefCell<HashMap<TableId, Rc<Store>>>,
+    pub(crate) blocks: Rc<dyn sstable::BlockCache>,
+    pub(crate) trash: Rc<Trash>,
+    /// Bytes in memtables, those being flushed included.
+    pub(crate) memtable_bytes: Cell<usize>,
+    /// Told when memtables gave memory back.
+    pub(crate) memory_freed: Notify,
+    pub(crate) throttled: Cell<u64>,
+    /// Told when there may be something to flush.
+    pub(crate) flush_check: Notify,
+    pub(crate) flushes: Cell<u64>,
+    pub(crate) flushes_running: Cell<u64>,
+    /// Requests are refused.
+    pub(crate) stopped: Cell<bool>,
+    /// Locks of partitions whose counters are being changed.
+    pub(crate) counter_locks: RefCell<HashMap<(TableId, bytes::Bytes), Semaphore>>,
+    pub(crate) tasks: RefCell<Vec<Task<()>>>,
 }
 
 impl Engine {
     /// Opens this shard's part of the data directory: SSTables, then the commit log, which is replayed. With one
-    /// shard it also does what [`prepare`] does.
+    /// shard it also does what [`crate::prepare`] does.
     pub async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> Result<Engine, OpenError> {
-        let _ = (rt, config, schema);
-        pending()
+        crate::open::open(rt, config, schema).await
     }
 
     /// Makes stores for tables that are new in `schema` and takes over changed definitions. Tables that are gone stay
     /// until [`Engine::drop_table`].
     pub fn set_schema(&self, schema: Arc<Schema>) {
-        let _ = (&self.0, schema);
-        pending()
+        self.0.set_schema(&schema);
     }
 
     /// Applies updates as one: after a crash all of them are there or none. Waits while memtables are over their
     /// budget, and until the commit log's mode allows the acknowledgement.
     pub async fn apply(&self, updates: Vec<PartitionUpdate>) -> Result<(), WriteError> {
-        let _ = updates;
-        pending()
+        let inner = &*self.0;
+        inner.admit_write().await?;
+        let (mut durable, mut unlogged) = (Vec::with_capacity(updates.len()), Vec::new());
+        for update in updates {
+            let store = inner.store_of_write(update.table.id)?;
+            if store.durable.get() { durable.push((store, update)) } else { unlogged.push((store, update)) }
+        }
+        let mut ticket = None;
+        if !durable.is_empty() {
+            let (stores, updates): (Vec<_>, Vec<_>) = durable.into_iter().unzip();
+            let entry = inner.log.append(&updates).map_err(write_error)?;
+            for (store, update) in stores.iter().zip(updates) {
+                inner.apply_to(store, update, Some(entry.number));
+            }
+            ticket = Some(entry);
+        }
+        for (store, update) in unlogged {
+            inner.apply_to(&store, update, None);
+        }
+        match ticket {
+            Some(ticket) => inner.acknowledge(ticket).await,
+            None => Ok(()),
+        }
     }
 
     /// [`Engine::apply`] of one update.
     pub async fn apply_one(&self, update: PartitionUpdate) -> Result<(), WriteError> {
-        let _ = update;
-        pending()
+        let inner = &*self.0;
+        if !inner.can_write_now() {
+            inner.admit_write().await?;
+        }
+        let store = inner.store_of_write(update.table.id)?;
+        if !store.durable.get() {
+            inner.apply_to(&store, update, None);
+            return Ok(());
+        }
+        // Log and memtable see the write without another task in between, so that a memtable that is closed for
+        // flushing holds exactly the entries before a number.
+        let ticket = inner.log.append(std::slice::from_ref(&update)).map_err(write_error)?;
+        inner.apply_to(&store, update, Some(ticket.number));
+        inner.acknowledge(ticket).await
     }
 
     /// Reads the partitions of `range`, of each the rows of `slices`. Cells outside of `columns` may be there too.
@@ -65,8 +115,7 @@ impl Engine {
         columns: &ColumnSelection,
         reversed: bool,
     ) -> Result<EngineReader, ReadError> {
-        let _ = (table, range, slices, columns, reversed);
-        pending()
+        self.0.read(table.id, range, slices, columns, reversed, false)
     }
 
     /// [`Engine::read`] that leaves the row cache as it is (`BYPASS CACHE`).
@@ -78,8 +127,7 @@ impl Engine {
         columns: &ColumnSelection,
         reversed: bool,
     ) -> Result<EngineReader, ReadError> {
-        let _ = (table, range, slices, columns, reversed);
-        pending()
+        self.0.read(table.id, range, slices, columns, reversed, true)
     }
 
     /// Adds counter deltas: `update`'s cells hold 8-byte big-endian deltas, and the result holds the shards of `host`
@@ -89,58 +137,203 @@ impl Engine {
         update: PartitionUpdate,
         host: CounterId,
     ) -> Result<PartitionUpdate, WriteError> {
-        let _ = (update, host);
-        pending()
+        crate::counter::increment(self, update, host).await
     }
 
     /// Writes a table's memtable to an SSTable and waits for it.
     pub async fn flush(&self, table: TableId) -> Result<(), MaintenanceError> {
-        let _ = table;
-        pending()
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        self.0.flush(&store).await
     }
 
     /// Flushes every table.
     pub async fn flush_all(&self) -> Result<(), MaintenanceError> {
-        pending()
+        let stores = self.0.stores_in_order();
+        for store in &stores {
+            self.0.start_flush(store, None);
+        }
+        for store in &stores {
+            self.0.flush(store).await?;
+        }
+        Ok(())
     }
 
     /// Merges all of a table's SSTables into one (major compaction) and waits for it.
     pub async fn compact(&self, table: TableId) -> Result<(), MaintenanceError> {
-        let _ = table;
-        pending()
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::compact::major(&self.0, &store).await
     }
 
     /// Removes everything that was written before the call. `at_micros` (now) names the automatic snapshot.
     pub async fn truncate(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
-        let _ = (table, at_micros);
-        pending()
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::maintain::truncate(&self.0, &store, at_micros).await
     }
 
     /// Forgets a table and removes its files, after a snapshot where that is set.
     pub async fn drop_table(&self, table: TableId) -> Result<(), MaintenanceError> {
-        let _ = table;
-        pending()
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::maintain::drop_table(&self.0, &store).await
     }
 
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.
     pub async fn snapshot(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
-        let _ = (table, name);
-        pending()
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        self.0.flush(&store).await?;
+        crate::maintain::link_snapshot(&self.0, &store, name).await
     }
 
     /// Removes a table's snapshot of this name, or all of them.
     pub async fn clear_snapshot(&self, table: TableId, name: Option<&str>) -> Result<(), MaintenanceError> {
-        let _ = (table, name);
-        pending()
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::maintain::clear_snapshot(&self.0, &store, name).await
     }
 
     /// Figures of this moment.
     pub fn stats(&self) -> EngineStats {
-        pending()
+        crate::figures::collect(&self.0)
     }
 
     /// Ends background tasks, syncs and closes the commit log. Memtables are not flushed: the next start replays them.
     pub async fn stop(&self) -> Result<(), MaintenanceError> {
-        pending()
+        let inner = &self.0;
+        inner.stopped.set(true);
+        inner.memory_freed.notify_all();
+        let tasks = std::mem::take(&mut *inner.tasks.borrow_mut());
+        for task in tasks {
+            task.cancel().await;
+        }
+        inner.trash.empty(inner.rt.disk()).await?;
+        inner.log.close().await.map_err(log_failure)
+    }
+}
+
+/// A failure of the log in a maintenance operation.
+pub(crate) fn log_failure(error: AppendError) -> MaintenanceError {
+    match error {
+        AppendError::Disk(error) => MaintenanceError::Disk((*error).clone()),
+        AppendError::Closed => MaintenanceError::Stopped,
+        AppendError::TooLarge { .. } => MaintenanceError::Source(error.to_string().into()),
+    }
+}
+
+fn write_error(error: AppendError) -> WriteError {
+    match error {
+        AppendError::TooLarge { size, size_max } => WriteError::MutationTooLarge { size, size_max },
+        AppendError::Disk(error) => WriteError::CommitLog(error.to_string()),
+        AppendError::Closed => WriteError::Stopped,
+    }
+}
+
+impl Inner {
+    pub(crate) fn store(&self, table: TableId) -> Option<Rc<Store>> {
+        self.stores.borrow().get(&table).cloned()
+    }
+
+    fn store_of_write(&self, table: TableId) -> Result<Rc<Store>, WriteError> {
+        self.store(table).ok_or(WriteError::UnknownTable(table))
+    }
+
+    /// All tables, by id: an order that does not depend on history.
+    pub(crate) fn stores_in_order(&self) -> Vec<Rc<Store>> {
+        let mut stores: Vec<Rc<Store>> = self.stores.borrow().values().cloned().collect();
+        stores.sort_by_key(|store| store.id);
+        stores
+    }
+
+    pub(crate) fn set_schema(&self, schema: &Arc<Schema>) {
+        let mut stores = self.stores.borrow_mut();
+        for keyspace in schema.keyspaces() {
+            for table in keyspace.tables.values() {
+                let store = stores.entry(table.id).or_insert_with(|| {
+                    let dir = table_dir(&self.config.data_directory, table);
+                    Store::new(table.clone(), dir, keyspace.durable_writes)
+                });
+                store.durable.set(keyspace.durable_writes);
+                self.take_over(store, table);
+            }
+        }
+    }
+
+    /// Takes over a changed definition.
+    fn take_over(&self, store: &Store, table: &Arc<Table>) {
+        if Arc::ptr_eq(&*store.table.borrow(), table) {
+            return;
+        }
+        *store.table.borrow_mut() = table.clone();
+        store.memtables().iter().for_each(|memtable| memtable.set_table(table.clone()));
+        for live in store.set().iter() {
+            // A definition that does not fit its files was refused when it was made; a file that was copied in may
+            // still not fit, and is then read by the definition that it was opened with.
+            let _ = live.sstable.set_table(table.clone());
+        }
+    }
+
+    #[inline]
+    fn can_write_now(&self) -> bool {
+        !self.stopped.get()
+            && self.memtable_bytes.get() <= self.config.memtable_bytes_max
+            && self.log.has_room()
+    }
+
+    /// Waits until a write may begin.
+    #[cold]
+    async fn wait_to_write(&self) -> Result<(), WriteError> {
+        while self.memtable_bytes.get() > self.config.memtable_bytes_max && !self.stopped.get() {
+            count(&self.throttled, 1);
+            self.flush_check.notify_one();
+            self.memory_freed.notified().await;
+            self.throttled.set(self.throttled.get() - 1);
+        }
+        self.log.wait_for_room().await;
+        if self.stopped.get() { Err(WriteError::Stopped) } else { Ok(()) }
+    }
+
+    async fn admit_write(&self) -> Result<(), WriteError> {
+        while !self.can_write_now() {
+            self.wait_to_write().await?;
+        }
+        Ok(())
+    }
+
+    /// Applies an update to its memtable.
+    pub(crate) fn apply_to(&self, store: &Store, update: PartitionUpdate, number: Option<u64>) {
+        let active = store.active.borrow();
+        if active.is_empty() {
+            store.active_since.set(self.rt.now());
+        }
+        if store.active_first.get().is_none() {
+            store.active_first.set(number);
+        }
+        let before = active.bytes();
+        active.apply(update);
+        let after = active.bytes();
+        let total = (self.memtable_bytes.get() + after).saturating_sub(before);
+        self.memtable_bytes.set(total);
+        count(&store.counters.writes, 1);
+        if total > self.config.memtable_bytes_max / 2 {
+            self.flush_check.notify_one();
+        }
+    }
+
+    /// Waits for the log.
+    async fn acknowledge(&self, ticket: commitlog::Ticket) -> Result<(), WriteError> {
+        match ticket.await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let full = matches!(&error, AppendError::Disk(disk) if disk.is_disk_full());
+                // A full disk is no broken disk: writing goes on when there is room again.
+                if self.config.commit_failure_policy != FailurePolicy::Ignore && !full {
+                    self.stop_by_failure();
+                }
+                Err(write_error(error))
+            }
+        }
+    }
+
+    /// Refuses requests from now on, because the disk failed.
+    pub(crate) fn stop_by_failure(&self) {
+        self.stopped.set(true);
+        self.memory_freed.notify_all();
     }
 }

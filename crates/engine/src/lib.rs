@@ -4,15 +4,27 @@
 //! it does not decide which writes belong to this shard. Everything goes through [`rt::Rt`], so that the simulator can
 //! crash it between any two steps.
 
+mod compact;
 mod config;
+mod counter;
+mod edit;
 mod engine;
 mod error;
+mod figures;
+mod flush;
+mod live;
+mod maintain;
+mod open;
+mod prepare;
+mod read;
 mod reader;
 pub mod stats;
+mod store;
 
 pub use commitlog::{CommitLogConfig, SyncMode};
 pub use config::{Canaries, EngineConfig, FailurePolicy};
-pub use engine::{Engine, prepare};
+pub use engine::Engine;
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
+pub use prepare::prepare;
 pub use reader::{EngineReader, SyncStep};
 pub use stats::{CompactionRecord, EngineStats, TableStats};

@@ -1,8 +1,15 @@
 //! The stream that a read gives.
 
-use mutation::Fragment;
+use std::rc::Rc;
+
+use memtable::MemtableSource;
+use mutation::merge::{Merger, Step};
+use mutation::{Fragment, FragmentBuffer, FragmentSource};
+use sstable::SstableSource;
 
 use crate::ReadError;
+use crate::live::LiveSstable;
+use crate::store::{Store, count};
 
 /// What [`EngineReader::try_next_sync`] has to say.
 #[derive(Debug)]
@@ -18,18 +25,133 @@ pub enum SyncStep {
 /// The fragments that a read asked for, merged from memtables, cache and SSTables. What deletions hide is gone; the
 /// deletions themselves, and expired cells, are there.
 pub struct EngineReader {
-    _pending: (),
+    /// Fragments ready to be handed on.
+    ready: FragmentBuffer,
+    rest: Rest,
+}
+
+/// Where fragments come from when none is ready.
+enum Rest {
+    None,
+    /// One memtable in which nothing hides anything.
+    Memtable(Box<MemtableSource>),
+    Merge(Box<Merge>),
+}
+
+/// Several sources, or one that needs the merge's eye for what deletions hide.
+pub(crate) struct Merge {
+    merger: Merger,
+    inputs: Vec<Input>,
+}
+
+/// One source of a read.
+pub(crate) enum Input {
+    /// In memory.
+    Memtable(MemtableSource),
+    /// On disk.
+    Sstable(SstableInput),
+}
+
+/// An SSTable that a read goes through; keeps its files alive.
+pub(crate) struct SstableInput {
+    source: SstableSource,
+    _live: Rc<LiveSstable>,
+    /// Its bloom filter let a single partition through; whether rightly is known after the first fill.
+    judge: Option<Rc<Store>>,
+}
+
+impl SstableInput {
+    pub(crate) fn new(source: SstableSource, live: Rc<LiveSstable>, judge: Option<Rc<Store>>) -> Self {
+        Self { source, _live: live, judge }
+    }
+
+    pub(crate) async fn fill(&mut self, out: &mut FragmentBuffer) -> Result<bool, ReadError> {
+        let more = self.source.fill(out).await.map_err(ReadError::Source)?;
+        if let Some(store) = self.judge.take()
+            && !more
+        {
+            count(&store.counters.bloom_false, 1);
+        }
+        Ok(more)
+    }
 }
 
 impl EngineReader {
+    /// Of fragments that are all there.
+    pub(crate) fn of(ready: FragmentBuffer) -> Self {
+        Self { ready, rest: Rest::None }
+    }
+
+    /// Of fragments that are there, and more of one memtable.
+    pub(crate) fn of_memtable(ready: FragmentBuffer, source: MemtableSource) -> Self {
+        Self { ready, rest: Rest::Memtable(Box::new(source)) }
+    }
+
+    /// Of several sources.
+    pub(crate) fn of_merge(merger: Merger, inputs: Vec<Input>) -> Self {
+        Self { ready: FragmentBuffer::new(), rest: Rest::Merge(Box::new(Merge { merger, inputs })) }
+    }
+
     /// The next fragment; none at the end.
     pub async fn next(&mut self) -> Result<Option<Fragment>, ReadError> {
-        crate::engine::pending()
+        loop {
+            match self.try_next_sync()? {
+                SyncStep::Fragment(fragment) => return Ok(Some(fragment)),
+                SyncStep::End => return Ok(None),
+                SyncStep::Wait => {}
+            }
+            let Rest::Merge(merge) = &mut self.rest else { unreachable!("only merges wait") };
+            merge.fill().await?;
+        }
     }
 
     /// The next fragment if it is in memory.
     #[inline]
     pub fn try_next_sync(&mut self) -> Result<SyncStep, ReadError> {
-        crate::engine::pending()
+        match self.ready.pop_front() {
+            Some(fragment) => Ok(SyncStep::Fragment(fragment)),
+            None => self.advance(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<SyncStep, ReadError> {
+        match &mut self.rest {
+            Rest::None => Ok(SyncStep::End),
+            Rest::Memtable(source) => {
+                source.fill_now(&mut self.ready);
+                Ok(self.ready.pop_front().map_or(SyncStep::End, SyncStep::Fragment))
+            }
+            Rest::Merge(merge) => Ok(merge.advance()),
+        }
+    }
+}
+
+impl Merge {
+    /// The next fragment while no file is needed.
+    fn advance(&mut self) -> SyncStep {
+        loop {
+            match self.merger.next() {
+                Step::Fragment(fragment) => return SyncStep::Fragment(fragment),
+                Step::End => return SyncStep::End,
+                Step::Need(input) => match &mut self.inputs[input] {
+                    Input::Memtable(source) => {
+                        if !source.fill_now(self.merger.buffer(input)) {
+                            self.merger.end(input);
+                        }
+                    }
+                    Input::Sstable(_) => return SyncStep::Wait,
+                },
+            }
+        }
+    }
+
+    /// Fills the input that the merge waits for.
+    async fn fill(&mut self) -> Result<(), ReadError> {
+        let Step::Need(input) = self.merger.next() else { unreachable!("a merge that waits needs an input") };
+        let Input::Sstable(source) = &mut self.inputs[input] else { unreachable!("memory never waits") };
+        if !source.fill(self.merger.buffer(input)).await? {
+            self.merger.end(input);
+        }
+        Ok(())
     }
 }

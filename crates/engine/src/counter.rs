@@ -1,0 +1,100 @@
+//! Counters: the one write that reads first.
+
+use bytes::Bytes;
+use mutation::counter::{self, CounterId};
+use mutation::{
+    Cell, Clustering, ColumnData, ColumnSelection, Fragment, PartitionRange, PartitionUpdate, Row, RowRange,
+    Slices,
+};
+use rt::sync::Semaphore;
+use schema::ColumnId;
+use stdx::HashMap;
+
+use crate::{Engine, WriteError};
+
+/// See [`Engine::increment`].
+pub(crate) async fn increment(
+    engine: &Engine,
+    update: PartitionUpdate,
+    host: CounterId,
+) -> Result<PartitionUpdate, WriteError> {
+    let key = (update.table.id, update.key.key.clone());
+    let lock = {
+        let mut locks = engine.0.counter_locks.borrow_mut();
+        // Locks that nobody holds or waits for are dropped when there are many.
+        if locks.len() > 1024 {
+            locks.retain(|_, lock| lock.available() == 0 || lock.waiting() > 0);
+        }
+        locks.entry(key).or_insert_with(|| Semaphore::new(1)).clone()
+    };
+    let _held = lock.acquire(1).await.map_err(|_| WriteError::Stopped)?;
+    let known = present_values(engine, &update, host).await?;
+    let clock = engine.0.rt.wall_micros();
+    let add = |row: &Row, known: Option<&HashMap<ColumnId, Bytes>>| {
+        let mut row = row.clone();
+        row.retain(|id, data| {
+            if let ColumnData::Simple(cell) = data
+                && !cell.is_tombstone()
+            {
+                let mine = known.and_then(|columns| columns.get(&id)).cloned().unwrap_or_default();
+                let delta = cell.value.first_chunk::<8>().map_or(0, |delta| i64::from_be_bytes(*delta));
+                *cell = Cell::live(cell.timestamp, counter::add(&mine, host, delta, clock));
+            }
+            true
+        });
+        row
+    };
+    let mut result = PartitionUpdate::new(update.table.clone(), update.key.clone());
+    result.add_deletion(update.deletion);
+    update.range_tombstones.iter().for_each(|range| result.add_range_tombstone(range.clone()));
+    if let Some(row) = &update.static_row {
+        result.add_static(add(row, known.get(&None)));
+    }
+    for row in update.rows() {
+        let place = Some(row.clustering.position().to_vec());
+        result.add_row(add(row, known.get(&place)));
+    }
+    engine.apply_one(result.clone()).await?;
+    Ok(result)
+}
+
+/// What this host has counted so far in the rows of an update: position (none for the static row), column, context.
+type Known = HashMap<Option<Vec<u8>>, HashMap<ColumnId, Bytes>>;
+
+async fn present_values(
+    engine: &Engine,
+    update: &PartitionUpdate,
+    host: CounterId,
+) -> Result<Known, WriteError> {
+    let table = &update.table;
+    let around = |key: &Clustering| RowRange {
+        start: mutation::Bound::before_row(table, key),
+        end: mutation::Bound::after_row(table, key),
+    };
+    let slices = if table.clustering().is_empty() {
+        Slices::all()
+    } else {
+        Slices::new(update.rows().iter().map(|row| around(&row.clustering)).collect())
+    };
+    let failed = |error: crate::ReadError| WriteError::Read(error.to_string());
+    let range = PartitionRange::single(&update.key);
+    let mut reader =
+        engine.read(table, &range, &slices, &ColumnSelection::All, false).await.map_err(failed)?;
+    let mut known = Known::default();
+    while let Some(fragment) = reader.next().await.map_err(failed)? {
+        let (place, row) = match &fragment {
+            Fragment::Row(row) => (Some(row.clustering.position().to_vec()), row),
+            Fragment::StaticRow(row) => (None, row),
+            _ => continue,
+        };
+        for (id, data) in row.columns() {
+            if let ColumnData::Simple(cell) = data
+                && !cell.is_tombstone()
+                && let Some(mine) = counter::shards(&cell.value).find(|shard| shard.id == host)
+            {
+                known.entry(place.clone()).or_default().insert(*id, counter::encode(&[mine]));
+            }
+        }
+    }
+    Ok(known)
+}

@@ -1,0 +1,174 @@
+//! Atomic edits of a table's set of SSTables, and their recovery.
+//!
+//! An edit is a small text file in the table's directory, in the form of Cassandra's transaction logs
+//! (`nb_txn_compaction_<id>.log`), so that Cassandra, too, finishes or undoes what was interrupted: a line for every
+//! SSTable that is added or removed, then one that commits. Without the last line the added ones are removed, with it
+//! the removed ones.
+
+use std::path::{Path, PathBuf};
+
+use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
+use sstable::{Component, Descriptor, SstableError};
+
+/// Longer logs are not read.
+const LOG_LEN_MAX: usize = 16 << 20;
+
+/// An edit under way.
+pub(crate) struct Edit {
+    disk: Disk,
+    dir: PathBuf,
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Add,
+    Remove,
+    Commit,
+    Abort,
+}
+
+const KINDS: [(Kind, &str); 4] =
+    [(Kind::Add, "ADD"), (Kind::Remove, "REMOVE"), (Kind::Commit, "COMMIT"), (Kind::Abort, "ABORT")];
+
+impl Edit {
+    /// Begins an edit in a table's directory; `id` is unique, and `operation` names why (`compaction`, `cleanup`).
+    pub(crate) async fn begin(
+        disk: &Disk,
+        dir: &Path,
+        operation: &str,
+        id: [u8; 16],
+    ) -> Result<Self, DiskError> {
+        let id = schema::TableId(id);
+        let path = dir.join(format!("nb_txn_{operation}_{id}.log"));
+        let file = disk.open(&path, OpenOptions::CREATE_NEW).await?;
+        disk.sync_dir(dir).await?;
+        Ok(Self { disk: disk.clone(), dir: dir.to_owned(), path, file, len: 0 })
+    }
+
+    /// Records that an SSTable is going to be written; must be done before its TOC is.
+    pub(crate) async fn add(&mut self, descriptor: &Descriptor) -> Result<(), DiskError> {
+        let line = line(Kind::Add, &base_name(descriptor), 0);
+        self.append(line).await
+    }
+
+    /// Makes the edit happen: from here on the added SSTables exist and the removed ones do not.
+    pub(crate) async fn commit(mut self, removed: &[Descriptor]) -> Result<PathBuf, DiskError> {
+        let lines: String = removed
+            .iter()
+            .map(|descriptor| line(Kind::Remove, &base_name(descriptor), Component::ALL.len()))
+            .collect();
+        self.append(lines).await?;
+        self.append(line(Kind::Commit, "", 0)).await?;
+        Ok(self.path)
+    }
+
+    /// Undoes the edit: what was added is removed.
+    pub(crate) async fn abort(self) -> Result<(), SstableError> {
+        drop(self.file);
+        finish_one(&self.disk, &self.dir, &self.path).await
+    }
+
+    async fn append(&mut self, text: String) -> Result<(), DiskError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let len = text.len() as u64;
+        self.file.write_at(self.len, IoBuf::copy_of(text.as_bytes())).await?;
+        self.file.sync_all().await?;
+        self.len += len;
+        Ok(())
+    }
+}
+
+/// `<dir>/nb-7-big`, as lines name an SSTable.
+fn base_name(descriptor: &Descriptor) -> String {
+    descriptor.to_string()
+}
+
+fn line(kind: Kind, base: &str, files: usize) -> String {
+    let name = KINDS.iter().find(|(known, _)| *known == kind).expect("every kind has a name").1;
+    format!("{name}:[{base},0,{files}][{}]\n", checksum(name, base, files as i32))
+}
+
+/// CRC-32 of path, kind, update time (always 0 here, low half first) and number of files.
+fn checksum(name: &str, base: &str, files: i32) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(base.as_bytes());
+    crc.update(name.as_bytes());
+    crc.update(&[0; 8]);
+    crc.update(&files.to_be_bytes());
+    crc.finalize()
+}
+
+/// A line's kind and the SSTable that it names; none when it is torn. Update times of Cassandra's own logs count
+/// into the checksum.
+fn parse(text: &str) -> Option<(Kind, String)> {
+    let (name, rest) = text.split_once(":[")?;
+    let kind = KINDS.iter().find(|(_, known)| known.eq_ignore_ascii_case(name))?.0;
+    let (fields, crc) = rest.strip_suffix(']')?.split_once("][")?;
+    let mut fields = fields.split(',');
+    let base = fields.next()?;
+    let updated: i64 = fields.next()?.parse().ok()?;
+    let files: i32 = fields.next()?.parse().ok()?;
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(base.as_bytes());
+    hasher.update(name.to_ascii_uppercase().as_bytes());
+    hasher.update(&(updated as i32).to_be_bytes());
+    hasher.update(&((updated >> 32) as i32).to_be_bytes());
+    hasher.update(&files.to_be_bytes());
+    (crc.parse::<u32>().ok()? == hasher.finalize()).then(|| (kind, base.to_owned()))
+}
+
+/// Finishes or undoes every edit of a table's directory; gives how many there were. Only while no shard works there.
+pub(crate) async fn finish_edits(disk: &Disk, dir: &Path) -> Result<usize, SstableError> {
+    let mut finished = 0;
+    for entry in disk.list(dir).await? {
+        if !entry.is_dir && entry.name.contains("_txn_") && entry.name.ends_with(".log") {
+            finish_one(disk, dir, &dir.join(&entry.name)).await?;
+            finished += 1;
+        }
+    }
+    Ok(finished)
+}
+
+async fn finish_one(disk: &Disk, dir: &Path, path: &Path) -> Result<(), SstableError> {
+    let text = disk.read_to_end(path, LOG_LEN_MAX).await?;
+    let text = String::from_utf8_lossy(&text);
+    // A line that was not wholly written ends the log: it was never synced, so nothing was built on it.
+    let lines: Vec<(Kind, String)> = text.lines().map_while(parse).collect();
+    let committed = lines.last().is_some_and(|(kind, _)| *kind == Kind::Commit);
+    let doomed = if committed { Kind::Remove } else { Kind::Add };
+    for (_, base) in lines.iter().filter(|(kind, _)| *kind == doomed) {
+        // The path may be that of another machine or mount: what counts is the name.
+        let Some(name) = Path::new(base).file_name().and_then(|name| name.to_str()) else { continue };
+        if let Some((descriptor, _)) = Descriptor::parse(dir.join(format!("{name}-TOC.txt"))) {
+            sstable::remove(disk, &descriptor).await?;
+        }
+    }
+    disk.remove(path).await?;
+    Ok(disk.sync_dir(dir).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let descriptor = Descriptor::new("/data/ks/t-1", 7);
+        let added = line(Kind::Add, &base_name(&descriptor), 0);
+        assert!(added.starts_with("ADD:[/data/ks/t-1/nb-7-big,0,0]["), "{added}");
+        assert_eq!(parse(added.trim_end()), Some((Kind::Add, "/data/ks/t-1/nb-7-big".to_owned())));
+        let removed = line(Kind::Remove, &base_name(&descriptor), 9);
+        assert_eq!(parse(removed.trim_end()).unwrap().0, Kind::Remove);
+        assert_eq!(parse(line(Kind::Commit, "", 0).trim_end()).unwrap().0, Kind::Commit);
+        for cut in 0..added.len() - 1 {
+            assert_eq!(parse(&added[..cut]), None, "{cut}");
+        }
+        assert_eq!(parse(&added.trim_end().replace("nb-7", "nb-8")), None);
+    }
+}

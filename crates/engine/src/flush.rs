@@ -1,0 +1,312 @@
+//! Memtables to SSTables: when, and how.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use memtable::{Memtable, MemtableSource};
+use mutation::merge::{Merger, Step};
+use mutation::purge::{PurgeRule, Purger};
+use mutation::{Fragment, FragmentBuffer, NO_DELETION, PartitionRange, Seconds, Slices, Timestamp};
+use rt::Group;
+use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions, Written};
+
+use crate::engine::{Inner, log_failure};
+use crate::live::LiveSstable;
+use crate::store::{Flushing, Store, count};
+use crate::{FailurePolicy, MaintenanceError};
+
+/// Flushes of different tables at once.
+const FLUSHES_MAX: u64 = 2;
+/// Pause after a flush that failed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+impl Inner {
+    /// Begins to flush what a table holds; `before` is the number that its log entries lie below, the log's next one
+    /// unless the log is being replayed.
+    pub(crate) fn start_flush(
+        self: &Rc<Self>,
+        store: &Rc<Store>,
+        before: Option<u64>,
+    ) -> Option<Rc<Flushing>> {
+        let last = store.switch(before.unwrap_or_else(|| self.log.next_number()))?;
+        if !store.flush_running.replace(true) {
+            count(&self.flushes_running, 1);
+            let (inner, store) = (self.clone(), store.clone());
+            let task = self.rt.spawn(Group::Flush, async move {
+                inner.flush_queue(&store).await;
+                store.flush_running.set(false);
+                inner.flushes_running.set(inner.flushes_running.get() - 1);
+                inner.flush_check.notify_one();
+            });
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.retain(|task| !task.is_finished());
+            tasks.push(task);
+        }
+        Some(last)
+    }
+
+    /// Flushes what a table holds now and waits for it.
+    pub(crate) async fn flush(self: &Rc<Self>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
+        self.flush_before(store, None).await
+    }
+
+    /// [`Inner::flush`] while the log is being replayed.
+    pub(crate) async fn flush_before(
+        self: &Rc<Self>,
+        store: &Rc<Store>,
+        before: Option<u64>,
+    ) -> Result<(), MaintenanceError> {
+        let Some(flushing) = self.start_flush(store, before) else { return Ok(()) };
+        let failures = flushing.failure.borrow().0;
+        while !flushing.done.get() {
+            if self.stopped.get() {
+                return Err(MaintenanceError::Stopped);
+            }
+            let failure = flushing.failure.borrow();
+            if let (attempts, Some(reason)) = &*failure
+                && *attempts > failures
+            {
+                return Err(MaintenanceError::Source(reason.clone().into()));
+            }
+            drop(failure);
+            flushing.attempted.notified().await;
+        }
+        Ok(())
+    }
+
+    /// Writes a table's closed memtables, oldest first; ends when there are none.
+    async fn flush_queue(self: &Rc<Self>, store: &Rc<Store>) {
+        loop {
+            let Some(flushing) = store.flushing.borrow().front().cloned() else { return };
+            match self.flush_one(store, &flushing).await {
+                Ok(()) => {
+                    let done = store.flushing.borrow_mut().pop_front();
+                    assert!(done.is_some_and(|done| Rc::ptr_eq(&done, &flushing)), "flushes end in order");
+                    flushing.done.set(true);
+                    let bytes = flushing.memtable.bytes();
+                    self.memtable_bytes.set(self.memtable_bytes.get().saturating_sub(bytes));
+                    self.memory_freed.notify_all();
+                    count(&self.flushes, 1);
+                    flushing.attempted.notify_all();
+                    self.release_log().await;
+                }
+                Err(error) => {
+                    let attempts = flushing.failure.borrow().0 + 1;
+                    *flushing.failure.borrow_mut() = (attempts, Some(error.to_string()));
+                    let full = matches!(&error, MaintenanceError::Disk(disk) if disk.is_disk_full());
+                    if self.config.disk_failure_policy != FailurePolicy::Ignore && !full {
+                        self.stop_by_failure();
+                    }
+                    flushing.attempted.notify_all();
+                    // The memtable stays, and so does its part of the log.
+                    self.rt.sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Writes one memtable and puts the SSTable into the set.
+    async fn flush_one(
+        self: &Rc<Self>,
+        store: &Rc<Store>,
+        flushing: &Rc<Flushing>,
+    ) -> Result<(), MaintenanceError> {
+        if store.dropped.get() {
+            return Ok(());
+        }
+        let mut live = None;
+        if let Some(written) = self.write_memtable(store, &flushing.memtable).await.map_err(disk_or_source)? {
+            let opened =
+                Sstable::open(&self.rt, written.descriptor, store.table(), self.blocks.clone()).await;
+            let sstable = opened.map_err(disk_or_source)?;
+            live = Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros()));
+        }
+        if flushing.first.is_some() {
+            // Before a compaction can see the SSTable: what it then forgets must not come back from the log.
+            self.log.record_flushed(store.id, flushing.before).await.map_err(log_failure)?;
+        }
+        if let Some(live) = live {
+            if self.incremental_backups(store) {
+                crate::maintain::link_files(self, &live, &store.dir.join("backups")).await?;
+            }
+            store.change_set(vec![live], &[]);
+            store.compaction_due.set(true);
+        }
+        Ok(())
+    }
+
+    fn incremental_backups(&self, store: &Store) -> bool {
+        store.table.borrow().options.incremental_backups.unwrap_or(self.config.incremental_backups)
+    }
+
+    async fn write_memtable(
+        self: &Rc<Self>,
+        store: &Rc<Store>,
+        memtable: &Memtable,
+    ) -> Result<Option<Written>, SstableError> {
+        self.make_dir(store).await?;
+        let table = store.table();
+        let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
+        options.host_id = Some(self.config.host_id);
+        let generation = store.next_generation(self.rt.shard().0, self.rt.shard_count());
+        let encoding = encoding_stats(memtable);
+        let dir = store.dir.clone();
+        let writer = SstableWriter::new(&self.rt, dir, generation, table, options, encoding).await;
+        let written = match writer {
+            Ok(writer) => self.fill_from_memtable(store, memtable, writer).await,
+            Err(error) => Err(error),
+        };
+        let empty = matches!(&written, Ok(written) if written.bounds.is_none());
+        if written.is_err() || empty {
+            // What cannot be removed now has no TOC, and goes at the next start.
+            let _ = sstable::remove(self.rt.disk(), &Descriptor::new(&store.dir, generation)).await;
+        }
+        Ok(if empty { None } else { Some(written?) })
+    }
+
+    async fn fill_from_memtable(
+        &self,
+        store: &Store,
+        memtable: &Memtable,
+        mut writer: SstableWriter,
+    ) -> Result<Written, SstableError> {
+        let table = store.table();
+        let mut source = MemtableSource::new(memtable, &PartitionRange::all(), &Slices::all(), false);
+        let mut merger = Merger::new(table.clone(), 1, false);
+        // Purges nothing; what it does is to leave out partitions that say nothing.
+        let mut purger = Purger::new(PurgeRule { now: 0, gc_before: 0 });
+        let mut kept = FragmentBuffer::new();
+        loop {
+            match merger.next() {
+                Step::Fragment(mut fragment) => {
+                    if let Fragment::Row(row) | Fragment::StaticRow(row) = &mut fragment {
+                        row.retain(|id, _| table.column_by_id(id).is_some());
+                        if row.is_empty() {
+                            continue;
+                        }
+                    }
+                    let is_range = matches!(fragment, Fragment::RangeTombstoneChange { .. });
+                    if is_range && self.config.canaries.drop_range_tombstones {
+                        continue;
+                    }
+                    purger.push(fragment, |_| Timestamp::MIN, &mut kept);
+                }
+                Step::Need(input) => {
+                    self.rt.maybe_yield().await;
+                    if !source.fill_now(merger.buffer(input)) {
+                        merger.end(input);
+                    }
+                }
+                Step::End => break,
+            }
+            while let Some(fragment) = kept.pop_front() {
+                writer.push(fragment).await?;
+            }
+        }
+        writer.finish().await
+    }
+
+    /// Makes a table's directory when its first file comes.
+    pub(crate) async fn make_dir(&self, store: &Store) -> Result<(), rt::DiskError> {
+        if store.dir_made.get() {
+            return Ok(());
+        }
+        let disk = self.rt.disk();
+        disk.create_dir_all(&store.dir).await?;
+        for dir in store.dir.ancestors().skip(1).take(2) {
+            disk.sync_dir(dir).await?;
+        }
+        store.dir_made.set(true);
+        Ok(())
+    }
+
+    /// Gives back segments of the log that no memtable needs.
+    pub(crate) async fn release_log(&self) {
+        let needed = self.stores_in_order().iter().filter_map(|store| store.first_unflushed()).min();
+        let before = needed.unwrap_or_else(|| self.log.next_number());
+        // What cannot be removed now is tried again after the next flush.
+        let _ = self.log.release_before(before).await;
+    }
+
+    /// Watches memory, the log's size and the tables' flush periods, and starts flushes.
+    pub(crate) async fn flush_controller(self: Rc<Self>) {
+        loop {
+            self.flush_check.notified().await;
+            if self.stopped.get() {
+                continue;
+            }
+            self.flush_for_log();
+            self.flush_for_memory();
+        }
+    }
+
+    fn flush_for_memory(self: &Rc<Self>) {
+        let mut stores = self.stores_in_order();
+        let active = |store: &Rc<Store>| store.active.borrow().bytes();
+        let mut total: usize = stores.iter().map(active).sum();
+        stores.sort_by_key(|store| std::cmp::Reverse(active(store)));
+        for store in stores {
+            let small = self.memtable_bytes.get() <= self.config.memtable_bytes_max / 2;
+            if small || total == 0 || self.flushes_running.get() >= FLUSHES_MAX {
+                return;
+            }
+            let bytes = active(&store);
+            if bytes * 4 < total && self.flushes_running.get() > 0 {
+                // The large ones are under way; many small ones would only make small SSTables.
+                return;
+            }
+            total -= bytes;
+            self.start_flush(&store, None);
+        }
+    }
+
+    /// The log is over its limit: tables that hold its oldest segment go first.
+    fn flush_for_log(self: &Rc<Self>) {
+        let Some(before) = self.log.flush_needed_before() else { return };
+        for store in self.stores_in_order() {
+            if store.active_first.get().is_some_and(|first| first < before) {
+                self.start_flush(&store, None);
+            }
+        }
+    }
+
+    /// Flushes tables whose `memtable_flush_period_in_ms` has passed; called about every second.
+    pub(crate) fn flush_by_period(self: &Rc<Self>) {
+        let now = self.rt.now();
+        for store in self.stores_in_order() {
+            let period = store.table.borrow().options.memtable_flush_period_in_ms;
+            let due = period > 0
+                && !store.active.borrow().is_empty()
+                && now - store.active_since.get() >= Duration::from_millis(u64::from(period));
+            if due {
+                self.start_flush(&store, None);
+            }
+        }
+    }
+}
+
+/// Keeps the kind of a disk's failure, which decides what happens next.
+pub(crate) fn disk_or_source(error: SstableError) -> MaintenanceError {
+    match error {
+        SstableError::Disk(error) => MaintenanceError::Disk(error),
+        other => MaintenanceError::Source(Box::new(other)),
+    }
+}
+
+fn encoding_stats(memtable: &Memtable) -> EncodingStats {
+    let stats = memtable.stats();
+    let none = EncodingStats::NONE;
+    EncodingStats {
+        min_timestamp: if stats.timestamp_min == Timestamp::MAX {
+            none.min_timestamp
+        } else {
+            stats.timestamp_min
+        },
+        min_local_deletion: if stats.local_deletion_min == NO_DELETION {
+            none.min_local_deletion
+        } else {
+            stats.local_deletion_min
+        },
+        min_ttl: if stats.ttl_min == Seconds::MAX { none.min_ttl } else { stats.ttl_min },
+    }
+}

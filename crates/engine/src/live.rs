@@ -1,0 +1,98 @@
+//! SSTables in use: each is shared by the set of its table and by the readers that are under way, and its files are
+//! removed when it left the set and the last reader is gone.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rt::sync::Notify;
+use rt::{Disk, DiskError};
+use sstable::{Descriptor, Sstable};
+
+/// Where SSTables go that nobody needs any more; one task of the shard empties it.
+#[derive(Default)]
+pub(crate) struct Trash {
+    queue: RefCell<VecDeque<(Descriptor, Rc<Removal>)>>,
+    pub(crate) filled: Notify,
+    bytes: Cell<u64>,
+}
+
+/// A committed edit whose files are still to be removed; the log of the edit goes last.
+pub(crate) struct Removal {
+    left: Cell<usize>,
+    log: PathBuf,
+}
+
+impl Removal {
+    /// An edit that removes `count` SSTables, recorded in `log`.
+    pub(crate) fn new(count: usize, log: PathBuf) -> Rc<Self> {
+        assert!(count > 0, "an edit without removals has no log to keep");
+        Rc::new(Self { left: Cell::new(count), log })
+    }
+}
+
+impl Trash {
+    /// Bytes of SSTables that left their sets and are still on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// Removes the files of what is in it; what fails stays for the next start, which finishes by the edit's log.
+    pub(crate) async fn empty(&self, disk: &Disk) -> Result<(), DiskError> {
+        loop {
+            let Some((descriptor, removal)) = self.queue.borrow_mut().pop_front() else { return Ok(()) };
+            let removed = sstable::remove(disk, &descriptor).await;
+            if let Err(sstable::SstableError::Disk(error)) = removed {
+                return Err(error);
+            }
+            removal.left.set(removal.left.get() - 1);
+            if removal.left.get() == 0 {
+                match disk.remove(&removal.log).await {
+                    Err(error) if !error.is_not_found() => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// An SSTable of the set, or of a reader that saw the set earlier.
+pub(crate) struct LiveSstable {
+    pub(crate) sstable: Rc<Sstable>,
+    removal: RefCell<Option<Rc<Removal>>>,
+    trash: Rc<Trash>,
+    /// Taken by a compaction.
+    pub(crate) compacting: Cell<bool>,
+    /// When it came to be, microseconds of the wall clock; 0 when it was there at the start.
+    pub(crate) since_micros: i64,
+}
+
+impl LiveSstable {
+    pub(crate) fn new(sstable: Rc<Sstable>, trash: &Rc<Trash>, since_micros: i64) -> Rc<Self> {
+        Rc::new(Self {
+            sstable,
+            removal: RefCell::new(None),
+            trash: trash.clone(),
+            compacting: Cell::new(false),
+            since_micros,
+        })
+    }
+
+    /// Says that a committed edit removed it: its files go when the last user does.
+    pub(crate) fn obsolete(&self, removal: &Rc<Removal>) {
+        let before = self.removal.borrow_mut().replace(removal.clone());
+        assert!(before.is_none(), "an SSTable is removed once");
+        self.trash.bytes.set(self.trash.bytes.get() + self.sstable.disk_len());
+    }
+}
+
+impl Drop for LiveSstable {
+    fn drop(&mut self) {
+        if let Some(removal) = self.removal.borrow_mut().take() {
+            self.trash.bytes.set(self.trash.bytes.get().saturating_sub(self.sstable.disk_len()));
+            self.trash.queue.borrow_mut().push_back((self.sstable.descriptor().clone(), removal));
+            self.trash.filled.notify_one();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Snapshots, truncation and the end of tables.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use rt::DiskError;
+use sstable::{Component, Descriptor};
+
+use crate::MaintenanceError;
+use crate::edit::Edit;
+use crate::engine::Inner;
+use crate::live::{LiveSstable, Removal};
+use crate::store::{EDITS_ALL, Store};
+
+impl Inner {
+    /// A name that no other edit has.
+    pub(crate) fn unique_id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        self.rt.fill_random(&mut id);
+        // The form of a version 1 UUID, which Cassandra expects in the names of its edits.
+        id[6] = (id[6] & 0x0f) | 0x10;
+        id[8] = (id[8] & 0x3f) | 0x80;
+        id
+    }
+
+    /// Takes SSTables out of a table's set by one edit; their files go when no reader needs them.
+    async fn remove_sstables(
+        &self,
+        store: &Store,
+        doomed: &[Rc<LiveSstable>],
+    ) -> Result<(), MaintenanceError> {
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        let edit = Edit::begin(self.rt.disk(), &store.dir, "unknown", self.unique_id()).await?;
+        let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
+        let log = edit.commit(&names).await?;
+        let removal = Removal::new(doomed.len(), log);
+        doomed.iter().for_each(|live| live.obsolete(&removal));
+        store.change_set(Vec::new(), doomed);
+        Ok(())
+    }
+}
+
+/// See [`crate::Engine::truncate`].
+pub(crate) async fn truncate(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    at_micros: i64,
+) -> Result<(), MaintenanceError> {
+    // Flushing first makes the rest one edit, and leaves nothing for the log to bring back.
+    inner.flush(store).await?;
+    stop_compactions(store);
+    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+    let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    auto_snapshot(inner, store, &doomed, "truncated", at_micros).await?;
+    inner.remove_sstables(store, &doomed).await?;
+    Ok(())
+}
+
+/// See [`crate::Engine::drop_table`].
+pub(crate) async fn drop_table(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
+    let snapshot = wants_snapshot(inner, store);
+    if snapshot {
+        inner.flush(store).await?;
+    }
+    store.dropped.set(true);
+    inner.stores.borrow_mut().remove(&store.id);
+    stop_compactions(store);
+    // Memtables that were being flushed end without writing anything.
+    inner.flush(store).await?;
+    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+    let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    auto_snapshot(inner, store, &doomed, "dropped", inner.rt.wall_micros()).await?;
+    inner.remove_sstables(store, &doomed).await?;
+    drop(doomed);
+    inner.log.forget_table(store.id);
+    let disk = inner.rt.disk();
+    inner.trash.empty(disk).await?;
+    if disk.exists(&store.dir).await? && disk.list(&store.dir).await?.is_empty() {
+        disk.remove_dir_all(&store.dir).await?;
+    }
+    inner.release_log().await;
+    Ok(())
+}
+
+/// Asks the compactions of a table to end soon, without a result.
+fn stop_compactions(store: &Store) {
+    store.stop_compactions.set(store.stop_compactions.get() + 1);
+}
+
+fn wants_snapshot(inner: &Inner, store: &Store) -> bool {
+    inner.config.auto_snapshot && store.table.borrow().options.allow_auto_snapshot
+}
+
+async fn auto_snapshot(
+    inner: &Inner,
+    store: &Store,
+    sstables: &[Rc<LiveSstable>],
+    why: &str,
+    at_micros: i64,
+) -> Result<(), MaintenanceError> {
+    if !wants_snapshot(inner, store) || sstables.is_empty() {
+        return Ok(());
+    }
+    let name = format!("{why}-{}-{}", at_micros / 1000, store.table().name);
+    let dir = store.dir.join("snapshots").join(name);
+    for live in sstables {
+        link_files(inner, live, &dir).await?;
+    }
+    Ok(())
+}
+
+/// Hard-links the SSTables of a table into a snapshot.
+pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> Result<(), MaintenanceError> {
+    let dir = store.dir.join("snapshots").join(name);
+    for live in store.set().iter() {
+        match link_files(inner, live, &dir).await {
+            Err(error) if error.is_already_exists() => {
+                return Err(MaintenanceError::SnapshotExists(name.to_owned()));
+            }
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Hard-links every file of an SSTable into `dir`, which is made when missing.
+pub(crate) async fn link_files(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
+    let disk = inner.rt.disk();
+    disk.create_dir_all(dir).await?;
+    let from = live.sstable.descriptor();
+    let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
+    for component in Component::ALL {
+        match disk.hard_link(from.path(component), target.path(component)).await {
+            // Which components there are depends on version and compression.
+            Err(error) if error.is_not_found() => {}
+            done => done?,
+        }
+    }
+    disk.sync_dir(dir).await
+}
+
+/// See [`crate::Engine::clear_snapshot`]. What other shards linked goes too.
+pub(crate) async fn clear_snapshot(
+    inner: &Inner,
+    store: &Store,
+    name: Option<&str>,
+) -> Result<(), MaintenanceError> {
+    let snapshots = store.dir.join("snapshots");
+    let dir = name.map_or(snapshots.clone(), |name| snapshots.join(name));
+    let disk = inner.rt.disk();
+    if disk.exists(&dir).await? {
+        match disk.remove_dir_all(&dir).await {
+            // Another shard of this node may have been faster.
+            Err(error) if error.is_not_found() => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}

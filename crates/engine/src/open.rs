@@ -1,0 +1,191 @@
+//! Start of a shard: SSTables are opened, then what the commit log holds beyond them is replayed.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use commitlog::codec::decode_update;
+use commitlog::{CommitLog, CommitLogError, Recovery};
+use rt::sync::Notify;
+use rt::{Group, Rt};
+use schema::Schema;
+use sstable::{NoCache, Sstable, SstableError};
+
+use crate::engine::Inner;
+use crate::live::{LiveSstable, Trash};
+use crate::store::{Store, generation_of_name, shard_of_generation};
+use crate::{Engine, EngineConfig, MaintenanceError, OpenError};
+
+/// How often flush periods, the log and compaction are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+impl From<SstableError> for OpenError {
+    fn from(error: SstableError) -> Self {
+        match error {
+            SstableError::Disk(error) => Self::Disk(error),
+            other => Self::Sstable(other.to_string()),
+        }
+    }
+}
+
+impl From<CommitLogError> for OpenError {
+    fn from(error: CommitLogError) -> Self {
+        match error {
+            CommitLogError::Disk(error) => Self::Disk(error),
+            CommitLogError::NewerVersion { file, version } => {
+                Self::NewerVersion { path: file, found: format!("commit log format {version}") }
+            }
+            corrupt @ CommitLogError::Corrupt { .. } => Self::CommitLog(corrupt.to_string()),
+        }
+    }
+}
+
+/// See [`Engine::open`].
+pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> Result<Engine, OpenError> {
+    if rt.shard_count() == 1 {
+        crate::prepare::prepare(&rt, &config, &schema).await?;
+    }
+    let skip_sync = config.canaries.skip_commitlog_sync;
+    let (log, recovery) = CommitLog::open(&rt, config.commitlog.clone(), skip_sync).await?;
+    let inner = Rc::new(Inner {
+        rt: rt.clone(),
+        config,
+        log,
+        stores: RefCell::default(),
+        blocks: Rc::new(NoCache),
+        trash: Rc::new(Trash::default()),
+        memtable_bytes: Cell::new(0),
+        memory_freed: Notify::new(),
+        throttled: Cell::new(0),
+        flush_check: Notify::new(),
+        flushes: Cell::new(0),
+        flushes_running: Cell::new(0),
+        stopped: Cell::new(false),
+        counter_locks: RefCell::default(),
+        tasks: RefCell::default(),
+    });
+    inner.set_schema(&schema);
+    for store in inner.stores_in_order() {
+        open_sstables(&inner, &store).await?;
+    }
+    replay(&inner, recovery).await?;
+    start_tasks(&inner);
+    Ok(Engine(inner))
+}
+
+/// Opens the SSTables of a table that belong to this shard.
+async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError> {
+    let disk = inner.rt.disk();
+    if !disk.exists(&store.dir).await? {
+        return Ok(());
+    }
+    store.dir_made.set(true);
+    let taken = disk.list(&store.dir).await?;
+    let generation = taken.iter().filter_map(|entry| generation_of_name(&entry.name)).max();
+    store.generation.set(generation.unwrap_or(0));
+    let count = inner.rt.shard_count();
+    let mut found = Vec::new();
+    for descriptor in sstable::list_complete(disk, &store.dir).await? {
+        if count > 1 && shard_of_generation(&descriptor, count) != Some(inner.rt.shard().0) {
+            continue;
+        }
+        let sstable = Sstable::open(&inner.rt, descriptor, store.table(), inner.blocks.clone()).await?;
+        found.push(LiveSstable::new(sstable, &inner.trash, 0));
+    }
+    store.change_set(found, &[]);
+    store.compaction_due.set(true);
+    Ok(())
+}
+
+/// Applies what the log holds beyond the SSTables.
+async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenError> {
+    let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
+    let mut segment = recovery.next_segment().await?;
+    while let Some(entries) = segment {
+        segment = recovery.next_segment().await?;
+        if segment.is_none() && inner.config.canaries.replay_stops_early {
+            break;
+        }
+        for (number, body) in entries {
+            for update in commitlog::entry::updates(&body).into_iter().flatten() {
+                let (_, update) = update.map_err(|short| unreadable(number, &short.to_string()))?;
+                replay_update(inner, number, &update, &flushed)?;
+            }
+            if inner.memtable_bytes.get() > inner.config.memtable_bytes_max / 2 {
+                for store in inner.stores_in_order() {
+                    let flushed = inner.flush_before(&store, Some(number + 1)).await;
+                    flushed.map_err(open_error)?;
+                }
+            }
+            inner.rt.maybe_yield().await;
+        }
+    }
+    Ok(())
+}
+
+fn replay_update(
+    inner: &Inner,
+    number: u64,
+    update: &Bytes,
+    flushed: &std::collections::BTreeMap<schema::TableId, u64>,
+) -> Result<(), OpenError> {
+    let mut of = None;
+    let decoded = decode_update(update, |id| {
+        let store = inner.store(id)?;
+        let table = store.table();
+        of = Some(store);
+        Some(table)
+    });
+    let decoded = decoded.map_err(|error| unreadable(number, &error.to_string()))?;
+    if let (Some(update), Some(store)) = (decoded, of)
+        && flushed.get(&store.id).is_none_or(|upto| number > *upto)
+    {
+        inner.apply_to(&store, update, Some(number));
+    }
+    Ok(())
+}
+
+/// An entry whose checksum is right and whose content is not what this version writes.
+fn unreadable(number: u64, reason: &str) -> OpenError {
+    OpenError::CommitLog(format!(
+        "entry {number} of the commit log cannot be read although its checksum is right: {reason}; start the version \
+         that wrote it and drain it first"
+    ))
+}
+
+pub(crate) fn open_error(error: MaintenanceError) -> OpenError {
+    match error {
+        MaintenanceError::Disk(error) => OpenError::Disk(error),
+        other => OpenError::Sstable(other.to_string()),
+    }
+}
+
+fn start_tasks(inner: &Rc<Inner>) {
+    let rt = &inner.rt;
+    let ticking = {
+        let inner = inner.clone();
+        async move {
+            loop {
+                inner.rt.sleep(TICK).await;
+                inner.flush_by_period();
+                inner.flush_check.notify_one();
+            }
+        }
+    };
+    let sweeping = {
+        let inner = inner.clone();
+        async move {
+            loop {
+                inner.trash.filled.notified().await;
+                // What fails here is finished by the edit's log at the next start.
+                let _ = inner.trash.empty(inner.rt.disk()).await;
+            }
+        }
+    };
+    let mut tasks = inner.tasks.borrow_mut();
+    tasks.push(rt.spawn(Group::Flush, inner.clone().flush_controller()));
+    tasks.push(rt.spawn(Group::Maintenance, ticking));
+    tasks.push(rt.spawn(Group::Maintenance, sweeping));
+}
