@@ -13,7 +13,7 @@ fn encoded(ty: &CqlType, bytes: &[u8], reversed: bool) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1500) })]
 
     #[test]
     fn memcmp_is_compare((ty, values) in type_and_values(4)) {
@@ -91,7 +91,10 @@ proptest! {
     #[test]
     fn readers_of_text_survive_anything(ty in any_type(), text in "[ -~é\\x00]{0,20}|[0-9:.+TZ -]{1,30}|[Pp0-9ymowdhnsu-]{1,12}") {
         if let Ok(bytes) = ty.from_string(&text) {
-            let raw = ty.any(&mut |ty| ty.is_collection() || matches!(ty, CqlType::Vector { .. }));
+            // Hexadecimal digits are taken as they are, and the empty text is empty bytes even for a tinyint field.
+            let raw = ty.any(&mut |ty| {
+                ty.is_collection() || ty.is_tuple() || ty.is_udt() || matches!(ty, CqlType::Vector { .. })
+            });
             prop_assert!(raw || ty.validate(&bytes).is_ok() || bytes.is_empty(), "{} {:?} {:x?}", ty, text, bytes);
         }
         let _ = CqlType::parse_class_name(&text);
