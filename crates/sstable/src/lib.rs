@@ -5,10 +5,22 @@
 //! [`mutation::Fragment`]s into files and files into streams.
 
 pub mod block;
+pub mod checksums;
+pub mod compress;
+pub mod compression_info;
+mod decode;
+mod deletion;
 pub mod descriptor;
 pub mod error;
+pub mod filter;
+pub mod header;
+mod index;
+pub mod metadata;
 pub mod options;
+mod prefix;
 pub mod reader;
+pub mod summary;
+pub mod toc;
 pub mod writer;
 
 pub use block::{Block, BlockCache, BlockKey, NoCache};
