@@ -57,6 +57,13 @@ impl Clustering {
         Self { buf: buf.into(), values_len: values as u32 }
     }
 
+    /// The key whose buffer (values with their lengths, then the position; see the head of this file) was built by a
+    /// reader of files, which has both at hand.
+    pub fn from_buffer(buf: Bytes, values_len: usize) -> Self {
+        assert!(values_len < buf.len(), "a position follows the values");
+        Self { buf, values_len: values_len as u32 }
+    }
+
     /// The component values in order; null components are none.
     pub fn components(&self) -> impl Iterator<Item = Option<&[u8]>> + Clone {
         Components { left: &self.buf[..self.values_len as usize] }

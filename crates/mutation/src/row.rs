@@ -63,6 +63,15 @@ impl Row {
         }
     }
 
+    /// A row with these columns, which are put in column id order; none may occur twice.
+    pub fn from_columns(clustering: Clustering, mut columns: Vec<(ColumnId, ColumnData)>) -> Self {
+        if !columns.is_sorted_by(|(a, _), (b, _)| a < b) {
+            columns.sort_unstable_by_key(|(id, _)| *id);
+            assert!(columns.is_sorted_by(|(a, _), (b, _)| a < b), "no column twice in a row");
+        }
+        Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns }
+    }
+
     /// What is known of each column, in column id order.
     pub fn columns(&self) -> &[(ColumnId, ColumnData)] {
         &self.columns
