@@ -32,7 +32,7 @@ impl<'a> Decoder<'a> {
         self.reader.len()
     }
 
-    numbers!(u8 u8, u16 u16, u32 u32, u64 u64, i32 i32, i64 i64, f64 f64);
+    numbers!(u8 u8, u32 u32, u64 u64, i32 i32, i64 i64, f64 f64);
 
     pub(crate) fn bytes(&mut self, len: usize, what: &str) -> Result<&'a [u8], DecodeError> {
         self.reader.bytes(len).map_err(|short| self.short(what, short))

@@ -49,11 +49,6 @@ impl Version {
     pub(crate) fn has_host_id(self) -> bool {
         self == Self::Me || self >= Self::Nb
     }
-
-    /// Whether the recorded clustering bounds are right.
-    pub(crate) fn has_right_min_max(self) -> bool {
-        self >= Self::Md
-    }
 }
 
 /// What tells the SSTables of a table apart: a rising number, or the time-ordered text that Cassandra can be told to use.

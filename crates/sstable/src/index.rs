@@ -1,6 +1,7 @@
 //! `Index.db`: for each partition its key, its place in the data file and, for wide partitions, the row index: blocks of
 //! rows with their first and last clustering, so that a slice can be read without the rows before it.
 
+use bytes::Bytes;
 use mutation::{Bound, Clustering, DeletionTime};
 use stdx::{Reader, vint};
 use types::{CqlType, encode_clustering_into};
@@ -87,6 +88,23 @@ pub(crate) enum Edge {
 }
 
 impl Edge {
+    /// Its place in the partition.
+    pub(crate) fn position(&self) -> &[u8] {
+        match self {
+            Self::Row(clustering) => clustering.position(),
+            Self::Marker(bound, _) => bound.position(),
+        }
+    }
+
+    /// Its values up to the first null.
+    pub(crate) fn values(&self) -> Vec<Bytes> {
+        let copy = |value: Option<&[u8]>| value.map(Bytes::copy_from_slice);
+        match self {
+            Self::Row(clustering) => clustering.components().map_while(copy).collect(),
+            Self::Marker(bound, _) => bound.components().map_while(copy).collect(),
+        }
+    }
+
     fn write(&self, types: &[ValueType], out: &mut Vec<u8>) {
         match self {
             Self::Row(clustering) => {
@@ -102,10 +120,6 @@ impl RowIndexBuilder {
     pub(crate) fn clear(&mut self) {
         self.infos.clear();
         self.offsets.clear();
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.offsets.len()
     }
 
     /// Adds a block of `width` bytes that begins `offset` bytes into the partition; `open` is the range deletion in force

@@ -21,6 +21,7 @@ mod prefix;
 pub mod reader;
 pub mod summary;
 pub mod toc;
+mod unfiltered;
 pub mod writer;
 
 pub use block::{Block, BlockCache, BlockKey, NoCache};

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Bound, Cell, Clustering, DeletionTime, LivenessInfo, NO_DELETION, Row, Seconds, Timestamp};
+use mutation::{Cell, DeletionTime, LivenessInfo, NO_DELETION, Row, Seconds, Timestamp};
 
 use super::cardinality::Cardinality;
 use super::histogram::SizeHistogram;
 use super::tombstones::{TombstoneHistogram, TombstoneHistogramBuilder};
+use crate::index::Edge;
 use crate::{DecodeError, Version, decode::Decoder, deletion};
 
 /// A place in Cassandra's commit log: segment and position in it.
@@ -199,30 +200,6 @@ fn read_values(decoder: &mut Decoder<'_>) -> Result<Vec<Bytes>, DecodeError> {
     Ok(out)
 }
 
-/// The first or last clustering of a partition.
-#[derive(Clone, Debug)]
-pub(crate) enum Extreme {
-    Row(Clustering),
-    Bound(Bound),
-}
-
-impl Extreme {
-    fn position(&self) -> &[u8] {
-        match self {
-            Self::Row(clustering) => clustering.position(),
-            Self::Bound(bound) => bound.position(),
-        }
-    }
-
-    fn values(&self) -> Vec<Bytes> {
-        let copy = |value: Option<&[u8]>| value.map(Bytes::copy_from_slice);
-        match self {
-            Self::Row(clustering) => clustering.components().map_while(copy).collect(),
-            Self::Bound(bound) => bound.components().map_while(copy).collect(),
-        }
-    }
-}
-
 /// Gathers [`Stats`] from what is written.
 #[derive(Clone, Debug)]
 pub(crate) struct StatsCollector {
@@ -232,8 +209,8 @@ pub(crate) struct StatsCollector {
     local_deletions: Option<(Seconds, Seconds)>,
     ttls: Option<(Seconds, Seconds)>,
     tombstones: TombstoneHistogramBuilder,
-    min: Option<Extreme>,
-    max: Option<Extreme>,
+    min: Option<Edge>,
+    max: Option<Edge>,
     partition_cells: u64,
     columns_set: u64,
     rows: u64,
@@ -326,7 +303,7 @@ impl StatsCollector {
     }
 
     /// Takes notice of a whole partition: its key, its size in bytes, its first and last row or bound.
-    pub(crate) fn partition(&mut self, key: &[u8], size: u64, edges: Option<(Extreme, Extreme)>) {
+    pub(crate) fn partition(&mut self, key: &[u8], size: u64, edges: Option<(Edge, Edge)>) {
         self.cardinality.add(key);
         self.partition_sizes.add(size);
         self.cell_counts.add(std::mem::take(&mut self.partition_cells));
@@ -382,6 +359,7 @@ impl StatsCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mutation::Clustering;
 
     fn stats() -> Stats {
         let mut collector = StatsCollector::new();
@@ -390,7 +368,7 @@ mod tests {
         row.set(schema::ColumnId(1), ColumnData::Simple(Cell::live(-7, Bytes::from_static(b"x"))));
         row.set(schema::ColumnId(2), ColumnData::Simple(Cell::tombstone(9, 500)));
         collector.row(&row);
-        let edge = Extreme::Row(Clustering::empty());
+        let edge = Edge::Row(Clustering::empty());
         collector.partition(b"key", 100, Some((edge.clone(), edge)));
         collector.build(0.5, 3, 77, Some([9; 16]))
     }

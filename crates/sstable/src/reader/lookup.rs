@@ -1,0 +1,226 @@
+//! Finding partitions in the index, and blocks of rows in a partition's row index.
+
+use std::rc::Rc;
+
+use mutation::{DecoratedKey, RingPosition};
+
+use super::Sstable;
+use super::blocks::BlockFile;
+use super::cursor::Cursor;
+use crate::SstableError;
+use crate::index::{BlockInfo, EntryHead, ROW_INDEX_HEAD_MAX, RowIndex};
+use crate::unfiltered::decode::ItemDecoder;
+
+/// An entry of the partition index.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Its key; empty when the caller knew it.
+    pub(crate) key: Option<DecoratedKey>,
+    /// Where its partition begins in the data.
+    pub(crate) position: u64,
+    /// Where its row index lies, and how long it is.
+    row_index: Option<(u64, u64)>,
+}
+
+/// Reads the partition index in order.
+pub(crate) struct IndexCursor {
+    cursor: Cursor,
+}
+
+impl IndexCursor {
+    pub(crate) fn new(file: Rc<BlockFile>, position: u64, scan: bool) -> Self {
+        Self { cursor: Cursor::new(file, position, scan) }
+    }
+
+    /// Waits until the head of the next entry is at hand; `false` at the end of the index.
+    async fn prepare(&mut self) -> Result<bool, SstableError> {
+        loop {
+            if self.cursor.is_at_end() {
+                return Ok(false);
+            }
+            match EntryHead::read(self.cursor.bytes()) {
+                Ok(_) => return Ok(true),
+                Err(error) => self.cursor.resolve(error).await?,
+            }
+        }
+    }
+
+    fn head(&self) -> Result<EntryHead<'_>, SstableError> {
+        EntryHead::read(self.cursor.bytes()).map_err(|_| self.cursor.corrupt("an index entry", "none"))
+    }
+
+    /// Moves over the entry at the cursor.
+    fn skip(&mut self, len: usize, row_index_len: u64) -> Result<(), SstableError> {
+        self.cursor.advance(len);
+        if row_index_len == 0 {
+            return Ok(());
+        }
+        let next = self.cursor.position().checked_add(row_index_len);
+        let next = next
+            .ok_or_else(|| self.cursor.corrupt("a row index within the file", row_index_len.to_string()))?;
+        self.cursor.seek(next)
+    }
+
+    fn entry(head: &EntryHead<'_>, at: u64, key: Option<DecoratedKey>) -> Entry {
+        let row_index = (head.row_index_len > 0).then_some((at + head.len as u64, head.row_index_len));
+        Entry { key, position: head.position, row_index }
+    }
+
+    /// The next entry.
+    pub(crate) async fn next(&mut self) -> Result<Option<Entry>, SstableError> {
+        if !self.prepare().await? {
+            return Ok(None);
+        }
+        let head = self.head()?;
+        let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(head.key));
+        let entry = Self::entry(&head, self.cursor.position(), Some(key));
+        let (len, row_index_len) = (head.len, head.row_index_len);
+        self.skip(len, row_index_len)?;
+        Ok(Some(entry))
+    }
+
+    /// Where the next entry begins in the file.
+    pub(crate) fn position(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    pub(crate) fn corrupt(&self, expected: impl Into<String>, found: impl Into<String>) -> SstableError {
+        self.cursor.corrupt(expected, found)
+    }
+}
+
+impl Sstable {
+    /// The entry of a key. Without the key in the file: none, after a look at the next sample's key, which must lie beyond.
+    pub(crate) async fn find(&self, key: &DecoratedKey) -> Result<Option<Entry>, SstableError> {
+        let sample = self.summary.floor(key);
+        let start = self.summary.position(sample).expect("a sample that was found");
+        let end = self.summary.position(sample + 1).unwrap_or(u64::MAX);
+        let mut index = IndexCursor::new(self.index.clone(), start, false);
+        while index.prepare().await? {
+            let at = index.cursor.position();
+            let head = index.head()?;
+            if head.key == &key.key[..] {
+                return Ok(Some(IndexCursor::entry(&head, at, None)));
+            }
+            if at >= end {
+                let next = stdx::murmur3::token(head.key);
+                if (next, head.key) < (key.token, &key.key) {
+                    let found = format!("token {next} where the summary has more than {}", key.token);
+                    return Err(index.corrupt("the sampled key", found));
+                }
+                return Ok(None);
+            }
+            let (len, row_index_len) = (head.len, head.row_index_len);
+            index.skip(len, row_index_len)?;
+        }
+        Ok(None)
+    }
+
+    /// A cursor over the index whose next entry is the first one behind `start`.
+    pub(crate) async fn index_from(
+        &self,
+        start: &RingPosition,
+        scan: bool,
+    ) -> Result<IndexCursor, SstableError> {
+        let sample = match start {
+            RingPosition::BeforeToken(token) => self.summary.floor_token(*token),
+            RingPosition::AfterToken(token) => self.summary.floor_token(token.saturating_add(1)),
+            RingPosition::BeforeKey(key) | RingPosition::AfterKey(key) => self.summary.floor(key),
+        };
+        let position = self.summary.position(sample).expect("a sample that was found");
+        let mut index = IndexCursor::new(self.index.clone(), position, scan);
+        while index.prepare().await? {
+            let head = index.head()?;
+            let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(head.key));
+            if start.is_before(&key) {
+                break;
+            }
+            let (len, row_index_len) = (head.len, head.row_index_len);
+            index.skip(len, row_index_len)?;
+        }
+        Ok(index)
+    }
+
+    /// The row index of an entry, if it has one.
+    pub(crate) async fn row_index(&self, entry: &Entry) -> Result<Option<RowIndex>, SstableError> {
+        let Some((at, len)) = entry.row_index else {
+            return Ok(None);
+        };
+        let mut cursor = Cursor::new(self.index.clone(), at, false);
+        let head_len = len.min(ROW_INDEX_HEAD_MAX as u64) as usize;
+        cursor.extend(head_len).await?;
+        match RowIndex::read(&cursor.bytes()[..head_len], at, len) {
+            Ok(row_index) => Ok(Some(row_index)),
+            Err(error) => Err(fail(&mut cursor, error).await),
+        }
+    }
+}
+
+/// The error of bytes that are all there.
+async fn fail(cursor: &mut Cursor, error: crate::prefix::ParseError) -> SstableError {
+    match cursor.resolve(error).await {
+        Ok(()) => cursor.corrupt("an entry as long as its content", "a shorter one"),
+        Err(error) => error,
+    }
+}
+
+/// Reads the descriptions of a partition's blocks.
+pub(crate) struct BlockLookup {
+    cursor: Cursor,
+    pub(crate) row_index: RowIndex,
+}
+
+impl BlockLookup {
+    pub(crate) fn new(file: Rc<BlockFile>, row_index: RowIndex) -> Self {
+        Self { cursor: Cursor::new(file, row_index.infos_at, false), row_index }
+    }
+
+    /// The description of a block, which exists.
+    pub(crate) async fn get(&mut self, block: u32, decoder: &ItemDecoder) -> Result<BlockInfo, SstableError> {
+        assert!(block < self.row_index.blocks, "a block of the row index");
+        self.cursor.seek(self.row_index.offsets_at + u64::from(block) * 4)?;
+        while self.cursor.bytes().len() < 4 {
+            self.cursor.extend(4 - self.cursor.bytes().len()).await?;
+        }
+        let offset = self.cursor.bytes().first_chunk::<4>().map_or(0, |offset| u32::from_be_bytes(*offset));
+        let at = self.row_index.infos_at + u64::from(offset);
+        if at >= self.row_index.offsets_at {
+            return Err(self
+                .cursor
+                .corrupt("the offset of a block within the row index", offset.to_string()));
+        }
+        self.cursor.seek(at)?;
+        loop {
+            let rest = (self.row_index.offsets_at - at).min(self.cursor.bytes().len() as u64) as usize;
+            match BlockInfo::read(&self.cursor.bytes()[..rest], decoder.types(), decoder.order()) {
+                Ok(info) => return Ok(info),
+                Err(error) if at + rest as u64 == self.row_index.offsets_at => {
+                    return Err(fail(&mut self.cursor, error).await);
+                }
+                Err(error) => self.cursor.resolve(error).await?,
+            }
+        }
+    }
+
+    /// The first block for which `test` holds, with its description; blocks for which it holds follow those for which it
+    /// does not.
+    pub(crate) async fn first_where(
+        &mut self,
+        decoder: &ItemDecoder,
+        test: impl Fn(&BlockInfo) -> bool,
+    ) -> Result<Option<(u32, BlockInfo)>, SstableError> {
+        let (mut low, mut high) = (0, self.row_index.blocks);
+        let mut found = None;
+        while low < high {
+            let middle = u32::midpoint(low, high);
+            let info = self.get(middle, decoder).await?;
+            if test(&info) {
+                high = middle;
+                found = Some((middle, info));
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,511 @@
+//! The stream of fragments out of one SSTable.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use mutation::fragment::FILL_BYTES_MAX;
+use mutation::{
+    Bound, Clustering, ColumnSelection, DecoratedKey, DeletionTime, Fragment, FragmentBuffer, FragmentSource,
+    PartitionRange, Row, Slices, SourceError,
+};
+use stdx::Reader;
+
+use super::Sstable;
+use super::cursor::Cursor;
+use super::lookup::{BlockLookup, Entry, IndexCursor};
+use super::reverse::ReverseWalk;
+use crate::prefix::{Kind, ParseError, Values};
+use crate::unfiltered::decode::{Item, ItemDecoder, Selection};
+use crate::{SstableError, deletion};
+
+/// A stream out of one SSTable.
+pub struct SstableSource {
+    pub(super) sstable: Rc<Sstable>,
+    pub(super) decoder: Rc<ItemDecoder>,
+    pub(super) selection: Selection,
+    pub(super) slices: Rc<Slices>,
+    reversed: bool,
+    range: PartitionRange,
+    plan: Plan,
+    pub(super) data: Cursor,
+    walk: Walk,
+    pub(super) items: ItemReader,
+    /// The partition last begun, to check the order of partitions.
+    last_key: Option<DecoratedKey>,
+}
+
+/// How the next partition is found.
+enum Plan {
+    /// One partition, through filter, summary and index.
+    Single(DecoratedKey),
+    /// One after the other through the index, because parts of partitions are skipped.
+    Indexed(Option<IndexCursor>),
+    /// One after the other in the data, all of it; the flag says whether the first one was found.
+    Sequential(bool),
+    Ended,
+}
+
+/// Where in a partition the stream is.
+enum Walk {
+    Outside,
+    Forward(ForwardWalk),
+    Reverse(ReverseWalk),
+}
+
+/// The way through the slices of a partition in clustering order.
+struct ForwardWalk {
+    /// Where the partition begins in the data.
+    start: u64,
+    lookup: Option<BlockLookup>,
+    /// The slice that the walk is in or before.
+    slice: usize,
+    /// Whether its start was passed.
+    entered: bool,
+    /// Whether the row index is to be asked where the slice begins.
+    look_up: bool,
+    /// The range deletion in force in the file.
+    open: DeletionTime,
+    /// The one that the reader of the stream knows of.
+    announced: DeletionTime,
+}
+
+/// Why the walk over items stops.
+enum Pause {
+    /// Enough was appended.
+    Full,
+    /// The item at the cursor needs attention.
+    Parse(ParseError),
+    /// The next slice begins somewhere else.
+    LookUp,
+    /// The partition has nothing more to give.
+    Done,
+}
+
+/// Reads items and knows their positions.
+#[derive(Default)]
+pub(super) struct ItemReader {
+    /// Buffer of the item at the cursor, values first.
+    buffer: Vec<u8>,
+    values_len: usize,
+    /// Position of the item before; empty at the start of a partition.
+    last: Vec<u8>,
+}
+
+impl ItemReader {
+    pub(super) fn reset(&mut self) {
+        self.last.clear();
+    }
+
+    pub(super) fn position(&self) -> &[u8] {
+        &self.buffer[self.values_len..]
+    }
+
+    /// Encodes the position of an item and checks that it lies after the one before.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        decoder: &ItemDecoder,
+        values: &Values<'_>,
+        kind: Kind,
+    ) -> Result<(), ParseError> {
+        std::mem::swap(&mut self.buffer, &mut self.last);
+        let before = self.values_len.min(self.last.len());
+        let had_before = !self.last.is_empty();
+        self.values_len = decoder.encode_position(values, kind, &mut self.buffer);
+        let (position, before) = (&self.buffer[self.values_len..], &self.last[before..]);
+        // Markers at one place may follow each other.
+        if had_before && (before > position || (before == position && kind == Kind::Row)) {
+            return Err(ParseError::invalid("rows in clustering order", format!("{values:02x?}")));
+        }
+        Ok(())
+    }
+
+    /// The key of the row that was taken.
+    #[inline]
+    pub(super) fn clustering(&self) -> Clustering {
+        if self.values_len == 0 {
+            Clustering::empty()
+        } else {
+            Clustering::from_buffer(Bytes::copy_from_slice(&self.buffer), self.values_len)
+        }
+    }
+}
+
+impl SstableSource {
+    pub(super) fn new(
+        sstable: Rc<Sstable>,
+        range: &PartitionRange,
+        slices: &Rc<Slices>,
+        columns: &ColumnSelection,
+        reversed: bool,
+        scan: bool,
+    ) -> Self {
+        let plan = match range.as_single() {
+            Some(key) => Plan::Single(key.clone()),
+            None if slices.is_all() && !reversed => Plan::Sequential(false),
+            None => Plan::Indexed(None),
+        };
+        let decoder = sstable.decoder.borrow().clone();
+        Self {
+            selection: decoder.selection(columns),
+            decoder,
+            slices: slices.clone(),
+            reversed,
+            range: range.clone(),
+            plan,
+            data: Cursor::new(sstable.data.clone(), 0, scan),
+            walk: Walk::Outside,
+            items: ItemReader::default(),
+            last_key: None,
+            sstable,
+        }
+    }
+
+    /// The next fragments; see [`FragmentSource::fill`].
+    pub async fn fill_next(&mut self, out: &mut FragmentBuffer) -> Result<bool, SstableError> {
+        self.sstable.rt.maybe_yield().await;
+        let before = out.len();
+        let mut budget = FILL_BYTES_MAX;
+        while budget > 0 {
+            match &mut self.walk {
+                Walk::Outside => {
+                    if !self.next_partition(out).await? {
+                        break;
+                    }
+                    budget = budget.saturating_sub(256);
+                }
+                Walk::Forward(_) => match self.forward(out, &mut budget)? {
+                    Pause::Full => break,
+                    Pause::Parse(error) => self.data.resolve(error).await?,
+                    Pause::LookUp => self.look_up().await?,
+                    Pause::Done => self.end_partition(out),
+                },
+                Walk::Reverse(_) => {
+                    if self.reverse(out, &mut budget).await? {
+                        self.end_partition(out);
+                    }
+                }
+            }
+        }
+        Ok(out.len() > before)
+    }
+
+    pub(super) fn reverse_walk(&mut self) -> &mut ReverseWalk {
+        match &mut self.walk {
+            Walk::Reverse(walk) => walk,
+            Walk::Outside | Walk::Forward(_) => unreachable!("a reverse walk is under way"),
+        }
+    }
+
+    fn end_partition(&mut self, out: &mut FragmentBuffer) {
+        out.push_back(Fragment::PartitionEnd);
+        self.walk = Walk::Outside;
+    }
+
+    /// Finds the next partition and begins it; `false` when there is none.
+    async fn next_partition(&mut self, out: &mut FragmentBuffer) -> Result<bool, SstableError> {
+        match std::mem::replace(&mut self.plan, Plan::Ended) {
+            Plan::Ended => Ok(false),
+            Plan::Single(key) => {
+                if !self.sstable.may_contain(&key) {
+                    return Ok(false);
+                }
+                let Some(entry) = self.sstable.find(&key).await? else {
+                    return Ok(false);
+                };
+                self.begin(key, &entry, out).await?;
+                Ok(true)
+            }
+            Plan::Indexed(index) => {
+                let scan = self.data.is_scan();
+                let mut index = match index {
+                    Some(index) => index,
+                    None => self.sstable.index_from(&self.range.start, scan).await?,
+                };
+                let Some(mut entry) = index.next().await? else {
+                    return Ok(false);
+                };
+                let key = entry.key.take().expect("entries read in order have their keys");
+                if self.range.end.is_before(&key) {
+                    return Ok(false);
+                }
+                if self.last_key.as_ref().is_some_and(|last| *last >= key) {
+                    return Err(index.corrupt("keys in ring order", format!("{key:?}")));
+                }
+                self.last_key = Some(key.clone());
+                self.begin(key, &entry, out).await?;
+                self.plan = Plan::Indexed(Some(index));
+                Ok(true)
+            }
+            Plan::Sequential(found) => {
+                if !found {
+                    let scan = self.data.is_scan();
+                    let mut index = self.sstable.index_from(&self.range.start, scan).await?;
+                    let Some(entry) = index.next().await? else {
+                        return Ok(false);
+                    };
+                    self.data.seek(entry.position)?;
+                }
+                if self.data.is_at_end() {
+                    return Ok(false);
+                }
+                let start = self.data.position();
+                let (key, deletion) = self.partition_header().await?;
+                if self.range.end.is_before(&key) {
+                    return Ok(false);
+                }
+                if self.last_key.as_ref().is_some_and(|last| *last >= key) {
+                    return Err(self.data.corrupt("keys in ring order", format!("{key:?}")));
+                }
+                self.last_key = Some(key.clone());
+                out.push_back(Fragment::PartitionStart { key, deletion });
+                self.static_row(out).await?;
+                self.walk(start, None);
+                self.plan = Plan::Sequential(true);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Begins the partition of an index entry.
+    async fn begin(
+        &mut self,
+        key: DecoratedKey,
+        entry: &Entry,
+        out: &mut FragmentBuffer,
+    ) -> Result<(), SstableError> {
+        let row_index = self.sstable.row_index(entry).await?;
+        match row_index {
+            // The row index tells all there is to know of the header: do not read it.
+            Some(row_index) if !self.decoder.has_static() => {
+                out.push_back(Fragment::PartitionStart { key, deletion: row_index.header.deletion });
+                self.data.seek(entry.position.saturating_add(row_index.header.header_len))?;
+            }
+            _ => {
+                self.data.seek(entry.position)?;
+                let (found, deletion) = self.partition_header().await?;
+                if found != key {
+                    return Err(self.data.corrupt(format!("partition {key:?}"), format!("{found:?}")));
+                }
+                out.push_back(Fragment::PartitionStart { key, deletion });
+                self.static_row(out).await?;
+            }
+        }
+        let lookup = row_index.map(|row_index| BlockLookup::new(self.sstable.index.clone(), row_index));
+        self.walk(entry.position, lookup);
+        Ok(())
+    }
+
+    /// Starts the way through the rows of the partition whose header was just read.
+    fn walk(&mut self, start: u64, lookup: Option<BlockLookup>) {
+        self.items.reset();
+        self.walk = if self.reversed {
+            let rows_at = self.data.position();
+            Walk::Reverse(ReverseWalk::new(start, rows_at, lookup, self.slices.ranges().len()))
+        } else {
+            let from_bottom = self.slices.ranges().first().is_none_or(|first| first.start == Bound::bottom());
+            Walk::Forward(ForwardWalk {
+                start,
+                look_up: lookup.is_some() && !from_bottom,
+                lookup,
+                slice: 0,
+                entered: false,
+                open: DeletionTime::LIVE,
+                announced: DeletionTime::LIVE,
+            })
+        };
+    }
+
+    async fn partition_header(&mut self) -> Result<(DecoratedKey, DeletionTime), SstableError> {
+        loop {
+            let bytes = self.data.bytes();
+            let mut reader = Reader::new(bytes);
+            let parsed = reader.bytes_u16().and_then(|key| Ok((key, deletion::read(&mut reader)?)));
+            match parsed {
+                Ok((key, deletion)) => {
+                    let key = DecoratedKey::new(Bytes::copy_from_slice(key));
+                    let len = bytes.len() - reader.len();
+                    self.data.advance(len);
+                    return Ok((key, deletion));
+                }
+                Err(short) => self.data.resolve(short.into()).await?,
+            }
+        }
+    }
+
+    async fn static_row(&mut self, out: &mut FragmentBuffer) -> Result<(), SstableError> {
+        if !self.decoder.has_static() {
+            return Ok(());
+        }
+        loop {
+            match self.decoder.static_row(self.data.bytes(), &self.selection) {
+                Ok((row, len)) => {
+                    self.data.advance(len);
+                    out.extend(row.map(Fragment::StaticRow));
+                    return Ok(());
+                }
+                Err(error) => self.data.resolve(error).await?,
+            }
+        }
+    }
+
+    /// Goes to where the next slice begins, as the row index knows.
+    async fn look_up(&mut self) -> Result<(), SstableError> {
+        let Walk::Forward(walk) = &mut self.walk else {
+            return Ok(());
+        };
+        walk.look_up = false;
+        let (Some(lookup), Some(slice)) = (&mut walk.lookup, self.slices.ranges().get(walk.slice)) else {
+            return Ok(());
+        };
+        let start = slice.start.position();
+        let Some((block, info)) =
+            lookup.first_where(&self.decoder, |info| info.last.as_slice() > start).await?
+        else {
+            // The partition ends before the slice begins; nothing is open there.
+            walk.slice = self.slices.ranges().len();
+            return Ok(());
+        };
+        let target = walk.start.saturating_add(info.offset);
+        if target > self.data.position() {
+            walk.open = match block.checked_sub(1) {
+                Some(before) => lookup.get(before, &self.decoder).await?.open,
+                None => DeletionTime::LIVE,
+            };
+            self.data.seek(target)?;
+        }
+        Ok(())
+    }
+
+    /// Appends what the bytes at hand hold of the partition, within the budget.
+    fn forward(&mut self, out: &mut FragmentBuffer, budget: &mut usize) -> Result<Pause, SstableError> {
+        let Self { walk: Walk::Forward(walk), data, decoder, items, slices, selection, sstable, .. } = self
+        else {
+            unreachable!("a forward walk is under way");
+        };
+        let slices = slices.ranges();
+        loop {
+            if walk.slice >= slices.len() {
+                return Ok(Pause::Done);
+            }
+            if walk.look_up {
+                return Ok(Pause::LookUp);
+            }
+            if *budget == 0 {
+                return Ok(Pause::Full);
+            }
+            let (taken, len) = match decoder.item(data.bytes()) {
+                Err(error) => return Ok(Pause::Parse(error)),
+                Ok((Item::End, len)) => (None, len),
+                Ok((Item::Row { flags, values, body }, len)) => {
+                    let taken = items.take(decoder, &values, Kind::Row).and_then(|()| {
+                        if !walk.covers(items.position(), slices, out) {
+                            return Ok(());
+                        }
+                        let row = decoder.row(flags, body, items.clustering(), selection)?;
+                        *budget = budget.saturating_sub(cost(&row, len));
+                        out.push_back(Fragment::Row(row));
+                        Ok(())
+                    });
+                    (Some(taken), len)
+                }
+                Ok((Item::Marker { kind, values, ends, starts }, len)) => {
+                    let taken = items.take(decoder, &values, kind).and_then(|()| check_open(walk.open, ends));
+                    let taken = taken.map(|()| {
+                        let inside = walk.covers(items.position(), slices, out);
+                        walk.open = starts;
+                        if inside && walk.announced != starts {
+                            let side = kind.side().expect("a marker has a side");
+                            let bound = Bound::new(&sstable.table.borrow(), &values, side);
+                            out.push_back(Fragment::RangeTombstoneChange { bound, deletion: starts });
+                            walk.announced = starts;
+                            *budget = budget.saturating_sub(128);
+                        }
+                    });
+                    (Some(taken), len)
+                }
+            };
+            match taken {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Ok(Pause::Parse(error)),
+                None if walk.open.is_live() => {
+                    data.advance(len);
+                    return Ok(Pause::Done);
+                }
+                None => return Err(data.corrupt("the end of a range deletion", "the end of the partition")),
+            }
+            // When the row index is asked next, it also tells what is open where it leads.
+            data.advance(len);
+        }
+    }
+}
+
+/// The deletion that a marker ends must be the one that is open.
+pub(super) fn check_open(open: DeletionTime, ends: DeletionTime) -> Result<(), ParseError> {
+    if open != ends {
+        return Err(ParseError::invalid(
+            "a marker that ends the open range deletion",
+            format!("{ends:?}, open is {open:?}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes that a row counts for in a batch.
+#[inline]
+pub(super) fn cost(row: &Row, len: usize) -> usize {
+    size_of::<Fragment>() + row.columns().len() * 64 + len
+}
+
+impl ForwardWalk {
+    /// Moves through the slices to the item at `position`, announcing what is open at their edges; whether the item lies
+    /// in a slice.
+    #[inline]
+    fn covers(&mut self, position: &[u8], slices: &[mutation::RowRange], out: &mut FragmentBuffer) -> bool {
+        while let Some(slice) = slices.get(self.slice) {
+            if position < slice.end.position() {
+                if position <= slice.start.position() {
+                    return false;
+                }
+                self.enter(&slice.start, out);
+                self.look_up = false;
+                return true;
+            }
+            self.enter(&slice.start, out);
+            if !self.announced.is_live() {
+                self.announced = DeletionTime::LIVE;
+                out.push_back(Fragment::RangeTombstoneChange {
+                    bound: slice.end.clone(),
+                    deletion: DeletionTime::LIVE,
+                });
+            }
+            self.slice += 1;
+            self.entered = false;
+            self.look_up = self.lookup.is_some();
+        }
+        false
+    }
+
+    #[inline]
+    fn enter(&mut self, start: &Bound, out: &mut FragmentBuffer) {
+        if self.entered {
+            return;
+        }
+        self.entered = true;
+        if self.open != self.announced {
+            self.announced = self.open;
+            out.push_back(Fragment::RangeTombstoneChange { bound: start.clone(), deletion: self.open });
+        }
+    }
+}
+
+impl FragmentSource for SstableSource {
+    fn fill<'a>(
+        &'a mut self,
+        out: &'a mut FragmentBuffer,
+    ) -> Pin<Box<dyn Future<Output = Result<bool, SourceError>> + 'a>> {
+        Box::pin(async move { self.fill_next(out).await.map_err(|error| Box::new(error) as SourceError) })
+    }
+}

@@ -1,0 +1,364 @@
+//! Turns a stream of fragments into the files of an SSTable.
+
+mod file;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use mutation::{Bound, Clustering, DecoratedKey, DeletionTime, Fragment, Row};
+use rt::Rt;
+use schema::Table;
+
+use crate::filter::{Filter, key_hash};
+use crate::header::SerializationHeader;
+use crate::index::{self, Edge, RowIndexBuilder, RowIndexHeader};
+use crate::metadata::stats::StatsCollector;
+use crate::metadata::{Metadata, PARTITIONER};
+use crate::summary::SummaryBuilder;
+use crate::unfiltered::encode::ItemEncoder;
+use crate::{Component, Descriptor, EncodingStats, SstableError, WriterOptions, deletion, toc};
+use file::{AppendFile, Chunks, DataFile, write_whole};
+
+/// Writes one SSTable from fragments in order, holding a bounded part of it in memory: a chunk, a row, the row index of the
+/// partition being written, the bloom filter and the samples of the index.
+pub struct SstableWriter {
+    rt: Rt,
+    descriptor: Descriptor,
+    table: Arc<Table>,
+    options: WriterOptions,
+    header: SerializationHeader,
+    encoder: ItemEncoder,
+    data: DataFile,
+    index: AppendFile,
+    filter: Option<Filter>,
+    summary: SummaryBuilder,
+    stats: StatsCollector,
+    partition: Option<Partition>,
+    row_index: RowIndexBuilder,
+    /// Bytes of the index entry being written.
+    entry: Vec<u8>,
+}
+
+/// The partition being written.
+struct Partition {
+    key: DecoratedKey,
+    deletion: DeletionTime,
+    /// Where it begins in the data.
+    start: u64,
+    /// Bytes before its first row; known once the static row was written.
+    header_len: Option<u64>,
+    /// Where the last item began, from the partition's start.
+    previous: u64,
+    /// The range deletion in force.
+    open: DeletionTime,
+    /// Its first item.
+    first: Option<Edge>,
+    /// Its last item so far.
+    last: Option<Edge>,
+    /// The first item of the current block of the row index, and where it began.
+    block: Option<(Edge, u64)>,
+}
+
+/// A complete SSTable on disk.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its name.
+    pub descriptor: Descriptor,
+    /// First and last partition; none when there was no partition, and then there is no SSTable.
+    pub bounds: Option<(DecoratedKey, DecoratedKey)>,
+    /// Partitions in it.
+    pub partitions: u64,
+    /// Rows in it, static rows included.
+    pub rows: u64,
+    /// Length of the data file.
+    pub data_len: u64,
+    /// Length of the data before compression.
+    pub uncompressed_len: u64,
+    /// Bytes of all files.
+    pub disk_len: u64,
+}
+
+impl SstableWriter {
+    /// Creates the files of SSTable `generation` in `dir`, which must exist.
+    pub async fn new(
+        rt: &Rt,
+        dir: impl Into<PathBuf>,
+        generation: u64,
+        table: Arc<Table>,
+        options: WriterOptions,
+        encoding: EncodingStats,
+    ) -> Result<Self, SstableError> {
+        let descriptor = Descriptor::new(dir, generation);
+        let header = SerializationHeader::of_table(&table, options.columns.as_deref(), encoding);
+        let disk = rt.disk();
+        let data =
+            DataFile::create(disk, descriptor.path(Component::Data), options.compression.as_ref()).await?;
+        let index = AppendFile::create(disk, descriptor.path(Component::Index)).await?;
+        Ok(Self {
+            rt: rt.clone(),
+            encoder: ItemEncoder::new(&header, &table),
+            filter: Filter::new(options.estimated_partitions, options.bloom_fp_chance),
+            summary: SummaryBuilder::new(options.index_interval),
+            stats: StatsCollector::new(),
+            partition: None,
+            row_index: RowIndexBuilder::default(),
+            entry: Vec::new(),
+            descriptor,
+            table,
+            options,
+            header,
+            data,
+            index,
+        })
+    }
+
+    /// Adds the next fragment. Partitions come in ring order, rows in clustering order.
+    ///
+    /// # Panics
+    /// When the fragments are out of order, or a row has a column that was not announced.
+    pub async fn push(&mut self, fragment: Fragment) -> Result<(), SstableError> {
+        match fragment {
+            Fragment::PartitionStart { key, deletion } => self.start_partition(key, deletion),
+            Fragment::StaticRow(row) => self.static_row(&row),
+            Fragment::Row(row) => self.row(row),
+            Fragment::RangeTombstoneChange { bound, deletion } => {
+                self.range_tombstone_change(bound, deletion)
+            }
+            Fragment::PartitionEnd => return self.end_partition().await,
+        }
+        self.cut().await
+    }
+
+    #[inline]
+    async fn cut(&mut self) -> Result<(), SstableError> {
+        if self.data.has_chunk() {
+            self.data.cut().await?;
+            self.rt.maybe_yield().await;
+        }
+        Ok(())
+    }
+
+    fn start_partition(&mut self, key: DecoratedKey, deletion: DeletionTime) {
+        assert!(self.partition.is_none(), "a partition ends before the next begins");
+        let rises = self.summary.bounds().is_none_or(|(_, last)| *last < key);
+        assert!(rises, "partitions are written in ring order, got {key:?} after {:?}", self.summary.bounds());
+        let start = self.data.position();
+        let out = &mut self.data.pending;
+        let key_len = u16::try_from(key.key.len()).expect("partition keys are below 64 KiB");
+        out.extend_from_slice(&key_len.to_be_bytes());
+        out.extend_from_slice(&key.key);
+        deletion::write(deletion, out);
+        self.stats.deletion(deletion);
+        self.row_index.clear();
+        let mut partition = Partition {
+            key,
+            deletion,
+            start,
+            header_len: None,
+            previous: 0,
+            open: DeletionTime::LIVE,
+            first: None,
+            last: None,
+            block: None,
+        };
+        if self.header.statics.is_empty() {
+            partition.header_len = Some(self.data.position() - start);
+        }
+        self.partition = Some(partition);
+    }
+
+    fn static_row(&mut self, row: &Row) {
+        let partition = self.partition.as_mut().expect("a static row lies in a partition");
+        if self.header.statics.is_empty() {
+            assert!(row.is_empty(), "static columns were announced for {:?}", partition.key);
+            return;
+        }
+        assert!(partition.header_len.is_none(), "a static row precedes the rows, and there is one at most");
+        self.encoder.row(row, true, 0, &self.table, &mut self.data.pending);
+        if !row.is_empty() {
+            self.stats.row(row);
+        }
+        partition.header_len = Some(self.data.position() - partition.start);
+    }
+
+    /// In files with static columns every partition has a static row, be it empty.
+    fn complete_header(&mut self) {
+        if self.partition.as_ref().expect("items lie in a partition").header_len.is_none() {
+            self.static_row(&Row::new(Clustering::empty()));
+        }
+    }
+
+    fn row(&mut self, row: Row) {
+        self.complete_header();
+        let (previous, at) = self.start_item(row.clustering.position());
+        self.encoder.row(&row, false, previous, &self.table, &mut self.data.pending);
+        self.stats.row(&row);
+        self.end_item(Edge::Row(row.clustering), at);
+    }
+
+    fn range_tombstone_change(&mut self, bound: Bound, deletion: DeletionTime) {
+        self.complete_header();
+        let partition = self.partition.as_mut().expect("a range deletion lies in a partition");
+        let before = partition.open;
+        if before == deletion {
+            return;
+        }
+        partition.open = deletion;
+        let (previous, at) = self.start_item(bound.position());
+        let kind = self.encoder.marker(&bound, before, deletion, previous, &mut self.data.pending);
+        self.stats.deletion(before);
+        self.stats.deletion(deletion);
+        self.end_item(Edge::Marker(bound, kind), at);
+    }
+
+    /// Checks the order of items; gives the size of the item before and where this one begins in the partition.
+    fn start_item(&mut self, position: &[u8]) -> (u64, u64) {
+        let at = self.data.position();
+        let partition = self.partition.as_mut().expect("items lie in a partition");
+        let rises = partition.last.as_ref().is_none_or(|last| last.position() < position);
+        assert!(rises, "items of {:?} are written in clustering order", partition.key);
+        let at = at - partition.start;
+        // The first item's predecessor is the partition's header.
+        let previous = at - std::mem::replace(&mut partition.previous, at);
+        (previous, at)
+    }
+
+    fn end_item(&mut self, edge: Edge, at: u64) {
+        let end = self.data.position();
+        let partition = self.partition.as_mut().expect("items lie in a partition");
+        if partition.first.is_none() {
+            partition.first = Some(edge.clone());
+        }
+        let start = partition.block.get_or_insert_with(|| (edge.clone(), at)).1;
+        partition.last = Some(edge);
+        if end - partition.start - start >= self.options.column_index_len as u64 {
+            self.end_block();
+        }
+    }
+
+    fn end_block(&mut self) {
+        let end = self.data.position();
+        let partition = self.partition.as_mut().expect("blocks lie in a partition");
+        if let Some((first, start)) = partition.block.take() {
+            let last = partition.last.as_ref().expect("a block has an item");
+            let width = end - partition.start - start;
+            self.row_index.push(self.encoder.types(), &first, last, start, width, partition.open);
+        }
+    }
+
+    async fn end_partition(&mut self) -> Result<(), SstableError> {
+        self.complete_header();
+        ItemEncoder::end_of_partition(&mut self.data.pending);
+        self.end_block();
+        let partition = self.partition.take().expect("the partition that ends has begun");
+        assert!(partition.open.is_live(), "a range deletion ends before its partition {:?}", partition.key);
+        let size = self.data.position() - partition.start;
+        let hash = key_hash(&partition.key.key);
+        if let Some(filter) = &mut self.filter {
+            filter.insert(hash);
+        }
+        let header = RowIndexHeader {
+            header_len: partition.header_len.expect("the header was completed"),
+            deletion: partition.deletion,
+        };
+        self.entry.clear();
+        index::write_entry(
+            &partition.key.key,
+            partition.start,
+            Some(&self.row_index),
+            header,
+            &mut self.entry,
+        );
+        self.summary.add(&partition.key, self.index.len());
+        self.stats.partition(&partition.key.key, size, partition.first.zip(partition.last));
+        self.index.append(&self.entry).await?;
+        self.cut().await
+    }
+
+    /// Bytes of data that were written so far, before compression; to split outputs by size.
+    pub fn uncompressed_len(&self) -> u64 {
+        self.data.position()
+    }
+
+    /// Length of the data file so far.
+    pub fn data_len(&self) -> u64 {
+        self.data.file_len()
+    }
+
+    /// Partitions written so far.
+    pub fn partitions(&self) -> u64 {
+        self.summary.keys_seen()
+    }
+
+    /// Writes what is left, makes all files durable, and the TOC last: from then on the SSTable exists. Without any
+    /// partition the files are removed.
+    pub async fn finish(mut self) -> Result<Written, SstableError> {
+        assert!(self.partition.is_none(), "the last partition ends before the file");
+        let bounds = self.summary.bounds().map(|(first, last)| (first.clone(), last.clone()));
+        let mut written = Written {
+            descriptor: self.descriptor.clone(),
+            partitions: self.summary.keys_seen(),
+            rows: self.stats.rows(),
+            data_len: 0,
+            uncompressed_len: self.data.position(),
+            disk_len: 0,
+            bounds,
+        };
+        if written.bounds.is_none() {
+            self.abort().await?;
+            return Ok(written);
+        }
+        let (chunks, digest) = self.data.finish().await?;
+        written.data_len = self.data.file_len();
+        self.index.finish().await?;
+        let mut files = vec![(Component::Digest, toc::encode_digest(digest))];
+        let mut ratio = -1.0;
+        match chunks {
+            Chunks::Compressed(info) => {
+                ratio = written.data_len as f64 / info.data_len as f64;
+                files.push((Component::CompressionInfo, info.encode()));
+            }
+            Chunks::Plain(checksums) => files.push((Component::Crc, checksums.encode())),
+        }
+        if let Some(filter) = &self.filter {
+            files.push((Component::Filter, filter.encode()));
+        }
+        files.push((Component::Summary, self.summary.build().expect("there is a partition").encode()));
+        let cardinality = self.stats.cardinality.clone();
+        let options = &self.options;
+        let metadata = Metadata {
+            partitioner: PARTITIONER.to_owned(),
+            bloom_fp_chance: options.bloom_fp_chance,
+            cardinality: Some(cardinality),
+            stats: self.stats.build(ratio, options.level, options.repaired_at, options.host_id),
+            header: self.header,
+        };
+        files.push((Component::Statistics, metadata.encode()));
+
+        let disk = self.rt.disk();
+        let descriptor = &self.descriptor;
+        try_join_all(
+            files.iter().map(|(component, bytes)| write_whole(disk, descriptor.path(*component), bytes)),
+        )
+        .await?;
+        // All names are durable before the TOC says that they are there.
+        disk.sync_dir(&descriptor.dir).await?;
+        let mut components = vec![Component::Data, Component::Index, Component::Toc];
+        components.extend(files.iter().map(|(component, _)| *component));
+        components.sort();
+        let toc = toc::encode_toc(&components);
+        write_whole(disk, descriptor.path(Component::Toc), &toc).await?;
+        disk.sync_dir(&descriptor.dir).await?;
+        let small: u64 = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        written.disk_len = written.data_len + self.index.len() + small + toc.len() as u64;
+        Ok(written)
+    }
+
+    /// Gives up: removes the files.
+    pub async fn abort(self) -> Result<(), SstableError> {
+        let Self { rt, descriptor, data, index, .. } = self;
+        drop((data, index));
+        crate::remove(rt.disk(), &descriptor).await
+    }
+}
