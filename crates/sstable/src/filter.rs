@@ -37,8 +37,12 @@ impl Filter {
 
     /// The smallest number of bits a key that reaches the share, then the smallest number of hashes that still does.
     fn shape(fp_chance: f64) -> (u32, u32) {
-        let chance =
-            |hashes: u32, bits: u32| (1.0 - (-f64::from(hashes) / f64::from(bits)).exp()).powi(hashes as i32);
+        let chance = |hashes: u32, bits: u32| {
+            let exact = (1.0 - (-f64::from(hashes) / f64::from(bits)).exp()).powi(hashes as i32);
+            // Cassandra's table has three digits.
+            let scale = 10f64.powi(2 - exact.log10().floor() as i32);
+            (exact * scale).round() / scale
+        };
         let best = |bits: u32| {
             (1..=bits)
                 .min_by(|a, b| chance(*a, bits).total_cmp(&chance(*b, bits)))
