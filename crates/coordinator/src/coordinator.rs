@@ -13,6 +13,7 @@ use rt::mesh::Port;
 use rt::{Group, Instant, Rt, ShardId};
 use schema::{Schema, Table, TableId};
 
+use crate::computed::{self, ComputedTables};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 use crate::{Consistency, Placement, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
@@ -43,6 +44,7 @@ struct Inner {
     port: Port<NodeRequest, NodeResponse>,
     schema: RefCell<Arc<Schema>>,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
+    computed: RefCell<Option<Rc<dyn ComputedTables>>>,
     /// Shard 0 only: the schema on disk. Taken out while a change is made, so that changes are made one by one.
     store: rt::sync::Semaphore,
     store_slot: RefCell<Option<SchemaStore>>,
@@ -66,6 +68,7 @@ impl Coordinator {
             port: port.clone(),
             schema: RefCell::new(schema),
             listeners: RefCell::new(Vec::new()),
+            computed: RefCell::new(None),
             store: rt::sync::Semaphore::new(1),
             store_slot: RefCell::new(store),
         };
@@ -93,6 +96,11 @@ impl Coordinator {
         self.0.listeners.borrow_mut().push(Rc::new(listener));
     }
 
+    /// Answers reads of computed keyspaces from `tables` from now on.
+    pub fn compute_with(&self, tables: Rc<dyn ComputedTables>) {
+        *self.0.computed.borrow_mut() = Some(tables);
+    }
+
     /// Reads.
     pub async fn read(
         &self,
@@ -100,7 +108,14 @@ impl Coordinator {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
-        self.check(&command.table, consistency)?;
+        if self.check(&command.table, consistency)? == Kind::Computed {
+            let tables = self.0.computed.borrow().clone();
+            let rows = match tables {
+                Some(tables) => tables.rows(&command).await,
+                None => Vec::new(),
+            };
+            return Ok(computed::read(&command, rows));
+        }
         match self.0.rt.timeout_at(deadline, self.0.replica.read(command)).await {
             Ok(Ok(page)) => Ok(page),
             Ok(Err(error)) => Err(self.read_failed(consistency, error)),
@@ -169,11 +184,15 @@ impl Coordinator {
         }
     }
 
-    fn check(&self, table: &Table, consistency: Consistency) -> Result<(), RequestError> {
+    fn check(&self, table: &Table, consistency: Consistency) -> Result<Kind, RequestError> {
         let schema = self.0.schema.borrow();
         match schema.keyspace(&table.keyspace) {
-            Some(keyspace) if keyspace.system => Ok(()),
-            Some(keyspace) => Placement::single_node(keyspace, &self.0.config.datacenter).check(consistency),
+            Some(keyspace) if keyspace.computed => Ok(Kind::Computed),
+            Some(keyspace) if keyspace.system => Ok(Kind::Stored),
+            Some(keyspace) => {
+                let placement = Placement::single_node(keyspace, &self.0.config.datacenter);
+                placement.check(consistency).map(|()| Kind::Stored)
+            }
             None => Err(RequestError::Invalid(format!("Keyspace {} does not exist", table.keyspace))),
         }
     }
@@ -243,7 +262,7 @@ impl Coordinator {
         let schema = changed?;
         let failed = |error: ReplicaError| SchemaChangeError::Failed(error.to_string());
         // Engines first: a shard must be able to store what another shard's client may write at once.
-        self.0.replica.set_schema(&schema).await.map_err(failed)?;
+        self.0.replica.set_schema(&Arc::new(schema.stored())).await.map_err(failed)?;
         let shards = (0..self.0.replica.shard_count()).map(ShardId);
         join_all(shards.map(|shard| self.0.port.call(shard, NodeRequest::UseSchema(schema.clone())))).await;
         for table in dropped_tables(&old, &schema) {
@@ -260,6 +279,13 @@ impl Coordinator {
             listener(&schema, &events);
         }
     }
+}
+
+/// Where a table's rows come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Stored,
+    Computed,
 }
 
 fn dropped_tables(old: &Schema, new: &Schema) -> Vec<TableId> {

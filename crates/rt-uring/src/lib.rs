@@ -7,6 +7,7 @@ mod affinity;
 mod blocking;
 mod clock;
 mod disk;
+mod memory;
 mod net;
 mod random;
 mod ring;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use rt::ShardMain;
 
+use crate::memory::MemoryDisk;
 use crate::shard::{Exit, ShardConfig};
 
 /// How file operations reach the kernel.
@@ -32,6 +34,8 @@ pub enum FileBackend {
     Ring,
     /// The thread pool: works everywhere, costs about six times the CPU.
     Blocking,
+    /// No disk at all: files live in memory, shared by the shards, and are gone when the node ends.
+    Memory,
 }
 
 /// How a node runs on this machine.
@@ -101,6 +105,7 @@ pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Resu
     let pin = config.pin && cores.len() >= mains.len();
     let start = std::time::Instant::now();
     let exit = Arc::new(Exit::new(shard_count));
+    let memory = (config.files == FileBackend::Memory).then(MemoryDisk::default);
     let mut threads = Vec::new();
     for (shard, main) in (0..shard_count).zip(mains) {
         let shard_config = ShardConfig {
@@ -109,6 +114,7 @@ pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Resu
             core: pin.then(|| cores[usize::from(shard)]),
             start,
             node: config.clone(),
+            memory: memory.clone(),
         };
         let thread_exit = Arc::clone(&exit);
         let builder = std::thread::Builder::new().name(format!("shard-{shard}"));

@@ -18,6 +18,7 @@ use tokio::task::coop::unconstrained;
 
 use crate::clock::SystemClock;
 use crate::disk::SystemDisk;
+use crate::memory::MemoryDisk;
 use crate::net::SystemNet;
 use crate::random::SystemRandom;
 use crate::ring::Ring;
@@ -36,6 +37,8 @@ pub(crate) struct ShardConfig {
     pub(crate) core: Option<usize>,
     pub(crate) start: std::time::Instant,
     pub(crate) node: Config,
+    /// The node's files, where they live in memory.
+    pub(crate) memory: Option<MemoryDisk>,
 }
 
 /// Counts the mains that have not returned; shards end together when it comes to zero.
@@ -140,7 +143,7 @@ fn spawn_main<T: 'static>(rt: &Rt, main: ShardMain<T>, output: Rc<RefCell<Option
 }
 
 fn open_ring(config: &ShardConfig) -> io::Result<Option<Rc<Ring>>> {
-    if config.node.files == FileBackend::Blocking {
+    if matches!(config.node.files, FileBackend::Blocking | FileBackend::Memory) {
         return Ok(None);
     }
     match Ring::new(config.node.ring_operations_max.max(1)) {
@@ -157,13 +160,17 @@ fn open_ring(config: &ShardConfig) -> io::Result<Option<Rc<Ring>>> {
 
 fn assemble(config: &ShardConfig, ring: Option<Rc<Ring>>) -> (Rt, Rc<dyn Clock>) {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new(config.start));
+    let disk = match &config.memory {
+        Some(memory) => Disk::new(Rc::new(memory.clone())),
+        None => Disk::new(Rc::new(SystemDisk { handle: Handle::current(), ring })),
+    };
     let rt = Rt::new(RtParts {
         shard: ShardId(config.shard),
         shard_count: config.shard_count,
         executor: Executor::new(Rc::clone(&clock)),
         clock: Rc::clone(&clock),
         random: Rc::new(SystemRandom::new()),
-        disk: Disk::new(Rc::new(SystemDisk { handle: Handle::current(), ring })),
+        disk,
         net: Net::new(Rc::new(SystemNet)),
     });
     (rt, clock)

@@ -56,6 +56,8 @@ pub struct Keyspace {
     pub durable_writes: bool,
     /// Whether it is one of the server's own and closed to users' changes.
     pub system: bool,
+    /// Whether its tables are computed when they are read, and never stored.
+    pub computed: bool,
     /// Tables by name.
     pub tables: BTreeMap<String, Arc<Table>>,
     /// User-defined types by name.
@@ -70,6 +72,7 @@ impl Keyspace {
             replication,
             durable_writes: true,
             system: false,
+            computed: false,
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
         }
@@ -108,6 +111,13 @@ impl Schema {
     /// All tables of all keyspaces, by keyspace and name.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values())
+    }
+
+    /// The part whose tables are stored: without the computed keyspaces.
+    pub fn stored(&self) -> Self {
+        let computed = self.keyspaces.values().filter(|keyspace| keyspace.computed);
+        let names: Vec<String> = computed.map(|keyspace| keyspace.name.clone()).collect();
+        names.iter().fold(self.clone(), |schema, name| schema.without_keyspace(name))
     }
 
     /// The version that drivers compare: equal content has equal versions.

@@ -1,0 +1,254 @@
+//! CREATE statements for what exists, in the form and order that Cassandra 5.0 gives them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use schema::{Column, ColumnKind, Keyspace, Replication, Table, UserType};
+use types::{CqlType, quote_identifier};
+
+/// A string constant, quotes doubled.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn map(pairs: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = pairs.iter().map(|(k, v)| format!("{}: {}", quoted(k), quoted(v))).collect();
+    format!("{{{}}}", pairs.join(", "))
+}
+
+/// A float as Java prints it: always with a point.
+fn float(value: f64) -> String {
+    if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) {
+        let text = format!("{value:E}");
+        let (mantissa, exponent) = text.split_once('E').expect("the E form has an E");
+        let mantissa = if mantissa.contains('.') { mantissa.to_owned() } else { format!("{mantissa}.0") };
+        return format!("{mantissa}E{exponent}");
+    }
+    format!("{value:?}")
+}
+
+/// `CREATE KEYSPACE …;`
+pub fn create_keyspace(keyspace: &Keyspace, if_not_exists: bool) -> String {
+    let mut replication = vec![];
+    let mut pair = |name: &str, value: &str| replication.push(format!("{}: {}", quoted(name), quoted(value)));
+    match &keyspace.replication {
+        Replication::Local => pair("class", "LocalStrategy"),
+        Replication::Everywhere => pair("class", "EverywhereStrategy"),
+        Replication::Simple { factor } => {
+            pair("class", "SimpleStrategy");
+            pair("replication_factor", &factor.to_string());
+        }
+        Replication::NetworkTopology { factors } => {
+            pair("class", "NetworkTopologyStrategy");
+            factors.iter().for_each(|(dc, n)| pair(dc, &n.to_string()));
+        }
+    }
+    format!(
+        "CREATE KEYSPACE {}{} WITH replication = {{{}}}  AND durable_writes = {};",
+        if if_not_exists { "IF NOT EXISTS " } else { "" },
+        quote_identifier(&keyspace.name),
+        replication.join(", "),
+        keyspace.durable_writes
+    )
+}
+
+/// `CREATE TYPE …;`
+pub fn create_type(ty: &UserType) -> String {
+    let field = |(name, ty): &(String, CqlType)| format!("    {} {}", quote_identifier(name), ty.cql_name());
+    let fields: Vec<String> = ty.fields.iter().map(field).collect();
+    format!(
+        "CREATE TYPE {}.{} (\n{}\n);",
+        quote_identifier(&ty.keyspace),
+        quote_identifier(&ty.name),
+        fields.join(",\n")
+    )
+}
+
+/// `CREATE TABLE …;`, with id and dropped columns when `internals` are wanted. A computed table is described in a comment.
+pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
+    let name = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
+    let mut out = String::new();
+    if computed {
+        out.push_str(&format!(
+            "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\nStructure, for reference:\n\
+             VIRTUAL TABLE {name} (\n"
+        ));
+    } else {
+        out.push_str(&format!("CREATE TABLE {name} (\n"));
+    }
+    columns(table, internals && !computed, &mut out);
+    out.push_str(") WITH ");
+    let mut options = Vec::new();
+    if internals && !computed {
+        options.push(format!("ID = {}", table.id));
+    }
+    if table.compact_storage {
+        options.push("COMPACT STORAGE".to_owned());
+    }
+    if !table.clustering().is_empty() {
+        options.push(format!("CLUSTERING ORDER BY ({})", clustering_order(table)));
+    }
+    if computed {
+        options.push(format!("comment = {}", quoted(&table.options.comment)));
+    } else {
+        options.extend(table_options(table));
+    }
+    out.push_str(&options.join("\n    AND "));
+    out.push(';');
+    if internals && !computed {
+        dropped_columns(table, &name, &mut out);
+    }
+    if computed {
+        out.push_str("\n*/");
+    }
+    out
+}
+
+fn clustering_order(table: &Table) -> String {
+    let order = |column: &Column| {
+        format!("{} {}", quote_identifier(&column.name), if column.descending { "DESC" } else { "ASC" })
+    };
+    table.clustering().iter().map(order).collect::<Vec<_>>().join(", ")
+}
+
+/// Columns in the order of storage: keys, static, then regular, of the last two the single-celled first.
+fn columns(table: &Table, with_dropped: bool, out: &mut String) {
+    let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
+    let mut ordered: Vec<&Column> = table.columns().iter().collect();
+    ordered.sort_by_key(|column| match column.kind {
+        ColumnKind::PartitionKey | ColumnKind::Clustering => (column.kind, false),
+        ColumnKind::Static | ColumnKind::Regular => (column.kind, column.is_complex()),
+    });
+    let mut lines: Vec<String> = ordered
+        .iter()
+        .map(|column| {
+            let suffix = match column.kind {
+                ColumnKind::Static => " static",
+                ColumnKind::PartitionKey if alone => " PRIMARY KEY",
+                _ => "",
+            };
+            format!("    {} {}{suffix}", quote_identifier(&column.name), column.ty.cql_name())
+        })
+        .collect();
+    if with_dropped {
+        let gone = table.dropped_columns.values().filter(|dropped| table.column(&dropped.name).is_none());
+        lines.extend(gone.map(|dropped| {
+            let suffix = if dropped.is_static { " static" } else { "" };
+            format!("    {} {}{suffix}", quote_identifier(&dropped.name), dropped.ty.cql_name())
+        }));
+    }
+    if !alone {
+        let names = |columns: &[Column]| {
+            columns.iter().map(|column| quote_identifier(&column.name)).collect::<Vec<_>>().join(", ")
+        };
+        let mut key = names(table.partition_key());
+        if table.partition_key().len() > 1 {
+            key = format!("({key})");
+        }
+        if !table.clustering().is_empty() {
+            key = format!("{key}, {}", names(table.clustering()));
+        }
+        lines.push(format!("    PRIMARY KEY ({key})"));
+    }
+    out.push_str(&lines.join(",\n"));
+    out.push('\n');
+}
+
+/// Options in Cassandra's order.
+fn table_options(table: &Table) -> Vec<String> {
+    let options = &table.options;
+    let hex = |bytes: &Vec<u8>| {
+        bytes.iter().fold("0x".to_owned(), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("strings take everything");
+            text
+        })
+    };
+    let extensions = options.extensions.iter().map(|(k, v)| format!("{}: {}", quoted(k), hex(v)));
+    let extensions = extensions.collect::<Vec<_>>().join(", ");
+    vec![
+        format!("additional_write_policy = {}", quoted(&options.additional_write_policy.to_string())),
+        format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
+        format!("bloom_filter_fp_chance = {}", float(options.bloom_filter_fp_chance)),
+        format!("caching = {}", map(&options.caching)),
+        format!("cdc = {}", options.cdc),
+        format!("comment = {}", quoted(&options.comment)),
+        format!("compaction = {}", map(&options.compaction)),
+        format!("compression = {}", map(&options.compression)),
+        format!("memtable = {}", quoted(&options.memtable)),
+        format!("crc_check_chance = {}", float(options.crc_check_chance)),
+        format!("default_time_to_live = {}", options.default_time_to_live),
+        format!("extensions = {{{extensions}}}"),
+        format!("gc_grace_seconds = {}", options.gc_grace_seconds),
+        format!("incremental_backups = {}", options.incremental_backups.unwrap_or(true)),
+        format!("max_index_interval = {}", options.max_index_interval),
+        format!("memtable_flush_period_in_ms = {}", options.memtable_flush_period_in_ms),
+        format!("min_index_interval = {}", options.min_index_interval),
+        format!("read_repair = {}", quoted(&options.read_repair)),
+        format!("speculative_retry = {}", quoted(&options.speculative_retry.to_string())),
+    ]
+}
+
+fn dropped_columns(table: &Table, name: &str, out: &mut String) {
+    for dropped in table.dropped_columns.values() {
+        let column = quote_identifier(&dropped.name);
+        let drop = format!("\nALTER TABLE {name} DROP {column} USING TIMESTAMP {};", dropped.dropped_micros);
+        out.push_str(&drop);
+        if let Some(again) = table.column(&dropped.name) {
+            let suffix = if dropped.is_static { " static" } else { "" };
+            out.push_str(&format!("\nALTER TABLE {name} ADD {column} {}{suffix};", again.ty.cql_name()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::{TableBuilder, TableId};
+
+    #[test]
+    fn a_table_is_described_as_cassandra_does() {
+        let mut builder = TableBuilder::new("lead", "T1", TableId([1; 16]))
+            .partition_key("a", CqlType::Int)
+            .partition_key("b", CqlType::Text)
+            .clustering("c", CqlType::Int, true)
+            .clustering("d", CqlType::Timeuuid, false)
+            .static_column("s", CqlType::Int)
+            .regular("m", CqlType::map(CqlType::Text, CqlType::Int, false))
+            .regular("v", CqlType::vector(CqlType::Float, 3))
+            .regular("x", CqlType::list(CqlType::Int, false));
+        builder.options.comment = "it's".to_owned();
+        builder.options.default_time_to_live = 5;
+        let text = create_table(&builder.build_known(), false, false);
+        let expected = "CREATE TABLE lead.\"T1\" (
+    a int,
+    b text,
+    c int,
+    d timeuuid,
+    s int static,
+    v vector<float, 3>,
+    m map<text, int>,
+    x list<int>,
+    PRIMARY KEY ((a, b), c, d)
+) WITH CLUSTERING ORDER BY (c DESC, d ASC)
+    AND additional_write_policy = '99p'
+    AND allow_auto_snapshot = true
+    AND bloom_filter_fp_chance = 0.01
+    AND caching = {'keys': 'ALL', 'rows_per_partition': 'NONE'}
+    AND cdc = false
+    AND comment = 'it''s'
+    AND compaction = {'class': 'org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}
+    AND compression = {'chunk_length_in_kb': '16', 'class': 'org.apache.cassandra.io.compress.LZ4Compressor'}
+    AND memtable = 'default'
+    AND crc_check_chance = 1.0
+    AND default_time_to_live = 5
+    AND extensions = {}
+    AND gc_grace_seconds = 864000
+    AND incremental_backups = true
+    AND max_index_interval = 2048
+    AND memtable_flush_period_in_ms = 0
+    AND min_index_interval = 128
+    AND read_repair = 'BLOCKING'
+    AND speculative_retry = '99p';";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,320 @@
+//! `system` and `system_views`: the node, its clients, its work.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use schema::{Schema, TableId};
+
+use crate::rows::{Datum, RowBuilder};
+
+/// The node itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFacts {
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Datacenter.
+    pub datacenter: String,
+    /// Rack.
+    pub rack: String,
+    /// The node's id.
+    pub host_id: [u8; 16],
+    /// Address for clients.
+    pub rpc_address: IpAddr,
+    /// Port for clients.
+    pub native_port: u16,
+    /// Address for nodes.
+    pub listen_address: IpAddr,
+    /// Port for nodes.
+    pub storage_port: u16,
+    /// Tokens.
+    pub tokens: Vec<i64>,
+    /// Start, seconds since the epoch.
+    pub started_seconds: i32,
+    /// The version of Cassandra whose interface this is; drivers choose their ways by it.
+    pub release_version: String,
+}
+
+/// One connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientFacts {
+    /// The client's address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// What it said in STARTUP.
+    pub options: BTreeMap<String, String>,
+    /// `ready`, `startup`, `authenticating`.
+    pub stage: String,
+    /// Its driver.
+    pub driver_name: Option<String>,
+    /// Its driver's version.
+    pub driver_version: Option<String>,
+    /// Keyspace in use.
+    pub keyspace: Option<String>,
+    /// Native protocol version.
+    pub protocol_version: i32,
+    /// Requests so far.
+    pub requests: i64,
+    /// User.
+    pub username: String,
+}
+
+/// One compaction that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompactionFacts {
+    /// Its id.
+    pub id: [u8; 16],
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// When, microseconds since the epoch.
+    pub ended_micros: i64,
+    /// Bytes read.
+    pub bytes_in: i64,
+    /// Bytes written.
+    pub bytes_out: i64,
+    /// Partitions merged from so many SSTables: `[n]` from `n + 1`.
+    pub rows_merged: Vec<i64>,
+    /// Why.
+    pub properties: String,
+}
+
+/// One prepared statement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreparedFacts {
+    /// Its id.
+    pub id: Vec<u8>,
+    /// Keyspace in use when it was prepared.
+    pub keyspace: Option<String>,
+    /// Its text.
+    pub text: String,
+}
+
+/// How large a table is on this node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SizeFacts {
+    /// Which table.
+    pub table: TableId,
+    /// Partitions, estimated.
+    pub partitions: i64,
+    /// Their mean size, bytes.
+    pub partition_bytes_mean: i64,
+    /// Bytes on disk.
+    pub disk_bytes: i64,
+    /// Bytes before compression.
+    pub uncompressed_bytes: i64,
+    /// Largest partition, bytes.
+    pub partition_bytes_max: i64,
+}
+
+/// One cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CacheFacts {
+    /// `rows`, `chunks`.
+    pub name: String,
+    /// Bytes that it may take.
+    pub capacity_bytes: i64,
+    /// Bytes that it takes.
+    pub size_bytes: i64,
+    /// Entries.
+    pub entries: i32,
+    /// Hits since start.
+    pub hits: i64,
+    /// Requests since start.
+    pub requests: i64,
+}
+
+/// One kind of work, in the place of Cassandra's thread pools: a scheduling group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolFacts {
+    /// Its name.
+    pub name: String,
+    /// Tasks alive.
+    pub active: i32,
+    /// Tasks ready and waiting for the CPU.
+    pub pending: i32,
+    /// Tasks polled since start.
+    pub completed: i64,
+}
+
+/// What the tables of `system` and `system_views` are computed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// The node.
+    pub node: NodeFacts,
+    /// Settings by name.
+    pub settings: Vec<(String, String)>,
+    /// Connections.
+    pub clients: Vec<ClientFacts>,
+    /// Compactions that have ended.
+    pub compactions: Vec<CompactionFacts>,
+    /// Prepared statements.
+    pub prepared: Vec<PreparedFacts>,
+    /// Sizes of tables.
+    pub sizes: Vec<SizeFacts>,
+    /// Caches.
+    pub caches: Vec<CacheFacts>,
+    /// Work.
+    pub pools: Vec<PoolFacts>,
+}
+
+pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
+    match rows.table().name.clone().as_str() {
+        "local" => local(rows, schema, &facts.node),
+        "size_estimates" | "table_estimates" => estimates(rows, schema, facts),
+        "compaction_history" => facts.compactions.iter().for_each(|record| compaction(rows, record)),
+        "prepared_statements" => facts.prepared.iter().for_each(|prepared| {
+            rows.row([
+                ("prepared_id", prepared.id.clone().into()),
+                ("logged_keyspace", prepared.keyspace.clone().into()),
+                ("query_string", prepared.text.as_str().into()),
+            ]);
+        }),
+        "settings" => facts.settings.iter().for_each(|(name, value)| {
+            rows.row([("name", name.as_str().into()), ("value", value.as_str().into())]);
+        }),
+        "clients" => facts.clients.iter().for_each(|one| client(rows, one)),
+        "caches" => facts.caches.iter().for_each(|one| cache(rows, one)),
+        "thread_pools" => facts.pools.iter().for_each(|pool| {
+            rows.row([
+                ("name", pool.name.as_str().into()),
+                ("active_tasks", pool.active.into()),
+                ("active_tasks_limit", i32::MAX.into()),
+                ("blocked_tasks", 0i64.into()),
+                ("blocked_tasks_all_time", 0i64.into()),
+                ("completed_tasks", pool.completed.into()),
+                ("pending_tasks", pool.pending.into()),
+            ]);
+        }),
+        "disk_usage" => sizes(rows, schema, facts, |size| ("mebibytes", size.disk_bytes >> 20)),
+        "max_partition_size" => {
+            sizes(rows, schema, facts, |size| ("mebibytes", size.partition_bytes_max >> 20))
+        }
+        // The others exist because drivers and tools look for them; this version has nothing to say in them.
+        _ => {}
+    }
+}
+
+fn local(rows: &mut RowBuilder, schema: &Schema, node: &NodeFacts) {
+    rows.row([
+        ("key", "local".into()),
+        ("bootstrapped", "COMPLETED".into()),
+        ("broadcast_address", node.listen_address.into()),
+        ("broadcast_port", i32::from(node.storage_port).into()),
+        ("cluster_name", node.cluster_name.as_str().into()),
+        ("cql_version", "3.4.7".into()),
+        ("data_center", node.datacenter.as_str().into()),
+        ("gossip_generation", node.started_seconds.into()),
+        ("host_id", node.host_id.into()),
+        ("listen_address", node.listen_address.into()),
+        ("listen_port", i32::from(node.storage_port).into()),
+        ("native_protocol_version", "5".into()),
+        ("partitioner", "org.apache.cassandra.dht.Murmur3Partitioner".into()),
+        ("rack", node.rack.as_str().into()),
+        ("release_version", node.release_version.as_str().into()),
+        ("rpc_address", node.rpc_address.into()),
+        ("rpc_port", i32::from(node.native_port).into()),
+        ("schema_version", schema.version().into()),
+        ("tokens", Datum::texts(node.tokens.iter().map(ToString::to_string))),
+    ]);
+}
+
+/// Estimates a range between two tokens each; partitions spread evenly over the ring.
+fn estimates(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
+    let mut tokens = facts.node.tokens.clone();
+    tokens.sort_unstable();
+    let Some(last) = tokens.last().copied() else {
+        return;
+    };
+    let with_kind = rows.table().column("range_type").is_some();
+    for size in &facts.sizes {
+        let Some(table) = schema.table_by_id(size.table) else {
+            continue;
+        };
+        let mut from = last;
+        for to in &tokens {
+            let width = (*to as u64).wrapping_sub(from as u64) as f64 / u64::MAX as f64;
+            let width = if tokens.len() == 1 { 1.0 } else { width };
+            let mut row = vec![
+                ("keyspace_name", Datum::from(table.keyspace.as_str())),
+                ("table_name", table.name.as_str().into()),
+                ("range_start", from.to_string().into()),
+                ("range_end", to.to_string().into()),
+                ("mean_partition_size", size.partition_bytes_mean.into()),
+                ("partitions_count", ((size.partitions as f64 * width) as i64).into()),
+            ];
+            for kind in if with_kind { &["primary", "local_primary"][..] } else { &[""][..] } {
+                if with_kind {
+                    row.push(("range_type", (*kind).into()));
+                }
+                rows.row(row.clone());
+            }
+            from = *to;
+        }
+    }
+}
+
+fn sizes(
+    rows: &mut RowBuilder,
+    schema: &Schema,
+    facts: &Facts,
+    figure: impl Fn(&SizeFacts) -> (&'static str, i64),
+) {
+    for size in &facts.sizes {
+        if let Some(table) = schema.table_by_id(size.table) {
+            let (name, value) = figure(size);
+            rows.row([
+                ("keyspace_name", table.keyspace.as_str().into()),
+                ("table_name", table.name.as_str().into()),
+                (name, value.into()),
+            ]);
+        }
+    }
+}
+
+fn compaction(rows: &mut RowBuilder, record: &CompactionFacts) {
+    let merged = record.rows_merged.iter().enumerate().filter(|(_, count)| **count > 0);
+    let merged = merged.map(|(n, count)| (Datum::Int(n as i32 + 1), Datum::Bigint(*count))).collect();
+    let properties = BTreeMap::from([("compaction_type".to_owned(), record.properties.clone())]);
+    rows.row([
+        ("id", record.id.into()),
+        ("bytes_in", record.bytes_in.into()),
+        ("bytes_out", record.bytes_out.into()),
+        ("columnfamily_name", record.table.as_str().into()),
+        ("compacted_at", (record.ended_micros / 1_000).into()),
+        ("compaction_properties", (&properties).into()),
+        ("keyspace_name", record.keyspace.as_str().into()),
+        ("rows_merged", Datum::Map(merged)),
+    ]);
+}
+
+fn client(rows: &mut RowBuilder, client: &ClientFacts) {
+    rows.row([
+        ("address", client.address.into()),
+        ("port", i32::from(client.port).into()),
+        ("client_options", (&client.options).into()),
+        ("connection_stage", client.stage.as_str().into()),
+        ("driver_name", client.driver_name.clone().into()),
+        ("driver_version", client.driver_version.clone().into()),
+        ("hostname", client.address.to_string().into()),
+        ("keyspace_name", client.keyspace.clone().into()),
+        ("protocol_version", client.protocol_version.into()),
+        ("request_count", client.requests.into()),
+        ("ssl_enabled", false.into()),
+        ("username", client.username.as_str().into()),
+    ]);
+}
+
+fn cache(rows: &mut RowBuilder, cache: &CacheFacts) {
+    let ratio = if cache.requests == 0 { 0.0 } else { cache.hits as f64 / cache.requests as f64 };
+    rows.row([
+        ("name", cache.name.as_str().into()),
+        ("capacity_bytes", cache.capacity_bytes.into()),
+        ("entry_count", cache.entries.into()),
+        ("hit_count", cache.hits.into()),
+        ("hit_ratio", ratio.into()),
+        ("request_count", cache.requests.into()),
+        ("size_bytes", cache.size_bytes.into()),
+    ]);
+}

@@ -1,0 +1,120 @@
+//! The node as administration sees it, and its two ports.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use admin::{HttpServer, HttpServerConfig, Node, NodeInfo, RestService, ShardFigures};
+use futures_util::future::join_all;
+use replica::{ReplicaError, TableOperation};
+use rt::mesh::Port;
+use rt::{LocalBoxFuture, Rt, ShardId};
+use schema::{Schema, TableId};
+
+use crate::NodeError;
+use crate::node::{Boot, Order, Report};
+use crate::shard::RunningShard;
+
+/// The administration and metrics ports of a node, on shard 0.
+pub(crate) struct AdminNode {
+    api: Option<HttpServer>,
+    metrics: Option<HttpServer>,
+}
+
+impl AdminNode {
+    /// Opens the ports.
+    pub(crate) async fn start(
+        rt: &Rt,
+        boot: &Boot,
+        shard: Rc<RunningShard>,
+        port: Port<Order, Report>,
+    ) -> Result<Self, NodeError> {
+        let config = &boot.config;
+        let info = NodeInfo {
+            version: crate::VERSION.to_owned(),
+            cluster_name: config.cluster_name.clone(),
+            host_id: boot.identity.host_id,
+            address: config.rpc_address,
+            datacenter: config.datacenter.clone(),
+            rack: config.rack.clone(),
+            tokens: boot.identity.tokens.clone(),
+            started_micros: boot.started_micros,
+        };
+        let view: Rc<dyn Node> = Rc::new(View { rt: rt.clone(), info, shard, port });
+        let service: Rc<RestService> = Rc::new(RestService::new(view));
+        let open = |what, option, address, port: u16| {
+            let service = service.clone();
+            async move {
+                if port == 0 {
+                    return Ok(None);
+                }
+                let address = SocketAddr::new(address, port);
+                let started = HttpServer::start(rt, address, HttpServerConfig::default(), service).await;
+                started.map(Some).map_err(|error| NodeError::Listen { what, error, option })
+            }
+        };
+        let api = open("the administration port", "api_port", config.api_address, config.api_port).await?;
+        let metrics =
+            open("the metrics port", "prometheus_port", config.prometheus_address, config.prometheus_port).await?;
+        Ok(Self { api, metrics })
+    }
+
+    /// Where administration is.
+    pub(crate) fn api_address(&self) -> Option<SocketAddr> {
+        self.api.as_ref().map(HttpServer::address)
+    }
+
+    /// Where metrics are.
+    pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(HttpServer::address)
+    }
+
+    /// Closes the ports.
+    pub(crate) async fn stop(self) {
+        for server in [self.api, self.metrics].into_iter().flatten() {
+            server.stop().await;
+        }
+    }
+}
+
+struct View {
+    rt: Rt,
+    info: NodeInfo,
+    shard: Rc<RunningShard>,
+    port: Port<Order, Report>,
+}
+
+impl Node for View {
+    fn info(&self) -> &NodeInfo {
+        &self.info
+    }
+
+    fn schema(&self) -> Arc<Schema> {
+        self.shard.coordinator().schema()
+    }
+
+    fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>> {
+        let (port, shards) = (self.port.clone(), self.rt.shard_count());
+        Box::pin(async move {
+            let ask = (0..shards).map(|shard| port.call(ShardId(shard), Order::Figures));
+            let figures = join_all(ask).await.into_iter().map(|report| match report {
+                Report::Figures(figures) => *figures,
+                Report::Done(_) => ShardFigures::default(),
+            });
+            figures.collect()
+        })
+    }
+
+    fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.table_operation(table, operation).await })
+    }
+
+    fn request_stop(&self) {
+        self.rt.request_stop();
+    }
+
+    fn now_micros(&self) -> i64 {
+        self.rt.wall_micros()
+    }
+}

@@ -1,0 +1,39 @@
+//! Why a node did not start, or ended: in words for the person who started it.
+
+use rt::{DiskError, LockError, NetError};
+
+/// A node that cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A directory or file.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Another process uses the data directory.
+    #[error("another node uses the data directory: {0}")]
+    Locked(#[from] LockError),
+    /// An address or port.
+    #[error("{what}: {error}; is another server running there? Choose another with {option}")]
+    Listen {
+        /// What was to be opened.
+        what: &'static str,
+        /// What the system said.
+        error: NetError,
+        /// The option to change.
+        option: &'static str,
+    },
+    /// The data directory's identity.
+    #[error(transparent)]
+    Identity(#[from] cluster::IdentityError),
+    /// The stored schema.
+    #[error(transparent)]
+    Schema(#[from] cluster::StoreError),
+    /// Storage.
+    #[error(transparent)]
+    Open(#[from] engine::OpenError),
+    /// Ending storage.
+    #[error("while stopping: {0}")]
+    Stop(#[from] engine::MaintenanceError),
+    /// The shard has ended already.
+    #[error("the shard has stopped")]
+    Stopped,
+}

@@ -1,0 +1,285 @@
+//! One function that puts a node together, for production and simulation alike.
+//!
+//! Shard 0 leads: it locks the directory, reads who the node is and what its schema is, has every shard open its part,
+//! has every shard listen, and at the end has every shard stop. The other shards do what they are told over a mesh of
+//! their own; what can fail does so before the first client is let in.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::{NodeIdentity, SchemaStore};
+use futures_util::future::join_all;
+use rt::mesh::{Endpoint, Mesh, Port};
+use rt::sync::Notify;
+use rt::{LockGuard, Rt, ShardId, ShardMain};
+use schema::Schema;
+
+use crate::admin_node::AdminNode;
+use crate::shard::{RunningShard, ShardSetup};
+use crate::{Config, NodeError};
+
+/// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
+const MESH_QUEUE_MAX: usize = 4096;
+
+/// What every shard is told before it opens.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    pub(crate) config: Config,
+    pub(crate) directories: Directories,
+    pub(crate) identity: NodeIdentity,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) started_micros: i64,
+}
+
+/// Where a node keeps what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Directories {
+    pub(crate) data: PathBuf,
+    pub(crate) commitlog: PathBuf,
+    /// Identity, schema, lock.
+    pub(crate) node: PathBuf,
+}
+
+impl Directories {
+    fn of(config: &Config) -> Self {
+        let data = config.data_file_directories.clone();
+        let beside = |name: &str| data.parent().unwrap_or(Path::new("/")).join(name);
+        let commitlog = config.commitlog_directory.clone().unwrap_or_else(|| beside("commitlog"));
+        Self { commitlog, node: data.join(".torc"), data }
+    }
+}
+
+/// What shard 0 has the shards do.
+#[derive(Clone)]
+pub(crate) enum Order {
+    /// Open storage.
+    Open(Arc<Boot>),
+    /// Let clients in.
+    Listen,
+    /// Tell figures.
+    Figures,
+    /// Stop, in order, and end.
+    Stop,
+}
+
+/// How it went.
+pub(crate) enum Report {
+    Done(Result<(), NodeError>),
+    Figures(Box<admin::ShardFigures>),
+}
+
+/// What is called when clients can connect: with the CQL addresses that the node listens on.
+pub type ReadyHook = Arc<dyn Fn(&ReadyReport) + Send + Sync>;
+
+/// What a node says when it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyReport {
+    /// Where CQL clients connect.
+    pub cql: std::net::SocketAddr,
+    /// Where shard-aware clients connect.
+    pub shard_aware: Option<std::net::SocketAddr>,
+    /// Where administration is.
+    pub api: Option<std::net::SocketAddr>,
+    /// Where metrics are.
+    pub metrics: Option<std::net::SocketAddr>,
+    /// Milliseconds since the node's start.
+    pub start_millis: u64,
+    /// Shards.
+    pub shards: u16,
+}
+
+/// The mains of a node with this configuration, one a shard; each returns why the node ended, if not on request.
+pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMain<Result<(), NodeError>>> {
+    let orders = Mesh::new(shard_count, MESH_QUEUE_MAX);
+    let setups = ShardSetup::all(shard_count, MESH_QUEUE_MAX);
+    let config = Arc::new(config);
+    let one = |(orders, setup): (Endpoint<Order, Report>, ShardSetup)| {
+        let (config, ready) = (config.clone(), ready.clone());
+        let main = move |rt: Rt| -> rt::LocalBoxFuture<Result<(), NodeError>> {
+            Box::pin(async move {
+                let follower = Follower::start(&rt, orders, setup);
+                if rt.shard() == ShardId(0) {
+                    lead(rt, Config::clone(&config), follower, ready).await
+                } else {
+                    follower.ended.notified().await;
+                    Ok(())
+                }
+            })
+        };
+        Box::new(main) as ShardMain<Result<(), NodeError>>
+    };
+    orders.into_iter().zip(setups).map(one).collect()
+}
+
+/// A shard that carries out orders.
+#[derive(Clone)]
+struct Follower {
+    port: Port<Order, Report>,
+    state: Rc<RefCell<State>>,
+    ended: Rc<Notify>,
+}
+
+enum State {
+    /// Not opened; shard 0 is given the schema's store before it is.
+    Waiting(Option<ShardSetup>, Option<SchemaStore>),
+    Running(Rc<RunningShard>),
+    Ended,
+}
+
+impl Follower {
+    fn start(rt: &Rt, orders: Endpoint<Order, Report>, setup: ShardSetup) -> Self {
+        let port = orders.attach(rt);
+        let follower = Self {
+            port: port.clone(),
+            state: Rc::new(RefCell::new(State::Waiting(Some(setup), None))),
+            ended: Rc::new(Notify::new()),
+        };
+        let (server, rt) = (follower.clone(), rt.clone());
+        port.serve(move |_, order| {
+            let (follower, rt) = (server.clone(), rt.clone());
+            async move { follower.carry_out(&rt, order).await }
+        });
+        follower
+    }
+
+    fn running(&self) -> Option<Rc<RunningShard>> {
+        match &*self.state.borrow() {
+            State::Running(shard) => Some(shard.clone()),
+            State::Waiting(..) | State::Ended => None,
+        }
+    }
+
+    async fn carry_out(&self, rt: &Rt, order: Order) -> Report {
+        match order {
+            Order::Open(boot) => {
+                let setup = match &mut *self.state.borrow_mut() {
+                    State::Waiting(setup, store) => setup.take().map(|setup| (setup, store.take())),
+                    State::Running(_) | State::Ended => None,
+                };
+                let (setup, store) = setup.expect("a shard is opened once");
+                match RunningShard::open(rt, boot, setup, store).await {
+                    Ok(shard) => {
+                        *self.state.borrow_mut() = State::Running(Rc::new(shard));
+                        Report::Done(Ok(()))
+                    }
+                    Err(error) => Report::Done(Err(error)),
+                }
+            }
+            Order::Listen => match self.running() {
+                Some(shard) => Report::Done(shard.listen().await),
+                None => Report::Done(Err(NodeError::Stopped)),
+            },
+            Order::Figures => match self.running() {
+                Some(shard) => Report::Figures(Box::new(shard.figures(rt))),
+                None => Report::Figures(Box::default()),
+            },
+            Order::Stop => {
+                let state = std::mem::replace(&mut *self.state.borrow_mut(), State::Ended);
+                let result = match state {
+                    State::Running(shard) => shard.stop().await,
+                    State::Waiting(..) | State::Ended => Ok(()),
+                };
+                self.ended.notify_all();
+                Report::Done(result)
+            }
+        }
+    }
+
+    /// Gives every shard the same order; the first failure when all have reported.
+    async fn order_all(&self, shard_count: u16, order: Order) -> Result<(), NodeError> {
+        let shards = (0..shard_count).map(ShardId);
+        let reports = join_all(shards.map(|shard| self.port.call(shard, order.clone()))).await;
+        let results = reports.into_iter().map(|report| match report {
+            Report::Done(result) => result,
+            Report::Figures(_) => panic!("figures are no answer to an order"),
+        });
+        results.collect()
+    }
+}
+
+/// Shard 0: from an empty process to a node, and back.
+async fn lead(rt: Rt, config: Config, follower: Follower, ready: ReadyHook) -> Result<(), NodeError> {
+    let shard_count = rt.shard_count();
+    let led = match start(&rt, config, &follower).await {
+        Ok((started, boot)) => {
+            let report = started.report(&rt, &boot);
+            ready(&report);
+            rt.stop_requested().await;
+            tracing::info!("stopping");
+            let Started { _lock: lock, admin } = started;
+            admin.stop().await;
+            Ok(lock)
+        }
+        Err(error) => Err(error),
+    };
+    let stopped = follower.order_all(shard_count, Order::Stop).await;
+    let lock = led?;
+    drop(lock);
+    stopped
+}
+
+/// What lives as long as the node.
+struct Started {
+    _lock: LockGuard,
+    admin: AdminNode,
+}
+
+impl Started {
+    fn report(&self, rt: &Rt, boot: &Boot) -> ReadyReport {
+        let config = &boot.config;
+        let address = config.rpc_address;
+        let port = config.native_shard_aware_transport_port;
+        ReadyReport {
+            cql: (address, config.native_transport_port).into(),
+            shard_aware: (port != 0).then(|| (address, port).into()),
+            api: self.admin.api_address(),
+            metrics: self.admin.metrics_address(),
+            start_millis: rt.now().as_nanos() / 1_000_000,
+            shards: rt.shard_count(),
+        }
+    }
+}
+
+async fn start(rt: &Rt, config: Config, follower: &Follower) -> Result<(Started, Arc<Boot>), NodeError> {
+    let directories = Directories::of(&config);
+    for directory in [&directories.data, &directories.commitlog, &directories.node] {
+        rt.disk().create_dir_all(directory).await?;
+    }
+    let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
+    let identity =
+        NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
+    let store = SchemaStore::open(rt, &directories.node, cluster::own_schema()).await?;
+    let schema = store.current().clone();
+    let boot = Boot { config, directories, identity, schema, started_micros: rt.wall_micros() };
+    let boot = Arc::new(boot);
+    engine::prepare(rt, &boot.engine_config(rt), &boot.schema).await?;
+    boot.remember_shard_count(rt).await?;
+    match &mut *follower.state.borrow_mut() {
+        State::Waiting(_, slot) => *slot = Some(store),
+        State::Running(_) | State::Ended => panic!("shard 0 opens once"),
+    }
+    follower.order_all(rt.shard_count(), Order::Open(boot.clone())).await?;
+    follower.order_all(rt.shard_count(), Order::Listen).await?;
+    let running = follower.running().expect("shard 0 was just opened");
+    let port = follower.port.clone();
+    let admin = AdminNode::start(rt, &boot, running, port).await?;
+    Ok((Started { _lock: lock, admin }, boot))
+}
+
+impl Boot {
+    /// The engine's settings for one shard.
+    pub(crate) fn engine_config(&self, rt: &Rt) -> engine::EngineConfig {
+        crate::shard::engine_config(self, rt)
+    }
+
+    /// Keeps the number of shards that the data is now written by.
+    async fn remember_shard_count(&self, rt: &Rt) -> Result<(), NodeError> {
+        if self.identity.shard_count != rt.shard_count() {
+            let identity = NodeIdentity { shard_count: rt.shard_count(), ..self.identity.clone() };
+            identity.save(rt, &self.directories.node).await?;
+        }
+        Ok(())
+    }
+}

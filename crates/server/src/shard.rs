@@ -1,0 +1,153 @@
+//! One shard of a node: its collaborators, in the order in which they need each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::SchemaStore;
+use commitlog::{CommitLogConfig, SyncMode};
+use coordinator::{Coordinator, CoordinatorConfig, NodeRequest, NodeResponse};
+use engine::{Engine, EngineConfig, FailurePolicy};
+use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
+use rt::mesh::{Endpoint, Mesh};
+use rt::{Group, Rt};
+
+use crate::front::{Front, FrontEndpoint};
+use crate::node::Boot;
+use crate::{Config, NodeError};
+
+/// Memory that nobody asked about: what a node takes when it is not told.
+const MEMORY_ASSUMED: u64 = 4 << 30;
+
+/// A shard's ends of the meshes, on their way to the shard.
+pub(crate) struct ShardSetup {
+    replica: Endpoint<ShardRequest, ShardResponse>,
+    coordinator: Endpoint<NodeRequest, NodeResponse>,
+    front: FrontEndpoint,
+}
+
+impl ShardSetup {
+    /// One a shard.
+    pub(crate) fn all(shard_count: u16, queue_max: usize) -> Vec<Self> {
+        let replicas = Mesh::new(shard_count, queue_max);
+        let coordinators = Mesh::new(shard_count, queue_max);
+        let fronts = FrontEndpoint::all(shard_count);
+        let all = replicas.into_iter().zip(coordinators).zip(fronts);
+        all.map(|((replica, coordinator), front)| Self { replica, coordinator, front }).collect()
+    }
+}
+
+/// A shard that has opened its storage.
+pub(crate) struct RunningShard {
+    engine: Engine,
+    replica: Replica,
+    coordinator: Coordinator,
+    front: Front,
+}
+
+impl RunningShard {
+    /// Opens storage and makes everything above it, without letting clients in. Shard 0 is given the schema's store.
+    pub(crate) async fn open(
+        rt: &Rt,
+        boot: Arc<Boot>,
+        setup: ShardSetup,
+        store: Option<SchemaStore>,
+    ) -> Result<Self, NodeError> {
+        let config = &boot.config;
+        let engine = Engine::open(rt.clone(), engine_config(&boot, rt), boot.schema.clone()).await?;
+        let replica_config = ReplicaConfig {
+            host_id: boot.identity.host_id,
+            tombstone_failure_threshold: config.tombstone_failure_threshold,
+        };
+        let replica = Replica::new(rt, engine.clone(), setup.replica.attach(rt), replica_config);
+        let coordinator = Coordinator::new(
+            rt.clone(),
+            CoordinatorConfig { address: config.rpc_address, datacenter: config.datacenter.clone() },
+            replica.clone(),
+            setup.coordinator.attach(rt),
+            boot.schema.clone(),
+            store,
+        );
+        let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
+        Ok(Self { engine, replica, coordinator, front })
+    }
+
+    /// Lets clients in.
+    pub(crate) async fn listen(&self) -> Result<(), NodeError> {
+        self.front.listen().await
+    }
+
+    /// The coordinator.
+    pub(crate) fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// The replica.
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// Figures of this moment.
+    pub(crate) fn figures(&self, rt: &Rt) -> admin::ShardFigures {
+        let groups =
+            [Group::Statement, Group::Compaction, Group::Flush, Group::Streaming, Group::Maintenance];
+        admin::ShardFigures {
+            engine: self.engine.stats(),
+            groups: groups.iter().map(|group| (group.name().to_owned(), rt.group_stats(*group))).collect(),
+            transport: self.front.figures(),
+            shard_calls: 0,
+        }
+    }
+
+    /// Ends requests, then storage.
+    pub(crate) async fn stop(&self) -> Result<(), NodeError> {
+        self.front.stop().await;
+        self.engine.stop().await?;
+        Ok(())
+    }
+}
+
+fn failure_policy(name: &str) -> FailurePolicy {
+    match name {
+        "ignore" => FailurePolicy::Ignore,
+        "die" => FailurePolicy::Die,
+        // The configuration was checked: what is left is `stop`.
+        _ => FailurePolicy::Stop,
+    }
+}
+
+fn sync_mode(config: &Config) -> SyncMode {
+    match config.commitlog_sync.as_str() {
+        "batch" => SyncMode::Batch,
+        "group" => SyncMode::Group { window: config.commitlog_sync_group_window },
+        _ => SyncMode::Periodic { period: config.commitlog_sync_period.max(Duration::from_millis(1)) },
+    }
+}
+
+/// The engine's settings for one shard: its part of the node's.
+pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
+    let config = &boot.config;
+    let shards = u64::from(rt.shard_count());
+    let part = |bytes: u64| usize::try_from(bytes / shards).unwrap_or(usize::MAX);
+    let or_quarter = |bytes: u64| if bytes == 0 { MEMORY_ASSUMED / 4 } else { bytes };
+    let commitlog = CommitLogConfig {
+        sync: sync_mode(config),
+        segment_bytes: config.commitlog_segment_size.0,
+        total_bytes_max: config.commitlog_total_space.0 / shards,
+        archive_directory: config.commitlog_archive.clone(),
+        ignore_errors: config.commitlog_ignore_errors,
+        ..CommitLogConfig::new(boot.directories.commitlog.clone())
+    };
+    EngineConfig {
+        commitlog,
+        memtable_bytes_max: part(or_quarter(config.memtable_space.0)),
+        cache_bytes_max: part(or_quarter(config.cache_size.0)),
+        compaction_bytes_per_second: config.compaction_throughput.0 / shards,
+        compactors_max: usize::from(config.concurrent_compactors).max(1),
+        auto_snapshot: config.auto_snapshot,
+        incremental_backups: config.incremental_backups,
+        disk_failure_policy: failure_policy(&config.disk_failure_policy),
+        commit_failure_policy: failure_policy(&config.commit_failure_policy),
+        host_id: boot.identity.host_id,
+        ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())
+    }
+}
