@@ -78,6 +78,11 @@ pub const TABLE: &[Row] = &[
     ),
     // L4: what clients speak.
     row(
+        "catalog",
+        4,
+        &["stdx", "types", "schema", "mutation", "rt", "topology", "coordinator", "cluster", "replica"],
+    ),
+    row(
         "exec",
         4,
         &[
@@ -117,6 +122,7 @@ pub const TABLE: &[Row] = &[
             "cluster",
             "repair",
             "exec",
+            "catalog",
             "session",
             "dynamo",
         ],
@@ -146,6 +152,7 @@ pub const TABLE: &[Row] = &[
             "cluster",
             "repair",
             "exec",
+            "catalog",
             "session",
             "dynamo",
             "admin",
@@ -171,6 +178,7 @@ pub const TABLE: &[Row] = &[
             "replica",
             "coordinator",
             "exec",
+            "catalog",
             "session",
             "admin",
             "server",
@@ -214,6 +222,7 @@ pub const TABLE: &[Row] = &[
             "cluster",
             "repair",
             "exec",
+            "catalog",
             "session",
             "server",
             "model",
