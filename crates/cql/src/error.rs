@@ -60,7 +60,11 @@ impl fmt::Display for SyntaxError {
                         write_expected(f, expected)?;
                     }
                 }
-                write_nearest(f, nearest)
+                write_nearest(f, nearest)?;
+                if nearest.is_none() && expected.iter().any(|what| what == "an identifier") {
+                    write_reserved(f, &self.found)?;
+                }
+                Ok(())
             }
             Reason::Trailing { expected, nearest } => {
                 write!(f, "missing EOF at '{}'", self.found)?;
@@ -93,6 +97,15 @@ fn write_nearest(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::R
         Some(nearest) => write!(f, " (did you mean {nearest}?)"),
         None => Ok(()),
     }
+}
+
+/// Writes how a reserved word can be a name after all.
+fn write_reserved(f: &mut fmt::Formatter<'_>, found: &str) -> fmt::Result {
+    if !crate::ident::is_reserved(found) {
+        return Ok(());
+    }
+    let name = found.to_ascii_lowercase();
+    write!(f, " (the word is reserved: as a name it is written \"{name}\")")
 }
 
 impl std::error::Error for SyntaxError {}

@@ -5,6 +5,19 @@
 //! with what Cassandra 6 and ScyllaDB add. What the server cannot run yet parses too, so that it can name it.
 //!
 //! The parser does not know tables or types: names are not resolved, literals are not checked against a type.
+//!
+//! What Cassandra 5.0 takes, this takes, with two exceptions that say nothing: an attribute set twice in one USING,
+//! and `c = c 1` for `c = c + 1`. Beyond it, on purpose:
+//!
+//! - `a -1` is `a - 1` (there the lexer's number `-1` makes it an error), and a comment may end with the text;
+//! - `CREATE SCHEMA`, `ADD a int, b int` without brackets, a keyspace in `expr(ks.index, …)`, bind markers beside
+//!   tuples in a tuple's IN list;
+//! - of Cassandra 6: `BETWEEN`, `NOT IN`, `NOT CONTAINS`, `CREATE TABLE … LIKE`, `CHECK`, `COMMENT ON`,
+//!   transactions, generated passwords, `LIST SUPERUSERS`;
+//! - of ScyllaDB: `USING TIMEOUT`, `BYPASS CACHE`, `PRUNE MATERIALIZED VIEW`, `MUTATION_FRAGMENTS`, local indexes,
+//!   `REDUCEFUNC`, service levels.
+//!
+//! The words that only these need are not keywords: they stay ordinary names.
 
 pub mod ast;
 mod error;
@@ -14,7 +27,9 @@ mod lexer;
 mod nearest;
 mod parser;
 mod printer;
+mod split;
 
 pub use error::{Reason, SyntaxError};
 pub use parser::{NESTING_MAX, OPERATORS_MAX, STATEMENT_BYTES_MAX, parse, parse_term, parse_type};
 pub use printer::redacted;
+pub use split::split;

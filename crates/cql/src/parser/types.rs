@@ -1,6 +1,6 @@
 //! Types.
 
-use super::{Parser, Result};
+use super::{Cursor, NESTING_MAX, Parser, Result};
 use crate::ast::{DataType, NativeType};
 use crate::keyword::{Class, Keyword};
 use crate::lexer::Kind;
@@ -22,10 +22,10 @@ impl Parser<'_> {
                 self.advance();
                 return Ok(DataType::Native(native));
             }
-            if keyword == Keyword::Set || self.next_kind() == Kind::Less {
-                if let Some(data_type) = self.generic_type(keyword)? {
-                    return Ok(data_type);
-                }
+            if (keyword == Keyword::Set || self.next_kind() == Kind::Less)
+                && let Some(data_type) = self.generic_type(keyword)?
+            {
+                return Ok(data_type);
             }
         }
         Ok(DataType::UserDefined(self.type_name()?))
@@ -127,7 +127,9 @@ impl Parser<'_> {
         match after.kind {
             Kind::String | Kind::DollarString | Kind::Integer | Kind::Float | Kind::Duration => true,
             Kind::Uuid | Kind::Hex | Kind::MinusNan | Kind::MinusInfinity => true,
-            Kind::LeftParen | Kind::LeftBracket | Kind::LeftBrace => true,
+            // `(a)[1..2]` is a slice of a column: no list holds a range.
+            Kind::LeftBracket => !range_in_brackets(ahead),
+            Kind::LeftParen | Kind::LeftBrace => true,
             Kind::QuestionMark | Kind::Colon => true,
             Kind::Keyword(Keyword::True | Keyword::False | Keyword::Null) => true,
             Kind::Keyword(Keyword::Nan | Keyword::Infinity) => true,
@@ -139,5 +141,25 @@ impl Parser<'_> {
             }
             _ => false,
         }
+    }
+}
+
+/// Whether `..` stands directly in the brackets that open at the cursor's token.
+fn range_in_brackets(mut ahead: Cursor<'_>) -> bool {
+    let mut open = 0_u32;
+    loop {
+        match ahead.token.kind {
+            Kind::LeftBracket | Kind::LeftParen | Kind::LeftBrace => open += 1,
+            Kind::RightBracket | Kind::RightParen | Kind::RightBrace if open == 1 => return false,
+            Kind::RightBracket | Kind::RightParen | Kind::RightBrace => open -= 1,
+            Kind::Range if open == 1 => return true,
+            Kind::Eof => return false,
+            _ => {}
+        }
+        // A hint may stand at each level: more than the parser would nest is not looked through.
+        if open > NESTING_MAX {
+            return false;
+        }
+        ahead.advance();
     }
 }

@@ -124,6 +124,11 @@ fn names() {
 }
 
 #[test]
+fn clients() {
+    check("clients.txt", outcome);
+}
+
+#[test]
 fn errors() {
     check("errors.txt", outcome);
 }
