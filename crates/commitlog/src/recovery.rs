@@ -93,7 +93,13 @@ impl CommitLog {
         skip_sync: bool,
     ) -> Result<(Self, Recovery), CommitLogError> {
         let disk = rt.disk();
-        disk.create_dir_all(&config.directory).await?;
+        if !disk.exists(&config.directory).await? {
+            disk.create_dir_all(&config.directory).await?;
+            // The directory's own name must survive, and those of the directories made for it.
+            for above in config.directory.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+                disk.sync_dir(above).await?;
+            }
+        }
         if let Some(archive) = &config.archive_directory {
             disk.create_dir_all(archive).await?;
         }

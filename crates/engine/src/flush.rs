@@ -213,7 +213,7 @@ impl Inner {
         }
         let disk = self.rt.disk();
         disk.create_dir_all(&store.dir).await?;
-        for dir in store.dir.ancestors().skip(1).take(2) {
+        for dir in store.dir.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()) {
             disk.sync_dir(dir).await?;
         }
         store.dir_made.set(true);

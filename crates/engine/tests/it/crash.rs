@@ -1,0 +1,107 @@
+//! Crashes at random points: what was acknowledged is there, what was deleted stays away, batches are whole; and
+//! planted bugs are found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Canaries, SyncMode};
+use rt::shard_mains;
+use rt_sim::{Config, NodeConfig, Simulation};
+
+use crate::world::{Plan, SharedWorld, World, node};
+
+/// Runs one seed: some lives of a node, each ended at a random point; what was found wrong.
+fn run(seed: u64, plan: Plan, power: bool) -> (Vec<String>, u64) {
+    let sim = Simulation::new(seed, Config::default());
+    let world: SharedWorld = Arc::default();
+    let shared = world.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let shared = shared.clone();
+        shard_mains(1, move |rt| node(rt, plan, shared.clone()))
+    });
+    let mut rng = sim.rng(0);
+    sim.start(node);
+    for _ in 0..5 {
+        let most = if rng.below(3) == 0 { 3_000 } else { 120 };
+        sim.run_for(Duration::from_micros(rng.below(most * 1000)));
+        if power {
+            sim.crash(node)
+        } else {
+            sim.kill(node)
+        }
+        sim.start(node);
+    }
+    let before = world.lock().unwrap().verified;
+    let settled = world.clone();
+    let ended = sim.run_until(|| {
+        let world: &World = &settled.lock().unwrap();
+        world.verified > before || !world.failures.is_empty()
+    });
+    let mut world = world.lock().unwrap();
+    if let Err(stalled) = ended {
+        world.failures.push(format!("stalled: {stalled:?}"));
+    }
+    let errors: Vec<String> =
+        world.errors.drain(..).map(|error| format!("request failed: {error}")).collect();
+    world.failures.extend(errors);
+    (world.failures.clone(), world.settled.len() as u64)
+}
+
+fn plan(sync: SyncMode) -> Plan {
+    Plan { sync, canaries: Canaries::default(), gc_grace: 0, sstables: false, ops_max: 400 }
+}
+
+const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_millis(50) };
+const GROUP: SyncMode = SyncMode::Group { window: Duration::from_millis(2) };
+
+fn check(seeds: std::ops::Range<u64>, plan: Plan, power: bool) {
+    let mut work = 0;
+    for seed in seeds {
+        let (failures, ops) = run(seed, plan, power);
+        assert!(failures.is_empty(), "seed {seed}: {failures:#?}");
+        work += ops;
+    }
+    assert!(work > 100, "the nodes did something: {work} operations");
+}
+
+#[test]
+fn the_log_survives_the_end_of_the_process() {
+    check(0..40, plan(PERIODIC), false);
+}
+
+#[test]
+fn the_log_survives_power_loss() {
+    check(0..40, plan(SyncMode::Batch), true);
+    check(0..20, plan(GROUP), true);
+}
+
+fn with_sstables(sync: SyncMode) -> Plan {
+    Plan { sstables: true, ..plan(sync) }
+}
+
+#[test]
+fn sstables_survive_the_end_of_the_process() {
+    check(0..60, with_sstables(PERIODIC), false);
+}
+
+#[test]
+fn sstables_survive_power_loss() {
+    check(0..60, with_sstables(SyncMode::Batch), true);
+}
+
+fn caught(canaries: Canaries, base: Plan, power: bool, seeds: u64) -> usize {
+    let plan = Plan { canaries, ..base };
+    (0..seeds).filter(|seed| !run(*seed, plan, power).0.is_empty()).count()
+}
+
+#[test]
+fn a_skipped_sync_is_caught() {
+    let canaries = Canaries { skip_commitlog_sync: true, ..Canaries::default() };
+    assert!(caught(canaries, plan(SyncMode::Batch), true, 20) > 5);
+}
+
+#[test]
+fn a_replay_that_stops_early_is_caught() {
+    let canaries = Canaries { replay_stops_early: true, ..Canaries::default() };
+    assert!(caught(canaries, plan(PERIODIC), false, 20) > 5);
+}

@@ -1,0 +1,5 @@
+//! The engine as a whole, on the simulated disk: random work against a naive model, with crashes at any point.
+
+mod crash;
+mod model;
+mod world;

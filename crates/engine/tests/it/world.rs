@@ -1,0 +1,192 @@
+//! What a test knows across the crashes of its node, and the node's main: open, verify, work.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engine::{Canaries, Engine, EngineConfig, SyncMode};
+use mutation::PartitionRange;
+use rt::{Group, Rt};
+use schema::Table;
+
+use crate::model::{Change, Op, key, read, schema, table, updates, visible};
+
+pub const PARTITIONS: i32 = 5;
+pub const ROWS: i32 = 6;
+
+/// Choices of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub sync: SyncMode,
+    pub canaries: Canaries,
+    pub gc_grace: u32,
+    /// Whether memtables are flushed and SSTables compacted.
+    pub sstables: bool,
+    pub ops_max: usize,
+}
+
+/// Shared between the lives of a node.
+#[derive(Default)]
+pub struct World {
+    /// In effect for certain.
+    pub settled: Vec<Op>,
+    /// Begun, and not known to have happened.
+    pub open: Vec<Op>,
+    pub next: u64,
+    /// Lives whose state was found right.
+    pub verified: u64,
+    pub failures: Vec<String>,
+    /// Errors of requests, which are no failures when the disk has faults.
+    pub errors: Vec<String>,
+}
+
+pub type SharedWorld = Arc<Mutex<World>>;
+
+pub fn config(plan: &Plan) -> EngineConfig {
+    let mut config = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));
+    config.commitlog.sync = plan.sync;
+    config.commitlog.segment_bytes = 96 << 10;
+    config.commitlog.total_bytes_max = if plan.sstables { 400 << 10 } else { 1 << 30 };
+    config.memtable_bytes_max = if plan.sstables { 48 << 10 } else { 64 << 20 };
+    config.cache_bytes_max = 16 << 10;
+    config.canaries = plan.canaries;
+    config
+}
+
+/// The main of a node of one shard.
+pub async fn node(rt: Rt, plan: Plan, world: SharedWorld) {
+    let schema = schema(plan.gc_grace);
+    let engine = match Engine::open(rt.clone(), config(&plan), schema.clone()).await {
+        Ok(engine) => engine,
+        Err(error) => return world.lock().unwrap().failures.push(format!("open: {error}")),
+    };
+    let table = schema.table("ks", "t1").unwrap().clone();
+    loop {
+        verify(&engine, &table, &world).await;
+        if !world.lock().unwrap().failures.is_empty() {
+            return;
+        }
+        let mut tasks = Vec::new();
+        for _ in 0..3 {
+            let work = client(rt.clone(), engine.clone(), table.clone(), world.clone(), plan);
+            tasks.push(rt.spawn(Group::Statement, work));
+        }
+        for task in tasks {
+            task.await;
+        }
+    }
+}
+
+/// Compares everything with the model. Of operations that were under way any may have happened, each as a whole.
+pub async fn verify(engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
+    let found = match read(engine, table, &PartitionRange::all(), false).await {
+        Ok(found) => found,
+        Err(error) => return world.lock().unwrap().failures.push(format!("read: {error}")),
+    };
+    let mut by_key = crate::model::Visible::new();
+    for pk in 0..PARTITIONS {
+        match read(engine, table, &PartitionRange::single(&key(pk)), pk % 2 == 0).await {
+            Ok(part) => by_key.extend(part),
+            Err(error) => return world.lock().unwrap().failures.push(format!("read of {pk}: {error}")),
+        }
+    }
+    let mut world = world.lock().unwrap();
+    if by_key != found {
+        world.failures.push(format!("a scan shows {found:?}, reads of partitions show {by_key:?}"));
+        return;
+    }
+    let open = std::mem::take(&mut world.open);
+    assert!(open.len() <= 12, "few operations are under way");
+    for subset in 0..1u32 << open.len() {
+        let happened = || open.iter().enumerate().filter(|(n, _)| subset >> n & 1 == 1).map(|(_, op)| op);
+        if visible(world.settled.iter().chain(happened())) == found {
+            let happened: Vec<Op> = happened().cloned().collect();
+            world.settled.extend(happened);
+            world.verified += 1;
+            return;
+        }
+    }
+    let expected = visible(world.settled.iter());
+    let missing: Vec<_> = expected.iter().filter(|(place, ts)| found.get(place) != Some(ts)).collect();
+    let extra: Vec<_> = found.iter().filter(|(place, ts)| expected.get(place) != Some(ts)).collect();
+    let report = format!("missing {missing:?}, extra {extra:?}, under way {open:?}");
+    world.failures.push(report);
+}
+
+fn random_op(rt: &Rt, number: u64) -> Op {
+    let below = |n: u64| rt.random_below(n);
+    // Now and then a write comes with a timestamp of the past; no timestamp comes twice.
+    let ts = |place: u64| {
+        let back = if below(4) == 0 { below(30) } else { 0 };
+        ((number.saturating_sub(back) * 1000) + place * 100) as i64 * 10_000 + number as i64 + 1
+    };
+    let change = |place: u64| {
+        let (pk, ck) = (below(PARTITIONS as u64) as i32, below(ROWS as u64) as i32);
+        match below(20) {
+            0..=13 => Change::Cell { pk, ck, b: below(2) == 0, ts: ts(place) },
+            14 | 15 => Change::Row { pk, ck, ts: ts(place) },
+            16 | 17 => Change::Range { pk, from: ck, upto: ck + below(3) as i32, ts: ts(place) },
+            18 => Change::Partition { pk, ts: ts(place) },
+            _ => Change::Static { pk, ts: ts(place) },
+        }
+    };
+    let count = if below(3) == 0 { 1 + below(4) } else { 1 };
+    Op { number, changes: (0..count).map(change).collect(), large: below(3) == 0 }
+}
+
+async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, plan: Plan) {
+    for _ in 0..12 {
+        if rt.random_below(3) == 0 {
+            rt.sleep(Duration::from_micros(rt.random_below(3000))).await;
+        }
+        if plan.sstables && rt.random_below(16) == 0 {
+            maintain(&rt, &engine, &table, &world).await;
+        }
+        let op = {
+            let mut world = world.lock().unwrap();
+            if world.settled.len() >= plan.ops_max {
+                drop(world);
+                rt.sleep(Duration::from_millis(20)).await;
+                return;
+            }
+            world.next += 1;
+            let op = random_op(&rt, world.next);
+            world.open.push(op.clone());
+            op
+        };
+        let now = (rt.wall_micros() / 1_000_000) as u32;
+        let mut updates = updates(&table, &op, now);
+        let outcome = match updates.len() {
+            1 => engine.apply_one(updates.remove(0)).await,
+            _ => engine.apply(updates).await,
+        };
+        let mut world = world.lock().unwrap();
+        match outcome {
+            Ok(()) => {
+                world.open.retain(|open| open.number != op.number);
+                world.settled.push(op);
+            }
+            Err(error) => world.errors.push(error.to_string()),
+        }
+    }
+}
+
+async fn maintain(rt: &Rt, engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
+    let done = match rt.random_below(4) {
+        0 => {
+            // Long enough for tombstones to outlive a grace of nothing.
+            rt.sleep(Duration::from_millis(1500)).await;
+            engine.compact(table.id).await
+        }
+        1 => engine.compact(table.id).await,
+        _ => engine.flush(table.id).await,
+    };
+    if let Err(error) = done {
+        world.lock().unwrap().errors.push(error.to_string());
+    }
+}
+
+/// The table as the model has it, for tests that need it apart from a node.
+pub fn plain_table() -> Arc<Table> {
+    Arc::new(table(1, 0))
+}
