@@ -27,10 +27,11 @@ use crate::lexer::{Fault, Kind, Lexer, Token};
 
 /// The longest text that [`parse`] takes, in bytes. The server's own limit is much lower.
 pub const STATEMENT_BYTES_MAX: usize = u32::MAX as usize;
-/// How deeply brackets, types, type hints and minus signs may nest.
-pub const NESTING_MAX: u32 = 128;
+/// How deeply brackets, types, type hints and minus signs may nest. A level takes up to 8 KiB of stack here, and
+/// whoever walks the tree needs some too.
+pub const NESTING_MAX: u32 = 64;
 /// How many operators, fields and elements one expression may chain: each makes the tree one level deeper.
-pub const OPERATORS_MAX: u32 = 1_000;
+pub const OPERATORS_MAX: u32 = 256;
 
 /// The longest piece of the text that an error repeats, in characters.
 const FOUND_CHARACTERS_MAX: usize = 64;

@@ -77,6 +77,24 @@ fn nesting_below_the_limit_is_fine() {
 }
 
 #[test]
+fn the_deepest_tree_needs_little_stack() {
+    let depth = cql::NESTING_MAX as usize - 2;
+    let sum = " + 1".repeat(cql::OPERATORS_MAX as usize - 1);
+    for (open, close) in [("(", ")"), ("[", "]"), ("{1: ", "}"), ("f(", ")"), ("CAST(", " AS int)")] {
+        let value = format!("{}1{sum}{}", open.repeat(depth), close.repeat(depth));
+        let work = move || {
+            for text in [format!("SELECT {value} FROM t"), format!("INSERT INTO t (a) VALUES ({value})")] {
+                let parsed = cql::parse(&text).expect("this is within the limits");
+                assert_eq!(parsed.clone(), parsed);
+                assert_eq!(parsed.statement.to_string(), text);
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(work).expect("a thread");
+        thread.join().expect("the stack was large enough");
+    }
+}
+
+#[test]
 fn operators_are_counted_over_the_whole_expression() {
     // Chains inside brackets add up: the tree is as deep as their sum.
     let chain = " + 1".repeat(100);
