@@ -458,7 +458,7 @@ impl Sim {
             world.advance_to(world.now() + world.config.poll_cost.as_nanos() as u64);
         }
         world.run_due();
-        for (_, _, executor) in self.shards(|clock, executor| is_due(clock, executor)) {
+        for (_, _, executor) in self.shards(is_due) {
             executor.fire_timers(executor.now());
         }
         self.end_finished();

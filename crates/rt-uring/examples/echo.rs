@@ -2,7 +2,6 @@
 //! CPU time of the server's thread for each answered frame.
 //!
 //!     cargo run --release -p rt-uring --example echo [connections] [pipelined] [seconds] [rounds]
-#![allow(unsafe_code)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,12 +17,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const FRAME: usize = 64;
 
-/// CPU time of the calling thread.
+/// CPU time of the calling thread, as the kernel accounts it.
 fn thread_cpu() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer lives through the call.
-    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a mounted /proc");
+    let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.expect("nanoseconds on a core"))
 }
 
 /// Answers the whole frames of `input`.
@@ -96,7 +94,12 @@ fn load(address: SocketAddr, connections: usize, pipelined: usize, seconds: u64)
     }
 }
 
-async fn rt_server(rt: Rt, ready: mpsc::Sender<SocketAddr>, answered: Arc<AtomicU64>) -> Duration {
+async fn rt_server(
+    rt: Rt,
+    ready: mpsc::Sender<SocketAddr>,
+    answered: Arc<AtomicU64>,
+    stop: Arc<tokio::sync::Notify>,
+) -> Duration {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = rt.net().listen(any, ListenOptions::default()).await.expect("a free port");
     ready.send(listener.local_addr().expect("it listens")).expect("the client waits");
@@ -107,7 +110,7 @@ async fn rt_server(rt: Rt, ready: mpsc::Sender<SocketAddr>, answered: Arc<Atomic
         }
     });
     let before = thread_cpu();
-    rt.stop_requested().await;
+    stop.notified().await;
     drop(accepting);
     thread_cpu() - before
 }
@@ -121,15 +124,17 @@ fn main() {
     for round in 0..rounds {
         let answered = Arc::new(AtomicU64::new(0));
         let (ready, address) = mpsc::channel();
-        let counter = Arc::clone(&answered);
+        let (counter, stop) = (Arc::clone(&answered), Arc::new(tokio::sync::Notify::new()));
+        let stopped = Arc::clone(&stop);
         let server = std::thread::spawn(move || {
-            let config = Config { handle_signals: true, pin: false, ..Config::default() };
-            let mains = shard_mains(1, move |rt| rt_server(rt, ready.clone(), Arc::clone(&counter)));
+            let config = Config { pin: false, ..Config::default() };
+            let mains = shard_mains(1, move |rt| {
+                rt_server(rt, ready.clone(), Arc::clone(&counter), Arc::clone(&stopped))
+            });
             rt_uring::run(&config, mains).expect("the node starts")[0]
         });
         load(address.recv().expect("an address"), connections, pipelined, seconds);
-        // SAFETY: a signal to ourselves, for which a handler is installed.
-        unsafe { libc::kill(std::process::id() as i32, libc::SIGTERM) };
+        stop.notify_one();
         report(round, "rt   ", server.join().expect("the server ends"), &answered);
 
         let answered = Arc::new(AtomicU64::new(0));

@@ -89,10 +89,10 @@ pub(crate) fn run<T: Send + 'static>(
 ) -> Result<Option<T>, StartError> {
     let shard = config.shard;
     let error = |what| move |source| StartError { what, shard, source };
-    if let Some(core) = config.core {
-        if let Err(error) = affinity::pin_to(core) {
-            tracing::warn!(shard, core, %error, "the shard's thread is not bound to its core");
-        }
+    if let Some(core) = config.core
+        && let Err(error) = affinity::pin_to(core)
+    {
+        tracing::warn!(shard, core, %error, "the shard's thread is not bound to its core");
     }
     let runtime = Builder::new_current_thread()
         .enable_io()

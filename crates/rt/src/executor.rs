@@ -189,10 +189,11 @@ impl Inner {
         ready.push_back(task);
         drop(ready);
         self.ready.set(self.ready.get() + 1);
-        if !self.in_turn.get() && !self.host_notified.replace(true) {
-            if let Some(host) = &*self.host.borrow() {
-                host.wake_by_ref();
-            }
+        if !self.in_turn.get()
+            && !self.host_notified.replace(true)
+            && let Some(host) = &*self.host.borrow()
+        {
+            host.wake_by_ref();
         }
     }
 

@@ -109,11 +109,11 @@ impl Content {
             self.dirty.extend(cut.keys());
             self.allocated_pages = self.allocated_pages.min(keep);
             let tail = (len % PAGE as u64) as usize;
-            if tail > 0 {
-                if let Some(page) = self.pages.get_mut(&(len / PAGE as u64)) {
-                    Rc::make_mut(page)[tail..].fill(0);
-                    self.dirty.insert(len / PAGE as u64);
-                }
+            if tail > 0
+                && let Some(page) = self.pages.get_mut(&(len / PAGE as u64))
+            {
+                Rc::make_mut(page)[tail..].fill(0);
+                self.dirty.insert(len / PAGE as u64);
             }
         }
         self.len = len;

@@ -531,10 +531,10 @@ impl Network {
             };
             let failed = answer.is_err();
             let unwanted = attempt.answer.send(answer).is_err();
-            if let Some(id) = connection {
-                if failed || unwanted {
-                    network.close(id, 0);
-                }
+            if let Some(id) = connection
+                && (failed || unwanted)
+            {
+                network.close(id, 0);
             }
         });
     }

@@ -113,7 +113,7 @@ fn short_transfers_are_completed() {
             for direct in [false, true] {
                 let options = if direct { OpenOptions::CREATE_NEW.direct() } else { OpenOptions::CREATE_NEW };
                 let file = rt.disk().open(format!("/{direct}"), options).await.unwrap();
-                let bytes: Vec<u8> = (0..65_536u32).map(|at| (at * 7 >> 3) as u8).collect();
+                let bytes: Vec<u8> = (0..65_536u32).map(|at| ((at * 7) >> 3) as u8).collect();
                 file.write_at(0, IoBuf::copy_of(&bytes)).await.unwrap();
                 assert_eq!(&file.read_exact_at(0, 65_536).await.unwrap()[..], &bytes[..]);
                 assert_eq!(&file.read_exact_at(999, 50_000).await.unwrap()[..], &bytes[999..50_999]);

@@ -147,7 +147,7 @@ fn links_may_be_slow_and_lossy_but_keep_the_order() {
         sim.block_on(move |rt| async move {
             let start = rt.now();
             let stream = Rc::new(connect(&rt, address).await.unwrap());
-            let sent: Vec<u8> = (0..200_000u32).map(|at| (at * 13 >> 5) as u8).collect();
+            let sent: Vec<u8> = (0..200_000u32).map(|at| ((at * 13) >> 5) as u8).collect();
             let (writer, bytes) = (Rc::clone(&stream), sent.clone());
             let writing = rt.spawn(Group::Statement, async move { writer.write_all(&bytes).await.unwrap() });
             let mut back = vec![0; sent.len()];

@@ -1,7 +1,6 @@
 //! What only the production backend does: threads, signals, panics, the ring and its limits, idling.
 //!
 //! Some tests need a process of their own: they start this binary again with the name of a scene.
-#![allow(unsafe_code)]
 
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -201,8 +200,8 @@ fn sigterm_asks_shard_0_to_stop() {
     if is_scene(scene) {
         let mains = shard_mains(2, |rt| async move {
             if rt.shard().0 == 0 {
-                // SAFETY: a signal to ourselves, for which a handler is installed.
-                unsafe { libc::kill(std::process::id() as i32, libc::SIGTERM) };
+                let pid = std::process::id().to_string();
+                assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
                 rt.stop_requested().await;
                 println!("stopping cleanly");
             }
@@ -214,14 +213,14 @@ fn sigterm_asks_shard_0_to_stop() {
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("stopping cleanly"));
 }
 
-/// CPU time of this process, user and system.
+/// CPU time of all threads of this process.
 fn cpu_time() -> Duration {
-    // SAFETY: rusage is a plain structure of numbers, for which all zeros is a valid value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer lives through the call.
-    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) }, 0);
-    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-    time(usage.ru_utime) + time(usage.ru_stime)
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let nanos = tasks.map(|task| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    });
+    Duration::from_nanos(nanos.sum())
 }
 
 #[test]
