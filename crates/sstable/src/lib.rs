@@ -11,6 +11,7 @@ pub mod compression_info;
 mod decode;
 mod deletion;
 pub mod descriptor;
+pub mod dump;
 pub mod error;
 pub mod filter;
 pub mod header;

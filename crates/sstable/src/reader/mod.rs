@@ -3,6 +3,7 @@
 mod blocks;
 mod cursor;
 mod lookup;
+mod raw;
 mod reverse;
 mod source;
 
@@ -23,7 +24,8 @@ use crate::summary::{Summary, SummaryBuilder};
 use crate::unfiltered::decode::ItemDecoder;
 use crate::{BlockCache, Component, Descriptor, SstableError};
 pub(crate) use blocks::{BlockFile, Layout};
-pub(crate) use lookup::IndexCursor;
+pub(crate) use lookup::{BlockLookup, IndexCursor};
+pub(crate) use raw::{RawItem, RawScan};
 pub use source::SstableSource;
 
 /// Metadata beyond this size is not believed.

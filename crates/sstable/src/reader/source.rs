@@ -63,6 +63,8 @@ struct ForwardWalk {
     slice: usize,
     /// Whether its start was passed.
     entered: bool,
+    /// Whether the next partition is expected behind this one, which is therefore read to its end.
+    to_end: bool,
     /// Whether the row index is to be asked where the slice begins.
     look_up: bool,
     /// The range deletion in force in the file.
@@ -89,13 +91,14 @@ pub(super) struct ItemReader {
     /// Buffer of the item at the cursor, values first.
     buffer: Vec<u8>,
     values_len: usize,
-    /// Position of the item before; empty at the start of a partition.
+    /// Buffer of the item before; empty at the start of a partition.
     last: Vec<u8>,
 }
 
 impl ItemReader {
     pub(super) fn reset(&mut self) {
-        self.last.clear();
+        self.buffer.clear();
+        self.values_len = 0;
     }
 
     pub(super) fn position(&self) -> &[u8] {
@@ -262,7 +265,7 @@ impl SstableSource {
                 self.last_key = Some(key.clone());
                 out.push_back(Fragment::PartitionStart { key, deletion });
                 self.static_row(out).await?;
-                self.walk(start, None);
+                self.walk(start, None, true);
                 self.plan = Plan::Sequential(true);
                 Ok(true)
             }
@@ -294,12 +297,12 @@ impl SstableSource {
             }
         }
         let lookup = row_index.map(|row_index| BlockLookup::new(self.sstable.index.clone(), row_index));
-        self.walk(entry.position, lookup);
+        self.walk(entry.position, lookup, false);
         Ok(())
     }
 
     /// Starts the way through the rows of the partition whose header was just read.
-    fn walk(&mut self, start: u64, lookup: Option<BlockLookup>) {
+    fn walk(&mut self, start: u64, lookup: Option<BlockLookup>, to_end: bool) {
         self.items.reset();
         self.walk = if self.reversed {
             let rows_at = self.data.position();
@@ -310,6 +313,7 @@ impl SstableSource {
                 start,
                 look_up: lookup.is_some() && !from_bottom,
                 lookup,
+                to_end,
                 slice: 0,
                 entered: false,
                 open: DeletionTime::LIVE,
@@ -387,7 +391,7 @@ impl SstableSource {
         };
         let slices = slices.ranges();
         loop {
-            if walk.slice >= slices.len() {
+            if walk.slice >= slices.len() && !walk.to_end {
                 return Ok(Pause::Done);
             }
             if walk.look_up {

@@ -1,0 +1,4 @@
+//! SSTables as a whole: files made by Cassandra, what is written and read again, damage.
+
+mod fixtures;
+mod support;
