@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) flush_check: Notify,
     pub(crate) flushes: Cell<u64>,
     pub(crate) flushes_running: Cell<u64>,
+    /// The log is being replayed.
+    pub(crate) replaying: Cell<bool>,
     /// Requests are refused.
     pub(crate) stopped: Cell<bool>,
     /// Locks of partitions whose counters are being changed.

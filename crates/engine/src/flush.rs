@@ -222,6 +222,10 @@ impl Inner {
 
     /// Gives back segments of the log that no memtable needs.
     pub(crate) async fn release_log(&self) {
+        if self.replaying.get() {
+            // Entries that were not replayed yet are in no memtable, and still needed.
+            return;
+        }
         let needed = self.stores_in_order().iter().filter_map(|store| store.first_unflushed()).min();
         let before = needed.unwrap_or_else(|| self.log.next_number());
         // What cannot be removed now is tried again after the next flush.

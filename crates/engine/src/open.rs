@@ -62,6 +62,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         flush_check: Notify::new(),
         flushes: Cell::new(0),
         flushes_running: Cell::new(0),
+        replaying: Cell::new(true),
         stopped: Cell::new(false),
         counter_locks: RefCell::default(),
         tasks: RefCell::default(),
@@ -71,6 +72,8 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         open_sstables(&inner, &store).await?;
     }
     replay(&inner, recovery).await?;
+    inner.replaying.set(false);
+    inner.release_log().await;
     start_tasks(&inner);
     Ok(Engine(inner))
 }
