@@ -124,7 +124,7 @@ impl TypeOption {
     /// `vector<element, dimensions>`, where `element` is the class of the element's type.
     pub fn vector(element_class: &str, dimensions: usize) -> Self {
         Self::Custom(
-            format!("org.apache.cassandra.db.marshal.VectorType({element_class}, {dimensions})").into(),
+            format!("org.apache.cassandra.db.marshal.VectorType({element_class} , {dimensions})").into(),
         )
     }
 
