@@ -150,7 +150,9 @@ impl Encoder {
         self.out.reserve(HEADER_LEN + len);
         self.out.put_slice(&header.encode());
         for part in parts {
-            self.out.put_slice(part);
+            if !part.is_empty() {
+                self.out.put_slice(part);
+            }
         }
     }
 

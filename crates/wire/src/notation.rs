@@ -66,10 +66,12 @@ impl<'a> BodyReader<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub(crate) fn slice(&mut self, len: usize, field: &'static str) -> Result<&'a [u8], ProtocolError> {
         self.reader.bytes(len).map_err(|short| truncated(field, short))
     }
 
+    #[inline]
     fn shared(&mut self, len: usize, field: &'static str) -> Result<Bytes, ProtocolError> {
         let slice = self.slice(len, field)?;
         Ok(if slice.is_empty() { Bytes::new() } else { self.body.slice_ref(slice) })
@@ -99,6 +101,7 @@ impl<'a> BodyReader<'a> {
     }
 
     /// `[bytes]`: `None` is null.
+    #[inline]
     pub(crate) fn bytes(&mut self, field: &'static str) -> Result<Option<Bytes>, ProtocolError> {
         match usize::try_from(self.i32(field)?) {
             Ok(len) => self.shared(len, field).map(Some),
@@ -115,12 +118,14 @@ impl<'a> BodyReader<'a> {
     }
 
     /// `[short bytes]`.
+    #[inline]
     pub(crate) fn short_bytes(&mut self, field: &'static str) -> Result<Bytes, ProtocolError> {
         let len = usize::from(self.u16(field)?);
         self.shared(len, field)
     }
 
     /// `[consistency]`.
+    #[inline]
     pub(crate) fn consistency(&mut self) -> Result<Consistency, ProtocolError> {
         Consistency::from_code(self.u16("consistency")?)
     }

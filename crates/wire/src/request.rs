@@ -243,6 +243,7 @@ impl QueryParameters {
         if dialect.version >= Version::V5 { reader.u32(field) } else { reader.u8(field).map(u32::from) }
     }
 
+    #[inline]
     fn decode(reader: &mut BodyReader<'_>, dialect: Dialect) -> Result<Self, ProtocolError> {
         let consistency = reader.consistency()?;
         let flags = Self::flags(reader, dialect)?;
@@ -263,6 +264,7 @@ impl QueryParameters {
     }
 
     /// The options that batches have too.
+    #[inline]
     fn decode_common(
         &mut self,
         reader: &mut BodyReader<'_>,
@@ -304,6 +306,7 @@ impl Prepare {
 }
 
 impl Execute {
+    #[inline]
     fn decode(reader: &mut BodyReader<'_>, dialect: Dialect) -> Result<Self, ProtocolError> {
         let id = reader.short_bytes("the id of the prepared statement")?;
         let result_metadata_id = match dialect.has_metadata_id() {

@@ -56,7 +56,7 @@ impl ResponseWriter {
     /// The same, in a buffer that served before ([`ResponseWriter::into_buffer`]).
     pub fn with_buffer(dialect: Dialect, buffer: BytesMut) -> Self {
         let mut writer = Self { dialect, opcode: Opcode::Result, body: buffer, rows: None, prelude: None };
-        writer.void();
+        writer.body.clear();
         writer
     }
 
@@ -144,7 +144,7 @@ impl ResponseWriter {
 
     /// RESULT without content.
     pub fn void(&mut self) {
-        self.begin_result(result_kind::VOID);
+        self.begin(Opcode::Result);
     }
 
     /// RESULT of USE.
@@ -240,12 +240,16 @@ impl ResponseWriter {
             prelude.put(head, self.flags());
         }
         let Some(rows) = &self.rows else {
+            if self.body.is_empty() && self.opcode == Opcode::Result {
+                // Nothing was written: a void result.
+                head.put_i32(result_kind::VOID);
+            }
             return [head, &[], &[], &self.body];
         };
         assert_eq!(rows.cells, 0, "the last row of the result is not complete");
         rows.put(head);
         let before_metadata = head.len();
-        head.put_u32(rows.rows);
+        head.put_slice(&rows.rows.to_be_bytes());
         let metadata: &[u8] =
             if rows.skip_metadata { &[] } else { rows.metadata.encoded(self.dialect.version) };
         let (before, count) = head.split_at(before_metadata);
@@ -281,9 +285,13 @@ impl RowsHead {
         if self.metadata_changed {
             flags |= metadata_flags::METADATA_CHANGED;
         }
-        out.put_i32(result_kind::ROWS);
-        out.put_u32(flags);
-        out.put_i32(crate::notation::length(self.metadata.len()));
+        let mut fixed = [0; 12];
+        let columns = crate::notation::length(self.metadata.len());
+        let fields = [result_kind::ROWS, flags.cast_signed(), columns];
+        for (bytes, field) in fixed.chunks_exact_mut(4).zip(fields) {
+            bytes.copy_from_slice(&field.to_be_bytes());
+        }
+        out.put_slice(&fixed);
         if let Some(paging_state) = &self.paging_state {
             put_bytes(out, Some(paging_state));
         }

@@ -53,6 +53,7 @@ impl Values {
     }
 
     /// Reads `[short] n` and `n` values, each after its name if `named`.
+    #[inline]
     pub(crate) fn decode(
         reader: &mut BodyReader<'_>,
         version: Version,
