@@ -28,4 +28,4 @@ pub use client::{Client, ConnectionInfo, ConnectionStage};
 pub use config::{NodeDescription, SessionConfig};
 pub use metrics::SessionMetrics;
 pub use processor::{Statement, StatementMessage, StatementProcessor};
-pub use sessions::{Sessions, SessionsEndpoint, sessions_mesh};
+pub use sessions::{ListeningAddresses, Sessions, SessionsEndpoint, sessions_mesh};

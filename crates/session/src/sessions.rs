@@ -37,6 +37,8 @@ pub(crate) enum Call {
     Publish(Event),
     /// List the connections.
     List,
+    /// Tell clients that this is the shard-aware port.
+    ShardAwarePort(u16),
 }
 
 /// What they answer.
@@ -117,6 +119,10 @@ impl<P: StatementProcessor> Shard<P> {
                 Reply::Done
             }
             Call::List => Reply::Connections(self.peers.list(self.rt.shard().0)),
+            Call::ShardAwarePort(port) => {
+                self.shard_aware_port.set(Some(port));
+                Reply::Done
+            }
         }
     }
 
@@ -154,6 +160,15 @@ impl<P: StatementProcessor> Shard<P> {
             }
         }
     }
+}
+
+/// Where a node accepts connections; with the ports that the system chose where port 0 was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListeningAddresses {
+    /// The ordinary port.
+    pub native: SocketAddr,
+    /// The port where the client chooses the shard.
+    pub shard_aware: Option<SocketAddr>,
 }
 
 /// The CQL connections of one shard. Cheap to clone.
@@ -195,7 +210,7 @@ impl<P: StatementProcessor> Sessions<P> {
         let port = endpoint.0.attach(rt);
         let shard = Rc::new(Shard {
             rt: rt.clone(),
-            shard_aware_port: Cell::new(config.shard_aware_address.map(|address| address.port())),
+            shard_aware_port: Cell::new(None),
             config,
             node,
             authenticator,
@@ -226,23 +241,29 @@ impl<P: StatementProcessor> Sessions<P> {
     ///
     /// # Panics
     /// On another shard.
-    pub async fn listen(&self) -> Result<(), NetError> {
+    pub async fn listen(&self) -> Result<ListeningAddresses, NetError> {
         let shard = &self.shard;
         assert_eq!(shard.rt.shard(), ShardId(0), "shard 0 accepts the connections of the node");
-        let addresses =
-            [(Some(shard.config.native_transport_address), false), (shard.config.shard_aware_address, true)];
-        let mut listeners = Vec::new();
-        for (address, shard_aware) in addresses {
-            if let Some(address) = address {
-                let listener = shard.rt.net().listen(address, ListenOptions::default()).await?;
-                listeners.push((listener, shard_aware));
+        let options = ListenOptions::default();
+        let address = shard.config.native_transport_address;
+        let listener = shard.rt.net().listen(address, options).await?;
+        let native = listener.local_addr().unwrap_or(address);
+        let mut listeners = vec![(listener, false)];
+        let mut shard_aware = None;
+        if let Some(address) = shard.config.shard_aware_address {
+            let listener = shard.rt.net().listen(address, options).await?;
+            let bound = listener.local_addr().unwrap_or(address);
+            shard_aware = Some(bound);
+            listeners.push((listener, true));
+            for target in 0..shard.rt.shard_count() {
+                shard.port.call(ShardId(target), Call::ShardAwarePort(bound.port())).await;
             }
         }
         for (listener, shard_aware) in listeners {
             let accept = Rc::clone(shard).accept(listener, shard_aware);
             shard.accepting.borrow_mut().push(shard.rt.spawn(Group::Statement, accept));
         }
-        Ok(())
+        Ok(ListeningAddresses { native, shard_aware })
     }
 
     /// The counters of this shard.

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use rt::driver::{
-    Clock, DiskDriver, FileDriver, ListenerDriver, NetDriver, PathOp, PathOutput, Random, StreamDriver,
+    Clock, DiskDriver, FileDriver, ListenerDriver, LockOutput, NetDriver, PathOp, PathOutput, Random,
+    StreamDriver,
 };
 use rt::executor::Executor;
 use rt::{
@@ -64,6 +65,10 @@ impl DiskDriver for NoDisk {
     }
 
     fn path_op(&self, _: PathOp) -> LocalBoxFuture<io::Result<PathOutput>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+
+    fn lock(&self, _: std::path::PathBuf) -> LocalBoxFuture<io::Result<LockOutput>> {
         Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
     }
 }

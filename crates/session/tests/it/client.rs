@@ -20,14 +20,23 @@ pub struct Client {
 
 impl Client {
     pub async fn connect(rt: &Rt, address: SocketAddr, local: Option<SocketAddr>, version: Version) -> Self {
-        let stream = rt.net().connect(address, ConnectOptions { local }).await.expect("the server listens");
-        Self {
+        Self::try_connect(rt, address, local, version).await.expect("the server listens")
+    }
+
+    pub async fn try_connect(
+        rt: &Rt,
+        address: SocketAddr,
+        local: Option<SocketAddr>,
+        version: Version,
+    ) -> Result<Self, rt::NetError> {
+        let stream = rt.net().connect(address, ConnectOptions { local }).await?;
+        Ok(Self {
             stream,
             dialect: Dialect::new(version),
             decoder: Decoder::new(Direction::Response, 64 << 20),
             encoder: Encoder::new(),
             input: BytesMut::new(),
-        }
+        })
     }
 
     /// Goes over to what STARTUP agreed on.

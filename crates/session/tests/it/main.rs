@@ -7,4 +7,6 @@ mod handshake;
 mod hostile;
 mod limits;
 mod pipelining;
+mod simulated;
+mod sockets;
 mod world;

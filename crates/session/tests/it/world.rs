@@ -30,6 +30,16 @@ pub struct Echo {
 }
 
 impl Echo {
+    pub fn new(rt: &Rt, begun: Rc<Cell<usize>>, gate: Semaphore) -> Self {
+        let metadata = Metadata::new(vec![ColumnSpec {
+            keyspace: "ks".into(),
+            table: "t".into(),
+            name: "v".into(),
+            ty: TypeOption::Blob,
+        }]);
+        Self { rt: rt.clone(), begun, gate, metadata }
+    }
+
     async fn run(
         rt: Rt,
         gate: Semaphore,
@@ -168,15 +178,8 @@ pub fn run_with<F: Future<Output = ()> + 'static>(
     let shards = Shards::new(shard_count);
     let begun = Rc::new(Cell::new(0));
     let gate = Semaphore::new(0);
-    let metadata = Metadata::new(vec![ColumnSpec {
-        keyspace: "ks".into(),
-        table: "t".into(),
-        name: "v".into(),
-        ty: TypeOption::Blob,
-    }]);
     let start = |(rt, endpoint): (&Rt, session::SessionsEndpoint)| {
-        let echo =
-            Echo { rt: rt.clone(), begun: Rc::clone(&begun), gate: gate.clone(), metadata: metadata.clone() };
+        let echo = Echo::new(rt, Rc::clone(&begun), gate.clone());
         Sessions::new(rt, config.clone(), node(), authenticator(), endpoint, echo)
     };
     let sessions: Vec<_> = shards.rts.iter().zip(sessions_mesh(shard_count)).map(start).collect();
