@@ -198,20 +198,13 @@ async fn examine(
     let mut synced = 0;
     for (id, path) in named {
         let bytes = disk.read_to_end(&path, SEGMENT_LEN_MAX).await?;
-        let header = match SegmentHeader::decode(&bytes) {
-            Ok(header) if header.id == id => header,
-            Err(HeaderError::NewerVersion(version)) => {
-                return Err(CommitLogError::NewerVersion { file: path, version });
-            }
-            _ => {
-                // A segment gets its name after its header is durable, so this is damage.
-                let error = corrupt(&path, 0, format!("the header of segment {id}"), "other bytes");
-                if !ignore_errors {
-                    return Err(error);
-                }
+        let header = match header_of(&bytes, id, &path) {
+            Ok(header) => header,
+            Err(error @ CommitLogError::Corrupt { .. }) if ignore_errors => {
                 skipped.push(error);
                 continue;
             }
+            Err(error) => return Err(error),
         };
         let walked = scan(&bytes, &header, HEADER_LEN, 0);
         synced = synced.max(walked.synced);
@@ -235,6 +228,38 @@ async fn examine(
         let (stop, ended, next) = (walked.stop, walked.ended, walked.next);
         found.push(Found { path, header, len: bytes.len() as u64, stop, ended, next, behind, skip: false });
     }
+    let (keep, torn) = torn_tail(&mut found, &checkpoint, synced, ignore_errors, &mut skipped)?;
+    if let Some((_, number)) = checkpoint.flushed.iter().max_by_key(|(_, number)| **number) {
+        state.next = state.next.max(number + 1);
+    }
+    for segment in found.drain(keep..) {
+        disk.remove(&segment.path).await?;
+    }
+    let segments = found.into_iter();
+    Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })
+}
+
+/// The header of segment `id`.
+fn header_of(bytes: &[u8], id: u64, path: &Path) -> Result<SegmentHeader, CommitLogError> {
+    match SegmentHeader::decode(bytes) {
+        Ok(header) if header.id == id => Ok(header),
+        Err(HeaderError::NewerVersion(version)) => {
+            Err(CommitLogError::NewerVersion { file: path.to_owned(), version })
+        }
+        // A segment gets its name after its header is durable, so this is damage.
+        _ => Err(corrupt(path, 0, format!("the header of segment {id}"), "other bytes")),
+    }
+}
+
+/// Where the log ends: how many segments stay, and the file and offset of a torn end, if there is one. A segment that
+/// stops before what was promised to survive is damage.
+fn torn_tail(
+    found: &mut [Found],
+    checkpoint: &Checkpoint,
+    synced: u64,
+    ignore_errors: bool,
+    skipped: &mut Vec<CommitLogError>,
+) -> Result<(usize, Option<(PathBuf, u64)>), CommitLogError> {
     let mut torn = None;
     let count = found.len();
     let mut keep = count;
@@ -261,14 +286,7 @@ async fn examine(
         keep = place + 1;
         break;
     }
-    if let Some((_, number)) = checkpoint.flushed.iter().max_by_key(|(_, number)| **number) {
-        state.next = state.next.max(number + 1);
-    }
-    for segment in found.drain(keep..) {
-        disk.remove(&segment.path).await?;
-    }
-    let segments = found.into_iter();
-    Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })
+    Ok((keep, torn))
 }
 
 fn corrupt(path: &Path, offset: u64, expected: String, found: &str) -> CommitLogError {

@@ -157,13 +157,14 @@ impl Writer {
             Ok(()) => active.file.sync_data().await,
             Err(error) => Err(error),
         };
-        let mut state = self.inner.state.borrow_mut();
-        if result.is_err() {
-            state.stats.failures += 1;
-            state.checkpoint.tails.insert(active.id, next);
-        }
-        let path = state.segments.back().expect("the active segment is listed").path.clone();
-        drop(state);
+        let path = {
+            let mut state = self.inner.state.borrow_mut();
+            if result.is_err() {
+                state.stats.failures += 1;
+                state.checkpoint.tails.insert(active.id, next);
+            }
+            state.segments.back().expect("the active segment is listed").path.clone()
+        };
         if let Some(directory) = &self.inner.config.archive_directory
             && let Some(name) = path.file_name()
         {
