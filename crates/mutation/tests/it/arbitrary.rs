@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::{
-    Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate,
-    RangeTombstone, Row, Side,
+    Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, RangeTombstone, Row, Side,
 };
 use proptest::prelude::*;
 use schema::{Table, TableBuilder, TableId};
@@ -39,8 +39,10 @@ fn maybe_deletion() -> impl Strategy<Value = DeletionTime> {
 }
 
 pub fn cell() -> impl Strategy<Value = Cell> {
-    let value = prop_oneof![Just(Bytes::from_static(b"a")), Just(Bytes::from_static(b"b")), Just(Bytes::new())];
-    (0i64..6, 0u8..3, 1u32..3, 100u32..103, value).prop_map(|(timestamp, kind, ttl, local, value)| match kind {
+    let value =
+        prop_oneof![Just(Bytes::from_static(b"a")), Just(Bytes::from_static(b"b")), Just(Bytes::new())];
+    (0i64..6, 0u8..3, 1u32..3, 100u32..103, value).prop_map(|(timestamp, kind, ttl, local, value)| match kind
+    {
         0 => Cell::live(timestamp, value),
         1 => Cell::expiring(timestamp, ttl, local, value),
         _ => Cell::tombstone(timestamp, local),
@@ -89,10 +91,8 @@ pub fn row(table: Arc<Table>, c: i32) -> impl Strategy<Value = Row> {
 
 pub fn range(table: Arc<Table>) -> impl Strategy<Value = RangeTombstone> {
     let side = || prop_oneof![Just(Side::Before), Just(Side::After)];
-    (0i32..8, side(), 0i32..8, side(), deletion()).prop_map(move |(a, left, b, right, deletion)| RangeTombstone {
-        start: bound(&table, a, left),
-        end: bound(&table, b, right),
-        deletion,
+    (0i32..8, side(), 0i32..8, side(), deletion()).prop_map(move |(a, left, b, right, deletion)| {
+        RangeTombstone { start: bound(&table, a, left), end: bound(&table, b, right), deletion }
     })
 }
 
@@ -100,9 +100,8 @@ pub fn update(table: Arc<Table>) -> impl Strategy<Value = PartitionUpdate> {
     let key = (0i32..2).prop_map(|k| DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes())));
     let rows = {
         let table = table.clone();
-        prop::collection::btree_set(0i32..6, 0..4).prop_flat_map(move |keys| {
-            keys.into_iter().map(|c| row(table.clone(), c)).collect::<Vec<_>>()
-        })
+        prop::collection::btree_set(0i32..6, 0..4)
+            .prop_flat_map(move |keys| keys.into_iter().map(|c| row(table.clone(), c)).collect::<Vec<_>>())
     };
     let ranges = prop::collection::vec(range(table.clone()), 0..3);
     let static_cell = prop::option::of(cell());

@@ -16,8 +16,10 @@ fn fragments(update: &PartitionUpdate, reversed: bool) -> FragmentBuffer {
     let mut changes: std::collections::BTreeMap<Vec<u8>, Fragment> = Default::default();
     for range in update.range_tombstones.iter() {
         let (open, close) = if reversed { (&range.end, &range.start) } else { (&range.start, &range.end) };
-        let change =
-            |bound: &mutation::Bound, deletion| Fragment::RangeTombstoneChange { bound: bound.clone(), deletion };
+        let change = |bound: &mutation::Bound, deletion| Fragment::RangeTombstoneChange {
+            bound: bound.clone(),
+            deletion,
+        };
         // Touching ranges share a bound: there the opening side wins over the closing one.
         changes.insert(open.position().to_vec(), change(open, range.deletion));
         changes.entry(close.position().to_vec()).or_insert_with(|| change(close, DeletionTime::LIVE));
@@ -82,7 +84,8 @@ fn run(table: &Arc<Table>, updates: &[PartitionUpdate], reversed: bool, chunk: u
                 Fragment::Row(row) => out.last_mut().expect("started").2.push(row),
                 Fragment::RangeTombstoneChange { bound, deletion } => {
                     if let Some((from, before)) = open.take() {
-                        let (start, end) = if reversed { (bound.clone(), from) } else { (from, bound.clone()) };
+                        let (start, end) =
+                            if reversed { (bound.clone(), from) } else { (from, bound.clone()) };
                         let range = mutation::RangeTombstone { start, end, deletion: before };
                         out.last_mut().expect("started").3.insert(range);
                     }
