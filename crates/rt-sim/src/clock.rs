@@ -41,6 +41,9 @@ impl NodeClock {
 
     /// The node's time, counted since the simulation began.
     fn local(&self) -> u64 {
+        if self.drift_ppm.get() == 0 {
+            return self.base_local.get() + (self.world.now() - self.base_world.get());
+        }
         let passed = i128::from(self.world.now() - self.base_world.get());
         self.base_local.get() + (passed * self.rate() / MILLION) as u64
     }

@@ -71,9 +71,18 @@ impl std::error::Error for Stalled {}
 type ErasedMain = Box<dyn FnOnce(Rt) -> LocalBoxFuture<String>>;
 
 struct Running {
-    shards: Vec<(Executor, Rt)>,
+    shards: Vec<Rt>,
     /// What the mains returned, as text.
     exits: Rc<RefCell<Vec<Option<String>>>>,
+}
+
+/// A shard that runs, as the loop sees it.
+#[derive(Clone)]
+struct Runner {
+    node: NodeId,
+    shard: u16,
+    executor: Executor,
+    clock: Rc<NodeClock>,
 }
 
 struct Node {
@@ -101,6 +110,12 @@ struct Inner {
     client: Cell<Option<NodeId>>,
     in_task: Cell<bool>,
     control: RefCell<Vec<Control>>,
+    /// The shards of all running nodes, in the order of nodes and shards.
+    runners: RefCell<Vec<Runner>>,
+    /// Positions of the runners that have work; kept to save the allocation.
+    ready: RefCell<Vec<usize>>,
+    /// Some main has returned since the loop looked last.
+    some_exit: Rc<Cell<bool>>,
 }
 
 /// A simulation. Ends, with all its nodes, when dropped.
@@ -128,6 +143,9 @@ impl Simulation {
                 client: Cell::new(None),
                 in_task: Cell::new(false),
                 control: RefCell::new(Vec::new()),
+                runners: RefCell::new(Vec::new()),
+                ready: RefCell::new(Vec::new()),
+                some_exit: Rc::default(),
             })),
         }
     }
@@ -235,8 +253,7 @@ impl Sim {
     /// The handle of a running shard, for tests that look inside.
     pub fn rt(&self, node: NodeId, shard: ShardId) -> Option<Rt> {
         let nodes = self.0.nodes.borrow();
-        let (_, rt) = nodes[node.index()].running.as_ref()?.shards.get(shard.index())?;
-        Some(rt.clone())
+        nodes[node.index()].running.as_ref()?.shards.get(shard.index()).cloned()
     }
 
     /// A node's address.
@@ -448,40 +465,44 @@ impl Sim {
     pub fn step(&self) -> Result<(), Stalled> {
         let world = &self.0.world;
         self.apply_control();
-        let ready: Vec<(NodeId, u16, Executor)> = self.shards(|_, executor| executor.has_work());
-        if ready.is_empty() {
-            self.let_time_pass()?;
-        } else {
-            let chosen = world.draw(Stream::Schedule, |rng| rng.below(ready.len() as u64)) as usize;
-            let (node, shard, executor) = &ready[chosen];
-            self.run_task(*node, *shard, executor);
-            world.advance_to(world.now() + world.config.poll_cost.as_nanos() as u64);
+        match self.choose() {
+            Some(runner) => {
+                self.run_task(&runner);
+                world.advance_to(world.now() + world.config.poll_cost.as_nanos() as u64);
+            }
+            None => self.let_time_pass()?,
         }
         world.run_due();
-        for (_, _, executor) in self.shards(is_due) {
-            executor.fire_timers(executor.now());
-        }
-        self.end_finished();
-        Ok(())
-    }
-
-    fn shards(&self, wanted: impl Fn(&NodeClock, &Executor) -> bool) -> Vec<(NodeId, u16, Executor)> {
-        let nodes = self.0.nodes.borrow();
-        let mut found = Vec::new();
-        for node in nodes.iter() {
-            for (shard, (executor, _)) in
-                node.running.iter().flat_map(|running| running.shards.iter().enumerate())
-            {
-                if wanted(&node.clock, executor) {
-                    found.push((node.info.id, shard as u16, executor.clone()));
+        for runner in self.0.runners.borrow().iter() {
+            if let Some(deadline) = runner.executor.next_deadline() {
+                let now = runner.clock.now();
+                if deadline <= now {
+                    runner.executor.fire_timers(now);
                 }
             }
         }
-        found
+        if self.0.some_exit.replace(false) {
+            self.end_finished();
+        }
+        Ok(())
     }
 
-    fn run_task(&self, node: NodeId, shard: u16, executor: &Executor) {
+    /// One of the shards that have work, by the seed.
+    fn choose(&self) -> Option<Runner> {
+        let runners = self.0.runners.borrow();
+        let mut ready = self.0.ready.borrow_mut();
+        ready.clear();
+        ready.extend((0..runners.len()).filter(|index| runners[*index].executor.has_work()));
+        if ready.is_empty() {
+            return None;
+        }
+        let chosen = self.0.world.draw(Stream::Schedule, |rng| rng.below(ready.len() as u64));
+        Some(runners[ready[chosen as usize]].clone())
+    }
+
+    fn run_task(&self, runner: &Runner) {
         let world = &self.0.world;
+        let executor = &runner.executor;
         let _entered = executor.enter();
         let cost = world.config.poll_cost.as_nanos() as u64;
         self.0.in_task.set(true);
@@ -490,7 +511,7 @@ impl Sim {
         let ran = executor.run_one(cost, flush, pick);
         self.0.in_task.set(false);
         if let Some((group, slot)) = ran {
-            let place = u64::from(node.0) << 16 | u64::from(shard);
+            let place = (u64::from(runner.node.0) << 16) | u64::from(runner.shard);
             world.note("run", &[place, group.index() as u64, u64::from(slot)]);
         }
     }
@@ -498,13 +519,10 @@ impl Sim {
     fn let_time_pass(&self) -> Result<(), Stalled> {
         let world = &self.0.world;
         let mut next = world.next_event();
-        let nodes = self.0.nodes.borrow();
-        for node in nodes.iter() {
-            for (executor, _) in node.running.iter().flat_map(|running| &running.shards) {
-                if let Some(deadline) = executor.next_deadline() {
-                    let time = node.clock.world_time_of(deadline);
-                    next = Some(next.map_or(time, |next| next.min(time)));
-                }
+        for runner in self.0.runners.borrow().iter() {
+            if let Some(deadline) = runner.executor.next_deadline() {
+                let time = runner.clock.world_time_of(deadline);
+                next = Some(next.map_or(time, |next| next.min(time)));
             }
         }
         let limit = world.config.time_max.as_nanos() as u64;
@@ -557,14 +575,31 @@ impl Sim {
         for (shard, main) in (0..info.shards).zip(mains) {
             let rt = self.assemble(&info, shard, &clock, &disk);
             let (exits, main_rt) = (Rc::clone(&exits), rt.clone());
+            let some_exit = Rc::clone(&self.0.some_exit);
             let main = async move {
                 let exit = main(main_rt).await;
                 exits.borrow_mut()[usize::from(shard)] = Some(exit);
+                some_exit.set(true);
             };
             rt.spawn(Group::Statement, main).detach();
-            shards.push((rt.executor().clone(), rt));
+            shards.push(rt);
         }
         self.0.nodes.borrow_mut()[id.index()].running = Some(Running { shards, exits });
+        self.list_runners();
+    }
+
+    fn list_runners(&self) {
+        let mut runners = self.0.runners.borrow_mut();
+        runners.clear();
+        for node in self.0.nodes.borrow().iter() {
+            let shards = node.running.iter().flat_map(|running| &running.shards);
+            runners.extend(shards.map(|rt| Runner {
+                node: node.info.id,
+                shard: rt.shard().0,
+                executor: rt.executor().clone(),
+                clock: Rc::clone(&node.clock),
+            }));
+        }
     }
 
     fn assemble(&self, info: &NodeInfo, shard: u16, clock: &Rc<NodeClock>, disk: &Rc<NodeDisk>) -> Rt {
@@ -591,14 +626,15 @@ impl Sim {
             (node.running.take(), Rc::clone(&node.disk))
         };
         let Some(running) = running else { return };
+        self.list_runners();
         self.0.world.note("down", &[u64::from(id.0), u64::from(crash == Crash::Power)]);
         if crash == Crash::Power {
             self.0.network.host_down(u64::from(id.0), crash);
         }
         self.0.in_task.set(true);
-        for (executor, _) in &running.shards {
-            let _entered = executor.enter();
-            executor.shutdown();
+        for rt in &running.shards {
+            let _entered = rt.executor().enter();
+            rt.executor().shutdown();
         }
         self.0.in_task.set(false);
         drop(running);
@@ -626,8 +662,4 @@ impl Sim {
 
 fn erase<T: fmt::Debug + 'static>(main: ShardMain<T>) -> ErasedMain {
     Box::new(move |rt| Box::pin(async move { format!("{:?}", main(rt).await) }))
-}
-
-fn is_due(clock: &NodeClock, executor: &Executor) -> bool {
-    executor.next_deadline().is_some_and(|deadline| deadline <= clock.now())
 }

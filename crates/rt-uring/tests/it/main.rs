@@ -104,6 +104,20 @@ fn a_ring_of_few_places_serves_many_operations() {
     }
 }
 
+#[test]
+fn a_refused_ring_is_an_error_or_a_fallback() {
+    // More places than the kernel gives, which it refuses like one that forbids io_uring.
+    let config = |files| Config { files, ring_operations_max: 1 << 24, ..unpinned() };
+    let main = |rt: Rt| async move {
+        let file = rt.disk().open("/proc/self/status", OpenOptions::READ).await.unwrap();
+        file.read_at(0, 5).await.unwrap().to_vec()
+    };
+    let error = rt_uring::run(&config(FileBackend::Ring), shard_mains(2, main)).unwrap_err();
+    assert!(error.to_string().contains("cannot set up io_uring of shard"), "{error}");
+    let read = rt_uring::run(&config(FileBackend::Auto), shard_mains(2, main)).unwrap();
+    assert_eq!(read, [b"Name:", b"Name:"]);
+}
+
 /// A shard ends while the kernel still works on buffers of operations whose futures are gone.
 #[test]
 fn a_node_ends_with_operations_under_way() {

@@ -1,0 +1,44 @@
+//! Measures how many steps of a simulation a second of real time holds.
+//!
+//!     cargo run --release -p rt-sim --example speed
+
+use std::time::{Duration, Instant};
+
+use rt::{Group, IoBuf, OpenOptions, Rt, shard_mains};
+use rt_sim::{Config, NodeConfig, Simulation};
+
+async fn work(rt: Rt) {
+    let file = rt.disk().open(format!("/{}", rt.shard()), OpenOptions::READ_WRITE).await.expect("a file");
+    let tasks: Vec<_> = (0..16u64)
+        .map(|n| {
+            let (rt2, file) = (rt.clone(), file.clone());
+            rt.spawn(Group::Statement, async move {
+                for round in 0..500u64 {
+                    rt2.yield_now().await;
+                    let _ = rt2.timeout(Duration::from_secs(1), rt2.sleep(Duration::from_micros(n))).await;
+                    let buf = IoBuf::copy_of(&round.to_le_bytes());
+                    file.write_at((round * 16 + n) * 8, buf).await.expect("a write");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+}
+
+fn main() {
+    let sim = Simulation::new(1, Config::default());
+    let nodes: Vec<_> = (0..3)
+        .map(|_| sim.add_node(NodeConfig { shards: 2, ..NodeConfig::default() }, |_| shard_mains(2, work)))
+        .collect();
+    for node in &nodes {
+        sim.start(*node);
+    }
+    let start = Instant::now();
+    for node in nodes {
+        sim.run_until_exit(node).expect("the work ends");
+    }
+    let (events, took) = (sim.trace_events(), start.elapsed());
+    println!("{events} events in {took:?}: {:.0} a second", events as f64 / took.as_secs_f64());
+}
