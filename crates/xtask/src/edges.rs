@@ -57,7 +57,7 @@ pub const TABLE: &[Row] = &[
     row("coordinator", 3, "stdx types schema mutation rt topology paxos rpc replica cluster"),
     // L4: what clients speak.
     row("catalog", 4, "stdx types schema mutation rt topology coordinator cluster replica"),
-    row("exec", 4, "stdx types schema mutation rt topology cql coordinator cluster replica catalog"),
+    row("exec", 4, "stdx types schema mutation rt topology cql wire coordinator cluster replica catalog"),
     row("session", 4, "stdx types schema mutation rt topology cql wire exec cluster catalog"),
     row("dynamo", 4, "stdx types schema mutation rt topology exec coordinator"),
     // L5: a whole node.

@@ -1,0 +1,110 @@
+//! What execution needs from below, as two small traits: the coordinator's operations, and time with randomness.
+//! The node passes the real ones in; tests pass a table in memory and a clock that stands still.
+
+use std::sync::Arc;
+
+use cluster::SchemaEdit;
+use coordinator::{Consistency, RequestError, SchemaChangeError, WriteOptions};
+use mutation::PartitionUpdate;
+use replica::{ReadCommand, ReadPage};
+use rt::Instant;
+use schema::{Schema, Table};
+
+/// The coordinator as execution sees it.
+pub trait Coordinator: 'static {
+    /// The schema as this shard knows it.
+    fn schema(&self) -> Arc<Schema>;
+
+    /// Reads one page.
+    fn read(
+        &self,
+        command: ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<ReadPage, RequestError>>;
+
+    /// Writes; all or none of the partitions when the kind is a logged batch.
+    fn write(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> impl Future<Output = Result<(), RequestError>>;
+
+    /// Adds to counters: each cell's value is the change as eight bytes.
+    fn increment(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> impl Future<Output = Result<(), RequestError>>;
+
+    /// Removes all data of a table on all nodes.
+    fn truncate(&self, table: &Table, deadline: Instant) -> impl Future<Output = Result<(), RequestError>>;
+
+    /// Applies edits planned against the schema of version `base`, and returns when this shard sees the new schema.
+    fn change_schema(
+        &self,
+        base: [u8; 16],
+        edits: Vec<SchemaEdit>,
+    ) -> impl Future<Output = Result<(), SchemaChangeError>>;
+}
+
+impl Coordinator for coordinator::Coordinator {
+    fn schema(&self) -> Arc<Schema> {
+        coordinator::Coordinator::schema(self)
+    }
+
+    async fn read(
+        &self,
+        command: ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<ReadPage, RequestError> {
+        coordinator::Coordinator::read(self, command, consistency, deadline).await
+    }
+
+    async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {
+        coordinator::Coordinator::write(self, updates, options).await
+    }
+
+    async fn increment(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        coordinator::Coordinator::increment(self, updates, options).await
+    }
+
+    async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
+        coordinator::Coordinator::truncate(self, table, deadline).await
+    }
+
+    async fn change_schema(&self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<(), SchemaChangeError> {
+        coordinator::Coordinator::change_schema(self, base, edits).await
+    }
+}
+
+/// Time and randomness.
+pub trait Clock: 'static {
+    /// Microseconds since the epoch.
+    fn wall_micros(&self) -> i64;
+    /// A clock that never goes back, for deadlines.
+    fn now(&self) -> Instant;
+    /// Sixteen random bytes.
+    fn random(&self) -> [u8; 16];
+}
+
+impl Clock for rt::Rt {
+    fn wall_micros(&self) -> i64 {
+        rt::Rt::wall_micros(self)
+    }
+
+    fn now(&self) -> Instant {
+        rt::Rt::now(self)
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        self.fill_random(&mut bytes);
+        bytes
+    }
+}

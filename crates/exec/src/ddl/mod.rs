@@ -1,0 +1,113 @@
+//! Statements that change the schema: each is planned, purely, into edits of a known version of the schema.
+
+mod keyspace;
+pub mod options;
+mod table;
+pub mod type_name;
+mod user_type;
+
+pub use table::built_in_table;
+
+use cluster::SchemaEdit;
+use cql::ast::Statement;
+use wire::{ChangeType, SchemaChange, SchemaTarget};
+
+use crate::catalog::Catalog;
+use crate::error::{ExecError, Result};
+use crate::executor::NodeInfo;
+
+/// What planning depends on beside the statement.
+pub struct DdlContext<'a> {
+    /// The schema, and the tables that nobody may change.
+    pub catalog: Catalog<'a>,
+    /// The session's keyspace.
+    pub keyspace: Option<&'a str>,
+    /// The node and its cluster.
+    pub node: &'a NodeInfo,
+    /// The id of a table that is created.
+    pub table_id: [u8; 16],
+    /// Microseconds since the epoch.
+    pub now_micros: i64,
+}
+
+/// A planned change.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The edits; none when there is nothing to do.
+    pub edits: Vec<SchemaEdit>,
+    /// What clients are told; none when nothing changes.
+    pub change: Option<SchemaChange>,
+    /// Warnings.
+    pub warnings: Vec<String>,
+}
+
+impl Outcome {
+    fn nothing() -> Self {
+        Self { edits: Vec::new(), change: None, warnings: Vec::new() }
+    }
+
+    fn new(change: ChangeType, keyspace: &str, target: SchemaTarget) -> Self {
+        let change = SchemaChange { change, keyspace: keyspace.to_owned(), target };
+        Self { edits: Vec::new(), change: Some(change), warnings: Vec::new() }
+    }
+}
+
+/// Longest name of a keyspace or table.
+const NAME_LEN_MAX: usize = 48;
+
+/// Checks the name of something that is created.
+fn check_name(name: &str, what: &str) -> Result<(), String> {
+    let valid = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    match (what, valid, name.len() <= NAME_LEN_MAX) {
+        (_, true, true) => Ok(()),
+        ("Table", false, _) => Err(format!(
+            "Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")"
+        )),
+        (_, false, _) => Err(format!(
+            "{what} name must not be empty and must contain alphanumeric or underscore characters only (got \"{name}\")"
+        )),
+        (_, true, false) => Err(format!(
+            "{what} names shouldn't be more than {NAME_LEN_MAX} characters long (got \"{name}\")"
+        )),
+    }
+}
+
+/// Refuses changes of the server's own keyspaces.
+fn check_not_system(context: &DdlContext<'_>, keyspace: &str) -> Result<()> {
+    if context.catalog.keyspace(keyspace).is_some_and(|keyspace| keyspace.system) {
+        return Err(ExecError::Unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+    }
+    Ok(())
+}
+
+/// Plans a statement that changes the schema.
+pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> {
+    match statement {
+        Statement::CreateKeyspace(ast) => keyspace::create(ast, context),
+        Statement::AlterKeyspace(ast) => keyspace::alter(ast, context),
+        Statement::DropKeyspace(ast) => keyspace::drop(ast, context),
+        Statement::CreateTable(ast) => table::create(ast, context),
+        Statement::AlterTable(ast) => table::alter(ast, context),
+        Statement::DropTable(ast) => table::drop(ast, context),
+        Statement::CreateType(ast) => user_type::create(ast, context),
+        Statement::AlterType(ast) => user_type::alter(ast, context),
+        Statement::DropType(ast) => user_type::drop(ast, context),
+        other => Err(ExecError::unsupported(other.name())),
+    }
+}
+
+/// Whether a statement changes the schema in a way that [`plan`] knows.
+pub fn is_schema_change(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateKeyspace(_)
+            | Statement::AlterKeyspace(_)
+            | Statement::DropKeyspace(_)
+            | Statement::CreateTable(_)
+            | Statement::AlterTable(_)
+            | Statement::DropTable(_)
+            | Statement::CreateType(_)
+            | Statement::AlterType(_)
+            | Statement::DropType(_)
+    )
+}

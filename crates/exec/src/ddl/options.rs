@@ -1,0 +1,400 @@
+//! `WITH name = value`: the options of tables and keyspaces, checked and put into the schema's form.
+
+use std::collections::BTreeMap;
+
+use cql::ast::{Property, PropertyValue};
+use schema::{SpeculativeRetry, TableOptions};
+
+use crate::error::{ExecError, Result, invalid};
+use crate::modification::TTL_MAX;
+
+const COMPACTION_PACKAGE: &str = "org.apache.cassandra.db.compaction.";
+const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
+const BLOOM_FP_CHANCE_MIN: f64 = 6.71e-5;
+
+fn config<T>(text: impl Into<String>) -> Result<T> {
+    Err(ExecError::Config(text.into()))
+}
+
+fn syntax<T>(text: impl Into<String>) -> Result<T> {
+    Err(ExecError::Syntax(text.into()))
+}
+
+fn string(property: &Property) -> Result<&str> {
+    match property.value.text() {
+        Some(text) => Ok(text),
+        None => syntax(format!("Invalid value for property '{}'. It should be a string", property.name)),
+    }
+}
+
+/// A map of texts.
+pub fn map(property: &Property) -> Result<BTreeMap<String, String>> {
+    match &property.value {
+        PropertyValue::Map(entries) => {
+            Ok(entries.iter().map(|(k, v)| (k.text().to_owned(), v.text().to_owned())).collect())
+        }
+        _ => syntax(format!("Invalid value for property '{}'. It should be a map.", property.name)),
+    }
+}
+
+fn integer(property: &Property, min: i32) -> Result<u32> {
+    let text = string(property)?;
+    let Ok(value) = text.parse::<i32>() else {
+        return syntax(format!("Invalid integer value {text} for '{}'", property.name));
+    };
+    if value < min {
+        return config(format!("{} must be greater than or equal to {min} (got {value})", property.name));
+    }
+    Ok(value.unsigned_abs())
+}
+
+fn float(property: &Property) -> Result<f64> {
+    let text = string(property)?;
+    match text.parse::<f64>() {
+        Ok(value) => Ok(value),
+        Err(_) => syntax(format!("Invalid double value {text} for '{}'", property.name)),
+    }
+}
+
+/// Java's text of a double, which Cassandra's messages show.
+fn java_double(value: f64) -> String {
+    if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) {
+        let text = format!("{value:e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let point = if mantissa.contains('.') { "" } else { ".0" };
+        return format!("{mantissa}{point}E{exponent}");
+    }
+    format!("{value:?}")
+}
+
+/// A boolean in the spellings that properties take.
+pub fn boolean(property: &Property) -> Result<bool> {
+    let text = string(property)?;
+    match text.to_lowercase().as_str() {
+        "true" | "1" | "yes" => Ok(true),
+        "false" | "0" | "no" => Ok(false),
+        _ => syntax(format!(
+            "Invalid boolean value {text} for '{}'. Positive values can be '1', 'true' or 'yes'. Negative values can be \
+             '0', 'false' or 'no'.",
+            property.name
+        )),
+    }
+}
+
+/// Sets the options that the properties name, and checks the whole.
+pub fn apply(options: &mut TableOptions, properties: &[Property], is_counter: bool) -> Result<()> {
+    for property in properties {
+        apply_one(options, property)?;
+    }
+    if options.max_index_interval < options.min_index_interval {
+        return config(format!(
+            "max_index_interval must be greater than or equal to min_index_interval ({}) (got {})",
+            options.min_index_interval, options.max_index_interval
+        ));
+    }
+    if is_counter && options.default_time_to_live > 0 {
+        return invalid!("Cannot set default_time_to_live on a table with counters");
+    }
+    Ok(())
+}
+
+fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
+    match property.name.as_str() {
+        "comment" => options.comment = string(property)?.to_owned(),
+        "bloom_filter_fp_chance" => {
+            let value = float(property)?;
+            if !(value > BLOOM_FP_CHANCE_MIN && value <= 1.0) {
+                return config(format!(
+                    "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 (got {})",
+                    java_double(value)
+                ));
+            }
+            options.bloom_filter_fp_chance = value;
+        }
+        "caching" => options.caching = caching(property)?,
+        "cdc" => options.cdc = boolean(property)?,
+        "compaction" => options.compaction = compaction(property)?,
+        "compression" => options.compression = compression(property)?,
+        "crc_check_chance" => {
+            let value = float(property)?;
+            if !(0.0..=1.0).contains(&value) {
+                return config(format!(
+                    "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
+                    java_double(value)
+                ));
+            }
+            options.crc_check_chance = value;
+        }
+        "default_time_to_live" => {
+            let value = integer(property, 0)?;
+            if value > TTL_MAX.unsigned_abs() {
+                return config(format!(
+                    "default_time_to_live must be less than or equal to {TTL_MAX} (got {value})"
+                ));
+            }
+            options.default_time_to_live = value;
+        }
+        "gc_grace_seconds" => options.gc_grace_seconds = integer(property, 0)?,
+        "max_index_interval" => options.max_index_interval = integer(property, 1)?,
+        "min_index_interval" => options.min_index_interval = integer(property, 1)?,
+        "memtable_flush_period_in_ms" => options.memtable_flush_period_in_ms = integer(property, 0)?,
+        "memtable" => {
+            let name = string(property)?;
+            if !matches!(name, "default" | "skiplist" | "trie") {
+                return config(format!("Memtable configuration \"{name}\" not found."));
+            }
+            options.memtable = name.to_owned();
+        }
+        "read_repair" => {
+            let name = string(property)?.to_uppercase();
+            if !matches!(name.as_str(), "BLOCKING" | "NONE") {
+                return config(format!("Invalid value {name} for option 'read_repair': BLOCKING or NONE"));
+            }
+            options.read_repair = name;
+        }
+        "speculative_retry" => options.speculative_retry = retry(property)?,
+        "additional_write_policy" => options.additional_write_policy = retry(property)?,
+        "incremental_backups" => options.incremental_backups = Some(boolean(property)?),
+        "allow_auto_snapshot" => options.allow_auto_snapshot = boolean(property)?,
+        "extensions" => {
+            let hex = |text: &str| types::CqlType::Blob.from_string(text.trim_start_matches("0x"));
+            for (name, value) in map(property)? {
+                options.extensions.insert(name, hex(&value)?);
+            }
+        }
+        // Options of old versions, which Cassandra takes and forgets.
+        "read_repair_chance" | "dclocal_read_repair_chance" => {
+            float(property)?;
+        }
+        "id" => {}
+        other => return syntax(format!("Unknown property '{other}'")),
+    }
+    Ok(())
+}
+
+/// The table id that `WITH ID = …` gives.
+pub fn table_id(properties: &[Property]) -> Result<Option<[u8; 16]>> {
+    let Some(property) = properties.iter().find(|property| property.name == "id") else { return Ok(None) };
+    match types::uuid::parse(string(property)?) {
+        Some(id) => Ok(Some(id)),
+        None => config("Invalid table id"),
+    }
+}
+
+fn caching(property: &Property) -> Result<BTreeMap<String, String>> {
+    let given = map(property)?;
+    let unknown: Vec<&str> =
+        given.keys().map(String::as_str).filter(|k| !matches!(*k, "keys" | "rows_per_partition")).collect();
+    if !unknown.is_empty() {
+        return config(format!(
+            "Invalid caching sub-options [{}]: only 'keys' and 'rows_per_partition' are allowed",
+            unknown.join(", ")
+        ));
+    }
+    let keys = given.get("keys").map_or("ALL".to_owned(), |keys| keys.to_uppercase());
+    if !matches!(keys.as_str(), "ALL" | "NONE") {
+        return config(format!(
+            "Invalid value '{}' for caching sub-option 'keys': only 'ALL' and 'NONE' are allowed",
+            given.get("keys").map_or("", String::as_str)
+        ));
+    }
+    let rows = given.get("rows_per_partition").map_or("NONE".to_owned(), |rows| rows.to_uppercase());
+    if !matches!(rows.as_str(), "ALL" | "NONE") && rows.parse::<u32>().is_err() {
+        return config(format!(
+            "Invalid value '{}' for caching sub-option 'rows_per_partition': only 'ALL', 'NONE', and integer values are \
+             allowed",
+            given.get("rows_per_partition").map_or("", String::as_str)
+        ));
+    }
+    Ok(BTreeMap::from([("keys".to_owned(), keys), ("rows_per_partition".to_owned(), rows)]))
+}
+
+/// Options that every compaction strategy takes.
+const COMPACTION_COMMON: [&str; 9] = [
+    "class",
+    "enabled",
+    "tombstone_threshold",
+    "tombstone_compaction_interval",
+    "unchecked_tombstone_compaction",
+    "only_purge_repaired_tombstones",
+    "log_all",
+    "min_threshold",
+    "max_threshold",
+];
+
+fn strategy_options(class: &str) -> Option<&'static [&'static str]> {
+    Some(match class {
+        "SizeTieredCompactionStrategy" => &["bucket_high", "bucket_low", "min_sstable_size"],
+        "LeveledCompactionStrategy" => &["sstable_size_in_mb", "fanout_size", "single_sstable_uplevel"],
+        "TimeWindowCompactionStrategy" => &[
+            "compaction_window_unit",
+            "compaction_window_size",
+            "timestamp_resolution",
+            "expired_sstable_check_frequency_seconds",
+            "unsafe_aggressive_sstable_expiration",
+            "bucket_high",
+            "bucket_low",
+            "min_sstable_size",
+        ],
+        "UnifiedCompactionStrategy" => &[
+            "scaling_parameters",
+            "target_sstable_size",
+            "base_shard_count",
+            "min_sstable_size",
+            "flush_size_override",
+            "expired_sstable_check_frequency_seconds",
+            "unsafe_aggressive_sstable_expiration",
+            "overlap_inclusion_method",
+            "sstable_growth",
+            "parallelize_output_shards",
+        ],
+        "IncrementalCompactionStrategy" => &[
+            "sstable_size_in_mb",
+            "space_amplification_goal",
+            "bucket_high",
+            "bucket_low",
+            "min_sstable_size",
+        ],
+        _ => return None,
+    })
+}
+
+fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
+    let mut given = map(property)?;
+    let Some(class) = given.get("class").cloned() else {
+        return config("Missing sub-option 'class' for the 'compaction' option");
+    };
+    let short = class.strip_prefix(COMPACTION_PACKAGE).unwrap_or(&class).to_owned();
+    let Some(own) = strategy_options(&short) else {
+        let full = if class.contains('.') { class } else { format!("{COMPACTION_PACKAGE}{class}") };
+        return config(format!("Unable to find compaction strategy class '{full}'"));
+    };
+    let unknown: Vec<&str> = given
+        .keys()
+        .map(String::as_str)
+        .filter(|key| !COMPACTION_COMMON.contains(key) && !own.contains(key))
+        .collect();
+    if !unknown.is_empty() {
+        return config(format!(
+            "Properties specified [{}] are not understood by {short}",
+            unknown.join(", ")
+        ));
+    }
+    given.insert("class".to_owned(), format!("{COMPACTION_PACKAGE}{short}"));
+    if short != "UnifiedCompactionStrategy" {
+        given.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
+        given.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
+    }
+    let threshold = |name: &str| match given.get(name) {
+        None => Ok(None),
+        Some(text) => match text.parse::<i32>() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => config(format!(
+                "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
+            )),
+        },
+    };
+    if let (Some(min), Some(max)) = (threshold("min_threshold")?, threshold("max_threshold")?) {
+        if min < 2 {
+            return config(format!("Min compaction threshold cannot be less than 2 (got {min})"));
+        }
+        if min > max {
+            return config(format!(
+                "Min compaction threshold cannot be greater than max compaction threshold (got {min} and {max})"
+            ));
+        }
+    }
+    Ok(given)
+}
+
+fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
+    let mut given = map(property)?;
+    let disabled = given.get("enabled").is_some_and(|value| value.eq_ignore_ascii_case("false"));
+    let empty_class = given.get("class").or(given.get("sstable_compression")).is_some_and(String::is_empty);
+    if disabled || empty_class || given.is_empty() {
+        if disabled && given.len() > 1 {
+            return config("If the 'enabled' option is set to false no other options must be specified");
+        }
+        return Ok(BTreeMap::from([("enabled".to_owned(), "false".to_owned())]));
+    }
+    given.remove("enabled");
+    if let Some(class) = given.remove("sstable_compression") {
+        given.entry("class".to_owned()).or_insert(class);
+    }
+    if let Some(length) = given.remove("chunk_length_kb") {
+        given.entry("chunk_length_in_kb".to_owned()).or_insert(length);
+    }
+    let Some(class) = given.get("class").cloned() else {
+        return config("Missing sub-option 'class' for the 'compression' option.");
+    };
+    let short = class.strip_prefix(COMPRESSION_PACKAGE).unwrap_or(&class);
+    let own: &[&str] = match short {
+        "LZ4Compressor" => &["lz4_compressor_type", "lz4_high_compressor_level"],
+        "ZstdCompressor" => &["compression_level"],
+        "SnappyCompressor" | "DeflateCompressor" | "NoopCompressor" => &[],
+        _ => {
+            return config(format!("Could not create Compression for type {COMPRESSION_PACKAGE}{short}"));
+        }
+    };
+    let common =
+        ["class", "chunk_length_in_kb", "min_compress_ratio", "max_compressed_length", "crc_check_chance"];
+    let unknown: Vec<&str> =
+        given.keys().map(String::as_str).filter(|key| !common.contains(key) && !own.contains(key)).collect();
+    if !unknown.is_empty() {
+        return config(format!("Unknown compression options {}", unknown.join(", ")));
+    }
+    let full = format!("{COMPRESSION_PACKAGE}{short}");
+    given.insert("class".to_owned(), full);
+    let length = given.entry("chunk_length_in_kb".to_owned()).or_insert_with(|| "16".to_owned());
+    match length.trim_end_matches("KiB").trim_end_matches("kb").parse::<u32>() {
+        Ok(value) if value.is_power_of_two() && value <= 1 << 20 => *length = value.to_string(),
+        Ok(_) => return config("chunk_length_in_kb must be a power of 2"),
+        Err(_) => return config(format!("Invalid value for chunk_length_in_kb: {length}")),
+    }
+    Ok(given)
+}
+
+fn retry(property: &Property) -> Result<SpeculativeRetry> {
+    let text = string(property)?;
+    let refused = || config(format!("Invalid value {text} for option '{}'", property.name));
+    let upper = text.to_uppercase();
+    if upper == "NEVER" || upper == "NONE" {
+        return Ok(SpeculativeRetry::Never);
+    }
+    if upper == "ALWAYS" {
+        return Ok(SpeculativeRetry::Always);
+    }
+    let percentile = |text: &str| -> Option<f64> {
+        let digits = text.strip_suffix("PERCENTILE").or_else(|| text.strip_suffix('P'))?;
+        digits.parse().ok()
+    };
+    let millis = |text: &str| -> Option<f64> { text.strip_suffix("MS")?.parse().ok() };
+    let in_range = |p: f64| {
+        if p > 0.0 && p < 100.0 {
+            return Ok(p);
+        }
+        config(format!(
+            "Invalid value {text} for PERCENTILE option '{}': must be between (0.0 and 100.0)",
+            property.name
+        ))
+    };
+    if let Some(p) = percentile(&upper) {
+        return Ok(SpeculativeRetry::Percentile(in_range(p)?));
+    }
+    if let Some(ms) = millis(&upper) {
+        return Ok(SpeculativeRetry::Millis(ms));
+    }
+    for (prefix, min) in [("MIN(", true), ("MAX(", false)] {
+        let Some(inner) = upper.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(')')) else {
+            continue;
+        };
+        let Some((a, b)) = inner.split_once(',') else { return refused() };
+        let (a, b) = (a.trim(), b.trim());
+        let (p, ms) = match (percentile(a), millis(b), millis(a), percentile(b)) {
+            (Some(p), Some(ms), ..) | (.., Some(ms), Some(p)) => (p, ms),
+            _ => return refused(),
+        };
+        return Ok(SpeculativeRetry::Hybrid { min, percentile: in_range(p)?, millis: ms });
+    }
+    refused()
+}

@@ -1,0 +1,392 @@
+//! CREATE, ALTER and DROP TABLE.
+
+use std::sync::Arc;
+
+use cluster::SchemaEdit;
+use cql::ast::{
+    AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, Direction, DropTable, Ident, PrimaryKey,
+};
+use schema::{ColumnKind, Table, TableBuilder, TableId};
+use types::CqlType;
+use wire::{ChangeType, SchemaTarget};
+
+use super::{DdlContext, Outcome, check_name, check_not_system, options, type_name};
+use crate::catalog::keyspace_of;
+use crate::error::{ExecError, Result, invalid};
+
+fn table_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
+    Outcome::new(change, keyspace, SchemaTarget::Table(name.to_owned()))
+}
+
+fn refuse_extras(column: &ColumnDefinition) -> Result<()> {
+    if column.mask.is_some() {
+        return Err(ExecError::unsupported(format_args!("MASKED WITH (column {})", column.name.name)));
+    }
+    if !column.constraints.is_empty() {
+        return Err(ExecError::unsupported(format_args!("CHECK and NOT NULL (column {})", column.name.name)));
+    }
+    Ok(())
+}
+
+pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outcome> {
+    let keyspace = keyspace_of(&ast.name, context.keyspace)?;
+    let name = &ast.name.name;
+    check_not_system(context, keyspace)?;
+    let full = format!("{keyspace}.{name}");
+    let Some(home) = context.catalog.schema.keyspace(keyspace) else {
+        return invalid!("Keyspace '{keyspace}' doesn't exist");
+    };
+    // Properties are checked first, as the parser of Cassandra does.
+    let mut table_options = schema::TableOptions::default();
+    options::apply(&mut table_options, &ast.properties, false)?;
+    if home.tables.contains_key(name) {
+        if ast.if_not_exists {
+            return Ok(Outcome::nothing());
+        }
+        return Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() });
+    }
+    check_name(name, "Table").map_err(|text| ExecError::Config(format!("{full}: {text}")))?;
+    let mut columns: Vec<(&ColumnDefinition, CqlType)> = Vec::with_capacity(ast.columns.len());
+    for column in &ast.columns {
+        refuse_extras(column)?;
+        if columns.iter().any(|(c, _)| c.name.name == column.name.name) {
+            return invalid!("Duplicate column '{}' declaration for table '{full}'", column.name.name);
+        }
+        let ty = type_name::resolve(&column.data_type, context.catalog.schema, keyspace)?;
+        columns.push((column, ty));
+    }
+    let primary = match ast.primary_keys.as_slice() {
+        [] => return invalid!("No PRIMARY KEY specifed for table '{full}' (exactly one required)"),
+        [one] => one,
+        _ => return invalid!("Multiple PRIMARY KEYs specifed for table '{full}' (exactly one required)"),
+    };
+    let id = match options::table_id(&ast.properties)? {
+        Some(id) => {
+            if let Some(other) = context.catalog.schema.table_by_id(TableId(id)) {
+                return invalid!("Table id {} is used by table {}", TableId(id), other.full_name());
+            }
+            TableId(id)
+        }
+        None => TableId(context.table_id),
+    };
+    let mut builder = TableBuilder::new(keyspace, name, id);
+    builder = add_columns(builder, &columns, primary, &ast.clustering_order, name)?;
+    builder.options = table_options;
+    builder.compact_storage = ast.compact_storage;
+    if ast.compact_storage {
+        check_compact(&columns, primary)?;
+    }
+    let table = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
+    if table.is_counter() && table.options.default_time_to_live > 0 {
+        return invalid!("Cannot set default_time_to_live on a table with counters");
+    }
+    let mut outcome = table_outcome(ChangeType::Created, keyspace, name);
+    outcome.edits.push(SchemaEdit::PutTable(table));
+    Ok(outcome)
+}
+
+fn check_compact(columns: &[(&ColumnDefinition, CqlType)], primary: &PrimaryKey) -> Result<()> {
+    let values = columns.len() - primary.partition.len() - primary.clustering.len();
+    if columns.iter().any(|(_, ty)| ty.is_multi_cell()) {
+        return invalid!("Non-frozen collections and UDTs are not supported with COMPACT STORAGE");
+    }
+    if columns.iter().any(|(column, _)| column.is_static) {
+        return invalid!("Static columns are not supported in COMPACT STORAGE tables");
+    }
+    match (primary.clustering.is_empty(), values) {
+        (true, 0) => invalid!("No definition found that is not part of the PRIMARY KEY"),
+        (false, 2..) => {
+            invalid!(
+                "COMPACT STORAGE with composite PRIMARY KEY allows no more than one column not part of the PRIMARY KEY"
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+fn add_columns(
+    mut builder: TableBuilder,
+    columns: &[(&ColumnDefinition, CqlType)],
+    primary: &PrimaryKey,
+    order: &[(Ident, Direction)],
+    name: &str,
+) -> Result<TableBuilder> {
+    let key_column = |ident: &Ident| {
+        let Some((column, ty)) = columns.iter().find(|(c, _)| c.name.name == ident.name) else {
+            return invalid!("Unknown column '{}' referenced in PRIMARY KEY for table '{name}'", ident.name);
+        };
+        check_key_type(&ident.name, ty)?;
+        if column.is_static {
+            return invalid!("Static column '{}' cannot be part of the PRIMARY KEY", ident.name);
+        }
+        Ok(ty.clone())
+    };
+    let key: Vec<&Ident> = primary.partition.iter().chain(&primary.clustering).collect();
+    for (at, ident) in key.iter().enumerate() {
+        if key[..at].iter().any(|before| before.name == ident.name) {
+            return invalid!("Duplicate column '{}' in PRIMARY KEY clause for table '{name}'", ident.name);
+        }
+    }
+    let strangers: Vec<&str> = order
+        .iter()
+        .map(|(ident, _)| ident.name.as_str())
+        .filter(|name| !primary.clustering.iter().any(|c| c.name == *name))
+        .collect();
+    if !strangers.is_empty() {
+        return invalid!(
+            "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",
+            strangers.join(", ")
+        );
+    }
+    for ((ident, _), clustering) in order.iter().zip(&primary.clustering) {
+        if ident.name == clustering.name {
+            continue;
+        }
+        return match order.iter().any(|(other, _)| other.name == clustering.name) {
+            true => invalid!(
+                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({})",
+                primary.clustering.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
+            ),
+            false => invalid!("Missing CLUSTERING ORDER for column {}", clustering.name),
+        };
+    }
+    for ident in &primary.partition {
+        builder = builder.partition_key(&ident.name, key_column(ident)?);
+    }
+    for (at, ident) in primary.clustering.iter().enumerate() {
+        let descending = order.get(at).is_some_and(|(_, direction)| *direction == Direction::Descending);
+        builder = builder.clustering(&ident.name, key_column(ident)?, descending);
+    }
+    for (column, ty) in columns.iter().filter(|(c, _)| !key.iter().any(|k| k.name == c.name.name)) {
+        let name = &column.name.name;
+        builder = match column.is_static {
+            true => builder.static_column(name, ty.clone()),
+            false => builder.regular(name, ty.clone()),
+        };
+    }
+    Ok(builder)
+}
+
+fn check_key_type(name: &str, ty: &CqlType) -> Result<()> {
+    if ty.is_counter() {
+        return invalid!("counter type is not supported for PRIMARY KEY column '{name}'");
+    }
+    if *ty == CqlType::Duration || ty.is_or_contains_duration() {
+        return invalid!("duration type is not supported for PRIMARY KEY column '{name}'");
+    }
+    match ty {
+        CqlType::Udt { ty, frozen: false } => invalid!(
+            "Invalid non-frozen user-defined type \"{}.{}\" for PRIMARY KEY column '{name}'",
+            ty.keyspace,
+            ty.name
+        ),
+        ty if ty.is_multi_cell() => {
+            invalid!("Invalid non-frozen collection type {} for PRIMARY KEY column '{name}'", ty.cql_name())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn existing<'a>(
+    context: &DdlContext<'a>,
+    keyspace: &str,
+    name: &str,
+    if_exists: bool,
+) -> Result<Option<&'a Arc<Table>>> {
+    match context.catalog.schema.table(keyspace, name) {
+        Some(table) => Ok(Some(table)),
+        None if if_exists => Ok(None),
+        None => invalid!("Table '{keyspace}.{name}' doesn't exist"),
+    }
+}
+
+pub(super) fn drop(ast: &DropTable, context: &DdlContext<'_>) -> Result<Outcome> {
+    let keyspace = keyspace_of(&ast.name, context.keyspace)?;
+    check_not_system(context, keyspace)?;
+    let name = &ast.name.name;
+    if existing(context, keyspace, name, ast.if_exists)?.is_none() {
+        return Ok(Outcome::nothing());
+    }
+    let mut outcome = table_outcome(ChangeType::Dropped, keyspace, name);
+    outcome.edits.push(SchemaEdit::DropTable { keyspace: keyspace.to_owned(), name: name.clone() });
+    Ok(outcome)
+}
+
+pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcome> {
+    let keyspace = keyspace_of(&ast.name, context.keyspace)?;
+    check_not_system(context, keyspace)?;
+    let name = &ast.name.name;
+    let Some(table) = existing(context, keyspace, name, ast.if_exists)? else {
+        return Ok(Outcome::nothing());
+    };
+    let builder = table.to_builder();
+    let changed = match &ast.operation {
+        AlterTableOperation::AlterType { .. } => {
+            return invalid!("Altering column types is no longer supported");
+        }
+        AlterTableOperation::Mask { .. } => return Err(ExecError::unsupported("ALTER TABLE ... MASKED")),
+        AlterTableOperation::Constrain { .. } => return Err(ExecError::unsupported("ALTER TABLE ... CHECK")),
+        AlterTableOperation::Add { if_not_exists, columns } => {
+            add(builder, table, columns, *if_not_exists, context)?
+        }
+        AlterTableOperation::Drop { if_exists, columns, timestamp } => {
+            drop_columns(builder, table, columns, *if_exists, timestamp.unwrap_or(context.now_micros))?
+        }
+        AlterTableOperation::Rename { if_exists, columns } => rename(builder, table, columns, *if_exists)?,
+        AlterTableOperation::DropCompactStorage => {
+            if !table.compact_storage {
+                return invalid!("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+            }
+            let mut builder = builder;
+            builder.compact_storage = false;
+            builder
+        }
+        AlterTableOperation::With(properties) => {
+            let mut builder = builder;
+            if properties.iter().any(|property| property.name == "id") {
+                return Err(ExecError::Config("Cannot alter table id.".to_owned()));
+            }
+            options::apply(&mut builder.options, properties, table.is_counter())?;
+            builder
+        }
+    };
+    let changed = changed.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
+    let mut outcome = table_outcome(ChangeType::Updated, keyspace, name);
+    outcome.edits.push(SchemaEdit::PutTable(changed));
+    Ok(outcome)
+}
+
+fn add(
+    mut builder: TableBuilder,
+    table: &Table,
+    columns: &[ColumnDefinition],
+    if_not_exists: bool,
+    context: &DdlContext<'_>,
+) -> Result<TableBuilder> {
+    for column in columns {
+        refuse_extras(column)?;
+        let name = &column.name.name;
+        let ty = type_name::resolve(&column.data_type, context.catalog.schema, &table.keyspace)?;
+        let taken = builder.columns_mut().iter().any(|c| c.name == *name);
+        if taken {
+            if if_not_exists {
+                continue;
+            }
+            return invalid!("Column with name '{name}' already exists");
+        }
+        if column.is_static && table.clustering().is_empty() {
+            return invalid!(
+                "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+            );
+        }
+        if ty.is_counter() != table.is_counter() && !table.regular_columns().is_empty() {
+            return match ty.is_counter() {
+                true => invalid!("Cannot have a counter column ('{name}') in a non counter table"),
+                false => invalid!("Cannot have a non counter column ('{name}') in a counter table"),
+            };
+        }
+        if let Some(dropped) = table.dropped_columns.get(name) {
+            let was_static = if dropped.is_static { "static" } else { "regular" };
+            if dropped.is_static != column.is_static {
+                return invalid!(
+                    "Cannot re-add previously dropped {was_static} column '{name}' of another kind"
+                );
+            }
+            if dropped.ty.is_counter() {
+                return invalid!("Cannot re-add previously dropped counter column {name}");
+            }
+            if ty.freeze() != dropped.ty.freeze() && !ty.accepts_values_of(&dropped.ty) {
+                return invalid!(
+                    "Cannot re-add previously dropped column '{name}' of type {}, incompatible with previous type {}",
+                    ty.cql_name(),
+                    dropped.ty.cql_name()
+                );
+            }
+        }
+        builder = match column.is_static {
+            true => builder.static_column(name, ty),
+            false => builder.regular(name, ty),
+        };
+    }
+    Ok(builder)
+}
+
+fn drop_columns(
+    mut builder: TableBuilder,
+    table: &Table,
+    columns: &[Ident],
+    if_exists: bool,
+    micros: i64,
+) -> Result<TableBuilder> {
+    for ident in columns {
+        let name = &ident.name;
+        let Some(column) = table.column(name) else {
+            if if_exists {
+                continue;
+            }
+            return invalid!("Column {name} was not found in table '{}'", table.full_name());
+        };
+        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            return invalid!("Cannot drop PRIMARY KEY column {name}");
+        }
+        if table.compact_storage {
+            return invalid!("Cannot drop columns from a COMPACT STORAGE table");
+        }
+        builder.drop_column(name, micros);
+    }
+    Ok(builder)
+}
+
+fn rename(
+    mut builder: TableBuilder,
+    table: &Table,
+    columns: &[(Ident, Ident)],
+    if_exists: bool,
+) -> Result<TableBuilder> {
+    for (from, to) in columns {
+        let (from, to) = (&from.name, &to.name);
+        let Some(column) = table.column(from) else {
+            if if_exists {
+                continue;
+            }
+            return invalid!("Undefined column name {from} in table {}", table.full_name());
+        };
+        if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            return invalid!("Cannot rename non PRIMARY KEY column {from}");
+        }
+        if table.column(to).is_some() {
+            return invalid!(
+                "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
+                table.full_name()
+            );
+        }
+        for column in builder.columns_mut().iter_mut().filter(|column| column.name == *from) {
+            column.name = to.clone();
+        }
+    }
+    Ok(builder)
+}
+
+/// The table of a built-in definition, whose columns have native types and collections of them. Without an id of its
+/// own it has one that its name determines.
+pub fn built_in_table(ast: &CreateTable) -> Result<Table> {
+    let keyspace = ast.name.keyspace.as_deref().unwrap_or_default();
+    let name = &ast.name.name;
+    let no_types = schema::Schema::default();
+    let column = |column: &'_ ColumnDefinition| type_name::resolve(&column.data_type, &no_types, keyspace);
+    let columns = ast.columns.iter().map(|c| Ok((c, column(c)?))).collect::<Result<Vec<_>>>()?;
+    let Some(primary) = ast.primary_keys.first() else {
+        return invalid!("{name} has no primary key");
+    };
+    let id = match options::table_id(&ast.properties)? {
+        Some(id) => id,
+        None => {
+            let [high, low] = stdx::murmur3::hash128(format!("{keyspace}.{name}").as_bytes(), 0);
+            (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
+        }
+    };
+    let builder = TableBuilder::new(keyspace, name, TableId(id));
+    let mut builder = add_columns(builder, &columns, primary, &ast.clustering_order, name)?;
+    options::apply(&mut builder.options, &ast.properties, false)?;
+    builder.build().map_err(|error| ExecError::Invalid(error.to_string()))
+}

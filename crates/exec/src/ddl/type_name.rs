@@ -1,0 +1,145 @@
+//! Names of types in statements, resolved to types of the schema.
+
+use cql::ast::{DataType, NativeType};
+use schema::Schema;
+use types::CqlType;
+
+use crate::error::{ExecError, Result, invalid};
+
+/// A built-in scalar type.
+pub fn native(ty: NativeType) -> CqlType {
+    CqlType::from_native_name(ty.name()).expect("every native type of the grammar is a type")
+}
+
+/// A type's name as it was written.
+pub fn text(ty: &DataType) -> String {
+    match ty {
+        DataType::Native(ty) => ty.name().to_owned(),
+        DataType::List(element) => format!("list<{}>", text(element)),
+        DataType::Set(element) => format!("set<{}>", text(element)),
+        DataType::Map(key, value) => format!("map<{}, {}>", text(key), text(value)),
+        DataType::Tuple(fields) => {
+            format!("tuple<{}>", fields.iter().map(text).collect::<Vec<_>>().join(", "))
+        }
+        DataType::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
+        DataType::Frozen(inner) => format!("frozen<{}>", text(inner)),
+        DataType::UserDefined(name) => match &name.keyspace {
+            Some(keyspace) => format!("{keyspace}.{}", name.name),
+            None => name.name.clone(),
+        },
+        DataType::Custom(class) => format!("'{class}'"),
+    }
+}
+
+/// The largest number of elements of a vector.
+const DIMENSION_MAX: i32 = i32::MAX;
+
+/// The type with this name in a statement about `keyspace`.
+pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType> {
+    let resolve_inner = |inner: &DataType| resolve(inner, schema, keyspace);
+    Ok(match ty {
+        DataType::Native(ty) => native(*ty),
+        DataType::List(element) => {
+            let element = resolve_inner(element)?;
+            check_element(&element, ty)?;
+            CqlType::list(element, false)
+        }
+        DataType::Set(element) => {
+            let element = resolve_inner(element)?;
+            check_element(&element, ty)?;
+            if element.is_or_contains_duration() {
+                return invalid!("Durations are not allowed inside sets: {}", text(ty));
+            }
+            CqlType::set(element, false)
+        }
+        DataType::Map(key, value) => {
+            let (key, value) = (resolve_inner(key)?, resolve_inner(value)?);
+            check_element(&key, ty)?;
+            check_element(&value, ty)?;
+            if key.is_or_contains_duration() {
+                return invalid!("Durations are not allowed as map keys: {}", text(ty));
+            }
+            CqlType::map(key, value, false)
+        }
+        DataType::Tuple(fields) => {
+            let fields = fields.iter().map(resolve_inner).collect::<Result<Vec<_>>>()?;
+            if fields.iter().any(CqlType::is_or_contains_counter) {
+                return invalid!("Counters are not allowed inside tuples");
+            }
+            CqlType::tuple(fields.iter().map(CqlType::freeze))
+        }
+        DataType::Vector(element, dimension) => {
+            let element = resolve_inner(element)?;
+            if !(1..=DIMENSION_MAX).contains(dimension) {
+                return invalid!("vectors may only have positive dimensions; given {dimension}");
+            }
+            if element.is_or_contains_counter() {
+                return invalid!("Counters are not allowed inside vectors");
+            }
+            CqlType::vector(element.freeze(), dimension.unsigned_abs())
+        }
+        DataType::Frozen(inner) => {
+            let mut plain = &**inner;
+            while let DataType::Frozen(next) = plain {
+                plain = next;
+            }
+            if matches!(plain, DataType::Native(_)) {
+                return Err(ExecError::Syntax(format!(
+                    "frozen<> is only allowed on collections, tuples, and user-defined types (got {})",
+                    text(plain)
+                )));
+            }
+            resolve(&freeze_names(plain), schema, keyspace)?.freeze()
+        }
+        DataType::UserDefined(name) => {
+            let of = name.keyspace.as_deref().unwrap_or(keyspace);
+            if of != keyspace {
+                return invalid!(
+                    "Statement on keyspace {keyspace} cannot refer to a user type in keyspace {of}; user types can only \
+                     be used in the keyspace they are defined in"
+                );
+            }
+            match schema.keyspace(of).and_then(|keyspace| keyspace.types.get(&name.name)) {
+                Some(ty) => CqlType::Udt { ty: ty.clone(), frozen: false },
+                None => return invalid!("Unknown type {of}.{}", name.name),
+            }
+        }
+        DataType::Custom(class) => match CqlType::parse_class_name(class) {
+            Ok((CqlType::Custom(_), _)) | Err(_) => {
+                return Err(ExecError::Syntax(format!(
+                    "Error setting type {class}: Unable to find abstract-type class \
+                     'org.apache.cassandra.db.marshal.{class}'"
+                )));
+            }
+            Ok((ty, _)) => ty,
+        },
+    })
+}
+
+/// What is inside `frozen<…>` is frozen throughout, so that rules about unfrozen elements do not apply.
+fn freeze_names(ty: &DataType) -> DataType {
+    let inner = |ty: &DataType| match ty {
+        DataType::Native(_) | DataType::Custom(_) | DataType::Frozen(_) => ty.clone(),
+        other => DataType::Frozen(Box::new(other.clone())),
+    };
+    match ty {
+        DataType::List(element) => DataType::List(Box::new(inner(element))),
+        DataType::Set(element) => DataType::Set(Box::new(inner(element))),
+        DataType::Map(key, value) => DataType::Map(Box::new(inner(key)), Box::new(inner(value))),
+        other => other.clone(),
+    }
+}
+
+fn check_element(element: &CqlType, whole: &DataType) -> Result<()> {
+    if element.is_counter() {
+        return invalid!("Counters are not allowed inside collections: {}", text(whole));
+    }
+    if element.is_multi_cell() {
+        return if element.is_udt() {
+            invalid!("Non-frozen UDTs are not allowed inside collections: {}", text(whole))
+        } else {
+            invalid!("Non-frozen collections are not allowed inside collections: {}", text(whole))
+        };
+    }
+    Ok(())
+}

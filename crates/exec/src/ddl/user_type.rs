@@ -1,0 +1,204 @@
+//! CREATE, ALTER and DROP TYPE; what uses a changed type is rebuilt with it.
+
+use std::sync::Arc;
+
+use cluster::SchemaEdit;
+use cql::ast::{AlterType, AlterTypeOperation, CreateType, DropType};
+use schema::{Keyspace, UserType};
+use types::CqlType;
+use wire::{ChangeType, SchemaTarget};
+
+use super::{DdlContext, Outcome, check_not_system, type_name};
+use crate::catalog::keyspace_of;
+use crate::error::{Result, invalid};
+
+fn type_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
+    Outcome::new(change, keyspace, SchemaTarget::Type(name.to_owned()))
+}
+
+fn check_field(ty: &CqlType) -> Result<()> {
+    if ty.is_or_contains_counter() {
+        return invalid!("A user type cannot contain counters");
+    }
+    if ty.is_udt() && ty.is_multi_cell() {
+        return invalid!("A user type cannot contain non-frozen UDTs");
+    }
+    Ok(())
+}
+
+pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outcome> {
+    let keyspace = keyspace_of(&ast.name, context.keyspace)?;
+    let name = &ast.name.name;
+    check_not_system(context, keyspace)?;
+    let Some(home) = context.catalog.schema.keyspace(keyspace) else {
+        return invalid!("Keyspace '{keyspace}' doesn't exist");
+    };
+    if home.types.contains_key(name) {
+        if ast.if_not_exists {
+            return Ok(Outcome::nothing());
+        }
+        return invalid!("A user type with name '{name}' already exists");
+    }
+    let mut fields: Vec<(String, CqlType)> = Vec::with_capacity(ast.fields.len());
+    for (field, _) in &ast.fields {
+        if fields.iter().any(|(before, _)| *before == field.name) {
+            return invalid!("Duplicate field name '{}' in type '{name}'", field.name);
+        }
+        fields.push((field.name.clone(), CqlType::Blob));
+    }
+    for ((_, ty), (_, written)) in fields.iter_mut().zip(&ast.fields) {
+        *ty = type_name::resolve(written, context.catalog.schema, keyspace)?;
+        check_field(ty)?;
+    }
+    let mut outcome = type_outcome(ChangeType::Created, keyspace, name);
+    let ty = UserType { keyspace: keyspace.to_owned(), name: name.clone(), fields };
+    outcome.edits.push(SchemaEdit::PutType(ty));
+    Ok(outcome)
+}
+
+pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome> {
+    let keyspace = keyspace_of(&ast.name, context.keyspace)?;
+    let name = &ast.name.name;
+    check_not_system(context, keyspace)?;
+    let home = context.catalog.schema.keyspace(keyspace);
+    let Some((home, old)) = home.and_then(|home| Some((home, home.types.get(name)?))) else {
+        if ast.if_exists {
+            return Ok(Outcome::nothing());
+        }
+        return invalid!("Type {keyspace}.{name} doesn't exist");
+    };
+    let mut ty = UserType::clone(old);
+    match &ast.operation {
+        AlterTypeOperation::AlterField { .. } => {
+            return invalid!("Altering field types is no longer supported");
+        }
+        AlterTypeOperation::Add { if_not_exists, field, data_type } => {
+            if ty.field_index(&field.name).is_some() {
+                if *if_not_exists {
+                    return Ok(Outcome::nothing());
+                }
+                return invalid!(
+                    "Cannot add field {0} to type {keyspace}.{name}: a field with name {0} already exists",
+                    field.name
+                );
+            }
+            let new = type_name::resolve(data_type, context.catalog.schema, keyspace)?;
+            check_field(&new)?;
+            if new.references_udt(keyspace, name) {
+                return invalid!(
+                    "Cannot add new field {} of type {} to user type {keyspace}.{name} as it would create a circular \
+                     reference",
+                    field.name,
+                    new.cql_name()
+                );
+            }
+            ty.fields.push((field.name.clone(), new));
+        }
+        AlterTypeOperation::Rename { if_exists, fields } => {
+            for (from, to) in fields {
+                let Some(at) = ty.field_index(&from.name) else {
+                    if *if_exists {
+                        continue;
+                    }
+                    return invalid!("Unkown field {} in user type {keyspace}.{name}", from.name);
+                };
+                ty.fields[at].0 = to.name.clone();
+            }
+            for (at, (field, _)) in ty.fields.iter().enumerate() {
+                if ty.fields[..at].iter().any(|(before, _)| before == field) {
+                    return invalid!("Duplicate field name {field} in type {keyspace}");
+                }
+            }
+        }
+    }
+    let mut outcome = type_outcome(ChangeType::Updated, keyspace, name);
+    outcome.edits = rebuild(home, ty)?;
+    Ok(outcome)
+}
+
+/// The edits that put a changed type in place, in itself and in all types and tables that use it.
+fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
+    let changed = Arc::new(changed);
+    let mut edits = vec![SchemaEdit::PutType(UserType::clone(&changed))];
+    let mut all = vec![changed.clone()];
+    // Types that use the type, and those that use these: each pass rebuilds with all that are known to have changed.
+    let mut grown = true;
+    while grown {
+        grown = false;
+        for (name, ty) in &home.types {
+            if all.iter().any(|changed| changed.name == *name) {
+                continue;
+            }
+            let uses = ty.fields.iter().any(|(_, field)| {
+                all.iter().any(|changed| field.references_udt(&changed.keyspace, &changed.name))
+            });
+            if !uses {
+                continue;
+            }
+            let fields = ty.fields.iter().map(|(name, field)| (name.clone(), updated(field, &all))).collect();
+            let rebuilt = UserType { keyspace: ty.keyspace.clone(), name: ty.name.clone(), fields };
+            edits.push(SchemaEdit::PutType(rebuilt.clone()));
+            all.push(Arc::new(rebuilt));
+            grown = true;
+        }
+    }
+    for table in home.tables.values() {
+        let uses = table.columns().iter().any(|column| {
+            all.iter().any(|changed| column.ty.references_udt(&changed.keyspace, &changed.name))
+        });
+        if uses {
+            let mut builder = table.to_builder();
+            for column in builder.columns_mut() {
+                column.ty = updated(&column.ty, &all);
+            }
+            let rebuilt = builder.build().map_err(|error| crate::ExecError::Invalid(error.to_string()))?;
+            edits.push(SchemaEdit::PutTable(rebuilt));
+        }
+    }
+    Ok(edits)
+}
+
+fn updated(ty: &CqlType, changed: &[Arc<UserType>]) -> CqlType {
+    changed.iter().fold(ty.clone(), |ty, changed| ty.with_updated_udt(changed).unwrap_or(ty))
+}
+
+pub(super) fn drop(ast: &DropType, context: &DdlContext<'_>) -> Result<Outcome> {
+    let keyspace = keyspace_of(&ast.name, context.keyspace)?;
+    let name = &ast.name.name;
+    check_not_system(context, keyspace)?;
+    let home = context.catalog.schema.keyspace(keyspace).filter(|home| home.types.contains_key(name));
+    let Some(home) = home else {
+        if ast.if_exists {
+            return Ok(Outcome::nothing());
+        }
+        return invalid!("Type '{keyspace}.{name}' doesn't exist");
+    };
+    let uses = |ty: &CqlType| ty.references_udt(keyspace, name);
+    let types: Vec<&str> = home
+        .types
+        .values()
+        .filter(|ty| ty.fields.iter().any(|(_, field)| uses(field)))
+        .map(|ty| ty.name.as_str())
+        .collect();
+    if !types.is_empty() {
+        return invalid!(
+            "Cannot drop user type '{keyspace}.{name}' as it is still used by user types {}",
+            types.join(", ")
+        );
+    }
+    let tables: Vec<&str> = home
+        .tables
+        .values()
+        .filter(|table| table.columns().iter().any(|column| uses(&column.ty)))
+        .map(|table| table.name.as_str())
+        .collect();
+    if !tables.is_empty() {
+        return invalid!(
+            "Cannot drop user type '{keyspace}.{name}' as it is still used by tables {}",
+            tables.join(", ")
+        );
+    }
+    let mut outcome = type_outcome(ChangeType::Dropped, keyspace, name);
+    outcome.edits.push(SchemaEdit::DropType { keyspace: keyspace.to_owned(), name: name.clone() });
+    Ok(outcome)
+}

@@ -1,0 +1,264 @@
+//! DESCRIBE, answered by the server in Cassandra 5.0's form.
+
+pub mod ddl_text;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use cql::ast::{Describe, DescribeTarget, QualifiedName};
+use schema::Keyspace;
+use types::CqlType;
+use wire::{Metadata, ResponseWriter};
+
+use crate::catalog::Catalog;
+use crate::error::{ExecError, Result, invalid};
+use crate::executor::NodeInfo;
+use crate::request::Request;
+use crate::select::selection::metadata;
+
+/// One row: keyspace, kind, name and, where it is asked for, the statement that makes it.
+struct Element {
+    keyspace: String,
+    kind: &'static str,
+    name: String,
+    statement: Option<String>,
+}
+
+const COLUMNS: [&str; 4] = ["keyspace_name", "type", "name", "create_statement"];
+const STATE_VERSION: u8 = 2;
+
+fn has_statements(target: &DescribeTarget) -> bool {
+    !matches!(
+        target,
+        DescribeTarget::Keyspaces
+            | DescribeTarget::Tables
+            | DescribeTarget::Types
+            | DescribeTarget::Functions
+            | DescribeTarget::Aggregates
+    )
+}
+
+/// The columns of the result.
+pub fn result_metadata(ast: &Describe) -> Metadata {
+    let names: Vec<&str> = match &ast.target {
+        DescribeTarget::Cluster => vec!["cluster", "partitioner", "snitch"],
+        target if has_statements(target) => COLUMNS.to_vec(),
+        _ => COLUMNS[..3].to_vec(),
+    };
+    metadata("system", "describe", names.into_iter().map(|name| (name, &CqlType::Text)))
+}
+
+/// Runs a DESCRIBE.
+pub fn run(
+    ast: &Describe,
+    catalog: &Catalog<'_>,
+    node: &NodeInfo,
+    session: Option<&str>,
+    request: &Request<'_>,
+    out: &mut ResponseWriter,
+) -> Result<()> {
+    let metadata = result_metadata(ast);
+    if ast.target == DescribeTarget::Cluster {
+        let mut rows = out.rows(&metadata, request.skip_metadata, request.known_metadata_id);
+        rows.cell(node.cluster_name.as_bytes());
+        rows.cell(b"Murmur3Partitioner");
+        rows.cell(node.snitch.as_bytes());
+        rows.end_row();
+        return Ok(());
+    }
+    let elements = elements(ast, catalog, session)?;
+    let start = match &request.paging_state {
+        Some(state) => offset(state, catalog, elements.len())?,
+        None => 0,
+    };
+    let size = request.page_size.map_or(usize::MAX, |size| size as usize);
+    let end = start.saturating_add(size).min(elements.len());
+    let mut rows = out.rows(&metadata, request.skip_metadata, request.known_metadata_id);
+    for element in &elements[start..end] {
+        rows.cell(element.keyspace.as_bytes());
+        rows.cell(element.kind.as_bytes());
+        rows.cell(element.name.as_bytes());
+        if has_statements(&ast.target) {
+            rows.optional(element.statement.as_deref().map(str::as_bytes));
+        }
+        rows.end_row();
+    }
+    if end < elements.len() {
+        let mut state = BytesMut::new();
+        state.put_u8(STATE_VERSION);
+        state.put_slice(&catalog.schema.version());
+        state.put_u32(end as u32);
+        rows.set_paging_state(state.freeze());
+    }
+    Ok(())
+}
+
+/// Where a description goes on; it has to be that of the same schema.
+fn offset(state: &Bytes, catalog: &Catalog<'_>, elements: usize) -> Result<usize> {
+    let refused = || ExecError::Protocol("Invalid value for the paging state".to_owned());
+    let mut reader = stdx::Reader::new(state);
+    let version = reader.u8().map_err(|_| refused())?;
+    let schema = reader.bytes(16).map_err(|_| refused())?;
+    let at = reader.u32().map_err(|_| refused())?;
+    if version != STATE_VERSION || !reader.is_empty() || at as usize > elements {
+        return Err(refused());
+    }
+    if schema != catalog.schema.version() {
+        return invalid!(
+            "The schema has changed since the previous page of the DESCRIBE statement result. Please retry the DESCRIBE statement."
+        );
+    }
+    Ok(at as usize)
+}
+
+fn element(keyspace: &str, kind: &'static str, name: &str, statement: Option<String>) -> Element {
+    Element { keyspace: keyspace.to_owned(), kind, name: name.to_owned(), statement }
+}
+
+fn elements(ast: &Describe, catalog: &Catalog<'_>, session: Option<&str>) -> Result<Vec<Element>> {
+    let internals = ast.with_internals;
+    let all = || catalog.keyspaces();
+    Ok(match &ast.target {
+        DescribeTarget::Cluster => Vec::new(),
+        DescribeTarget::Keyspaces => {
+            all().iter().map(|k| element(&k.name, "keyspace", &k.name, None)).collect()
+        }
+        DescribeTarget::Tables => in_keyspaces(catalog, session)?
+            .iter()
+            .flat_map(|k| k.tables.values().map(|t| element(&k.name, "table", &t.name, None)))
+            .collect(),
+        DescribeTarget::Types => in_keyspaces(catalog, session)?
+            .iter()
+            .flat_map(|k| k.types.values().map(|t| element(&k.name, "type", &t.name, None)))
+            .collect(),
+        DescribeTarget::Functions | DescribeTarget::Aggregates => {
+            in_keyspaces(catalog, session)?;
+            Vec::new()
+        }
+        DescribeTarget::Schema { full } => {
+            let shown = all().into_iter().filter(|k| *full || !k.system);
+            shown.flat_map(|keyspace| whole_keyspace(keyspace, internals)).collect()
+        }
+        DescribeTarget::Keyspace { name, only } => {
+            let name = match (name, session) {
+                (Some(name), _) => name.name.as_str(),
+                (None, Some(session)) => session,
+                (None, None) => return invalid!("No keyspace specified and no current keyspace"),
+            };
+            let Some(keyspace) = catalog.keyspace(name) else { return not_in_keyspaces(name) };
+            match only {
+                true => vec![keyspace_element(keyspace)],
+                false => whole_keyspace(keyspace, internals),
+            }
+        }
+        DescribeTarget::Table(name) => {
+            let keyspace = home(name, catalog, session)?;
+            match keyspace.tables.get(&name.name) {
+                Some(table) => vec![table_element(table, internals)],
+                None => return invalid!("Table '{}' not found in '{}'", name.name, keyspace.name),
+            }
+        }
+        DescribeTarget::Type(name) => {
+            let keyspace = home(name, catalog, session)?;
+            match keyspace.types.get(&name.name) {
+                Some(ty) => vec![element(&keyspace.name, "type", &ty.name, Some(ddl_text::user_type(ty)))],
+                None => return not_found("User defined type", name, keyspace),
+            }
+        }
+        DescribeTarget::Index(name) => {
+            return not_found("Table for existing index", name, home(name, catalog, session)?);
+        }
+        DescribeTarget::View(name) => {
+            return not_found("Materialized view", name, home(name, catalog, session)?);
+        }
+        DescribeTarget::Function(name) => {
+            return not_found("User defined function", name, home(name, catalog, session)?);
+        }
+        DescribeTarget::Aggregate(name) => {
+            return not_found("User defined aggregate", name, home(name, catalog, session)?);
+        }
+        DescribeTarget::Named(name) => named(name, catalog, session, internals)?,
+    })
+}
+
+/// The session's keyspace, or all of them.
+fn in_keyspaces<'a>(
+    catalog: &Catalog<'a>,
+    session: Option<&str>,
+) -> Result<Vec<&'a std::sync::Arc<Keyspace>>> {
+    match session {
+        None => Ok(catalog.keyspaces()),
+        Some(name) => match catalog.keyspace(name) {
+            Some(keyspace) => Ok(vec![keyspace]),
+            None => not_in_keyspaces(name),
+        },
+    }
+}
+
+fn not_in_keyspaces<T>(name: &str) -> Result<T> {
+    invalid!("'{name}' not found in keyspaces")
+}
+
+fn not_found<T>(what: &str, name: &QualifiedName, keyspace: &Keyspace) -> Result<T> {
+    invalid!("{what} '{}' not found in '{}'", name.name, keyspace.name)
+}
+
+fn home<'a>(name: &QualifiedName, catalog: &Catalog<'a>, session: Option<&str>) -> Result<&'a Keyspace> {
+    let Some(keyspace) = name.keyspace.as_deref().or(session) else {
+        return invalid!("No keyspace specified and no current keyspace");
+    };
+    match catalog.keyspace(keyspace) {
+        Some(keyspace) => Ok(keyspace),
+        None => not_in_keyspaces(keyspace),
+    }
+}
+
+/// A bare name: a keyspace, or a table of the session's keyspace.
+fn named(
+    name: &QualifiedName,
+    catalog: &Catalog<'_>,
+    session: Option<&str>,
+    internals: bool,
+) -> Result<Vec<Element>> {
+    if name.keyspace.is_none()
+        && let Some(keyspace) = catalog.keyspace(&name.name)
+    {
+        return Ok(whole_keyspace(keyspace, internals));
+    }
+    let Some(of) = name.keyspace.as_deref().or(session) else { return not_in_keyspaces(&name.name) };
+    let Some(keyspace) = catalog.keyspace(of) else { return not_in_keyspaces(of) };
+    match keyspace.tables.get(&name.name) {
+        Some(table) => Ok(vec![table_element(table, internals)]),
+        None => invalid!("'{}' not found in keyspace '{of}'", name.name),
+    }
+}
+
+fn keyspace_element(keyspace: &Keyspace) -> Element {
+    element(&keyspace.name, "keyspace", &keyspace.name, Some(ddl_text::keyspace(keyspace)))
+}
+
+fn table_element(table: &schema::Table, internals: bool) -> Element {
+    element(&table.keyspace, "table", &table.name, Some(ddl_text::table(table, internals)))
+}
+
+/// A keyspace with its types (each after those that it uses) and tables.
+fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
+    let mut out = vec![keyspace_element(keyspace)];
+    let mut waiting: Vec<_> = keyspace.types.values().collect();
+    let mut done: Vec<&str> = Vec::new();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        waiting.retain(|ty| {
+            let ready = keyspace.types.keys().all(|other| {
+                done.contains(&other.as_str())
+                    || !ty.fields.iter().any(|(_, field)| field.references_udt(&keyspace.name, other))
+            });
+            if ready {
+                done.push(&ty.name);
+                out.push(element(&keyspace.name, "type", &ty.name, Some(ddl_text::user_type(ty))));
+            }
+            !ready
+        });
+        assert!(waiting.len() < before, "user types do not refer to each other in a circle");
+    }
+    out.extend(keyspace.tables.values().map(|table| table_element(table, internals)));
+    out
+}

@@ -1,0 +1,392 @@
+//! Expressions: the one prepared form of terms (values of a statement) and selectors (values of a row).
+//!
+//! [`resolve`] turns syntax into an [`Expr`] whose every node knows its type; [`Expr::eval`] computes its value from the
+//! bound values and, in a selection, from a row. All values are in serialised form.
+
+pub mod literal;
+pub mod resolve;
+pub mod row;
+
+use bytes::Bytes;
+use types::elements::{CollectionBuilder, Elements, Fields, VectorElements};
+use types::{CqlType, elements};
+
+use crate::bind::Binds;
+use crate::error::{Result, invalid};
+use crate::functions::{CallContext, Function};
+use row::{ColumnRef, RowView};
+use std::rc::Rc;
+
+/// What an expression amounts to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// The client did not set the marker.
+    Unset,
+    /// Null.
+    Null,
+    /// A serialised value.
+    Set(Bytes),
+}
+
+impl Value {
+    /// The bytes of a set value; null and unset are none.
+    pub fn into_bytes(self) -> Option<Bytes> {
+        match self {
+            Value::Set(bytes) => Some(bytes),
+            Value::Null | Value::Unset => None,
+        }
+    }
+}
+
+impl From<Option<Bytes>> for Value {
+    fn from(value: Option<Bytes>) -> Self {
+        value.map_or(Value::Null, Value::Set)
+    }
+}
+
+/// Which timestamp or time to live of a column is selected.
+#[derive(Clone, Debug)]
+pub struct CellMeta {
+    /// The column.
+    pub column: ColumnRef,
+    /// Write time, largest write time or TTL.
+    pub what: cql::ast::CellMetadata,
+    /// The part of the column.
+    pub part: CellPart,
+}
+
+/// A part of a column whose cells have times of their own.
+#[derive(Clone, Debug)]
+pub enum CellPart {
+    /// All of it.
+    Whole,
+    /// One element or field, by its path.
+    Element(Box<Expr>),
+    /// A field of a user type.
+    Field(u16),
+    /// Elements from one path to another.
+    Slice(Option<Box<Expr>>, Option<Box<Expr>>),
+}
+
+/// The forms of an expression.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A value known when the statement was prepared.
+    Constant(Option<Bytes>),
+    /// The value of a bind marker.
+    Bind(u32),
+    /// The value of a column.
+    Column(ColumnRef),
+    /// Times of a column's cells.
+    Meta(Box<CellMeta>),
+    /// A field of a tuple or user type.
+    Field(Box<Expr>, usize),
+    /// An element of a map or set by key.
+    Element(Box<Expr>, Box<Expr>),
+    /// The part of a set or map between two keys, both included.
+    Slice(Box<Expr>, Option<Box<Expr>>, Option<Box<Expr>>),
+    /// A call of a scalar function.
+    Call(Rc<Function>, Vec<Expr>),
+    /// A collection, tuple, user type or vector made of its parts; of a map keys and values in turn.
+    Build(Vec<Expr>),
+    /// The result of an aggregate of the selection.
+    Aggregate(usize),
+}
+
+/// An expression with its type.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// Type of its values.
+    pub ty: CqlType,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// Where an expression finds its inputs.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// The bound values.
+    pub binds: &'a Binds,
+    /// What functions may ask for beside their arguments.
+    pub call: &'a CallContext,
+    /// The row, in a selection or filter.
+    pub row: Option<&'a RowView<'a>>,
+    /// Results of aggregates, once they are complete.
+    pub aggregates: &'a [Option<Bytes>],
+}
+
+impl<'a> Env<'a> {
+    /// An environment without a row.
+    pub fn new(binds: &'a Binds, call: &'a CallContext) -> Self {
+        Self { binds, call, row: None, aggregates: &[] }
+    }
+
+    /// The same with a row.
+    pub fn with_row<'b>(&self, row: &'b RowView<'b>) -> Env<'b>
+    where
+        'a: 'b,
+    {
+        Env { row: Some(row), ..*self }
+    }
+}
+
+impl Expr {
+    /// A constant.
+    pub fn constant(ty: CqlType, value: Option<Bytes>) -> Self {
+        Self { ty, kind: Kind::Constant(value) }
+    }
+
+    /// The value, which may be unset when the expression is a marker.
+    #[inline]
+    pub fn eval(&self, env: &Env<'_>) -> Result<Value> {
+        match &self.kind {
+            Kind::Constant(value) => Ok(value.clone().into()),
+            Kind::Bind(index) => Ok(env.binds.value(*index)),
+            _ => self.compute(env).map(Value::from),
+        }
+    }
+
+    /// The value, with a marker that is not set as null.
+    pub fn eval_option(&self, env: &Env<'_>) -> Result<Option<Bytes>> {
+        self.eval(env).map(Value::into_bytes)
+    }
+
+    fn compute(&self, env: &Env<'_>) -> Result<Option<Bytes>> {
+        match &self.kind {
+            Kind::Constant(_) | Kind::Bind(_) => self.eval_option(env),
+            Kind::Column(column) => Ok(env.row.and_then(|row| row.value(column))),
+            Kind::Meta(meta) => match env.row {
+                Some(row) => row.cell_meta(meta, &self.ty, env),
+                None => Ok(None),
+            },
+            Kind::Field(inner, at) => {
+                let Some(value) = inner.eval_option(env)? else { return Ok(None) };
+                let field = Fields::new(&value).nth(*at).transpose()?.flatten();
+                Ok(field.map(|field| value.slice_ref(field)))
+            }
+            Kind::Element(inner, key) => {
+                let (Some(value), Some(key)) = (inner.eval_option(env)?, key.eval_option(env)?) else {
+                    return Ok(None);
+                };
+                select_element(&inner.ty, &value, &key)
+            }
+            Kind::Slice(inner, from, to) => {
+                let Some(value) = inner.eval_option(env)? else { return Ok(None) };
+                let end = |expr: &Option<Box<Expr>>| match expr {
+                    Some(expr) => expr.eval_option(env),
+                    None => Ok(None),
+                };
+                select_slice(&inner.ty, &value, end(from)?.as_deref(), end(to)?.as_deref()).map(Some)
+            }
+            Kind::Call(function, args) => {
+                let mut values = smallvec::SmallVec::<[Option<Bytes>; 4]>::with_capacity(args.len());
+                for arg in args {
+                    match arg.eval(env)? {
+                        Value::Unset => {
+                            return invalid!(
+                                "Invalid unset value for argument in call to function {}",
+                                function.full_name().trim_start_matches("system.")
+                            );
+                        }
+                        value => values.push(value.into_bytes()),
+                    }
+                }
+                function.call(env.call, &values)
+            }
+            Kind::Build(parts) => build(&self.ty, parts, env).map(Some),
+            Kind::Aggregate(at) => Ok(env.aggregates.get(*at).cloned().flatten()),
+        }
+    }
+
+    /// Whether it reads a column outside an aggregate.
+    pub fn reads_row(&self) -> bool {
+        self.any(&mut |expr| matches!(expr.kind, Kind::Column(_) | Kind::Meta(_)))
+    }
+
+    /// Whether a bind marker is part of it.
+    pub fn has_marker(&self) -> bool {
+        self.any(&mut |expr| matches!(expr.kind, Kind::Bind(_)))
+    }
+
+    /// Whether it or a part of it passes a test.
+    pub fn any(&self, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
+        if test(self) {
+            return true;
+        }
+        match &self.kind {
+            Kind::Constant(_) | Kind::Bind(_) | Kind::Column(_) | Kind::Meta(_) | Kind::Aggregate(_) => false,
+            Kind::Field(inner, _) => inner.any(test),
+            Kind::Element(inner, key) => inner.any(test) || key.any(test),
+            Kind::Slice(inner, from, to) => {
+                inner.any(test)
+                    || from.as_ref().is_some_and(|e| e.any(test))
+                    || to.as_ref().is_some_and(|e| e.any(test))
+            }
+            Kind::Call(_, parts) | Kind::Build(parts) => parts.iter().any(|part| part.any(test)),
+        }
+    }
+
+    /// Calls `visit` with every column that it reads.
+    pub fn columns(&self, visit: &mut dyn FnMut(&ColumnRef)) {
+        self.any(&mut |expr| {
+            match &expr.kind {
+                Kind::Column(column) => visit(column),
+                Kind::Meta(meta) => visit(&meta.column),
+                _ => {}
+            }
+            false
+        });
+    }
+}
+
+/// The element of a serialised set or map with a key: the map's value, the set's element itself.
+fn select_element(ty: &CqlType, value: &Bytes, key: &[u8]) -> Result<Option<Bytes>> {
+    match ty {
+        CqlType::Map { key: key_type, .. } => {
+            let mut entries = Elements::of_map(value)?;
+            while let Some(found) = entries.next() {
+                let found = found?.unwrap_or_default();
+                let item = entries.next().transpose()?.flatten();
+                if key_type.compare(found, key).is_eq() {
+                    return Ok(item.map(|item| value.slice_ref(item)));
+                }
+            }
+            Ok(None)
+        }
+        CqlType::Set { element, .. } => {
+            for found in Elements::of_set(value)? {
+                let found = found?.unwrap_or_default();
+                if element.compare(found, key).is_eq() {
+                    return Ok(Some(value.slice_ref(found)));
+                }
+            }
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn select_slice(ty: &CqlType, value: &Bytes, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<Bytes> {
+    let within = |ty: &CqlType, key: &[u8]| {
+        from.is_none_or(|from| ty.compare(key, from).is_ge())
+            && to.is_none_or(|to| ty.compare(key, to).is_le())
+    };
+    let mut out = CollectionBuilder::new();
+    match ty {
+        CqlType::Map { key: key_type, .. } => {
+            let mut entries = Elements::of_map(value)?;
+            while let Some(key) = entries.next() {
+                let key = key?.unwrap_or_default();
+                let item = entries.next().transpose()?.flatten().unwrap_or_default();
+                if within(key_type, key) {
+                    out.push(key);
+                    out.push(item);
+                }
+            }
+            Ok(out.finish_map().into())
+        }
+        CqlType::Set { element, .. } => {
+            for key in Elements::of_set(value)? {
+                let key = key?.unwrap_or_default();
+                if within(element, key) {
+                    out.push(key);
+                }
+            }
+            Ok(out.finish().into())
+        }
+        _ => Ok(value.clone()),
+    }
+}
+
+/// Evaluates the parts and puts them together as a value of `ty`.
+fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
+    let element = |expr: &Expr| match expr.eval(env)? {
+        Value::Set(bytes) => Ok(bytes),
+        Value::Null => invalid!("null is not supported inside collections"),
+        Value::Unset => invalid!("unset value is not supported inside collections"),
+    };
+    match ty {
+        CqlType::List { .. } => {
+            let parts = parts.iter().map(element).collect::<Result<Vec<_>>>()?;
+            check_element_sizes(&parts)?;
+            Ok(elements::build_list(parts).into())
+        }
+        CqlType::Set { element: element_type, .. } => {
+            let parts = parts.iter().map(|p| element(p).map(Vec::from)).collect::<Result<Vec<_>>>()?;
+            Ok(elements::build_set(element_type, parts).into())
+        }
+        CqlType::Map { key, .. } => {
+            let mut entries = Vec::with_capacity(parts.len() / 2);
+            for entry in parts.chunks_exact(2) {
+                entries.push((element(&entry[0])?.to_vec(), element(&entry[1])?.to_vec()));
+            }
+            Ok(elements::build_map(key, entries).into())
+        }
+        CqlType::Vector { element: element_type, .. } => {
+            let parts = parts.iter().map(element).collect::<Result<Vec<_>>>()?;
+            Ok(elements::build_vector(element_type, parts).into())
+        }
+        CqlType::Tuple(_) | CqlType::Udt { .. } => {
+            let parts = parts
+                .iter()
+                .map(|part| match part.eval(env)? {
+                    Value::Unset => invalid!("Invalid unset value for tuple field number 0"),
+                    value => Ok(value.into_bytes()),
+                })
+                .collect::<Result<Vec<_>>>()?;
+            Ok(elements::build_tuple(parts).into())
+        }
+        _ => panic!("values of {ty} are not made of parts"),
+    }
+}
+
+fn check_element_sizes(parts: &[Bytes]) -> Result<()> {
+    match parts.iter().find(|part| i32::try_from(part.len()).is_err()) {
+        Some(part) => invalid!("Collection value of {} bytes is too long", part.len()),
+        None => Ok(()),
+    }
+}
+
+/// A bound value in the form in which it is stored: elements of sets and keys of maps in order, none twice.
+pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
+    match ty {
+        CqlType::Set { element, .. } => {
+            let items = collect_elements(Elements::of_set(&value)?)?;
+            if items.is_sorted_by(|a, b| element.compare(a, b).is_lt()) {
+                return Ok(value);
+            }
+            Ok(elements::build_set(element, items.into_iter().map(<[u8]>::to_vec).collect()).into())
+        }
+        CqlType::Map { key, .. } => {
+            let items = collect_elements(Elements::of_map(&value)?)?;
+            let entries: Vec<(&[u8], &[u8])> = items.chunks_exact(2).map(|e| (e[0], e[1])).collect();
+            if entries.is_sorted_by(|a, b| key.compare(a.0, b.0).is_lt()) {
+                return Ok(value);
+            }
+            let entries = entries.into_iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            Ok(elements::build_map(key, entries).into())
+        }
+        CqlType::List { .. } => {
+            collect_elements(Elements::of_list(&value)?)?;
+            Ok(value)
+        }
+        CqlType::Vector { element, dimension } => {
+            let found = VectorElements::new(element, *dimension, &value).count();
+            if found != *dimension as usize {
+                return invalid!("Not enough bytes to read a {ty}");
+            }
+            Ok(value)
+        }
+        _ => Ok(value),
+    }
+}
+
+/// All elements, refusing nulls.
+pub fn collect_elements(source: Elements<'_>) -> Result<Vec<&[u8]>> {
+    source
+        .map(|element| match element? {
+            Some(element) => Ok(element),
+            None => invalid!("null is not supported inside collections"),
+        })
+        .collect()
+}

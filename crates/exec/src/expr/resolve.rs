@@ -1,0 +1,891 @@
+//! From syntax to expressions: columns are found, literals get their types, functions are chosen, and every bind
+//! marker gets a name and a type.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use cql::ast::{ArithmeticOperator, CellMetadata, FunctionCall, Marker, Selector, SelectorKind, Term};
+use schema::{ColumnKind, Schema, Table};
+use types::CqlType;
+use types::native::{self, Argument, Operator};
+
+use super::literal::{self, Fit, selector_of, text};
+use super::row::ColumnRef;
+use super::{CellMeta, CellPart, Expr, Kind};
+use crate::bind::MarkerSpec;
+use crate::error::{ExecError, Result, invalid};
+use crate::functions::{Aggregate, Function};
+
+/// What an expression's value is for: its name in messages and in the metadata of markers, and its type.
+#[derive(Clone, Debug)]
+pub struct Receiver<'a> {
+    /// `v`, `key(m)`, `[limit]`.
+    pub name: Cow<'a, str>,
+    /// The type that is wanted.
+    pub ty: Cow<'a, CqlType>,
+}
+
+impl<'a> Receiver<'a> {
+    /// A receiver.
+    pub fn new(name: impl Into<Cow<'a, str>>, ty: &'a CqlType) -> Self {
+        Self { name: name.into(), ty: Cow::Borrowed(ty) }
+    }
+
+    /// A receiver of a type made for the occasion.
+    pub fn owned(name: impl Into<Cow<'a, str>>, ty: CqlType) -> Self {
+        Self { name: name.into(), ty: Cow::Owned(ty) }
+    }
+
+    /// What a column receives.
+    pub fn column(column: &'a schema::Column) -> Self {
+        Self::new(column.name.as_str(), &column.ty)
+    }
+}
+
+/// One aggregate of a selection.
+#[derive(Clone, Debug)]
+pub struct AggregateCall {
+    /// Which one.
+    pub kind: Aggregate,
+    /// What it is computed over; none for `count(*)`.
+    pub input: Option<Expr>,
+}
+
+/// The markers of a statement as they are resolved.
+#[derive(Clone, Debug, Default)]
+pub struct Markers(Vec<Option<MarkerSpec>>);
+
+impl Markers {
+    /// Room for so many markers.
+    pub fn new(count: usize) -> Self {
+        Self(vec![None; count])
+    }
+
+    /// Says what a marker stands for.
+    pub fn record(&mut self, marker: &Marker, name: &str, ty: CqlType) {
+        let at = marker.index as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        let name = marker.name.clone().unwrap_or_else(|| name.to_owned());
+        self.0[at] = Some(MarkerSpec { name, ty });
+    }
+
+    /// All markers in order.
+    pub fn finish(self) -> Vec<MarkerSpec> {
+        let blob = || MarkerSpec { name: String::new(), ty: CqlType::Blob };
+        self.0.into_iter().map(|spec| spec.unwrap_or_else(blob)).collect()
+    }
+}
+
+/// Resolves the expressions of one statement.
+pub struct Resolver<'a> {
+    /// Where user types are found.
+    pub schema: &'a Schema,
+    /// The keyspace of unqualified user types.
+    pub keyspace: &'a str,
+    /// The statement's table.
+    pub table: &'a Table,
+    /// Whether names of columns are allowed: in selections, not in terms.
+    pub columns: bool,
+    /// The markers so far.
+    pub markers: &'a mut Markers,
+    /// The aggregates so far.
+    pub aggregates: Vec<AggregateCall>,
+    in_aggregate: bool,
+}
+
+/// How well a value of type `from` can stand where `to` is wanted; whether either is frozen does not matter.
+pub fn fit_of_type(to: &CqlType, from: &CqlType) -> Fit {
+    if to.freeze() == from.freeze() {
+        return Fit::Exact;
+    }
+    match (to, from) {
+        (CqlType::Counter, CqlType::Bigint) | (CqlType::Bigint, CqlType::Counter) => Fit::Weak,
+        _ => from.freeze().assignment_to(&to.freeze()),
+    }
+}
+
+impl<'a> Resolver<'a> {
+    /// A resolver of terms of a statement on `table`.
+    pub fn new(schema: &'a Schema, table: &'a Table, markers: &'a mut Markers) -> Self {
+        Self {
+            schema,
+            keyspace: &table.keyspace,
+            table,
+            columns: false,
+            markers,
+            aggregates: Vec::new(),
+            in_aggregate: false,
+        }
+    }
+
+    /// A term's expression for a receiver.
+    pub fn term(&mut self, term: &Term, receiver: &Receiver<'_>) -> Result<Expr> {
+        self.selector(&selector_of(term), Some(receiver))
+    }
+
+    /// A column of the table by name.
+    pub fn column(&self, name: &str) -> Result<&'a schema::Column> {
+        match self.table.column(name) {
+            Some(column) => Ok(column),
+            None => invalid!("Undefined column name {name} in table {}", self.table.full_name()),
+        }
+    }
+
+    /// A selector's expression; its type is the receiver's, or its own where nothing is wanted.
+    pub fn selector(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
+        match &selector.kind {
+            SelectorKind::Column(name) => {
+                if !self.columns {
+                    return invalid!("Invalid term {}: a column cannot stand here", name.name);
+                }
+                let column = self.column(&name.name)?;
+                let expr = Expr { ty: column.ty.clone(), kind: Kind::Column(ColumnRef::from(column)) };
+                self.check_fit(expr, selector, receiver)
+            }
+            SelectorKind::Constant(constant) => match receiver {
+                Some(receiver) => {
+                    let value = literal::value(constant, &receiver.name, &receiver.ty)?;
+                    Ok(Expr::constant(CqlType::clone(&receiver.ty), Some(value)))
+                }
+                None => self.cannot_infer(selector),
+            },
+            SelectorKind::Null => match receiver {
+                Some(receiver) => Ok(Expr::constant(CqlType::clone(&receiver.ty), None)),
+                None => self.cannot_infer(selector),
+            },
+            SelectorKind::Marker(marker) => match receiver {
+                Some(receiver) => {
+                    self.markers.record(marker, &receiver.name, CqlType::clone(&receiver.ty));
+                    Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Bind(marker.index) })
+                }
+                None => self.cannot_infer(selector),
+            },
+            SelectorKind::CountRows => self.aggregate(Aggregate::CountRows, None, CqlType::Bigint),
+            SelectorKind::Metadata(what, inner) => self.cell_metadata(*what, inner),
+            SelectorKind::Cast(inner, ty) => self.cast(inner, *ty, selector),
+            SelectorKind::Function(call) => self.function(call, selector, receiver),
+            SelectorKind::Field(inner, field) => {
+                let inner_expr = self.selector(inner, None)?;
+                let CqlType::Udt { ty, .. } = &inner_expr.ty else {
+                    return invalid!(
+                        "Invalid field selection: {} of type {} is not a user type",
+                        text(inner),
+                        inner_expr.ty.cql_name_unfrozen()
+                    );
+                };
+                let Some(at) = ty.field_index(&field.name) else {
+                    return invalid!("{} of type {} has no field {}", text(inner), ty.name, field.name);
+                };
+                let field_type = ty.fields[at].1.clone();
+                let expr = Expr { ty: field_type, kind: Kind::Field(Box::new(inner_expr), at) };
+                self.check_fit(expr, selector, receiver)
+            }
+            SelectorKind::Element(inner, key) => self.element(inner, key),
+            SelectorKind::Slice(inner, from, to) => self.slice(inner, from.as_ref(), to.as_ref()),
+            SelectorKind::TypeHint(ty, inner) => self.type_hint(ty, inner, selector, receiver),
+            SelectorKind::Tuple(parts) => self.tuple(parts, selector, receiver),
+            SelectorKind::List(parts) => self.list(parts, selector, receiver),
+            SelectorKind::Set(parts) => self.set(parts, selector, receiver),
+            SelectorKind::Map(entries) => self.map(entries, selector, receiver),
+            SelectorKind::Arithmetic(left, op, right) => {
+                self.arithmetic(left, *op, right, selector, receiver)
+            }
+            SelectorKind::Negate(inner) => {
+                let argument = self.argument(inner);
+                let wanted = receiver.map(|receiver| &*receiver.ty);
+                let function = match native::resolve("_negate", &[&argument], wanted)? {
+                    Some(function) => Function::Native(function),
+                    None => return invalid!("the '-' operation is not supported on {}", text(inner)),
+                };
+                self.call(function, &[inner], selector, receiver)
+            }
+        }
+    }
+
+    fn cannot_infer<T>(&self, selector: &Selector) -> Result<T> {
+        invalid!(
+            "Cannot infer type for term {} in selection clause (try using a cast to force a type)",
+            text(selector)
+        )
+    }
+
+    fn check_fit(&self, expr: Expr, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
+        if let Some(receiver) = receiver
+            && fit_of_type(&receiver.ty, &expr.ty) == Fit::None
+        {
+            return invalid!(
+                "Type error: cannot assign result of {} (type {}) to {} (type {})",
+                text(selector),
+                expr.ty.cql_name_unfrozen(),
+                receiver.name,
+                receiver.ty.cql_name_unfrozen()
+            );
+        }
+        Ok(expr)
+    }
+
+    fn aggregate(&mut self, kind: Aggregate, input: Option<Expr>, ty: CqlType) -> Result<Expr> {
+        if self.in_aggregate {
+            return invalid!("aggregate functions cannot be used as arguments of aggregate functions");
+        }
+        if !self.columns {
+            return invalid!("Aggregation function are not supported in the where clause");
+        }
+        self.aggregates.push(AggregateCall { kind, input });
+        Ok(Expr { ty, kind: Kind::Aggregate(self.aggregates.len() - 1) })
+    }
+
+    /// An aggregate's place for the value of a group's first row.
+    pub fn first_of(&mut self, input: Expr) -> Expr {
+        let ty = input.ty.clone();
+        self.aggregates.push(AggregateCall { kind: Aggregate::First, input: Some(input) });
+        Expr { ty, kind: Kind::Aggregate(self.aggregates.len() - 1) }
+    }
+
+    fn cell_metadata(&mut self, what: CellMetadata, inner: &Selector) -> Result<Expr> {
+        let name = match what {
+            CellMetadata::WriteTime => "writetime",
+            CellMetadata::MaxWriteTime => "maxwritetime",
+            CellMetadata::Ttl => "ttl",
+        };
+        let (column, part) = self.cell_part(inner)?;
+        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            return invalid!("Cannot use selection function {name} on PRIMARY KEY part {}", column.name);
+        }
+        let one = if what == CellMetadata::Ttl { CqlType::Int } else { CqlType::Bigint };
+        let many = column.is_complex() && matches!(part, CellPart::Whole | CellPart::Slice(..));
+        let ty = if many && what != CellMetadata::MaxWriteTime { CqlType::list(one, false) } else { one };
+        let meta = CellMeta { column: ColumnRef::from(column), what, part };
+        Ok(Expr { ty, kind: Kind::Meta(Box::new(meta)) })
+    }
+
+    fn cell_part(&mut self, inner: &Selector) -> Result<(&'a schema::Column, CellPart)> {
+        match &inner.kind {
+            SelectorKind::Column(name) => Ok((self.column(&name.name)?, CellPart::Whole)),
+            SelectorKind::Field(of, field) => {
+                let (column, _) = self.cell_part(of)?;
+                let CqlType::Udt { ty, .. } = &column.ty else {
+                    return invalid!(
+                        "Invalid field selection: {} of type {} is not a user type",
+                        column.name,
+                        column.ty.cql_name_unfrozen()
+                    );
+                };
+                match ty.field_index(&field.name) {
+                    Some(at) => Ok((column, CellPart::Field(at as u16))),
+                    None => invalid!("{} of type {} has no field {}", column.name, ty.name, field.name),
+                }
+            }
+            SelectorKind::Element(of, key) => {
+                let (column, _) = self.cell_part(of)?;
+                let key_type = self.key_type(of, &column.ty)?.clone();
+                let receiver = Receiver::new(format!("key({})", column.name), &key_type);
+                Ok((column, CellPart::Element(Box::new(self.term(key, &receiver)?))))
+            }
+            SelectorKind::Slice(of, from, to) => {
+                let (column, _) = self.cell_part(of)?;
+                let key_type = self.key_type(of, &column.ty)?.clone();
+                let receiver = Receiver::new(format!("key({})", column.name), &key_type);
+                let mut end = |term: &Option<Term>| {
+                    term.as_ref().map(|term| self.term(term, &receiver).map(Box::new)).transpose()
+                };
+                let (from, to) = (end(from)?, end(to)?);
+                Ok((column, CellPart::Slice(from, to)))
+            }
+            _ => invalid!(
+                "Only a column, an element or a field can be asked for its times, not {}",
+                text(inner)
+            ),
+        }
+    }
+
+    /// The type of a set's elements or a map's keys.
+    fn key_type<'t>(&self, inner: &Selector, ty: &'t CqlType) -> Result<&'t CqlType> {
+        match ty {
+            CqlType::Map { key, .. } => Ok(key),
+            CqlType::Set { element, .. } => Ok(element),
+            CqlType::List { .. } => {
+                invalid!("Element selection is only allowed on sets and maps, but {} is a list", text(inner))
+            }
+            _ => invalid!(
+                "Invalid element selection: {} is of type {} is not a collection",
+                text(inner),
+                ty.cql_name_unfrozen()
+            ),
+        }
+    }
+
+    fn element(&mut self, inner: &Selector, key: &Term) -> Result<Expr> {
+        let expr = self.selector(inner, None)?;
+        let key_type = self.key_type(inner, &expr.ty)?.clone();
+        let receiver = Receiver::new(format!("key({})", text(inner)), &key_type);
+        let key = self.term(key, &receiver)?;
+        let ty = match &expr.ty {
+            CqlType::Map { value, .. } => CqlType::clone(value),
+            _ => key_type,
+        };
+        Ok(Expr { ty, kind: Kind::Element(Box::new(expr), Box::new(key)) })
+    }
+
+    fn slice(&mut self, inner: &Selector, from: Option<&Term>, to: Option<&Term>) -> Result<Expr> {
+        let expr = self.selector(inner, None)?;
+        let key_type = self.key_type(inner, &expr.ty)?.clone();
+        let receiver = Receiver::new(format!("key({})", text(inner)), &key_type);
+        let mut end =
+            |term: Option<&Term>| term.map(|term| self.term(term, &receiver).map(Box::new)).transpose();
+        let (from, to) = (end(from)?, end(to)?);
+        Ok(Expr { ty: expr.ty.clone(), kind: Kind::Slice(Box::new(expr), from, to) })
+    }
+
+    fn cast(&mut self, inner: &Selector, ty: cql::ast::NativeType, whole: &Selector) -> Result<Expr> {
+        let target = crate::ddl::type_name::native(ty);
+        let argument = self.argument(inner);
+        match native::resolve_cast(&argument, &target)? {
+            Some(function) => self.call(Function::Native(function), &[inner], whole, None),
+            None => self.selector(inner, Some(&Receiver::new(text(inner), &target))),
+        }
+    }
+
+    fn type_hint(
+        &mut self,
+        ty: &cql::ast::DataType,
+        inner: &Selector,
+        whole: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let ty = crate::ddl::type_name::resolve(ty, self.schema, self.keyspace)?;
+        let name = text(whole);
+        if self.fit(inner, &ty) == Fit::None {
+            return invalid!("Cannot cast value {} to type {}", text(inner), ty.cql_name_unfrozen());
+        }
+        let mut expr = self.selector(inner, Some(&Receiver::new(name.as_str(), &ty)))?;
+        expr.ty = ty;
+        if let Some(receiver) = receiver
+            && fit_of_type(&receiver.ty, &expr.ty) == Fit::None
+        {
+            return invalid!(
+                "Cannot assign value {name} to {} of type {}",
+                receiver.name,
+                receiver.ty.cql_name_unfrozen()
+            );
+        }
+        Ok(expr)
+    }
+
+    fn element_type(&self, parts: &[Selector]) -> Option<CqlType> {
+        parts.iter().find_map(|part| self.infer(part))
+    }
+
+    fn tuple(
+        &mut self,
+        parts: &[Selector],
+        selector: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let Some(receiver) = receiver else {
+            if let [single] = parts {
+                return self.selector(single, None);
+            }
+            let types: Option<Vec<CqlType>> = parts.iter().map(|part| self.infer(part)).collect();
+            let Some(types) = types else { return self.cannot_infer(selector) };
+            let ty = CqlType::tuple(types);
+            return self.tuple(parts, selector, Some(&Receiver::owned(text(selector), ty)));
+        };
+        let CqlType::Tuple(fields) = &*receiver.ty else {
+            if let [single] = parts {
+                return self.selector(single, Some(receiver));
+            }
+            return invalid!(
+                "Invalid tuple type literal for {} of type {}",
+                receiver.name,
+                receiver.ty.cql_name_unfrozen()
+            );
+        };
+        if parts.len() > fields.len() {
+            return invalid!(
+                "Invalid tuple literal for {}: too many elements. Type {} expects {} but got {}",
+                receiver.name,
+                receiver.ty.cql_name(),
+                fields.len(),
+                parts.len()
+            );
+        }
+        let mut exprs = Vec::with_capacity(parts.len());
+        for (at, (part, ty)) in parts.iter().zip(fields.iter()).enumerate() {
+            if self.fit(part, ty) == Fit::None {
+                return invalid!(
+                    "Invalid tuple literal for {}: component {at} is not of type {}",
+                    receiver.name,
+                    ty.cql_name_unfrozen()
+                );
+            }
+            exprs.push(self.selector(part, Some(&Receiver::new(format!("{}[{at}]", receiver.name), ty)))?);
+        }
+        Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Build(exprs) })
+    }
+
+    /// Resolves the elements of a collection literal.
+    fn elements(
+        &mut self,
+        what: &str,
+        parts: &[Selector],
+        ty: &CqlType,
+        receiver: &Receiver<'_>,
+    ) -> Result<Vec<Expr>> {
+        let element = Receiver::new(format!("value({})", receiver.name), ty);
+        let mut exprs = Vec::with_capacity(parts.len());
+        for part in parts {
+            self.no_marker_inside(what, part, receiver)?;
+            if self.fit(part, ty) == Fit::None {
+                return invalid!(
+                    "Invalid {what} literal for {}: value {} is not of type {}",
+                    receiver.name,
+                    text(part),
+                    ty.cql_name_unfrozen()
+                );
+            }
+            exprs.push(self.selector(part, Some(&element))?);
+        }
+        Ok(exprs)
+    }
+
+    /// Collections that are stored an element a cell take no markers inside, as in Cassandra.
+    fn no_marker_inside(&self, what: &str, part: &Selector, receiver: &Receiver<'_>) -> Result<()> {
+        if what != "vector" && matches!(part.kind, SelectorKind::Marker(_)) {
+            return invalid!(
+                "Invalid {what} literal for {}: bind variables are not supported inside collection literals",
+                receiver.name
+            );
+        }
+        Ok(())
+    }
+
+    fn list(
+        &mut self,
+        parts: &[Selector],
+        selector: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let Some(receiver) = receiver else {
+            let Some(element) = self.element_type(parts) else { return self.cannot_infer(selector) };
+            let ty = CqlType::list(element, true);
+            return self.list(parts, selector, Some(&Receiver::owned(text(selector), ty)));
+        };
+        let kind = match &*receiver.ty {
+            CqlType::List { element, .. } => Kind::Build(self.elements("list", parts, element, receiver)?),
+            CqlType::Vector { element, dimension } => {
+                if parts.len() != *dimension as usize {
+                    return invalid!(
+                        "Invalid vector literal for {} of type {}; expected {dimension} elements, but given {}",
+                        receiver.name,
+                        receiver.ty.cql_name(),
+                        parts.len()
+                    );
+                }
+                Kind::Build(self.elements("vector", parts, element, receiver)?)
+            }
+            other => {
+                return invalid!(
+                    "Unexpected receiver type '{}'; only list and vector are expected",
+                    other.cql_name_unfrozen()
+                );
+            }
+        };
+        Ok(Expr { ty: CqlType::clone(&receiver.ty), kind })
+    }
+
+    fn set(
+        &mut self,
+        parts: &[Selector],
+        selector: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let Some(receiver) = receiver else {
+            let Some(element) = self.element_type(parts) else { return self.cannot_infer(selector) };
+            let ty = CqlType::set(element, true);
+            return self.set(parts, selector, Some(&Receiver::owned(text(selector), ty)));
+        };
+        let kind = match &*receiver.ty {
+            CqlType::Set { element, .. } => Kind::Build(self.elements("set", parts, element, receiver)?),
+            // `{}` is also the empty map and the user type without fields.
+            CqlType::Map { .. } | CqlType::Udt { .. } if parts.is_empty() => Kind::Build(Vec::new()),
+            other => {
+                return invalid!(
+                    "Invalid set literal for {} of type {}",
+                    receiver.name,
+                    other.cql_name_unfrozen()
+                );
+            }
+        };
+        Ok(Expr { ty: CqlType::clone(&receiver.ty), kind })
+    }
+
+    fn map(
+        &mut self,
+        entries: &[(Selector, Selector)],
+        selector: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let Some(receiver) = receiver else {
+            let key = entries.iter().find_map(|(key, _)| self.infer(key));
+            let value = entries.iter().find_map(|(_, value)| self.infer(value));
+            let (Some(key), Some(value)) = (key, value) else { return self.cannot_infer(selector) };
+            let ty = CqlType::map(key, value, true);
+            return self.map(entries, selector, Some(&Receiver::owned(text(selector), ty)));
+        };
+        match &*receiver.ty {
+            CqlType::Udt { ty, .. } => self.user_type(entries, ty, receiver),
+            CqlType::Map { key, value, .. } => {
+                let key_receiver = Receiver::new(format!("key({})", receiver.name), key);
+                let value_receiver = Receiver::new(format!("value({})", receiver.name), value);
+                let mut exprs = Vec::with_capacity(entries.len() * 2);
+                for (k, v) in entries {
+                    for (what, part, ty, receiver_of) in
+                        [("key", k, key, &key_receiver), ("value", v, value, &value_receiver)]
+                    {
+                        self.no_marker_inside("map", part, receiver)?;
+                        if self.fit(part, ty) == Fit::None {
+                            return invalid!(
+                                "Invalid map literal for {}: {what} {} is not of type {}",
+                                receiver.name,
+                                text(part),
+                                ty.cql_name_unfrozen()
+                            );
+                        }
+                        exprs.push(self.selector(part, Some(receiver_of))?);
+                    }
+                }
+                Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Build(exprs) })
+            }
+            other => {
+                let user_type = entries.iter().all(|(key, _)| matches!(key.kind, SelectorKind::Column(_)));
+                let what = if user_type && !self.columns { "user type" } else { "map" };
+                invalid!("Invalid {what} literal for {} of type {}", receiver.name, other.cql_name_unfrozen())
+            }
+        }
+    }
+
+    fn user_type(
+        &mut self,
+        entries: &[(Selector, Selector)],
+        ty: &types::UserType,
+        receiver: &Receiver<'_>,
+    ) -> Result<Expr> {
+        let mut fields: Vec<Expr> =
+            ty.fields.iter().map(|(_, field)| Expr::constant(field.clone(), None)).collect();
+        for (key, value) in entries {
+            let SelectorKind::Column(name) = &key.kind else {
+                return invalid!(
+                    "Invalid user type literal for {}: {} is no field",
+                    receiver.name,
+                    text(key)
+                );
+            };
+            let Some(at) = ty.field_index(&name.name) else {
+                return invalid!("Unknown field '{}' in value of user defined type {}", name.name, ty.name);
+            };
+            let field_type = &ty.fields[at].1;
+            if self.fit(value, field_type) == Fit::None {
+                return invalid!(
+                    "Invalid user type literal for {}: field {} is not of type {}",
+                    receiver.name,
+                    name.name,
+                    field_type.cql_name_unfrozen()
+                );
+            }
+            let of_field = Receiver::new(format!("{}.{}", receiver.name, name.name), field_type);
+            fields[at] = self.selector(value, Some(&of_field))?;
+        }
+        Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Build(fields) })
+    }
+
+    fn arithmetic(
+        &mut self,
+        left: &Selector,
+        op: ArithmeticOperator,
+        right: &Selector,
+        whole: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let (left_argument, right_argument) = (self.argument(left), self.argument(right));
+        let wanted = receiver.map(|receiver| &*receiver.ty);
+        let function = native::resolve_operator(operator(op), &left_argument, &right_argument, wanted)?;
+        self.call(Function::Native(function), &[left, right], whole, receiver)
+    }
+
+    fn argument<'s>(&self, selector: &'s Selector) -> ArgumentOf<'s>
+    where
+        'a: 's,
+    {
+        ArgumentOf { selector, ty: self.infer(selector), place: (self.schema, self.table, self.columns) }
+    }
+
+    /// The type that a selector has by itself.
+    pub fn infer(&self, selector: &Selector) -> Option<CqlType> {
+        match &selector.kind {
+            SelectorKind::Column(name) if self.columns => {
+                self.table.column(&name.name).map(|column| column.ty.clone())
+            }
+            SelectorKind::Constant(constant) => Some(literal::preferred_type(constant)),
+            SelectorKind::TypeHint(ty, _) => {
+                crate::ddl::type_name::resolve(ty, self.schema, self.keyspace).ok()
+            }
+            SelectorKind::Cast(_, ty) => Some(crate::ddl::type_name::native(*ty)),
+            SelectorKind::Tuple(parts) => match parts.as_slice() {
+                [single] => self.infer(single),
+                _ => {
+                    parts.iter().map(|part| self.infer(part)).collect::<Option<Vec<_>>>().map(CqlType::tuple)
+                }
+            },
+            SelectorKind::List(parts) => self.element_type(parts).map(|ty| CqlType::list(ty, true)),
+            SelectorKind::Set(parts) => self.element_type(parts).map(|ty| CqlType::set(ty, true)),
+            SelectorKind::Negate(inner) => self.infer(inner),
+            SelectorKind::Map(_) | SelectorKind::Null | SelectorKind::Marker(_) | SelectorKind::Column(_) => {
+                None
+            }
+            SelectorKind::CountRows => Some(CqlType::Bigint),
+            // What remains costs no more to resolve than to guess at.
+            SelectorKind::Arithmetic(..)
+            | SelectorKind::Metadata(..)
+            | SelectorKind::Function(_)
+            | SelectorKind::Field(..)
+            | SelectorKind::Element(..)
+            | SelectorKind::Slice(..) => {
+                let mut markers = Markers::default();
+                let mut probe = Resolver::new(self.schema, self.table, &mut markers);
+                probe.columns = self.columns;
+                probe.selector(selector, None).ok().map(|expr| expr.ty)
+            }
+        }
+    }
+
+    /// How well a selector fits a type.
+    pub fn fit(&self, selector: &Selector, ty: &CqlType) -> Fit {
+        match &selector.kind {
+            SelectorKind::Constant(constant) => literal::fits(constant, ty),
+            SelectorKind::Null | SelectorKind::Marker(_) => Fit::Weak,
+            SelectorKind::Tuple(parts) => match (parts.as_slice(), ty) {
+                (_, CqlType::Tuple(fields)) if parts.len() <= fields.len() => {
+                    parts.iter().zip(fields.iter()).map(|(p, t)| self.fit(p, t)).min().unwrap_or(Fit::Exact)
+                }
+                ([single], _) => self.fit(single, ty),
+                _ => Fit::None,
+            },
+            SelectorKind::List(parts) => match ty {
+                CqlType::List { element, .. } | CqlType::Vector { element, .. } => {
+                    self.fit_all(parts, element)
+                }
+                _ => Fit::None,
+            },
+            SelectorKind::Set(parts) => match ty {
+                CqlType::Set { element, .. } => self.fit_all(parts, element),
+                CqlType::Map { .. } | CqlType::Udt { .. } if parts.is_empty() => Fit::Exact,
+                _ => Fit::None,
+            },
+            SelectorKind::Map(entries) => match ty {
+                CqlType::Map { key, value, .. } => entries
+                    .iter()
+                    .map(|(k, v)| self.fit(k, key).min(self.fit(v, value)))
+                    .min()
+                    .unwrap_or(Fit::Exact),
+                // Fields that are missing or wrong have messages of their own.
+                CqlType::Udt { .. } => Fit::Weak,
+                _ => Fit::None,
+            },
+            SelectorKind::Arithmetic(left, op, right) => {
+                let (left, right) = (self.argument(left), self.argument(right));
+                match native::resolve_operator(operator(*op), &left, &right, Some(ty)) {
+                    Ok(function) => fit_of_type(ty, &function.returns),
+                    Err(_) => Fit::None,
+                }
+            }
+            SelectorKind::Negate(inner) => self.fit(inner, ty).min(Fit::Weak),
+            SelectorKind::Function(call) if call.name.name.ends_with("json") => Fit::Weak,
+            _ => match self.infer(selector) {
+                Some(own) => fit_of_type(ty, &own),
+                None => Fit::Weak,
+            },
+        }
+    }
+
+    fn fit_all(&self, parts: &[Selector], ty: &CqlType) -> Fit {
+        parts.iter().map(|part| self.fit(part, ty)).min().unwrap_or(Fit::Exact)
+    }
+
+    fn function(
+        &mut self,
+        call: &FunctionCall<Selector>,
+        whole: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let written = match &call.name.keyspace {
+            Some(keyspace) => format!("{keyspace}.{}", call.name.name),
+            None => call.name.name.clone(),
+        };
+        let selecting = self.columns;
+        let unknown = || {
+            ExecError::Invalid(match selecting {
+                true => format!("Unknown function '{written}'"),
+                false => format!("Unknown function {written} called"),
+            })
+        };
+        if call.name.keyspace.as_deref().is_some_and(|keyspace| keyspace != "system") {
+            return Err(unknown());
+        }
+        let name = call.name.name.to_lowercase();
+        if name == "count"
+            && matches!(call.args.as_slice(), [one] if matches!(one.kind, SelectorKind::Constant(_)))
+        {
+            return self.aggregate(Aggregate::CountRows, None, CqlType::Bigint);
+        }
+        if name == "token" {
+            let key = self.table.partition_key().iter().map(|c| c.ty.clone()).collect();
+            return self.checked_call(Function::Token(key), call, whole, receiver);
+        }
+        let arguments: Vec<ArgumentOf<'_>> = call.args.iter().map(|arg| self.argument(arg)).collect();
+        let arguments: Vec<&dyn Argument> = arguments.iter().map(|arg| arg as &dyn Argument).collect();
+        let wanted = receiver.map(|receiver| &*receiver.ty);
+        if matches!(name.as_str(), "fromjson" | "from_json") && wanted.is_none() {
+            return invalid!("{name}() cannot be used in the selection clause of a SELECT statement");
+        }
+        let function = match native::resolve(&name, &arguments, wanted)? {
+            Some(function) => function,
+            None => return Err(unknown()),
+        };
+        if !function.is_aggregate() {
+            let args: Vec<&Selector> = call.args.iter().collect();
+            return self.call(Function::Native(function), &args, whole, receiver);
+        }
+        let ty = function.returns.clone();
+        let [arg] = call.args.as_slice() else {
+            return self.aggregate(Aggregate::CountRows, None, ty);
+        };
+        if self.in_aggregate || !self.columns {
+            return self.aggregate(Aggregate::Native(function), None, ty);
+        }
+        self.in_aggregate = true;
+        let input = match function.arguments.first() {
+            Some(wanted) if self.infer(arg).is_none() => {
+                self.selector(arg, Some(&Receiver::new(format!("arg0({})", function.full_name()), wanted)))
+            }
+            _ => match &arg.kind {
+                SelectorKind::Constant(constant) => {
+                    let own = literal::preferred_type(constant);
+                    self.selector(arg, Some(&Receiver::owned(text(arg), own)))
+                }
+                _ => self.selector(arg, None),
+            },
+        };
+        self.in_aggregate = false;
+        self.aggregate(Aggregate::Native(function), Some(input?), ty)
+    }
+
+    /// A call of the only function that a name can mean, whose arguments are still to be checked.
+    fn checked_call(
+        &mut self,
+        function: Function,
+        call: &FunctionCall<Selector>,
+        whole: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let wanted = function.arguments();
+        if call.args.len() != wanted.len() {
+            return invalid!(
+                "Invalid number of arguments in call to function {}: {} required but {} provided",
+                function.full_name(),
+                wanted.len(),
+                call.args.len()
+            );
+        }
+        for (at, (arg, ty)) in call.args.iter().zip(wanted).enumerate() {
+            if self.fit(arg, ty) == Fit::None {
+                return invalid!(
+                    "Type error: {} cannot be passed as argument {at} of function {} of type {}",
+                    text(arg),
+                    function.full_name(),
+                    ty.cql_name()
+                );
+            }
+        }
+        let args: Vec<&Selector> = call.args.iter().collect();
+        self.call(function, &args, whole, receiver)
+    }
+
+    /// A call whose function is chosen: resolves its arguments.
+    fn call(
+        &mut self,
+        function: Function,
+        args: &[&Selector],
+        whole: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let name = function.full_name();
+        let mut exprs = Vec::with_capacity(args.len());
+        for (at, (arg, ty)) in args.iter().zip(function.arguments()).enumerate() {
+            exprs.push(self.selector(arg, Some(&Receiver::new(format!("arg{at}({name})"), ty)))?);
+        }
+        let ty = function.returns().clone();
+        if let Some(receiver) = receiver
+            && fit_of_type(&receiver.ty, &ty) == Fit::None
+        {
+            let what = match (&whole.kind, self.columns) {
+                (SelectorKind::Function(_), false) => format!("function {name}"),
+                _ => text(whole),
+            };
+            return invalid!(
+                "Type error: cannot assign result of {what} (type {}) to {} (type {})",
+                ty.cql_name_unfrozen(),
+                receiver.name,
+                receiver.ty.cql_name_unfrozen()
+            );
+        }
+        Ok(Expr { ty, kind: Kind::Call(Rc::new(function), exprs) })
+    }
+}
+
+fn operator(op: ArithmeticOperator) -> Operator {
+    match op {
+        ArithmeticOperator::Add => Operator::Add,
+        ArithmeticOperator::Subtract => Operator::Subtract,
+        ArithmeticOperator::Multiply => Operator::Multiply,
+        ArithmeticOperator::Divide => Operator::Divide,
+        ArithmeticOperator::Modulo => Operator::Modulo,
+    }
+}
+
+/// A selector as an argument among whose overloads a choice is made.
+struct ArgumentOf<'a> {
+    selector: &'a Selector,
+    ty: Option<CqlType>,
+    place: (&'a Schema, &'a Table, bool),
+}
+
+impl Argument for ArgumentOf<'_> {
+    fn assignment(&self, ty: &CqlType) -> Fit {
+        let (schema, table, columns) = self.place;
+        let mut markers = Markers::default();
+        let resolver = Resolver { columns, ..Resolver::new(schema, table, &mut markers) };
+        resolver.fit(self.selector, ty)
+    }
+
+    fn known_type(&self) -> Option<CqlType> {
+        self.ty.clone()
+    }
+
+    fn text(&self) -> String {
+        text(self.selector)
+    }
+
+    fn is_marker(&self) -> bool {
+        matches!(self.selector.kind, SelectorKind::Marker(_))
+    }
+
+    fn array_len(&self) -> Option<usize> {
+        match &self.selector.kind {
+            SelectorKind::List(parts) => Some(parts.len()),
+            _ => None,
+        }
+    }
+}

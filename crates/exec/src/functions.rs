@@ -1,0 +1,215 @@
+//! Functions as expressions call them: the native ones of [`types::native`] with time and randomness from this shard,
+//! `token`, which only the query layer can compute, and the first value of a group.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use types::CqlType;
+use types::native::{self, Environment, FunctionError};
+
+use crate::backend::Clock;
+use crate::error::{ExecError, Result, invalid};
+
+/// Makes version 1 UUIDs that are never equal on this shard.
+pub struct TimeUuids {
+    last_ticks: Cell<i64>,
+    first_ticks: Cell<i64>,
+    clock_and_node: u64,
+}
+
+impl TimeUuids {
+    /// A source whose UUIDs carry clock sequence and node bits made of these random bytes.
+    pub fn new(random: [u8; 16]) -> Self {
+        let [a, b, c, d, e, f, g, h, ..] = random;
+        let sequence = u16::from_be_bytes([a, b]);
+        // The multicast bit marks a node number that is no network card's.
+        let node = u64::from_be_bytes([0, 0, c | 1, d, e, f, g, h]);
+        Self {
+            last_ticks: Cell::new(0),
+            first_ticks: Cell::new(i64::MAX),
+            clock_and_node: types::uuid::clock_and_node(sequence, node),
+        }
+    }
+
+    /// A UUID of this time, or just after the last one.
+    pub fn next(&self, wall_micros: i64) -> [u8; 16] {
+        let ticks = wall_micros.saturating_mul(10).max(self.last_ticks.get() + 1);
+        self.last_ticks.set(ticks);
+        types::uuid::time_uuid(ticks, self.clock_and_node)
+    }
+
+    /// A UUID before all that this has given out: paths of elements that are put in front of a list. Its time lies as
+    /// far before the start of 2010 as now lies behind it, so that elements put in front later come first.
+    pub fn before(&self, wall_micros: i64) -> [u8; 16] {
+        let mirrored = REFERENCE_TICKS.saturating_mul(2).saturating_sub(wall_micros.saturating_mul(10));
+        let ticks = mirrored.min(self.first_ticks.get() - 1);
+        self.first_ticks.set(ticks);
+        types::uuid::time_uuid(ticks, self.clock_and_node)
+    }
+}
+
+/// 2010-01-01 in ticks of 100 ns since the epoch.
+const REFERENCE_TICKS: i64 = 1_262_304_000 * 10_000_000;
+
+/// What functions may ask for beside their arguments.
+pub struct CallContext {
+    /// Time and randomness.
+    pub clock: Rc<dyn Clock>,
+    /// The source of `now()`.
+    pub uuids: Rc<TimeUuids>,
+}
+
+impl CallContext {
+    /// A fresh version 1 UUID.
+    pub fn time_uuid(&self) -> [u8; 16] {
+        self.uuids.next(self.clock.wall_micros())
+    }
+}
+
+/// Lends a context to native functions.
+struct Lent<'a>(&'a CallContext);
+
+impl Environment for Lent<'_> {
+    fn now_ms(&mut self) -> i64 {
+        self.0.clock.wall_micros().div_euclid(1000)
+    }
+
+    fn time_uuid(&mut self) -> [u8; 16] {
+        self.0.time_uuid()
+    }
+
+    fn random_uuid(&mut self) -> [u8; 16] {
+        types::uuid::random_uuid(self.0.clock.random())
+    }
+}
+
+impl From<FunctionError> for ExecError {
+    fn from(error: FunctionError) -> Self {
+        match error {
+            FunctionError::Invalid(text) => ExecError::Invalid(text),
+            FunctionError::Failed { function, argument_types, message } => {
+                ExecError::FunctionFailure { function, arguments: argument_types, message }
+            }
+        }
+    }
+}
+
+/// A scalar function with one signature.
+#[derive(Clone, Debug)]
+pub enum Function {
+    /// One of the types' own.
+    Native(native::Function),
+    /// `token` of a table's partition key.
+    Token(Vec<CqlType>),
+}
+
+impl Function {
+    /// `system.abs`
+    pub fn full_name(&self) -> String {
+        match self {
+            Self::Native(function) => function.full_name(),
+            Self::Token(_) => "system.token".to_owned(),
+        }
+    }
+
+    /// Types of its arguments.
+    pub fn arguments(&self) -> &[CqlType] {
+        match self {
+            Self::Native(function) => &function.arguments,
+            Self::Token(types) => types,
+        }
+    }
+
+    /// Type of its result.
+    pub fn returns(&self) -> &CqlType {
+        match self {
+            Self::Native(function) => &function.returns,
+            Self::Token(_) => &CqlType::Bigint,
+        }
+    }
+
+    /// Its value for these arguments.
+    pub fn call(&self, context: &CallContext, args: &[Option<Bytes>]) -> Result<Option<Bytes>> {
+        let args: smallvec::SmallVec<[Option<&[u8]>; 4]> = args.iter().map(|arg| arg.as_deref()).collect();
+        match self {
+            Self::Native(function) => Ok(function.execute(&args, &mut Lent(context))?.map(Bytes::from)),
+            Self::Token(_) => {
+                let parts: smallvec::SmallVec<[&[u8]; 4]> = args.iter().copied().flatten().collect();
+                if parts.len() != args.len() {
+                    return invalid!("Invalid null value in a call of token()");
+                }
+                for part in &parts {
+                    crate::modification::keys::check_component(part.len())?;
+                }
+                let key = mutation::DecoratedKey::compose(&parts);
+                Ok(Some(Bytes::copy_from_slice(&stdx::murmur3::token(&key).to_be_bytes())))
+            }
+        }
+    }
+}
+
+/// Which aggregate is computed over a group.
+#[derive(Clone, Debug)]
+pub enum Aggregate {
+    /// `count(*)`
+    CountRows,
+    /// A native aggregate of one argument.
+    Native(native::Function),
+    /// The value of the group's first row: what a plain column is among aggregates.
+    First,
+}
+
+/// An aggregate under way.
+#[derive(Clone, Debug)]
+pub enum AggregateState {
+    /// Rows so far.
+    CountRows(i64),
+    /// A native aggregate's state.
+    Native(native::Aggregate),
+    /// The first row's value, once there is one.
+    First(Option<Option<Bytes>>),
+}
+
+impl AggregateState {
+    /// Nothing added yet.
+    pub fn new(aggregate: &Aggregate) -> Self {
+        match aggregate {
+            Aggregate::CountRows => Self::CountRows(0),
+            Aggregate::Native(function) => {
+                Self::Native(function.aggregate().expect("an aggregate was resolved as one"))
+            }
+            Aggregate::First => Self::First(None),
+        }
+    }
+
+    /// Begins anew.
+    pub fn reset(&mut self) {
+        match self {
+            Self::CountRows(count) => *count = 0,
+            Self::Native(aggregate) => aggregate.reset(),
+            Self::First(first) => *first = None,
+        }
+    }
+
+    /// Adds a row's value.
+    pub fn add(&mut self, value: Option<Bytes>) -> Result<()> {
+        match self {
+            Self::CountRows(count) => *count += 1,
+            Self::Native(aggregate) => aggregate.add(value.as_deref())?,
+            Self::First(first) => {
+                first.get_or_insert(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The result over what was added.
+    pub fn result(&self) -> Result<Option<Bytes>> {
+        match self {
+            Self::CountRows(count) => Ok(Some(Bytes::copy_from_slice(&count.to_be_bytes()))),
+            Self::Native(aggregate) => Ok(aggregate.result()?.map(Bytes::from)),
+            Self::First(first) => Ok(first.clone().flatten()),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Operations turned into cells.
+
+use bytes::Bytes;
+use mutation::row::ColumnData;
+use mutation::{Cell, Complex, ComplexCell, DeletionTime, Row, Seconds, Timestamp};
+use types::CqlType;
+use types::elements::{Elements, Fields};
+
+use super::operation::{Change, Operation};
+use crate::error::{Result, invalid};
+use crate::expr::{Env, Expr, Value, collect_elements};
+
+/// What all cells of a statement have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// When, as the writer claims.
+    pub timestamp: Timestamp,
+    /// Seconds to live; 0 for ever.
+    pub ttl: Seconds,
+    /// The server's clock.
+    pub now: Seconds,
+}
+
+impl Stamp {
+    /// A value that lives as the statement says.
+    #[inline]
+    pub fn live(&self, value: Bytes) -> Cell {
+        match self.ttl {
+            0 => Cell::live(self.timestamp, value),
+            ttl => Cell::expiring(self.timestamp, ttl, self.expires(), value),
+        }
+    }
+
+    /// When what has the statement's TTL expires; the far future is cut to the last second that can be stored.
+    pub fn expires(&self) -> Seconds {
+        self.now.saturating_add(self.ttl).min(mutation::NO_DELETION - 1)
+    }
+
+    /// A tombstone of one cell.
+    #[inline]
+    pub fn tombstone(&self) -> Cell {
+        Cell::tombstone(self.timestamp, self.now)
+    }
+
+    /// A deletion by this statement.
+    pub fn deletion(&self) -> DeletionTime {
+        DeletionTime::new(self.timestamp, self.now)
+    }
+
+    /// The deletion of what an overwritten collection held: just before its new cells.
+    fn overwritten(&self) -> DeletionTime {
+        DeletionTime::new(self.timestamp.saturating_sub(1), self.now)
+    }
+}
+
+/// Applies an operation to a row under construction. `existing` is the row as it was read, for lists.
+pub fn apply(
+    operation: &Operation,
+    stamp: &Stamp,
+    env: &Env<'_>,
+    existing: Option<&Row>,
+    row: &mut Row,
+) -> Result<()> {
+    let column = &operation.column;
+    let data = match &operation.change {
+        Change::Set(expr) => match (expr.eval(env)?, column.ty.is_multi_cell()) {
+            (Value::Unset, _) => return Ok(()),
+            (Value::Set(value), false) => ColumnData::Simple(stamp.live(value)),
+            (Value::Null, false) => ColumnData::Simple(stamp.tombstone()),
+            (value, true) => {
+                let mut complex = match value.into_bytes() {
+                    Some(value) => split(&column.ty, &value, stamp, env)?,
+                    None => Complex::empty(),
+                };
+                complex.deletion = stamp.overwritten();
+                ColumnData::Complex(complex)
+            }
+        },
+        Change::Delete if column.ty.is_multi_cell() => {
+            ColumnData::Complex(Complex { deletion: stamp.deletion(), cells: Vec::new() })
+        }
+        Change::Delete => ColumnData::Simple(stamp.tombstone()),
+        Change::Count(expr, negative) => {
+            let delta = match expr.eval(env)? {
+                Value::Unset => return Ok(()),
+                Value::Null => return invalid!("Invalid null value for counter increment/decrement"),
+                Value::Set(value) => delta(&value, *negative)?,
+            };
+            ColumnData::Simple(Cell::live(stamp.timestamp, Bytes::copy_from_slice(&delta.to_be_bytes())))
+        }
+        change => {
+            let cells = changed_cells(operation, change, stamp, env, existing)?;
+            if cells.is_empty() {
+                return Ok(());
+            }
+            ColumnData::Complex(Complex { cells, ..Complex::empty() })
+        }
+    };
+    row.merge_column(column.id, data, &column.ty);
+    Ok(())
+}
+
+fn delta(value: &[u8], negative: bool) -> Result<i64> {
+    let Ok(bytes) = <[u8; 8]>::try_from(value) else {
+        return invalid!("Invalid empty value for counter increment/decrement");
+    };
+    let delta = i64::from_be_bytes(bytes);
+    match (negative, delta.checked_neg()) {
+        (false, _) => Ok(delta),
+        (true, Some(negated)) => Ok(negated),
+        (true, None) => {
+            invalid!("The negation of {delta} overflows supported counter precision (signed 8 bytes integer)")
+        }
+    }
+}
+
+/// The cells that a change of elements writes, in path order.
+fn changed_cells(
+    operation: &Operation,
+    change: &Change,
+    stamp: &Stamp,
+    env: &Env<'_>,
+    existing: Option<&Row>,
+) -> Result<Vec<ComplexCell>> {
+    let ty = &operation.column.ty;
+    let cell = |path: Bytes, value: Value| ComplexCell {
+        path,
+        cell: match value {
+            Value::Set(value) => stamp.live(value),
+            Value::Null | Value::Unset => stamp.tombstone(),
+        },
+    };
+    let list = || {
+        let complex = existing.and_then(|row| row.complex(operation.column.id));
+        let cells = complex.map(|complex| complex.cells.as_slice()).unwrap_or_default();
+        cells.iter().filter(|element| element.cell.is_live(stamp.now)).collect::<Vec<_>>()
+    };
+    match change {
+        Change::Append(expr) | Change::Add(expr) => match expr.eval(env)? {
+            Value::Set(value) => Ok(split(ty, &value, stamp, env)?.cells),
+            Value::Unset => Ok(Vec::new()),
+            Value::Null => Ok(Vec::new()),
+        },
+        Change::Prepend(expr) => match expr.eval_option(env)? {
+            Some(value) => {
+                let elements = collect_elements(Elements::of_list(&value)?)?;
+                let mut cells: Vec<ComplexCell> = Vec::with_capacity(elements.len());
+                // From the last to the first, each before the one made last.
+                for element in elements.into_iter().rev() {
+                    let path = Bytes::copy_from_slice(&env.call.uuids.before(env.call.clock.wall_micros()));
+                    cells.push(cell(path, Value::Set(value.slice_ref(element))));
+                }
+                cells.reverse();
+                Ok(cells)
+            }
+            None => Ok(Vec::new()),
+        },
+        Change::Remove(expr) => match expr.eval_option(env)? {
+            Some(value) => Ok(collect_elements(Elements::of_set(&value)?)?
+                .into_iter()
+                .map(|path| cell(value.slice_ref(path), Value::Null))
+                .collect()),
+            None => Ok(Vec::new()),
+        },
+        Change::Discard(expr) => match (expr.eval_option(env)?, ty) {
+            (Some(value), CqlType::List { element: element_type, .. }) => {
+                let unwanted = collect_elements(Elements::of_list(&value)?)?;
+                let is_unwanted = |held: &&ComplexCell| {
+                    unwanted.iter().any(|item| element_type.compare(item, &held.cell.value).is_eq())
+                };
+                Ok(list()
+                    .into_iter()
+                    .filter(is_unwanted)
+                    .map(|held| cell(held.path.clone(), Value::Null))
+                    .collect())
+            }
+            _ => Ok(Vec::new()),
+        },
+        Change::SetIndex(index, expr) => {
+            let list = list();
+            let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
+            if list.is_empty() {
+                return invalid!("Attempted to set an element on a list which is null");
+            }
+            let Some(held) = usize::try_from(at).ok().and_then(|at| list.get(at)) else {
+                return invalid!("List index {at} out of bound, list has size {}", list.len());
+            };
+            match expr.eval(env)? {
+                Value::Unset => Ok(Vec::new()),
+                value => Ok(vec![cell(held.path.clone(), value)]),
+            }
+        }
+        Change::DeleteIndex(index) => {
+            let list = list();
+            let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
+            if list.is_empty() {
+                return invalid!("Attempted to delete an element from a list which is null");
+            }
+            match usize::try_from(at).ok().and_then(|at| list.get(at)) {
+                Some(held) => Ok(vec![cell(held.path.clone(), Value::Null)]),
+                None => invalid!("List index {at} out of bound, list has size {}", list.len()),
+            }
+        }
+        Change::SetKey(key, expr) => {
+            let Some(key) = key_value(key, env, "map key")? else { return Ok(Vec::new()) };
+            match expr.eval(env)? {
+                Value::Unset => Ok(Vec::new()),
+                value => Ok(vec![cell(key, value)]),
+            }
+        }
+        Change::DeleteKey(key) => {
+            let what = if matches!(ty, CqlType::Map { .. }) { "map key" } else { "set element" };
+            Ok(key_value(key, env, what)?.map(|key| cell(key, Value::Null)).into_iter().collect())
+        }
+        Change::SetField(at, expr) => match expr.eval(env)? {
+            Value::Unset => Ok(Vec::new()),
+            value => Ok(vec![cell(Bytes::copy_from_slice(&at.to_be_bytes()), value)]),
+        },
+        Change::DeleteField(at) => Ok(vec![cell(Bytes::copy_from_slice(&at.to_be_bytes()), Value::Null)]),
+        Change::Set(_) | Change::Delete | Change::Count(..) => Ok(Vec::new()),
+    }
+}
+
+fn index_value(index: &Expr, env: &Env<'_>) -> Result<Option<i32>> {
+    match index.eval(env)? {
+        Value::Unset => invalid!("Invalid unset value for list index"),
+        Value::Null => invalid!("Invalid null value for list index"),
+        Value::Set(bytes) => match <[u8; 4]>::try_from(&*bytes) {
+            Ok(bytes) => Ok(Some(i32::from_be_bytes(bytes))),
+            Err(_) => invalid!("Invalid empty value for list index"),
+        },
+    }
+}
+
+fn key_value(key: &Expr, env: &Env<'_>, what: &str) -> Result<Option<Bytes>> {
+    match key.eval(env)? {
+        Value::Set(key) => Ok(Some(key)),
+        Value::Null => invalid!("Invalid null {what}"),
+        Value::Unset => invalid!("Invalid unset {what}"),
+    }
+}
+
+/// Takes a value apart into the cells of an unfrozen column.
+fn split(ty: &CqlType, value: &Bytes, stamp: &Stamp, env: &Env<'_>) -> Result<Complex> {
+    let shared = |slice: &[u8]| if slice.is_empty() { Bytes::new() } else { value.slice_ref(slice) };
+    let element = |path: Bytes, value: Bytes| ComplexCell { path, cell: stamp.live(value) };
+    let mut cells = Vec::new();
+    match ty {
+        CqlType::List { .. } => {
+            for item in collect_elements(Elements::of_list(value)?)? {
+                let path = env.call.uuids.next(env.call.clock.wall_micros());
+                cells.push(element(Bytes::copy_from_slice(&path), shared(item)));
+            }
+        }
+        CqlType::Set { element: ty, .. } => {
+            for item in collect_elements(Elements::of_set(value)?)? {
+                cells.push(element(shared(item), Bytes::new()));
+            }
+            debug_assert!(cells.is_sorted_by(|a, b| ty.compare(&a.path, &b.path).is_lt()));
+        }
+        CqlType::Map { .. } => {
+            for entry in collect_elements(Elements::of_map(value)?)?.chunks_exact(2) {
+                cells.push(element(shared(entry[0]), shared(entry[1])));
+            }
+        }
+        CqlType::Udt { .. } => {
+            for (at, field) in Fields::new(value).enumerate() {
+                if let Some(field) = field? {
+                    let path = Bytes::copy_from_slice(&(at as u16).to_be_bytes());
+                    cells.push(element(path, shared(field)));
+                }
+            }
+        }
+        other => panic!("a column of type {other} is one cell"),
+    }
+    Ok(Complex { cells, ..Complex::empty() })
+}

@@ -1,0 +1,184 @@
+//! BATCH: the rules of what may stand together, size limits, and the merge of statements that meet in a partition.
+
+use cql::ast::{BatchKind, Modification};
+use mutation::{PartitionUpdate, Timestamp};
+use types::CqlType;
+
+use super::ModificationPlan;
+use crate::catalog::Catalog;
+use crate::error::{ExecError, Result, invalid};
+use crate::expr::resolve::{Markers, Receiver, Resolver};
+use crate::expr::{Env, Expr, Value};
+use crate::request::ExecLimits;
+
+/// A prepared BATCH.
+#[derive(Debug)]
+pub struct BatchPlan {
+    /// Logged, unlogged or counter.
+    pub kind: BatchKind,
+    /// The statements.
+    pub statements: Vec<ModificationPlan>,
+    timestamp: Option<Expr>,
+}
+
+impl ModificationPlan {
+    /// Resolves a statement that may stand in a batch.
+    pub fn prepare(
+        ast: &Modification,
+        catalog: &Catalog<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        match ast {
+            Modification::Insert(ast) => Self::insert(ast, catalog, keyspace, markers),
+            Modification::Update(ast) => Self::update(ast, catalog, keyspace, markers),
+            Modification::Delete(ast) => Self::delete(ast, catalog, keyspace, markers),
+        }
+    }
+}
+
+impl BatchPlan {
+    /// Resolves a BATCH.
+    pub fn prepare(
+        ast: &cql::ast::Batch,
+        catalog: &Catalog<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        if ast.using.ttl.is_some() {
+            return invalid!("Global TTL on the BATCH statement is not supported.");
+        }
+        let statements = ast
+            .statements
+            .iter()
+            .map(|statement| ModificationPlan::prepare(statement, catalog, keyspace, markers))
+            .collect::<Result<Vec<_>>>()?;
+        check(ast.kind, statements.iter())?;
+        let mut timestamp = None;
+        if let Some(term) = &ast.using.timestamp {
+            if ast.kind == BatchKind::Counter {
+                return invalid!("Cannot provide custom timestamp for counter BATCH");
+            }
+            if statements.iter().any(ModificationPlan::has_timestamp) {
+                return invalid!("Timestamp must be set either on BATCH or individual statements");
+            }
+            if let Some(first) = statements.first() {
+                let mut resolver = Resolver::new(catalog.schema, &first.table, markers);
+                timestamp = Some(resolver.term(term, &Receiver::owned("[timestamp]", CqlType::Bigint))?);
+            }
+        }
+        Ok(Self { kind: ast.kind, statements, timestamp })
+    }
+
+    /// The timestamp of the whole, or the default.
+    pub fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
+        let Some(expr) = &self.timestamp else { return Ok(default) };
+        match expr.eval(env)? {
+            Value::Unset => Ok(default),
+            Value::Null => invalid!("Invalid null value of timestamp"),
+            Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes) {
+                Ok(bytes) => Ok(i64::from_be_bytes(bytes)),
+                Err(_) => invalid!("Invalid timestamp value"),
+            },
+        }
+    }
+}
+
+/// Refuses statements that may not stand together in a batch of this kind.
+pub fn check<'a>(
+    kind: BatchKind,
+    statements: impl Iterator<Item = &'a ModificationPlan> + Clone,
+) -> Result<()> {
+    let counters = statements.clone().any(ModificationPlan::is_counter);
+    let others = statements.clone().any(|statement| !statement.is_counter());
+    if kind == BatchKind::Counter && others {
+        return invalid!("Cannot include non-counter statement in a counter batch");
+    }
+    if counters && others {
+        return invalid!("Counter and non-counter mutations cannot exist in the same batch");
+    }
+    if kind == BatchKind::Logged && counters {
+        return invalid!("Cannot include a counter statement in a logged batch");
+    }
+    Ok(())
+}
+
+/// Merges the updates of one partition into one, in the order in which partitions were first named.
+pub fn merge(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
+    if updates.len() < 2 {
+        return updates;
+    }
+    let mut places: stdx::HashMap<(schema::TableId, bytes::Bytes), usize> = stdx::HashMap::default();
+    let mut merged: Vec<PartitionUpdate> = Vec::with_capacity(updates.len());
+    for update in updates {
+        match places.entry((update.table.id, update.key.key.clone())) {
+            std::collections::hash_map::Entry::Occupied(at) => merged[*at.get()].merge(update),
+            std::collections::hash_map::Entry::Vacant(place) => {
+                place.insert(merged.len());
+                merged.push(update);
+            }
+        }
+    }
+    merged
+}
+
+fn kib(bytes: usize) -> String {
+    format!("{:.3}KiB", bytes as f64 / 1024.0)
+}
+
+fn tables(updates: &[PartitionUpdate]) -> String {
+    let mut names: Vec<String> = updates.iter().map(|update| update.table.full_name()).collect();
+    names.sort();
+    names.dedup();
+    format!("[{}]", names.join(", "))
+}
+
+/// Checks a batch's size; the warnings that it deserves are returned.
+pub fn check_size(kind: BatchKind, updates: &[PartitionUpdate], limits: &ExecLimits) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    if updates.len() < 2 {
+        return Ok(warnings);
+    }
+    let size: usize = updates.iter().map(data_size).sum();
+    if size > limits.batch_fail_bytes {
+        return Err(ExecError::Invalid("Batch too large".to_owned()));
+    }
+    if size > limits.batch_warn_bytes {
+        warnings.push(format!(
+            "Batch for {} is of size {}, exceeding specified threshold of {} by {}.",
+            tables(updates),
+            kib(size),
+            kib(limits.batch_warn_bytes),
+            kib(size - limits.batch_warn_bytes)
+        ));
+    }
+    if kind == BatchKind::Unlogged && updates.len() > limits.batch_partitions_warn {
+        let names = tables(updates);
+        let plural = if names.contains(", ") { "s" } else { "" };
+        warnings.push(format!(
+            "Unlogged batch covering {} partitions detected against table{plural} {names}. You should use a logged batch \
+             for atomicity, or asynchronous writes for performance.",
+            updates.len()
+        ));
+    }
+    Ok(warnings)
+}
+
+/// Bytes of keys and values, about as Cassandra counts a mutation's data.
+fn data_size(update: &PartitionUpdate) -> usize {
+    use mutation::row::ColumnData;
+    let cells = |row: &mutation::Row| {
+        let of = |data: &ColumnData| match data {
+            ColumnData::Simple(cell) => 8 + cell.value.len(),
+            ColumnData::Complex(complex) => {
+                complex.cells.iter().map(|element| 8 + element.path.len() + element.cell.value.len()).sum()
+            }
+        };
+        row.clustering.components().flatten().map(<[u8]>::len).sum::<usize>()
+            + row.columns().iter().map(|(_, data)| of(data)).sum::<usize>()
+    };
+    update.key.key.len()
+        + update.static_row.as_ref().map_or(0, cells)
+        + update.rows().iter().map(cells).sum::<usize>()
+        + update.range_tombstones.len() * 16
+}

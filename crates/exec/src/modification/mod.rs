@@ -1,0 +1,569 @@
+//! INSERT, UPDATE, DELETE and BATCH: prepared to [`ModificationPlan`]s, which make updates of partitions.
+
+mod apply;
+pub mod batch;
+mod json;
+pub mod keys;
+pub mod operation;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cql::ast::{Condition, Delete, Insert, InsertSource, Term, Update, Using};
+use mutation::{
+    Clustering, ColumnSelection, LivenessInfo, PartitionUpdate, RangeTombstone, Row, Slices, Timestamp,
+};
+use replica::{Limits, Partitions, ReadCommand};
+use schema::{Column, ColumnKind, Table};
+use smallvec::SmallVec;
+use stdx::HashMap;
+use types::CqlType;
+
+use crate::backend::Coordinator;
+use crate::catalog::Catalog;
+use crate::error::{ExecError, Result, invalid};
+use crate::expr::resolve::{Markers, Receiver, Resolver};
+use crate::expr::{Env, Expr, Kind, Value};
+use crate::request::Request;
+use crate::select::bounds;
+use crate::select::restrictions::{self, Choice, Restrictions, RowRestriction, StatementKind};
+use apply::Stamp;
+use operation::Operation;
+
+/// The longest time to live: twenty years, in seconds.
+pub const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
+
+/// Which statement a plan was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModificationKind {
+    /// INSERT.
+    Insert,
+    /// UPDATE.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+/// A prepared INSERT, UPDATE or DELETE.
+#[derive(Debug)]
+pub struct ModificationPlan {
+    /// The table.
+    pub table: Arc<Table>,
+    /// Which statement.
+    pub kind: ModificationKind,
+    /// The partitions: a choice a partition key column.
+    keys: Vec<Choice>,
+    /// The rows of each.
+    rows: Vec<RowRestriction>,
+    /// What happens to static columns.
+    statics: Vec<Operation>,
+    /// What happens to regular columns.
+    regulars: Vec<Operation>,
+    timestamp: Option<Expr>,
+    ttl: Option<Expr>,
+    /// The document of INSERT JSON, and whether columns that it lacks stay as they are.
+    json: Option<(Expr, bool)>,
+    /// For each partition key column the marker bound to it.
+    pub key_markers: Vec<Option<u32>>,
+}
+
+impl ModificationPlan {
+    /// Whether it counts.
+    pub fn is_counter(&self) -> bool {
+        self.table.is_counter()
+    }
+
+    /// Whether counters change, rather than go away.
+    pub fn counts(&self) -> bool {
+        self.kind == ModificationKind::Update
+    }
+
+    /// Whether it has a timestamp of its own.
+    pub fn has_timestamp(&self) -> bool {
+        self.timestamp.is_some()
+    }
+
+    fn new(table: Arc<Table>, kind: ModificationKind) -> Self {
+        Self {
+            table,
+            kind,
+            keys: Vec::new(),
+            rows: Vec::new(),
+            statics: Vec::new(),
+            regulars: Vec::new(),
+            timestamp: None,
+            ttl: None,
+            json: None,
+            key_markers: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, operation: Operation) {
+        if operation.is_static() { self.statics.push(operation) } else { self.regulars.push(operation) }
+    }
+
+    fn using(&mut self, using: &Using, resolver: &mut Resolver<'_>) -> Result<()> {
+        if self.is_counter() {
+            if using.timestamp.is_some() {
+                return invalid!("Cannot provide custom timestamp for counter updates");
+            }
+            if using.ttl.is_some() {
+                return invalid!("Cannot provide custom TTL for counter updates");
+            }
+        }
+        let mut resolve = |term: &Option<Term>, name: &'static str, ty: CqlType| {
+            term.as_ref().map(|term| resolver.term(term, &Receiver::owned(name, ty))).transpose()
+        };
+        self.timestamp = resolve(&using.timestamp, "[timestamp]", CqlType::Bigint)?;
+        self.ttl = resolve(&using.ttl, "[ttl]", CqlType::Int)?;
+        Ok(())
+    }
+
+    /// Resolves an INSERT.
+    pub fn insert(
+        ast: &Insert,
+        catalog: &Catalog<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        let table = writable(catalog, &ast.table, keyspace)?;
+        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let mut plan = Self::new(table.clone(), ModificationKind::Insert);
+        if plan.is_counter() {
+            return invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead");
+        }
+        if ast.if_not_exists {
+            if ast.using.timestamp.is_some() {
+                return invalid!("Cannot provide custom timestamp for conditional updates");
+            }
+            return Err(ExecError::unsupported("INSERT ... IF NOT EXISTS"));
+        }
+        match &ast.source {
+            InsertSource::Values { columns, values } => {
+                if columns.len() != values.len() {
+                    return invalid!("Unmatched column names/values");
+                }
+                let mut named: Vec<(&Column, &Term)> = Vec::with_capacity(columns.len());
+                for (name, term) in columns.iter().zip(values) {
+                    let column = resolver.column(&name.name)?;
+                    if named.iter().any(|(c, _)| c.id == column.id) {
+                        return invalid!("The column names contains duplicates");
+                    }
+                    named.push((column, term));
+                }
+                let mut keys: Vec<(&Column, Expr)> = Vec::new();
+                for (column, term) in named {
+                    match column.kind {
+                        ColumnKind::PartitionKey | ColumnKind::Clustering => {
+                            keys.push((column, resolver.term(term, &Receiver::column(column))?));
+                        }
+                        ColumnKind::Static | ColumnKind::Regular => {
+                            let operation = Operation::insert(column, term, &mut resolver)?;
+                            plan.push(operation);
+                        }
+                    }
+                }
+                plan.insert_keys(keys)?;
+            }
+            InsertSource::Json { value, default_unset } => {
+                let document = json::document(value, &mut resolver)?;
+                plan.json = Some((document, *default_unset));
+                let bound =
+                    |at: usize, column: &Column| Expr { ty: column.ty.clone(), kind: Kind::Bind(at as u32) };
+                let mut keys = Vec::new();
+                for (at, column) in table.columns().iter().enumerate() {
+                    match column.kind {
+                        ColumnKind::PartitionKey | ColumnKind::Clustering => {
+                            keys.push((column, bound(at, column)))
+                        }
+                        ColumnKind::Static | ColumnKind::Regular => {
+                            plan.push(Operation::insert_expr(column, bound(at, column)));
+                        }
+                    }
+                }
+                plan.insert_keys(keys)?;
+                plan.key_markers = vec![None; table.partition_key().len()];
+            }
+        }
+        plan.using(&ast.using, &mut resolver)?;
+        Ok(plan)
+    }
+
+    /// Finds the key's values among those of an INSERT.
+    fn insert_keys(&mut self, mut values: Vec<(&Column, Expr)>) -> Result<()> {
+        let mut take = |columns: &[Column]| {
+            let mut found = Vec::with_capacity(columns.len());
+            let mut missing = Vec::new();
+            for column in columns {
+                match values.iter().position(|(c, _)| c.id == column.id) {
+                    Some(at) => found.push(values.swap_remove(at).1),
+                    None => missing.push(column.name.clone()),
+                }
+            }
+            (found, missing)
+        };
+        let (keys, missing) = take(self.table.partition_key());
+        if !missing.is_empty() {
+            return invalid!("Some partition key parts are missing: {}", missing.join(", "));
+        }
+        let (rows, missing) = take(self.table.clustering());
+        let static_only = rows.is_empty() && self.regulars.is_empty() && !self.statics.is_empty();
+        if !missing.is_empty() && !static_only {
+            return invalid!("Some clustering keys are missing: {}", missing.join(", "));
+        }
+        self.key_markers = keys
+            .iter()
+            .map(|expr| match expr.kind {
+                Kind::Bind(at) => Some(at),
+                _ => None,
+            })
+            .collect();
+        self.keys = keys.into_iter().map(Choice::One).collect();
+        self.rows = rows.into_iter().map(|expr| RowRestriction::Single(Choice::One(expr))).collect();
+        Ok(())
+    }
+
+    /// Resolves an UPDATE.
+    pub fn update(
+        ast: &Update,
+        catalog: &Catalog<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        let table = writable(catalog, &ast.table, keyspace)?;
+        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let mut plan = Self::new(table.clone(), ModificationKind::Update);
+        refuse_condition(&ast.condition, &ast.using, "UPDATE")?;
+        plan.using(&ast.using, &mut resolver)?;
+        for (at, assignment) in ast.assignments.iter().enumerate() {
+            let column = resolver.column(&assignment.column.name)?;
+            let sets = |operation: &cql::ast::Operation| matches!(operation, cql::ast::Operation::Set(_));
+            let twice = ast.assignments[..at].iter().any(|before| {
+                before.column.name == column.name
+                    && (sets(&before.operation) || sets(&assignment.operation) || !column.is_complex())
+            });
+            if twice {
+                return Err(ExecError::Syntax(format!(
+                    "Multiple incompatible setting of column {}",
+                    column.name
+                )));
+            }
+            plan.push(Operation::update(column, &assignment.operation, &mut resolver)?);
+        }
+        let restrictions = restrictions::resolve(&ast.filter, StatementKind::Update, &mut resolver)?;
+        plan.check_rows(&restrictions, "UPDATE")?;
+        plan.take(restrictions);
+        Ok(plan)
+    }
+
+    /// Resolves a DELETE.
+    pub fn delete(
+        ast: &Delete,
+        catalog: &Catalog<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        let table = writable(catalog, &ast.table, keyspace)?;
+        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let mut plan = Self::new(table.clone(), ModificationKind::Delete);
+        refuse_condition(&ast.condition, &ast.using, "DELETE")?;
+        for target in &ast.targets {
+            let operation = Operation::delete(target, &mut resolver)?;
+            plan.push(operation);
+        }
+        plan.using(&ast.using, &mut resolver)?;
+        let restrictions = restrictions::resolve(&ast.filter, StatementKind::Delete, &mut resolver)?;
+        if !ast.targets.is_empty() {
+            let static_only = plan.regulars.is_empty();
+            if static_only && restrictions.restricts_clustering && !restrictions.is_full_row(&table) {
+                return invalid!("Range deletions are not supported for specific columns");
+            }
+            if static_only && restrictions.restricts_clustering {
+                return invalid!(
+                    "Invalid restrictions on clustering columns since the DELETE statement modifies only static columns"
+                );
+            }
+            if !static_only && !restrictions.is_full_row(&table) {
+                return invalid!("Range deletions are not supported for specific columns");
+            }
+        }
+        plan.take(restrictions);
+        Ok(plan)
+    }
+
+    /// Refuses restrictions that do not name whole rows.
+    fn check_rows(&self, restrictions: &Restrictions, statement: &str) -> Result<()> {
+        if self.regulars.is_empty() && !self.statics.is_empty() {
+            if restrictions.restricts_clustering {
+                return invalid!(
+                    "Invalid restrictions on clustering columns since the {statement} statement modifies only static \
+                     columns"
+                );
+            }
+            return Ok(());
+        }
+        let Some(width) = restrictions.width() else {
+            return invalid!(
+                "Slice restrictions are not supported on the clustering columns in {statement} statements"
+            );
+        };
+        let missing: Vec<&str> = self.table.clustering()[width..].iter().map(|c| c.name.as_str()).collect();
+        if !missing.is_empty() {
+            return invalid!("Some clustering keys are missing: {}", missing.join(", "));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, restrictions: Restrictions) {
+        self.key_markers = restrictions.key_markers;
+        self.keys = restrictions.keys.unwrap_or_default();
+        self.rows = restrictions.rows;
+    }
+
+    /// The timestamp that USING gives, or the default.
+    fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
+        let Some(expr) = &self.timestamp else { return Ok(default) };
+        match expr.eval(env)? {
+            Value::Unset => Ok(default),
+            Value::Null => invalid!("Invalid null value of timestamp"),
+            Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
+                Ok(i64::MIN) => {
+                    invalid!("Out of range timestamp, timestamp must be larger than {}", i64::MIN)
+                }
+                Ok(timestamp) => Ok(timestamp),
+                Err(_) => invalid!("Invalid timestamp value"),
+            },
+        }
+    }
+
+    fn ttl(&self, env: &Env<'_>) -> Result<u32> {
+        let default =
+            if self.kind == ModificationKind::Delete { 0 } else { self.table.options.default_time_to_live };
+        let Some(expr) = &self.ttl else { return Ok(default) };
+        let ttl = match expr.eval(env)? {
+            Value::Unset => return Ok(default),
+            Value::Null => return Ok(0),
+            Value::Set(bytes) => match <[u8; 4]>::try_from(&*bytes).map(i32::from_be_bytes) {
+                Ok(ttl) => ttl,
+                Err(_) => return invalid!("Invalid TTL value"),
+            },
+        };
+        match u32::try_from(ttl) {
+            Err(_) => invalid!("A TTL must be greater or equal to 0, but was {ttl}"),
+            Ok(_) if ttl > TTL_MAX => invalid!("ttl is too large. requested ({ttl}) maximum ({TTL_MAX})"),
+            Ok(ttl) => Ok(ttl),
+        }
+    }
+
+    /// Makes the updates of partitions that the statement amounts to. `timestamp` is that of statements that give none.
+    pub async fn updates<C: Coordinator>(
+        &self,
+        coordinator: &C,
+        request: &Request<'_>,
+        env: &Env<'_>,
+        timestamp: Timestamp,
+        out: &mut Vec<PartitionUpdate>,
+    ) -> Result<()> {
+        let stamp =
+            Stamp { timestamp: self.timestamp(env, timestamp)?, ttl: self.ttl(env)?, now: request.now };
+        let document = match &self.json {
+            Some((expr, default_unset)) => {
+                Some(json::values(&self.table, expr.eval_option(env)?, *default_unset)?)
+            }
+            None => None,
+        };
+        let env = Env { binds: document.as_ref().unwrap_or(env.binds), ..*env };
+        let keys = bounds::partition_keys(&self.table, &self.keys, &env)?;
+        let deletes_ranges =
+            self.kind == ModificationKind::Delete && self.statics.is_empty() && self.regulars.is_empty();
+        if deletes_ranges {
+            let slices = bounds::slices(&self.table, &self.rows, &env)?;
+            for key in keys {
+                let mut update = PartitionUpdate::new(self.table.clone(), key);
+                self.delete_ranges(&slices, &stamp, &env, &mut update)?;
+                if !update.is_empty() {
+                    out.push(update);
+                }
+            }
+            return Ok(());
+        }
+        let clusterings = if self.names_rows() { self.clusterings(&env)? } else { Vec::new() };
+        let read = self.read_lists(coordinator, request, &keys, &clusterings).await?;
+        for key in keys {
+            let mut update = PartitionUpdate::new(self.table.clone(), key);
+            let existing = read.as_ref().and_then(|read| read.get(&update.key.key));
+            if !self.statics.is_empty() {
+                let mut row = Row::with_capacity(Clustering::empty(), self.statics.len());
+                let before = existing.and_then(|partition| partition.0.as_ref());
+                for operation in &self.statics {
+                    apply::apply(operation, &stamp, &env, before, &mut row)?;
+                }
+                if !row.is_empty() {
+                    update.add_static(row);
+                }
+            }
+            for clustering in &clusterings {
+                let before = existing.and_then(|p| p.1.iter().find(|row| row.clustering == *clustering));
+                let row = self.row(clustering.clone(), &stamp, &env, before)?;
+                if !row.is_empty() {
+                    update.add_row(row);
+                }
+            }
+            if !update.is_empty() {
+                out.push(update);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether single rows are written, beside or instead of the static row.
+    fn names_rows(&self) -> bool {
+        match self.kind {
+            ModificationKind::Insert => !self.rows.is_empty() || self.table.clustering().is_empty(),
+            ModificationKind::Update | ModificationKind::Delete => !self.regulars.is_empty(),
+        }
+    }
+
+    fn row(&self, clustering: Clustering, stamp: &Stamp, env: &Env<'_>, before: Option<&Row>) -> Result<Row> {
+        let mut row = Row::with_capacity(clustering, self.regulars.len());
+        if self.kind == ModificationKind::Insert {
+            row.liveness = match stamp.ttl {
+                0 => LivenessInfo::forever(stamp.timestamp),
+                ttl => LivenessInfo::expiring(stamp.timestamp, ttl, stamp.expires()),
+            };
+        }
+        for operation in &self.regulars {
+            apply::apply(operation, stamp, env, before, &mut row)?;
+        }
+        Ok(row)
+    }
+
+    /// Deletes rows, ranges of rows, or whole partitions.
+    fn delete_ranges(
+        &self,
+        slices: &Slices,
+        stamp: &Stamp,
+        env: &Env<'_>,
+        update: &mut PartitionUpdate,
+    ) -> Result<()> {
+        if self.rows.is_empty() {
+            update.add_deletion(stamp.deletion());
+            return Ok(());
+        }
+        let full = self.rows.iter().all(|row| !matches!(row, RowRestriction::Slice { .. }))
+            && self.clustering_width() == self.table.clustering().len();
+        if full {
+            for clustering in self.clusterings(env)? {
+                let mut row = Row::new(clustering);
+                row.deletion = stamp.deletion();
+                update.add_row(row);
+            }
+            return Ok(());
+        }
+        for range in slices.ranges() {
+            update.add_range_tombstone(RangeTombstone {
+                start: range.start.clone(),
+                end: range.end.clone(),
+                deletion: stamp.deletion(),
+            });
+        }
+        Ok(())
+    }
+
+    fn clustering_width(&self) -> usize {
+        let width = |row: &RowRestriction| match row {
+            RowRestriction::Multi(width, _) => *width,
+            _ => 1,
+        };
+        self.rows.iter().map(width).sum()
+    }
+
+    /// The clustering keys of the rows that are named.
+    fn clusterings(&self, env: &Env<'_>) -> Result<Vec<Clustering>> {
+        if self.rows.is_empty() {
+            return Ok(vec![Clustering::empty()]);
+        }
+        // The common case: every column is given one value.
+        let mut values: SmallVec<[Bytes; 4]> = SmallVec::new();
+        for (row, column) in self.rows.iter().zip(self.table.clustering()) {
+            let RowRestriction::Single(Choice::One(expr)) = row else {
+                return bounds::rows(&self.table, &self.rows, env);
+            };
+            match expr.eval(env)? {
+                Value::Set(value) => {
+                    keys::check_component(value.len())?;
+                    values.push(value);
+                }
+                Value::Null => return invalid!("Invalid null value in condition for column {}", column.name),
+                Value::Unset => return invalid!("Invalid unset value for column {}", column.name),
+            }
+        }
+        let components: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| Some(&**value)).collect();
+        Ok(vec![Clustering::new(&self.table, &components)])
+    }
+
+    /// Reads the lists that cannot be changed without knowing them: of each partition the static row and the rows.
+    async fn read_lists<C: Coordinator>(
+        &self,
+        coordinator: &C,
+        request: &Request<'_>,
+        keys: &[mutation::DecoratedKey],
+        clusterings: &[Clustering],
+    ) -> Result<Option<HashMap<Bytes, (Option<Row>, Vec<Row>)>>> {
+        let all = || self.statics.iter().chain(&self.regulars);
+        if !all().any(|operation| operation.change.needs_read()) {
+            return Ok(None);
+        }
+        let mut columns: Vec<_> = all()
+            .filter(|operation| operation.change.needs_read())
+            .map(|operation| operation.column.id)
+            .collect();
+        columns.sort();
+        columns.dedup();
+        let range = |key: &Clustering| mutation::RowRange {
+            start: mutation::Bound::before_row(&self.table, key),
+            end: mutation::Bound::after_row(&self.table, key),
+        };
+        let slices = if self.table.clustering().is_empty() {
+            Slices::all()
+        } else {
+            Slices::new(clusterings.iter().map(range).collect())
+        };
+        let command = ReadCommand {
+            table: self.table.clone(),
+            partitions: Partitions::Keys(keys.to_vec()),
+            slices,
+            columns: ColumnSelection::Some(columns),
+            reversed: false,
+            limits: Limits::NONE,
+            resume: None,
+            now: request.now,
+            bypass_cache: false,
+        };
+        let page = coordinator.read(command, request.consistency, request.deadline()).await?;
+        let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));
+        Ok(Some(page.partitions.into_iter().map(partition).collect()))
+    }
+}
+
+/// The table of a modification, unless its rows are computed.
+fn writable(
+    catalog: &Catalog<'_>,
+    name: &cql::ast::QualifiedName,
+    keyspace: Option<&str>,
+) -> Result<Arc<Table>> {
+    let (table, source) = catalog.table(name, keyspace)?;
+    if source.is_virtual() {
+        return invalid!("Modification is not supported by table {}", table.full_name());
+    }
+    Ok(table)
+}
+
+fn refuse_condition(condition: &Condition, using: &Using, statement: &str) -> Result<()> {
+    match condition {
+        Condition::None => Ok(()),
+        _ if using.timestamp.is_some() => invalid!("Cannot provide custom timestamp for conditional updates"),
+        Condition::Exists => Err(ExecError::unsupported(format_args!("{statement} ... IF EXISTS"))),
+        Condition::Relations(_) => Err(ExecError::unsupported(format_args!("{statement} ... IF"))),
+    }
+}

@@ -1,0 +1,193 @@
+//! Prepared statements: a plan with what clients are told about it, kept by the id that the text determines.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cql::ast::Statement;
+use schema::{Schema, Table};
+use stdx::HashMap;
+use wire::{Metadata, PreparedMetadata};
+
+use crate::bind::MarkerSpec;
+use crate::catalog::Catalog;
+use crate::describe;
+use crate::error::{ExecError, Result};
+use crate::expr::resolve::Markers;
+use crate::modification::ModificationPlan;
+use crate::modification::batch::BatchPlan;
+use crate::select::SelectPlan;
+use crate::select::selection::metadata;
+
+/// What a statement was resolved to.
+#[derive(Debug)]
+pub enum Plan {
+    /// SELECT.
+    Select(SelectPlan),
+    /// INSERT, UPDATE, DELETE.
+    Modification(ModificationPlan),
+    /// BATCH.
+    Batch(BatchPlan),
+    /// A statement that is planned anew whenever it is executed.
+    Other(Statement),
+}
+
+/// A prepared statement.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The statement's text.
+    pub text: String,
+    /// The session's keyspace when it was prepared.
+    pub keyspace: Option<String>,
+    /// The schema that it was resolved against.
+    pub schema: Arc<Schema>,
+    /// Its plan.
+    pub plan: Plan,
+    /// Its markers.
+    pub markers: Vec<MarkerSpec>,
+    /// What PREPARE answers.
+    pub metadata: PreparedMetadata,
+}
+
+impl Prepared {
+    /// Parses and resolves a statement.
+    pub fn new(text: &str, keyspace: Option<&str>, catalog: &Catalog<'_>) -> Result<Self> {
+        let parsed = cql::parse(text)?;
+        let mut markers = Markers::new(parsed.markers.len());
+        let plan = Self::plan(parsed.statement, keyspace, catalog, &mut markers)?;
+        let markers = markers.finish();
+        let result = match &plan {
+            Plan::Select(plan) => plan.selection.metadata.clone(),
+            Plan::Other(Statement::Describe(describe)) => describe::result_metadata(describe),
+            _ => Metadata::none(),
+        };
+        let bind_markers = match plan.table() {
+            Some(table) => bind_metadata(&table.keyspace, &table.name, &markers),
+            None => bind_metadata("", "", &markers),
+        };
+        let metadata = PreparedMetadata {
+            id: wire::statement_id(keyspace.unwrap_or_default(), text),
+            bind_markers,
+            partition_key_markers: plan.key_markers(),
+            result,
+            is_conditional: false,
+        };
+        let (text, keyspace) = (text.to_owned(), keyspace.map(str::to_owned));
+        Ok(Self { text, keyspace, schema: catalog.schema.clone(), plan, markers, metadata })
+    }
+
+    fn plan(
+        statement: Statement,
+        keyspace: Option<&str>,
+        catalog: &Catalog<'_>,
+        markers: &mut Markers,
+    ) -> Result<Plan> {
+        Ok(match statement {
+            Statement::Select(ast) => Plan::Select(SelectPlan::prepare(&ast, catalog, keyspace, markers)?),
+            Statement::Insert(ast) => {
+                Plan::Modification(ModificationPlan::insert(&ast, catalog, keyspace, markers)?)
+            }
+            Statement::Update(ast) => {
+                Plan::Modification(ModificationPlan::update(&ast, catalog, keyspace, markers)?)
+            }
+            Statement::Delete(ast) => {
+                Plan::Modification(ModificationPlan::delete(&ast, catalog, keyspace, markers)?)
+            }
+            Statement::Batch(ast) => Plan::Batch(BatchPlan::prepare(&ast, catalog, keyspace, markers)?),
+            other => {
+                let known = crate::ddl::is_schema_change(&other)
+                    || matches!(other, Statement::Use(_) | Statement::Truncate(_) | Statement::Describe(_));
+                if !known {
+                    return Err(ExecError::unsupported(other.name()));
+                }
+                Plan::Other(other)
+            }
+        })
+    }
+
+    /// Whether what it was resolved against is still as it was.
+    pub fn is_current(&self, schema: &Arc<Schema>) -> bool {
+        if Arc::ptr_eq(&self.schema, schema) {
+            return true;
+        }
+        let same =
+            |table: &Arc<Table>| schema.table_by_id(table.id).is_some_and(|now| Arc::ptr_eq(now, table));
+        match &self.plan {
+            Plan::Select(plan) => !plan.source.is_virtual() && same(&plan.table),
+            Plan::Modification(plan) => same(&plan.table),
+            Plan::Batch(plan) => plan.statements.iter().all(|statement| same(&statement.table)),
+            Plan::Other(_) => true,
+        }
+    }
+}
+
+fn bind_metadata(keyspace: &str, table: &str, markers: &[MarkerSpec]) -> Metadata {
+    metadata(keyspace, table, markers.iter().map(|marker| (marker.name.as_str(), &marker.ty)))
+}
+
+impl Plan {
+    /// The statement's table; of a batch the first statement's.
+    pub fn table(&self) -> Option<&Arc<Table>> {
+        match self {
+            Plan::Select(plan) => Some(&plan.table),
+            Plan::Modification(plan) => Some(&plan.table),
+            Plan::Batch(plan) => plan.statements.first().map(|statement| &statement.table),
+            Plan::Other(_) => None,
+        }
+    }
+
+    /// The markers of the partition key's columns in order, when each has one.
+    fn key_markers(&self) -> Vec<u16> {
+        let markers = match self {
+            Plan::Select(plan) => &plan.restrictions.key_markers,
+            Plan::Modification(plan) => &plan.key_markers,
+            Plan::Batch(plan) => match plan.statements.first() {
+                Some(first) => &first.key_markers,
+                None => return Vec::new(),
+            },
+            Plan::Other(_) => return Vec::new(),
+        };
+        let all: Option<Vec<u16>> = markers.iter().map(|m| m.and_then(|m| u16::try_from(m).ok())).collect();
+        all.unwrap_or_default()
+    }
+}
+
+/// The prepared statements of a shard; the oldest is forgotten when there are too many.
+pub struct PreparedStatements {
+    statements: RefCell<(HashMap<Bytes, Rc<Prepared>>, VecDeque<Bytes>)>,
+    statements_max: usize,
+}
+
+impl PreparedStatements {
+    /// Room for so many statements.
+    pub fn new(statements_max: usize) -> Self {
+        Self { statements: RefCell::default(), statements_max: statements_max.max(1) }
+    }
+
+    /// A statement by id.
+    pub fn get(&self, id: &[u8]) -> Option<Rc<Prepared>> {
+        self.statements.borrow().0.get(id).cloned()
+    }
+
+    /// Keeps a statement, in place of an older one with its id.
+    pub fn put(&self, prepared: Rc<Prepared>) {
+        let (statements, order) = &mut *self.statements.borrow_mut();
+        let id = prepared.metadata.id.clone();
+        if statements.insert(id.clone(), prepared).is_none() {
+            order.push_back(id);
+            if order.len() > self.statements_max
+                && let Some(oldest) = order.pop_front()
+            {
+                statements.remove(&oldest);
+            }
+        }
+    }
+
+    /// All statements, oldest first.
+    pub fn all(&self) -> Vec<Rc<Prepared>> {
+        let statements = self.statements.borrow();
+        statements.1.iter().filter_map(|id| statements.0.get(id).cloned()).collect()
+    }
+}

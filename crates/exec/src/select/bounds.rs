@@ -1,0 +1,315 @@
+//! From restrictions and bound values to what a read asks for: partitions and ranges of rows.
+
+use bytes::Bytes;
+use mutation::{Bound, DecoratedKey, PartitionRange, RingPosition, RowRange, Side, Slices};
+use schema::Table;
+use smallvec::SmallVec;
+use types::elements::{Elements, Fields};
+
+use super::filter::in_values;
+use super::restrictions::{Choice, RowRestriction, SliceEnd, TokenRange, TupleChoice, TupleValue};
+use crate::error::{Result, invalid};
+use crate::expr::{Env, Value};
+use crate::modification::keys::check_component;
+
+/// More combinations of `IN` values than this are refused: each is a partition or a range to read.
+pub const COMBINATIONS_MAX: usize = 65_536;
+
+/// A prefix of key values.
+pub type Prefix = SmallVec<[Bytes; 2]>;
+
+/// The partition keys that the choices make: every combination, in the order of their values, none twice.
+pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Result<Vec<DecoratedKey>> {
+    if let [Choice::One(expr)] = choices {
+        let key = match expr.eval(env)? {
+            Value::Set(bytes) => bytes,
+            other => return key_refused(&other, &table.partition_key()[0].name),
+        };
+        return Ok(vec![checked_key(key)?]);
+    }
+    let mut combinations: Vec<Prefix> = vec![Prefix::new()];
+    for (choice, column) in choices.iter().zip(table.partition_key()) {
+        let mut values = match choice {
+            Choice::One(expr) => match expr.eval(env)? {
+                Value::Set(bytes) => vec![bytes],
+                other => return key_refused(&other, &column.name),
+            },
+            _ => in_values(choice, &column.name, env, false)?,
+        };
+        values.sort_by(|a, b| column.ty.compare(a, b));
+        values.dedup();
+        combinations = extend(combinations, &values)?;
+    }
+    let mut keys = Vec::with_capacity(combinations.len());
+    for parts in combinations {
+        for part in &parts {
+            check_component(part.len())?;
+        }
+        keys.push(match parts.as_slice() {
+            [single] => checked_key(single.clone())?,
+            parts => {
+                let parts: SmallVec<[&[u8]; 4]> = parts.iter().map(|part| &**part).collect();
+                checked_key(DecoratedKey::compose(&parts))?
+            }
+        });
+    }
+    Ok(keys)
+}
+
+/// The key with its token, unless it is empty or too long.
+pub fn checked_key(key: Bytes) -> Result<DecoratedKey> {
+    if key.is_empty() {
+        return invalid!("Key may not be empty");
+    }
+    check_component(key.len())?;
+    Ok(DecoratedKey::new(key))
+}
+
+fn key_refused<T>(value: &Value, column: &str) -> Result<T> {
+    match value {
+        Value::Unset => invalid!("Invalid unset value for column {column}"),
+        _ => invalid!("Invalid null value in condition for column {column}"),
+    }
+}
+
+fn too_many<T>() -> Result<T> {
+    invalid!(
+        "The IN restrictions make more than {COMBINATIONS_MAX} combinations of key values; split the query"
+    )
+}
+
+fn extend(combinations: Vec<Prefix>, values: &[Bytes]) -> Result<Vec<Prefix>> {
+    if combinations.len().saturating_mul(values.len()) > COMBINATIONS_MAX {
+        return too_many();
+    }
+    let mut out = Vec::with_capacity(combinations.len() * values.len());
+    for prefix in combinations {
+        for value in values {
+            let mut longer = prefix.clone();
+            longer.push(value.clone());
+            out.push(longer);
+        }
+    }
+    Ok(out)
+}
+
+/// The part of the ring that token restrictions leave; none when it is empty.
+pub fn token_range(range: &TokenRange, env: &Env<'_>) -> Result<Option<PartitionRange>> {
+    let token = |expr: &crate::expr::Expr| match expr.eval(env)? {
+        Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes) {
+            Ok(bytes) => Ok(i64::from_be_bytes(bytes)),
+            Err(_) => invalid!("Invalid empty value for a token"),
+        },
+        Value::Null => invalid!("Invalid null token value"),
+        Value::Unset => invalid!("Invalid unset value for partition key token"),
+    };
+    let start = match &range.start {
+        None => PartitionRange::all().start,
+        Some((expr, true)) => RingPosition::BeforeToken(token(expr)?),
+        Some((expr, false)) => RingPosition::AfterToken(token(expr)?),
+    };
+    let end = match &range.end {
+        None => PartitionRange::all().end,
+        Some((expr, inclusive)) => match (token(expr)?, *inclusive) {
+            // The smallest token stands for the end of the ring, as drivers that split it have it.
+            (i64::MIN, _) => PartitionRange::all().end,
+            (token, true) => RingPosition::AfterToken(token),
+            (token, false) => RingPosition::BeforeToken(token),
+        },
+    };
+    let order = |position: &RingPosition| (position.token(), matches!(position, RingPosition::AfterToken(_)));
+    Ok((order(&start) < order(&end)).then_some(PartitionRange { start, end }))
+}
+
+/// The ranges of rows that restrictions of the clustering columns leave.
+pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Slices> {
+    if rows.is_empty() {
+        return Ok(Slices::all());
+    }
+    let mut prefixes: Vec<Prefix> = vec![Prefix::new()];
+    for restriction in rows {
+        let Some(first) = prefixes.first().map(|prefix| prefix.len()) else {
+            return Ok(Slices::none());
+        };
+        match restriction {
+            RowRestriction::Single(choice) => {
+                let column = &table.clustering()[first];
+                let values = match choice {
+                    Choice::One(expr) => match expr.eval(env)? {
+                        Value::Set(bytes) => vec![bytes],
+                        other => return key_refused(&other, &column.name),
+                    },
+                    _ => in_values(choice, &column.name, env, false)?,
+                };
+                prefixes = extend(prefixes, &values)?;
+            }
+            RowRestriction::Multi(width, choice) => {
+                let columns = &table.clustering()[first..][..*width];
+                let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+                let tuples = tuples(choice, &names, env)?;
+                if prefixes.len().saturating_mul(tuples.len()) > COMBINATIONS_MAX {
+                    return too_many();
+                }
+                let mut longer = Vec::with_capacity(prefixes.len() * tuples.len());
+                for prefix in &prefixes {
+                    longer.extend(
+                        tuples.iter().map(|tuple| prefix.iter().chain(tuple).cloned().collect::<Prefix>()),
+                    );
+                }
+                prefixes = longer;
+            }
+            RowRestriction::Slice { start, end } => {
+                let mut ranges = Vec::new();
+                for prefix in &prefixes {
+                    ranges.extend(slice_of(table, prefix, start.as_ref(), end.as_ref(), env)?);
+                }
+                return Ok(Slices::new(ranges));
+            }
+        }
+    }
+    for value in prefixes.iter().flatten() {
+        check_component(value.len())?;
+    }
+    let range = |prefix: &Prefix| {
+        let values: SmallVec<[Option<&[u8]>; 4]> = prefix.iter().map(|value| Some(&**value)).collect();
+        RowRange {
+            start: Bound::new(table, &values, Side::Before),
+            end: Bound::new(table, &values, Side::After),
+        }
+    };
+    Ok(Slices::new(prefixes.iter().map(range).collect()))
+}
+
+/// The values of a tuple, one a column.
+fn tuple_parts(value: &TupleValue, names: &[&str], env: &Env<'_>) -> Result<Prefix> {
+    match value {
+        TupleValue::Parts(exprs) => exprs
+            .iter()
+            .zip(names)
+            .map(|(expr, name)| match expr.eval(env)? {
+                Value::Set(bytes) => Ok(bytes),
+                other => key_refused(&other, name),
+            })
+            .collect(),
+        TupleValue::Whole(expr) => match expr.eval(env)? {
+            Value::Set(bytes) => whole_tuple(&bytes, names),
+            Value::Null => invalid!("Invalid null value for ({})", names.join(",")),
+            Value::Unset => invalid!("Invalid unset value for ({})", names.join(",")),
+        },
+    }
+}
+
+fn whole_tuple(bytes: &Bytes, names: &[&str]) -> Result<Prefix> {
+    let mut fields = Fields::new(bytes);
+    names
+        .iter()
+        .map(|name| match fields.next().transpose()?.flatten() {
+            Some(field) => Ok(bytes.slice_ref(field)),
+            None => key_refused(&Value::Null, name),
+        })
+        .collect()
+}
+
+fn tuples(choice: &TupleChoice, names: &[&str], env: &Env<'_>) -> Result<Vec<Prefix>> {
+    match choice {
+        TupleChoice::One(value) => Ok(vec![tuple_parts(value, names, env)?]),
+        TupleChoice::List(values) => values.iter().map(|value| tuple_parts(value, names, env)).collect(),
+        TupleChoice::Marker(expr) => {
+            let Value::Set(list) = expr.eval(env)? else {
+                return invalid!("Invalid null value for IN restriction on ({})", names.join(","));
+            };
+            let mut out = Vec::new();
+            for element in Elements::of_list(&list)? {
+                let Some(element) = element? else {
+                    return invalid!("Invalid null value in condition for columns: ({})", names.join(", "));
+                };
+                out.push(whole_tuple(&list.slice_ref(element), names)?);
+            }
+            Ok(out)
+        }
+    }
+}
+
+/// The ranges of rows with `prefix` between the ends of a slice.
+fn slice_of(
+    table: &Table,
+    prefix: &Prefix,
+    start: Option<&SliceEnd>,
+    end: Option<&SliceEnd>,
+    env: &Env<'_>,
+) -> Result<Vec<RowRange>> {
+    let values: SmallVec<[Option<&[u8]>; 4]> = prefix.iter().map(|value| Some(&**value)).collect();
+    let mut ranges = vec![RowRange {
+        start: Bound::new(table, &values, Side::Before),
+        end: Bound::new(table, &values, Side::After),
+    }];
+    for (end, greater) in [(start, true), (end, false)] {
+        let Some(end) = end else { continue };
+        let columns = &table.clustering()[prefix.len()..][..end.width];
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        // A single column compared with null: nothing is less than it, and everything is greater.
+        if let TupleValue::Parts(exprs) = &end.value
+            && let [expr] = exprs.as_slice()
+            && expr.eval(env)? == Value::Null
+        {
+            if greater {
+                continue;
+            }
+            return Ok(Vec::new());
+        }
+        let parts = tuple_parts(&end.value, &names, env)?;
+        for part in &parts {
+            check_component(part.len())?;
+        }
+        ranges = intersect(&ranges, &half(table, prefix, &parts, greater, end.inclusive));
+    }
+    Ok(ranges)
+}
+
+/// The rows with `prefix` that lie on one side of a tuple: greater in the first column, or equal there and greater in
+/// the second, and so on. (Where all columns run in one direction the ranges touch, and [`Slices::new`] joins them.)
+fn half(table: &Table, prefix: &Prefix, tuple: &Prefix, greater: bool, inclusive: bool) -> Vec<RowRange> {
+    let mut values: SmallVec<[Option<&[u8]>; 4]> = prefix.iter().map(|value| Some(&**value)).collect();
+    let mut ranges = Vec::with_capacity(tuple.len());
+    for (at, value) in tuple.iter().enumerate() {
+        let descending = table.clustering()[values.len()].descending;
+        let whole = (Bound::new(table, &values, Side::Before), Bound::new(table, &values, Side::After));
+        values.push(Some(value));
+        let takes_equal = inclusive && at + 1 == tuple.len();
+        // In the stored order, "greater" lies behind the value unless the column runs downwards.
+        let behind = greater != descending;
+        let side = if behind == takes_equal { Side::Before } else { Side::After };
+        let cut = Bound::new(table, &values, side);
+        ranges.push(if behind {
+            RowRange { start: cut, end: whole.1 }
+        } else {
+            RowRange { start: whole.0, end: cut }
+        });
+    }
+    ranges
+}
+
+/// The common part of two sets of ranges.
+fn intersect(left: &[RowRange], right: &[RowRange]) -> Vec<RowRange> {
+    let mut out = Vec::new();
+    for a in left {
+        for b in right {
+            let range =
+                RowRange { start: (&a.start).max(&b.start).clone(), end: (&a.end).min(&b.end).clone() };
+            if !range.is_empty() {
+                out.push(range);
+            }
+        }
+    }
+    out
+}
+
+/// The clustering keys that restrictions of every clustering column by `=` and `IN` name, none twice.
+pub fn rows(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Vec<mutation::Clustering>> {
+    let mut keys: Vec<mutation::Clustering> = Vec::new();
+    for range in slices(table, rows, env)?.ranges() {
+        let components: SmallVec<[Option<&[u8]>; 4]> = range.start.components().collect();
+        keys.push(mutation::Clustering::new(table, &components));
+    }
+    Ok(keys)
+}

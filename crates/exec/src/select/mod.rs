@@ -1,0 +1,301 @@
+//! SELECT: prepared to a [`SelectPlan`], carried out by [`run`].
+
+pub mod bounds;
+pub mod filter;
+pub mod paging;
+pub mod restrictions;
+mod run;
+pub mod selection;
+mod sort;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cql::ast::{Direction, Select, Selection as SelectionAst, SelectorKind, Term};
+use mutation::ColumnSelection;
+use schema::{Column, ColumnKind, Table};
+use types::CqlType;
+
+use crate::catalog::{Catalog, TableSource};
+use crate::error::{ExecError, Result, invalid};
+use crate::expr::Expr;
+use crate::expr::resolve::{Markers, Receiver, Resolver};
+use crate::expr::row::ColumnRef;
+use restrictions::{Restrictions, StatementKind};
+use selection::Selection;
+
+pub use run::run;
+
+/// A prepared SELECT.
+#[derive(Debug)]
+pub struct SelectPlan {
+    /// The table.
+    pub table: Arc<Table>,
+    /// Where its rows come from.
+    pub source: TableSource,
+    /// What is returned.
+    pub selection: Selection,
+    /// The WHERE clause.
+    pub restrictions: Restrictions,
+    /// How many key columns GROUP BY covers, counted from the first of the partition key; none without the clause.
+    pub group_width: Option<usize>,
+    /// Rows in descending clustering order.
+    pub reversed: bool,
+    /// Clustering columns, with "descending", by which rows of several partitions are sorted after they were read.
+    pub sort: Vec<(ColumnRef, bool)>,
+    /// LIMIT.
+    pub limit: Option<Expr>,
+    /// PER PARTITION LIMIT.
+    pub per_partition_limit: Option<Expr>,
+    /// DISTINCT.
+    pub distinct: bool,
+    /// What reads fetch.
+    pub fetch: ColumnSelection,
+    /// BYPASS CACHE.
+    pub bypass_cache: bool,
+    /// Whether a partition with nothing but a static row is a row of the result.
+    pub static_rows: bool,
+}
+
+impl SelectPlan {
+    /// Resolves a SELECT.
+    pub fn prepare(
+        ast: &Select,
+        catalog: &Catalog<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        if ast.mutation_fragments {
+            return Err(ExecError::unsupported("SELECT FROM MUTATION_FRAGMENTS"));
+        }
+        let (table, source) = catalog.table(&ast.from, keyspace)?;
+        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let selection =
+            Selection::resolve(&ast.selection, ast.json, !ast.group_by.is_empty(), &mut resolver)?;
+        let filtering = ast.allow_filtering || source.is_virtual();
+        let restrictions =
+            restrictions::resolve(&ast.filter, StatementKind::Select { filtering }, &mut resolver)?;
+        if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
+            return invalid!("Cannot restrict clustering columns when selecting only static columns");
+        }
+        let group_width = group_by(ast, &table, &restrictions)?;
+        let (reversed, sort) = order_by(ast, &table, &restrictions)?;
+        if ast.distinct {
+            check_distinct(ast, &table, &selection, &restrictions)?;
+        }
+        let limit = limit_of(ast.limit.as_ref(), "[limit]", &mut resolver)?;
+        let per_partition_limit =
+            limit_of(ast.per_partition_limit.as_ref(), "[per_partition_limit]", &mut resolver)?;
+        if per_partition_limit.is_some() && selection.is_aggregate() && group_width.is_none() {
+            return invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
+        }
+        let filtered = restrictions
+            .filters
+            .iter()
+            .filter(|filter| matches!(filter.column.kind, ColumnKind::Static | ColumnKind::Regular));
+        let fetch = selection.fetch(filtered.map(|filter| filter.column.id));
+        let static_rows =
+            ast.distinct || (!restrictions.restricts_clustering && !restrictions.restricts_regular);
+        Ok(Self {
+            source,
+            selection,
+            group_width,
+            reversed,
+            sort,
+            limit,
+            per_partition_limit,
+            distinct: ast.distinct,
+            fetch,
+            bypass_cache: ast.bypass_cache,
+            static_rows,
+            restrictions,
+            table,
+        })
+    }
+
+    /// The warning that an aggregation over many partitions deserves.
+    pub fn aggregation_warning(&self) -> Option<&'static str> {
+        if !self.selection.is_aggregate() || self.source.is_virtual() {
+            return None;
+        }
+        match &self.restrictions.keys {
+            None => Some("Aggregation query used without partition key"),
+            Some(_) if self.restrictions.is_key_in() => {
+                Some("Aggregation query used on multiple partition keys (IN restriction)")
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+fn limit_of(term: Option<&Term>, name: &'static str, resolver: &mut Resolver<'_>) -> Result<Option<Expr>> {
+    term.map(|term| resolver.term(term, &Receiver::owned(name, CqlType::Int))).transpose()
+}
+
+/// How many key columns the groups share; checks that they are a prefix of the primary key.
+fn group_by(ast: &Select, table: &Table, restrictions: &Restrictions) -> Result<Option<usize>> {
+    if ast.group_by.is_empty() {
+        return Ok(None);
+    }
+    let key_len = table.partition_key().len();
+    let primary = &table.columns()[..key_len + table.clustering().len()];
+    // Columns fixed to one value by `=` may be left out.
+    let fixed = |at: usize| {
+        if at < key_len {
+            return restrictions.keys.as_ref().is_some_and(|keys| keys[at].is_one());
+        }
+        let mut width = key_len;
+        for row in &restrictions.rows {
+            match row {
+                restrictions::RowRestriction::Single(choice) if width == at => return choice.is_one(),
+                restrictions::RowRestriction::Single(_) => width += 1,
+                restrictions::RowRestriction::Multi(n, choice) if (width..width + n).contains(&at) => {
+                    return matches!(choice, restrictions::TupleChoice::One(_));
+                }
+                restrictions::RowRestriction::Multi(n, _) => width += n,
+                restrictions::RowRestriction::Slice { .. } => return false,
+            }
+        }
+        false
+    };
+    let mut next = 0;
+    for selector in &ast.group_by {
+        let SelectorKind::Column(name) = &selector.kind else {
+            return Err(ExecError::unsupported("GROUP BY with functions"));
+        };
+        let Some(column) = table.column(&name.name) else {
+            return invalid!("Undefined column name {} in table {}", name.name, table.full_name());
+        };
+        let Some(at) = primary.iter().position(|c| c.id == column.id) else {
+            return invalid!(
+                "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
+                column.name
+            );
+        };
+        while next < at && fixed(next) {
+            next += 1;
+        }
+        if at != next {
+            return invalid!(
+                "Group by currently only support groups of columns following their declared order in the PRIMARY KEY"
+            );
+        }
+        next += 1;
+    }
+    if next < key_len && !(next..key_len).all(fixed) {
+        return invalid!("Group by is not supported on only a part of the partition key");
+    }
+    Ok(Some(next.max(key_len)))
+}
+
+/// The order of rows: reversed or not, and what has to be sorted after reading.
+fn order_by(
+    ast: &Select,
+    table: &Table,
+    restrictions: &Restrictions,
+) -> Result<(bool, Vec<(ColumnRef, bool)>)> {
+    if ast.order_by.is_empty() {
+        return Ok((false, Vec::new()));
+    }
+    if let Some(ordering) = ast.order_by.iter().find(|ordering| ordering.ann_of.is_some()) {
+        return Err(ExecError::unsupported(format_args!("ORDER BY {} ANN OF", ordering.column.name)));
+    }
+    if restrictions.keys.is_none() {
+        return invalid!(
+            "ORDER BY is only supported when the partition key is restricted by an EQ or an IN."
+        );
+    }
+    let mut sort = Vec::new();
+    let mut reversed: Option<bool> = None;
+    let mut next = 0;
+    // A column named twice counts with its last direction.
+    let mut wanted: Vec<(&Column, bool)> = Vec::new();
+    for ordering in &ast.order_by {
+        let name = &ordering.column.name;
+        let Some(column) = table.column(name) else {
+            return invalid!("Undefined column name {name} in table {}", table.full_name());
+        };
+        if column.kind != ColumnKind::Clustering {
+            return invalid!(
+                "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {name}"
+            );
+        }
+        let descending = ordering.direction == Direction::Descending;
+        match wanted.iter_mut().find(|(c, _)| c.id == column.id) {
+            Some(entry) => entry.1 = descending,
+            None => wanted.push((column, descending)),
+        }
+    }
+    for (column, descending) in wanted {
+        let at = usize::from(column.position);
+        // Columns fixed to one value before it may be left out.
+        while next < at && single_value(restrictions, next) {
+            next += 1;
+        }
+        if at != next {
+            return invalid!(
+                "Order by currently only supports the ordering of columns following their declared order in the PRIMARY \
+                 KEY"
+            );
+        }
+        next += 1;
+        let backwards = descending != column.descending;
+        if reversed.is_some_and(|reversed| reversed != backwards) {
+            return invalid!("Unsupported order by relation");
+        }
+        reversed = Some(backwards);
+        sort.push((ColumnRef::from(column), descending));
+    }
+    if !restrictions.is_key_in() {
+        sort.clear();
+    }
+    Ok((reversed.unwrap_or(false), sort))
+}
+
+fn single_value(restrictions: &Restrictions, position: usize) -> bool {
+    matches!(restrictions.rows.get(position), Some(restrictions::RowRestriction::Single(choice)) if choice.is_one())
+}
+
+fn check_distinct(
+    ast: &Select,
+    table: &Table,
+    selection: &Selection,
+    restrictions: &Restrictions,
+) -> Result<()> {
+    if restrictions.restricts_clustering || restrictions.restricts_regular {
+        return invalid!(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns."
+        );
+    }
+    if ast.per_partition_limit.is_some() {
+        return invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
+    }
+    let allowed = |column: &Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static);
+    let selected: Vec<&Column> = match &ast.selection {
+        SelectionAst::All => table.columns().iter().collect(),
+        SelectionAst::Selectors(_) => {
+            let mut selected: Vec<&Column> =
+                selection.names.iter().filter_map(|name| table.column(name)).collect();
+            selected.extend(selection.columns.iter().filter_map(|id| table.column_by_id(*id)));
+            selected
+        }
+    };
+    if let Some(column) = selected.iter().find(|column| !allowed(column)) {
+        return invalid!(
+            "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
+            column.name
+        );
+    }
+    for column in table.partition_key() {
+        if !selected.iter().any(|c| c.id == column.id) {
+            return invalid!(
+                "SELECT DISTINCT queries must request all the partition key columns (missing {})",
+                column.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Plans are shared by the executions of a prepared statement.
+pub type SharedPlan = Rc<SelectPlan>;

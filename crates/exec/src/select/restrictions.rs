@@ -1,0 +1,841 @@
+//! The WHERE clause: relations are sorted into what finds partitions, what finds rows, and what filters them.
+//!
+//! Pure: from syntax and table to [`Restrictions`], with Cassandra's messages for what does not go together.
+
+use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
+use schema::{Column, ColumnKind, Table};
+use types::CqlType;
+
+use super::filter::{Filter, Test};
+use crate::error::{ExecError, Result, invalid};
+use crate::expr::Expr;
+use crate::expr::literal::term_text;
+use crate::expr::resolve::{Receiver, Resolver};
+use crate::expr::row::ColumnRef;
+
+/// The values that a column is compared with by `=` or `IN`.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// `= x`
+    One(Expr),
+    /// `IN (x, y)`
+    List(Vec<Expr>),
+    /// `IN ?`: an expression whose value is a list.
+    Marker(Expr),
+}
+
+impl Choice {
+    /// Whether it is `=`.
+    pub fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+}
+
+/// A tuple of values for several clustering columns.
+#[derive(Clone, Debug)]
+pub enum TupleValue {
+    /// `(x, y)`
+    Parts(Vec<Expr>),
+    /// `?`: an expression whose value is a tuple.
+    Whole(Expr),
+}
+
+/// The tuples that several columns are compared with by `=` or `IN`.
+#[derive(Clone, Debug)]
+pub enum TupleChoice {
+    /// `= (x, y)`
+    One(TupleValue),
+    /// `IN ((x, y), ?)`
+    List(Vec<TupleValue>),
+    /// `IN ?`: an expression whose value is a list of tuples.
+    Marker(Expr),
+}
+
+/// One end of a slice.
+#[derive(Clone, Debug)]
+pub struct SliceEnd {
+    /// As many values as columns are restricted.
+    pub value: TupleValue,
+    /// Whether rows equal to the value belong to the slice.
+    pub inclusive: bool,
+    /// How many columns it restricts.
+    pub width: usize,
+}
+
+/// What restricts the clustering columns from some position on.
+#[derive(Clone, Debug)]
+pub enum RowRestriction {
+    /// One column by `=` or `IN`.
+    Single(Choice),
+    /// Several columns by `=` or `IN`.
+    Multi(usize, TupleChoice),
+    /// A slice; no restriction comes after it.
+    Slice {
+        /// Greater than this.
+        start: Option<SliceEnd>,
+        /// Less than this.
+        end: Option<SliceEnd>,
+    },
+}
+
+/// What restricts the token of the partition key.
+#[derive(Clone, Debug, Default)]
+pub struct TokenRange {
+    /// Greater than, and whether equal belongs to it.
+    pub start: Option<(Expr, bool)>,
+    /// Less than, and whether equal belongs to it.
+    pub end: Option<(Expr, bool)>,
+}
+
+/// The WHERE clause of a statement.
+#[derive(Clone, Debug, Default)]
+pub struct Restrictions {
+    /// One choice a partition key column, when all are restricted by `=` or `IN`.
+    pub keys: Option<Vec<Choice>>,
+    /// `token(…)`
+    pub token: Option<TokenRange>,
+    /// Restrictions of a prefix of the clustering columns.
+    pub rows: Vec<RowRestriction>,
+    /// Everything else.
+    pub filters: Vec<Filter>,
+    /// Whether a clustering column is restricted, by whatever means.
+    pub restricts_clustering: bool,
+    /// Whether a static or regular column is restricted.
+    pub restricts_values: bool,
+    /// Whether a regular column is restricted, so that partitions without rows do not match.
+    pub restricts_regular: bool,
+    /// For each partition key column the marker bound to it by `=`.
+    pub key_markers: Vec<Option<u32>>,
+}
+
+impl Restrictions {
+    /// Whether every clustering column is restricted by `=` or `IN`.
+    pub fn is_full_row(&self, table: &Table) -> bool {
+        self.width() == Some(table.clustering().len())
+    }
+
+    /// How many clustering columns are restricted by `=` or `IN`; none when there is a slice.
+    pub fn width(&self) -> Option<usize> {
+        self.rows.iter().try_fold(0, |width, row| match row {
+            RowRestriction::Single(_) => Some(width + 1),
+            RowRestriction::Multi(n, _) => Some(width + n),
+            RowRestriction::Slice { .. } => None,
+        })
+    }
+
+    /// Whether there is a slice of the clustering columns.
+    pub fn has_slice(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row, RowRestriction::Slice { .. }))
+    }
+
+    /// Whether the partition key is restricted by `IN`.
+    pub fn is_key_in(&self) -> bool {
+        self.keys.as_ref().is_some_and(|keys| keys.iter().any(|choice| !choice.is_one()))
+    }
+}
+
+/// One relation on one column, before it is sorted.
+enum Single {
+    Equal(Expr),
+    In(Choice),
+    Slice(ComparisonOperator, Expr),
+}
+
+/// A relation on several clustering columns.
+struct Multi {
+    first: usize,
+    width: usize,
+    names: Vec<String>,
+    kind: MultiKind,
+}
+
+enum MultiKind {
+    Choice(TupleChoice),
+    Slice(ComparisonOperator, TupleValue),
+}
+
+/// Collects relations.
+struct Collector<'r, 'a> {
+    resolver: &'r mut Resolver<'a>,
+    table: &'a Table,
+    statement: StatementKind,
+    singles: Vec<Vec<Single>>,
+    multis: Vec<Multi>,
+    token: Option<TokenRange>,
+    filters: Vec<Filter>,
+}
+
+/// Which statement the clause belongs to: modifications allow less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementKind {
+    /// SELECT.
+    Select {
+        /// `ALLOW FILTERING`, or a table that is always filtered.
+        filtering: bool,
+    },
+    /// UPDATE.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+impl StatementKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Select { .. } => "SELECT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    fn filtering(self) -> bool {
+        matches!(self, Self::Select { filtering: true })
+    }
+
+    fn is_select(self) -> bool {
+        matches!(self, Self::Select { .. })
+    }
+}
+
+const FILTERING_NEEDED: &str = "Cannot execute this query as it might involve data filtering and thus may have \
+    unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW \
+    FILTERING";
+
+fn filtering_needed<T>() -> Result<T> {
+    Err(ExecError::Invalid(FILTERING_NEEDED.to_owned()))
+}
+
+/// Resolves a WHERE clause.
+pub fn resolve(
+    relations: &[Relation],
+    statement: StatementKind,
+    resolver: &mut Resolver<'_>,
+) -> Result<Restrictions> {
+    let table = resolver.table;
+    let mut collector = Collector {
+        resolver,
+        table,
+        statement,
+        singles: std::iter::repeat_with(Vec::new).take(table.columns().len()).collect(),
+        multis: Vec::new(),
+        token: None,
+        filters: Vec::new(),
+    };
+    for relation in relations {
+        collector.add(relation)?;
+    }
+    collector.finish()
+}
+
+impl<'a> Collector<'_, 'a> {
+    fn add(&mut self, relation: &Relation) -> Result<()> {
+        match &relation.target {
+            Target::Column(name) => {
+                let column = self.resolver.column(&name.name)?;
+                self.single(column, &relation.predicate)
+            }
+            Target::Element(name, key) => {
+                let column = self.resolver.column(&name.name)?;
+                self.element(column, key, &relation.predicate)
+            }
+            Target::Tuple(names) => {
+                let names: Vec<String> = names.iter().map(|name| name.name.clone()).collect();
+                self.multi(&names, &relation.predicate)
+            }
+            Target::Token(names) => {
+                let names: Vec<String> = names.iter().map(|name| name.name.clone()).collect();
+                self.token(&names, &relation.predicate)
+            }
+            Target::Field(column, field) => {
+                invalid!("Fields of user types cannot be restricted in WHERE: {}.{}", column.name, field.name)
+            }
+            Target::Index(name) => {
+                Err(ExecError::unsupported(format_args!("An expression on index {}", name.name)))
+            }
+            Target::Reference(_) => Err(ExecError::unsupported("A reference to a row of a transaction")),
+        }
+    }
+
+    fn check_comparable(&self, column: &Column, operator: &str) -> Result<()> {
+        if !column.is_complex() {
+            return Ok(());
+        }
+        if column.ty.is_udt() {
+            return invalid!(
+                "Non-frozen UDT column '{}' ({}) cannot be restricted by any relation",
+                column.name,
+                column.ty.cql_name()
+            );
+        }
+        invalid!(
+            "Collection column '{}' ({}) cannot be restricted by a '{operator}' relation",
+            column.name,
+            column.ty.cql_name()
+        )
+    }
+
+    fn single(&mut self, column: &'a Column, predicate: &Predicate) -> Result<()> {
+        let receiver = Receiver::column(column);
+        match predicate {
+            Predicate::Compare(ComparisonOperator::NotEqual, term) => {
+                invalid!("Unsupported \"!=\" relation: {} != {}", column.name, term_text(term))
+            }
+            Predicate::Compare(ComparisonOperator::Equal, term) => {
+                self.check_comparable(column, "=")?;
+                let expr = self.resolver.term(term, &receiver)?;
+                self.merge(column, Single::Equal(expr))
+            }
+            Predicate::Compare(operator, term) => {
+                self.check_comparable(column, operator.symbol())?;
+                check_slice(column)?;
+                let expr = self.resolver.term(term, &receiver)?;
+                self.merge(column, Single::Slice(*operator, expr))
+            }
+            Predicate::Between(low, high) => {
+                self.check_comparable(column, "BETWEEN")?;
+                check_slice(column)?;
+                let low = self.resolver.term(low, &receiver)?;
+                let high = self.resolver.term(high, &receiver)?;
+                self.merge(column, Single::Slice(ComparisonOperator::GreaterOrEqual, low))?;
+                self.merge(column, Single::Slice(ComparisonOperator::LessOrEqual, high))
+            }
+            Predicate::In { negated: true, .. } => {
+                Err(ExecError::unsupported(format_args!("NOT IN (on column {})", column.name)))
+            }
+            Predicate::In { negated: false, values } => {
+                self.check_comparable(column, "IN")?;
+                let choice = self.choice(column, values)?;
+                self.merge(column, Single::In(choice))
+            }
+            Predicate::Contains { negated: true, .. } => {
+                Err(ExecError::unsupported(format_args!("NOT CONTAINS (on column {})", column.name)))
+            }
+            Predicate::Contains { negated: false, key, value } => self.contains(column, *key, value),
+            Predicate::Like(term) => {
+                self.resolver.term(term, &receiver)?;
+                invalid!(
+                    "{} LIKE {} restriction is only supported on properly indexed columns",
+                    column.name,
+                    term_text(term)
+                )
+            }
+            Predicate::IsNotNull => invalid!("Unsupported restriction: {} IS NOT NULL", column.name),
+            Predicate::IsNull => invalid!("Unsupported restriction: {} IS NULL", column.name),
+            Predicate::Expression(_) => Err(ExecError::unsupported("expr()")),
+        }
+    }
+
+    fn choice(&mut self, column: &Column, values: &InValues) -> Result<Choice> {
+        match values {
+            InValues::List(terms) => {
+                let receiver = Receiver::column(column);
+                let exprs = terms.iter().map(|term| self.resolver.term(term, &receiver));
+                exprs.collect::<Result<_>>().map(Choice::List)
+            }
+            InValues::Marker(marker) => {
+                let ty = CqlType::list(column.ty.clone(), false);
+                let receiver = Receiver::owned(format!("in({})", column.name), ty);
+                let term = Term::new(TermKind::Marker(marker.clone()));
+                self.resolver.term(&term, &receiver).map(Choice::Marker)
+            }
+        }
+    }
+
+    fn contains(&mut self, column: &'a Column, key: bool, value: &Term) -> Result<()> {
+        let (name, ty) = match (&column.ty, key) {
+            (CqlType::Map { key, .. }, true) => ("key", key),
+            (CqlType::Map { value, .. }, false) => ("value", value),
+            (CqlType::List { element, .. } | CqlType::Set { element, .. }, false) => ("value", element),
+            (CqlType::List { .. } | CqlType::Set { .. }, true) => {
+                return invalid!("Cannot use CONTAINS KEY on non-map column {}", column.name);
+            }
+            _ => {
+                let operator = if key { "CONTAINS KEY" } else { "CONTAINS" };
+                return invalid!("Cannot use {operator} on non-collection column {}", column.name);
+            }
+        };
+        let receiver = Receiver::new(format!("{name}({})", column.name), ty);
+        let expr = self.resolver.term(value, &receiver)?;
+        self.filter(column, if key { Test::ContainsKey(expr) } else { Test::Contains(expr) });
+        Ok(())
+    }
+
+    fn element(&mut self, column: &'a Column, key: &Term, predicate: &Predicate) -> Result<()> {
+        let CqlType::Map { key: key_type, value: value_type, .. } = &column.ty else {
+            return match &column.ty {
+                CqlType::List { .. } => {
+                    invalid!(
+                        "Indexes on list entries ({}[index] = value) are not currently supported.",
+                        column.name
+                    )
+                }
+                _ => invalid!("Column {} cannot be used as a map", column.name),
+            };
+        };
+        let Predicate::Compare(ComparisonOperator::Equal, term) = predicate else {
+            return invalid!("Only EQ relations are supported on map entries");
+        };
+        let key = self.resolver.term(key, &Receiver::new(format!("key({})", column.name), key_type))?;
+        let value =
+            self.resolver.term(term, &Receiver::new(format!("value({})", column.name), value_type))?;
+        self.filter(column, Test::Entry(key, value));
+        Ok(())
+    }
+
+    fn filter(&mut self, column: &Column, test: Test) {
+        self.filters.push(Filter { column: ColumnRef::from(column), name: column.name.clone(), test });
+    }
+
+    /// Adds a relation to a column's, or says why it does not go with those that are there.
+    fn merge(&mut self, column: &Column, new: Single) -> Result<()> {
+        let name = &column.name;
+        let more_than_one = |what: &str| {
+            invalid!("{name} cannot be restricted by more than one relation if it includes {what}")
+        };
+        if let Some(multi) = self.multis.iter().find(|m| m.names.contains(name)) {
+            let is_one = matches!(multi.kind, MultiKind::Choice(TupleChoice::One(_)));
+            if is_one || matches!(new, Single::Equal(_)) {
+                return more_than_one("an Equal");
+            }
+            if !matches!((&multi.kind, &new), (MultiKind::Slice(..), Single::Slice(..))) {
+                return more_than_one("a IN");
+            }
+        }
+        let at = self.table.columns().iter().position(|c| c.id == column.id).expect("a column of the table");
+        let held = &mut self.singles[at];
+        if let Some(first) = held.first() {
+            match (first, &new) {
+                (Single::Equal(_), _) => return more_than_one("an Equal"),
+                (Single::In(_), _) => return more_than_one("a IN"),
+                (Single::Slice(..), Single::Equal(_) | Single::In(_)) => {
+                    return invalid!(
+                        "Column \"{name}\" cannot be restricted by both an equality and an inequality relation"
+                    );
+                }
+                (Single::Slice(..), Single::Slice(operator, _)) => check_same_end(held, *operator, name)?,
+            }
+        }
+        held.push(new);
+        Ok(())
+    }
+
+    fn multi(&mut self, names: &[String], predicate: &Predicate) -> Result<()> {
+        let mut columns: Vec<&'a Column> = Vec::with_capacity(names.len());
+        for name in names {
+            let column = self.resolver.column(name)?;
+            if column.kind != ColumnKind::Clustering {
+                return invalid!(
+                    "Multi-column relations can only be applied to clustering columns but was applied to: {name}"
+                );
+            }
+            if columns.iter().any(|c| c.id == column.id) {
+                return invalid!("Column \"{name}\" appeared twice in a relation: ({})", names.join(", "));
+            }
+            columns.push(column);
+        }
+        let Some(first) = columns.first().map(|column| usize::from(column.position)) else {
+            return invalid!("A multi-column relation needs columns");
+        };
+        if columns.iter().enumerate().any(|(at, column)| usize::from(column.position) != first + at) {
+            let values = match predicate {
+                Predicate::Compare(operator, term) => format!("{} {}", operator.symbol(), term_text(term)),
+                _ => "IN (...)".to_owned(),
+            };
+            return invalid!(
+                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({}) {values}",
+                names.join(", ")
+            );
+        }
+        let kind = self.multi_kind(names, &columns, predicate)?;
+        self.merge_multi(Multi { first, width: names.len(), names: names.to_vec(), kind })
+    }
+
+    fn multi_kind(
+        &mut self,
+        names: &[String],
+        columns: &[&Column],
+        predicate: &Predicate,
+    ) -> Result<MultiKind> {
+        Ok(match predicate {
+            Predicate::Compare(ComparisonOperator::Equal, term) => {
+                MultiKind::Choice(TupleChoice::One(self.tuple_value(columns, term)?))
+            }
+            Predicate::Compare(ComparisonOperator::NotEqual, term) => {
+                return invalid!(
+                    "Unsupported \"!=\" relation: ({}) != {}",
+                    names.join(", "),
+                    term_text(term)
+                );
+            }
+            Predicate::Compare(operator, term) => {
+                MultiKind::Slice(*operator, self.tuple_value(columns, term)?)
+            }
+            Predicate::In { negated: false, values: InValues::List(terms) } => {
+                let values = terms.iter().map(|term| self.tuple_value(columns, term));
+                MultiKind::Choice(TupleChoice::List(values.collect::<Result<_>>()?))
+            }
+            Predicate::In { negated: false, values: InValues::Marker(marker) } => {
+                let ty = CqlType::list(CqlType::tuple(columns.iter().map(|c| c.ty.clone())), false);
+                let receiver = Receiver::owned(format!("in({})", names.join(",")), ty);
+                let term = Term::new(TermKind::Marker(marker.clone()));
+                MultiKind::Choice(TupleChoice::Marker(self.resolver.term(&term, &receiver)?))
+            }
+            _ => return invalid!("Unsupported multi-column relation on ({})", names.join(", ")),
+        })
+    }
+
+    fn merge_multi(&mut self, new: Multi) -> Result<()> {
+        let key_len = self.table.partition_key().len();
+        let is_one = |kind: &MultiKind| matches!(kind, MultiKind::Choice(TupleChoice::One(_)));
+        let more_than_one = |name: &str, what| {
+            invalid!("{name} cannot be restricted by more than one relation if it includes {what}")
+        };
+        for (at, name) in new.names.iter().enumerate() {
+            let singles = &self.singles[key_len + new.first + at];
+            let Some(held) = singles.first() else { continue };
+            if matches!(held, Single::Equal(_)) || is_one(&new.kind) {
+                return more_than_one(name, "an Equal");
+            }
+            match (held, &new.kind) {
+                (Single::Slice(..), MultiKind::Slice(operator, _)) => {
+                    check_same_end(singles, *operator, name)?
+                }
+                _ => return more_than_one(name, "a IN"),
+            }
+        }
+        for held in &self.multis {
+            let Some(name) = held.names.iter().find(|name| new.names.contains(name)) else { continue };
+            match (&held.kind, &new.kind) {
+                (MultiKind::Slice(a, _), MultiKind::Slice(b, _)) if is_start(*a) != is_start(*b) => {}
+                (MultiKind::Slice(a, _), MultiKind::Slice(..)) => {
+                    let end = if is_start(*a) { "start" } else { "end" };
+                    return invalid!(
+                        "More than one restriction was found for the {end} bound on {}",
+                        new.names.join(", ")
+                    );
+                }
+                (a, b) if is_one(a) || is_one(b) => return more_than_one(name, "an Equal"),
+                _ => return more_than_one(name, "a IN"),
+            }
+        }
+        self.multis.push(new);
+        Ok(())
+    }
+
+    fn tuple_value(&mut self, columns: &[&Column], term: &Term) -> Result<TupleValue> {
+        match &term.kind {
+            TermKind::Tuple(parts) => {
+                if parts.len() != columns.len() {
+                    return invalid!(
+                        "Expected {} elements in value tuple, but got {}: {}",
+                        columns.len(),
+                        parts.len(),
+                        term_text(term)
+                    );
+                }
+                let exprs = parts
+                    .iter()
+                    .zip(columns)
+                    .map(|(part, column)| self.resolver.term(part, &Receiver::column(column)));
+                exprs.collect::<Result<_>>().map(TupleValue::Parts)
+            }
+            TermKind::Marker(_) => {
+                let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+                let ty = CqlType::tuple(columns.iter().map(|c| c.ty.clone()));
+                let receiver = Receiver::owned(format!("({})", names.join(",")), ty);
+                Ok(TupleValue::Whole(self.resolver.term(term, &receiver)?))
+            }
+            _ => match columns {
+                [column] => Ok(TupleValue::Parts(vec![self.resolver.term(term, &Receiver::column(column))?])),
+                _ => invalid!(
+                    "Expected {} elements in value tuple, but got 1: {}",
+                    columns.len(),
+                    term_text(term)
+                ),
+            },
+        }
+    }
+
+    fn token(&mut self, names: &[String], predicate: &Predicate) -> Result<()> {
+        if !self.statement.is_select() {
+            return invalid!(
+                "The token function cannot be used in WHERE clauses for {} statements",
+                self.statement.name()
+            );
+        }
+        for name in names {
+            self.resolver.column(name)?;
+        }
+        let key: Vec<&str> = self.table.partition_key().iter().map(|c| c.name.as_str()).collect();
+        if names.len() != key.len() || !names.iter().all(|name| key.contains(&name.as_str())) {
+            return invalid!(
+                "The token() function must be applied to all partition key components or none of them"
+            );
+        }
+        let key_text = key.join(", ");
+        if names.iter().zip(&key).any(|(a, b)| a != b) {
+            return invalid!("The token function arguments must be in the partition key order: {key_text}");
+        }
+        let Predicate::Compare(operator, term) = predicate else {
+            return invalid!("The token() function can only be compared by =, <, <=, > and >=");
+        };
+        let expr = self.resolver.term(term, &Receiver::owned("partition key token", CqlType::Bigint))?;
+        let held = self.token.get_or_insert_default();
+        let more = |end| invalid!("More than one restriction was found for the {end} bound on {key_text}");
+        match operator {
+            ComparisonOperator::Equal if held.start.is_some() || held.end.is_some() => {
+                return invalid!(
+                    "{key_text} cannot be restricted by more than one relation if it includes an Equal"
+                );
+            }
+            ComparisonOperator::Equal => {
+                held.start = Some((expr.clone(), true));
+                held.end = Some((expr, true));
+            }
+            ComparisonOperator::NotEqual => {
+                return invalid!("Unsupported \"!=\" relation: token({key_text}) != {}", term_text(term));
+            }
+            _ if is_start(*operator) && held.start.is_some() => return more("start"),
+            _ if is_start(*operator) => {
+                held.start = Some((expr, *operator == ComparisonOperator::GreaterOrEqual));
+            }
+            _ if held.end.is_some() => return more("end"),
+            _ => held.end = Some((expr, *operator == ComparisonOperator::LessOrEqual)),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Restrictions> {
+        let mut out = Restrictions { token: self.token.take(), ..Restrictions::default() };
+        self.partition_key(&mut out)?;
+        self.clustering(&mut out)?;
+        self.values()?;
+        out.filters.append(&mut self.filters);
+        let restricts = |kind| out.filters.iter().any(|f| f.column.kind == kind);
+        out.restricts_clustering |= restricts(ColumnKind::Clustering);
+        out.restricts_regular = restricts(ColumnKind::Regular);
+        out.restricts_values = out.restricts_regular || restricts(ColumnKind::Static);
+        if out.restricts_values && !self.statement.is_select() {
+            // Each name has a blank behind it.
+            let value = |f: &&Filter| matches!(f.column.kind, ColumnKind::Static | ColumnKind::Regular);
+            let named: String = out.filters.iter().filter(value).map(|f| format!("{} ", f.name)).collect();
+            return invalid!("Non PRIMARY KEY columns found in where clause: {named}");
+        }
+        let filtered = !out.filters.is_empty() || (out.keys.is_none() && !out.rows.is_empty());
+        if filtered && !self.statement.filtering() {
+            return filtering_needed();
+        }
+        Ok(out)
+    }
+
+    fn partition_key(&mut self, out: &mut Restrictions) -> Result<()> {
+        let key = self.table.partition_key();
+        let singles: Vec<Vec<Single>> = self.singles[..key.len()].iter_mut().map(std::mem::take).collect();
+        out.key_markers = singles
+            .iter()
+            .map(|singles| match singles.as_slice() {
+                [Single::Equal(Expr { kind: crate::expr::Kind::Bind(at), .. })] => Some(*at),
+                _ => None,
+            })
+            .collect();
+        let restricted = singles.iter().filter(|s| !s.is_empty()).count();
+        let sliced = singles.iter().flatten().any(|s| matches!(s, Single::Slice(..)));
+        if !self.statement.is_select() {
+            if sliced {
+                return invalid!(
+                    "Only EQ and IN relation are supported on the partition key (unless you use the token() function) \
+                     for {} statements",
+                    self.statement.name()
+                );
+            }
+            if restricted < key.len() {
+                let missing = key.iter().zip(&singles).filter(|(_, s)| s.is_empty());
+                let missing: Vec<&str> = missing.map(|(c, _)| c.name.as_str()).collect();
+                return invalid!("Some partition key parts are missing: {}", missing.join(", "));
+            }
+        }
+        if restricted == 0 {
+            return Ok(());
+        }
+        if restricted == key.len() && !sliced {
+            let choices = singles.into_iter().flatten().map(|single| match single {
+                Single::Equal(expr) => Choice::One(expr),
+                Single::In(choice) => choice,
+                Single::Slice(..) => unreachable!("no slice was found"),
+            });
+            out.keys = Some(choices.collect());
+            return Ok(());
+        }
+        if !self.statement.filtering() {
+            return filtering_needed();
+        }
+        for (column, singles) in key.iter().zip(singles) {
+            self.filter_singles(column, singles);
+        }
+        Ok(())
+    }
+
+    fn filter_singles(&mut self, column: &Column, singles: Vec<Single>) {
+        for single in singles {
+            let test = match single {
+                Single::Equal(expr) => Test::Compare(ComparisonOperator::Equal, expr),
+                Single::Slice(operator, expr) => Test::Compare(operator, expr),
+                Single::In(choice) => Test::In(choice),
+            };
+            self.filter(column, test);
+        }
+    }
+
+    /// Takes the longest prefix of restrictions that finds rows; the rest must filter.
+    fn clustering(&mut self, out: &mut Restrictions) -> Result<()> {
+        let (key_len, columns) = (self.table.partition_key().len(), self.table.clustering());
+        let mut multis = std::mem::take(&mut self.multis);
+        out.restricts_clustering =
+            !multis.is_empty() || self.singles[key_len..][..columns.len()].iter().any(|s| !s.is_empty());
+        let scans = out.keys.is_none();
+        let mut at = 0;
+        let mut sliced: Option<usize> = None;
+        while at < columns.len() {
+            let singles = &self.singles[key_len + at];
+            let starting = multis.iter().position(|m| m.first == at);
+            let is_slice = singles.iter().any(|s| matches!(s, Single::Slice(..)))
+                || multis.iter().any(|m| m.first == at && matches!(m.kind, MultiKind::Slice(..)));
+            if is_slice {
+                let (start, end) = self.slice_at(key_len + at, &mut multis, at);
+                let width = [&start, &end].into_iter().flatten().map(|e| e.width).max();
+                out.rows.push(RowRestriction::Slice { start, end });
+                sliced = Some(at + width.unwrap_or(1) - 1);
+                break;
+            }
+            if let Some(index) = starting {
+                let multi = multis.remove(index);
+                let MultiKind::Choice(choice) = multi.kind else { unreachable!("slices were taken before") };
+                out.rows.push(RowRestriction::Multi(multi.width, choice));
+                at += multi.width;
+                continue;
+            }
+            let Some(single) = self.singles[key_len + at].pop() else { break };
+            let choice = match single {
+                Single::Equal(expr) => Choice::One(expr),
+                Single::In(choice) => choice,
+                Single::Slice(..) => unreachable!("slices were taken before"),
+            };
+            out.rows.push(RowRestriction::Single(choice));
+            at += 1;
+        }
+        self.leftover_clustering(multis, sliced, at, scans)
+    }
+
+    /// Takes the slice that begins at a clustering column.
+    fn slice_at(
+        &mut self,
+        single: usize,
+        multis: &mut Vec<Multi>,
+        first: usize,
+    ) -> (Option<SliceEnd>, Option<SliceEnd>) {
+        let (mut start, mut end) = (None, None);
+        let mut put = |operator: ComparisonOperator, value: TupleValue, width: usize| {
+            let inclusive =
+                matches!(operator, ComparisonOperator::GreaterOrEqual | ComparisonOperator::LessOrEqual);
+            let slot = if is_start(operator) { &mut start } else { &mut end };
+            *slot = Some(SliceEnd { value, inclusive, width });
+        };
+        for slice in std::mem::take(&mut self.singles[single]) {
+            if let Single::Slice(operator, expr) = slice {
+                put(operator, TupleValue::Parts(vec![expr]), 1);
+            }
+        }
+        let mut rest = Vec::new();
+        for multi in multis.drain(..) {
+            match multi.kind {
+                MultiKind::Slice(operator, value) if multi.first == first => {
+                    put(operator, value, multi.width)
+                }
+                kind => rest.push(Multi { kind, ..multi }),
+            }
+        }
+        *multis = rest;
+        (start, end)
+    }
+
+    /// Restrictions behind a gap or a slice filter rows, where that is allowed.
+    fn leftover_clustering(
+        &mut self,
+        multis: Vec<Multi>,
+        sliced: Option<usize>,
+        next: usize,
+        scans: bool,
+    ) -> Result<()> {
+        let (key_len, columns) = (self.table.partition_key().len(), self.table.clustering());
+        for (at, column) in columns.iter().enumerate() {
+            let singles = std::mem::take(&mut self.singles[key_len + at]);
+            if singles.is_empty() && !multis.iter().any(|m| m.first == at) {
+                continue;
+            }
+            if !self.statement.filtering() {
+                if let Some(slice) = sliced {
+                    return invalid!(
+                        "Clustering column \"{}\" cannot be restricted (preceding column \"{}\" is restricted by a \
+                         non-EQ relation)",
+                        column.name,
+                        columns[slice.min(at.saturating_sub(1))].name
+                    );
+                }
+                if scans {
+                    return filtering_needed();
+                }
+                return invalid!(
+                    "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is not restricted",
+                    column.name,
+                    columns[next].name
+                );
+            }
+            self.filter_singles(column, singles);
+        }
+        match multis.first() {
+            Some(multi) => invalid!(
+                "A multi-column relation can only restrict columns that follow restricted ones, but ({}) comes behind a \
+                 gap",
+                multi.names.join(", ")
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn values(&mut self) -> Result<()> {
+        let key_len = self.table.partition_key().len() + self.table.clustering().len();
+        for at in key_len..self.table.columns().len() {
+            let singles = std::mem::take(&mut self.singles[at]);
+            let column = &self.table.columns()[at];
+            self.filter_singles(column, singles);
+        }
+        Ok(())
+    }
+}
+
+/// Whether an operator gives the lower end of a slice.
+fn is_start(operator: ComparisonOperator) -> bool {
+    matches!(operator, ComparisonOperator::Greater | ComparisonOperator::GreaterOrEqual)
+}
+
+fn check_same_end(held: &[Single], operator: ComparisonOperator, name: &str) -> Result<()> {
+    let same = |s: &Single| matches!(s, Single::Slice(o, _) if is_start(*o) == is_start(operator));
+    if held.iter().any(same) {
+        let end = if is_start(operator) { "start" } else { "end" };
+        return invalid!("More than one restriction was found for the {end} bound on {name}");
+    }
+    Ok(())
+}
+
+fn check_slice(column: &Column) -> Result<()> {
+    if !column.ty.is_or_contains_duration() {
+        return Ok(());
+    }
+    let what = match &column.ty {
+        CqlType::Duration => return invalid!("Slice restrictions are not supported on duration columns"),
+        ty if ty.is_collection() => "collections",
+        ty if ty.is_tuple() => "tuples",
+        _ => "UDTs",
+    };
+    invalid!("Slice restrictions are not supported on {what} containing durations")
+}

@@ -1,0 +1,530 @@
+//! Carrying out a SELECT: pages are read, rows filtered, grouped or sorted, and written into the response as they come.
+
+use bytes::Bytes;
+use mutation::{DecoratedKey, PartitionRange, Slices};
+use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use wire::{ResponseWriter, RowsWriter};
+
+use super::filter::BoundFilter;
+use super::paging::PagingState;
+use super::sort::Sorted;
+use super::{SelectPlan, bounds};
+use crate::backend::Coordinator;
+use crate::error::{Result, invalid};
+use crate::expr::row::{RowView, key_components};
+use crate::expr::{Env, Expr, Value};
+use crate::functions::AggregateState;
+use crate::request::Request;
+
+/// Bytes that one read from the replicas may hold.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// A page of a paged result ends when it has grown to so many bytes, however few rows it has.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+/// A result that is not paged fails at this size.
+const RESULT_BYTES_MAX: usize = 256 << 20;
+/// Rows that one read fetches when not every row is returned.
+const SCAN_ROWS: u64 = 5_000;
+
+/// The reads of one statement, one page after another.
+struct Pages<'a, C> {
+    plan: &'a SelectPlan,
+    coordinator: &'a C,
+    request: &'a Request<'a>,
+    command: ReadCommand,
+    ended: bool,
+    tombstones: u64,
+}
+
+impl<C: Coordinator> Pages<'_, C> {
+    /// The next page of at most `rows` rows; none when everything was read.
+    async fn next(&mut self, rows: u64) -> Result<Option<ReadPage>> {
+        if self.ended {
+            return Ok(None);
+        }
+        self.command.limits.rows = rows;
+        let page = match self.plan.source.as_virtual() {
+            Some(table) => crate::catalog::read_virtual(table, &self.plan.table, &self.command),
+            None => {
+                let command = self.command.clone();
+                let deadline = self.request.deadline();
+                self.coordinator.read(command, self.request.consistency, deadline).await?
+            }
+        };
+        self.ended = page.more.is_none();
+        self.command.resume = page.more.clone();
+        self.tombstones += page.tombstones;
+        Ok(Some(page))
+    }
+
+    /// The only read of a statement whose answer is one page: the command is given away instead of copied.
+    async fn only(mut self, rows: u64) -> Result<ReadPage> {
+        self.command.limits.rows = rows;
+        let deadline = self.request.deadline();
+        Ok(self.coordinator.read(self.command, self.request.consistency, deadline).await?)
+    }
+}
+
+/// Runs a SELECT and writes its rows.
+pub async fn run<'a, C: Coordinator>(
+    plan: &'a SelectPlan,
+    coordinator: &'a C,
+    request: &'a Request<'a>,
+    env: &'a Env<'a>,
+    out: &mut ResponseWriter,
+) -> Result<()> {
+    let state = match &request.paging_state {
+        Some(bytes) => Some(PagingState::decode(bytes, &plan.table)?),
+        None => None,
+    };
+    let limit = limit_value(plan.limit.as_ref(), env)?;
+    let per_partition = limit_value(plan.per_partition_limit.as_ref(), env)?;
+    if let Some(warning) = plan.aggregation_warning() {
+        out.warn(warning);
+    }
+    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(env));
+    let filters = filters.collect::<Result<Vec<BoundFilter<'_>>>>()?;
+    let partitions = partitions(plan, env)?;
+    let slices = bounds::slices(&plan.table, &plan.restrictions.rows, env)?;
+    let mut rows = out.rows(&plan.selection.metadata, request.skip_metadata, request.known_metadata_id);
+    let nothing = slices.ranges().is_empty() && !plan.static_rows;
+    let (Some(partitions), false) = (partitions, nothing) else {
+        if plan.selection.is_aggregate() && plan.group_width.is_none() {
+            return write_group(plan, env, &new_states(plan), &mut rows);
+        }
+        return Ok(());
+    };
+    let counts_here = !filters.is_empty() || plan.group_width.is_some();
+    let command = command(
+        plan,
+        request,
+        partitions,
+        slices,
+        state.as_ref(),
+        if counts_here { u64::MAX } else { per_partition },
+    );
+    let pages = Pages { plan, coordinator, request, command, ended: false, tombstones: 0 };
+    let left = state.as_ref().map_or(limit, |state| state.left.min(limit));
+    let mut emitter = Emitter {
+        plan,
+        request,
+        env,
+        filters,
+        rows,
+        left,
+        page_left: request.page_size.map_or(u64::MAX, u64::from),
+        per_partition,
+        counts_here,
+        place: state.map(|state| state.resume),
+    };
+    let tombstones = if plan.selection.is_aggregate() {
+        emitter.groups(pages).await?
+    } else if !plan.sort.is_empty() {
+        emitter.sorted(pages, request.page_size).await?
+    } else {
+        emitter.rows(pages).await?
+    };
+    let count = emitter.rows.rows();
+    drop(emitter);
+    if tombstones > u64::from(request.limits.tombstone_warn_threshold) {
+        out.warn(format!(
+            "Read {count} live rows and {tombstones} tombstone cells for query on {} (see tombstone_warn_threshold)",
+            plan.table.full_name()
+        ));
+    }
+    Ok(())
+}
+
+/// Which partitions to read; none when there cannot be any.
+fn partitions(plan: &SelectPlan, env: &Env<'_>) -> Result<Option<Partitions>> {
+    let range = match &plan.restrictions.token {
+        None => PartitionRange::all(),
+        Some(token) => match bounds::token_range(token, env)? {
+            Some(range) => range,
+            None => return Ok(None),
+        },
+    };
+    let Some(choices) = &plan.restrictions.keys else { return Ok(Some(Partitions::Range(range))) };
+    let mut keys = bounds::partition_keys(&plan.table, choices, env)?;
+    if plan.restrictions.token.is_some() {
+        keys.retain(|key| range.contains(key));
+    }
+    Ok(if keys.is_empty() { None } else { Some(Partitions::Keys(keys)) })
+}
+
+fn limit_value(limit: Option<&Expr>, env: &Env<'_>) -> Result<u64> {
+    let Some(limit) = limit else { return Ok(u64::MAX) };
+    match limit.eval(env)? {
+        Value::Unset => Ok(u64::MAX),
+        Value::Null => invalid!("Invalid null value of limit"),
+        Value::Set(bytes) => match <[u8; 4]>::try_from(&*bytes).map(i32::from_be_bytes) {
+            Ok(limit) if limit > 0 => Ok(u64::from(limit.unsigned_abs())),
+            Ok(_) => invalid!("LIMIT must be strictly positive"),
+            Err(_) => invalid!("Invalid limit value"),
+        },
+    }
+}
+
+fn command(
+    plan: &SelectPlan,
+    request: &Request<'_>,
+    partitions: Partitions,
+    slices: Slices,
+    state: Option<&PagingState>,
+    per_partition: u64,
+) -> ReadCommand {
+    ReadCommand {
+        table: plan.table.clone(),
+        partitions,
+        slices,
+        columns: plan.fetch.clone(),
+        reversed: plan.reversed,
+        limits: Limits {
+            rows: u64::MAX,
+            rows_per_partition: if plan.distinct { 1 } else { per_partition },
+            bytes: READ_BYTES_MAX,
+        },
+        resume: state.map(|state| state.resume.clone()),
+        now: request.now,
+        bypass_cache: plan.bypass_cache,
+    }
+}
+
+fn new_states(plan: &SelectPlan) -> Vec<AggregateState> {
+    plan.selection.aggregates.iter().map(|aggregate| AggregateState::new(&aggregate.kind)).collect()
+}
+
+fn write_group(
+    plan: &SelectPlan,
+    env: &Env<'_>,
+    states: &[AggregateState],
+    rows: &mut RowsWriter<'_>,
+) -> Result<()> {
+    let results = states.iter().map(AggregateState::result).collect::<Result<Vec<Option<Bytes>>>>()?;
+    let env = Env { aggregates: &results, ..*env };
+    plan.selection.write(&env, rows)
+}
+
+/// Writes rows and knows when to stop.
+struct Emitter<'a, 'w> {
+    plan: &'a SelectPlan,
+    request: &'a Request<'a>,
+    env: &'a Env<'a>,
+    filters: Vec<BoundFilter<'a>>,
+    rows: RowsWriter<'w>,
+    /// Rows or groups that LIMIT still allows.
+    left: u64,
+    /// Rows or groups that the page still takes.
+    page_left: u64,
+    per_partition: u64,
+    /// Whether PER PARTITION LIMIT is counted here: rows that do not pass the filters do not count.
+    counts_here: bool,
+    /// The last row (or last row of the last group) that was returned.
+    place: Option<Resume>,
+}
+
+impl Emitter<'_, '_> {
+    fn passes(&self, view: &RowView<'_>) -> bool {
+        self.filters.iter().all(|filter| filter.matches(view))
+    }
+
+    fn is_full(&self) -> bool {
+        self.left == 0 || self.page_left == 0
+    }
+
+    /// Says where the result goes on, if it may.
+    fn set_paging_state(&mut self) {
+        if self.left == 0 {
+            return;
+        }
+        if let Some(resume) = self.place.take() {
+            let state = PagingState { resume, left: self.left.min(i64::MAX as u64) };
+            self.rows.set_paging_state(state.encode(&self.plan.table));
+        }
+    }
+
+    fn check_size(&mut self) -> Result<()> {
+        if self.request.page_size.is_some() {
+            if self.rows.len() >= PAGE_BYTES_MAX {
+                self.page_left = 0;
+            }
+        } else if self.rows.len() >= RESULT_BYTES_MAX {
+            return invalid!(
+                "The result has grown to {} bytes; use paging or a smaller LIMIT",
+                self.rows.len()
+            );
+        }
+        Ok(())
+    }
+
+    /// Rows as they are read.
+    async fn rows<C: Coordinator>(&mut self, mut pages: Pages<'_, C>) -> Result<u64> {
+        let wanted = self.left.min(self.page_left);
+        if self.filters.is_empty()
+            && !self.counts_here
+            && !self.plan.source.is_virtual()
+            && self.place.is_none()
+        {
+            // The common case: one read brings all that is returned.
+            if let Partitions::Keys(keys) = &pages.command.partitions
+                && keys.len() == 1
+                && pages.command.limits.rows_per_partition == u64::MAX
+            {
+                return self.one_partition(pages, wanted).await;
+            }
+        }
+        loop {
+            let fetch = self.left.min(self.page_left);
+            let fetch = if self.filters.is_empty() { fetch } else { SCAN_ROWS };
+            let Some(page) = pages.next(fetch).await? else { break };
+            let more = page.more.clone();
+            if self.emit_page(&page)? {
+                self.set_paging_state();
+                break;
+            }
+            self.check_size()?;
+            if self.left == 0 {
+                break;
+            }
+            match more {
+                None => break,
+                Some(resume) => {
+                    self.advance(resume);
+                    if self.page_left == 0 {
+                        self.set_paging_state();
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(pages.tombstones)
+    }
+
+    /// A read of one partition: the result of the first read is nearly always all of it.
+    async fn one_partition<C: Coordinator>(&mut self, mut pages: Pages<'_, C>, wanted: u64) -> Result<u64> {
+        let whole = self.plan.restrictions.is_full_row(&self.plan.table);
+        if whole {
+            let page = pages.only(wanted).await?;
+            self.emit_page(&page)?;
+            return Ok(page.tombstones);
+        }
+        let mut rows = wanted;
+        loop {
+            let Some(page) = pages.next(rows).await? else { break };
+            self.emit_page(&page)?;
+            self.check_size()?;
+            let Some(resume) = page.more else { break };
+            self.place = Some(resume);
+            if self.is_full() {
+                self.set_paging_state();
+                break;
+            }
+            rows = self.left.min(self.page_left);
+        }
+        Ok(pages.tombstones)
+    }
+
+    /// Takes over where a read ended. The replica counts rows of a partition that the filters then refuse; what counts
+    /// for PER PARTITION LIMIT is what was returned.
+    fn advance(&mut self, resume: Resume) {
+        let returned = match &self.place {
+            Some(place) if place.key == resume.key => place.rows_in_partition,
+            _ => 0,
+        };
+        let rows_in_partition = if self.counts_here { returned } else { resume.rows_in_partition };
+        self.place = Some(Resume { rows_in_partition, ..resume });
+    }
+
+    /// Writes the rows of a page. True when it had to stop inside of it because the result's page is full.
+    fn emit_page(&mut self, page: &ReadPage) -> Result<bool> {
+        let plan = self.plan;
+        for partition in &page.partitions {
+            let mut in_partition = match &self.place {
+                Some(place) if place.key == partition.key => place.rows_in_partition,
+                _ => 0,
+            };
+            let key = key_components(&plan.table, &partition.key.key);
+            let statics = partition.static_row.as_ref();
+            if partition.rows.is_empty() {
+                if !plan.static_rows || !statics.is_some_and(|row| row.has_live_cell(self.request.now)) {
+                    continue;
+                }
+                let view = RowView::new(&key, statics, None, self.request.now);
+                if self.passes(&view) {
+                    if self.is_full() {
+                        return Ok(self.left > 0);
+                    }
+                    self.emit(&view, &partition.key, &mut in_partition)?;
+                }
+                continue;
+            }
+            for row in &partition.rows {
+                if self.counts_here && in_partition >= self.per_partition {
+                    break;
+                }
+                let view = RowView::new(&key, statics, Some(row), self.request.now);
+                if !self.passes(&view) {
+                    continue;
+                }
+                if self.is_full() {
+                    return Ok(self.left > 0);
+                }
+                self.emit(&view, &partition.key, &mut in_partition)?;
+            }
+        }
+        Ok(false)
+    }
+
+    fn emit(&mut self, view: &RowView<'_>, key: &DecoratedKey, in_partition: &mut u64) -> Result<()> {
+        self.plan.selection.write(&self.env.with_row(view), &mut self.rows)?;
+        self.left -= 1;
+        self.page_left -= 1;
+        *in_partition += 1;
+        // Only a page that ends in the middle of a read needs the place of its last row.
+        if self.page_left == 0 || self.counts_here || self.plan.source.is_virtual() {
+            let clustering =
+                if self.plan.distinct { None } else { view.row.map(|row| row.clustering.clone()) };
+            self.place = Some(Resume { key: key.clone(), clustering, rows_in_partition: *in_partition });
+        }
+        Ok(())
+    }
+
+    /// Groups of rows, or all rows as one group.
+    async fn groups<C: Coordinator>(&mut self, mut pages: Pages<'_, C>) -> Result<u64> {
+        let mut group = Group {
+            states: new_states(self.plan),
+            key: None,
+            last: None,
+            in_partition: self.place.as_ref().map_or(0, |place| place.rows_in_partition),
+            partition: self.place.as_ref().map(|place| place.key.clone()),
+        };
+        while let Some(page) = pages.next(SCAN_ROWS).await? {
+            for partition in &page.partitions {
+                if self.add_partition(&mut group, partition)? {
+                    self.set_paging_state();
+                    return Ok(pages.tombstones);
+                }
+                if self.left == 0 {
+                    return Ok(pages.tombstones);
+                }
+            }
+        }
+        if group.key.is_some() || self.plan.group_width.is_none() {
+            self.end_group(&mut group)?;
+        }
+        Ok(pages.tombstones)
+    }
+
+    /// Adds a partition's rows to groups. True when the page is full and a further group has begun.
+    fn add_partition(&mut self, group: &mut Group, partition: &PartitionResult) -> Result<bool> {
+        let plan = self.plan;
+        let key = key_components(&plan.table, &partition.key.key);
+        let statics = partition.static_row.as_ref();
+        let static_only = partition.rows.is_empty() && plan.static_rows;
+        let rows = partition.rows.iter().map(Some).chain(static_only.then_some(None));
+        for row in rows {
+            if row.is_none() && !statics.is_some_and(|row| row.has_live_cell(self.request.now)) {
+                continue;
+            }
+            let view = RowView::new(&key, statics, row, self.request.now);
+            if !self.passes(&view) {
+                continue;
+            }
+            if let Some(width) = plan.group_width {
+                let clustered = width - plan.table.partition_key().len();
+                let prefix: Vec<Option<Bytes>> =
+                    (0..clustered).map(|at| view.clustering(at).map(Bytes::copy_from_slice)).collect();
+                let group_key = (partition.key.clone(), prefix);
+                if group.key.as_ref().is_some_and(|held| *held != group_key) {
+                    self.end_group(group)?;
+                    if self.left == 0 {
+                        return Ok(false);
+                    }
+                    if self.page_left == 0 {
+                        return Ok(true);
+                    }
+                }
+                if group.partition.as_ref() != Some(&partition.key) {
+                    group.partition = Some(partition.key.clone());
+                    group.in_partition = 0;
+                }
+                if group.in_partition >= self.per_partition {
+                    break;
+                }
+                group.key = Some(group_key);
+            }
+            let env = self.env.with_row(&view);
+            for (state, call) in group.states.iter_mut().zip(&plan.selection.aggregates) {
+                let value = match &call.input {
+                    Some(input) => input.eval_option(&env)?,
+                    None => None,
+                };
+                state.add(value)?;
+            }
+            if plan.group_width.is_some() {
+                group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));
+            }
+        }
+        Ok(false)
+    }
+
+    fn end_group(&mut self, group: &mut Group) -> Result<()> {
+        write_group(self.plan, self.env, &group.states, &mut self.rows)?;
+        group.states.iter_mut().for_each(AggregateState::reset);
+        group.key = None;
+        group.in_partition += 1;
+        self.left -= 1;
+        self.page_left -= 1;
+        if let Some((key, clustering)) = group.last.take() {
+            self.place = Some(Resume { key, clustering, rows_in_partition: group.in_partition });
+        }
+        Ok(())
+    }
+
+    /// Rows of several partitions in one order.
+    async fn sorted<C: Coordinator>(
+        &mut self,
+        mut pages: Pages<'_, C>,
+        page_size: Option<u32>,
+    ) -> Result<u64> {
+        if page_size.is_some_and(|size| self.left > u64::from(size)) {
+            return invalid!(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \
+                 remove the ORDER BY or the IN and sort client side, or disable paging for this query"
+            );
+        }
+        let mut sorted = Sorted::new();
+        let mut bytes = 0;
+        while let Some(page) = pages.next(SCAN_ROWS).await? {
+            for partition in page.partitions {
+                bytes += partition.rows.iter().map(mutation::Row::memory_size).sum::<usize>();
+                let filters = &self.filters;
+                let keep = |view: &RowView<'_>| filters.iter().all(|filter| filter.matches(view));
+                sorted.add(&self.plan.table, &self.plan.sort, partition, self.request.now, keep);
+            }
+            if bytes > RESULT_BYTES_MAX {
+                return invalid!("Sorting needs {bytes} bytes; ask for fewer partitions or use a LIMIT");
+            }
+        }
+        let (plan, now) = (self.plan, self.request.now);
+        sorted.visit(plan, now, |view| {
+            if self.left == 0 {
+                return Ok::<_, crate::ExecError>(false);
+            }
+            plan.selection.write(&self.env.with_row(view), &mut self.rows)?;
+            self.left -= 1;
+            Ok(true)
+        })?;
+        Ok(pages.tombstones)
+    }
+}
+
+/// A group under way.
+struct Group {
+    states: Vec<AggregateState>,
+    key: Option<(DecoratedKey, Vec<Option<Bytes>>)>,
+    /// The last row added to it.
+    last: Option<(DecoratedKey, Option<mutation::Clustering>)>,
+    /// Groups of the partition that were returned.
+    in_partition: u64,
+    partition: Option<DecoratedKey>,
+}

@@ -1,0 +1,308 @@
+//! The select clause: which values a result row holds, and the names and types that clients see.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes};
+use cql::ast::{Selection as SelectionAst, SelectorKind};
+use mutation::{ColumnSelection, counter};
+use schema::{Column, ColumnId, ColumnKind, Table};
+use types::CqlType;
+use wire::{ColumnSpec, Metadata, RowsWriter, TypeOption};
+
+use crate::error::Result;
+use crate::expr::literal::text;
+use crate::expr::resolve::{AggregateCall, Resolver};
+use crate::expr::row::{ColumnRef, RowView, complex_value};
+use crate::expr::{Env, Expr, Kind};
+use crate::functions::Aggregate;
+
+/// The values of a result row.
+#[derive(Clone, Debug)]
+pub enum Outputs {
+    /// Columns as they are: written into the response without a step between.
+    Columns(Vec<ColumnRef>),
+    /// Computed values.
+    Exprs(Vec<Expr>),
+    /// One JSON object of these values, each with its name in quotes.
+    Json(Vec<(String, Expr)>),
+}
+
+/// A resolved select clause.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The values.
+    pub outputs: Outputs,
+    /// What clients see.
+    pub metadata: Metadata,
+    /// The aggregates that outputs refer to.
+    pub aggregates: Vec<AggregateCall>,
+    /// The static and regular columns that are read.
+    pub columns: BTreeSet<ColumnId>,
+    /// Whether everything is selected (`*`).
+    pub all: bool,
+    /// Whether static columns are selected, and no regular ones.
+    pub only_static: bool,
+    /// Columns selected by name, for the rules of DISTINCT.
+    pub names: Vec<String>,
+}
+
+/// The type of a column as drivers see it.
+pub fn type_option(ty: &CqlType) -> TypeOption {
+    match ty {
+        CqlType::Ascii => TypeOption::Ascii,
+        CqlType::Bigint => TypeOption::Bigint,
+        CqlType::Blob => TypeOption::Blob,
+        CqlType::Boolean => TypeOption::Boolean,
+        CqlType::Counter => TypeOption::Counter,
+        CqlType::Date => TypeOption::Date,
+        CqlType::Decimal => TypeOption::Decimal,
+        CqlType::Double => TypeOption::Double,
+        CqlType::Duration => TypeOption::Duration,
+        CqlType::Float => TypeOption::Float,
+        CqlType::Inet => TypeOption::Inet,
+        CqlType::Int => TypeOption::Int,
+        CqlType::Smallint => TypeOption::Smallint,
+        CqlType::Text => TypeOption::Varchar,
+        CqlType::Time => TypeOption::Time,
+        CqlType::Timestamp => TypeOption::Timestamp,
+        CqlType::Timeuuid => TypeOption::Timeuuid,
+        CqlType::Tinyint => TypeOption::Tinyint,
+        CqlType::Uuid => TypeOption::Uuid,
+        CqlType::Varint => TypeOption::Varint,
+        CqlType::List { element, .. } => TypeOption::list(type_option(element)),
+        CqlType::Set { element, .. } => TypeOption::set(type_option(element)),
+        CqlType::Map { key, value, .. } => TypeOption::map(type_option(key), type_option(value)),
+        CqlType::Tuple(fields) => TypeOption::tuple(fields.iter().map(type_option)),
+        CqlType::Udt { ty, .. } => TypeOption::udt(
+            ty.keyspace.clone(),
+            ty.name.clone(),
+            ty.fields.iter().map(|(name, field)| (name.clone(), type_option(field))),
+        ),
+        CqlType::Vector { .. } | CqlType::Custom(_) => TypeOption::custom(&ty.class_name(false)),
+    }
+}
+
+/// The description of a result's columns.
+pub fn metadata<'a>(
+    keyspace: &str,
+    table: &str,
+    columns: impl IntoIterator<Item = (&'a str, &'a CqlType)>,
+) -> Metadata {
+    let (keyspace, table): (Arc<str>, Arc<str>) = (keyspace.into(), table.into());
+    let spec = |(name, ty): (&str, &CqlType)| ColumnSpec {
+        keyspace: keyspace.clone(),
+        table: table.clone(),
+        name: name.into(),
+        ty: type_option(ty),
+    };
+    Metadata::new(columns.into_iter().map(spec).collect())
+}
+
+/// The order in which `*` lists columns: keys, static columns, regular columns.
+fn all_columns(table: &Table) -> impl Iterator<Item = &Column> {
+    table.columns().iter()
+}
+
+/// The name of a member of a JSON object: in quotes, and in quotes twice where the column's name needs them.
+fn json_name(name: &str) -> String {
+    let mut out = String::new();
+    let quoted = if name.chars().any(char::is_uppercase) { format!("\"{name}\"") } else { name.to_owned() };
+    types::json::write_string(&quoted, &mut out);
+    out
+}
+
+impl Selection {
+    /// Resolves a select clause. `grouped` when the statement has GROUP BY.
+    pub fn resolve(
+        ast: &SelectionAst,
+        json: bool,
+        grouped: bool,
+        resolver: &mut Resolver<'_>,
+    ) -> Result<Self> {
+        let table = resolver.table;
+        resolver.columns = true;
+        let mut named: Vec<(String, Expr)> = Vec::new();
+        let mut columns_only = true;
+        let mut names = Vec::new();
+        match ast {
+            SelectionAst::All => {
+                for column in all_columns(table) {
+                    names.push(column.name.clone());
+                    let kind = Kind::Column(ColumnRef::from(column));
+                    named.push((column.name.clone(), Expr { ty: column.ty.clone(), kind }));
+                }
+            }
+            SelectionAst::Selectors(selectors) => {
+                for selector in selectors {
+                    let name = match (&selector.alias, &selector.selector.kind) {
+                        (Some(alias), _) => alias.name.clone(),
+                        (None, SelectorKind::Function(call)) if is_count_of_constant(call) => {
+                            "count".to_owned()
+                        }
+                        (None, _) => text(&selector.selector),
+                    };
+                    if let SelectorKind::Column(column) = &selector.selector.kind {
+                        names.push(column.name.clone());
+                    } else {
+                        columns_only = false;
+                    }
+                    named.push((name, resolver.selector(&selector.selector, None)?));
+                }
+            }
+        }
+        resolver.columns = false;
+        let aggregated = grouped || !resolver.aggregates.is_empty();
+        if aggregated {
+            named = named.into_iter().map(|(name, expr)| (name, first_values(expr, resolver))).collect();
+        }
+        let aggregates = std::mem::take(&mut resolver.aggregates);
+        let (columns, statics, regulars) = columns_read(&named, &aggregates);
+        let all = matches!(ast, SelectionAst::All);
+        let metadata = if json {
+            metadata(&table.keyspace, &table.name, [("[json]", &CqlType::Text)])
+        } else {
+            metadata(&table.keyspace, &table.name, named.iter().map(|(name, expr)| (name.as_str(), &expr.ty)))
+        };
+        let outputs = if json {
+            Outputs::Json(named.into_iter().map(|(name, expr)| (json_name(&name), expr)).collect())
+        } else if (all || columns_only) && !aggregated {
+            Outputs::Columns(named.into_iter().filter_map(|(_, expr)| column_of(expr)).collect())
+        } else {
+            Outputs::Exprs(named.into_iter().map(|(_, expr)| expr).collect())
+        };
+        Ok(Self { outputs, metadata, aggregates, columns, all, only_static: statics && !regulars, names })
+    }
+
+    /// Whether the result is of groups and not of rows.
+    pub fn is_aggregate(&self) -> bool {
+        !self.aggregates.is_empty()
+    }
+
+    /// What a read has to fetch for it, together with the columns that filters look at.
+    pub fn fetch(&self, also: impl IntoIterator<Item = ColumnId>) -> ColumnSelection {
+        if self.all {
+            return ColumnSelection::All;
+        }
+        let all: BTreeSet<ColumnId> = self.columns.iter().copied().chain(also).collect();
+        ColumnSelection::Some(all.into_iter().collect())
+    }
+
+    /// Appends a row to a response.
+    pub fn write(&self, env: &Env<'_>, rows: &mut RowsWriter<'_>) -> Result<()> {
+        match &self.outputs {
+            Outputs::Columns(columns) => {
+                if let Some(row) = env.row {
+                    columns.iter().for_each(|column| write_column(row, column, rows));
+                }
+                rows.end_row();
+            }
+            Outputs::Exprs(exprs) => {
+                // Everything is computed before anything is written, so that an error leaves no half row behind.
+                let values =
+                    exprs.iter().map(|expr| expr.eval_option(env)).collect::<Result<Vec<Option<Bytes>>>>()?;
+                values.iter().for_each(|value| rows.optional(value.as_deref()));
+                rows.end_row();
+            }
+            Outputs::Json(members) => {
+                let mut text = String::from("{");
+                for (at, (name, expr)) in members.iter().enumerate() {
+                    if at > 0 {
+                        text.push_str(", ");
+                    }
+                    text.push_str(name);
+                    text.push_str(": ");
+                    match expr.eval_option(env)? {
+                        Some(value) => text.push_str(&expr.ty.to_json(&value)),
+                        None => text.push_str("null"),
+                    }
+                }
+                text.push('}');
+                rows.cell(text.as_bytes());
+                rows.end_row();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_count_of_constant(call: &cql::ast::FunctionCall<cql::ast::Selector>) -> bool {
+    call.name.name == "count"
+        && matches!(call.args.as_slice(), [one] if matches!(one.kind, SelectorKind::Constant(_)))
+}
+
+fn column_of(expr: Expr) -> Option<ColumnRef> {
+    match expr.kind {
+        Kind::Column(column) => Some(column),
+        _ => None,
+    }
+}
+
+/// The columns that outputs read, and whether static and regular ones are among them.
+fn columns_read(named: &[(String, Expr)], aggregates: &[AggregateCall]) -> (BTreeSet<ColumnId>, bool, bool) {
+    let (mut columns, mut statics, mut regulars) = (BTreeSet::new(), false, false);
+    let mut visit = |column: &ColumnRef| match column.kind {
+        ColumnKind::Static => {
+            statics = true;
+            columns.insert(column.id);
+        }
+        ColumnKind::Regular => {
+            regulars = true;
+            columns.insert(column.id);
+        }
+        ColumnKind::Clustering => regulars = true,
+        ColumnKind::PartitionKey => {}
+    };
+    let inputs = aggregates.iter().filter_map(|aggregate| aggregate.input.as_ref());
+    named.iter().map(|(_, expr)| expr).chain(inputs).for_each(|expr| expr.columns(&mut visit));
+    regulars |= aggregates.iter().any(|aggregate| matches!(aggregate.kind, Aggregate::CountRows));
+    (columns, statics, regulars)
+}
+
+/// Among aggregates, a plain value is that of its group's first row.
+fn first_values(expr: Expr, resolver: &mut Resolver<'_>) -> Expr {
+    let has_aggregate = expr.any(&mut |e| matches!(e.kind, Kind::Aggregate(_)));
+    if !has_aggregate {
+        return if expr.reads_row() { resolver.first_of(expr) } else { expr };
+    }
+    let boxed = |inner: Box<Expr>, resolver: &mut Resolver<'_>| Box::new(first_values(*inner, resolver));
+    let kind = match expr.kind {
+        Kind::Field(inner, at) => Kind::Field(boxed(inner, resolver), at),
+        Kind::Element(inner, key) => Kind::Element(boxed(inner, resolver), key),
+        Kind::Slice(inner, from, to) => Kind::Slice(boxed(inner, resolver), from, to),
+        Kind::Call(function, args) => {
+            Kind::Call(function, args.into_iter().map(|arg| first_values(arg, resolver)).collect())
+        }
+        Kind::Build(parts) => {
+            Kind::Build(parts.into_iter().map(|part| first_values(part, resolver)).collect())
+        }
+        other => other,
+    };
+    Expr { ty: expr.ty, kind }
+}
+
+/// Writes a column's value straight into the response.
+#[inline]
+fn write_column(row: &RowView<'_>, column: &ColumnRef, rows: &mut RowsWriter<'_>) {
+    match column.kind {
+        ColumnKind::PartitionKey | ColumnKind::Clustering => rows.optional(row.borrowed(column)),
+        ColumnKind::Static | ColumnKind::Regular => {
+            if column.ty.is_multi_cell() {
+                let value = row
+                    .complex(column)
+                    .and_then(|complex| complex_value(&column.ty, complex, row.now, |_| true));
+                match value {
+                    Some(value) => rows.cell_with(|out| out.put_slice(&value)),
+                    None => rows.null(),
+                }
+            } else if column.ty.is_counter() {
+                match row.cell(column) {
+                    Some(cell) => rows.cell(&counter::total(&cell.value).to_be_bytes()),
+                    None => rows.null(),
+                }
+            } else {
+                rows.optional(row.borrowed(column));
+            }
+        }
+    }
+}
