@@ -3,23 +3,21 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use coordinator::{Consistency, SchemaChangeError, WriteKind, WriteOptions};
 use cql::ast::{BatchKind, Statement};
 use mutation::{PartitionUpdate, Timestamp};
-use schema::Schema;
 use wire::{BatchType, CqlError, QueryParameters, ResponseWriter, StatementSource};
 
 use crate::backend::{Clock, Coordinator};
 use crate::bind::Binds;
-use crate::catalog::{Catalog, VirtualTables, keyspace_of};
 use crate::ddl::{self, DdlContext};
 use crate::describe;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Env;
 use crate::functions::{CallContext, TimeUuids};
+use crate::lookup::{Lookup, keyspace_of};
 use crate::modification::ModificationPlan;
 use crate::modification::batch;
 use crate::prepared::{Plan, Prepared, PreparedStatements};
@@ -65,7 +63,6 @@ pub struct Executor<C> {
     call: CallContext,
     node: NodeInfo,
     limits: ExecLimits,
-    virtual_tables: VirtualTables,
     prepared: PreparedStatements,
     on_prepared: RefCell<Option<PreparedListener>>,
     last_timestamp: Cell<Timestamp>,
@@ -73,13 +70,7 @@ pub struct Executor<C> {
 
 impl<C: Coordinator> Executor<C> {
     /// An executor.
-    pub fn new(
-        coordinator: C,
-        clock: Rc<dyn Clock>,
-        node: NodeInfo,
-        limits: ExecLimits,
-        virtual_tables: VirtualTables,
-    ) -> Self {
+    pub fn new(coordinator: C, clock: Rc<dyn Clock>, node: NodeInfo, limits: ExecLimits) -> Self {
         let uuids = Rc::new(TimeUuids::new(clock.random()));
         Self {
             coordinator,
@@ -88,7 +79,6 @@ impl<C: Coordinator> Executor<C> {
             node,
             prepared: PreparedStatements::new(limits.prepared_max),
             limits,
-            virtual_tables,
             on_prepared: RefCell::new(None),
             last_timestamp: Cell::new(0),
         }
@@ -112,13 +102,9 @@ impl<C: Coordinator> Executor<C> {
     /// Prepares a statement that a client prepared on another shard. A statement that is refused here is left out.
     pub fn remember(&self, keyspace: Option<&str>, text: &str) {
         let schema = self.coordinator.schema();
-        if let Ok(prepared) = Prepared::new(text, keyspace, &self.catalog(&schema)) {
+        if let Ok(prepared) = Prepared::new(text, keyspace, &Lookup { schema: &schema }) {
             self.prepared.put(Rc::new(prepared));
         }
-    }
-
-    fn catalog<'a>(&'a self, schema: &'a Arc<Schema>) -> Catalog<'a> {
-        Catalog { schema, virtual_tables: &self.virtual_tables }
     }
 
     /// A timestamp that no statement of this shard had before.
@@ -157,7 +143,7 @@ impl<C: Coordinator> Executor<C> {
         let keyspace = parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let keyspace = keyspace.or(client.keyspace.as_deref());
         let schema = self.coordinator.schema();
-        let prepared = Prepared::new(text, keyspace, &self.catalog(&schema))?;
+        let prepared = Prepared::new(text, keyspace, &Lookup { schema: &schema })?;
         self.note(trace, || "Preparing statement".to_owned());
         self.run(&prepared, client, parameters, None, trace, out).await
     }
@@ -182,7 +168,7 @@ impl<C: Coordinator> Executor<C> {
 
     fn prepare_inner(&self, keyspace: Option<&str>, text: &str, out: &mut ResponseWriter) -> Result<()> {
         let schema = self.coordinator.schema();
-        let prepared = Rc::new(Prepared::new(text, keyspace, &self.catalog(&schema))?);
+        let prepared = Rc::new(Prepared::new(text, keyspace, &Lookup { schema: &schema })?);
         out.prepared(&prepared.metadata);
         self.prepared.put(prepared);
         if let Some(listener) = &*self.on_prepared.borrow() {
@@ -200,7 +186,7 @@ impl<C: Coordinator> Executor<C> {
         if prepared.is_current(&schema) {
             return Ok(prepared);
         }
-        let anew = Prepared::new(&prepared.text, prepared.keyspace.as_deref(), &self.catalog(&schema))?;
+        let anew = Prepared::new(&prepared.text, prepared.keyspace.as_deref(), &Lookup { schema: &schema })?;
         let anew = Rc::new(anew);
         self.prepared.put(anew.clone());
         Ok(anew)
@@ -261,7 +247,7 @@ impl<C: Coordinator> Executor<C> {
                 StatementSource::Prepared(id) => self.current(id)?,
                 StatementSource::Text(text) => {
                     let schema = self.coordinator.schema();
-                    Rc::new(Prepared::new(text.as_str(), keyspace, &self.catalog(&schema))?)
+                    Rc::new(Prepared::new(text.as_str(), keyspace, &Lookup { schema: &schema })?)
                 }
             };
             if !matches!(prepared.plan, Plan::Modification(_)) {
@@ -443,11 +429,11 @@ impl<C: Coordinator> Executor<C> {
         out: &mut ResponseWriter,
     ) -> Result<()> {
         let schema = self.coordinator.schema();
-        let catalog = self.catalog(&schema);
+        let lookup = Lookup { schema: &schema };
         match statement {
             Statement::Use(ast) => {
                 let name = &ast.keyspace.name;
-                if catalog.keyspace(name).is_none() {
+                if lookup.keyspace(name).is_none() {
                     return invalid!("Keyspace '{name}' does not exist");
                 }
                 (client.set_keyspace)(name);
@@ -456,8 +442,8 @@ impl<C: Coordinator> Executor<C> {
             }
             Statement::Truncate(ast) => {
                 keyspace_of(&ast.table, client.keyspace.as_deref())?;
-                let (table, source) = catalog.table(&ast.table, client.keyspace.as_deref())?;
-                if source.is_virtual() {
+                let (table, computed) = lookup.table(&ast.table, client.keyspace.as_deref())?;
+                if computed {
                     return invalid!("Truncation is not supported by table {}", table.full_name());
                 }
                 let deadline = self.clock.now() + self.limits.truncate_timeout;
@@ -466,7 +452,7 @@ impl<C: Coordinator> Executor<C> {
                 Ok(())
             }
             Statement::Describe(ast) => {
-                describe::run(ast, &catalog, &self.node, client.keyspace.as_deref(), &request, out)
+                describe::run(ast, &lookup, &self.node, client.keyspace.as_deref(), &request, out)
             }
             _ => self.change_schema(statement, client.keyspace.as_deref(), out).await,
         }
@@ -481,7 +467,7 @@ impl<C: Coordinator> Executor<C> {
         for _ in 0..SCHEMA_CHANGE_TRIES_MAX {
             let schema = self.coordinator.schema();
             let context = DdlContext {
-                catalog: self.catalog(&schema),
+                lookup: Lookup { schema: &schema },
                 keyspace,
                 node: &self.node,
                 table_id: self.call.time_uuid(),

@@ -7,21 +7,19 @@
 
 pub mod backend;
 pub mod bind;
-pub mod catalog;
 pub mod ddl;
 pub mod describe;
 mod error;
 mod executor;
 pub mod expr;
 pub mod functions;
+pub mod lookup;
 pub mod modification;
 pub mod prepared;
 pub mod request;
 pub mod select;
-pub mod system;
 mod trace;
 
-pub use catalog::{VirtualRow, VirtualTable, VirtualTables};
 pub use error::ExecError;
 pub use executor::{ClientState, Executor, NodeInfo, PreparedListener};
 pub use request::ExecLimits;

@@ -12,10 +12,10 @@ use stdx::HashMap;
 use wire::{Metadata, PreparedMetadata};
 
 use crate::bind::MarkerSpec;
-use crate::catalog::Catalog;
 use crate::describe;
 use crate::error::{ExecError, Result};
 use crate::expr::resolve::Markers;
+use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch::BatchPlan;
 use crate::select::SelectPlan;
@@ -53,10 +53,10 @@ pub struct Prepared {
 
 impl Prepared {
     /// Parses and resolves a statement.
-    pub fn new(text: &str, keyspace: Option<&str>, catalog: &Catalog<'_>) -> Result<Self> {
+    pub fn new(text: &str, keyspace: Option<&str>, lookup: &Lookup<'_>) -> Result<Self> {
         let parsed = cql::parse(text)?;
         let mut markers = Markers::new(parsed.markers.len());
-        let plan = Self::plan(parsed.statement, keyspace, catalog, &mut markers)?;
+        let plan = Self::plan(parsed.statement, keyspace, lookup, &mut markers)?;
         let markers = markers.finish();
         let result = match &plan {
             Plan::Select(plan) => plan.selection.metadata.clone(),
@@ -75,27 +75,27 @@ impl Prepared {
             is_conditional: false,
         };
         let (text, keyspace) = (text.to_owned(), keyspace.map(str::to_owned));
-        Ok(Self { text, keyspace, schema: catalog.schema.clone(), plan, markers, metadata })
+        Ok(Self { text, keyspace, schema: lookup.schema.clone(), plan, markers, metadata })
     }
 
     fn plan(
         statement: Statement,
         keyspace: Option<&str>,
-        catalog: &Catalog<'_>,
+        lookup: &Lookup<'_>,
         markers: &mut Markers,
     ) -> Result<Plan> {
         Ok(match statement {
-            Statement::Select(ast) => Plan::Select(SelectPlan::prepare(&ast, catalog, keyspace, markers)?),
+            Statement::Select(ast) => Plan::Select(SelectPlan::prepare(&ast, lookup, keyspace, markers)?),
             Statement::Insert(ast) => {
-                Plan::Modification(ModificationPlan::insert(&ast, catalog, keyspace, markers)?)
+                Plan::Modification(ModificationPlan::insert(&ast, lookup, keyspace, markers)?)
             }
             Statement::Update(ast) => {
-                Plan::Modification(ModificationPlan::update(&ast, catalog, keyspace, markers)?)
+                Plan::Modification(ModificationPlan::update(&ast, lookup, keyspace, markers)?)
             }
             Statement::Delete(ast) => {
-                Plan::Modification(ModificationPlan::delete(&ast, catalog, keyspace, markers)?)
+                Plan::Modification(ModificationPlan::delete(&ast, lookup, keyspace, markers)?)
             }
-            Statement::Batch(ast) => Plan::Batch(BatchPlan::prepare(&ast, catalog, keyspace, markers)?),
+            Statement::Batch(ast) => Plan::Batch(BatchPlan::prepare(&ast, lookup, keyspace, markers)?),
             other => {
                 let known = crate::ddl::is_schema_change(&other)
                     || matches!(other, Statement::Use(_) | Statement::Truncate(_) | Statement::Describe(_));
@@ -115,7 +115,7 @@ impl Prepared {
         let same =
             |table: &Arc<Table>| schema.table_by_id(table.id).is_some_and(|now| Arc::ptr_eq(now, table));
         match &self.plan {
-            Plan::Select(plan) => !plan.source.is_virtual() && same(&plan.table),
+            Plan::Select(plan) => same(&plan.table),
             Plan::Modification(plan) => same(&plan.table),
             Plan::Batch(plan) => plan.statements.iter().all(|statement| same(&statement.table)),
             Plan::Other(_) => true,

@@ -124,7 +124,7 @@ fn warning(keyspace: &str, replication: &Replication, context: &DdlContext<'_>) 
 
 pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<Outcome> {
     let name = &ast.name.name;
-    if context.catalog.keyspace(name).is_some_and(|keyspace| keyspace.system) {
+    if context.lookup.keyspace(name).is_some_and(|keyspace| keyspace.system) {
         return invalid!("System keyspace '{name}' is not user-modifiable");
     }
     check_name(name, "Keyspace").map_err(ExecError::Invalid)?;
@@ -132,7 +132,7 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
     let Some(replication) = settings.replication else {
         return invalid!("Missing mandatory option 'replication'");
     };
-    if context.catalog.keyspace(name).is_some() {
+    if context.lookup.keyspace(name).is_some() {
         if ast.if_not_exists {
             return Ok(Outcome::nothing());
         }
@@ -151,7 +151,7 @@ pub(super) fn alter(ast: &AlterKeyspace, context: &DdlContext<'_>) -> Result<Out
     let name = &ast.name.name;
     check_not_system(context, name)?;
     let settings = settings(name, &ast.properties, context)?;
-    let Some(old) = context.catalog.schema.keyspace(name) else {
+    let Some(old) = context.lookup.schema.keyspace(name) else {
         if ast.if_exists {
             return Ok(Outcome::nothing());
         }
@@ -171,7 +171,7 @@ pub(super) fn alter(ast: &AlterKeyspace, context: &DdlContext<'_>) -> Result<Out
 pub(super) fn drop(ast: &DropKeyspace, context: &DdlContext<'_>) -> Result<Outcome> {
     let name = &ast.name.name;
     check_not_system(context, name)?;
-    if context.catalog.schema.keyspace(name).is_none() {
+    if context.lookup.schema.keyspace(name).is_none() {
         if ast.if_exists {
             return Ok(Outcome::nothing());
         }

@@ -6,20 +6,18 @@ mod table;
 pub mod type_name;
 mod user_type;
 
-pub use table::built_in_table;
-
 use cluster::SchemaEdit;
 use cql::ast::Statement;
 use wire::{ChangeType, SchemaChange, SchemaTarget};
 
-use crate::catalog::Catalog;
 use crate::error::{ExecError, Result};
 use crate::executor::NodeInfo;
+use crate::lookup::Lookup;
 
 /// What planning depends on beside the statement.
 pub struct DdlContext<'a> {
     /// The schema, and the tables that nobody may change.
-    pub catalog: Catalog<'a>,
+    pub lookup: Lookup<'a>,
     /// The session's keyspace.
     pub keyspace: Option<&'a str>,
     /// The node and its cluster.
@@ -74,7 +72,7 @@ fn check_name(name: &str, what: &str) -> Result<(), String> {
 
 /// Refuses changes of the server's own keyspaces.
 fn check_not_system(context: &DdlContext<'_>, keyspace: &str) -> Result<()> {
-    if context.catalog.keyspace(keyspace).is_some_and(|keyspace| keyspace.system) {
+    if context.lookup.keyspace(keyspace).is_some_and(|keyspace| keyspace.system) {
         return Err(ExecError::Unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
     Ok(())

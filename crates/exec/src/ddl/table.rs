@@ -11,8 +11,8 @@ use types::CqlType;
 use wire::{ChangeType, SchemaTarget};
 
 use super::{DdlContext, Outcome, check_name, check_not_system, options, type_name};
-use crate::catalog::keyspace_of;
 use crate::error::{ExecError, Result, invalid};
+use crate::lookup::keyspace_of;
 
 fn table_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
     Outcome::new(change, keyspace, SchemaTarget::Table(name.to_owned()))
@@ -33,7 +33,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     let name = &ast.name.name;
     check_not_system(context, keyspace)?;
     let full = format!("{keyspace}.{name}");
-    let Some(home) = context.catalog.schema.keyspace(keyspace) else {
+    let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
     // Properties are checked first, as the parser of Cassandra does.
@@ -52,7 +52,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         if columns.iter().any(|(c, _)| c.name.name == column.name.name) {
             return invalid!("Duplicate column '{}' declaration for table '{full}'", column.name.name);
         }
-        let ty = type_name::resolve(&column.data_type, context.catalog.schema, keyspace)?;
+        let ty = type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
         columns.push((column, ty));
     }
     let primary = match ast.primary_keys.as_slice() {
@@ -62,7 +62,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     };
     let id = match options::table_id(&ast.properties)? {
         Some(id) => {
-            if let Some(other) = context.catalog.schema.table_by_id(TableId(id)) {
+            if let Some(other) = context.lookup.schema.table_by_id(TableId(id)) {
                 return invalid!("Table id {} is used by table {}", TableId(id), other.full_name());
             }
             TableId(id)
@@ -193,7 +193,7 @@ fn existing<'a>(
     name: &str,
     if_exists: bool,
 ) -> Result<Option<&'a Arc<Table>>> {
-    match context.catalog.schema.table(keyspace, name) {
+    match context.lookup.schema.table(keyspace, name) {
         Some(table) => Ok(Some(table)),
         None if if_exists => Ok(None),
         None => invalid!("Table '{keyspace}.{name}' doesn't exist"),
@@ -266,7 +266,7 @@ fn add(
     for column in columns {
         refuse_extras(column)?;
         let name = &column.name.name;
-        let ty = type_name::resolve(&column.data_type, context.catalog.schema, &table.keyspace)?;
+        let ty = type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
         let taken = builder.columns_mut().iter().any(|c| c.name == *name);
         if taken {
             if if_not_exists {
@@ -365,28 +365,4 @@ fn rename(
         }
     }
     Ok(builder)
-}
-
-/// The table of a built-in definition, whose columns have native types and collections of them. Without an id of its
-/// own it has one that its name determines.
-pub fn built_in_table(ast: &CreateTable) -> Result<Table> {
-    let keyspace = ast.name.keyspace.as_deref().unwrap_or_default();
-    let name = &ast.name.name;
-    let no_types = schema::Schema::default();
-    let column = |column: &'_ ColumnDefinition| type_name::resolve(&column.data_type, &no_types, keyspace);
-    let columns = ast.columns.iter().map(|c| Ok((c, column(c)?))).collect::<Result<Vec<_>>>()?;
-    let Some(primary) = ast.primary_keys.first() else {
-        return invalid!("{name} has no primary key");
-    };
-    let id = match options::table_id(&ast.properties)? {
-        Some(id) => id,
-        None => {
-            let [high, low] = stdx::murmur3::hash128(format!("{keyspace}.{name}").as_bytes(), 0);
-            (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
-        }
-    };
-    let builder = TableBuilder::new(keyspace, name, TableId(id));
-    let mut builder = add_columns(builder, &columns, primary, &ast.clustering_order, name)?;
-    options::apply(&mut builder.options, &ast.properties, false)?;
-    builder.build().map_err(|error| ExecError::Invalid(error.to_string()))
 }

@@ -9,8 +9,8 @@ use types::CqlType;
 use wire::{ChangeType, SchemaTarget};
 
 use super::{DdlContext, Outcome, check_not_system, type_name};
-use crate::catalog::keyspace_of;
 use crate::error::{Result, invalid};
+use crate::lookup::keyspace_of;
 
 fn type_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
     Outcome::new(change, keyspace, SchemaTarget::Type(name.to_owned()))
@@ -30,7 +30,7 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
     let keyspace = keyspace_of(&ast.name, context.keyspace)?;
     let name = &ast.name.name;
     check_not_system(context, keyspace)?;
-    let Some(home) = context.catalog.schema.keyspace(keyspace) else {
+    let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
     if home.types.contains_key(name) {
@@ -47,7 +47,7 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
         fields.push((field.name.clone(), CqlType::Blob));
     }
     for ((_, ty), (_, written)) in fields.iter_mut().zip(&ast.fields) {
-        *ty = type_name::resolve(written, context.catalog.schema, keyspace)?;
+        *ty = type_name::resolve(written, context.lookup.schema, keyspace)?;
         check_field(ty)?;
     }
     let mut outcome = type_outcome(ChangeType::Created, keyspace, name);
@@ -60,7 +60,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
     let keyspace = keyspace_of(&ast.name, context.keyspace)?;
     let name = &ast.name.name;
     check_not_system(context, keyspace)?;
-    let home = context.catalog.schema.keyspace(keyspace);
+    let home = context.lookup.schema.keyspace(keyspace);
     let Some((home, old)) = home.and_then(|home| Some((home, home.types.get(name)?))) else {
         if ast.if_exists {
             return Ok(Outcome::nothing());
@@ -82,7 +82,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
                     field.name
                 );
             }
-            let new = type_name::resolve(data_type, context.catalog.schema, keyspace)?;
+            let new = type_name::resolve(data_type, context.lookup.schema, keyspace)?;
             check_field(&new)?;
             if new.references_udt(keyspace, name) {
                 return invalid!(
@@ -166,7 +166,7 @@ pub(super) fn drop(ast: &DropType, context: &DdlContext<'_>) -> Result<Outcome> 
     let keyspace = keyspace_of(&ast.name, context.keyspace)?;
     let name = &ast.name.name;
     check_not_system(context, keyspace)?;
-    let home = context.catalog.schema.keyspace(keyspace).filter(|home| home.types.contains_key(name));
+    let home = context.lookup.schema.keyspace(keyspace).filter(|home| home.types.contains_key(name));
     let Some(home) = home else {
         if ast.if_exists {
             return Ok(Outcome::nothing());

@@ -5,10 +5,10 @@ use mutation::{PartitionUpdate, Timestamp};
 use types::CqlType;
 
 use super::ModificationPlan;
-use crate::catalog::Catalog;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
+use crate::lookup::Lookup;
 use crate::request::ExecLimits;
 
 /// A prepared BATCH.
@@ -25,14 +25,14 @@ impl ModificationPlan {
     /// Resolves a statement that may stand in a batch.
     pub fn prepare(
         ast: &Modification,
-        catalog: &Catalog<'_>,
+        lookup: &Lookup<'_>,
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
         match ast {
-            Modification::Insert(ast) => Self::insert(ast, catalog, keyspace, markers),
-            Modification::Update(ast) => Self::update(ast, catalog, keyspace, markers),
-            Modification::Delete(ast) => Self::delete(ast, catalog, keyspace, markers),
+            Modification::Insert(ast) => Self::insert(ast, lookup, keyspace, markers),
+            Modification::Update(ast) => Self::update(ast, lookup, keyspace, markers),
+            Modification::Delete(ast) => Self::delete(ast, lookup, keyspace, markers),
         }
     }
 }
@@ -41,7 +41,7 @@ impl BatchPlan {
     /// Resolves a BATCH.
     pub fn prepare(
         ast: &cql::ast::Batch,
-        catalog: &Catalog<'_>,
+        lookup: &Lookup<'_>,
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
@@ -51,7 +51,7 @@ impl BatchPlan {
         let statements = ast
             .statements
             .iter()
-            .map(|statement| ModificationPlan::prepare(statement, catalog, keyspace, markers))
+            .map(|statement| ModificationPlan::prepare(statement, lookup, keyspace, markers))
             .collect::<Result<Vec<_>>>()?;
         check(ast.kind, statements.iter())?;
         let mut timestamp = None;
@@ -63,7 +63,7 @@ impl BatchPlan {
                 return invalid!("Timestamp must be set either on BATCH or individual statements");
             }
             if let Some(first) = statements.first() {
-                let mut resolver = Resolver::new(catalog.schema, &first.table, markers);
+                let mut resolver = Resolver::new(lookup.schema, &first.table, markers);
                 timestamp = Some(resolver.term(term, &Receiver::owned("[timestamp]", CqlType::Bigint))?);
             }
         }

@@ -20,10 +20,10 @@ use stdx::HashMap;
 use types::CqlType;
 
 use crate::backend::Coordinator;
-use crate::catalog::Catalog;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Kind, Value};
+use crate::lookup::Lookup;
 use crate::request::Request;
 use crate::select::bounds;
 use crate::select::restrictions::{self, Choice, Restrictions, RowRestriction, StatementKind};
@@ -122,12 +122,12 @@ impl ModificationPlan {
     /// Resolves an INSERT.
     pub fn insert(
         ast: &Insert,
-        catalog: &Catalog<'_>,
+        lookup: &Lookup<'_>,
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
-        let table = writable(catalog, &ast.table, keyspace)?;
-        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let table = writable(lookup, &ast.table, keyspace)?;
+        let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Insert);
         if plan.is_counter() {
             return invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead");
@@ -226,12 +226,12 @@ impl ModificationPlan {
     /// Resolves an UPDATE.
     pub fn update(
         ast: &Update,
-        catalog: &Catalog<'_>,
+        lookup: &Lookup<'_>,
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
-        let table = writable(catalog, &ast.table, keyspace)?;
-        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let table = writable(lookup, &ast.table, keyspace)?;
+        let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Update);
         refuse_condition(&ast.condition, &ast.using, "UPDATE")?;
         plan.using(&ast.using, &mut resolver)?;
@@ -259,12 +259,12 @@ impl ModificationPlan {
     /// Resolves a DELETE.
     pub fn delete(
         ast: &Delete,
-        catalog: &Catalog<'_>,
+        lookup: &Lookup<'_>,
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
-        let table = writable(catalog, &ast.table, keyspace)?;
-        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let table = writable(lookup, &ast.table, keyspace)?;
+        let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Delete);
         refuse_condition(&ast.condition, &ast.using, "DELETE")?;
         for target in &ast.targets {
@@ -548,12 +548,12 @@ impl ModificationPlan {
 
 /// The table of a modification, unless its rows are computed.
 fn writable(
-    catalog: &Catalog<'_>,
+    lookup: &Lookup<'_>,
     name: &cql::ast::QualifiedName,
     keyspace: Option<&str>,
 ) -> Result<Arc<Table>> {
-    let (table, source) = catalog.table(name, keyspace)?;
-    if source.is_virtual() {
+    let (table, computed) = lookup.table(name, keyspace)?;
+    if computed {
         return invalid!("Modification is not supported by table {}", table.full_name());
     }
     Ok(table)

@@ -16,11 +16,11 @@ use mutation::ColumnSelection;
 use schema::{Column, ColumnKind, Table};
 use types::CqlType;
 
-use crate::catalog::{Catalog, TableSource};
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Expr;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::row::ColumnRef;
+use crate::lookup::Lookup;
 use restrictions::{Restrictions, StatementKind};
 use selection::Selection;
 
@@ -31,8 +31,8 @@ pub use run::run;
 pub struct SelectPlan {
     /// The table.
     pub table: Arc<Table>,
-    /// Where its rows come from.
-    pub source: TableSource,
+    /// Whether its rows are computed when they are read: such tables are filtered without being asked to.
+    pub computed: bool,
     /// What is returned.
     pub selection: Selection,
     /// The WHERE clause.
@@ -61,18 +61,18 @@ impl SelectPlan {
     /// Resolves a SELECT.
     pub fn prepare(
         ast: &Select,
-        catalog: &Catalog<'_>,
+        lookup: &Lookup<'_>,
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
         if ast.mutation_fragments {
             return Err(ExecError::unsupported("SELECT FROM MUTATION_FRAGMENTS"));
         }
-        let (table, source) = catalog.table(&ast.from, keyspace)?;
-        let mut resolver = Resolver::new(catalog.schema, &table, markers);
+        let (table, computed) = lookup.table(&ast.from, keyspace)?;
+        let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let selection =
             Selection::resolve(&ast.selection, ast.json, !ast.group_by.is_empty(), &mut resolver)?;
-        let filtering = ast.allow_filtering || source.is_virtual();
+        let filtering = ast.allow_filtering || computed;
         let restrictions =
             restrictions::resolve(&ast.filter, StatementKind::Select { filtering }, &mut resolver)?;
         if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
@@ -97,7 +97,7 @@ impl SelectPlan {
         let static_rows =
             ast.distinct || (!restrictions.restricts_clustering && !restrictions.restricts_regular);
         Ok(Self {
-            source,
+            computed,
             selection,
             group_width,
             reversed,
@@ -115,7 +115,7 @@ impl SelectPlan {
 
     /// The warning that an aggregation over many partitions deserves.
     pub fn aggregation_warning(&self) -> Option<&'static str> {
-        if !self.selection.is_aggregate() || self.source.is_virtual() {
+        if !self.selection.is_aggregate() || self.computed {
             return None;
         }
         match &self.restrictions.keys {

@@ -27,7 +27,6 @@ const SCAN_ROWS: u64 = 5_000;
 
 /// The reads of one statement, one page after another.
 struct Pages<'a, C> {
-    plan: &'a SelectPlan,
     coordinator: &'a C,
     request: &'a Request<'a>,
     command: ReadCommand,
@@ -42,14 +41,8 @@ impl<C: Coordinator> Pages<'_, C> {
             return Ok(None);
         }
         self.command.limits.rows = rows;
-        let page = match self.plan.source.as_virtual() {
-            Some(table) => crate::catalog::read_virtual(table, &self.plan.table, &self.command),
-            None => {
-                let command = self.command.clone();
-                let deadline = self.request.deadline();
-                self.coordinator.read(command, self.request.consistency, deadline).await?
-            }
-        };
+        let (command, deadline) = (self.command.clone(), self.request.deadline());
+        let page = self.coordinator.read(command, self.request.consistency, deadline).await?;
         self.ended = page.more.is_none();
         self.command.resume = page.more.clone();
         self.tombstones += page.tombstones;
@@ -66,7 +59,6 @@ impl<C: Coordinator> Pages<'_, C> {
 
 /// Runs a SELECT and writes its rows.
 pub async fn run<'a, C: Coordinator>(
-    plan: &'a SelectPlan,
     coordinator: &'a C,
     request: &'a Request<'a>,
     env: &'a Env<'a>,
@@ -102,7 +94,7 @@ pub async fn run<'a, C: Coordinator>(
         state.as_ref(),
         if counts_here { u64::MAX } else { per_partition },
     );
-    let pages = Pages { plan, coordinator, request, command, ended: false, tombstones: 0 };
+    let pages = Pages { coordinator, request, command, ended: false, tombstones: 0 };
     let left = state.as_ref().map_or(limit, |state| state.left.min(limit));
     let mut emitter = Emitter {
         plan,
@@ -259,11 +251,7 @@ impl Emitter<'_, '_> {
     /// Rows as they are read.
     async fn rows<C: Coordinator>(&mut self, mut pages: Pages<'_, C>) -> Result<u64> {
         let wanted = self.left.min(self.page_left);
-        if self.filters.is_empty()
-            && !self.counts_here
-            && !self.plan.source.is_virtual()
-            && self.place.is_none()
-        {
+        if self.filters.is_empty() && !self.counts_here && self.place.is_none() {
             // The common case: one read brings all that is returned.
             if let Partitions::Keys(keys) = &pages.command.partitions
                 && keys.len() == 1
@@ -380,7 +368,7 @@ impl Emitter<'_, '_> {
         self.page_left -= 1;
         *in_partition += 1;
         // Only a page that ends in the middle of a read needs the place of its last row.
-        if self.page_left == 0 || self.counts_here || self.plan.source.is_virtual() {
+        if self.page_left == 0 || self.counts_here {
             let clustering =
                 if self.plan.distinct { None } else { view.row.map(|row| row.clustering.clone()) };
             self.place = Some(Resume { key: key.clone(), clustering, rows_in_partition: *in_partition });

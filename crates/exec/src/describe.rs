@@ -1,16 +1,14 @@
 //! DESCRIBE, answered by the server in Cassandra 5.0's form.
 
-pub mod ddl_text;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
 use schema::Keyspace;
 use types::CqlType;
 use wire::{Metadata, ResponseWriter};
 
-use crate::catalog::Catalog;
 use crate::error::{ExecError, Result, invalid};
 use crate::executor::NodeInfo;
+use crate::lookup::Lookup;
 use crate::request::Request;
 use crate::select::selection::metadata;
 
@@ -49,7 +47,7 @@ pub fn result_metadata(ast: &Describe) -> Metadata {
 /// Runs a DESCRIBE.
 pub fn run(
     ast: &Describe,
-    catalog: &Catalog<'_>,
+    lookup: &Lookup<'_>,
     node: &NodeInfo,
     session: Option<&str>,
     request: &Request<'_>,
@@ -64,9 +62,9 @@ pub fn run(
         rows.end_row();
         return Ok(());
     }
-    let elements = elements(ast, catalog, session)?;
+    let elements = elements(ast, lookup, session)?;
     let start = match &request.paging_state {
-        Some(state) => offset(state, catalog, elements.len())?,
+        Some(state) => offset(state, lookup, elements.len())?,
         None => 0,
     };
     let size = request.page_size.map_or(usize::MAX, |size| size as usize);
@@ -84,7 +82,7 @@ pub fn run(
     if end < elements.len() {
         let mut state = BytesMut::new();
         state.put_u8(STATE_VERSION);
-        state.put_slice(&catalog.schema.version());
+        state.put_slice(&lookup.schema.version());
         state.put_u32(end as u32);
         rows.set_paging_state(state.freeze());
     }
@@ -92,7 +90,7 @@ pub fn run(
 }
 
 /// Where a description goes on; it has to be that of the same schema.
-fn offset(state: &Bytes, catalog: &Catalog<'_>, elements: usize) -> Result<usize> {
+fn offset(state: &Bytes, lookup: &Lookup<'_>, elements: usize) -> Result<usize> {
     let refused = || ExecError::Protocol("Invalid value for the paging state".to_owned());
     let mut reader = stdx::Reader::new(state);
     let version = reader.u8().map_err(|_| refused())?;
@@ -101,7 +99,7 @@ fn offset(state: &Bytes, catalog: &Catalog<'_>, elements: usize) -> Result<usize
     if version != STATE_VERSION || !reader.is_empty() || at as usize > elements {
         return Err(refused());
     }
-    if schema != catalog.schema.version() {
+    if schema != lookup.schema.version() {
         return invalid!(
             "The schema has changed since the previous page of the DESCRIBE statement result. Please retry the DESCRIBE statement."
         );
@@ -113,28 +111,26 @@ fn element(keyspace: &str, kind: &'static str, name: &str, statement: Option<Str
     Element { keyspace: keyspace.to_owned(), kind, name: name.to_owned(), statement }
 }
 
-fn elements(ast: &Describe, catalog: &Catalog<'_>, session: Option<&str>) -> Result<Vec<Element>> {
+fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Result<Vec<Element>> {
     let internals = ast.with_internals;
-    let all = || catalog.keyspaces();
+    let all = || lookup.schema.keyspaces();
     Ok(match &ast.target {
         DescribeTarget::Cluster => Vec::new(),
-        DescribeTarget::Keyspaces => {
-            all().iter().map(|k| element(&k.name, "keyspace", &k.name, None)).collect()
-        }
-        DescribeTarget::Tables => in_keyspaces(catalog, session)?
+        DescribeTarget::Keyspaces => all().map(|k| element(&k.name, "keyspace", &k.name, None)).collect(),
+        DescribeTarget::Tables => in_keyspaces(lookup, session)?
             .iter()
             .flat_map(|k| k.tables.values().map(|t| element(&k.name, "table", &t.name, None)))
             .collect(),
-        DescribeTarget::Types => in_keyspaces(catalog, session)?
+        DescribeTarget::Types => in_keyspaces(lookup, session)?
             .iter()
             .flat_map(|k| k.types.values().map(|t| element(&k.name, "type", &t.name, None)))
             .collect(),
         DescribeTarget::Functions | DescribeTarget::Aggregates => {
-            in_keyspaces(catalog, session)?;
+            in_keyspaces(lookup, session)?;
             Vec::new()
         }
         DescribeTarget::Schema { full } => {
-            let shown = all().into_iter().filter(|k| *full || !k.system);
+            let shown = all().filter(|k| *full || !k.system);
             shown.flat_map(|keyspace| whole_keyspace(keyspace, internals)).collect()
         }
         DescribeTarget::Keyspace { name, only } => {
@@ -143,50 +139,49 @@ fn elements(ast: &Describe, catalog: &Catalog<'_>, session: Option<&str>) -> Res
                 (None, Some(session)) => session,
                 (None, None) => return invalid!("No keyspace specified and no current keyspace"),
             };
-            let Some(keyspace) = catalog.keyspace(name) else { return not_in_keyspaces(name) };
+            let Some(keyspace) = lookup.keyspace(name) else { return not_in_keyspaces(name) };
             match only {
                 true => vec![keyspace_element(keyspace)],
                 false => whole_keyspace(keyspace, internals),
             }
         }
         DescribeTarget::Table(name) => {
-            let keyspace = home(name, catalog, session)?;
+            let keyspace = home(name, lookup, session)?;
             match keyspace.tables.get(&name.name) {
-                Some(table) => vec![table_element(table, internals)],
+                Some(table) => vec![table_element(keyspace, table, internals)],
                 None => return invalid!("Table '{}' not found in '{}'", name.name, keyspace.name),
             }
         }
         DescribeTarget::Type(name) => {
-            let keyspace = home(name, catalog, session)?;
+            let keyspace = home(name, lookup, session)?;
             match keyspace.types.get(&name.name) {
-                Some(ty) => vec![element(&keyspace.name, "type", &ty.name, Some(ddl_text::user_type(ty)))],
+                Some(ty) => {
+                    vec![element(&keyspace.name, "type", &ty.name, Some(catalog::describe::create_type(ty)))]
+                }
                 None => return not_found("User defined type", name, keyspace),
             }
         }
         DescribeTarget::Index(name) => {
-            return not_found("Table for existing index", name, home(name, catalog, session)?);
+            return not_found("Table for existing index", name, home(name, lookup, session)?);
         }
         DescribeTarget::View(name) => {
-            return not_found("Materialized view", name, home(name, catalog, session)?);
+            return not_found("Materialized view", name, home(name, lookup, session)?);
         }
         DescribeTarget::Function(name) => {
-            return not_found("User defined function", name, home(name, catalog, session)?);
+            return not_found("User defined function", name, home(name, lookup, session)?);
         }
         DescribeTarget::Aggregate(name) => {
-            return not_found("User defined aggregate", name, home(name, catalog, session)?);
+            return not_found("User defined aggregate", name, home(name, lookup, session)?);
         }
-        DescribeTarget::Named(name) => named(name, catalog, session, internals)?,
+        DescribeTarget::Named(name) => named(name, lookup, session, internals)?,
     })
 }
 
 /// The session's keyspace, or all of them.
-fn in_keyspaces<'a>(
-    catalog: &Catalog<'a>,
-    session: Option<&str>,
-) -> Result<Vec<&'a std::sync::Arc<Keyspace>>> {
+fn in_keyspaces<'a>(lookup: &Lookup<'a>, session: Option<&str>) -> Result<Vec<&'a std::sync::Arc<Keyspace>>> {
     match session {
-        None => Ok(catalog.keyspaces()),
-        Some(name) => match catalog.keyspace(name) {
+        None => Ok(lookup.schema.keyspaces().collect()),
+        Some(name) => match lookup.keyspace(name) {
             Some(keyspace) => Ok(vec![keyspace]),
             None => not_in_keyspaces(name),
         },
@@ -201,11 +196,11 @@ fn not_found<T>(what: &str, name: &QualifiedName, keyspace: &Keyspace) -> Result
     invalid!("{what} '{}' not found in '{}'", name.name, keyspace.name)
 }
 
-fn home<'a>(name: &QualifiedName, catalog: &Catalog<'a>, session: Option<&str>) -> Result<&'a Keyspace> {
+fn home<'a>(name: &QualifiedName, lookup: &Lookup<'a>, session: Option<&str>) -> Result<&'a Keyspace> {
     let Some(keyspace) = name.keyspace.as_deref().or(session) else {
         return invalid!("No keyspace specified and no current keyspace");
     };
-    match catalog.keyspace(keyspace) {
+    match lookup.keyspace(keyspace) {
         Some(keyspace) => Ok(keyspace),
         None => not_in_keyspaces(keyspace),
     }
@@ -214,29 +209,35 @@ fn home<'a>(name: &QualifiedName, catalog: &Catalog<'a>, session: Option<&str>) 
 /// A bare name: a keyspace, or a table of the session's keyspace.
 fn named(
     name: &QualifiedName,
-    catalog: &Catalog<'_>,
+    lookup: &Lookup<'_>,
     session: Option<&str>,
     internals: bool,
 ) -> Result<Vec<Element>> {
     if name.keyspace.is_none()
-        && let Some(keyspace) = catalog.keyspace(&name.name)
+        && let Some(keyspace) = lookup.keyspace(&name.name)
     {
         return Ok(whole_keyspace(keyspace, internals));
     }
     let Some(of) = name.keyspace.as_deref().or(session) else { return not_in_keyspaces(&name.name) };
-    let Some(keyspace) = catalog.keyspace(of) else { return not_in_keyspaces(of) };
+    let Some(keyspace) = lookup.keyspace(of) else { return not_in_keyspaces(of) };
     match keyspace.tables.get(&name.name) {
-        Some(table) => Ok(vec![table_element(table, internals)]),
+        Some(table) => Ok(vec![table_element(keyspace, table, internals)]),
         None => invalid!("'{}' not found in keyspace '{of}'", name.name),
     }
 }
 
 fn keyspace_element(keyspace: &Keyspace) -> Element {
-    element(&keyspace.name, "keyspace", &keyspace.name, Some(ddl_text::keyspace(keyspace)))
+    element(
+        &keyspace.name,
+        "keyspace",
+        &keyspace.name,
+        Some(catalog::describe::create_keyspace(keyspace, false)),
+    )
 }
 
-fn table_element(table: &schema::Table, internals: bool) -> Element {
-    element(&table.keyspace, "table", &table.name, Some(ddl_text::table(table, internals)))
+fn table_element(keyspace: &Keyspace, table: &schema::Table, internals: bool) -> Element {
+    let statement = catalog::describe::create_table(table, keyspace.computed, internals);
+    element(&table.keyspace, "table", &table.name, Some(statement))
 }
 
 /// A keyspace with its types (each after those that it uses) and tables.
@@ -253,12 +254,12 @@ fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
             });
             if ready {
                 done.push(&ty.name);
-                out.push(element(&keyspace.name, "type", &ty.name, Some(ddl_text::user_type(ty))));
+                out.push(element(&keyspace.name, "type", &ty.name, Some(catalog::describe::create_type(ty))));
             }
             !ready
         });
         assert!(waiting.len() < before, "user types do not refer to each other in a circle");
     }
-    out.extend(keyspace.tables.values().map(|table| table_element(table, internals)));
+    out.extend(keyspace.tables.values().map(|table| table_element(keyspace, table, internals)));
     out
 }

@@ -1,0 +1,1 @@
+//! Statements against a table in memory: golden tables of statements and their results.
