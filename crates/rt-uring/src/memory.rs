@@ -3,7 +3,7 @@
 //!
 //! Nothing here waits, so no thread pool and no ring are needed; a lock is held for the copy of one buffer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -26,6 +26,19 @@ enum Node {
 #[derive(Clone, Default)]
 pub(crate) struct MemoryDisk {
     tree: Arc<Mutex<BTreeMap<PathBuf, Node>>>,
+    locked: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+/// A lock held by one of this node's tasks.
+struct HeldLock {
+    path: PathBuf,
+    locked: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        hold(&self.locked).remove(&self.path);
+    }
 }
 
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -151,9 +164,17 @@ impl DiskDriver for MemoryDisk {
         Box::pin(std::future::ready(self.path_op_now(op)))
     }
 
-    fn lock(&self, _path: PathBuf) -> LocalBoxFuture<io::Result<LockOutput>> {
-        // Nobody else can see these files.
-        Box::pin(std::future::ready(Ok(LockOutput::Locked(Box::new(())))))
+    fn lock(&self, path: PathBuf) -> LocalBoxFuture<io::Result<LockOutput>> {
+        // No other process can see these files, but this one may ask twice.
+        let lock = || {
+            self.open_now(&path, OpenOptions::READ_WRITE)?;
+            if !hold(&self.locked).insert(path.clone()) {
+                return Ok(LockOutput::Held(Some(std::process::id())));
+            }
+            let held = HeldLock { path: path.clone(), locked: Arc::clone(&self.locked) };
+            Ok(LockOutput::Locked(Box::new(held)))
+        };
+        Box::pin(std::future::ready(lock()))
     }
 }
 

@@ -26,7 +26,7 @@ where
     F: Future<Output = ()> + 'static,
     M: Fn(Rt, Place) -> F + Clone + Send + Sync + 'static,
 {
-    for files in [FileBackend::Ring, FileBackend::Blocking] {
+    for files in [FileBackend::Ring, FileBackend::Blocking, FileBackend::Memory] {
         on_uring(shards, files, body.clone());
     }
     on_sim(shards, 1, body);
@@ -41,7 +41,13 @@ where
     let files = if files == FileBackend::Ring { FileBackend::Auto } else { files };
     let dir = tempfile::tempdir().expect("a directory for the test");
     let place = Place { dir: dir.path().to_path_buf(), ip: [127, 0, 0, 1].into() };
-    let mains = shard_mains(shards, move |rt| body(rt, place.clone()));
+    let mains = shard_mains(shards, move |rt| {
+        let (body, place) = (body.clone(), place.clone());
+        async move {
+            rt.disk().create_dir_all(&place.dir).await.expect("the directory is made");
+            body(rt, place).await
+        }
+    });
     rt_uring::run(&uring(files), mains).expect("the node starts");
 }
 

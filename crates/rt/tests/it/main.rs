@@ -1,5 +1,5 @@
-//! The promises of rt, held by every backend: each test body runs on io_uring, on the thread pool, and in the
-//! simulator.
+//! The promises of rt, held by every backend: each test body runs on io_uring, on the thread pool, with files
+//! in memory, and in the simulator.
 
 mod backends;
 mod executor;
