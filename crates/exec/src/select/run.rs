@@ -59,6 +59,7 @@ impl<C: Coordinator> Pages<'_, C> {
 
 /// Runs a SELECT and writes its rows.
 pub async fn run<'a, C: Coordinator>(
+    plan: &'a SelectPlan,
     coordinator: &'a C,
     request: &'a Request<'a>,
     env: &'a Env<'a>,
