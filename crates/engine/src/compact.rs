@@ -1,12 +1,257 @@
 //! Compaction of one shard's tables: when it runs, and how its result enters the set.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
+use compaction::worker::run;
+use compaction::{Candidate, Choice, Job, Progress, Reason, Strategy, WorkerError};
+use mutation::purge::PurgeRule;
+use mutation::{DecoratedKey, PartitionRange, Seconds, Timestamp};
+use rt::Group;
+use sstable::{Descriptor, EncodingStats, Sstable, SstableWriter, WriterOptions};
+
 use crate::MaintenanceError;
+use crate::edit::Edit;
 use crate::engine::Inner;
-use crate::store::Store;
+use crate::flush::disk_or_source;
+use crate::live::{LiveSstable, Removal};
+use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord};
+use crate::store::{EDITS_ALL, Store, count};
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
-    inner.flush(store).await
+    inner.flush(store).await?;
+    count(&store.stop_compactions, 1);
+    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+    let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    if inputs.is_empty() || store.dropped.get() {
+        return Ok(());
+    }
+    let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
+    let strategy = Strategy::of(&store.table.borrow().options.compaction);
+    let output_bytes_max = match strategy {
+        Strategy::Leveled(levels, _) => Some(levels.sstable_bytes),
+        _ => None,
+    };
+    let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
+    compact(inner, store, inputs, &choice, "major").await
+}
+
+impl Inner {
+    /// Starts what compactions there are to start; called when SSTables came, and from time to time.
+    pub(crate) fn start_compactions(self: &Rc<Self>) {
+        if !self.config.auto_compaction || self.stopped.get() {
+            return;
+        }
+        for store in self.stores_in_order() {
+            while self.compactions_running.get() < self.config.compactors_max as u64 {
+                if !self.start_compaction(&store) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Starts one compaction of a table, if there is one worth it.
+    fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
+        let set = store.set();
+        if set.is_empty() {
+            return false;
+        }
+        let strategy = Strategy::of(&store.table.borrow().options.compaction);
+        let candidates = self.candidates(store, &set);
+        let Some(choice) = strategy.choose(&candidates, self.now_seconds()) else { return false };
+        let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
+        inputs.iter().for_each(|live| live.compacting.set(true));
+        count(&self.compactions_running, 1);
+        let (inner, store) = (self.clone(), store.clone());
+        let task = self.rt.spawn(Group::Compaction, async move {
+            // A failure is counted, and the choice made again later.
+            if inner.compact_chosen(&store, &inputs, &choice).await.is_err() {
+                count(&inner.compactions_failed, 1);
+            }
+            inputs.iter().for_each(|live| live.compacting.set(false));
+            inner.compactions_running.set(inner.compactions_running.get() - 1);
+            inner.compaction_check.notify_one();
+        });
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
+        true
+    }
+
+    async fn compact_chosen(
+        self: &Rc<Self>,
+        store: &Rc<Store>,
+        inputs: &[Rc<LiveSstable>],
+        choice: &Choice,
+    ) -> Result<(), MaintenanceError> {
+        let _one = store.edits.acquire(1).await.map_err(|_| MaintenanceError::Stopped)?;
+        // A truncation or major compaction may have come between the choice and here.
+        let set = store.set();
+        if !inputs.iter().all(|input| set.iter().any(|live| Rc::ptr_eq(live, input))) {
+            return Ok(());
+        }
+        drop(set);
+        compact(self, store, inputs.to_vec(), choice, choice.reason.name()).await
+    }
+
+    /// Figures of the SSTables that are free to be compacted.
+    pub(crate) fn candidates(&self, store: &Store, set: &[Rc<LiveSstable>]) -> Vec<Candidate> {
+        let now = self.now_seconds();
+        let gc_before = now.saturating_sub(store.table.borrow().options.gc_grace_seconds);
+        let overlaps = |one: &LiveSstable, other: &LiveSstable| {
+            one.sstable.first() <= other.sstable.last() && other.sstable.first() <= one.sstable.last()
+        };
+        let free = set.iter().enumerate().filter(|(_, live)| !live.compacting.get());
+        free.map(|(id, live)| {
+            let sstable = &live.sstable;
+            let overlapped = set.iter().any(|other| !Rc::ptr_eq(live, other) && overlaps(live, other));
+            let since = live.since_micros / 1_000_000;
+            Candidate {
+                id,
+                bytes: sstable.data_len(),
+                level: sstable.level(),
+                first: sstable.first().token,
+                last: sstable.last().token,
+                timestamp_max: sstable.max_timestamp(),
+                droppable: sstable.droppable_tombstone_ratio(gc_before),
+                age: (i64::from(now) - since).max(0) as u64,
+                expired: sstable.max_local_deletion() < gc_before
+                    && !overlapped
+                    && store.memtables().iter().all(|memtable| memtable.is_empty()),
+                overlapped,
+            }
+        })
+        .collect()
+    }
+
+    pub(crate) fn now_seconds(&self) -> Seconds {
+        Seconds::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0)
+    }
+
+    pub(crate) async fn compaction_controller(self: Rc<Self>) {
+        loop {
+            self.compaction_check.notified().await;
+            self.start_compactions();
+        }
+    }
+}
+
+/// Merges SSTables of a table and replaces them by the result, as one edit.
+async fn compact(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    inputs: Vec<Rc<LiveSstable>>,
+    choice: &Choice,
+    why: &str,
+) -> Result<(), MaintenanceError> {
+    let id = inner.unique_id();
+    let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
+    match merge(inner, store, &inputs, choice, &mut edit).await {
+        Ok((added, bytes_out)) => {
+            let names: Vec<Descriptor> =
+                inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
+            let log = inner.commit(edit, &names).await?;
+            let removal = Removal::new(inputs.len(), log);
+            inputs.iter().for_each(|live| live.obsolete(&removal));
+            store.change_set(added, &inputs);
+            record(inner, store, id, &inputs, bytes_out, why);
+            inner.compaction_check.notify_one();
+            Ok(())
+        }
+        Err(error) => {
+            // The next start tries again by the edit's log when this fails.
+            let _ = edit.abort().await;
+            Err(error)
+        }
+    }
+}
+
+fn record(inner: &Inner, store: &Store, id: [u8; 16], inputs: &[Rc<LiveSstable>], bytes_out: u64, why: &str) {
+    let bytes_in: u64 = inputs.iter().map(|live| live.sstable.data_len()).sum();
+    count(&inner.compactions_done, 1);
+    count(&inner.compaction_bytes_in, bytes_in);
+    count(&inner.compaction_bytes_out, bytes_out);
+    let table = store.table();
+    let mut history = inner.compaction_history.borrow_mut();
+    if history.len() >= COMPACTION_HISTORY_MAX {
+        history.pop_front();
+    }
+    history.push_back(CompactionRecord {
+        id,
+        keyspace: table.keyspace.clone(),
+        table: table.name.clone(),
+        ended_micros: inner.rt.wall_micros(),
+        bytes_in,
+        bytes_out,
+        rows_merged: Vec::new(),
+        properties: format!("compaction_type: {why}"),
+    });
+}
+
+/// Writes the merged SSTables and opens them.
+async fn merge(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    inputs: &[Rc<LiveSstable>],
+    choice: &Choice,
+    edit: &mut Edit,
+) -> Result<(Vec<Rc<LiveSstable>>, u64), MaintenanceError> {
+    let table = store.table();
+    let sstables: Vec<Rc<Sstable>> = inputs.iter().map(|live| live.sstable.clone()).collect();
+    let now = inner.now_seconds();
+    let rule = PurgeRule { now, gc_before: now.saturating_sub(table.options.gc_grace_seconds) };
+    let encoding = sstables
+        .iter()
+        .map(|sstable| sstable.metadata().header.encoding)
+        .reduce(EncodingStats::merge)
+        .unwrap_or(EncodingStats::NONE);
+    let partitions: u64 = sstables.iter().map(|sstable| sstable.estimated_partitions()).sum();
+    let job = Job {
+        table: table.clone(),
+        inputs: sstables.clone(),
+        range: PartitionRange::all(),
+        rule,
+        output_bytes_max: choice.output_bytes_max,
+    };
+    let stops = store.stop_compactions.get();
+    let stop = || store.stop_compactions.get() != stops || store.dropped.get() || inner.stopped.get();
+    let max_purgeable = |key: &DecoratedKey| -> Timestamp {
+        if inner.config.canaries.purge_too_soon {
+            return Timestamp::MAX;
+        }
+        let set = store.set();
+        let others = set.iter().filter(|live| !inputs.iter().any(|input| Rc::ptr_eq(input, live)));
+        let holding = others.filter(|live| live.sstable.may_contain(key));
+        let in_files = holding.map(|live| live.sstable.min_timestamp()).min().unwrap_or(Timestamp::MAX);
+        in_files.min(store.memtable_timestamp_min(key))
+    };
+    let edit = Cell::new(Some(edit));
+    let open_output = async || {
+        let generation = store.next_generation(inner.rt.shard().0, inner.rt.shard_count());
+        let taken = edit.take().expect("outputs are opened one after another");
+        let added = taken.add(&Descriptor::new(&store.dir, generation)).await;
+        edit.set(Some(taken));
+        added?;
+        let mut options = WriterOptions::for_table(&table, partitions);
+        options.level = choice.level;
+        options.host_id = Some(inner.config.host_id);
+        SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await
+    };
+    let (throttle, progress) = (&inner.throttle, Progress::default());
+    let outcome = run(&inner.rt, job, throttle, &progress, stop, max_purgeable, open_output).await;
+    let outcome = outcome.map_err(|error| match error {
+        WorkerError::Stopped => MaintenanceError::Cancelled,
+        WorkerError::Read(error) => MaintenanceError::Source(error),
+        WorkerError::Write(error) => disk_or_source(error),
+    })?;
+    let bytes_out = outcome.written.iter().map(|written| written.data_len).sum();
+    let mut added = Vec::with_capacity(outcome.written.len());
+    for written in outcome.written {
+        let opened = Sstable::open(&inner.rt, written.descriptor, store.table(), inner.blocks.clone()).await;
+        let sstable = opened.map_err(disk_or_source)?;
+        added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
+    }
+    Ok((added, bytes_out))
 }

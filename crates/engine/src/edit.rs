@@ -20,6 +20,7 @@ pub(crate) struct Edit {
     path: PathBuf,
     file: File,
     len: u64,
+    added: Vec<Descriptor>,
 }
 
 /// What a line says.
@@ -46,24 +47,37 @@ impl Edit {
         let path = dir.join(format!("nb_txn_{operation}_{id}.log"));
         let file = disk.open(&path, OpenOptions::CREATE_NEW).await?;
         disk.sync_dir(dir).await?;
-        Ok(Self { disk: disk.clone(), dir: dir.to_owned(), path, file, len: 0 })
+        Ok(Self { disk: disk.clone(), dir: dir.to_owned(), path, file, len: 0, added: Vec::new() })
     }
 
     /// Records that an SSTable is going to be written; must be done before its TOC is.
     pub(crate) async fn add(&mut self, descriptor: &Descriptor) -> Result<(), DiskError> {
         let line = line(Kind::Add, &base_name(descriptor), 0);
+        self.added.push(descriptor.clone());
         self.append(line).await
     }
 
-    /// Makes the edit happen: from here on the added SSTables exist and the removed ones do not.
-    pub(crate) async fn commit(mut self, removed: &[Descriptor]) -> Result<PathBuf, DiskError> {
+    /// Makes the edit happen: from here on the added SSTables exist and the removed ones do not. Gives the log, which
+    /// is to be removed after the files. When it fails the edit may have happened or not: [`Edit::revoke`] it.
+    pub(crate) async fn commit(&mut self, removed: &[Descriptor]) -> Result<PathBuf, DiskError> {
         let lines: String = removed
             .iter()
             .map(|descriptor| line(Kind::Remove, &base_name(descriptor), Component::ALL.len()))
             .collect();
         self.append(lines).await?;
         self.append(line(Kind::Commit, "", 0)).await?;
-        Ok(self.path)
+        Ok(self.path.clone())
+    }
+
+    /// Undoes an edit whose commit failed. The log goes first: without it the added SSTables only repeat what the
+    /// others hold, while with it a crash would remove those. When this fails, nothing may build on the set as it was.
+    pub(crate) async fn revoke(self) -> Result<(), SstableError> {
+        self.disk.remove(&self.path).await?;
+        self.disk.sync_dir(&self.dir).await?;
+        for descriptor in &self.added {
+            sstable::remove(&self.disk, descriptor).await?;
+        }
+        Ok(())
     }
 
     /// Undoes the edit: what was added is removed.

@@ -1,10 +1,12 @@
 //! The handle of one shard's storage, and what its parts share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use commitlog::{AppendError, CommitLog};
+use compaction::Throttle;
 use mutation::counter::CounterId;
 use mutation::{ColumnSelection, PartitionRange, PartitionUpdate, Slices};
 use rt::sync::{Notify, Semaphore};
@@ -16,8 +18,8 @@ use stdx::HashMap;
 use crate::live::Trash;
 use crate::store::{Store, count};
 use crate::{
-    EngineConfig, EngineReader, EngineStats, FailurePolicy, MaintenanceError, OpenError, ReadError,
-    WriteError,
+    CompactionRecord, EngineConfig, EngineReader, EngineStats, FailurePolicy, MaintenanceError, OpenError,
+    ReadError, WriteError,
 };
 
 /// One shard's storage. Cheap to clone; belongs to one shard.
@@ -40,6 +42,15 @@ pub(crate) struct Inner {
     pub(crate) flush_check: Notify,
     pub(crate) flushes: Cell<u64>,
     pub(crate) flushes_running: Cell<u64>,
+    /// Told when there may be something to compact.
+    pub(crate) compaction_check: Notify,
+    pub(crate) compactions_running: Cell<u64>,
+    pub(crate) compactions_done: Cell<u64>,
+    pub(crate) compactions_failed: Cell<u64>,
+    pub(crate) compaction_bytes_in: Cell<u64>,
+    pub(crate) compaction_bytes_out: Cell<u64>,
+    pub(crate) compaction_history: RefCell<VecDeque<CompactionRecord>>,
+    pub(crate) throttle: Throttle,
     /// The log is being replayed.
     pub(crate) replaying: Cell<bool>,
     /// Requests are refused.

@@ -1,5 +1,7 @@
 //! Collects [`EngineStats`].
 
+use compaction::Strategy;
+
 use crate::engine::Inner;
 use crate::store::Store;
 use crate::{EngineStats, TableStats};
@@ -8,7 +10,7 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
     let log = inner.log.stats();
     let stores = inner.stores_in_order();
     EngineStats {
-        tables: stores.iter().map(|store| (store.id, table(store))).collect(),
+        tables: stores.iter().map(|store| (store.id, table(inner, store))).collect(),
         memtable_bytes: inner.memtable_bytes.get() as u64,
         memtable_bytes_max: inner.config.memtable_bytes_max as u64,
         flushes: inner.flushes.get(),
@@ -20,11 +22,16 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
         commitlog_entries: log.entries,
         commitlog_syncs: log.syncs,
         commitlog_pending: log.pending,
+        compactions_running: inner.compactions_running.get(),
+        compactions_done: inner.compactions_done.get(),
+        compaction_bytes_in: inner.compaction_bytes_in.get(),
+        compaction_bytes_out: inner.compaction_bytes_out.get(),
+        compaction_history: inner.compaction_history.borrow().iter().cloned().collect(),
         ..EngineStats::default()
     }
 }
 
-fn table(store: &Store) -> TableStats {
+fn table(inner: &Inner, store: &Store) -> TableStats {
     let set = store.set();
     let memtables = store.memtables();
     let counters = &store.counters;
@@ -37,6 +44,14 @@ fn table(store: &Store) -> TableStats {
         }
         levels[level] += 1;
     }
+    let definition = store.table();
+    let (now, gc_before) = (inner.now_seconds(), definition.options.gc_grace_seconds);
+    let gc_before = now.saturating_sub(gc_before);
+    let strategy = Strategy::of(&definition.options.compaction);
+    let weight: u64 = sum(&|sstable| sstable.data_len()).max(1);
+    let droppable = |live: &std::rc::Rc<crate::live::LiveSstable>| {
+        live.sstable.droppable_tombstone_ratio(gc_before) * live.sstable.data_len() as f64
+    };
     let disk_bytes = sum(&|sstable| sstable.disk_len());
     let in_memtables: u64 = memtables.iter().map(|memtable| memtable.partitions() as u64).sum();
     TableStats {
@@ -46,7 +61,7 @@ fn table(store: &Store) -> TableStats {
         memtable_switches: counters.switches.get(),
         sstables: set.len() as u64,
         disk_bytes,
-        total_disk_bytes: disk_bytes,
+        total_disk_bytes: disk_bytes + inner.trash.bytes(),
         partitions_estimate: in_memtables + sum(&|sstable| sstable.estimated_partitions()),
         bloom_false_positives: counters.bloom_false.get(),
         bloom_true_positives: counters.bloom_positives.get().saturating_sub(counters.bloom_false.get()),
@@ -56,6 +71,18 @@ fn table(store: &Store) -> TableStats {
         sstables_per_read_sum: counters.sstables_read.get(),
         cache_hits: counters.cache_hits.get(),
         cache_misses: counters.cache_misses.get(),
+        uncompressed_bytes: sum(&|sstable| sstable.uncompressed_len()),
+        partition_bytes_sum: sum(&|sstable| {
+            let sizes = &sstable.metadata().stats.partition_sizes;
+            sizes.mean().saturating_mul(sizes.count())
+        }),
+        partition_bytes_max: set
+            .iter()
+            .map(|live| live.sstable.metadata().stats.partition_sizes.percentile(1.0))
+            .max()
+            .unwrap_or(0),
+        compactions_pending: strategy.pending(&inner.candidates(store, &set), now),
+        droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,
         ..TableStats::default()
     }

@@ -130,7 +130,7 @@ impl Inner {
                 crate::maintain::link_files(self, &live, &store.dir.join("backups")).await?;
             }
             store.change_set(vec![live], &[]);
-            store.compaction_due.set(true);
+            self.compaction_check.notify_one();
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Snapshots, truncation and the end of tables.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rt::DiskError;
@@ -23,6 +23,23 @@ impl Inner {
         id
     }
 
+    /// Commits an edit, or undoes it for certain; where neither is possible the shard stops.
+    pub(crate) async fn commit(
+        &self,
+        mut edit: Edit,
+        removed: &[Descriptor],
+    ) -> Result<PathBuf, MaintenanceError> {
+        match edit.commit(removed).await {
+            Ok(log) => Ok(log),
+            Err(error) => {
+                if edit.revoke().await.is_err() {
+                    self.stop_by_failure();
+                }
+                Err(error.into())
+            }
+        }
+    }
+
     /// Takes SSTables out of a table's set by one edit; their files go when no reader needs them.
     async fn remove_sstables(
         &self,
@@ -34,7 +51,7 @@ impl Inner {
         }
         let edit = Edit::begin(self.rt.disk(), &store.dir, "unknown", self.unique_id()).await?;
         let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
-        let log = edit.commit(&names).await?;
+        let log = self.commit(edit, &names).await?;
         let removal = Removal::new(doomed.len(), log);
         doomed.iter().for_each(|live| live.obsolete(&removal));
         store.change_set(Vec::new(), doomed);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use commitlog::codec::decode_update;
 use commitlog::{CommitLog, CommitLogError, Recovery};
+use compaction::Throttle;
 use rt::sync::Notify;
 use rt::{Group, Rt};
 use schema::Schema;
@@ -49,6 +50,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     }
     let skip_sync = config.canaries.skip_commitlog_sync;
     let (log, recovery) = CommitLog::open(&rt, config.commitlog.clone(), skip_sync).await?;
+    let throttle = Throttle::new(config.compaction_bytes_per_second);
     let inner = Rc::new(Inner {
         rt: rt.clone(),
         config,
@@ -62,6 +64,14 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         flush_check: Notify::new(),
         flushes: Cell::new(0),
         flushes_running: Cell::new(0),
+        compaction_check: Notify::new(),
+        compactions_running: Cell::new(0),
+        compactions_done: Cell::new(0),
+        compactions_failed: Cell::new(0),
+        compaction_bytes_in: Cell::new(0),
+        compaction_bytes_out: Cell::new(0),
+        compaction_history: RefCell::default(),
+        throttle,
         replaying: Cell::new(true),
         stopped: Cell::new(false),
         counter_locks: RefCell::default(),
@@ -98,7 +108,6 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         found.push(LiveSstable::new(sstable, &inner.trash, 0));
     }
     store.change_set(found, &[]);
-    store.compaction_due.set(true);
     Ok(())
 }
 
@@ -174,6 +183,7 @@ fn start_tasks(inner: &Rc<Inner>) {
                 inner.rt.sleep(TICK).await;
                 inner.flush_by_period();
                 inner.flush_check.notify_one();
+                inner.compaction_check.notify_one();
             }
         }
     };
@@ -189,6 +199,7 @@ fn start_tasks(inner: &Rc<Inner>) {
     };
     let mut tasks = inner.tasks.borrow_mut();
     tasks.push(rt.spawn(Group::Flush, inner.clone().flush_controller()));
+    tasks.push(rt.spawn(Group::Compaction, inner.clone().compaction_controller()));
     tasks.push(rt.spawn(Group::Maintenance, ticking));
     tasks.push(rt.spawn(Group::Maintenance, sweeping));
 }

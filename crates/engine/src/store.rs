@@ -74,8 +74,6 @@ pub(crate) struct Store {
     /// Held while the set is edited by more than an addition: compactions take one unit, a truncation all.
     pub(crate) edits: Semaphore,
     pub(crate) counters: Counters,
-    /// A compaction is wanted because something changed.
-    pub(crate) compaction_due: Cell<bool>,
     /// Compactions of this table that run now are to stop.
     pub(crate) stop_compactions: Cell<u64>,
 }
@@ -101,7 +99,6 @@ impl Store {
             dir_made: Cell::new(false),
             edits: Semaphore::new(EDITS_ALL),
             counters: Counters::default(),
-            compaction_due: Cell::new(false),
             stop_compactions: Cell::new(0),
         })
     }

@@ -22,7 +22,7 @@ fn run(seed: u64, plan: Plan, power: bool) -> (Vec<String>, u64) {
     let mut rng = sim.rng(0);
     sim.start(node);
     for _ in 0..5 {
-        let most = if rng.below(3) == 0 { 3_000 } else { 120 };
+        let most = if rng.below(3) == 0 { 12_000 } else { 120 };
         sim.run_for(Duration::from_micros(rng.below(most * 1000)));
         if power {
             sim.crash(node)
@@ -48,7 +48,7 @@ fn run(seed: u64, plan: Plan, power: bool) -> (Vec<String>, u64) {
 }
 
 fn plan(sync: SyncMode) -> Plan {
-    Plan { sync, canaries: Canaries::default(), gc_grace: 0, sstables: false, ops_max: 400 }
+    Plan { sync, canaries: Canaries::default(), gc_grace: 2, sstables: false, ops_max: 400 }
 }
 
 const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_millis(50) };
@@ -81,12 +81,12 @@ fn with_sstables(sync: SyncMode) -> Plan {
 
 #[test]
 fn sstables_survive_the_end_of_the_process() {
-    check(0..60, with_sstables(PERIODIC), false);
+    check(0..10, with_sstables(PERIODIC), false);
 }
 
 #[test]
 fn sstables_survive_power_loss() {
-    check(0..60, with_sstables(SyncMode::Batch), true);
+    check(0..10, with_sstables(SyncMode::Batch), true);
 }
 
 fn caught(canaries: Canaries, base: Plan, power: bool, seeds: u64) -> usize {
@@ -104,4 +104,16 @@ fn a_skipped_sync_is_caught() {
 fn a_replay_that_stops_early_is_caught() {
     let canaries = Canaries { replay_stops_early: true, ..Canaries::default() };
     assert!(caught(canaries, plan(PERIODIC), false, 20) > 5);
+}
+
+#[test]
+fn a_dropped_range_tombstone_is_caught() {
+    let canaries = Canaries { drop_range_tombstones: true, ..Canaries::default() };
+    assert!(caught(canaries, with_sstables(PERIODIC), false, 20) > 5);
+}
+
+#[test]
+fn a_purge_too_soon_is_caught() {
+    let canaries = Canaries { purge_too_soon: true, ..Canaries::default() };
+    assert!(caught(canaries, with_sstables(PERIODIC), false, 40) > 2);
 }

@@ -41,6 +41,10 @@ pub fn table(id: u8, gc_grace: u32) -> Table {
         .regular("a", CqlType::Blob)
         .regular("b", CqlType::Blob);
     builder.options.gc_grace_seconds = gc_grace;
+    // Small groups of different sizes, so that compactions leave SSTables aside.
+    for (name, value) in [("min_threshold", "2"), ("min_sstable_size", "0")] {
+        builder.options.compaction.insert(name.to_owned(), value.to_owned());
+    }
     builder.build().unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! What a test knows across the crashes of its node, and the node's main: open, verify, work.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct World {
     /// Begun, and not known to have happened.
     pub open: Vec<Op>,
     pub next: u64,
+    /// When operations began, microseconds of the wall clock, with their numbers; the latest second.
+    pub recent: VecDeque<(i64, u64)>,
     /// Lives whose state was found right.
     pub verified: u64,
     pub failures: Vec<String>,
@@ -113,11 +116,24 @@ pub async fn verify(engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
     world.failures.push(report);
 }
 
-fn random_op(rt: &Rt, number: u64) -> Op {
+impl World {
+    /// The next number, and the first one of the last second.
+    fn begin(&mut self, now_micros: i64) -> (u64, u64) {
+        self.next += 1;
+        self.recent.push_back((now_micros, self.next));
+        while self.recent.front().is_some_and(|(at, _)| now_micros - at > 1_000_000) {
+            self.recent.pop_front();
+        }
+        (self.next, self.recent.front().map_or(self.next, |(_, number)| *number))
+    }
+}
+
+fn random_op(rt: &Rt, number: u64, floor: u64) -> Op {
     let below = |n: u64| rt.random_below(n);
-    // Now and then a write comes with a timestamp of the past; no timestamp comes twice.
+    // Now and then a write comes with a timestamp of the past, but of less than the grace of tombstones; no
+    // timestamp comes twice.
     let ts = |place: u64| {
-        let back = if below(4) == 0 { below(30) } else { 0 };
+        let back = if below(3) == 0 { below(30).min(number - floor) } else { 0 };
         ((number.saturating_sub(back) * 1000) + place * 100) as i64 * 10_000 + number as i64 + 1
     };
     let change = |place: u64| {
@@ -149,8 +165,8 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
                 rt.sleep(Duration::from_millis(20)).await;
                 return;
             }
-            world.next += 1;
-            let op = random_op(&rt, world.next);
+            let (number, floor) = world.begin(rt.wall_micros());
+            let op = random_op(&rt, number, floor);
             world.open.push(op.clone());
             op
         };
@@ -174,8 +190,7 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
 async fn maintain(rt: &Rt, engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
     let done = match rt.random_below(4) {
         0 => {
-            // Long enough for tombstones to outlive a grace of nothing.
-            rt.sleep(Duration::from_millis(1500)).await;
+            rt.sleep(Duration::from_millis(3500)).await;
             engine.compact(table.id).await
         }
         1 => engine.compact(table.id).await,

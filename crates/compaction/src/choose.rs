@@ -1,0 +1,181 @@
+//! The choice: figures of a table's SSTables in, a group to merge out. Pure.
+
+use std::collections::BTreeMap;
+
+use mutation::{Seconds, Timestamp};
+
+use crate::leveled::Leveled;
+use crate::size_tiered::SizeTiered;
+use crate::time_window::TimeWindow;
+
+/// What a strategy knows of an SSTable that takes part in no compaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The caller's name for it.
+    pub id: usize,
+    /// Bytes of its data.
+    pub bytes: u64,
+    /// Its level; 0 outside of leveled compaction.
+    pub level: u32,
+    /// Token of its first partition.
+    pub first: i64,
+    /// Token of its last partition.
+    pub last: i64,
+    /// Largest write timestamp in it.
+    pub timestamp_max: Timestamp,
+    /// Estimated share of cells that are tombstones past their grace.
+    pub droppable: f64,
+    /// Seconds since it was written.
+    pub age: u64,
+    /// Whether all of it has expired and nothing elsewhere is hidden by it.
+    pub expired: bool,
+    /// Whether other SSTables overlap its tokens, so that its tombstones may be needed.
+    pub overlapped: bool,
+}
+
+/// Why SSTables were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Several of one size.
+    Tier,
+    /// A level is too large, or there are too many new ones.
+    Level,
+    /// A time window is complete.
+    Window,
+    /// Mostly tombstones that can go.
+    Tombstones,
+    /// Nothing in them is alive.
+    Expired,
+}
+
+impl Reason {
+    /// The word that the history shows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tier => "tier",
+            Self::Level => "level",
+            Self::Window => "window",
+            Self::Tombstones => "tombstones",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// A group to merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Ids of the SSTables.
+    pub inputs: Vec<usize>,
+    /// Why.
+    pub reason: Reason,
+    /// Level of the result.
+    pub level: u32,
+    /// The result is split when an SSTable has so many bytes; none for a single one.
+    pub output_bytes_max: Option<u64>,
+}
+
+impl Choice {
+    pub(crate) fn of(inputs: impl IntoIterator<Item = usize>, reason: Reason) -> Self {
+        Self { inputs: inputs.into_iter().collect(), reason, level: 0, output_bytes_max: None }
+    }
+}
+
+/// When a single SSTable is rewritten for its tombstones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TombstoneRule {
+    /// Least share of droppable tombstones.
+    pub threshold: f64,
+    /// Least age, seconds.
+    pub interval: u64,
+    /// Also where others overlap.
+    pub unchecked: bool,
+}
+
+/// A table's compaction strategy with its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Strategy {
+    /// Nothing is compacted.
+    Disabled,
+    /// Groups of similar size.
+    SizeTiered(SizeTiered, TombstoneRule),
+    /// Levels without overlaps, each ten times the one before.
+    Leveled(Leveled, TombstoneRule),
+    /// Groups by the time of their writes.
+    TimeWindow(TimeWindow, TombstoneRule),
+}
+
+/// Settings as a table's options have them, with defaults for what is absent or unreadable (options were checked when
+/// the table was made).
+pub(crate) struct Settings<'a>(pub(crate) &'a BTreeMap<String, String>);
+
+impl Settings<'_> {
+    pub(crate) fn get<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
+        self.0.get(name).and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+    }
+
+    fn flag(&self, name: &str, default: bool) -> bool {
+        self.0.get(name).map_or(default, |text| text.trim().eq_ignore_ascii_case("true"))
+    }
+}
+
+impl Strategy {
+    /// The strategy of a table's `compaction` option. Strategies that are not built yet are size-tiered.
+    pub fn of(options: &BTreeMap<String, String>) -> Self {
+        let settings = Settings(options);
+        if !settings.flag("enabled", true) {
+            return Self::Disabled;
+        }
+        let rule = TombstoneRule {
+            threshold: settings.get("tombstone_threshold", 0.2),
+            interval: settings.get("tombstone_compaction_interval", 86_400),
+            unchecked: settings.flag("unchecked_tombstone_compaction", false),
+        };
+        let class = options.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));
+        match class {
+            "LeveledCompactionStrategy" => Self::Leveled(Leveled::of(&settings), rule),
+            "TimeWindowCompactionStrategy" => Self::TimeWindow(TimeWindow::of(&settings), rule),
+            _ => Self::SizeTiered(SizeTiered::of(&settings), rule),
+        }
+    }
+
+    /// The next group to merge, if there is one. `candidates` are in order of age, oldest first; `now` is the server's
+    /// clock.
+    pub fn choose(&self, candidates: &[Candidate], now: Seconds) -> Option<Choice> {
+        let expired: Vec<usize> = candidates.iter().filter(|one| one.expired).map(|one| one.id).collect();
+        let rule = match self {
+            Self::Disabled => return None,
+            Self::SizeTiered(_, rule) | Self::Leveled(_, rule) | Self::TimeWindow(_, rule) => rule,
+        };
+        if !expired.is_empty() {
+            return Some(Choice::of(expired, Reason::Expired));
+        }
+        let choice = match self {
+            Self::Disabled => None,
+            Self::SizeTiered(tiers, _) => tiers.choose(candidates),
+            Self::Leveled(levels, _) => levels.choose(candidates),
+            Self::TimeWindow(windows, _) => windows.choose(candidates, now),
+        };
+        choice.or_else(|| self.tombstones(rule, candidates))
+    }
+
+    /// How many compactions would follow one another if nothing were written any more; an estimate.
+    pub fn pending(&self, candidates: &[Candidate], now: Seconds) -> u64 {
+        let mut left = candidates.to_vec();
+        let mut pending = 0;
+        while let Some(choice) = self.choose(&left, now) {
+            left.retain(|one| !choice.inputs.contains(&one.id));
+            pending += 1;
+        }
+        pending
+    }
+
+    fn tombstones(&self, rule: &TombstoneRule, candidates: &[Candidate]) -> Option<Choice> {
+        let worth = |one: &&Candidate| {
+            one.droppable > rule.threshold && one.age >= rule.interval && (rule.unchecked || !one.overlapped)
+        };
+        let best = candidates.iter().filter(worth).max_by(|a, b| a.droppable.total_cmp(&b.droppable))?;
+        let mut choice = Choice::of([best.id], Reason::Tombstones);
+        choice.level = best.level;
+        Some(choice)
+    }
+}

@@ -1,0 +1,169 @@
+//! The work: streams of SSTables through merge and purge into writers, giving way to requests, within a rate, and
+//! able to stop.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutation::merge::{Merger, Step};
+use mutation::purge::{PurgeRule, Purger};
+use mutation::{
+    DecoratedKey, Fragment, FragmentBuffer, FragmentSource, PartitionRange, SourceError, Timestamp,
+};
+use rt::{Instant, Rt};
+use schema::Table;
+use sstable::{Sstable, SstableError, SstableWriter, Written};
+
+/// What is to be merged, and by which rules.
+pub struct Job {
+    /// The table.
+    pub table: Arc<Table>,
+    /// SSTables to merge.
+    pub inputs: Vec<Rc<Sstable>>,
+    /// Which partitions of them.
+    pub range: PartitionRange,
+    /// What may be forgotten.
+    pub rule: PurgeRule,
+    /// A new SSTable is begun after so many bytes, at the next partition.
+    pub output_bytes_max: Option<u64>,
+}
+
+/// Shown while a compaction runs.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of fragments read so far.
+    pub bytes_read: Cell<u64>,
+    /// Bytes of all inputs.
+    pub bytes_total: Cell<u64>,
+}
+
+/// What came of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The new SSTables; none when everything was forgotten.
+    pub written: Vec<Written>,
+    /// Partitions written.
+    pub partitions: u64,
+}
+
+/// Why a job ended early.
+#[derive(Debug)]
+pub enum WorkerError {
+    /// It was asked to stop.
+    Stopped,
+    /// An input could not be read.
+    Read(SourceError),
+    /// An output could not be written.
+    Write(SstableError),
+}
+
+impl std::fmt::Display for WorkerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stopped => f.write_str("the compaction was stopped"),
+            Self::Read(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WorkerError {}
+
+/// A limit on bytes a second, shared by the compactions of a shard.
+#[derive(Debug)]
+pub struct Throttle {
+    bytes_per_second: Cell<u64>,
+    /// When what was taken so far is paid for.
+    paid_until: Cell<Instant>,
+}
+
+impl Throttle {
+    /// A limit; 0 for none.
+    pub fn new(bytes_per_second: u64) -> Self {
+        Self { bytes_per_second: Cell::new(bytes_per_second), paid_until: Cell::new(Instant::START) }
+    }
+
+    /// Changes the limit.
+    pub fn set(&self, bytes_per_second: u64) {
+        self.bytes_per_second.set(bytes_per_second);
+    }
+
+    /// Waits until `bytes` more may be read.
+    pub async fn take(&self, rt: &Rt, bytes: u64) {
+        let rate = self.bytes_per_second.get();
+        if rate == 0 {
+            return;
+        }
+        let cost = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64);
+        let from = self.paid_until.get().max(rt.now());
+        self.paid_until.set(from + cost);
+        // Short debts are left to add up: a timer costs more than they are worth.
+        if from - rt.now() > Duration::from_millis(2) {
+            rt.sleep_until(from).await;
+        }
+    }
+}
+
+/// Merges. `open_output` begins a new SSTable; `max_purgeable` gives the smallest timestamp of data for a key outside
+/// of the job; `stop` is asked often. Outputs of a job that fails are the caller's to remove.
+pub async fn run(
+    rt: &Rt,
+    job: Job,
+    throttle: &Throttle,
+    progress: &Progress,
+    stop: impl Fn() -> bool,
+    max_purgeable: impl Fn(&DecoratedKey) -> Timestamp,
+    mut open_output: impl AsyncFnMut() -> Result<SstableWriter, SstableError>,
+) -> Result<Outcome, WorkerError> {
+    let mut sources: Vec<_> = job.inputs.iter().map(|input| input.scan(&job.range)).collect();
+    progress.bytes_total.set(job.inputs.iter().map(|input| input.uncompressed_len()).sum());
+    let mut merger = Merger::new(job.table.clone(), sources.len(), false);
+    let mut purger = Purger::new(job.rule);
+    let mut kept = FragmentBuffer::new();
+    let mut writer: Option<SstableWriter> = None;
+    let mut outcome = Outcome::default();
+    loop {
+        match merger.next() {
+            Step::Fragment(fragment) => purger.push(fragment, &max_purgeable, &mut kept),
+            Step::Need(input) => {
+                if stop() {
+                    return Err(WorkerError::Stopped);
+                }
+                let buffer = merger.buffer(input);
+                let more = sources[input].fill(buffer).await.map_err(WorkerError::Read)?;
+                let bytes: usize = buffer.iter().map(Fragment::memory_size).sum();
+                if !more {
+                    merger.end(input);
+                }
+                progress.bytes_read.set(progress.bytes_read.get() + bytes as u64);
+                throttle.take(rt, bytes as u64).await;
+                rt.maybe_yield().await;
+            }
+            Step::End => break,
+        }
+        while let Some(fragment) = kept.pop_front() {
+            let ends = matches!(fragment, Fragment::PartitionEnd);
+            let open = match &mut writer {
+                Some(open) => open,
+                None => writer.insert(open_output().await.map_err(WorkerError::Write)?),
+            };
+            open.push(fragment).await.map_err(WorkerError::Write)?;
+            let full = job.output_bytes_max.is_some_and(|max| open.data_len() >= max);
+            if ends && full {
+                finish(writer.take(), &mut outcome).await?;
+            }
+        }
+    }
+    finish(writer, &mut outcome).await?;
+    Ok(outcome)
+}
+
+async fn finish(writer: Option<SstableWriter>, outcome: &mut Outcome) -> Result<(), WorkerError> {
+    if let Some(writer) = writer {
+        let written = writer.finish().await.map_err(WorkerError::Write)?;
+        outcome.partitions += written.partitions;
+        outcome.written.push(written);
+    }
+    Ok(())
+}
