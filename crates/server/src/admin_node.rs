@@ -55,7 +55,8 @@ impl AdminNode {
         };
         let api = open("the administration port", "api_port", config.api_address, config.api_port).await?;
         let metrics =
-            open("the metrics port", "prometheus_port", config.prometheus_address, config.prometheus_port).await?;
+            open("the metrics port", "prometheus_port", config.prometheus_address, config.prometheus_port)
+                .await?;
         Ok(Self { api, metrics })
     }
 

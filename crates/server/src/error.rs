@@ -28,12 +28,25 @@ pub enum NodeError {
     #[error(transparent)]
     Schema(#[from] cluster::StoreError),
     /// Storage.
-    #[error(transparent)]
-    Open(#[from] engine::OpenError),
+    #[error("{0}")]
+    Open(String),
     /// Ending storage.
     #[error("while stopping: {0}")]
-    Stop(#[from] engine::MaintenanceError),
+    Stop(String),
     /// The shard has ended already.
     #[error("the shard has stopped")]
     Stopped,
+}
+
+// Reasons of the engine stay on their shard; words may travel.
+impl From<engine::OpenError> for NodeError {
+    fn from(error: engine::OpenError) -> Self {
+        Self::Open(error.to_string())
+    }
+}
+
+impl From<engine::MaintenanceError> for NodeError {
+    fn from(error: engine::MaintenanceError) -> Self {
+        Self::Stop(error.to_string())
+    }
 }

@@ -1,5 +1,20 @@
 //! Puts a node together: configuration, directories, shards, and the collaborators of each.
+//!
+//! [`mains`] is the one function that wires a node; the binary hands its result to the production backend, the simulator
+//! to the simulated one.
 
+mod admin_node;
 pub mod config;
+mod error;
+mod executor;
+mod facts;
+mod front;
+mod node;
+mod shard;
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, Size};
+pub use error::NodeError;
+pub use node::{ReadyHook, ReadyReport, mains};
+
+/// The version of the server.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -248,13 +248,12 @@ async fn start(rt: &Rt, config: Config, follower: &Follower) -> Result<(Started,
         rt.disk().create_dir_all(directory).await?;
     }
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
-    let identity =
-        NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
-    let store = SchemaStore::open(rt, &directories.node, cluster::own_schema()).await?;
+    let identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
+    let store = SchemaStore::open(rt, &directories.node, own_schema()).await?;
     let schema = store.current().clone();
     let boot = Boot { config, directories, identity, schema, started_micros: rt.wall_micros() };
     let boot = Arc::new(boot);
-    engine::prepare(rt, &boot.engine_config(rt), &boot.schema).await?;
+    engine::prepare(rt, &boot.engine_config(rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;
     match &mut *follower.state.borrow_mut() {
         State::Waiting(_, slot) => *slot = Some(store),
@@ -282,4 +281,9 @@ impl Boot {
         }
         Ok(())
     }
+}
+
+/// The schema of a node before anyone has made a keyspace: what it stores and what it computes.
+fn own_schema() -> Schema {
+    catalog::computed_keyspaces().into_iter().fold(cluster::own_schema(), Schema::with_keyspace)
 }

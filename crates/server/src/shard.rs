@@ -53,7 +53,8 @@ impl RunningShard {
         store: Option<SchemaStore>,
     ) -> Result<Self, NodeError> {
         let config = &boot.config;
-        let engine = Engine::open(rt.clone(), engine_config(&boot, rt), boot.schema.clone()).await?;
+        let engine =
+            Engine::open(rt.clone(), engine_config(&boot, rt), Arc::new(boot.schema.stored())).await?;
         let replica_config = ReplicaConfig {
             host_id: boot.identity.host_id,
             tombstone_failure_threshold: config.tombstone_failure_threshold,

@@ -1,0 +1,216 @@
+//! What clients meet on a shard: sessions over an executor over the coordinator, and the tables in which the node tells
+//! about itself.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::Facts;
+use coordinator::{Change, ChangedObject, ComputedTables, Coordinator, SchemaEvent};
+use mutation::PartitionUpdate;
+use replica::ReadCommand;
+use rt::Rt;
+use session::{AllowAll, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
+use wire::{ChangeType, Event, Opcode, ResponseWriter, SchemaChange, SchemaTarget};
+
+use crate::facts;
+use crate::node::Boot;
+use crate::{Config, NodeError};
+
+/// How long requests under way may take when the node stops.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// A shard's end of the sessions' mesh.
+pub(crate) struct FrontEndpoint(SessionsEndpoint);
+
+impl FrontEndpoint {
+    /// One a shard.
+    pub(crate) fn all(shard_count: u16) -> Vec<Self> {
+        session::sessions_mesh(shard_count).into_iter().map(Self).collect()
+    }
+}
+
+type Processing = Pin<Box<dyn Future<Output = ResponseWriter>>>;
+type Processor = Box<dyn Fn(Rc<session::Client>, session::Statement, ResponseWriter) -> Processing>;
+
+/// The CQL server of one shard.
+pub(crate) struct Front {
+    rt: Rt,
+    config: Config,
+    sessions: Sessions<Processor>,
+}
+
+impl Front {
+    /// Ready to own connections, but not listening.
+    pub(crate) fn new(rt: &Rt, boot: &Arc<Boot>, coordinator: Coordinator, endpoint: FrontEndpoint) -> Self {
+        let processor: Processor = crate::executor::processor(rt, boot, &coordinator);
+        let sessions = Sessions::new(
+            rt,
+            session_config(&boot.config),
+            NodeDescription {
+                cql_version: "3.4.7".to_owned(),
+                host_id: schema::TableId(boot.identity.host_id).to_string(),
+                partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
+                sharding_ignore_msb: topology::SHARDING_IGNORE_MSB,
+                shard_aware_port_ssl: None,
+                tablets: false,
+            },
+            Rc::new(AllowAll),
+            endpoint.0,
+            processor,
+        );
+        let publisher = sessions.clone();
+        coordinator.on_schema_change(Box::new(move |_, events| {
+            events
+                .iter()
+                .filter_map(schema_change)
+                .for_each(|change| publisher.publish(Event::Schema(change)));
+        }));
+        let tables = Tables {
+            rt: rt.clone(),
+            boot: boot.clone(),
+            coordinator: coordinator.clone(),
+            sessions: sessions.clone(),
+        };
+        coordinator.compute_with(Rc::new(tables));
+        Self { rt: rt.clone(), config: boot.config.clone(), sessions }
+    }
+
+    /// Lets clients in; shard 0 accepts for all.
+    pub(crate) async fn listen(&self) -> Result<(), NodeError> {
+        if self.rt.shard().0 != 0 {
+            return Ok(());
+        }
+        self.sessions.listen().await.map_err(|error| {
+            let aware =
+                error.address.is_some_and(|a| a.port() == self.config.native_shard_aware_transport_port);
+            NodeError::Listen {
+                what: if aware { "the shard-aware CQL port" } else { "the CQL port" },
+                option: if aware { "native_shard_aware_transport_port" } else { "native_transport_port" },
+                error,
+            }
+        })
+    }
+
+    /// Figures of this moment.
+    pub(crate) fn figures(&self) -> admin::TransportFigures {
+        let metrics = self.sessions.metrics();
+        let opcodes = [Opcode::Query, Opcode::Prepare, Opcode::Execute, Opcode::Batch];
+        let by_opcode =
+            opcodes.map(|opcode| (format!("{opcode:?}").to_uppercase(), metrics.requests(opcode)));
+        admin::TransportFigures {
+            connections: metrics.connections.get(),
+            connections_total: metrics.connections_opened.get(),
+            requests_served: by_opcode.iter().map(|(_, count)| count).sum(),
+            requests_serving: metrics.requests_waiting.get(),
+            requests_bytes: metrics.request_bytes_in_flight.get(),
+            requests_shed: metrics.overloaded.get(),
+            requests_blocked: metrics.reads_paused.get(),
+            errors: vec![
+                ("any".to_owned(), metrics.errors.get()),
+                ("protocol".to_owned(), metrics.protocol_errors.get()),
+                ("authentication".to_owned(), metrics.authentication_failures.get()),
+            ],
+            by_opcode: by_opcode.into(),
+        }
+    }
+
+    /// Finishes the requests under way and closes the connections.
+    pub(crate) async fn stop(&self) {
+        let left = self.sessions.stop(STOP_GRACE).await;
+        if left > 0 {
+            tracing::warn!("{left} connections were still busy after {STOP_GRACE:?} and are cut");
+        }
+    }
+}
+
+fn session_config(config: &Config) -> SessionConfig {
+    // Parts of the memory assumed, as Cassandra takes parts of its heap.
+    let bytes = |size: u64, default: usize| {
+        if size == 0 { default } else { usize::try_from(size).unwrap_or(default) }
+    };
+    let limit = |n: u64| (n > 0).then(|| usize::try_from(n).unwrap_or(usize::MAX));
+    let address = SocketAddr::new(config.rpc_address, config.native_transport_port);
+    let aware = config.native_shard_aware_transport_port;
+    let defaults = SessionConfig::new(address);
+    SessionConfig {
+        shard_aware_address: (aware != 0).then(|| SocketAddr::new(config.rpc_address, aware)),
+        native_transport_max_frame_size: bytes(config.native_transport_max_frame_size.0, 16 << 20),
+        native_transport_max_concurrent_connections: limit(
+            config.native_transport_max_concurrent_connections,
+        ),
+        native_transport_max_concurrent_connections_per_ip: limit(
+            config.native_transport_max_concurrent_connections_per_ip,
+        ),
+        native_transport_max_request_data_in_flight: bytes(
+            config.native_transport_max_request_data_in_flight.0,
+            defaults.native_transport_max_request_data_in_flight,
+        ),
+        native_transport_max_request_data_in_flight_per_ip: bytes(
+            config.native_transport_max_request_data_in_flight_per_ip.0,
+            defaults.native_transport_max_request_data_in_flight_per_ip,
+        ),
+        native_transport_idle_timeout: Some(config.native_transport_idle_timeout).filter(|t| !t.is_zero()),
+        ..defaults
+    }
+}
+
+fn schema_change(event: &SchemaEvent) -> Option<SchemaChange> {
+    let change = match event.change {
+        Change::Created => ChangeType::Created,
+        Change::Updated => ChangeType::Updated,
+        Change::Dropped => ChangeType::Dropped,
+    };
+    let target = match &event.object {
+        ChangedObject::Keyspace => SchemaTarget::Keyspace,
+        ChangedObject::Table(name) => SchemaTarget::Table(name.clone()),
+        ChangedObject::Type(name) => SchemaTarget::Type(name.clone()),
+    };
+    Some(SchemaChange { change, keyspace: event.keyspace.clone(), target })
+}
+
+/// The computed tables of the node.
+struct Tables {
+    rt: Rt,
+    boot: Arc<Boot>,
+    coordinator: Coordinator,
+    sessions: Sessions<Processor>,
+}
+
+impl ComputedTables for Tables {
+    fn rows(&self, command: &ReadCommand) -> Pin<Box<dyn Future<Output = Vec<PartitionUpdate>>>> {
+        let table = command.table.clone();
+        let (boot, coordinator) = (self.boot.clone(), self.coordinator.clone());
+        let (rt, sessions) = (self.rt.clone(), self.sessions.clone());
+        Box::pin(async move {
+            let mut facts = Facts {
+                node: facts::node(&boot),
+                settings: Vec::new(),
+                clients: Vec::new(),
+                compactions: Vec::new(),
+                prepared: Vec::new(),
+                sizes: Vec::new(),
+                caches: Vec::new(),
+                pools: Vec::new(),
+            };
+            // Only what the table needs is gathered: drivers ask for system.local all the time.
+            match table.name.as_str() {
+                "settings" => facts.settings = facts::settings(&boot.config),
+                "clients" => facts.clients = facts::clients(&sessions.connections().await),
+                "thread_pools" => facts.pools = facts::pools(&rt),
+                "compaction_history" => {
+                    facts.compactions = facts::compactions(&coordinator.replica().stats().await);
+                }
+                "caches" => facts.caches = facts::caches(&coordinator.replica().stats().await, &boot),
+                "size_estimates" | "table_estimates" | "disk_usage" | "max_partition_size" => {
+                    facts.sizes = facts::sizes(&coordinator.replica().stats().await);
+                }
+                _ => {}
+            }
+            catalog::rows(&table, &coordinator.schema(), &facts)
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! The one binary: server, throw-away node for development, tools.
+
+mod command;
+mod node;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let matches = command::command().get_matches();
+    let result = match matches.subcommand() {
+        Some(("server", arguments)) => node::server(arguments),
+        Some(("dev", arguments)) => node::dev(arguments),
+        _ => unreachable!("clap asks for a known subcommand"),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("torc: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
