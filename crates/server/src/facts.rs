@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use catalog::{CacheFacts, ClientFacts, CompactionFacts, NodeFacts, PoolFacts, SizeFacts};
+use std::rc::Rc;
+
+use catalog::{CacheFacts, ClientFacts, CompactionFacts, NodeFacts, PoolFacts, PreparedFacts, SizeFacts};
 use engine::EngineStats;
 use rt::{Group, Rt};
 use schema::TableId;
@@ -53,6 +55,15 @@ pub(crate) fn clients(connections: &[ConnectionInfo]) -> Vec<ClientFacts> {
 
 fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn prepared(statements: &[Rc<exec::prepared::Prepared>]) -> Vec<PreparedFacts> {
+    let one = |prepared: &Rc<exec::prepared::Prepared>| PreparedFacts {
+        id: prepared.metadata.id.to_vec(),
+        keyspace: prepared.keyspace.clone(),
+        text: prepared.text.clone(),
+    };
+    statements.iter().map(one).collect()
 }
 
 pub(crate) fn pools(rt: &Rt) -> Vec<PoolFacts> {

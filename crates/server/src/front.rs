@@ -14,8 +14,9 @@ use mutation::PartitionUpdate;
 use replica::ReadCommand;
 use rt::Rt;
 use session::{AllowAll, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
-use wire::{ChangeType, Event, Opcode, ResponseWriter, SchemaChange, SchemaTarget};
+use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
+use crate::executor::{self, Processor, ShardExecutor};
 use crate::facts;
 use crate::node::Boot;
 use crate::{Config, NodeError};
@@ -33,9 +34,6 @@ impl FrontEndpoint {
     }
 }
 
-type Processing = Pin<Box<dyn Future<Output = ResponseWriter>>>;
-type Processor = Box<dyn Fn(Rc<session::Client>, session::Statement, ResponseWriter) -> Processing>;
-
 /// The CQL server of one shard.
 pub(crate) struct Front {
     rt: Rt,
@@ -46,7 +44,8 @@ pub(crate) struct Front {
 impl Front {
     /// Ready to own connections, but not listening.
     pub(crate) fn new(rt: &Rt, boot: &Arc<Boot>, coordinator: Coordinator, endpoint: FrontEndpoint) -> Self {
-        let processor: Processor = crate::executor::processor(rt, boot, &coordinator);
+        let executor = executor::executor(rt, boot, &coordinator);
+        let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
             session_config(&boot.config),
@@ -74,6 +73,7 @@ impl Front {
             boot: boot.clone(),
             coordinator: coordinator.clone(),
             sessions: sessions.clone(),
+            executor,
         };
         coordinator.compute_with(Rc::new(tables));
         Self { rt: rt.clone(), config: boot.config.clone(), sessions }
@@ -84,7 +84,7 @@ impl Front {
         if self.rt.shard().0 != 0 {
             return Ok(());
         }
-        self.sessions.listen().await.map_err(|error| {
+        self.sessions.listen().await.map(|_| ()).map_err(|error| {
             let aware =
                 error.address.is_some_and(|a| a.port() == self.config.native_shard_aware_transport_port);
             NodeError::Listen {
@@ -178,13 +178,14 @@ struct Tables {
     boot: Arc<Boot>,
     coordinator: Coordinator,
     sessions: Sessions<Processor>,
+    executor: ShardExecutor,
 }
 
 impl ComputedTables for Tables {
     fn rows(&self, command: &ReadCommand) -> Pin<Box<dyn Future<Output = Vec<PartitionUpdate>>>> {
         let table = command.table.clone();
         let (boot, coordinator) = (self.boot.clone(), self.coordinator.clone());
-        let (rt, sessions) = (self.rt.clone(), self.sessions.clone());
+        let (rt, sessions, executor) = (self.rt.clone(), self.sessions.clone(), self.executor.clone());
         Box::pin(async move {
             let mut facts = Facts {
                 node: facts::node(&boot),
@@ -200,6 +201,9 @@ impl ComputedTables for Tables {
             match table.name.as_str() {
                 "settings" => facts.settings = facts::settings(&boot.config),
                 "clients" => facts.clients = facts::clients(&sessions.connections().await),
+                "prepared_statements" => {
+                    facts.prepared = facts::prepared(&executor.prepared_statements().all());
+                }
                 "thread_pools" => facts.pools = facts::pools(&rt),
                 "compaction_history" => {
                     facts.compactions = facts::compactions(&coordinator.replica().stats().await);
