@@ -1,13 +1,15 @@
 //! Memtables to SSTables: when, and how.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use memtable::{Memtable, MemtableSource};
 use mutation::merge::{Merger, Step};
 use mutation::purge::{PurgeRule, Purger};
 use mutation::{Fragment, FragmentBuffer, NO_DELETION, PartitionRange, Seconds, Slices, Timestamp};
-use rt::Group;
+use rt::{Group, Rt};
+use schema::Table;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions, Written};
 
 use crate::engine::{Inner, log_failure};
@@ -115,7 +117,7 @@ impl Inner {
             return Ok(());
         }
         let mut live = None;
-        if let Some(written) = self.write_memtable(store, &flushing.memtable).await.map_err(disk_or_source)? {
+        if let Some(written) = self.write_sstable(store, &flushing.memtable).await.map_err(disk_or_source)? {
             let opened =
                 Sstable::open(&self.rt, written.descriptor, store.table(), self.blocks.clone()).await;
             let sstable = opened.map_err(disk_or_source)?;
@@ -139,7 +141,7 @@ impl Inner {
         store.table.borrow().options.incremental_backups.unwrap_or(self.config.incremental_backups)
     }
 
-    async fn write_memtable(
+    async fn write_sstable(
         self: &Rc<Self>,
         store: &Rc<Store>,
         memtable: &Memtable,
@@ -151,9 +153,10 @@ impl Inner {
         let generation = store.next_generation(self.rt.shard().0, self.rt.shard_count());
         let encoding = encoding_stats(memtable);
         let dir = store.dir.clone();
-        let writer = SstableWriter::new(&self.rt, dir, generation, table, options, encoding).await;
+        let writer = SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await;
+        let drop_ranges = self.config.canaries.drop_range_tombstones;
         let written = match writer {
-            Ok(writer) => self.fill_from_memtable(store, memtable, writer).await,
+            Ok(writer) => write_memtable(&self.rt, &table, memtable, writer, drop_ranges).await,
             Err(error) => Err(error),
         };
         let empty = matches!(&written, Ok(written) if written.bounds.is_none());
@@ -162,48 +165,6 @@ impl Inner {
             let _ = sstable::remove(self.rt.disk(), &Descriptor::new(&store.dir, generation)).await;
         }
         Ok(if empty { None } else { Some(written?) })
-    }
-
-    async fn fill_from_memtable(
-        &self,
-        store: &Store,
-        memtable: &Memtable,
-        mut writer: SstableWriter,
-    ) -> Result<Written, SstableError> {
-        let table = store.table();
-        let mut source = MemtableSource::new(memtable, &PartitionRange::all(), &Slices::all(), false);
-        let mut merger = Merger::new(table.clone(), 1, false);
-        // Purges nothing; what it does is to leave out partitions that say nothing.
-        let mut purger = Purger::new(PurgeRule { now: 0, gc_before: 0 });
-        let mut kept = FragmentBuffer::new();
-        loop {
-            match merger.next() {
-                Step::Fragment(mut fragment) => {
-                    if let Fragment::Row(row) | Fragment::StaticRow(row) = &mut fragment {
-                        row.retain(|id, _| table.column_by_id(id).is_some());
-                        if row.is_empty() {
-                            continue;
-                        }
-                    }
-                    let is_range = matches!(fragment, Fragment::RangeTombstoneChange { .. });
-                    if is_range && self.config.canaries.drop_range_tombstones {
-                        continue;
-                    }
-                    purger.push(fragment, |_| Timestamp::MIN, &mut kept);
-                }
-                Step::Need(input) => {
-                    self.rt.maybe_yield().await;
-                    if !source.fill_now(merger.buffer(input)) {
-                        merger.end(input);
-                    }
-                }
-                Step::End => break,
-            }
-            while let Some(fragment) = kept.pop_front() {
-                writer.push(fragment).await?;
-            }
-        }
-        writer.finish().await
     }
 
     /// Makes a table's directory when its first file comes.
@@ -297,7 +258,7 @@ pub(crate) fn disk_or_source(error: SstableError) -> MaintenanceError {
     }
 }
 
-fn encoding_stats(memtable: &Memtable) -> EncodingStats {
+pub(crate) fn encoding_stats(memtable: &Memtable) -> EncodingStats {
     let stats = memtable.stats();
     let none = EncodingStats::NONE;
     EncodingStats {
@@ -313,4 +274,47 @@ fn encoding_stats(memtable: &Memtable) -> EncodingStats {
         },
         min_ttl: if stats.ttl_min == Seconds::MAX { none.min_ttl } else { stats.ttl_min },
     }
+}
+
+/// Writes a memtable that takes no more writes. `drop_ranges` is a planted bug.
+pub(crate) async fn write_memtable(
+    rt: &Rt,
+    table: &Arc<Table>,
+    memtable: &Memtable,
+    mut writer: SstableWriter,
+    drop_ranges: bool,
+) -> Result<Written, SstableError> {
+    let mut source = MemtableSource::new(memtable, &PartitionRange::all(), &Slices::all(), false);
+    let mut merger = Merger::new(table.clone(), 1, false);
+    // Purges nothing; what it does is to leave out partitions that say nothing.
+    let mut purger = Purger::new(PurgeRule { now: 0, gc_before: 0 });
+    let mut kept = FragmentBuffer::new();
+    loop {
+        match merger.next() {
+            Step::Fragment(mut fragment) => {
+                if let Fragment::Row(row) | Fragment::StaticRow(row) = &mut fragment {
+                    // Columns that were dropped meanwhile.
+                    row.retain(|id, _| table.column_by_id(id).is_some());
+                    if row.is_empty() {
+                        continue;
+                    }
+                }
+                if drop_ranges && matches!(fragment, Fragment::RangeTombstoneChange { .. }) {
+                    continue;
+                }
+                purger.push(fragment, |_| Timestamp::MIN, &mut kept);
+            }
+            Step::Need(input) => {
+                rt.maybe_yield().await;
+                if !source.fill_now(merger.buffer(input)) {
+                    merger.end(input);
+                }
+            }
+            Step::End => break,
+        }
+        while let Some(fragment) = kept.pop_front() {
+            writer.push(fragment).await?;
+        }
+    }
+    writer.finish().await
 }

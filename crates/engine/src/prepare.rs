@@ -1,13 +1,32 @@
-//! What a node does once before its shards open: finish what a crash interrupted.
+//! What a node does once before its shards open: finish what a crash interrupted, and give every SSTable and every
+//! entry of the commit logs to the one shard that owns it.
+//!
+//! Which shard owns an SSTable is told by its content: by the tokens that its summary samples, and by all of its keys
+//! where the sample is small. Files that Cassandra wrote, files of a node with another number of shards and files that
+//! were copied in need no mark for that.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use rt::Rt;
-use schema::Schema;
-use sstable::table_dir;
+use commitlog::codec::decode_update;
+use commitlog::{list_segments, read_header, read_shard};
+use memtable::Memtable;
+use mutation::{Fragment, FragmentBuffer, FragmentSource, PartitionRange, PartitionUpdate};
+use rt::{Disk, Rt};
+use schema::{Schema, Table, TableId};
+use sstable::{Component, Descriptor, NoCache, Sstable, SstableWriter, WriterOptions, table_dir};
+use topology::Sharder;
 
-use crate::edit::finish_edits;
+use crate::edit::{Edit, finish_edits};
+use crate::flush::{encoding_stats, write_memtable};
+use crate::store::{generation_of_name, next_generation_after, shard_of_generation};
 use crate::{EngineConfig, OpenError};
+
+/// With so many sampled tokens of one shard a file without other shards' keys is certain enough: one key in 128 is
+/// sampled, and a stray one in each gap would have to miss all of them.
+const SAMPLES_ENOUGH: usize = 64;
 
 /// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes what a crash
 /// interrupted, and splits SSTables and commit logs that were written for another number of shards or copied in from
@@ -15,6 +34,7 @@ use crate::{EngineConfig, OpenError};
 pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Result<(), OpenError> {
     let disk = rt.disk();
     disk.create_dir_all(&config.data_directory).await?;
+    let node = Node { rt: rt.clone(), config, sharder: Sharder::new(rt.shard_count()) };
     for table in schema.tables() {
         let dir = table_dir(&config.data_directory, table);
         if !disk.exists(&dir).await? {
@@ -22,6 +42,234 @@ pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Re
         }
         finish_edits(disk, &dir).await?;
         sstable::remove_incomplete(disk, &dir).await?;
+        if rt.shard_count() > 1 {
+            node.share_out_sstables(table, &dir).await?;
+        }
     }
-    Ok(())
+    node.share_out_logs(schema).await
+}
+
+struct Node<'a> {
+    rt: Rt,
+    config: &'a EngineConfig,
+    sharder: Sharder,
+}
+
+/// The largest generation in a directory.
+async fn generation_max(disk: &Disk, dir: &Path) -> Result<u64, OpenError> {
+    let names = disk.list(dir).await?;
+    Ok(names.iter().filter_map(|entry| generation_of_name(&entry.name)).max().unwrap_or(0))
+}
+
+impl Node<'_> {
+    /// Makes every SSTable of a table belong to one shard, and its number say which.
+    async fn share_out_sstables(&self, table: &Arc<Table>, dir: &Path) -> Result<(), OpenError> {
+        let disk = self.rt.disk();
+        let mut generation = generation_max(disk, dir).await?;
+        for descriptor in sstable::list_complete(disk, dir).await? {
+            let sstable =
+                Sstable::open(&self.rt, descriptor.clone(), table.clone(), Rc::new(NoCache)).await?;
+            let owners = self.owners(&sstable).await?;
+            let named = shard_of_generation(&descriptor, self.sharder.shard_count());
+            if owners.len() == 1 && owners.first().copied() == named {
+                continue;
+            }
+            let mut id = [0; 16];
+            self.rt.fill_random(&mut id);
+            let mut edit = Edit::begin(disk, dir, "unknown", id).await?;
+            if owners.len() == 1 {
+                let owner = owners.first().copied().expect("there is one");
+                generation = next_generation_after(generation, owner, self.sharder.shard_count());
+                self.rename(&descriptor, generation, &mut edit).await?;
+            } else {
+                self.split(&sstable, table, &mut generation, &mut edit).await?;
+            }
+            drop(sstable);
+            edit.commit(std::slice::from_ref(&descriptor)).await?;
+            // The edit is finished the way that a crash would leave to the next start.
+            finish_edits(disk, dir).await?;
+        }
+        Ok(())
+    }
+
+    /// The shards that own partitions of an SSTable.
+    async fn owners(&self, sstable: &Rc<Sstable>) -> Result<BTreeSet<u16>, OpenError> {
+        let ends = [sstable.first().token, sstable.last().token];
+        let mut owners: BTreeSet<u16> = BTreeSet::new();
+        let mut samples = 0;
+        for token in sstable.sampled_tokens().chain(ends) {
+            owners.insert(self.sharder.shard_of(token));
+            samples += 1;
+        }
+        if owners.len() > 1 || samples > SAMPLES_ENOUGH + ends.len() {
+            return Ok(owners);
+        }
+        let mut source = sstable.scan(&PartitionRange::all());
+        let mut fragments = FragmentBuffer::new();
+        while source.fill(&mut fragments).await.map_err(|error| OpenError::Sstable(error.to_string()))? {
+            for fragment in fragments.drain(..) {
+                if let Fragment::PartitionStart { key, .. } = fragment {
+                    owners.insert(self.sharder.shard_of(key.token));
+                }
+            }
+        }
+        Ok(owners)
+    }
+
+    /// Gives an SSTable another number: its files get second names, the TOC last.
+    async fn rename(&self, from: &Descriptor, generation: u64, edit: &mut Edit) -> Result<(), OpenError> {
+        let disk = self.rt.disk();
+        let target = Descriptor { generation: sstable::Generation::Number(generation), ..from.clone() };
+        edit.add(&target).await?;
+        for component in Component::ALL {
+            match disk.hard_link(from.path(component), target.path(component)).await {
+                Err(error) if error.is_not_found() => {}
+                done => done?,
+            }
+        }
+        Ok(disk.sync_dir(&from.dir).await?)
+    }
+
+    /// Writes an SSTable anew, one for each shard that owns partitions of it.
+    async fn split(
+        &self,
+        sstable: &Rc<Sstable>,
+        table: &Arc<Table>,
+        generation: &mut u64,
+        edit: &mut Edit,
+    ) -> Result<(), OpenError> {
+        let count = self.sharder.shard_count();
+        let mut writers: BTreeMap<u16, SstableWriter> = BTreeMap::new();
+        let mut source = sstable.scan(&PartitionRange::all());
+        let mut fragments = FragmentBuffer::new();
+        let mut owner = 0;
+        while source.fill(&mut fragments).await.map_err(|error| OpenError::Sstable(error.to_string()))? {
+            self.rt.maybe_yield().await;
+            while let Some(fragment) = fragments.pop_front() {
+                if let Fragment::PartitionStart { key, .. } = &fragment {
+                    owner = self.sharder.shard_of(key.token);
+                    if !writers.contains_key(&owner) {
+                        *generation = next_generation_after(*generation, owner, count);
+                        edit.add(&Descriptor::new(&sstable.descriptor().dir, *generation)).await?;
+                        let writer = self.writer(sstable, table, *generation).await?;
+                        writers.insert(owner, writer);
+                    }
+                }
+                writers.get_mut(&owner).expect("opened at the partition's start").push(fragment).await?;
+            }
+        }
+        for writer in writers.into_values() {
+            writer.finish().await?;
+        }
+        Ok(())
+    }
+
+    async fn writer(
+        &self,
+        sstable: &Rc<Sstable>,
+        table: &Arc<Table>,
+        generation: u64,
+    ) -> Result<SstableWriter, OpenError> {
+        let partitions = sstable.estimated_partitions() / u64::from(self.sharder.shard_count()) + 1;
+        let mut options = WriterOptions::for_table(table, partitions);
+        options.level = sstable.level();
+        options.repaired_at = sstable.repaired_at();
+        options.host_id = Some(self.config.host_id);
+        let encoding = sstable.metadata().header.encoding;
+        let dir = sstable.descriptor().dir.clone();
+        Ok(SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await?)
+    }
+
+    /// When the logs were written by another number of shards, writes what they hold to SSTables of those who own it
+    /// now, and removes them.
+    async fn share_out_logs(&self, schema: &Arc<Schema>) -> Result<(), OpenError> {
+        let disk = self.rt.disk();
+        let count = self.sharder.shard_count();
+        let mut shards = BTreeSet::new();
+        let mut foreign = false;
+        for (shard, path) in list_segments(disk, &self.config.commitlog.directory).await? {
+            shards.insert(shard);
+            let header = read_header(disk, &path).await?;
+            foreign |= header.is_none_or(|header| header.shard_count != count);
+        }
+        if !foreign {
+            return Ok(());
+        }
+        for shard in shards {
+            let (mut recovery, paths) = read_shard(&self.rt, &self.config.commitlog, shard).await?;
+            let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
+            let mut held = Held::default();
+            while let Some(entries) = recovery.next_segment().await? {
+                for (number, body) in entries {
+                    for update in commitlog::entry::updates(&body).into_iter().flatten() {
+                        let unreadable =
+                            |reason: String| OpenError::CommitLog(format!("entry {number}: {reason}"));
+                        let (_, update) = update.map_err(|short| unreadable(short.to_string()))?;
+                        let decoded = decode_update(&update, |id| schema.table_by_id(id).cloned());
+                        let update = decoded.map_err(|error| unreadable(error.to_string()))?;
+                        let wanted = |update: &PartitionUpdate| {
+                            flushed.get(&update.table.id).is_none_or(|upto| number > *upto)
+                        };
+                        if let Some(update) = update.filter(wanted) {
+                            held.add(update, &self.sharder);
+                        }
+                    }
+                }
+                if held.bytes() > self.config.memtable_bytes_max / 2 {
+                    self.write_held(std::mem::take(&mut held)).await?;
+                }
+            }
+            self.write_held(held).await?;
+            for path in paths {
+                disk.remove(&path).await?;
+            }
+            disk.sync_dir(&self.config.commitlog.directory).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_held(&self, held: Held) -> Result<(), OpenError> {
+        let disk = self.rt.disk();
+        for ((_, owner), memtable) in held.memtables {
+            let table = memtable.table();
+            let dir = table_dir(&self.config.data_directory, &table);
+            if !disk.exists(&dir).await? {
+                disk.create_dir_all(&dir).await?;
+                for above in dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+                    disk.sync_dir(above).await?;
+                }
+            }
+            let taken = generation_max(disk, &dir).await?;
+            let generation = next_generation_after(taken, owner, self.sharder.shard_count());
+            let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
+            options.host_id = Some(self.config.host_id);
+            let encoding = encoding_stats(&memtable);
+            let writer =
+                SstableWriter::new(&self.rt, dir.clone(), generation, table.clone(), options, encoding)
+                    .await?;
+            let written = write_memtable(&self.rt, &table, &memtable, writer, false).await?;
+            if written.bounds.is_none() {
+                sstable::remove(disk, &written.descriptor).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was read from logs and not written yet, by table and owner.
+#[derive(Default)]
+struct Held {
+    memtables: BTreeMap<(TableId, u16), Memtable>,
+}
+
+impl Held {
+    fn add(&mut self, update: PartitionUpdate, sharder: &Sharder) {
+        let place = (update.table.id, sharder.shard_of(update.key.token));
+        let memtable = self.memtables.entry(place).or_insert_with(|| Memtable::new(update.table.clone()));
+        memtable.apply(update);
+    }
+
+    fn bytes(&self) -> usize {
+        self.memtables.values().map(Memtable::bytes).sum()
+    }
 }

@@ -2,4 +2,5 @@
 
 mod crash;
 mod model;
+mod shards;
 mod world;

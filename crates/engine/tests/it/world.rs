@@ -10,7 +10,7 @@ use mutation::PartitionRange;
 use rt::{Group, Rt};
 use schema::Table;
 
-use crate::model::{Change, Op, key, read, schema, table, updates, visible};
+use crate::model::{Change, Op, key, read, schema, updates, visible};
 
 pub const PARTITIONS: i32 = 5;
 pub const ROWS: i32 = 6;
@@ -199,9 +199,4 @@ async fn maintain(rt: &Rt, engine: &Engine, table: &Arc<Table>, world: &SharedWo
     if let Err(error) = done {
         world.lock().unwrap().errors.push(error.to_string());
     }
-}
-
-/// The table as the model has it, for tests that need it apart from a node.
-pub fn plain_table() -> Arc<Table> {
-    Arc::new(table(1, 0))
 }
