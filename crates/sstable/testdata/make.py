@@ -143,10 +143,10 @@ for directory in sorted(os.listdir(base)):
             text = subprocess.run(f"{export} {os.path.join(target, name)}", shell=True, check=True, stdout=subprocess.PIPE).stdout
             with open(os.path.join(target, "dump.json"), "wb") as file:
                 file.write(text)
-        # Large dumps are kept as a checksum.
-        dump = os.path.join(target, "dump.json")
-        if os.path.getsize(dump) > 100_000:
-            import zlib
-            with open(dump, "rb") as file, open(os.path.join(target, "dump.crc32"), "w") as crc:
-                crc.write(str(zlib.crc32(file.read().rstrip())))
-            os.remove(dump)
+            # Large dumps are kept as a checksum.
+            dump = os.path.join(target, "dump.json")
+            if os.path.getsize(dump) > 100_000:
+                import zlib
+                with open(dump, "rb") as file, open(os.path.join(target, "dump.crc32"), "w") as crc:
+                    crc.write(str(zlib.crc32(file.read().rstrip())))
+                os.remove(dump)

@@ -1,4 +1,6 @@
 //! SSTables as a whole: files made by Cassandra, what is written and read again, damage.
 
 mod fixtures;
+mod generate;
+mod round_trip;
 mod support;
