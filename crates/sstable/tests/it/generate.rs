@@ -116,6 +116,7 @@ fn column(random: &mut Random, column: &Column) -> Option<ColumnData> {
         }
         complex.cells.push(ComplexCell { path, cell });
     }
+    complex.merge(Complex::empty(), |a, b| a.cmp(b));
     (!complex.is_empty()).then_some(ColumnData::Complex(complex))
 }
 
@@ -173,6 +174,8 @@ fn partition(random: &mut Random, table: &Table, number: i32) -> Partition {
             row.deletion = deletion(random);
         }
         fill(random, &mut row, table.regular_columns());
+        // What the row's own deletions hide is never written.
+        row.merge(Row::new(row.clustering.clone()), table);
         if !row.is_empty() {
             rows.push(row);
         }

@@ -2,5 +2,6 @@
 
 mod fixtures;
 mod generate;
+mod oracle;
 mod round_trip;
 mod support;
