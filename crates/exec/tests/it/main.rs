@@ -1,1 +1,5 @@
 //! Statements against a table in memory: golden tables of statements and their results.
+
+mod golden;
+mod memory;
+mod tables;

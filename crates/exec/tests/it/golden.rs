@@ -1,0 +1,256 @@
+//! Golden tables: `> statement` and below it what a client sees. `UPDATE=1` rewrites the files; a line that begins with
+//! `# oracle:` says where Cassandra answers otherwise, and why that is accepted.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use exec::{ClientState, ExecLimits, Executor, NodeInfo};
+use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody, Rows};
+use wire::{
+    CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, Request, ResponseWriter, TypeOption, Value, Version,
+};
+
+use crate::memory::{Memory, TestClock};
+
+/// Runs a future that never waits.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("nothing in memory waits"),
+    }
+}
+
+/// A node in memory with one client.
+pub struct Node {
+    executor: Executor<Memory>,
+    keyspace: std::cell::RefCell<Option<Rc<str>>>,
+}
+
+pub fn dialect() -> Dialect {
+    Dialect::new(Version::V5)
+}
+
+impl Node {
+    pub fn new() -> Self {
+        let node = NodeInfo {
+            cluster_name: "test".to_owned(),
+            snitch: "SimpleSnitch".to_owned(),
+            datacenters: vec!["datacenter1".to_owned()],
+            nodes: 1,
+            address: "127.0.0.1:9042".parse().unwrap(),
+        };
+        let clock = Rc::new(TestClock::default());
+        let executor = Executor::new(Memory::new(), clock, node, ExecLimits::default());
+        Self { executor, keyspace: Default::default() }
+    }
+
+    /// Sends a request through the codecs and hands its answer to `read`.
+    pub fn request(&self, write: impl FnOnce(&mut RequestWriter)) -> Answer {
+        let mut request = RequestWriter::new(dialect());
+        write(&mut request);
+        let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
+        encoder.push_request(1, &request);
+        bytes.extend_from_slice(encoder.finish());
+        let envelope = decode(wire::Direction::Request, &mut bytes);
+        let request = Request::decode(&envelope, dialect()).expect("a request that we wrote");
+        let mut response = ResponseWriter::new(dialect());
+        self.process(&request, &mut response);
+        let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
+        encoder.push(1, &response);
+        bytes.extend_from_slice(encoder.finish());
+        Answer::decode(&decode(wire::Direction::Response, &mut bytes), dialect()).expect("an answer that we wrote")
+    }
+
+    fn process(&self, request: &Request, out: &mut ResponseWriter) {
+        let set = |keyspace: &str| *self.keyspace.borrow_mut() = Some(keyspace.into());
+        let keyspace = self.keyspace.borrow().clone();
+        let client = ClientState { keyspace, address: "127.0.0.1:5000".parse().unwrap(), set_keyspace: &set };
+        let tracing = request.tracing;
+        match &request.message {
+            Message::Query(query) => block_on(self.executor.query(&client, query, tracing, out)),
+            Message::Prepare(prepare) => block_on(self.executor.prepare(&client, prepare, tracing, out)),
+            Message::Execute(execute) => block_on(self.executor.execute(&client, execute, tracing, out)),
+            Message::Batch(batch) => block_on(self.executor.batch(&client, batch, tracing, out)),
+            other => panic!("{other:?} is no statement"),
+        }
+    }
+
+    pub fn query(&self, text: &str) -> Answer {
+        self.request(|request| request.query(text, &Parameters::new(wire::Consistency::One, &[])))
+    }
+
+    /// A query that must succeed with rows.
+    pub fn rows(&self, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+        match self.query(text).body {
+            AnswerBody::Result(ResultBody::Rows(rows)) => rows.to_vec().unwrap(),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    /// A statement that must succeed.
+    pub fn run(&self, text: &str) {
+        if let AnswerBody::Error(error) = self.query(text).body {
+            panic!("{text}: {error}");
+        }
+    }
+
+    pub fn values<'a>(values: &'a [Value<'a>]) -> Parameters<'a> {
+        Parameters::new(wire::Consistency::One, values)
+    }
+}
+
+fn decode(direction: wire::Direction, bytes: &mut BytesMut) -> wire::Envelope {
+    let mut decoder = Decoder::new(direction, 1 << 28);
+    decoder.next(bytes).expect("a whole message").expect("a valid one")
+}
+
+fn type_name(ty: &TypeOption) -> String {
+    match ty {
+        TypeOption::Varchar => "text".to_owned(),
+        TypeOption::List(element) => format!("list<{}>", type_name(element)),
+        TypeOption::Set(element) => format!("set<{}>", type_name(element)),
+        TypeOption::Map(entry) => format!("map<{}, {}>", type_name(&entry.0), type_name(&entry.1)),
+        TypeOption::Tuple(items) => {
+            format!("tuple<{}>", items.iter().map(type_name).collect::<Vec<_>>().join(", "))
+        }
+        TypeOption::Udt(udt) => {
+            let fields: Vec<String> = udt.fields.iter().map(|(n, t)| format!("{n} {}", type_name(t))).collect();
+            format!("udt:{}({})", udt.name, fields.join(", "))
+        }
+        TypeOption::Custom(class) => format!("'{class}'"),
+        native => format!("{native:?}").to_lowercase(),
+    }
+}
+
+fn shown(ty: &TypeOption, value: Option<&[u8]>) -> String {
+    let Some(value) = value else { return "null".to_owned() };
+    let integer = || {
+        let wide = num(value);
+        if value.is_empty() { "''".to_owned() } else { wide }
+    };
+    match ty {
+        TypeOption::Tinyint
+        | TypeOption::Smallint
+        | TypeOption::Int
+        | TypeOption::Bigint
+        | TypeOption::Counter
+        | TypeOption::Varint => integer(),
+        TypeOption::Timestamp => format!("ts{}", integer()),
+        TypeOption::Varchar | TypeOption::Ascii => format!("'{}'", String::from_utf8_lossy(value)),
+        TypeOption::Boolean => (value == [1]).to_string(),
+        TypeOption::Double => format!("{:?}", f64::from_be_bytes(value.try_into().unwrap())),
+        TypeOption::Float => format!("f{:?}", f64::from(f32::from_be_bytes(value.try_into().unwrap()))),
+        _ => format!("0x{}", value.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+    }
+}
+
+fn num(value: &[u8]) -> String {
+    match value.len() {
+        0 => "0".to_owned(),
+        1..=16 => {
+            let fill = if value[0] & 0x80 != 0 { 0xFF } else { 0 };
+            let mut wide = [fill; 16];
+            wide[16 - value.len()..].copy_from_slice(value);
+            i128::from_be_bytes(wide).to_string()
+        }
+        _ => "big".to_owned(),
+    }
+}
+
+fn error_name(error: &CqlError) -> &'static str {
+    match error.kind {
+        ErrorKind::SyntaxError => "Syntax",
+        ErrorKind::Invalid => "Invalid",
+        ErrorKind::ConfigError => "Config",
+        ErrorKind::AlreadyExists { .. } => "AlreadyExists",
+        ErrorKind::Unprepared { .. } => "Unprepared",
+        ErrorKind::FunctionFailure { .. } => "FunctionFailure",
+        ErrorKind::Unauthorized => "Unauthorized",
+        ErrorKind::ProtocolError => "Protocol",
+        ErrorKind::ServerError => "Server",
+        _ => "Other",
+    }
+}
+
+fn show_rows(rows: &Rows, out: &mut Vec<String>) {
+    let metadata = rows.metadata.as_ref().expect("metadata was not skipped");
+    let columns: Vec<String> =
+        metadata.columns().iter().map(|c| format!("{} {}", c.name, type_name(&c.ty))).collect();
+    out.push(format!("| {}", columns.join(" | ")));
+    for row in rows.to_vec().unwrap() {
+        let cells: Vec<String> =
+            row.iter().zip(metadata.columns()).map(|(v, c)| shown(&c.ty, v.as_deref())).collect();
+        out.push(format!("  {}", cells.join(" | ")));
+    }
+    if rows.paging_state.is_some() {
+        out.push("more".to_owned());
+    }
+}
+
+/// What a client sees of an answer.
+pub fn show(answer: &Answer) -> String {
+    let mut out = Vec::new();
+    match &answer.body {
+        AnswerBody::Error(error) => out.push(format!("! {}: {}", error_name(error), error.message)),
+        AnswerBody::Result(ResultBody::Rows(rows)) => show_rows(rows, &mut out),
+        AnswerBody::Result(ResultBody::Void) => out.push("void".to_owned()),
+        AnswerBody::Result(ResultBody::SetKeyspace(_)) => out.push("use".to_owned()),
+        AnswerBody::Result(ResultBody::SchemaChange(_)) => out.push("schema".to_owned()),
+        AnswerBody::Result(ResultBody::Prepared(prepared)) => {
+            let spec = |m: &wire::Metadata| {
+                m.columns().iter().map(|c| format!("{} {}", c.name, type_name(&c.ty))).collect::<Vec<_>>().join(", ")
+            };
+            let key = format!("{:?}", prepared.metadata.partition_key_markers);
+            out.push(format!("  vars ({}) pk {key}", spec(&prepared.metadata.bind_markers)));
+        }
+        other => out.push(format!("{other:?}")),
+    }
+    out.extend(answer.warnings.iter().map(|warning| format!("warning: {warning}")));
+    out.join("\n")
+}
+
+/// Runs every statement of a file on a fresh node and compares what comes out.
+pub fn check(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let node = Node::new();
+    let mut actual = String::new();
+    let mut answered = false;
+    for line in text.lines() {
+        if let Some(statement) = line.strip_prefix("> ") {
+            let answer = match statement.strip_prefix("PREPARE ") {
+                Some(text) => node.request(|request| request.prepare(text, None)),
+                None => node.query(statement),
+            };
+            actual.push_str(&format!("{line}\n{}\n", show(&answer)));
+            answered = true;
+        } else if line.starts_with('#') || (line.is_empty() && !answered) {
+            actual.push_str(line);
+            actual.push('\n');
+        }
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &actual).unwrap();
+        return;
+    }
+    if actual != text {
+        let (mut wrong, mut shown) = (String::new(), 0);
+        let mut statement = "";
+        let lines = text.lines().zip(actual.lines());
+        for (expected, got) in lines {
+            if expected.starts_with("> ") {
+                statement = expected;
+            }
+            if expected != got && shown < 400 {
+                wrong.push_str(&format!("{statement}\n  expected {expected}\n  got      {got}\n"));
+                shown += 1;
+            }
+        }
+        panic!("{name} differs:\n{wrong}");
+    }
+}

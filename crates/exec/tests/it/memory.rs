@@ -1,0 +1,212 @@
+//! A cluster in memory: tables as ordered maps, a schema that changes at once, and a clock that ticks when it is read.
+
+use std::cell::{Cell as StdCell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster::SchemaEdit;
+use coordinator::{Consistency, RequestError, SchemaChangeError, WriteOptions};
+use exec::backend::{Clock, Coordinator};
+use mutation::row::ColumnData;
+use mutation::{Cell, DecoratedKey, Fragment, PartitionUpdate, Row, counter};
+use replica::page::{PageBuilder, Progress};
+use replica::{Partitions, ReadCommand, ReadPage};
+use rt::Instant;
+use schema::{Schema, Table, TableId};
+
+/// Seconds at which the clock starts.
+pub const START_SECONDS: i64 = 1_700_000_000;
+
+/// A clock whose every look at the wall is a millisecond later.
+#[derive(Default)]
+pub struct TestClock {
+    ticks: StdCell<i64>,
+}
+
+impl Clock for TestClock {
+    fn wall_micros(&self) -> i64 {
+        self.ticks.set(self.ticks.get() + 1);
+        START_SECONDS * 1_000_000 + self.ticks.get()
+    }
+
+    fn now(&self) -> Instant {
+        Instant::START
+    }
+
+    fn random(&self) -> [u8; 16] {
+        self.ticks.set(self.ticks.get() + 1);
+        (self.ticks.get() as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835).to_be_bytes()
+    }
+}
+
+type Partitioned = BTreeMap<DecoratedKey, PartitionUpdate>;
+
+/// The cluster.
+pub struct Memory {
+    schema: RefCell<Arc<Schema>>,
+    tables: RefCell<BTreeMap<TableId, Partitioned>>,
+    versions: StdCell<u64>,
+}
+
+impl Memory {
+    pub fn new() -> Self {
+        let mut schema = cluster::own_schema();
+        for keyspace in catalog::computed_keyspaces() {
+            schema = schema.with_keyspace(keyspace);
+        }
+        Self { schema: RefCell::new(Arc::new(schema)), tables: RefCell::default(), versions: StdCell::new(0) }
+    }
+
+    fn put(&self, update: PartitionUpdate) {
+        let mut tables = self.tables.borrow_mut();
+        let table = tables.entry(update.table.id).or_default();
+        match table.get_mut(&update.key) {
+            Some(held) => held.merge(update),
+            None => {
+                let mut fresh = PartitionUpdate::new(update.table.clone(), update.key.clone());
+                let key = update.key.clone();
+                fresh.merge(update);
+                table.insert(key, fresh);
+            }
+        }
+    }
+
+    /// The fragments of a partition that a command asks for, in its order, with what deletions hide left out.
+    fn fragments(command: &ReadCommand, partition: &PartitionUpdate) -> Vec<Fragment> {
+        let slices = match &command.resume {
+            Some(resume) if resume.key == partition.key => match &resume.clustering {
+                Some(last) => command.slices.after(&command.table, last, command.reversed),
+                None => return Vec::new(),
+            },
+            _ => command.slices.clone(),
+        };
+        let keep = |row: &Row| {
+            let mut row = row.clone();
+            row.retain(|id, _| command.columns.contains(id) && command.table.column_by_id(id).is_some());
+            row
+        };
+        let mut out = vec![Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion }];
+        if let Some(row) = &partition.static_row {
+            let mut row = keep(row);
+            row.delete_shadowed(partition.deletion);
+            out.push(Fragment::StaticRow(row));
+        }
+        let mut rows: Vec<Fragment> = Vec::new();
+        for row in partition.rows().iter().filter(|row| slices.contains(&row.clustering)) {
+            let mut row = keep(row);
+            row.delete_shadowed(partition.deletion.max(partition.range_tombstones.covering(&row.clustering)));
+            rows.push(Fragment::Row(row));
+        }
+        if command.reversed {
+            rows.reverse();
+        }
+        out.extend(rows);
+        out.push(Fragment::PartitionEnd);
+        out
+    }
+}
+
+impl Coordinator for Memory {
+    fn schema(&self) -> Arc<Schema> {
+        self.schema.borrow().clone()
+    }
+
+    async fn read(&self, command: ReadCommand, _: Consistency, _: Instant) -> Result<ReadPage, RequestError> {
+        let tables = self.tables.borrow();
+        let empty = Partitioned::new();
+        let table = tables.get(&command.table.id).unwrap_or(&empty);
+        let mut partitions: Vec<&PartitionUpdate> = match &command.partitions {
+            Partitions::Keys(keys) => keys.iter().filter_map(|key| table.get(key)).collect(),
+            Partitions::Range(range) => table.values().filter(|p| range.contains(&p.key)).collect(),
+        };
+        let mut page = PageBuilder::new(command.now, command.limits, command.reversed);
+        if let Some(resume) = &command.resume {
+            let place = partitions.iter().position(|p| p.key == resume.key);
+            partitions.drain(..place.unwrap_or(0));
+            page.resume(resume.key.clone(), resume.rows_in_partition);
+        }
+        for partition in partitions {
+            let mut skipping = false;
+            for fragment in Self::fragments(&command, partition) {
+                if skipping && !matches!(fragment, Fragment::PartitionEnd) {
+                    continue;
+                }
+                match page.push(fragment) {
+                    Progress::More => {}
+                    Progress::SkipPartition => skipping = true,
+                    Progress::Full => return Ok(page.finish()),
+                }
+            }
+        }
+        Ok(page.finish())
+    }
+
+    async fn write(&self, updates: Vec<PartitionUpdate>, _: WriteOptions) -> Result<(), RequestError> {
+        updates.into_iter().for_each(|update| self.put(update));
+        Ok(())
+    }
+
+    async fn increment(&self, updates: Vec<PartitionUpdate>, _: WriteOptions) -> Result<(), RequestError> {
+        for mut update in updates {
+            let add = |row: &mut Row| {
+                row.retain(|_, data| {
+                    if let ColumnData::Simple(cell) = data {
+                        let delta = i64::from_be_bytes((&*cell.value).try_into().expect("a delta has 8 bytes"));
+                        self.versions.set(self.versions.get() + 1);
+                        let mut id = [0; 16];
+                        id[8..].copy_from_slice(&self.versions.get().to_be_bytes());
+                        let context = counter::add(&[0, 0], id, delta, 1);
+                        *cell = Cell::live(cell.timestamp, context);
+                    }
+                    true
+                });
+            };
+            if let Some(row) = &mut update.static_row {
+                add(row);
+            }
+            let mut counted = PartitionUpdate::new(update.table.clone(), update.key.clone());
+            if let Some(row) = update.static_row.take() {
+                counted.add_static(row);
+            }
+            for mut row in update.into_rows() {
+                add(&mut row);
+                counted.add_row(row);
+            }
+            self.put(counted);
+        }
+        Ok(())
+    }
+
+    async fn truncate(&self, table: &Table, _: Instant) -> Result<(), RequestError> {
+        self.tables.borrow_mut().remove(&table.id);
+        Ok(())
+    }
+
+    async fn change_schema(&self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<(), SchemaChangeError> {
+        let mut schema = Schema::clone(&self.schema.borrow());
+        if schema.version() != base {
+            return Err(SchemaChangeError::Moved);
+        }
+        for edit in edits {
+            schema = match edit {
+                SchemaEdit::PutKeyspace(mut keyspace) => {
+                    if let Some(old) = schema.keyspace(&keyspace.name) {
+                        keyspace.tables = old.tables.clone();
+                        keyspace.types = old.types.clone();
+                    }
+                    schema.with_keyspace(keyspace)
+                }
+                SchemaEdit::DropKeyspace(name) => schema.without_keyspace(&name),
+                SchemaEdit::PutTable(table) => schema.with_table(table),
+                SchemaEdit::DropTable { keyspace, name } => schema.without_table(&keyspace, &name),
+                SchemaEdit::PutType(ty) => schema.with_type(ty),
+                SchemaEdit::DropType { keyspace, name } => schema.without_type(&keyspace, &name),
+            };
+        }
+        self.versions.set(self.versions.get() + 1);
+        let mut version = [0; 16];
+        version[..8].copy_from_slice(&self.versions.get().to_be_bytes());
+        *self.schema.borrow_mut() = Arc::new(schema.with_version(version));
+        Ok(())
+    }
+}
