@@ -33,7 +33,7 @@ impl std::fmt::Display for SpeculativeRetry {
             Self::Percentile(p) => write!(f, "{p}p"),
             Self::Millis(ms) => write!(f, "{ms}ms"),
             Self::Hybrid { min, percentile, millis } => {
-                write!(f, "{}({percentile}p,{millis:.2}ms)", if *min { "MIN" } else { "MAX" })
+                write!(f, "{}({percentile}p,{millis}ms)", if *min { "MIN" } else { "MAX" })
             }
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use cql::ast::{Direction, Select, Selection as SelectionAst, SelectorKind, Term};
 use mutation::ColumnSelection;
-use schema::{Column, ColumnKind, Table};
+use schema::{Column, ColumnId, ColumnKind, Table};
 use types::CqlType;
 
 use crate::error::{ExecError, Result, invalid};
@@ -72,6 +72,9 @@ impl SelectPlan {
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let selection =
             Selection::resolve(&ast.selection, ast.json, !ast.group_by.is_empty(), &mut resolver)?;
+        if ast.distinct {
+            check_distinct_filter(ast, &table)?;
+        }
         let filtering = ast.allow_filtering || computed;
         let restrictions =
             restrictions::resolve(&ast.filter, StatementKind::Select { filtering }, &mut resolver)?;
@@ -81,7 +84,7 @@ impl SelectPlan {
         let group_width = group_by(ast, &table, &restrictions)?;
         let (reversed, sort) = order_by(ast, &table, &restrictions)?;
         if ast.distinct {
-            check_distinct(ast, &table, &selection, &restrictions)?;
+            check_distinct(ast, &table, &selection)?;
         }
         let limit = limit_of(ast.limit.as_ref(), "[limit]", &mut resolver)?;
         let per_partition_limit =
@@ -89,13 +92,19 @@ impl SelectPlan {
         if per_partition_limit.is_some() && selection.is_aggregate() && group_width.is_none() {
             return invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
         }
-        let filtered = restrictions
-            .filters
-            .iter()
-            .filter(|filter| matches!(filter.column.kind, ColumnKind::Static | ColumnKind::Regular));
-        let fetch = selection.fetch(filtered.map(|filter| filter.column.id));
         let static_rows =
             ast.distinct || (!restrictions.restricts_clustering && !restrictions.restricts_regular);
+        let mut also: Vec<ColumnId> = Vec::new();
+        for filter in &restrictions.filters {
+            if matches!(filter.column.kind, ColumnKind::Static | ColumnKind::Regular) {
+                also.push(filter.column.id);
+            }
+        }
+        if static_rows {
+            // Any static value makes a partition without rows a row of the result.
+            also.extend(table.static_columns().iter().map(|column| column.id));
+        }
+        let fetch = selection.fetch(also);
         Ok(Self {
             computed,
             selection,
@@ -256,17 +265,27 @@ fn single_value(restrictions: &Restrictions, position: usize) -> bool {
     matches!(restrictions.rows.get(position), Some(restrictions::RowRestriction::Single(choice)) if choice.is_one())
 }
 
-fn check_distinct(
-    ast: &Select,
-    table: &Table,
-    selection: &Selection,
-    restrictions: &Restrictions,
-) -> Result<()> {
-    if restrictions.restricts_clustering || restrictions.restricts_regular {
+/// Refuses conditions of a SELECT DISTINCT on anything but the partition key and static columns.
+fn check_distinct_filter(ast: &Select, table: &Table) -> Result<()> {
+    let within = |name: &cql::ast::Ident| match table.column(&name.name) {
+        Some(column) => matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static),
+        // An unknown column has a message of its own.
+        None => true,
+    };
+    let allowed = ast.filter.iter().all(|relation| match &relation.target {
+        cql::ast::Target::Column(name) | cql::ast::Target::Element(name, _) => within(name),
+        cql::ast::Target::Tuple(names) => names.iter().all(within),
+        _ => true,
+    });
+    if !allowed {
         return invalid!(
             "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns."
         );
     }
+    Ok(())
+}
+
+fn check_distinct(ast: &Select, table: &Table, selection: &Selection) -> Result<()> {
     if ast.per_partition_limit.is_some() {
         return invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
     }

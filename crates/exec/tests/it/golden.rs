@@ -11,7 +11,8 @@ use bytes::BytesMut;
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody, Rows};
 use wire::{
-    CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, Request, ResponseWriter, TypeOption, Value, Version,
+    CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, Request, ResponseWriter, TypeOption, Value,
+    Version,
 };
 
 use crate::memory::{Memory, TestClock};
@@ -63,7 +64,8 @@ impl Node {
         let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
         encoder.push(1, &response);
         bytes.extend_from_slice(encoder.finish());
-        Answer::decode(&decode(wire::Direction::Response, &mut bytes), dialect()).expect("an answer that we wrote")
+        Answer::decode(&decode(wire::Direction::Response, &mut bytes), dialect())
+            .expect("an answer that we wrote")
     }
 
     fn process(&self, request: &Request, out: &mut ResponseWriter) {
@@ -119,7 +121,8 @@ fn type_name(ty: &TypeOption) -> String {
             format!("tuple<{}>", items.iter().map(type_name).collect::<Vec<_>>().join(", "))
         }
         TypeOption::Udt(udt) => {
-            let fields: Vec<String> = udt.fields.iter().map(|(n, t)| format!("{n} {}", type_name(t))).collect();
+            let fields: Vec<String> =
+                udt.fields.iter().map(|(n, t)| format!("{n} {}", type_name(t))).collect();
             format!("udt:{}({})", udt.name, fields.join(", "))
         }
         TypeOption::Custom(class) => format!("'{class}'"),
@@ -203,7 +206,11 @@ pub fn show(answer: &Answer) -> String {
         AnswerBody::Result(ResultBody::SchemaChange(_)) => out.push("schema".to_owned()),
         AnswerBody::Result(ResultBody::Prepared(prepared)) => {
             let spec = |m: &wire::Metadata| {
-                m.columns().iter().map(|c| format!("{} {}", c.name, type_name(&c.ty))).collect::<Vec<_>>().join(", ")
+                m.columns()
+                    .iter()
+                    .map(|c| format!("{} {}", c.name, type_name(&c.ty)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             };
             let key = format!("{:?}", prepared.metadata.partition_key_markers);
             out.push(format!("  vars ({}) pk {key}", spec(&prepared.metadata.bind_markers)));

@@ -2,4 +2,5 @@
 
 mod golden;
 mod memory;
+mod paging;
 mod tables;

@@ -85,7 +85,8 @@ impl Memory {
             row.retain(|id, _| command.columns.contains(id) && command.table.column_by_id(id).is_some());
             row
         };
-        let mut out = vec![Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion }];
+        let mut out =
+            vec![Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion }];
         if let Some(row) = &partition.static_row {
             let mut row = keep(row);
             row.delete_shadowed(partition.deletion);
@@ -151,7 +152,8 @@ impl Coordinator for Memory {
             let add = |row: &mut Row| {
                 row.retain(|_, data| {
                     if let ColumnData::Simple(cell) = data {
-                        let delta = i64::from_be_bytes((&*cell.value).try_into().expect("a delta has 8 bytes"));
+                        let delta =
+                            i64::from_be_bytes((&*cell.value).try_into().expect("a delta has 8 bytes"));
                         self.versions.set(self.versions.get() + 1);
                         let mut id = [0; 16];
                         id[8..].copy_from_slice(&self.versions.get().to_be_bytes());

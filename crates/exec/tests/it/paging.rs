@@ -1,0 +1,185 @@
+//! Paging: pages put together are the whole result, whatever their size, and a paging state is trusted with nothing.
+
+use bytes::Bytes;
+use wire::Value;
+use wire::client::{AnswerBody, ResultBody};
+
+use crate::golden::{Node, show};
+
+fn filled() -> Node {
+    let node = Node::new();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run(
+        "CREATE TABLE ks.t (k int, c int, d text, s int static, v int, PRIMARY KEY (k, c, d)) \
+              WITH CLUSTERING ORDER BY (c DESC, d ASC)",
+    );
+    for k in 0..5 {
+        for c in 0..6 {
+            for d in ["a", "b"] {
+                node.run(&format!("INSERT INTO ks.t (k, c, d, v) VALUES ({k}, {c}, '{d}', {})", k * 100 + c));
+            }
+        }
+    }
+    node.run("INSERT INTO ks.t (k, s) VALUES (77, 1)");
+    node
+}
+
+/// All rows of a query, fetched in pages of this size.
+fn paged(node: &Node, text: &str, size: i32) -> Vec<Vec<Option<Vec<u8>>>> {
+    let mut all = Vec::new();
+    let mut state: Option<Bytes> = None;
+    for _ in 0..1000 {
+        let answer = node.request(|request| {
+            let mut parameters = Node::values(&[]);
+            parameters.page_size = Some(size);
+            parameters.paging_state = state.as_deref();
+            request.query(text, &parameters);
+        });
+        let AnswerBody::Result(ResultBody::Rows(rows)) = answer.body else {
+            panic!("{text}: {}", show(&answer));
+        };
+        let page = rows.to_vec().unwrap();
+        assert!(page.len() <= size as usize, "{text}: a page of {} rows", page.len());
+        all.extend(page);
+        state = rows.paging_state;
+        if state.is_none() {
+            return all;
+        }
+    }
+    panic!("{text}: the pages do not end");
+}
+
+const QUERIES: [&str; 16] = [
+    "SELECT * FROM ks.t",
+    "SELECT k, c, v FROM ks.t WHERE k = 3",
+    "SELECT k, c, d FROM ks.t WHERE k = 3 ORDER BY c ASC",
+    "SELECT k, c, d FROM ks.t WHERE k = 3 AND c > 1 AND c < 5",
+    "SELECT * FROM ks.t WHERE k IN (1, 3, 99)",
+    "SELECT * FROM ks.t LIMIT 17",
+    "SELECT * FROM ks.t PER PARTITION LIMIT 3",
+    "SELECT * FROM ks.t PER PARTITION LIMIT 3 LIMIT 8",
+    "SELECT DISTINCT k, s FROM ks.t",
+    "SELECT * FROM ks.t WHERE v = 103 ALLOW FILTERING",
+    "SELECT * FROM ks.t WHERE d = 'b' PER PARTITION LIMIT 2 ALLOW FILTERING",
+    "SELECT k, c, count(*), max(v) FROM ks.t GROUP BY k, c",
+    "SELECT k, count(*) FROM ks.t GROUP BY k",
+    "SELECT k, c, count(*) FROM ks.t GROUP BY k, c PER PARTITION LIMIT 2",
+    "SELECT k, c, count(*) FROM ks.t GROUP BY k, c LIMIT 7",
+    "SELECT count(*) FROM ks.t",
+];
+
+#[test]
+fn pages_make_the_whole() {
+    let node = filled();
+    for text in QUERIES {
+        let whole = node.rows(text);
+        for size in [1, 2, 3, 5, 7, 100] {
+            assert_eq!(paged(&node, text, size), whole, "{text} in pages of {size}");
+        }
+    }
+}
+
+#[test]
+fn a_hostile_state_is_an_error() {
+    let node = filled();
+    let text = "SELECT * FROM ks.t";
+    let mut parameters = Node::values(&[]);
+    parameters.page_size = Some(4);
+    let answer = node.request(|request| request.query(text, &parameters));
+    let AnswerBody::Result(ResultBody::Rows(rows)) = answer.body else { panic!("rows") };
+    let state = rows.paging_state.unwrap().to_vec();
+    let mut tried = 0;
+    for at in 0..state.len() {
+        for change in [1u8, 0x80, 0xFF] {
+            let mut forged = state.clone();
+            forged[at] ^= change;
+            // With the checksum put right, only the content can give it away; nothing may panic.
+            let body = forged.len() - 4;
+            let sum = crc32fast::hash(&forged[..body]).to_be_bytes();
+            let resealed = if at < body { [&forged[..body], &sum[..]].concat() } else { forged.clone() };
+            for bytes in [forged, resealed, state[..at].to_vec()] {
+                let mut parameters = Node::values(&[]);
+                parameters.page_size = Some(4);
+                parameters.paging_state = Some(&bytes);
+                let answer = node.request(|request| request.query(text, &parameters));
+                tried += usize::from(matches!(answer.body, AnswerBody::Error(_)));
+            }
+        }
+    }
+    assert!(tried > state.len() * 3, "broken states are refused: {tried}");
+    node.run("CREATE TABLE ks.other (k int PRIMARY KEY, v int)");
+    let answer = node.request(|request| {
+        let mut parameters = Node::values(&[]);
+        parameters.paging_state = Some(&state);
+        request.query("SELECT * FROM ks.other", &parameters);
+    });
+    assert!(show(&answer).contains("paging state"), "{}", show(&answer));
+}
+
+#[test]
+fn prepared_statements_bind_and_survive_schema_changes() {
+    let node = filled();
+    let prepare = |text: &str| {
+        let answer = node.request(|request| request.prepare(text, None));
+        match answer.body {
+            AnswerBody::Result(ResultBody::Prepared(prepared)) => prepared,
+            _ => panic!("{text}: {}", show(&answer)),
+        }
+    };
+    let insert = prepare("INSERT INTO ks.t (k, c, d, v) VALUES (?, ?, ?, ?)");
+    let select = prepare("SELECT v FROM ks.t WHERE k = ? AND c = ? AND d = ?");
+    let execute = |prepared: &wire::client::Prepared, values: &[Value<'_>]| {
+        let id = prepared.metadata.id.clone();
+        let known = prepared.result_metadata_id.clone().unwrap_or_default();
+        show(&node.request(|request| request.execute(&id, &known, &Node::values(values))))
+    };
+    let (one, two) = (1i32.to_be_bytes(), 2i32.to_be_bytes());
+    let row = [Value::Set(&one), Value::Set(&two), Value::Set(b"zz"), Value::Set(&two)];
+    assert_eq!(execute(&insert, &row), "void");
+    assert_eq!(execute(&select, &row[..3]), "| v int\n  2");
+    // Unset leaves the column alone, null deletes it.
+    assert_eq!(execute(&insert, &[row[0], row[1], row[2], Value::Unset]), "void");
+    assert_eq!(execute(&select, &row[..3]), "| v int\n  2");
+    assert_eq!(execute(&insert, &[row[0], row[1], row[2], Value::Null]), "void");
+    assert_eq!(execute(&select, &row[..3]), "| v int\n  null");
+    let unset = execute(&insert, &[row[0], Value::Unset, row[2], row[3]]);
+    assert_eq!(unset, "! Invalid: Invalid unset value for column c");
+    assert_eq!(
+        execute(&insert, &row[..3]),
+        "! Invalid: there were 4 markers(?) in CQL but 3 bound variables"
+    );
+    let wrong = execute(&insert, &[Value::Set(b"abc"), row[1], row[2], row[3]]);
+    assert_eq!(wrong, "! Invalid: Expected 4 or 0 byte int (3)");
+    let empty = execute(&insert, &[Value::Set(b""), row[1], row[2], row[3]]);
+    assert_eq!(empty, "! Invalid: Key may not be empty");
+    let long = vec![b'x'; 65_536];
+    let too_long = execute(&insert, &[row[0], row[1], Value::Set(&long), row[3]]);
+    assert_eq!(too_long, "! Invalid: Key length of 65536 is longer than maximum of 65535");
+    node.run("ALTER TABLE ks.t ADD w int");
+    assert_eq!(execute(&insert, &row), "void");
+    let all = prepare("SELECT * FROM ks.t WHERE k = 1 LIMIT 1");
+    node.run("ALTER TABLE ks.t DROP w");
+    assert!(execute(&all, &[]).starts_with("| k int | c int | d text | s int | v int\n"));
+    node.run("DROP TABLE ks.t");
+    assert_eq!(execute(&insert, &row), "! Invalid: table t does not exist");
+    let unknown = node.request(|request| request.execute(b"0123456789abcdef", b"", &Node::values(&[])));
+    assert!(show(&unknown).starts_with("! Unprepared: "), "{}", show(&unknown));
+}
+
+#[test]
+fn a_trace_is_written_where_cqlsh_looks_for_it() {
+    let node = filled();
+    let answer = node.request(|request| {
+        request.query("SELECT * FROM ks.t WHERE k = 1", &Node::values(&[]));
+        request.set_tracing(true);
+    });
+    let id = types::uuid::format(&answer.tracing_id.expect("a tracing id")).unwrap();
+    let session = node.rows(&format!(
+        "SELECT request, duration, parameters, client FROM system_traces.sessions WHERE session_id = {id}"
+    ));
+    assert_eq!(session[0][0].as_deref(), Some(&b"Execute CQL3 query"[..]));
+    assert!(session[0][1].is_some(), "the duration says that the trace is complete");
+    let events = node
+        .rows(&format!("SELECT activity, source_elapsed FROM system_traces.events WHERE session_id = {id}"));
+    assert!(events.len() >= 4, "{events:?}");
+}
