@@ -1,1 +1,177 @@
 //! What a shard keeps in memory of its SSTables: rows, and blocks of files, under one budget.
+//!
+//! A cached partition holds what all SSTables of its table together say of it, within the clustering ranges that it
+//! knows; memtables lie beside it. A flush merges the memtable into what is cached. Partitions and blocks leave in the
+//! order in which they were last used. The cache knows nothing of files or of where its content comes from; whoever
+//! fills it says by an epoch what the content was read under, so that what came too late is not taken.
+
+mod lru;
+mod rows;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use schema::TableId;
+use stdx::HashMap;
+
+use crate::lru::{Item, Lru};
+pub use crate::rows::CachedPartition;
+use crate::rows::{Entry, TableRows};
+
+/// A verified piece of a file.
+pub type Block = Rc<Vec<u8>>;
+
+/// What a block costs beside its bytes.
+const BLOCK_OVERHEAD: usize = 96;
+
+/// The cache of a shard. Cheap to clone.
+#[derive(Clone)]
+pub struct Cache(Rc<Inner>);
+
+struct Inner {
+    bytes_max: usize,
+    /// A larger partition is not kept.
+    partition_bytes_max: usize,
+    state: RefCell<State>,
+    next_file: Cell<u64>,
+    block_hits: Cell<u64>,
+    block_misses: Cell<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    lru: Lru,
+    tables: HashMap<TableId, TableRows>,
+    blocks: HashMap<(u64, u64), (Block, u32)>,
+    row_bytes: usize,
+    partitions: usize,
+    block_bytes: usize,
+    evictions: u64,
+}
+
+/// Figures of the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Bytes of cached partitions.
+    pub row_bytes: u64,
+    /// Cached partitions.
+    pub partitions: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Partitions that were evicted.
+    pub evictions: u64,
+    /// Bytes of cached blocks.
+    pub block_bytes: u64,
+    /// Blocks found.
+    pub block_hits: u64,
+    /// Blocks not found.
+    pub block_misses: u64,
+}
+
+impl Cache {
+    /// An empty cache that takes at most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self(Rc::new(Inner {
+            bytes_max,
+            partition_bytes_max: (bytes_max / 8).min(1 << 20),
+            state: RefCell::default(),
+            next_file: Cell::new(1),
+            block_hits: Cell::new(0),
+            block_misses: Cell::new(0),
+        }))
+    }
+
+    /// The largest partition that is kept, bytes.
+    pub fn partition_bytes_max(&self) -> usize {
+        self.0.partition_bytes_max
+    }
+
+    /// A number for a file whose blocks are to be cached.
+    pub fn new_file(&self) -> u64 {
+        self.0.next_file.replace(self.0.next_file.get() + 1)
+    }
+
+    /// A block of a file.
+    pub fn block(&self, file: u64, block: u64) -> Option<Block> {
+        let mut state = self.0.state.borrow_mut();
+        let found = state.blocks.get(&(file, block)).cloned();
+        let counter = if found.is_some() { &self.0.block_hits } else { &self.0.block_misses };
+        counter.set(counter.get() + 1);
+        let (bytes, node) = found?;
+        state.lru.touch(node);
+        Some(bytes)
+    }
+
+    /// Takes a block that was read.
+    pub fn insert_block(&self, file: u64, block: u64, bytes: &Block) {
+        let size = bytes.len() + BLOCK_OVERHEAD;
+        if size > self.0.bytes_max / 2 {
+            return;
+        }
+        let mut state = self.0.state.borrow_mut();
+        if state.blocks.contains_key(&(file, block)) {
+            return;
+        }
+        let node = state.lru.push(Item::Block { file, block });
+        state.blocks.insert((file, block), (bytes.clone(), node));
+        state.block_bytes += size;
+        state.shrink(self.0.bytes_max);
+    }
+
+    /// Forgets the blocks of a file.
+    pub fn forget_file(&self, file: u64) {
+        let mut state = self.0.state.borrow_mut();
+        let mut nodes = Vec::new();
+        let mut bytes = 0;
+        state.blocks.retain(|(of, _), (block, node)| {
+            if *of == file {
+                nodes.push(*node);
+                bytes += block.len() + BLOCK_OVERHEAD;
+            }
+            *of != file
+        });
+        nodes.into_iter().for_each(|node| state.lru.remove(node));
+        state.block_bytes -= bytes;
+    }
+
+    /// Figures of this moment.
+    pub fn stats(&self) -> CacheStats {
+        let state = self.0.state.borrow();
+        CacheStats {
+            row_bytes: state.row_bytes as u64,
+            partitions: state.partitions as u64,
+            rows: state.tables.values().map(TableRows::rows).sum(),
+            evictions: state.evictions,
+            block_bytes: state.block_bytes as u64,
+            block_hits: self.0.block_hits.get(),
+            block_misses: self.0.block_misses.get(),
+        }
+    }
+}
+
+impl State {
+    /// Evicts until the budget is kept.
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.row_bytes + self.block_bytes > bytes_max {
+            let Some(item) = self.lru.pop_oldest() else { return };
+            match item {
+                Item::Block { file, block } => {
+                    let (bytes, _) = self.blocks.remove(&(file, block)).expect("listed blocks are held");
+                    self.block_bytes -= bytes.len() + BLOCK_OVERHEAD;
+                }
+                Item::Partition { table, key } => {
+                    let rows = self.tables.get_mut(&table).expect("listed partitions have a table");
+                    let entry = rows.partitions.remove(&key).expect("listed partitions are held");
+                    self.forget(&entry);
+                    self.evictions += 1;
+                }
+            }
+        }
+    }
+
+    /// Gives back what an entry that was taken out had cost.
+    fn forget(&mut self, entry: &Rc<RefCell<Entry>>) {
+        self.row_bytes -= entry.borrow().bytes;
+        self.partitions -= 1;
+    }
+}

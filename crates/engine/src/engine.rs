@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use cache::Cache;
 use commitlog::{AppendError, CommitLog};
 use compaction::Throttle;
 use mutation::counter::CounterId;
@@ -31,6 +32,7 @@ pub(crate) struct Inner {
     pub(crate) config: EngineConfig,
     pub(crate) log: CommitLog,
     pub(crate) stores: RefCell<HashMap<TableId, Rc<Store>>>,
+    pub(crate) cache: Cache,
     pub(crate) blocks: Rc<dyn sstable::BlockCache>,
     pub(crate) trash: Rc<Trash>,
     /// Bytes in memtables, those being flushed included.

@@ -7,7 +7,7 @@ use crate::store::Store;
 use crate::{EngineStats, TableStats};
 
 pub(crate) fn collect(inner: &Inner) -> EngineStats {
-    let log = inner.log.stats();
+    let (log, cached) = (inner.log.stats(), inner.cache.stats());
     let stores = inner.stores_in_order();
     EngineStats {
         tables: stores.iter().map(|store| (store.id, table(inner, store))).collect(),
@@ -22,6 +22,13 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
         commitlog_entries: log.entries,
         commitlog_syncs: log.syncs,
         commitlog_pending: log.pending,
+        row_cache_bytes: cached.row_bytes,
+        row_cache_rows: cached.rows,
+        row_cache_partitions: cached.partitions,
+        row_cache_evictions: cached.evictions,
+        block_cache_bytes: cached.block_bytes,
+        block_cache_hits: cached.block_hits,
+        block_cache_misses: cached.block_misses,
         compactions_running: inner.compactions_running.get(),
         compactions_done: inner.compactions_done.get(),
         compaction_bytes_in: inner.compaction_bytes_in.get(),

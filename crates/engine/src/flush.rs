@@ -131,7 +131,9 @@ impl Inner {
             if self.incremental_backups(store) {
                 crate::maintain::link_files(self, &live, &store.dir.join("backups")).await?;
             }
-            store.change_set(vec![live], &[]);
+            self.cache.next_epoch(store.id);
+            store.change_set(vec![live.clone()], &[]);
+            self.merge_into_cache(store, &flushing.memtable, &live).await;
             self.compaction_check.notify_one();
         }
         Ok(())

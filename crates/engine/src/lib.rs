@@ -4,6 +4,7 @@
 //! it does not decide which writes belong to this shard. Everything goes through [`rt::Rt`], so that the simulator can
 //! crash it between any two steps.
 
+mod cached;
 mod compact;
 mod config;
 mod counter;

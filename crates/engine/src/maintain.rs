@@ -55,6 +55,7 @@ impl Inner {
         let removal = Removal::new(doomed.len(), log);
         doomed.iter().for_each(|live| live.obsolete(&removal));
         store.change_set(Vec::new(), doomed);
+        self.cache.forget_table(store.id);
         Ok(())
     }
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cache::Cache;
 use commitlog::codec::decode_update;
 use commitlog::{CommitLog, CommitLogError, Recovery};
 use compaction::Throttle;
 use rt::sync::Notify;
 use rt::{Group, Rt};
 use schema::Schema;
-use sstable::{NoCache, Sstable, SstableError};
+use sstable::{Sstable, SstableError};
 
+use crate::cached::Blocks;
 use crate::engine::Inner;
 use crate::live::{LiveSstable, Trash};
 use crate::store::{Store, generation_of_name, shard_of_generation};
@@ -51,12 +53,14 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     let skip_sync = config.canaries.skip_commitlog_sync;
     let (log, recovery) = CommitLog::open(&rt, config.commitlog.clone(), skip_sync).await?;
     let throttle = Throttle::new(config.compaction_bytes_per_second);
+    let cache = Cache::new(config.cache_bytes_max);
     let inner = Rc::new(Inner {
         rt: rt.clone(),
         config,
         log,
         stores: RefCell::default(),
-        blocks: Rc::new(NoCache),
+        blocks: Rc::new(Blocks(cache.clone())),
+        cache,
         trash: Rc::new(Trash::default()),
         memtable_bytes: Cell::new(0),
         memory_freed: Notify::new(),

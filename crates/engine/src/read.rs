@@ -9,17 +9,20 @@ use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, PartitionRange, Sl
 use schema::TableId;
 
 use crate::ReadError;
+use crate::cached::{CachedSource, Collector, PopulatingInput};
 use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::reader::{EngineReader, Input, SstableInput};
 use crate::store::{Store, count};
 
-/// What a read asks for, in the form in which sources share it.
+/// What a read asks for.
+#[derive(Clone, Copy)]
 struct Wanted<'a> {
     range: &'a PartitionRange,
     slices: &'a Slices,
     columns: &'a ColumnSelection,
     reversed: bool,
+    bypass_cache: bool,
 }
 
 impl Inner {
@@ -30,48 +33,116 @@ impl Inner {
         slices: &Slices,
         columns: &ColumnSelection,
         reversed: bool,
-        _bypass_cache: bool,
+        bypass_cache: bool,
     ) -> Result<EngineReader, ReadError> {
         let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
         count(&store.counters.reads, 1);
-        let wanted = Wanted { range, slices, columns, reversed };
+        let wanted = Wanted { range, slices, columns, reversed, bypass_cache };
         match range.as_single() {
-            Some(key) => Ok(read_partition(&store, key, &wanted)),
+            Some(key) => Ok(self.read_partition(&store, key, &wanted)),
             None => Ok(read_range(&store, &wanted)),
         }
     }
 }
 
-fn read_partition(store: &Rc<Store>, key: &DecoratedKey, wanted: &Wanted<'_>) -> EngineReader {
+/// A batch of one plain source, and where to go on.
+fn plain(
+    wanted: &Wanted<'_>,
+    read: impl FnOnce(&mut PartitionCursor, &mut FragmentBuffer) -> Progress,
+    rest: impl FnOnce(PartitionCursor, &Wanted<'_>) -> Input,
+) -> EngineReader {
+    let (mut ready, mut cursor) = (FragmentBuffer::new(), PartitionCursor::default());
+    match read(&mut cursor, &mut ready) {
+        Progress::Absent | Progress::Finished => EngineReader::of(ready),
+        Progress::More => EngineReader::of_plain(ready, rest(cursor, wanted)),
+    }
+}
+
+impl Inner {
+    fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Wanted<'_>) -> EngineReader {
+        let (slices, reversed) = (wanted.slices, wanted.reversed);
+        let candidates = candidates_of(store, key);
+        let active = store.active.borrow();
+        let alone = store.flushing.borrow().is_empty();
+        if candidates.is_empty() && alone && active.is_plain(key) {
+            return plain(
+                wanted,
+                |cursor, out| active.read_partition(key, slices, reversed, cursor, out, FILL_BYTES_MAX),
+                |cursor, wanted| {
+                    let source = MemtableSource::resume(&active, key, cursor, wanted.slices, wanted.reversed);
+                    Input::Memtable(source)
+                },
+            );
+        }
+        let cached = if candidates.is_empty() || wanted.bypass_cache {
+            None
+        } else {
+            self.cache.partition(store.id, key, slices)
+        };
+        if let Some(cached) = &cached {
+            count(&store.counters.cache_hits, 1);
+            if alone && !active.contains(key) && cached.is_plain() {
+                return plain(
+                    wanted,
+                    |cursor, out| cached.read(slices, reversed, cursor, out, FILL_BYTES_MAX),
+                    |cursor, wanted| {
+                        let source =
+                            CachedSource::new(cached.clone(), cursor, wanted.slices, wanted.reversed);
+                        Input::Cached(source)
+                    },
+                );
+            }
+        }
+        drop(active);
+        let mut inputs: Vec<Input> = Vec::with_capacity(candidates.len() + 1);
+        for memtable in store.memtables().iter().filter(|memtable| memtable.contains(key)) {
+            let source = MemtableSource::new(memtable, wanted.range, slices, reversed);
+            inputs.push(Input::Memtable(source));
+        }
+        match cached {
+            Some(cached) => {
+                let source = CachedSource::new(cached, PartitionCursor::default(), slices, reversed);
+                inputs.push(Input::Cached(source));
+            }
+            None if candidates.is_empty() => {}
+            None => self.add_files(store, key, candidates, wanted, &mut inputs),
+        }
+        merge(store, wanted, inputs)
+    }
+
+    /// The files that may hold a partition; what they say goes into the cache unless that is to be bypassed.
+    fn add_files(
+        &self,
+        store: &Rc<Store>,
+        key: &DecoratedKey,
+        candidates: Vec<Rc<LiveSstable>>,
+        wanted: &Wanted<'_>,
+        inputs: &mut Vec<Input>,
+    ) {
+        count(&store.counters.bloom_positives, candidates.len() as u64);
+        count(&store.counters.sstables_read, candidates.len() as u64);
+        if wanted.bypass_cache {
+            inputs.extend(sstable_inputs(store, candidates, wanted, true).map(Input::Sstable));
+            return;
+        }
+        count(&store.counters.cache_misses, 1);
+        // The cache keeps all columns, whichever this read wants.
+        let all = Wanted { columns: &ColumnSelection::All, ..*wanted };
+        let files: Vec<SstableInput> = sstable_inputs(store, candidates, &all, true).collect();
+        let merger = Merger::new(store.table(), files.len(), wanted.reversed);
+        let slices = Rc::new(wanted.slices.clone());
+        let collector = Collector::new(&self.cache, store.table(), key, slices, wanted.reversed);
+        inputs.push(Input::Populating(Box::new(PopulatingInput::new(merger, files, collector))));
+    }
+}
+
+/// The SSTables that may hold a partition.
+fn candidates_of(store: &Store, key: &DecoratedKey) -> Vec<Rc<LiveSstable>> {
     let set = store.sstables.borrow();
     let candidates: Vec<Rc<LiveSstable>> =
         set.iter().filter(|live| live.sstable.may_contain(key)).cloned().collect();
-    let counters = &store.counters;
-    count(&counters.bloom_negatives, (set.len() - candidates.len()) as u64);
-    drop(set);
-    let active = store.active.borrow();
-    if candidates.is_empty() && store.flushing.borrow().is_empty() && active.is_plain(key) {
-        let (mut ready, mut cursor) = (FragmentBuffer::new(), PartitionCursor::default());
-        let (slices, reversed) = (wanted.slices, wanted.reversed);
-        let progress = active.read_partition(key, slices, reversed, &mut cursor, &mut ready, FILL_BYTES_MAX);
-        return match progress {
-            Progress::Absent | Progress::Finished => EngineReader::of(ready),
-            Progress::More => {
-                let source = MemtableSource::resume(&active, key, cursor, slices, reversed);
-                EngineReader::of_memtable(ready, source)
-            }
-        };
-    }
-    drop(active);
-    count(&counters.bloom_positives, candidates.len() as u64);
-    count(&counters.sstables_read, candidates.len() as u64);
-    let mut inputs: Vec<Input> = Vec::with_capacity(candidates.len() + 1);
-    for memtable in store.memtables().iter().filter(|memtable| memtable.contains(key)) {
-        let source = MemtableSource::new(memtable, wanted.range, wanted.slices, wanted.reversed);
-        inputs.push(Input::Memtable(source));
-    }
-    add_sstables(store, candidates, wanted, true, &mut inputs);
-    merge(store, wanted, inputs)
+    count(&store.counters.bloom_negatives, (set.len() - candidates.len()) as u64);
+    candidates
 }
 
 fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>) -> EngineReader {
@@ -84,26 +155,21 @@ fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>) -> EngineReader {
         !wanted.range.end.is_before(live.sstable.first()) && wanted.range.start.is_before(live.sstable.last())
     };
     let candidates: Vec<Rc<LiveSstable>> = store.set().iter().filter(overlaps).cloned().collect();
-    add_sstables(store, candidates, wanted, false, &mut inputs);
+    inputs.extend(sstable_inputs(store, candidates, wanted, false).map(Input::Sstable));
     merge(store, wanted, inputs)
 }
 
-fn add_sstables(
-    store: &Rc<Store>,
+fn sstable_inputs<'a>(
+    store: &'a Rc<Store>,
     candidates: Vec<Rc<LiveSstable>>,
-    wanted: &Wanted<'_>,
+    wanted: &'a Wanted<'_>,
     judge: bool,
-    inputs: &mut Vec<Input>,
-) {
-    if candidates.is_empty() {
-        return;
-    }
+) -> impl Iterator<Item = SstableInput> + 'a {
     let (slices, columns) = (Rc::new(wanted.slices.clone()), Rc::new(wanted.columns.clone()));
-    for live in candidates {
+    candidates.into_iter().map(move |live| {
         let source = live.sstable.read(wanted.range, &slices, &columns, wanted.reversed);
-        let judge = judge.then(|| store.clone());
-        inputs.push(Input::Sstable(SstableInput::new(source, live, judge)));
-    }
+        SstableInput::new(source, live, judge.then(|| store.clone()))
+    })
 }
 
 fn merge(store: &Store, wanted: &Wanted<'_>, inputs: Vec<Input>) -> EngineReader {

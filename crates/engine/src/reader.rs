@@ -8,6 +8,7 @@ use mutation::{Fragment, FragmentBuffer, FragmentSource};
 use sstable::SstableSource;
 
 use crate::ReadError;
+use crate::cached::{CachedSource, PopulatingInput};
 use crate::live::LiveSstable;
 use crate::store::{Store, count};
 
@@ -33,8 +34,8 @@ pub struct EngineReader {
 /// Where fragments come from when none is ready.
 enum Rest {
     None,
-    /// One memtable in which nothing hides anything.
-    Memtable(Box<MemtableSource>),
+    /// One source in memory in which nothing hides anything.
+    Plain(Box<Input>),
     Merge(Box<Merge>),
 }
 
@@ -46,10 +47,34 @@ pub(crate) struct Merge {
 
 /// One source of a read.
 pub(crate) enum Input {
-    /// In memory.
+    /// A memtable.
     Memtable(MemtableSource),
-    /// On disk.
+    /// A partition of the row cache.
+    Cached(CachedSource),
+    /// A file.
     Sstable(SstableInput),
+    /// All files that hold the partition, shown to the row cache.
+    Populating(Box<PopulatingInput>),
+}
+
+impl Input {
+    /// Appends a batch and says whether there was one, unless a file must be read for it.
+    fn fill_now(&mut self, out: &mut FragmentBuffer) -> Option<bool> {
+        match self {
+            Self::Memtable(source) => Some(source.fill_now(out)),
+            Self::Cached(source) => Some(source.fill_now(out)),
+            Self::Sstable(_) | Self::Populating(_) => None,
+        }
+    }
+
+    async fn fill(&mut self, out: &mut FragmentBuffer) -> Result<bool, ReadError> {
+        match self {
+            Self::Memtable(source) => Ok(source.fill_now(out)),
+            Self::Cached(source) => Ok(source.fill_now(out)),
+            Self::Sstable(source) => source.fill(out).await,
+            Self::Populating(source) => source.fill(out).await,
+        }
+    }
 }
 
 /// An SSTable that a read goes through; keeps its files alive.
@@ -82,9 +107,9 @@ impl EngineReader {
         Self { ready, rest: Rest::None }
     }
 
-    /// Of fragments that are there, and more of one memtable.
-    pub(crate) fn of_memtable(ready: FragmentBuffer, source: MemtableSource) -> Self {
-        Self { ready, rest: Rest::Memtable(Box::new(source)) }
+    /// Of fragments that are there, and more of one source in memory.
+    pub(crate) fn of_plain(ready: FragmentBuffer, source: Input) -> Self {
+        Self { ready, rest: Rest::Plain(Box::new(source)) }
     }
 
     /// Of several sources.
@@ -117,8 +142,9 @@ impl EngineReader {
     fn advance(&mut self) -> Result<SyncStep, ReadError> {
         match &mut self.rest {
             Rest::None => Ok(SyncStep::End),
-            Rest::Memtable(source) => {
-                source.fill_now(&mut self.ready);
+            Rest::Plain(source) => {
+                let filled = source.fill_now(&mut self.ready);
+                assert!(filled.is_some(), "plain sources are in memory");
                 Ok(self.ready.pop_front().map_or(SyncStep::End, SyncStep::Fragment))
             }
             Rest::Merge(merge) => Ok(merge.advance()),
@@ -133,13 +159,10 @@ impl Merge {
             match self.merger.next() {
                 Step::Fragment(fragment) => return SyncStep::Fragment(fragment),
                 Step::End => return SyncStep::End,
-                Step::Need(input) => match &mut self.inputs[input] {
-                    Input::Memtable(source) => {
-                        if !source.fill_now(self.merger.buffer(input)) {
-                            self.merger.end(input);
-                        }
-                    }
-                    Input::Sstable(_) => return SyncStep::Wait,
+                Step::Need(input) => match self.inputs[input].fill_now(self.merger.buffer(input)) {
+                    Some(true) => {}
+                    Some(false) => self.merger.end(input),
+                    None => return SyncStep::Wait,
                 },
             }
         }
@@ -148,8 +171,7 @@ impl Merge {
     /// Fills the input that the merge waits for.
     async fn fill(&mut self) -> Result<(), ReadError> {
         let Step::Need(input) = self.merger.next() else { unreachable!("a merge that waits needs an input") };
-        let Input::Sstable(source) = &mut self.inputs[input] else { unreachable!("memory never waits") };
-        if !source.fill(self.merger.buffer(input)).await? {
+        if !self.inputs[input].fill(self.merger.buffer(input)).await? {
             self.merger.end(input);
         }
         Ok(())

@@ -8,7 +8,7 @@ use mutation::{
 };
 
 use crate::Memtable;
-use crate::memtable::{Partition, Rows};
+use crate::partition::{Partition, Rows};
 
 /// Where a reader of one partition is. Range deletions are taken as they are when the reading begins; rows as they are
 /// when they are handed on.
@@ -23,7 +23,7 @@ pub struct PartitionCursor {
     changes: Vec<(Bound, DeletionTime)>,
 }
 
-/// What [`Memtable::read_partition`] came to.
+/// What [`Memtable::read_partition`] or [`Partition::read`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The memtable has nothing of the partition.
@@ -46,25 +46,48 @@ impl Memtable {
         out: &mut FragmentBuffer,
         bytes_max: usize,
     ) -> Progress {
-        let Some(partition) = self.partition(key) else {
-            assert!(!cursor.started, "a memtable does not lose partitions");
-            return Progress::Absent;
-        };
+        match self.partition(key) {
+            Some(partition) => partition.read(key, slices, reversed, cursor, out, bytes_max),
+            None => {
+                assert!(!cursor.started, "a memtable does not lose partitions");
+                Progress::Absent
+            }
+        }
+    }
+
+    /// Whether fragments of this partition can be handed on without a merge, because nothing in it hides another part
+    /// of it.
+    pub fn is_plain(&self, key: &DecoratedKey) -> bool {
+        !self.has_deletions() || self.partition(key).is_none_or(|partition| !partition.has_deletions())
+    }
+}
+
+impl Partition {
+    /// Hands on its fragments, as [`Memtable::read_partition`] does.
+    pub fn read(
+        &self,
+        key: &DecoratedKey,
+        slices: &Slices,
+        reversed: bool,
+        cursor: &mut PartitionCursor,
+        out: &mut FragmentBuffer,
+        bytes_max: usize,
+    ) -> Progress {
         let mut budget = bytes_max;
         if !cursor.started {
             cursor.started = true;
-            out.push_back(Fragment::PartitionStart { key: key.clone(), deletion: partition.deletion });
-            if let Some(row) = &partition.static_row {
+            out.push_back(Fragment::PartitionStart { key: key.clone(), deletion: self.deletion });
+            if let Some(row) = &self.static_row {
                 budget = budget.saturating_sub(row.memory_size());
                 out.push_back(Fragment::StaticRow((**row).clone()));
             }
-            if !partition.ranges.is_empty() {
-                cursor.changes = clip(&partition.ranges, slices).changes(reversed);
+            if !self.ranges.is_empty() {
+                cursor.changes = clip(&self.ranges, slices).changes(reversed);
                 cursor.changes.reverse();
             }
         }
         while let Some(range) = nth_slice(slices, cursor.slice, reversed) {
-            if !cursor.rows(&partition, range, reversed, out, &mut budget) {
+            if !cursor.rows(self, range, reversed, out, &mut budget) {
                 return Progress::More;
             }
             cursor.slice += 1;
@@ -74,12 +97,6 @@ impl Memtable {
         }
         out.push_back(Fragment::PartitionEnd);
         Progress::Finished
-    }
-
-    /// Whether fragments of this partition can be handed on without a merge, because nothing in it hides another part
-    /// of it.
-    pub fn is_plain(&self, key: &DecoratedKey) -> bool {
-        !self.has_deletions() || self.partition(key).is_none_or(|partition| !partition.has_deletions())
     }
 }
 

@@ -7,48 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mutation::{
-    Cell as DataCell, Clustering, ColumnData, DecoratedKey, DeletionTime, NO_DELETION, PartitionUpdate,
-    RangeTombstones, Row, Seconds, Timestamp,
+    Cell as DataCell, ColumnData, DecoratedKey, DeletionTime, NO_DELETION, PartitionUpdate, Row, Seconds,
+    Timestamp,
 };
 use schema::Table;
 
-use crate::own::{copy, own_values};
-
-/// What a map entry costs beside its content: its share of tree nodes, which are between half and wholly full, and
-/// the allocator's rounding.
-const PARTITION_OVERHEAD: usize = size_of::<DecoratedKey>() + size_of::<Partition>() + 64;
-const ROW_OVERHEAD: usize = size_of::<Clustering>() + 96;
-
-/// The rows of a partition. Most tables hold one row a partition, or many.
-pub(crate) enum Rows {
-    None,
-    One(Row),
-    Many(BTreeMap<Clustering, Row>),
-}
-
-/// One partition.
-pub(crate) struct Partition {
-    pub(crate) deletion: DeletionTime,
-    pub(crate) static_row: Option<Box<Row>>,
-    pub(crate) ranges: RangeTombstones,
-    pub(crate) rows: Rows,
-}
-
-impl Partition {
-    fn empty() -> Self {
-        Self {
-            deletion: DeletionTime::LIVE,
-            static_row: None,
-            ranges: RangeTombstones::new(),
-            rows: Rows::None,
-        }
-    }
-
-    /// Whether something in it may hide something else of it.
-    pub(crate) fn has_deletions(&self) -> bool {
-        !self.deletion.is_live() || !self.ranges.is_empty()
-    }
-}
+use crate::own::copy;
+use crate::partition::{PARTITION_OVERHEAD, Partition};
 
 /// Bounds of what was written: an SSTable's header stores values relative to the minima, and compaction asks for the
 /// smallest timestamp before it forgets tombstones.
@@ -73,12 +38,12 @@ impl WriteStats {
         ttl_min: Seconds::MAX,
     };
 
-    fn timestamp(&mut self, timestamp: Timestamp) {
+    pub(crate) fn timestamp(&mut self, timestamp: Timestamp) {
         self.timestamp_min = self.timestamp_min.min(timestamp);
         self.timestamp_max = self.timestamp_max.max(timestamp);
     }
 
-    fn deletion(&mut self, deletion: DeletionTime) {
+    pub(crate) fn deletion(&mut self, deletion: DeletionTime) {
         if !deletion.is_live() {
             self.timestamp(deletion.timestamp);
             self.local_deletion_min = self.local_deletion_min.min(deletion.local);
@@ -93,7 +58,7 @@ impl WriteStats {
         }
     }
 
-    fn row(&mut self, row: &Row) {
+    pub(crate) fn row(&mut self, row: &Row) {
         if !row.liveness.is_none() {
             self.timestamp(row.liveness.timestamp);
             if row.liveness.ttl != 0 {
@@ -159,43 +124,24 @@ impl Memtable {
         let table = inner.table.borrow();
         assert_eq!(update.table.id, table.id, "an update goes to its own table");
         let mut stats = inner.stats.get();
-        let (mut bytes, mut rows) = (inner.bytes.get() as isize, 0);
+        let mut bytes = inner.bytes.get() as isize;
         let mut partitions = inner.partitions.borrow_mut();
         let partition = match partitions.get_mut(&update.key) {
             Some(partition) => partition,
             None => {
                 let key = DecoratedKey { token: update.key.token, key: copy(&update.key.key) };
                 bytes += (key.key.len() + PARTITION_OVERHEAD) as isize;
-                partitions.entry(key).or_insert_with(Partition::empty)
+                partitions.entry(key).or_default()
             }
         };
-        if !update.deletion.is_live() {
-            stats.deletion(update.deletion);
-            partition.deletion = partition.deletion.max(update.deletion);
+        if !update.deletion.is_live() || !update.range_tombstones.is_empty() {
             inner.deletions.set(true);
         }
-        if !update.range_tombstones.is_empty() {
-            let before = partition.ranges.memory_size() as isize;
-            for range in update.range_tombstones.iter() {
-                stats.deletion(range.deletion);
-                partition.ranges.insert(range.clone());
-            }
-            bytes += partition.ranges.memory_size() as isize - before;
-            inner.deletions.set(true);
-        }
-        if update.static_row.is_some() || update.rows().len() != 1 {
-            let (more_bytes, more_rows) = apply_rows(partition, update, &table, &mut stats);
-            bytes += more_bytes;
-            rows += more_rows;
-        } else {
-            for row in update.into_rows() {
-                stats.row(&row);
-                rows += partition.rows.add(own_values(row), &table, &mut bytes);
-            }
-        }
+        let change = partition.apply(update, &table, &mut stats);
+        bytes += change.bytes;
         inner.stats.set(stats);
         inner.bytes.set(usize::try_from(bytes).expect("a memtable never holds less than nothing"));
-        inner.rows.set(inner.rows.get() + rows);
+        inner.rows.set(inner.rows.get() + change.rows);
         inner.operations.set(inner.operations.get() + 1);
     }
 
@@ -258,81 +204,24 @@ impl Memtable {
         found.map(|(key, _)| key).filter(|key| !end.is_before(key)).cloned()
     }
 
+    /// Everything that it holds of a partition, as one update.
+    pub fn update_of(&self, key: &DecoratedKey) -> Option<PartitionUpdate> {
+        let table = self.table();
+        Some(self.partition(key)?.to_update(table, key.clone()))
+    }
+
+    /// The first key after `key`, or the first of all.
+    pub fn key_after(&self, key: Option<&DecoratedKey>) -> Option<DecoratedKey> {
+        let partitions = self.0.partitions.borrow();
+        let found = match key {
+            Some(key) => partitions.range((Excluded(key), Unbounded)).next(),
+            None => partitions.iter().next(),
+        };
+        found.map(|(key, _)| key.clone())
+    }
+
     /// The partition of this key, while nothing is written.
     pub(crate) fn partition(&self, key: &DecoratedKey) -> Option<Ref<'_, Partition>> {
         Ref::filter_map(self.0.partitions.borrow(), |partitions| partitions.get(key)).ok()
     }
-}
-
-/// Takes over static row and rows; what changed in bytes and in the number of rows.
-fn apply_rows(
-    partition: &mut Partition,
-    mut update: PartitionUpdate,
-    table: &Table,
-    stats: &mut WriteStats,
-) -> (isize, usize) {
-    let (mut bytes, mut rows) = (0isize, 0);
-    if let Some(row) = update.static_row.take() {
-        stats.row(&row);
-        let row = own_values(row);
-        match &mut partition.static_row {
-            Some(mine) => {
-                bytes -= mine.memory_size() as isize;
-                mine.merge(row, table);
-                bytes += mine.memory_size() as isize;
-            }
-            none => {
-                bytes += row.memory_size() as isize;
-                *none = Some(Box::new(row));
-            }
-        }
-    }
-    for row in update.into_rows() {
-        stats.row(&row);
-        rows += partition.rows.add(own_values(row), table, &mut bytes);
-    }
-    (bytes, rows)
-}
-
-impl Rows {
-    /// Adds or merges a row; how many rows there are more.
-    fn add(&mut self, row: Row, table: &Table, bytes: &mut isize) -> usize {
-        match self {
-            Self::None => {
-                *bytes += (row.memory_size() + ROW_OVERHEAD) as isize;
-                *self = Self::One(row);
-                1
-            }
-            Self::One(mine) if mine.clustering == row.clustering => {
-                merge(mine, row, table, bytes);
-                0
-            }
-            Self::One(_) => {
-                let Self::One(first) = std::mem::replace(self, Self::None) else { unreachable!("just seen") };
-                *bytes += (row.memory_size() + ROW_OVERHEAD) as isize;
-                *self = Self::Many(BTreeMap::from([
-                    (first.clustering.clone(), first),
-                    (row.clustering.clone(), row),
-                ]));
-                1
-            }
-            Self::Many(map) => match map.get_mut(row.clustering.position()) {
-                Some(mine) => {
-                    merge(mine, row, table, bytes);
-                    0
-                }
-                None => {
-                    *bytes += (row.memory_size() + ROW_OVERHEAD) as isize;
-                    map.insert(row.clustering.clone(), row);
-                    1
-                }
-            },
-        }
-    }
-}
-
-fn merge(mine: &mut Row, row: Row, table: &Table, bytes: &mut isize) {
-    *bytes -= mine.memory_size() as isize;
-    mine.merge(row, table);
-    *bytes += mine.memory_size() as isize;
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Canaries, Engine, EngineConfig, SyncMode};
-use mutation::PartitionRange;
+use mutation::{Bound, ColumnSelection, PartitionRange, RowRange, Side, Slices};
 use rt::{Group, Rt};
 use schema::Table;
 
@@ -51,7 +51,7 @@ pub fn config(plan: &Plan) -> EngineConfig {
     config.commitlog.segment_bytes = 96 << 10;
     config.commitlog.total_bytes_max = if plan.sstables { 400 << 10 } else { 1 << 30 };
     config.memtable_bytes_max = if plan.sstables { 48 << 10 } else { 64 << 20 };
-    config.cache_bytes_max = 16 << 10;
+    config.cache_bytes_max = 200 << 10;
     config.canaries = plan.canaries;
     config
 }
@@ -158,6 +158,9 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
         if plan.sstables && rt.random_below(16) == 0 {
             maintain(&rt, &engine, &table, &world).await;
         }
+        if plan.sstables && rt.random_below(4) == 0 {
+            glance(&rt, &engine, &table, &world).await;
+        }
         let op = {
             let mut world = world.lock().unwrap();
             if world.settled.len() >= plan.ops_max {
@@ -184,6 +187,30 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
             }
             Err(error) => world.errors.push(error.to_string()),
         }
+    }
+}
+
+/// Reads a part of a partition and most often stops early, so that the cache knows parts of partitions.
+async fn glance(rt: &Rt, engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
+    let below = |n: i32| rt.random_below(n as u64) as i32;
+    let bound = |ck: i32, side| Bound::new(table, &[Some(&ck.to_be_bytes())], side);
+    let from = below(ROWS);
+    let range = RowRange {
+        start: bound(from, Side::Before),
+        end: bound(from + below(ROWS), if below(2) == 0 { Side::Before } else { Side::After }),
+    };
+    let (slices, partition) = (Slices::new(vec![range]), PartitionRange::single(&key(below(PARTITIONS))));
+    let columns = ColumnSelection::Some(vec![table.column("a").unwrap().id]);
+    let reader = engine.read(table, &partition, &slices, &columns, below(2) == 0).await;
+    let read = async {
+        let mut reader = reader?;
+        for _ in 0..below(8) {
+            reader.next().await?;
+        }
+        Ok::<(), engine::ReadError>(())
+    };
+    if let Err(error) = read.await {
+        world.lock().unwrap().failures.push(format!("glance: {error}"));
     }
 }
 

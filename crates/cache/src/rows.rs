@@ -1,0 +1,194 @@
+//! Cached partitions, each with the ranges of rows that it knows completely.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use memtable::{PARTITION_OVERHEAD, Partition, PartitionCursor, Progress, WriteStats};
+use mutation::{DecoratedKey, FragmentBuffer, PartitionUpdate, RowRange, Slices};
+use schema::{Table, TableId};
+use stdx::HashMap;
+
+use crate::Cache;
+use crate::lru::Item;
+
+/// What an entry costs beside its partition.
+const ENTRY_OVERHEAD: usize = PARTITION_OVERHEAD + 160;
+
+#[derive(Default)]
+pub(crate) struct TableRows {
+    pub(crate) partitions: HashMap<Bytes, Rc<RefCell<Entry>>>,
+    epoch: u64,
+}
+
+impl TableRows {
+    pub(crate) fn rows(&self) -> u64 {
+        self.partitions.values().map(|entry| entry.borrow().rows as u64).sum()
+    }
+}
+
+pub(crate) struct Entry {
+    partition: Partition,
+    /// Within these ranges every row and every range deletion of the SSTables is here.
+    known: Slices,
+    pub(crate) bytes: usize,
+    rows: usize,
+    node: u32,
+}
+
+/// A partition of the cache. Holding it keeps it in memory, evicted or not, and sees what is merged into it.
+#[derive(Clone)]
+pub struct CachedPartition {
+    entry: Rc<RefCell<Entry>>,
+    key: DecoratedKey,
+}
+
+impl CachedPartition {
+    /// Whether nothing in it hides another part of it.
+    pub fn is_plain(&self) -> bool {
+        !self.entry.borrow().partition.has_deletions()
+    }
+
+    /// Hands on its fragments, as [`Partition::read`] does.
+    pub fn read(
+        &self,
+        slices: &Slices,
+        reversed: bool,
+        cursor: &mut PartitionCursor,
+        out: &mut FragmentBuffer,
+        bytes_max: usize,
+    ) -> Progress {
+        self.entry.borrow().partition.read(&self.key, slices, reversed, cursor, out, bytes_max)
+    }
+}
+
+/// Whether all of `wanted` lies in `known`.
+fn covers(known: &Slices, wanted: &Slices) -> bool {
+    let within = |range: &RowRange| {
+        known.ranges().iter().any(|known| known.start <= range.start && range.end <= known.end)
+    };
+    known.is_all() || wanted.ranges().iter().all(within)
+}
+
+impl Cache {
+    /// The partition, if it knows all of `slices`.
+    pub fn partition(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> Option<CachedPartition> {
+        let mut state = self.0.state.borrow_mut();
+        let entry = state.tables.get(&table)?.partitions.get(&key.key[..])?.clone();
+        let node = {
+            let entry = entry.borrow();
+            covers(&entry.known, slices).then_some(entry.node)
+        }?;
+        state.lru.touch(node);
+        Some(CachedPartition { entry, key: key.clone() })
+    }
+
+    /// Whether anything of the partition is cached.
+    pub fn has_partition(&self, table: TableId, key: &DecoratedKey) -> bool {
+        let state = self.0.state.borrow();
+        state.tables.get(&table).is_some_and(|rows| rows.partitions.contains_key(&key.key[..]))
+    }
+
+    /// Names the present content of a table's SSTables; what is read under one epoch is only taken in the same.
+    pub fn epoch(&self, table: TableId) -> u64 {
+        self.0.state.borrow_mut().tables.entry(table).or_default().epoch
+    }
+
+    /// To be called when the content of a table's SSTables grows, before anything reads the new ones.
+    pub fn next_epoch(&self, table: TableId) {
+        self.0.state.borrow_mut().tables.entry(table).or_default().epoch += 1;
+    }
+
+    /// Takes what SSTables say of a partition within `known`, read under `epoch`.
+    pub fn insert(&self, table: &Table, epoch: u64, update: PartitionUpdate, known: Slices) {
+        if self.epoch(table.id) == epoch {
+            self.put(table, update, Some(known));
+        }
+    }
+
+    /// Merges what a flushed memtable says of a partition into what is cached of it; rows outside of the known ranges
+    /// are left out.
+    pub fn merge(&self, table: &Table, update: PartitionUpdate) {
+        if self.has_partition(table.id, &update.key) {
+            self.put(table, update, None);
+        }
+    }
+
+    fn put(&self, table: &Table, update: PartitionUpdate, also_known: Option<Slices>) {
+        let mut guard = self.0.state.borrow_mut();
+        let state = &mut *guard;
+        let rows = state.tables.entry(table.id).or_default();
+        let entry = match rows.partitions.get(&update.key.key[..]) {
+            Some(entry) => entry.clone(),
+            None => {
+                let key = Bytes::copy_from_slice(&update.key.key);
+                let node = state.lru.push(Item::Partition { table: table.id, key: key.clone() });
+                let bytes = ENTRY_OVERHEAD + 2 * key.len();
+                let partition = Partition::default();
+                let known = Slices::none();
+                let entry = Rc::new(RefCell::new(Entry { partition, known, bytes, rows: 0, node }));
+                rows.partitions.insert(key, entry.clone());
+                state.row_bytes += bytes;
+                state.partitions += 1;
+                entry
+            }
+        };
+        let key = update.key.key.clone();
+        let (bytes, node) = {
+            let entry = &mut *entry.borrow_mut();
+            let update = match also_known {
+                Some(more) => {
+                    let ranges = entry.known.ranges().iter().chain(more.ranges()).cloned().collect();
+                    entry.known = Slices::new(ranges);
+                    update
+                }
+                None => only_known(update, &entry.known),
+            };
+            let change = entry.partition.apply(update, table, &mut WriteStats::EMPTY.clone());
+            let bytes = usize::try_from(entry.bytes as isize + change.bytes).expect("sizes are positive");
+            state.row_bytes = state.row_bytes - entry.bytes + bytes;
+            entry.bytes = bytes;
+            entry.rows += change.rows;
+            (bytes, entry.node)
+        };
+        if bytes > self.0.partition_bytes_max {
+            state.lru.remove(node);
+            let rows = state.tables.get_mut(&table.id).expect("just used");
+            rows.partitions.remove(&key[..]);
+            state.forget(&entry);
+        }
+        state.shrink(self.0.bytes_max);
+    }
+
+    /// Forgets everything of a table, and does not take what is being read of it.
+    pub fn forget_table(&self, table: TableId) {
+        let mut guard = self.0.state.borrow_mut();
+        let state = &mut *guard;
+        let rows = state.tables.entry(table).or_default();
+        rows.epoch += 1;
+        let entries = std::mem::take(&mut rows.partitions);
+        for entry in entries.values() {
+            let node = entry.borrow().node;
+            state.lru.remove(node);
+            state.forget(entry);
+        }
+    }
+}
+
+/// The update without the rows that lie outside of the known ranges: beside them unknown ones could lie.
+fn only_known(update: PartitionUpdate, known: &Slices) -> PartitionUpdate {
+    if known.is_all() {
+        return update;
+    }
+    let mut kept = PartitionUpdate::new(Arc::clone(&update.table), update.key.clone());
+    kept.add_deletion(update.deletion);
+    kept.static_row = update.static_row.clone();
+    kept.range_tombstones = update.range_tombstones.clone();
+    update
+        .into_rows()
+        .into_iter()
+        .filter(|row| known.contains(&row.clustering))
+        .for_each(|row| kept.add_row(row));
+    kept
+}
