@@ -23,6 +23,7 @@ pub mod reader;
 pub mod summary;
 pub mod toc;
 mod unfiltered;
+pub mod verify;
 pub mod writer;
 
 pub use block::{Block, BlockCache, BlockKey, NoCache};

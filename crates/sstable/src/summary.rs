@@ -198,7 +198,7 @@ impl Summary {
             offsets.as_chunks::<4>().0.iter().map(|offset| u32::from_le_bytes(*offset) as usize).collect();
         starts.push(body.len());
         let mut entries = Vec::with_capacity(count);
-        let mut keys = Vec::with_capacity(body.len() - offsets.len() - count * 8.min(body.len() / count));
+        let mut keys = Vec::with_capacity(body.len().saturating_sub(offsets.len() + count * 8));
         let mut expected_start = offsets.len();
         let mut last: Option<(i64, u64)> = None;
         for (at, pair) in starts.windows(2).enumerate() {

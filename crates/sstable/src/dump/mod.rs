@@ -1,5 +1,6 @@
 //! The content of an SSTable as JSON, in the shape of Cassandra's `sstabledump`, from its files alone.
 
+mod describe;
 mod pretty;
 pub(crate) mod time;
 
@@ -17,6 +18,7 @@ use crate::prefix::Kind;
 use crate::reader::{RawItem, RawScan, open_data, read_metadata};
 use crate::unfiltered::decode::ItemDecoder;
 use crate::{Component, Descriptor, NoCache, SstableError};
+pub use describe::describe;
 use pretty::Pretty;
 
 /// What to dump, and how.

@@ -140,13 +140,23 @@ impl Sstable {
         }
         Ok(index)
     }
+}
 
-    /// The row index of an entry, if it has one.
-    pub(crate) async fn row_index(&self, entry: &Entry) -> Result<Option<RowIndex>, SstableError> {
-        let Some((at, len)) = entry.row_index else {
+impl Entry {
+    /// Whether the partition has a row index.
+    pub(crate) fn has_row_index(&self) -> bool {
+        self.row_index.is_some()
+    }
+
+    /// The head of the partition's row index, if it has one.
+    pub(crate) async fn read_row_index(
+        &self,
+        index: &Rc<BlockFile>,
+    ) -> Result<Option<RowIndex>, SstableError> {
+        let Some((at, len)) = self.row_index else {
             return Ok(None);
         };
-        let mut cursor = Cursor::new(self.index.clone(), at, false);
+        let mut cursor = Cursor::new(index.clone(), at, false);
         let head_len = len.min(ROW_INDEX_HEAD_MAX as u64) as usize;
         cursor.extend(head_len).await?;
         match RowIndex::read(&cursor.bytes()[..head_len], at, len) {

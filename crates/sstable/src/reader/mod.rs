@@ -24,7 +24,7 @@ use crate::summary::{Summary, SummaryBuilder};
 use crate::unfiltered::decode::ItemDecoder;
 use crate::{BlockCache, Component, Descriptor, SstableError};
 pub(crate) use blocks::{BlockFile, Layout};
-pub(crate) use lookup::{BlockLookup, IndexCursor};
+pub(crate) use lookup::{BlockLookup, Entry, IndexCursor};
 pub(crate) use raw::{RawItem, RawScan};
 pub use source::SstableSource;
 

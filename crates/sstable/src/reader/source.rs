@@ -279,7 +279,7 @@ impl SstableSource {
         entry: &Entry,
         out: &mut FragmentBuffer,
     ) -> Result<(), SstableError> {
-        let row_index = self.sstable.row_index(entry).await?;
+        let row_index = entry.read_row_index(&self.sstable.index).await?;
         match row_index {
             // The row index tells all there is to know of the header: do not read it.
             Some(row_index) if !self.decoder.has_static() => {

@@ -142,3 +142,33 @@ fn written_again_they_are_the_same_bytes() {
         }
     });
 }
+
+#[test]
+fn metadata_is_that_of_sstablemetadata() {
+    run(|rt| async move {
+        let descriptor = load(&rt, "nb", "clustered").await;
+        let text = sstable::dump::describe(&rt, &descriptor, NOW, 864_000).await.unwrap();
+        // Lines that Cassandra's tool prints for this file.
+        for line in [
+            "Minimum timestamp: 11/14/2023 22:13:19 (1699999999999999)",
+            "Maximum timestamp: 11/14/2023 22:13:20 (1700000000000046)",
+            "SSTable min local deletion time: 11/21/2026 03:10:43 (1795230643)",
+            "Compressor: org.apache.cassandra.io.compress.LZ4Compressor",
+            "Compression ratio: 0.541927409261577",
+            "TTL min: 0",
+            "TTL max: 1000000 (11 days 13 hours 46 minutes 40 seconds)",
+            "Originating host id: 465b6066-bb94-4970-af92-8f09b99c183f",
+            "totalColumnsSet: 125",
+            "totalRows: 64",
+            "   372          |     4 ( 66) OOOOOOOOOOOOOOOOOOOOOOOOOOOOOO",
+            "Estimated cardinality: 6",
+            "EncodingStats minTTL: 864000 (10 days)",
+            "KeyType: org.apache.cassandra.db.marshal.CompositeType(org.apache.cassandra.db.marshal.UTF8Type,\
+             org.apache.cassandra.db.marshal.Int32Type)",
+            "RegularColumns: v:org.apache.cassandra.db.marshal.Int32Type, w:org.apache.cassandra.db.marshal.UTF8Type",
+            "IsTransient: false",
+        ] {
+            assert!(text.lines().any(|mine| mine == line), "{line}\n{text}");
+        }
+    });
+}

@@ -1,0 +1,202 @@
+//! Damaged files: an error or the same answer, never a panic, never rows that were not written.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mutation::{ColumnSelection, Fragment, FragmentBuffer, PartitionRange, Slices};
+use rt::Rt;
+use schema::Table;
+use sstable::dump::{DumpOptions, dump, table_of_header};
+use sstable::reader::read_metadata;
+use sstable::verify::verify;
+use sstable::{Component, Descriptor, EncodingStats, NoCache, Sstable, SstableError, SstableSource};
+
+use crate::generate::{Random, partitions, slices, table};
+use crate::round_trip::{options, write};
+use crate::support::{fixtures, load, read, run};
+
+async fn try_drain(mut source: SstableSource) -> Result<Vec<Fragment>, SstableError> {
+    let mut buffer = FragmentBuffer::new();
+    while source.fill_next(&mut buffer).await? {}
+    Ok(buffer.into())
+}
+
+/// What is asked of a file before and after it was damaged.
+struct Questions {
+    table: Arc<Table>,
+    slices: Rc<Slices>,
+    keys: Vec<mutation::DecoratedKey>,
+}
+
+impl Questions {
+    async fn ask(&self, rt: &Rt, descriptor: &Descriptor) -> Result<Vec<Vec<Fragment>>, SstableError> {
+        let sstable = Sstable::open(rt, descriptor.clone(), self.table.clone(), Rc::new(NoCache)).await?;
+        let (all, every) = (PartitionRange::all(), Rc::new(ColumnSelection::All));
+        let mut answers = vec![try_drain(sstable.scan(&all)).await?];
+        for reversed in [false, true] {
+            answers.push(try_drain(sstable.read(&all, &self.slices, &every, reversed)).await?);
+        }
+        for key in &self.keys {
+            let single = PartitionRange::single(key);
+            answers.push(try_drain(sstable.read(&single, &self.slices, &every, false)).await?);
+        }
+        Ok(answers)
+    }
+}
+
+async fn put(rt: &Rt, path: &std::path::Path, bytes: &[u8]) {
+    let _ = rt.disk().remove(path).await;
+    crate::support::write(rt, path, bytes).await;
+}
+
+fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + random.below(2) {
+        let at = random.below(bytes.len().max(1) as u64) as usize;
+        match random.below(8) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, random.next() as u8),
+            2 => {
+                let end = (at + random.below(16) as usize).min(bytes.len());
+                bytes[at..end].fill(0xff);
+            }
+            _ if bytes.is_empty() => {}
+            _ => bytes[at] ^= 1 << random.below(8),
+        }
+    }
+}
+
+/// Whether a component's content is protected by a checksum, or by one that it must agree with.
+fn is_protected(component: Component) -> bool {
+    matches!(
+        component,
+        Component::Data
+            | Component::Statistics
+            | Component::CompressionInfo
+            | Component::Crc
+            | Component::Digest
+    )
+}
+
+async fn fuzz(rt: Rt, seed: u64, until: Instant) -> u64 {
+    let mut random = Random(seed);
+    let table = table(&mut random);
+    let mut partitions = partitions(&mut random, &table);
+    partitions.truncate(40);
+    let options = options(&mut random, &table, partitions.len());
+    let encoding = EncodingStats { min_timestamp: -100, min_local_deletion: 800, min_ttl: 0 };
+    let written = write(&rt, &format!("/fuzz/{seed}"), &table, &partitions, options, encoding).await;
+    let descriptor = written.descriptor;
+    let keys = partitions.iter().take(5).map(|partition| partition.key.clone()).collect();
+    let slices = Rc::new(slices(&mut random, &table));
+    let questions = Questions { table, slices, keys };
+    let sound = questions.ask(&rt, &descriptor).await.unwrap();
+    assert!(verify(&rt, &descriptor).await.unwrap().problems.is_empty());
+    let mut rounds = 0;
+    for _ in 0..60 {
+        let component = Component::ALL[random.below(8) as usize];
+        let path = descriptor.path(component);
+        if !rt.disk().exists(&path).await.unwrap() {
+            continue;
+        }
+        let before = read(&rt, &path).await;
+        let mut after = before.clone();
+        damage(&mut random, &mut after);
+        if after == before {
+            continue;
+        }
+        put(&rt, &path, &after).await;
+        if let Ok(answers) = questions.ask(&rt, &descriptor).await {
+            if is_protected(component) {
+                assert!(answers == sound, "seed {seed}: damage of {component:?} changes what is read");
+            }
+            for (answer, sound) in answers.iter().zip(&sound) {
+                let invented = answer.iter().find(|f| matches!(f, Fragment::Row(_)) && !sound.contains(f));
+                assert!(invented.is_none(), "seed {seed}: damage of {component:?} invents {invented:?}");
+            }
+        }
+        let verified = verify(&rt, &descriptor).await.unwrap();
+        if component == Component::Data {
+            assert!(!verified.problems.is_empty(), "seed {seed}: damaged data is found");
+        }
+        let _ = dump(&rt, &descriptor, &DumpOptions::default(), &mut |_| {}).await;
+        put(&rt, &path, &before).await;
+        rounds += 1;
+        if Instant::now() > until {
+            break;
+        }
+    }
+    rounds
+}
+
+#[test]
+fn damage_is_noticed() {
+    let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let start = std::env::var("FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut seed = start;
+    while Instant::now() < until || seed == start {
+        run(move |rt| async move {
+            fuzz(rt, seed, until).await;
+        });
+        seed += 1;
+    }
+    println!("{} seeds", seed - start);
+}
+
+#[test]
+fn sound_files_verify() {
+    run(|rt| async move {
+        for name in fixtures("nb") {
+            let descriptor = load(&rt, "nb", &name).await;
+            let found = verify(&rt, &descriptor).await.unwrap();
+            assert!(found.problems.is_empty(), "{name}: {:?}", found.problems);
+            assert!(found.partitions > 0 && found.bytes > 0);
+        }
+    });
+}
+
+#[test]
+fn errors_say_where_and_what() {
+    run(|rt| async move {
+        let descriptor = load(&rt, "nb", "wide").await;
+        let path = descriptor.path(Component::Data);
+        let mut bytes = read(&rt, &path).await;
+        bytes[5000] ^= 4;
+        put(&rt, &path, &bytes).await;
+        let metadata = read_metadata(rt.disk(), &descriptor).await.unwrap();
+        let table = Arc::new(table_of_header(&metadata.header).unwrap());
+        let sstable = Sstable::open(&rt, descriptor.clone(), table, Rc::new(NoCache)).await.unwrap();
+        let error = try_drain(sstable.scan(&PartitionRange::all())).await.unwrap_err();
+        let SstableError::Corrupt(corruption) = &error else { panic!("{error}") };
+        assert_eq!(corruption.file, path);
+        assert!(corruption.expected.starts_with("checksum ") && corruption.offset <= 5000, "{error}");
+        assert!(verify(&rt, &descriptor).await.unwrap().problems.len() >= 2);
+    });
+}
+
+#[test]
+fn unfinished_files_are_left_out_and_removed() {
+    run(|rt| async move {
+        let mut random = Random(3);
+        let table = table(&mut random);
+        let partitions = partitions(&mut random, &table);
+        let options = options(&mut random, &table, 1);
+        let written = write(&rt, "/left", &table, &partitions, options.clone(), EncodingStats::NONE).await;
+        let unfinished =
+            sstable::SstableWriter::new(&rt, "/left", 2, table.clone(), options.clone(), EncodingStats::NONE);
+        drop(unfinished.await.unwrap());
+        assert_eq!(
+            sstable::list_complete(rt.disk(), "/left".as_ref()).await.unwrap(),
+            [written.descriptor.clone()]
+        );
+        assert_eq!(sstable::remove_incomplete(rt.disk(), "/left".as_ref()).await.unwrap(), 1);
+        assert_eq!(sstable::remove_incomplete(rt.disk(), "/left".as_ref()).await.unwrap(), 0);
+        // Without a partition there is no SSTable.
+        let empty =
+            sstable::SstableWriter::new(&rt, "/left", 3, table, options, EncodingStats::NONE).await.unwrap();
+        assert!(empty.finish().await.unwrap().bounds.is_none());
+        sstable::remove(rt.disk(), &written.descriptor).await.unwrap();
+        assert!(rt.disk().list("/left").await.unwrap().is_empty());
+    });
+}
