@@ -103,6 +103,7 @@ def run_client(name, host, port, flavour):
     print(output, end="" if output.endswith("\n") else "\n", flush=True)
     totals = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
     passed, failed = (int(totals[-1][0]), int(totals[-1][1])) if totals else (output.count("\nok "), 0)
+    failed += output.count("could not clean up")
     if process.returncode != 0 and failed == 0:
         print(f"FAIL {name}: the client ended with {process.returncode}")
         failed = 1
