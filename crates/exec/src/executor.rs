@@ -328,6 +328,7 @@ impl<C: Coordinator> Executor<C> {
         if plan.restrictions.keys.is_none() {
             request.timeout = self.limits.range_timeout;
         }
+        request.take_timeout(plan.timeout.as_ref(), &Env::new(binds, &self.call))?;
         self.note(trace, || format!("Reading from {}", plan.table.full_name()));
         let env = Env::new(binds, &self.call);
         select::run(plan, &self.coordinator, &request, &env, out).await?;
@@ -344,6 +345,7 @@ impl<C: Coordinator> Executor<C> {
         if request.consistency.is_serial() {
             return invalid!("You must use conditional updates for serializable writes");
         }
+        let timeout = if request.own_timeout { request.timeout } else { timeout };
         Ok(WriteOptions { consistency: request.consistency, kind, deadline: self.clock.now() + timeout })
     }
 
@@ -351,11 +353,12 @@ impl<C: Coordinator> Executor<C> {
         &self,
         plan: &ModificationPlan,
         binds: &Binds,
-        request: Request<'_>,
+        mut request: Request<'_>,
         timestamp: Timestamp,
         trace: Option<&Trace>,
     ) -> Result<()> {
         let env = Env::new(binds, &self.call);
+        request.take_timeout(plan.timeout.as_ref(), &env)?;
         let mut updates = Vec::with_capacity(1);
         plan.updates(&self.coordinator, &request, &env, timestamp, &mut updates).await?;
         self.note(trace, || format!("Writing {} partition(s) of {}", updates.len(), plan.table.full_name()));

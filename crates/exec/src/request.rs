@@ -10,6 +10,7 @@ use wire::QueryParameters;
 
 use crate::backend::Clock;
 use crate::error::{Result, from_wire_consistency, invalid};
+use crate::expr::{Env, Expr, Value};
 
 /// Settings of statement execution, each by its name in the configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +73,8 @@ pub struct Request<'a> {
     pub now: Seconds,
     /// When to give up, counted from each operation on the cluster.
     pub timeout: Duration,
+    /// Whether the statement gave the timeout.
+    pub own_timeout: bool,
     /// The clock that deadlines are made of.
     pub clock: &'a dyn Clock,
     /// The node's settings.
@@ -105,9 +108,34 @@ impl<'a> Request<'a> {
             timestamp: parameters.timestamp,
             now,
             timeout: limits.read_timeout,
+            own_timeout: false,
             clock,
             limits,
         })
+    }
+
+    /// Takes the timeout that a statement gives with `USING TIMEOUT`, if it gives one.
+    pub fn take_timeout(&mut self, timeout: Option<&Expr>, env: &Env<'_>) -> Result<()> {
+        let Some(expr) = timeout else { return Ok(()) };
+        let value = match expr.eval(env)? {
+            Value::Unset => return Ok(()),
+            Value::Null => return invalid!("Timeout value cannot be null"),
+            Value::Set(value) => value,
+        };
+        let Some(duration) = types::duration::Duration::read(&value) else {
+            return invalid!("Invalid timeout value");
+        };
+        if duration.months != 0 || duration.days != 0 {
+            return invalid!("Timeout value cannot be expressed in months, weeks or days");
+        }
+        match u64::try_from(duration.nanos) {
+            Ok(nanos) => {
+                self.timeout = Duration::from_nanos(nanos);
+                self.own_timeout = true;
+                Ok(())
+            }
+            Err(_) => invalid!("Timeout value must be non-negative"),
+        }
     }
 
     /// When an operation that begins now has to be done.

@@ -8,7 +8,7 @@ pub mod resolve;
 pub mod row;
 
 use bytes::Bytes;
-use types::elements::{CollectionBuilder, Elements, Fields, VectorElements};
+use types::elements::{CollectionBuilder, Elements, Fields};
 use types::{CqlType, elements};
 
 use crate::bind::Binds;
@@ -368,13 +368,6 @@ pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
         }
         CqlType::List { .. } => {
             collect_elements(Elements::of_list(&value)?)?;
-            Ok(value)
-        }
-        CqlType::Vector { element, dimension } => {
-            let found = VectorElements::new(element, *dimension, &value).count();
-            if found != *dimension as usize {
-                return invalid!("Not enough bytes to read a {ty}");
-            }
             Ok(value)
         }
         _ => Ok(value),

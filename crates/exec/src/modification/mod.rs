@@ -61,6 +61,8 @@ pub struct ModificationPlan {
     regulars: Vec<Operation>,
     timestamp: Option<Expr>,
     ttl: Option<Expr>,
+    /// USING TIMEOUT.
+    pub timeout: Option<Expr>,
     /// The document of INSERT JSON, and whether columns that it lacks stay as they are.
     json: Option<(Expr, bool)>,
     /// For each partition key column the marker bound to it.
@@ -93,6 +95,7 @@ impl ModificationPlan {
             regulars: Vec::new(),
             timestamp: None,
             ttl: None,
+            timeout: None,
             json: None,
             key_markers: Vec::new(),
         }
@@ -116,6 +119,7 @@ impl ModificationPlan {
         };
         self.timestamp = resolve(&using.timestamp, "[timestamp]", CqlType::Bigint)?;
         self.ttl = resolve(&using.ttl, "[ttl]", CqlType::Int)?;
+        self.timeout = crate::select::timeout_of(using, resolver)?;
         Ok(())
     }
 

@@ -126,6 +126,9 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
     if rows.is_empty() {
         return Ok(Slices::all());
     }
+    if let Some(range) = single_range(table, rows, env)? {
+        return Ok(Slices::new(vec![range]));
+    }
     let mut prefixes: Vec<Prefix> = vec![Prefix::new()];
     for restriction in rows {
         let Some(first) = prefixes.first().map(|prefix| prefix.len()) else {
@@ -178,6 +181,26 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
         }
     };
     Ok(Slices::new(prefixes.iter().map(range).collect()))
+}
+
+/// The range of rows with one value in each of the columns: what most statements ask for.
+fn single_range(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Option<RowRange>> {
+    let mut values = Prefix::new();
+    for (row, column) in rows.iter().zip(table.clustering()) {
+        let RowRestriction::Single(Choice::One(expr)) = row else { return Ok(None) };
+        match expr.eval(env)? {
+            Value::Set(value) => {
+                check_component(value.len())?;
+                values.push(value);
+            }
+            other => return key_refused(&other, &column.name),
+        }
+    }
+    let values: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| Some(&**value)).collect();
+    Ok(Some(RowRange {
+        start: Bound::new(table, &values, Side::Before),
+        end: Bound::new(table, &values, Side::After),
+    }))
 }
 
 /// The values of a tuple, one a column.

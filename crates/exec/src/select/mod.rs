@@ -51,6 +51,8 @@ pub struct SelectPlan {
     pub distinct: bool,
     /// What reads fetch.
     pub fetch: ColumnSelection,
+    /// USING TIMEOUT.
+    pub timeout: Option<Expr>,
     /// BYPASS CACHE.
     pub bypass_cache: bool,
     /// Whether a partition with nothing but a static row is a row of the result.
@@ -92,6 +94,7 @@ impl SelectPlan {
         if per_partition_limit.is_some() && selection.is_aggregate() && group_width.is_none() {
             return invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
         }
+        let timeout = timeout_of(&ast.using, &mut resolver)?;
         let static_rows =
             ast.distinct || (!restrictions.restricts_clustering && !restrictions.restricts_regular);
         let mut also: Vec<ColumnId> = Vec::new();
@@ -115,6 +118,7 @@ impl SelectPlan {
             per_partition_limit,
             distinct: ast.distinct,
             fetch,
+            timeout,
             bypass_cache: ast.bypass_cache,
             static_rows,
             restrictions,
@@ -139,6 +143,12 @@ impl SelectPlan {
 
 fn limit_of(term: Option<&Term>, name: &'static str, resolver: &mut Resolver<'_>) -> Result<Option<Expr>> {
     term.map(|term| resolver.term(term, &Receiver::owned(name, CqlType::Int))).transpose()
+}
+
+/// The timeout of a USING clause.
+pub fn timeout_of(using: &cql::ast::Using, resolver: &mut Resolver<'_>) -> Result<Option<Expr>> {
+    let receiver = Receiver::owned("[timeout]", CqlType::Duration);
+    using.timeout.as_ref().map(|term| resolver.term(term, &receiver)).transpose()
 }
 
 /// How many key columns the groups share; checks that they are a prefix of the primary key.

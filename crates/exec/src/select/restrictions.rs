@@ -304,8 +304,14 @@ impl<'a> Collector<'_, 'a> {
             }
             Predicate::In { negated: false, values } => {
                 self.check_comparable(column, "IN")?;
-                let choice = self.choice(column, values)?;
-                self.merge(column, Single::In(choice))
+                let single = match self.choice(column, values)? {
+                    // A list of one is an equality.
+                    Choice::List(mut exprs) if exprs.len() == 1 => {
+                        Single::Equal(exprs.pop().expect("there is one"))
+                    }
+                    choice => Single::In(choice),
+                };
+                self.merge(column, single)
             }
             Predicate::Contains { negated: true, .. } => {
                 Err(ExecError::unsupported(format_args!("NOT CONTAINS (on column {})", column.name)))

@@ -65,6 +65,12 @@ pub async fn run<'a, C: Coordinator>(
     env: &'a Env<'a>,
     out: &mut ResponseWriter,
 ) -> Result<()> {
+    if !plan.sort.is_empty() && request.page_size.is_some() {
+        return invalid!(
+            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the \
+             ORDER BY or the IN and sort client side, or disable paging for this query"
+        );
+    }
     let state = match &request.paging_state {
         Some(bytes) => Some(PagingState::decode(bytes, &plan.table)?),
         None => None,
@@ -112,7 +118,7 @@ pub async fn run<'a, C: Coordinator>(
     let tombstones = if plan.selection.is_aggregate() {
         emitter.groups(pages).await?
     } else if !plan.sort.is_empty() {
-        emitter.sorted(pages, request.page_size).await?
+        emitter.sorted(pages).await?
     } else {
         emitter.rows(pages).await?
     };
@@ -385,6 +391,8 @@ impl Emitter<'_, '_> {
             last: None,
             in_partition: self.place.as_ref().map_or(0, |place| place.rows_in_partition),
             partition: self.place.as_ref().map(|place| place.key.clone()),
+            sort_key: Vec::new(),
+            held: Vec::new(),
         };
         while let Some(page) = pages.next(SCAN_ROWS).await? {
             for partition in &page.partitions {
@@ -400,6 +408,7 @@ impl Emitter<'_, '_> {
         if group.key.is_some() || self.plan.group_width.is_none() {
             self.end_group(&mut group)?;
         }
+        self.write_held(group.held)?;
         Ok(pages.tombstones)
     }
 
@@ -439,6 +448,9 @@ impl Emitter<'_, '_> {
                 if group.in_partition >= self.per_partition {
                     break;
                 }
+                if group.key.is_none() && !plan.sort.is_empty() {
+                    group.sort_key = plan.sort.iter().map(|(column, _)| view.value(column)).collect();
+                }
                 group.key = Some(group_key);
             }
             let env = self.env.with_row(&view);
@@ -456,7 +468,29 @@ impl Emitter<'_, '_> {
         Ok(false)
     }
 
+    /// Writes the groups that had to wait for the others, in their order.
+    fn write_held(&mut self, mut held: Vec<HeldGroup>) -> Result<()> {
+        held.sort_by(|(a, _), (b, _)| super::sort::order(self.plan, a, b));
+        for (_, results) in held {
+            if self.left == 0 {
+                break;
+            }
+            self.left -= 1;
+            let env = Env { aggregates: &results, ..*self.env };
+            self.plan.selection.write(&env, &mut self.rows)?;
+        }
+        Ok(())
+    }
+
     fn end_group(&mut self, group: &mut Group) -> Result<()> {
+        if !self.plan.sort.is_empty() && self.plan.group_width.is_some() {
+            let results = group.states.iter().map(AggregateState::result).collect::<Result<_>>()?;
+            group.held.push((std::mem::take(&mut group.sort_key), results));
+            group.states.iter_mut().for_each(AggregateState::reset);
+            group.key = None;
+            group.in_partition += 1;
+            return Ok(());
+        }
         write_group(self.plan, self.env, &group.states, &mut self.rows)?;
         group.states.iter_mut().for_each(AggregateState::reset);
         group.key = None;
@@ -470,17 +504,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Rows of several partitions in one order.
-    async fn sorted<C: Coordinator>(
-        &mut self,
-        mut pages: Pages<'_, C>,
-        page_size: Option<u32>,
-    ) -> Result<u64> {
-        if page_size.is_some_and(|size| self.left > u64::from(size)) {
-            return invalid!(
-                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \
-                 remove the ORDER BY or the IN and sort client side, or disable paging for this query"
-            );
-        }
+    async fn sorted<C: Coordinator>(&mut self, mut pages: Pages<'_, C>) -> Result<u64> {
         let mut sorted = Sorted::new();
         let mut bytes = 0;
         while let Some(page) = pages.next(SCAN_ROWS).await? {
@@ -516,4 +540,10 @@ struct Group {
     /// Groups of the partition that were returned.
     in_partition: u64,
     partition: Option<DecoratedKey>,
+    /// What the group under way is sorted by, where groups of several partitions are put in one order.
+    sort_key: Vec<Option<Bytes>>,
+    held: Vec<HeldGroup>,
 }
+
+/// What a group is sorted by, and the results of its aggregates.
+type HeldGroup = (Vec<Option<Bytes>>, Vec<Option<Bytes>>);

@@ -48,19 +48,7 @@ impl Sorted {
         now: Seconds,
         mut visit: impl FnMut(&RowView<'_>) -> Result<bool, E>,
     ) -> Result<(), E> {
-        self.rows.sort_by(|(a, ..), (b, ..)| {
-            for ((column, descending), (a, b)) in plan.sort.iter().zip(a.iter().zip(b)) {
-                let order = match (a, b) {
-                    (Some(a), Some(b)) => column.ty.compare(a, b),
-                    (a, b) => a.is_some().cmp(&b.is_some()),
-                };
-                let order = if *descending { order.reverse() } else { order };
-                if order.is_ne() {
-                    return order;
-                }
-            }
-            std::cmp::Ordering::Equal
-        });
+        self.rows.sort_by(|(a, ..), (b, ..)| order(plan, a, b));
         for (_, partition, row) in &self.rows {
             let partition = &self.partitions[*partition];
             let key = key_components(&plan.table, &partition.key.key);
@@ -71,4 +59,19 @@ impl Sorted {
         }
         Ok(())
     }
+}
+
+/// The order of two rows by the columns of ORDER BY; nulls come first.
+pub fn order(plan: &SelectPlan, a: &[Option<Bytes>], b: &[Option<Bytes>]) -> std::cmp::Ordering {
+    for ((column, descending), (a, b)) in plan.sort.iter().zip(a.iter().zip(b)) {
+        let order = match (a, b) {
+            (Some(a), Some(b)) => column.ty.compare(a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        };
+        let order = if *descending { order.reverse() } else { order };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    std::cmp::Ordering::Equal
 }
