@@ -339,7 +339,7 @@ impl Inner {
                 let full = matches!(&error, AppendError::Disk(disk) if disk.is_disk_full());
                 // A full disk is no broken disk: writing goes on when there is room again.
                 if self.config.commit_failure_policy != FailurePolicy::Ignore && !full {
-                    self.stop_by_failure();
+                    self.stop_by_failure(&error);
                 }
                 Err(write_error(error))
             }
@@ -347,7 +347,11 @@ impl Inner {
     }
 
     /// Refuses requests from now on, because the disk failed.
-    pub(crate) fn stop_by_failure(&self) {
+    pub(crate) fn stop_by_failure(&self, reason: &dyn std::fmt::Display) {
+        tracing::error!(
+            shard = self.rt.shard().0,
+            "the storage of this shard stops taking requests: {reason}. Mend the cause and start the node again"
+        );
         self.stopped.set(true);
         self.memory_freed.notify_all();
     }

@@ -97,7 +97,7 @@ impl Inner {
                     *flushing.failure.borrow_mut() = (attempts, Some(error.to_string()));
                     let full = matches!(&error, MaintenanceError::Disk(disk) if disk.is_disk_full());
                     if self.config.disk_failure_policy != FailurePolicy::Ignore && !full {
-                        self.stop_by_failure();
+                        self.stop_by_failure(&error);
                     }
                     flushing.attempted.notify_all();
                     // The memtable stays, and so does its part of the log.

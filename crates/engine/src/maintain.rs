@@ -33,7 +33,7 @@ impl Inner {
             Ok(log) => Ok(log),
             Err(error) => {
                 if edit.revoke().await.is_err() {
-                    self.stop_by_failure();
+                    self.stop_by_failure(&error);
                 }
                 Err(error.into())
             }
@@ -95,7 +95,10 @@ pub(crate) async fn drop_table(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(
     inner.log.forget_table(store.id);
     let disk = inner.rt.disk();
     inner.trash.empty(disk).await?;
-    if disk.exists(&store.dir).await? && disk.list(&store.dir).await?.is_empty() {
+    // The directory is shared by the shards: another may be about to write its last memtable there. Only a shard that is
+    // alone removes it; what several leave behind is empty.
+    let alone = inner.rt.shard_count() == 1;
+    if alone && disk.exists(&store.dir).await? && disk.list(&store.dir).await?.is_empty() {
         disk.remove_dir_all(&store.dir).await?;
     }
     inner.release_log().await;
