@@ -114,6 +114,16 @@ impl Restrictions {
         self.width() == Some(table.clustering().len())
     }
 
+    /// Whether every clustering column is restricted by `=`, so that there is one row at most in a partition.
+    pub fn is_single_row(&self, table: &Table) -> bool {
+        let one = |row: &RowRestriction| match row {
+            RowRestriction::Single(choice) => choice.is_one(),
+            RowRestriction::Multi(_, choice) => matches!(choice, TupleChoice::One(_)),
+            RowRestriction::Slice { .. } => false,
+        };
+        self.rows.iter().all(one) && self.is_full_row(table)
+    }
+
     /// How many clustering columns are restricted by `=` or `IN`; none when there is a slice.
     pub fn width(&self) -> Option<usize> {
         self.rows.iter().try_fold(0, |width, row| match row {

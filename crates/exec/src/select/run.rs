@@ -296,7 +296,7 @@ impl Emitter<'_, '_> {
 
     /// A read of one partition: the result of the first read is nearly always all of it.
     async fn one_partition<C: Coordinator>(&mut self, mut pages: Pages<'_, C>, wanted: u64) -> Result<u64> {
-        let whole = self.plan.restrictions.is_full_row(&self.plan.table);
+        let whole = self.plan.restrictions.is_single_row(&self.plan.table);
         if whole {
             let page = pages.only(wanted).await?;
             self.emit_page(&page)?;

@@ -49,7 +49,9 @@ fn paged(node: &Node, text: &str, size: i32) -> Vec<Vec<Option<Vec<u8>>>> {
     panic!("{text}: the pages do not end");
 }
 
-const QUERIES: [&str; 16] = [
+const QUERIES: [&str; 18] = [
+    "SELECT * FROM ks.t WHERE k = 3 AND c IN (1, 2, 9) AND d IN ('a', 'b')",
+    "SELECT * FROM ks.t WHERE k = 3 AND (c, d) IN ((1, 'a'), (2, 'b'), (4, 'a'))",
     "SELECT * FROM ks.t",
     "SELECT k, c, v FROM ks.t WHERE k = 3",
     "SELECT k, c, d FROM ks.t WHERE k = 3 ORDER BY c ASC",
