@@ -349,6 +349,7 @@ fn check_element_sizes(parts: &[Bytes]) -> Result<()> {
 
 /// A bound value in the form in which it is stored: elements of sets and keys of maps in order, none twice.
 pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
+    let value = canonical_inside(ty, value)?;
     match ty {
         CqlType::Set { element, .. } => {
             let items = collect_elements(Elements::of_set(&value)?)?;
@@ -371,6 +372,36 @@ pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
             Ok(value)
         }
         _ => Ok(value),
+    }
+}
+
+/// The elements of a collection in the form in which they are stored, left in the order in which they came.
+fn canonical_inside(ty: &CqlType, value: Bytes) -> Result<Bytes> {
+    let (items, types): (Vec<&[u8]>, [&CqlType; 2]) = match ty {
+        CqlType::List { element, .. } if is_ordered_inside(element) => {
+            (collect_elements(Elements::of_list(&value)?)?, [element, element])
+        }
+        CqlType::Set { element, .. } if is_ordered_inside(element) => {
+            (collect_elements(Elements::of_set(&value)?)?, [element, element])
+        }
+        CqlType::Map { key, value: item, .. } if is_ordered_inside(key) || is_ordered_inside(item) => {
+            (collect_elements(Elements::of_map(&value)?)?, [key, item])
+        }
+        _ => return Ok(value),
+    };
+    let mut builder = CollectionBuilder::new();
+    for (index, item) in items.into_iter().enumerate() {
+        builder.push(&canonical(types[index % 2], value.slice_ref(item))?);
+    }
+    Ok(if matches!(ty, CqlType::Map { .. }) { builder.finish_map() } else { builder.finish() }.into())
+}
+
+/// Whether values of the type hold a set or a map that a client may have sent in another order.
+fn is_ordered_inside(ty: &CqlType) -> bool {
+    match ty {
+        CqlType::Set { .. } | CqlType::Map { .. } => true,
+        CqlType::List { element, .. } => is_ordered_inside(element),
+        _ => false,
     }
 }
 

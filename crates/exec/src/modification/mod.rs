@@ -252,6 +252,9 @@ impl ModificationPlan {
                     column.name
                 )));
             }
+        }
+        for assignment in &ast.assignments {
+            let column = resolver.column(&assignment.column.name)?;
             plan.push(Operation::update(column, &assignment.operation, &mut resolver)?);
         }
         let restrictions = restrictions::resolve(&ast.filter, StatementKind::Update, &mut resolver)?;

@@ -135,10 +135,15 @@ impl Selection {
             }
             SelectionAst::Selectors(selectors) => {
                 for selector in selectors {
+                    let expr = resolver.selector(&selector.selector, None)?;
                     let name = match (&selector.alias, &selector.selector.kind) {
                         (Some(alias), _) => alias.name.clone(),
                         (None, SelectorKind::Function(call)) if is_count_of_constant(call) => {
                             "count".to_owned()
+                        }
+                        // A cast of a column to the type that it has is the column.
+                        (None, SelectorKind::Cast(inner, _)) if matches!(expr.kind, Kind::Column(_)) => {
+                            text(inner)
                         }
                         (None, _) => text(&selector.selector),
                     };
@@ -147,7 +152,7 @@ impl Selection {
                     } else {
                         columns_only = false;
                     }
-                    named.push((name, resolver.selector(&selector.selector, None)?));
+                    named.push((name, expr));
                 }
             }
         }
