@@ -87,6 +87,9 @@ class Generator:
         self.clustering = [
             Column(f"ck{index}", self.key_kind(), rng.random() < 0.4) for index in range(rng.choice((0, 1, 1, 2, 3)))
         ]
+        for column in self.clustering:
+            # Cassandra does not see that a reversed column is a collection, and takes its bound values as they come.
+            column.is_descending &= isinstance(column.kind, str)
         if self.has_counters:
             statics = rng.randint(0, 1) if self.clustering else 0
             self.static = [Column(f"s{index}", "counter") for index in range(statics)]
@@ -576,6 +579,8 @@ def json_form(kind, value):
         return "{" + ", ".join(f'"{name}": {json_form(inner, item)}' for (name, inner), item in zip(kind[2], value)) + "}"
     if kind == "boolean":
         return "true" if value else "false"
+    if kind == "decimal":
+        return f'"{value}"'  # a bare number goes through a double in Cassandra
     if kind in values.NUMBERS:
         return str(value)
     if kind == "blob":
