@@ -66,13 +66,14 @@ impl Inner {
         count(&self.compactions_running, 1);
         let (inner, store) = (self.clone(), store.clone());
         let task = self.rt.spawn(Group::Compaction, async move {
-            // A failure is counted, and the choice made again later.
-            if inner.compact_chosen(&store, &inputs, &choice).await.is_err() {
-                count(&inner.compactions_failed, 1);
-            }
+            let done = inner.compact_chosen(&store, &inputs, &choice).await;
             inputs.iter().for_each(|live| live.compacting.set(false));
             inner.compactions_running.set(inner.compactions_running.get() - 1);
-            inner.compaction_check.notify_one();
+            match done {
+                Ok(()) => inner.compaction_check.notify_one(),
+                // The choice is made again at the next tick, not at once: the disk may be full for a while.
+                Err(_) => count(&inner.compactions_failed, 1),
+            }
         });
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| !task.is_finished());

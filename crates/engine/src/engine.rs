@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     /// Told when memtables gave memory back.
     pub(crate) memory_freed: Notify,
     pub(crate) throttled: Cell<u64>,
+    /// Why the last flush failed, until one succeeds.
+    pub(crate) flush_failure: RefCell<Option<String>>,
     /// Told when there may be something to flush.
     pub(crate) flush_check: Notify,
     pub(crate) flushes: Cell<u64>,
@@ -299,6 +301,13 @@ impl Inner {
             self.flush_check.notify_one();
             self.memory_freed.notified().await;
             self.throttled.set(self.throttled.get() - 1);
+            if let Some(reason) = &*self.flush_failure.borrow()
+                && self.memtable_bytes.get() > self.config.memtable_bytes_max
+            {
+                return Err(WriteError::CommitLog(format!(
+                    "memtables are full and cannot be flushed: {reason}"
+                )));
+            }
         }
         self.log.wait_for_room().await;
         if self.stopped.get() { Err(WriteError::Stopped) } else { Ok(()) }

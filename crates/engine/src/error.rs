@@ -18,7 +18,8 @@ pub enum WriteError {
     },
     /// No such table here (dropped meanwhile, or not yet known).
     UnknownTable(TableId),
-    /// The commit log could not be written; whether the write survives a restart is unknown.
+    /// The commit log could not be written, and whether the write survives a restart is unknown; or there is no
+    /// memory for it because memtables cannot be flushed.
     CommitLog(String),
     /// Reading what a counter holds so far failed.
     Read(String),
@@ -35,7 +36,7 @@ impl fmt::Display for WriteError {
                  raise commitlog_segment_size"
             ),
             Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
-            Self::CommitLog(reason) => write!(f, "the commit log cannot be written: {reason}"),
+            Self::CommitLog(reason) => write!(f, "the write cannot be stored: {reason}"),
             Self::Read(reason) => write!(f, "the counter's present value cannot be read: {reason}"),
             Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
         }

@@ -87,19 +87,26 @@ impl Inner {
                     flushing.done.set(true);
                     let bytes = flushing.memtable.bytes();
                     self.memtable_bytes.set(self.memtable_bytes.get().saturating_sub(bytes));
+                    *self.flush_failure.borrow_mut() = None;
                     self.memory_freed.notify_all();
                     count(&self.flushes, 1);
                     flushing.attempted.notify_all();
                     self.release_log().await;
                 }
                 Err(error) => {
-                    let attempts = flushing.failure.borrow().0 + 1;
-                    *flushing.failure.borrow_mut() = (attempts, Some(error.to_string()));
+                    *self.flush_failure.borrow_mut() = Some(error.to_string());
+                    // Writes that wait for memory fail with the reason instead of waiting for the disk.
+                    self.memory_freed.notify_all();
                     let full = matches!(&error, MaintenanceError::Disk(disk) if disk.is_disk_full());
                     if self.config.disk_failure_policy != FailurePolicy::Ignore && !full {
                         self.stop_by_failure(&error);
                     }
-                    flushing.attempted.notify_all();
+                    // Those behind it in the queue wait for the same disk.
+                    for waiting in store.flushing.borrow().iter() {
+                        let attempts = waiting.failure.borrow().0 + 1;
+                        *waiting.failure.borrow_mut() = (attempts, Some(error.to_string()));
+                        waiting.attempted.notify_all();
+                    }
                     // The memtable stays, and so does its part of the log.
                     self.rt.sleep(RETRY_PAUSE).await;
                 }

@@ -65,6 +65,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         memtable_bytes: Cell::new(0),
         memory_freed: Notify::new(),
         throttled: Cell::new(0),
+        flush_failure: RefCell::default(),
         flush_check: Notify::new(),
         flushes: Cell::new(0),
         flushes_running: Cell::new(0),

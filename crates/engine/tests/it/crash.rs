@@ -117,3 +117,62 @@ fn a_purge_too_soon_is_caught() {
     let canaries = Canaries { purge_too_soon: true, ..Canaries::default() };
     assert!(caught(canaries, with_sstables(PERIODIC), false, 40) > 2);
 }
+
+/// A node whose disk fails in ways that pass: nothing acknowledged is lost, and work goes on afterwards.
+#[test]
+fn a_full_disk_refuses_writes_and_loses_nothing() {
+    for seed in 0..4 {
+        let sim = Simulation::new(seed, Config::default());
+        let world: SharedWorld = Arc::default();
+        let shared = world.clone();
+        let plan = Plan { ops_max: 700, ..with_sstables(PERIODIC) };
+        let node = sim.add_node(NodeConfig::default(), move |_| {
+            let shared = shared.clone();
+            shard_mains(1, move |rt| node(rt, plan, shared.clone()))
+        });
+        sim.start(node);
+        sim.run_for(Duration::from_millis(100));
+        sim.configure_disk(node, |disk| disk.capacity = 1);
+        sim.run_for(Duration::from_secs(30));
+        let refused = world.lock().unwrap().errors.len();
+        sim.configure_disk(node, |disk| disk.capacity = 1 << 40);
+        // What was refused may or may not have happened: the next life decides.
+        sim.kill(node);
+        world.lock().unwrap().errors.clear();
+        sim.start(node);
+        let before = world.lock().unwrap().verified;
+        let watched = world.clone();
+        let ended = sim.run_until(|| {
+            let world: &World = &watched.lock().unwrap();
+            world.verified > before + 2 || !world.failures.is_empty()
+        });
+        let world = world.lock().unwrap();
+        assert!(ended.is_ok() && world.failures.is_empty(), "seed {seed}: {:#?}", world.failures);
+        assert!(world.errors.is_empty(), "seed {seed}: with room again writes succeed: {:?}", world.errors);
+        assert!(refused > 0, "seed {seed}: a full disk is noticed");
+    }
+}
+
+/// A byte of the log changes that was durable and that later chunks build on: the start is refused, and says where.
+#[test]
+fn damage_in_the_middle_of_the_log_is_refused() {
+    let sim = Simulation::new(3, Config::default());
+    let world: SharedWorld = Arc::default();
+    let shared = world.clone();
+    let plan = plan(SyncMode::Batch);
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let shared = shared.clone();
+        shard_mains(1, move |rt| node(rt, plan, shared.clone()))
+    });
+    sim.start(node);
+    sim.run_for(Duration::from_millis(60));
+    sim.kill(node);
+    assert!(sim.corrupt_file(node, "/log/commitlog-0-2.log", 8240, 1), "{:?}", sim.files(node));
+    sim.start(node);
+    sim.run_for(Duration::from_millis(60));
+    let world = world.lock().unwrap();
+    let [failure] = world.failures.as_slice() else { panic!("one failure: {:?}", world.failures) };
+    for part in ["commitlog-0-2.log is corrupt at offset 8", "commitlog_ignore_errors"] {
+        assert!(failure.contains(part), "{failure}");
+    }
+}
