@@ -1,4 +1,7 @@
-//! The benchmarks as a program of their own, for work on them: `torc bench` is the same.
+//! The benchmarks as a program of their own, which also counts allocations; `torc bench` is the same without counting.
+
+#[global_allocator]
+static ALLOCATOR: bench::allocations::CountingAllocator = bench::allocations::CountingAllocator;
 
 fn main() {
     let matches = bench::command().get_matches();

@@ -5,6 +5,7 @@
 //! ([`simple_query`]), which is what instruction counts are taken from. This crate is a tool: unlike the database it
 //! may read clocks, `/proc` and the command line.
 
+pub mod allocations;
 pub mod load;
 pub mod simple_query;
 

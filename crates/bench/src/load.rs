@@ -24,7 +24,11 @@ use wire::client::ResultBody;
 
 use connection::Connection;
 use driver::{PhaseLength, Shared};
-use figures::Outcome;
+pub use figures::{ErrorCount, Outcome, ServerUsage};
+pub use cpu::CpuTime;
+pub use keys::Distribution;
+pub(crate) use keys::Random;
+pub(crate) use values::Values;
 pub use options::{Options, WorkloadName};
 use workload::Phase;
 

@@ -133,7 +133,8 @@ impl Options {
         }
     }
 
-    pub(crate) fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
+    /// The options of a parsed command line; the error names the option that is wrong.
+    pub fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
         let number = |name| *matches.get_one::<u64>(name).expect("it has a default");
         let optional = |name| matches.get_one::<u64>(name).copied();
         let time = |name| *matches.get_one::<Duration>(name).expect("it has a default");
@@ -304,6 +305,7 @@ pub(crate) fn command() -> Command {
         Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
     };
     Command::new("load")
+        .args_override_self(true)
         .about("Drive any CQL server over the wire, check its answers, and print throughput, latency and CPU")
         .after_help(format!("Workloads:\n{workloads}"))
         .arg(Arg::new("workload").required(true).value_parser(WorkloadName::ALL.map(|(name, ..)| name)).hide_possible_values(true).help("What to do, see below"))

@@ -68,8 +68,11 @@ pub(crate) struct Ingredients {
 }
 
 impl Ingredients {
+    /// The connection's random numbers. Each workload and phase has its own, so that a read does not meet just the
+    /// keys that a write before it has chosen.
     fn random(&self) -> Random {
-        Random::new(mix(self.options.seed).wrapping_add(self.index as u64))
+        let purpose = (self.options.workload as u64) << 8 | self.phase as u64;
+        Random::new(mix(self.options.seed ^ mix(purpose)).wrapping_add(self.index as u64))
     }
 
     fn keys(&self, count: u64) -> Keys {
