@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use coordinator::Coordinator;
-use exec::{ClientState, ExecLimits, Executor, NodeInfo, VirtualTables};
+use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use rt::Rt;
 use session::{Client, Statement, StatementMessage};
 use wire::ResponseWriter;
@@ -32,7 +32,7 @@ pub(crate) fn executor(rt: &Rt, boot: &Boot, coordinator: &Coordinator) -> Shard
         address: SocketAddr::new(config.rpc_address, config.native_transport_port),
     };
     let clock = Rc::new(rt.clone());
-    Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config), VirtualTables::new()))
+    Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config)))
 }
 
 fn limits(config: &Config) -> ExecLimits {
