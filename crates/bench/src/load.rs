@@ -23,13 +23,13 @@ use rt::{LocalBoxFuture, Rt, ShardMain};
 use wire::client::ResultBody;
 
 use connection::Connection;
+pub use cpu::CpuTime;
 use driver::{PhaseLength, Shared};
 pub use figures::{ErrorCount, Outcome, ServerUsage};
-pub use cpu::CpuTime;
 pub use keys::Distribution;
 pub(crate) use keys::Random;
-pub(crate) use values::Values;
 pub use options::{Options, WorkloadName};
+pub(crate) use values::Values;
 use workload::Phase;
 
 /// Operations that look whether the data of a workload is there.
@@ -100,7 +100,8 @@ where
     let options = options.clone();
     let main: ShardMain<Result<i64, String>> =
         Box::new(move |rt: Rt| Box::pin(main(rt, options)) as LocalBoxFuture<_>);
-    let mut results = rt_uring::run(&driver::runtime(false), vec![main]).map_err(|error| error.to_string())?;
+    let mut results =
+        rt_uring::run(&driver::runtime(false), vec![main]).map_err(|error| error.to_string())?;
     results.pop().expect("one shard, one result")
 }
 
@@ -133,8 +134,7 @@ fn is_loaded(options: &Arc<Options>) -> Result<bool, String> {
     let one = Options { connections: 1, threads: 1, quiet: true, rate: None, ..Options::clone(options) };
     let one = Arc::new(one);
     let shared = Arc::new(Shared::new(&one));
-    let outcome =
-        driver::run(&one, Phase::Probe, PhaseLength::Operations(PROBE_OPERATIONS), 8, &shared)?;
+    let outcome = driver::run(&one, Phase::Probe, PhaseLength::Operations(PROBE_OPERATIONS), 8, &shared)?;
     Ok(outcome.errors.is_empty())
 }
 
@@ -148,7 +148,9 @@ fn load(options: &Arc<Options>) -> Result<(), String> {
     let in_flight = (PRELOAD_IN_FLIGHT / options.connections).max(1);
     let outcome = driver::run(&closed, Phase::Preload, PhaseLength::Operations(rows), in_flight, &shared)?;
     match outcome.errors.iter().next() {
-        Some((kind, error)) => Err(format!("{} rows were not loaded: {kind}: {}", error.count, error.example)),
+        Some((kind, error)) => {
+            Err(format!("{} rows were not loaded: {kind}: {}", error.count, error.example))
+        }
         None => Ok(()),
     }
 }

@@ -53,7 +53,12 @@ struct Cost {
 /// The command line of `torc bench simple-query`.
 pub fn command() -> Command {
     let number = |name: &'static str, default: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64)).default_value(default).help(help)
+        Arg::new(name)
+            .long(name)
+            .value_name("N")
+            .value_parser(value_parser!(u64))
+            .default_value(default)
+            .help(help)
     };
     Command::new("simple-query")
         .about("Run prepared statements by key in process, without sockets, and print what one costs")
@@ -66,7 +71,9 @@ pub fn command() -> Command {
         .arg(number("ops", "200000", "Operations of each kind to measure"))
         .arg(number("warmup", "20000", "Operations of each kind before"))
         .arg(number("partitions", PARTITIONS, "Partitions of five 34-byte cells"))
-        .arg(Arg::new("flush").long("flush").action(ArgAction::SetTrue).help("Flush memtables before reading"))
+        .arg(
+            Arg::new("flush").long("flush").action(ArgAction::SetTrue).help("Flush memtables before reading"),
+        )
         .arg(
             Arg::new("dir")
                 .long("dir")
@@ -104,7 +111,9 @@ fn text(costs: &[Cost]) -> String {
         let nanos = cost.elapsed.as_nanos() as f64 / cost.operations as f64;
         text += &format!("{:>6} {:>10.0} ops/s {nanos:>8.0} ns/op", cost.name, 1e9 / nanos);
         match cost.allocations {
-            Some(count) => text += &format!(" {:>6.1} allocations/op\n", count as f64 / cost.operations as f64),
+            Some(count) => {
+                text += &format!(" {:>6.1} allocations/op\n", count as f64 / cost.operations as f64)
+            }
             None => text.push('\n'),
         }
     }
@@ -113,16 +122,21 @@ fn text(costs: &[Cost]) -> String {
 
 async fn measure(rt: Rt, options: Options) -> Result<Vec<Cost>, String> {
     let node = Node::open(&rt, options.directory.as_deref()).await?;
-    node.query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}").await?;
-    node.query("CREATE TABLE ks.cf (key blob PRIMARY KEY, c0 blob, c1 blob, c2 blob, c3 blob, c4 blob)").await?;
-    let insert = node.prepare("INSERT INTO ks.cf (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?)").await?;
+    node.query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+        .await?;
+    node.query("CREATE TABLE ks.cf (key blob PRIMARY KEY, c0 blob, c1 blob, c2 blob, c3 blob, c4 blob)")
+        .await?;
+    let insert =
+        node.prepare("INSERT INTO ks.cf (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?)").await?;
     let select = node.prepare("SELECT c0, c1, c2, c3, c4 FROM ks.cf WHERE key = ?").await?;
     let values = Values::new(CELL_BYTES);
     let (mut writes, mut reads) = (Vec::new(), Vec::new());
     for partition in 0..options.partitions {
         let key = partition.to_be_bytes();
         let cells = (0..CELLS as u64).map(|column| values.of(partition, column));
-        writes.push(node.execute_request(&insert, &std::iter::once(&key[..]).chain(cells).collect::<Vec<_>>())?);
+        writes.push(
+            node.execute_request(&insert, &std::iter::once(&key[..]).chain(cells).collect::<Vec<_>>())?,
+        );
         reads.push(node.execute_request(&select, &[&key[..]])?);
     }
     for request in &writes {
@@ -180,7 +194,10 @@ fn measured_operations<'a>(
             let answered = node.answer_len(request).await?;
             // An error is of another length than a row or nothing.
             if answered != expected {
-                return Err(format!("an answer of {answered} bytes, not {expected}: {}", node.explain(request).await));
+                return Err(format!(
+                    "an answer of {answered} bytes, not {expected}: {}",
+                    node.explain(request).await
+                ));
             }
         }
         Ok(())

@@ -78,7 +78,11 @@ impl Connection {
             AnswerBody::Ready => Ok(()),
             AnswerBody::Authenticate(authenticator) => {
                 let Some((user, password)) = &options.credentials else {
-                    return Err(format!("{} asks for a password ({}): give --user and --password", self.server, authenticator.as_str()));
+                    return Err(format!(
+                        "{} asks for a password ({}): give --user and --password",
+                        self.server,
+                        authenticator.as_str()
+                    ));
                 };
                 self.request.auth_response(Some(format!("\0{user}\0{password}").as_bytes()));
                 match self.call().await? {
@@ -116,7 +120,8 @@ impl Connection {
     async fn next_answer(&mut self) -> Result<AnswerBody, String> {
         loop {
             if let Some(envelope) = self.decoder.next(&mut self.input) {
-                let envelope = envelope.map_err(|rejection| format!("{}: {}", self.server, rejection.error))?;
+                let envelope =
+                    envelope.map_err(|rejection| format!("{}: {}", self.server, rejection.error))?;
                 let answer = Answer::decode(&envelope, self.dialect);
                 return Ok(answer.map_err(|error| format!("{}: {error}", self.server))?.body);
             }
@@ -160,24 +165,33 @@ impl Connection {
     /// keeps two full pipes from waiting for each other.
     pub(crate) async fn exchange(&mut self, mut until: Option<&mut Sleep>) -> Result<Woken, String> {
         if self.input.capacity() - self.input.len() < READ_ROOM / 2 {
-            let room = READ_ROOM.max(self.decoder.wanted().saturating_sub(self.input.len()).min(ANSWER_LEN_MAX));
+            let room =
+                READ_ROOM.max(self.decoder.wanted().saturating_sub(self.input.len()).min(ANSWER_LEN_MAX));
             self.input.reserve(room);
         }
         poll_fn(|cx| self.poll_exchange(cx, &mut until)).await
     }
 
-    fn poll_exchange(&mut self, cx: &mut Context<'_>, until: &mut Option<&mut Sleep>) -> Poll<Result<Woken, String>> {
+    fn poll_exchange(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: &mut Option<&mut Sleep>,
+    ) -> Poll<Result<Woken, String>> {
         let output = self.encoder.finish();
         while !output.is_empty() {
             match self.stream.poll_write(cx, output) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(format!("{}: nothing can be written", self.server))),
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(format!("{}: nothing can be written", self.server)));
+                }
                 Poll::Ready(Ok(written)) => output.advance(written),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(format!("{}: {error}", self.server))),
                 Poll::Pending => break,
             }
         }
         match self.stream.poll_read_buf(cx, &mut self.input) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(format!("{}: the server closed the connection", self.server))),
+            Poll::Ready(Ok(0)) => {
+                return Poll::Ready(Err(format!("{}: the server closed the connection", self.server)));
+            }
             Poll::Ready(Ok(_)) => return Poll::Ready(Ok(Woken::Input)),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(format!("{}: {error}", self.server))),
             Poll::Pending => {}

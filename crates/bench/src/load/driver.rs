@@ -83,7 +83,8 @@ pub(crate) fn run(
     shared: &Arc<Shared>,
 ) -> Result<Outcome, String> {
     let warmup = if phase == Phase::Run { options.warmup } else { Duration::ZERO };
-    let progress = (!options.quiet && phase != Phase::Probe).then(|| Progress::start(options, shared, warmup, length));
+    let progress =
+        (!options.quiet && phase != Phase::Probe).then(|| Progress::start(options, shared, warmup, length));
     let mains = (0..options.threads).map(|shard| {
         let task = ShardTask {
             options: options.clone(),
@@ -108,7 +109,8 @@ pub(crate) fn run(
     }
     if shared.stalled.load(Ordering::Relaxed) {
         let seconds = options.stall_max.as_secs_f64();
-        let example = figures.errors.values().next().map(|error| format!("; {}", error.example)).unwrap_or_default();
+        let example =
+            figures.errors.values().next().map(|error| format!("; {}", error.example)).unwrap_or_default();
         return Err(format!("the server has answered nothing for {seconds} s{example}"));
     }
     let measured = measured.expect("the first thread measures");
@@ -233,9 +235,9 @@ impl ShardTask {
         let watch = self.watch(&rt);
         let measured = self.measure(&rt, &window, tasks).await;
         drop(watch);
-        let figures = Rc::try_unwrap(figures).map(RefCell::into_inner).unwrap_or_else(|shared| {
-            std::mem::replace(&mut *shared.borrow_mut(), Figures::new())
-        });
+        let figures = Rc::try_unwrap(figures)
+            .map(RefCell::into_inner)
+            .unwrap_or_else(|shared| std::mem::replace(&mut *shared.borrow_mut(), Figures::new()));
         Ok((figures, measured?))
     }
 
@@ -270,8 +272,9 @@ impl ShardTask {
     fn watch(&self, rt: &Rt) -> rt::Task<()> {
         let (rt2, shared, stall_max) = (rt.clone(), self.shared.clone(), self.options.stall_max);
         rt.spawn(Group::Maintenance, async move {
-            let answered =
-                |shared: &Shared| shared.completed.load(Ordering::Relaxed) + shared.failed.load(Ordering::Relaxed);
+            let answered = |shared: &Shared| {
+                shared.completed.load(Ordering::Relaxed) + shared.failed.load(Ordering::Relaxed)
+            };
             let (mut last, mut since) = (answered(&shared), rt2.now());
             loop {
                 rt2.sleep(Duration::from_millis(500)).await;
@@ -469,7 +472,12 @@ impl Driver {
     }
 
     /// Handles one answer; whether the operation succeeded.
-    fn take_answer(&mut self, envelope: &Envelope, now: Instant, figures: &mut Figures) -> Result<bool, String> {
+    fn take_answer(
+        &mut self,
+        envelope: &Envelope,
+        now: Instant,
+        figures: &mut Figures,
+    ) -> Result<bool, String> {
         let stream = envelope.stream;
         // Events have negative ids; nobody asked for any.
         let Ok(index) = usize::try_from(stream) else { return Ok(false) };

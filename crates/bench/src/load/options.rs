@@ -181,9 +181,9 @@ impl Options {
             consistency: consistency(text("consistency"))?,
             version: version(text("protocol"))?,
             compression: matches.get_flag("lz4").then_some(Compression::Lz4),
-            credentials: matches
-                .get_one::<String>("user")
-                .map(|user| (user.clone(), matches.get_one::<String>("password").cloned().unwrap_or_default())),
+            credentials: matches.get_one::<String>("user").map(|user| {
+                (user.clone(), matches.get_one::<String>("password").cloned().unwrap_or_default())
+            }),
             server_pid: optional("server-pid").and_then(|pid| u32::try_from(pid).ok()),
             seed: number("seed"),
             preload: !matches.get_flag("no-load"),
@@ -200,16 +200,32 @@ impl Options {
         let limits = [
             ((1..=65_535).contains(&self.connections), "--connections is a number from 1 to 65535"),
             ((1..=32_768).contains(&self.in_flight), "--in-flight is a number from 1 to 32768"),
-            (self.threads >= 1 && usize::from(self.threads) <= self.connections, "--threads is a number from 1 to that of connections"),
+            (
+                self.threads >= 1 && usize::from(self.threads) <= self.connections,
+                "--threads is a number from 1 to that of connections",
+            ),
             ((1..=COLUMNS_MAX).contains(&self.columns), "--columns is a number from 1 to 64"),
-            ((1..=VALUE_SIZE_MAX).contains(&self.value_size), "--value-size is a number of bytes from 1 to 1048576"),
+            (
+                (1..=VALUE_SIZE_MAX).contains(&self.value_size),
+                "--value-size is a number of bytes from 1 to 1048576",
+            ),
             (self.keys >= 1 && self.keys <= i64::MAX as u64, "--keys is at least 1"),
             (self.read_percent <= 100, "--read-percent is a number from 0 to 100"),
-            (self.rows >= 1 && self.rows <= self.partition_rows, "--rows is a number from 1 to that of --partition-rows"),
+            (
+                self.rows >= 1 && self.rows <= self.partition_rows,
+                "--rows is a number from 1 to that of --partition-rows",
+            ),
             ((1..=1 << 20).contains(&self.ranges), "--ranges is a number from 1 to 1048576"),
             (self.page_size >= 1, "--page-size is at least 1"),
-            (self.rate.is_none_or(|rate| rate > 0.0 && rate < 1e9), "--rate is a number of operations a second above 0"),
-            (self.keyspace.starts_with(|ch: char| ch.is_ascii_alphabetic()) && self.keyspace.chars().all(word), "--keyspace is a name of letters, digits and _"),
+            (
+                self.rate.is_none_or(|rate| rate > 0.0 && rate < 1e9),
+                "--rate is a number of operations a second above 0",
+            ),
+            (
+                self.keyspace.starts_with(|ch: char| ch.is_ascii_alphabetic())
+                    && self.keyspace.chars().all(word),
+                "--keyspace is a name of letters, digits and _",
+            ),
         ];
         match limits.iter().find(|(holds, _)| !holds) {
             Some((_, what)) => Err((*what).to_owned()),
@@ -287,46 +303,94 @@ fn parse_count(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| "the number is too large".to_owned())
 }
 
+fn number(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("N").value_parser(parse_count).default_value(default).help(help)
+}
+
+fn optional(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("N").value_parser(parse_count).help(help)
+}
+
+fn time(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("TIME").value_parser(parse_time).default_value(default).help(help)
+}
+
+fn text(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).default_value(default).help(help)
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
 pub(crate) fn command() -> Command {
     let workloads = WorkloadName::ALL.map(|(name, _, help)| format!("  {name:<16}{help}")).join("\n");
-    let number = |name: &'static str, default: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("N").value_parser(parse_count).default_value(default).help(help)
-    };
-    let optional = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("N").value_parser(parse_count).help(help)
-    };
-    let time = |name: &'static str, default: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("TIME").value_parser(parse_time).default_value(default).help(help)
-    };
-    let text = |name: &'static str, default: &'static str, help: &'static str| {
-        Arg::new(name).long(name).default_value(default).help(help)
-    };
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
-    Command::new("load")
+    let command = Command::new("load")
         .args_override_self(true)
         .about("Drive any CQL server over the wire, check its answers, and print throughput, latency and CPU")
         .after_help(format!("Workloads:\n{workloads}"))
-        .arg(Arg::new("workload").required(true).value_parser(WorkloadName::ALL.map(|(name, ..)| name)).hide_possible_values(true).help("What to do, see below"))
+        .arg(
+            Arg::new("workload")
+                .required(true)
+                .value_parser(WorkloadName::ALL.map(|(name, ..)| name))
+                .hide_possible_values(true)
+                .help("What to do, see below"),
+        )
         .arg(text("host", "127.0.0.1", "Servers, HOST or HOST:PORT, separated by commas").short('H'))
-        .arg(Arg::new("port").long("port").short('p').value_parser(value_parser!(u16)).default_value("9042").help("Port of servers that name none"))
+        .arg(
+            Arg::new("port")
+                .long("port")
+                .short('p')
+                .value_parser(value_parser!(u16))
+                .default_value("9042")
+                .help("Port of servers that name none"),
+        )
         .arg(number("connections", "8", "Connections").short('c'))
         .arg(number("in-flight", "32", "Requests in flight on each connection").short('f'))
         .arg(number("threads", "1", "Threads of the generator").short('t'))
-        .arg(Arg::new("rate").long("rate").value_name("OPS").value_parser(value_parser!(f64)).help("Operations a second (open loop): latency counts from when each was due"))
+        .arg(
+            Arg::new("rate")
+                .long("rate")
+                .value_name("OPS")
+                .value_parser(value_parser!(f64))
+                .help("Operations a second (open loop): latency counts from when each was due"),
+        )
         .arg(time("duration", "30s", "How long to measure").short('d'))
         .arg(optional("ops", "How many operations to measure, in place of a time").short('n'))
-        .arg(time("warmup", "5s", "How long to run before measuring"))
-        .arg(optional("keys", "Keys, partitions, sensors or counters (1M; time-series 1k; wide-partition 10; counter 100k)"))
-        .arg(text("distribution", "uniform", "How keys are chosen: uniform, sequential, zipfian or zipfian:EXPONENT"))
+        .arg(time("warmup", "5s", "How long to run before measuring"));
+    connection_arguments(data_arguments(command))
+}
+
+/// What the rows are, and how they are chosen.
+fn data_arguments(command: Command) -> Command {
+    command
+        .arg(optional(
+            "keys",
+            "Keys, partitions, sensors or counters (1M; time-series 1k; wide-partition 10; counter 100k)",
+        ))
+        .arg(text(
+            "distribution",
+            "uniform",
+            "How keys are chosen: uniform, sequential, zipfian or zipfian:EXPONENT",
+        ))
         .arg(number("columns", "1", "Columns of a row by key"))
         .arg(number("value-size", "100", "Bytes of a value"))
-        .arg(optional("read-percent", "How many of 100 operations read (mixed 50; time-series 10; wide-partition 100; counter 0)"))
+        .arg(optional(
+            "read-percent",
+            "How many of 100 operations read (mixed 50; time-series 10; wide-partition 100; counter 0)",
+        ))
         .arg(optional("rows", "Rows of a read (time-series 100; wide-partition 500)"))
-        .arg(optional("partition-rows", "Rows of a partition as loaded (time-series 200; wide-partition 10k)"))
+        .arg(optional(
+            "partition-rows",
+            "Rows of a partition as loaded (time-series 200; wide-partition 10k)",
+        ))
         .arg(number("page-size", "1000", "Rows of a page of a scan"))
         .arg(number("ranges", "64", "Token ranges that a scan divides the ring into"))
+}
+
+/// How the server is talked to, and what becomes of the figures.
+fn connection_arguments(command: Command) -> Command {
+    command
         .arg(text("keyspace", "torc_bench", "Keyspace of the tables"))
         .arg(number("replication", "1", "Replicas, when the keyspace is created"))
         .arg(text("consistency", "ONE", "Consistency level"))
@@ -334,11 +398,20 @@ pub(crate) fn command() -> Command {
         .arg(flag("lz4", "Compress frames with LZ4"))
         .arg(Arg::new("user").long("user").help("User name"))
         .arg(Arg::new("password").long("password").help("Password").requires("user"))
-        .arg(optional("server-pid", "Process of the server, to read its CPU time and memory").value_name("PID"))
+        .arg(
+            optional("server-pid", "Process of the server, to read its CPU time and memory")
+                .value_name("PID"),
+        )
         .arg(number("seed", "1", "Start of every random choice"))
         .arg(flag("no-load", "Do not load the data that the workload reads"))
         .arg(time("stall", "30s", "Give up when the server answers nothing for so long"))
-        .arg(Arg::new("json").long("json").value_name("FILE").value_parser(value_parser!(PathBuf)).help("Write the figures there too (-: standard output)"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("Write the figures there too (-: standard output)"),
+        )
         .arg(flag("quiet", "No progress lines").short('q'))
 }
 
@@ -362,7 +435,10 @@ mod tests {
         assert_eq!(servers, ["127.0.0.1:9142", "127.0.0.2:9043"]);
         assert_eq!((options.connections, options.in_flight, options.keys), (32, 1, 10_000));
         assert_eq!(options.distribution, Distribution::Zipfian(1.2));
-        assert_eq!((options.duration, options.warmup), (Duration::from_secs(120), Duration::from_millis(500)));
+        assert_eq!(
+            (options.duration, options.warmup),
+            (Duration::from_secs(120), Duration::from_millis(500))
+        );
         assert_eq!((options.version, options.consistency), (Version::V4, Consistency::LocalQuorum));
         assert_eq!((options.rate, options.read_percent), (Some(10_000.0), 30));
     }

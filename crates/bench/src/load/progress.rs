@@ -18,7 +18,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn start(options: &Options, shared: &Arc<Shared>, warmup: Duration, length: PhaseLength) -> Self {
+    pub(crate) fn start(
+        options: &Options,
+        shared: &Arc<Shared>,
+        warmup: Duration,
+        length: PhaseLength,
+    ) -> Self {
         let (stop, stopped) = channel();
         let (shared, pid) = (shared.clone(), options.server_pid);
         let thread = std::thread::spawn(move || {
@@ -31,9 +36,11 @@ impl Progress {
                 let since = completed - last;
                 let rate = since as f64 / (now - last_at).as_secs_f64();
                 let left = time_left(now - start, warmup, length, completed, rate);
-                let mut line = format!("{:5.0} s {completed:>12} ops {rate:>9.0}/s", (now - start).as_secs_f64());
+                let mut line =
+                    format!("{:5.0} s {completed:>12} ops {rate:>9.0}/s", (now - start).as_secs_f64());
                 if let (Some(before), Some(now)) = (cpu, server_micros(pid)) {
-                    line += &format!("  server {:6.2} µs/op", (now - before) as f64 / (since as f64).max(1.0));
+                    line +=
+                        &format!("  server {:6.2} µs/op", (now - before) as f64 / (since as f64).max(1.0));
                     cpu = Some(now);
                 }
                 if failed > 0 {

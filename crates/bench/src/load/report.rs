@@ -27,7 +27,10 @@ pub(crate) fn text(options: &Options, outcome: &Outcome) -> String {
         options.rate.map(|rate| format!(", open loop of {rate}/s")).unwrap_or_default(),
         outcome.elapsed.as_secs_f64(),
     );
-    text += &format!("{:>8} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "ops", "mean", "p50", "p90", "p99", "p99.9", "max");
+    text += &format!(
+        "{:>8} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+        "", "ops", "mean", "p50", "p90", "p99", "p99.9", "max"
+    );
     for (kind, name) in Kind::ALL {
         let latencies = &outcome.latencies[kind as usize];
         if latencies.is_empty() {
@@ -55,7 +58,10 @@ pub(crate) fn text(options: &Options, outcome: &Outcome) -> String {
         }
     }
     if outcome.unsent > 0 {
-        text += &format!("  unsent {} operations were due and never sent: the server was too slow\n", outcome.unsent);
+        text += &format!(
+            "  unsent {} operations were due and never sent: the server was too slow\n",
+            outcome.unsent
+        );
     }
     for (kind, error) in &outcome.errors {
         text += &format!("  errors {}: {kind}, the first: {}\n", error.count, error.example);
@@ -117,7 +123,8 @@ pub(crate) fn json(options: &Options, outcome: &Outcome) -> Value {
         })
     });
     let errors = outcome.errors.iter();
-    let errors = errors.map(|(kind, error)| (kind.clone(), json!({"count": error.count, "first": error.example})));
+    let errors =
+        errors.map(|(kind, error)| (kind.clone(), json!({"count": error.count, "first": error.example})));
     json!({
         "workload": options.workload.name(),
         "connections": options.connections,

@@ -16,7 +16,8 @@ use rt::Rt;
 use rt::mesh::Mesh;
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody};
 use wire::{
-    Consistency, Decoder, Dialect, Direction, Encoder, Envelope, Message, Request, ResponseWriter, Value, Version,
+    Consistency, Decoder, Dialect, Direction, Encoder, Envelope, Message, Request, ResponseWriter, Value,
+    Version,
 };
 
 use super::StatementId;
@@ -46,7 +47,8 @@ impl Node {
         for directory in [&data, &log] {
             rt.disk().create_dir_all(directory).await.map_err(|error| error.to_string())?;
         }
-        let store = SchemaStore::open(rt, &data, cluster::own_schema()).await.map_err(|error| error.to_string())?;
+        let store =
+            SchemaStore::open(rt, &data, cluster::own_schema()).await.map_err(|error| error.to_string())?;
         let schema = store.current().clone();
         let config = EngineConfig { memtable_bytes_max: MEMTABLE_BYTES, ..EngineConfig::new(data, log) };
         let engine = Engine::open(rt.clone(), config, Arc::new(schema.stored()));
@@ -74,8 +76,7 @@ impl Node {
             address,
         };
         let clock = Rc::new(rt.clone());
-        let executor =
-            Executor::new(coordinator.clone(), clock, node, ExecLimits::default());
+        let executor = Executor::new(coordinator.clone(), clock, node, ExecLimits::default());
         let connection = RefCell::new((Encoder::new(), BytesMut::with_capacity(4096)));
         Ok(Node { engine, replica, coordinator, executor, connection })
     }
@@ -156,8 +157,7 @@ impl Node {
     /// The request that executes a statement, as it comes out of a connection.
     pub(super) fn execute_request(&self, id: &StatementId, values: &[&[u8]]) -> Result<Envelope, String> {
         let values: Vec<_> = values.iter().map(|value| Value::Set(value)).collect();
-        let parameters =
-            Parameters { skip_metadata: true, ..Parameters::new(Consistency::One, &values) };
+        let parameters = Parameters { skip_metadata: true, ..Parameters::new(Consistency::One, &values) };
         let mut writer = RequestWriter::new(Dialect::new(VERSION));
         writer.execute(id, &[], &parameters);
         received(&writer)
@@ -177,7 +177,8 @@ impl Node {
             return Err("a read was not answered with rows".to_owned());
         };
         let found = rows.to_vec().map_err(|error| error.to_string())?;
-        let same = |row: &Vec<Option<Vec<u8>>>| row.iter().map(Option::as_deref).eq(cells.iter().copied().map(Some));
+        let same =
+            |row: &Vec<Option<Vec<u8>>>| row.iter().map(Option::as_deref).eq(cells.iter().copied().map(Some));
         if found.len() == 1 && found.iter().all(same) {
             return Ok(());
         }

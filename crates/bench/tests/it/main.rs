@@ -66,11 +66,13 @@ fn wrong_answers_are_noticed() {
 #[test]
 fn an_open_loop_keeps_its_rate_and_counts_waiting() {
     let server = Server::start(None);
-    let outcome = measure(&options(&server, "write --rate 5000 --connections 4 --in-flight 4")).expect("a run");
+    let outcome =
+        measure(&options(&server, "write --rate 5000 --connections 4 --in-flight 4")).expect("a run");
     assert!((outcome.rate() - 5000.0).abs() < 500.0, "{} operations a second", outcome.rate());
     // A server that pauses: operations that were due meanwhile are counted from when they were due.
     let server = Server::start(Some(Fault::Pause(Duration::from_millis(100))));
-    let outcome = measure(&options(&server, "write --rate 2000 --connections 1 --in-flight 1")).expect("a run");
+    let outcome =
+        measure(&options(&server, "write --rate 2000 --connections 1 --in-flight 1")).expect("a run");
     assert!(outcome.latency_nanos(0.5) > 20_000_000, "{} ns at the median", outcome.latency_nanos(0.5));
 }
 

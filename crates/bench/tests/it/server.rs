@@ -89,7 +89,8 @@ fn serve(mut stream: TcpStream, store: &Mutex<Store>) {
             }
             encoder.push(envelope.stream, &response);
             if let Message::Startup(startup) = &request.message {
-                agreed = Some((envelope.version, startup.get("COMPRESSION").and_then(Compression::from_name)));
+                agreed =
+                    Some((envelope.version, startup.get("COMPRESSION").and_then(Compression::from_name)));
                 break;
             }
         }
@@ -171,7 +172,8 @@ impl Store {
             }
             Message::Query(query) if query.text.starts_with("SELECT count") => {
                 let counters = self.tables.iter().filter(|((table, _), _)| table.ends_with(".counters"));
-                let rows: Vec<Vec<&[u8]>> = counters.map(|(_, rows)| vec![rows[&vec![]][0].as_slice()]).collect();
+                let rows: Vec<Vec<&[u8]>> =
+                    counters.map(|(_, rows)| vec![rows[&vec![]][0].as_slice()]).collect();
                 put_rows(&rows, 1, None, out);
             }
             Message::Execute(execute) => return self.execute(execute, out),
@@ -183,8 +185,12 @@ impl Store {
     fn execute(&mut self, execute: &Execute, out: &mut ResponseWriter) -> bool {
         self.requests += 1;
         let text = self.statements[&execute.id].clone();
-        let values: Vec<Vec<u8>> =
-            execute.parameters.values.iter().map(|value| value.as_slice().expect("a value").to_vec()).collect();
+        let values: Vec<Vec<u8>> = execute
+            .parameters
+            .values
+            .iter()
+            .map(|value| value.as_slice().expect("a value").to_vec())
+            .collect();
         let nth = |n| self.requests % n == 0;
         match self.fault {
             Some(Fault::Silence) => return false,

@@ -75,7 +75,8 @@ impl Workload for Scan {
             self.slots[slot] = Place { range: next % self.options.ranges, rows: 0, paging_state: None };
         }
         let place = &self.slots[slot];
-        let (after, upto) = (self.bound(place.range).to_be_bytes(), self.bound(place.range + 1).to_be_bytes());
+        let (after, upto) =
+            (self.bound(place.range).to_be_bytes(), self.bound(place.range + 1).to_be_bytes());
         let bound = [Value::Set(&after), Value::Set(&upto)];
         let parameters = Parameters {
             skip_metadata: true,

@@ -24,10 +24,7 @@ pub(super) fn statements(options: &Options) -> Vec<String> {
     let keyspace = &options.keyspace;
     vec![
         format!("INSERT INTO {keyspace}.wide (part, row, value) VALUES (?, ?, ?)"),
-        format!(
-            "SELECT row, value FROM {keyspace}.wide WHERE part = ? AND row >= ? LIMIT {}",
-            options.rows
-        ),
+        format!("SELECT row, value FROM {keyspace}.wide WHERE part = ? AND row >= ? LIMIT {}", options.rows),
     ]
 }
 
