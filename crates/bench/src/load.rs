@@ -130,7 +130,35 @@ async fn set_up(rt: Rt, options: Arc<Options>) -> Result<i64, String> {
     }
 }
 
+/// The statement about the data of these options that is written when all of it has been loaded: a look at some rows
+/// would not notice that a few are missing.
+fn loaded_name(options: &Options) -> String {
+    let (columns, size) = (options.columns, options.value_size);
+    format!("{}/{columns}/{size}/{}", workload::data_name(options), options.partition_rows)
+}
+
+async fn read_loaded(rt: Rt, options: Arc<Options>) -> Result<i64, String> {
+    let mut connection = Connection::open(&rt, &options, 0).await?;
+    let text =
+        format!("SELECT row_count FROM {}.loaded WHERE name = '{}'", options.keyspace, loaded_name(&options));
+    let ResultBody::Rows(rows) = connection.query(&text, Some(1), None).await? else {
+        return Err(format!("{text}: the answer has no rows"));
+    };
+    let cell = rows.cells().next().and_then(Result::ok).flatten();
+    Ok(cell.and_then(|cell| cell.try_into().ok()).map_or(0, i64::from_be_bytes))
+}
+
+async fn write_loaded(rt: Rt, options: Arc<Options>) -> Result<i64, String> {
+    let mut connection = Connection::open(&rt, &options, 0).await?;
+    let (name, rows) = (loaded_name(&options), options.rows_to_load());
+    let text = format!("INSERT INTO {}.loaded (name, row_count) VALUES ('{name}', {rows})", options.keyspace);
+    connection.query(&text, None, None).await.map(|_| 0)
+}
+
 fn is_loaded(options: &Arc<Options>) -> Result<bool, String> {
+    if on_one_shard(options, read_loaded)? != options.rows_to_load() as i64 {
+        return Ok(false);
+    }
     let one = Options { connections: 1, threads: 1, quiet: true, rate: None, ..Options::clone(options) };
     let one = Arc::new(one);
     let shared = Arc::new(Shared::new(&one));
@@ -151,6 +179,6 @@ fn load(options: &Arc<Options>) -> Result<(), String> {
         Some((kind, error)) => {
             Err(format!("{} rows were not loaded: {kind}: {}", error.count, error.example))
         }
-        None => Ok(()),
+        None => on_one_shard(options, write_loaded).map(drop),
     }
 }

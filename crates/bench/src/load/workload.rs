@@ -105,7 +105,21 @@ pub(crate) fn schema(options: &Options) -> Vec<String> {
         WorkloadName::WidePartition => wide::table(keyspace),
         WorkloadName::Counter => counter::table(keyspace),
     };
-    vec![format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {replication}"), table]
+    vec![
+        format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {replication}"),
+        format!("CREATE TABLE IF NOT EXISTS {keyspace}.loaded (name text PRIMARY KEY, row_count bigint)"),
+        table,
+    ]
+}
+
+/// Which data the workload reads.
+pub(crate) fn data_name(options: &Options) -> &'static str {
+    match options.workload {
+        WorkloadName::Write | WorkloadName::Read | WorkloadName::Mixed | WorkloadName::Scan => "rows",
+        WorkloadName::TimeSeries => "series",
+        WorkloadName::WidePartition => "wide",
+        WorkloadName::Counter => "counters",
+    }
 }
 
 /// The statements that the workload executes.

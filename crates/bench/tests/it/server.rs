@@ -119,6 +119,8 @@ struct Store {
     fault: Option<Fault>,
     requests: u64,
     statements: BTreeMap<Bytes, String>,
+    /// What has been loaded.
+    loaded: BTreeMap<String, i64>,
     /// Rows by table and partition key, then by clustering key.
     tables: BTreeMap<(String, Vec<u8>), Rows>,
 }
@@ -152,7 +154,13 @@ fn put_rows(rows: &[Vec<&[u8]>], width: usize, more: Option<Bytes>, out: &mut Re
 
 impl Store {
     fn new(fault: Option<Fault>) -> Store {
-        Store { fault, requests: 0, statements: BTreeMap::new(), tables: BTreeMap::new() }
+        Store {
+            fault,
+            requests: 0,
+            statements: BTreeMap::new(),
+            loaded: BTreeMap::new(),
+            tables: BTreeMap::new(),
+        }
     }
 
     /// Writes the answer; false when there is none.
@@ -175,6 +183,17 @@ impl Store {
                 let rows: Vec<Vec<&[u8]>> =
                     counters.map(|(_, rows)| vec![rows[&vec![]][0].as_slice()]).collect();
                 put_rows(&rows, 1, None, out);
+            }
+            Message::Query(query) if query.text.starts_with("SELECT row_count") => {
+                let name = query.text.split('\'').nth(1).expect("a name");
+                let rows = self.loaded.get(name).map(|rows| rows.to_be_bytes());
+                put_rows(&rows.iter().map(|rows| vec![rows.as_slice()]).collect::<Vec<_>>(), 1, None, out);
+            }
+            Message::Query(query) if query.text.starts_with("INSERT") => {
+                let (name, rows) = (query.text.split('\'').nth(1), query.text.rsplit(' ').next());
+                let rows = rows.expect("a number").trim_end_matches(')').parse().expect("a number");
+                self.loaded.insert(name.expect("a name").to_owned(), rows);
+                out.void();
             }
             Message::Execute(execute) => return self.execute(execute, out),
             _ => out.void(),
