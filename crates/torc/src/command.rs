@@ -14,6 +14,7 @@ pub fn command() -> Command {
         .version(server::VERSION)
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .subcommand(bench::command())
         .subcommand(with_options(
             Command::new("server").about("Run a node with the settings of torc.yaml").arg(
                 Arg::new("config")

@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     let result = match matches.subcommand() {
         Some(("server", arguments)) => node::server(arguments),
         Some(("dev", arguments)) => node::dev(arguments),
+        Some(("bench", arguments)) => bench::run(arguments),
         _ => unreachable!("clap asks for a known subcommand"),
     };
     match result {

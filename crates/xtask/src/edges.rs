@@ -82,7 +82,11 @@ pub const TABLE: &[Row] = &[
     // T: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).
     row("model", 6, "stdx types schema mutation cql"),
     row("testkit", 6, "stdx types schema mutation rt rt-sim rt-uring cql wire"),
-    row("bench", 6, "stdx types schema mutation rt rt-uring cql wire exec session server"),
+    row(
+        "bench",
+        6,
+        "stdx types schema mutation rt rt-uring cql wire engine replica coordinator cluster exec session server",
+    ),
     row(
         "sim",
         6,

@@ -1,0 +1,556 @@
+//! Runs one phase: the generator's threads, their connections, the pace, and what was measured.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rt::{Group, Instant, LocalBoxFuture, Rt, ShardMain, Sleep};
+use wire::Envelope;
+use wire::client::{Answer, AnswerBody};
+
+use crate::load::connection::{Connection, Prepared};
+use crate::load::cpu::{self, CpuTime, Usage};
+use crate::load::figures::{Figures, Outcome, ServerUsage, WRONG_ANSWER};
+use crate::load::options::Options;
+use crate::load::progress::Progress;
+use crate::load::values::Values;
+use crate::load::workload::{self, Ingredients, Kind, Phase, Workload};
+
+/// The mark of a range whose rows nobody has counted.
+pub(crate) const RANGE_UNKNOWN: u64 = u64::MAX;
+
+/// What the threads of a phase share: counts only.
+pub(crate) struct Shared {
+    /// The next key or range of a sequence.
+    pub(crate) sequence: Arc<AtomicU64>,
+    /// Operations that succeeded, those of the warm-up included.
+    pub(crate) completed: AtomicU64,
+    /// Operations that failed.
+    pub(crate) failed: AtomicU64,
+    /// Rows of each range of a scan.
+    pub(crate) ranges: Vec<AtomicU64>,
+    /// Increments that were acknowledged.
+    pub(crate) acknowledged: AtomicU64,
+    /// Increments that failed, and may have counted.
+    pub(crate) unknown: AtomicU64,
+    /// Rows appended to a time series.
+    pub(crate) appended: AtomicU64,
+    /// When this began, in milliseconds since 1970.
+    pub(crate) started_ms: u64,
+    /// The server has stopped answering.
+    stalled: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &Options) -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Shared {
+            sequence: Arc::default(),
+            completed: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            ranges: (0..options.ranges).map(|_| AtomicU64::new(RANGE_UNKNOWN)).collect(),
+            acknowledged: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
+            started_ms: u64::try_from(since_1970.as_millis()).unwrap_or(0),
+            stalled: AtomicBool::new(false),
+        }
+    }
+}
+
+/// How long a phase is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PhaseLength {
+    /// A time, after the warm-up.
+    Time(Duration),
+    /// A number of operations, after the warm-up.
+    Operations(u64),
+}
+
+/// The generator's runtime: no files, and no cores taken from the server unless it was told so from outside.
+pub(crate) fn runtime(pin: bool) -> rt_uring::Config {
+    rt_uring::Config { pin, files: rt_uring::FileBackend::Memory, ..rt_uring::Config::default() }
+}
+
+/// Runs a phase to its end.
+pub(crate) fn run(
+    options: &Arc<Options>,
+    phase: Phase,
+    length: PhaseLength,
+    in_flight: usize,
+    shared: &Arc<Shared>,
+) -> Result<Outcome, String> {
+    let warmup = if phase == Phase::Run { options.warmup } else { Duration::ZERO };
+    let progress =
+        (!options.quiet && phase != Phase::Probe).then(|| Progress::start(options, shared, warmup, length));
+    let mains = (0..options.threads).map(|shard| {
+        let task = ShardTask {
+            options: options.clone(),
+            shared: shared.clone(),
+            phase,
+            length,
+            warmup,
+            in_flight,
+            shard,
+        };
+        Box::new(move |rt: Rt| Box::pin(task.run(rt)) as LocalBoxFuture<_>)
+            as ShardMain<Result<(Figures, Option<Measured>), String>>
+    });
+    let results = rt_uring::run(&runtime(false), mains.collect()).map_err(|error| error.to_string())?;
+    drop(progress);
+    let mut figures = Figures::new();
+    let mut measured = None;
+    for result in results {
+        let (shard_figures, shard_measured) = result?;
+        figures.merge(shard_figures);
+        measured = measured.or(shard_measured);
+    }
+    if shared.stalled.load(Ordering::Relaxed) {
+        let seconds = options.stall_max.as_secs_f64();
+        let example =
+            figures.errors.values().next().map(|error| format!("; {}", error.example)).unwrap_or_default();
+        return Err(format!("the server has answered nothing for {seconds} s{example}"));
+    }
+    let measured = measured.expect("the first thread measures");
+    Ok(Outcome {
+        operations: measured.operations,
+        elapsed: measured.elapsed,
+        latencies: figures.latencies,
+        errors: figures.errors,
+        rows: figures.rows,
+        unsent: figures.unsent,
+        client: measured.client,
+        server: measured.server,
+    })
+}
+
+/// What only one thread measures, for all.
+struct Measured {
+    operations: u64,
+    elapsed: Duration,
+    client: CpuTime,
+    server: Option<ServerUsage>,
+}
+
+/// A moment at one end of the measurement.
+struct Moment {
+    at: Instant,
+    completed: u64,
+    client: Usage,
+    server: Option<Usage>,
+}
+
+impl Moment {
+    fn take(rt: &Rt, options: &Options, shared: &Shared) -> Result<Self, String> {
+        Ok(Moment {
+            client: Usage::of(std::process::id())?,
+            server: options.server_pid.map(Usage::of).transpose()?,
+            at: rt.now(),
+            completed: shared.completed.load(Ordering::Relaxed),
+        })
+    }
+
+    fn until(&self, end: &Moment, options: &Options) -> Measured {
+        let server = self.server.as_ref().zip(end.server.as_ref());
+        Measured {
+            operations: end.completed - self.completed,
+            elapsed: end.at.duration_since(self.at),
+            client: end.client.total.since(self.client.total),
+            server: server.map(|(begin, end)| ServerUsage {
+                cpu: end.total.since(begin.total),
+                threads: end.threads_since(begin),
+                resident_bytes: options.server_pid.and_then(cpu::resident_bytes),
+            }),
+        }
+    }
+}
+
+/// One thread's part of a phase.
+struct ShardTask {
+    options: Arc<Options>,
+    shared: Arc<Shared>,
+    phase: Phase,
+    length: PhaseLength,
+    warmup: Duration,
+    in_flight: usize,
+    shard: u16,
+}
+
+/// When operations may start, and which count.
+struct Window {
+    from: Instant,
+    end: Instant,
+    /// Operations that may still start inside the window.
+    budget: Cell<u64>,
+}
+
+impl Window {
+    fn admits(&self, now: Instant) -> bool {
+        now < self.from || (now < self.end && self.budget.get() > 0)
+    }
+
+    /// Whether an operation that was due at this time counts; takes it from the budget.
+    fn enter(&self, due: Instant) -> bool {
+        if due < self.from {
+            return false;
+        }
+        self.budget.set(self.budget.get().saturating_sub(1));
+        true
+    }
+}
+
+impl ShardTask {
+    async fn run(self, rt: Rt) -> Result<(Figures, Option<Measured>), String> {
+        let threads = u64::from(self.options.threads);
+        let indices = (usize::from(self.shard)..self.options.connections).step_by(threads as usize);
+        let values = Rc::new(Values::new(self.options.value_size));
+        let mut opened = Vec::new();
+        for index in indices {
+            let mut connection = Connection::open(&rt, &self.options, index).await?;
+            let mut statements = Vec::new();
+            for text in workload::statements(&self.options) {
+                statements.push(connection.prepare(&text).await?);
+            }
+            opened.push((index, connection, statements));
+        }
+        let from = rt.now() + self.warmup;
+        let (end, budget) = match self.length {
+            PhaseLength::Time(time) => (from + time, u64::MAX),
+            PhaseLength::Operations(all) => {
+                let remainder = u64::from(u64::from(self.shard) < all % threads);
+                (Instant::MAX, all / threads + remainder)
+            }
+        };
+        let window = Rc::new(Window { from, end, budget: Cell::new(budget) });
+        let figures = Rc::new(RefCell::new(Figures::new()));
+        let tasks: Vec<_> = opened
+            .into_iter()
+            .map(|(index, connection, statements)| {
+                let driver = self.driver(&rt, index, connection, statements, &window, &figures, &values);
+                rt.spawn(Group::Statement, driver.run())
+            })
+            .collect();
+        let watch = self.watch(&rt);
+        let measured = self.measure(&rt, &window, tasks).await;
+        drop(watch);
+        let figures = Rc::try_unwrap(figures)
+            .map(RefCell::into_inner)
+            .unwrap_or_else(|shared| std::mem::replace(&mut *shared.borrow_mut(), Figures::new()));
+        Ok((figures, measured?))
+    }
+
+    /// Waits for the tasks; the first thread takes the time and the CPU at both ends of the measurement.
+    async fn measure(
+        &self,
+        rt: &Rt,
+        window: &Window,
+        tasks: Vec<rt::Task<()>>,
+    ) -> Result<Option<Measured>, String> {
+        let mut first = None;
+        if self.shard == 0 {
+            rt.sleep_until(window.from).await;
+            let begin = Moment::take(rt, &self.options, &self.shared)?;
+            if window.end < Instant::MAX {
+                rt.sleep_until(window.end).await;
+                let end = Moment::take(rt, &self.options, &self.shared)?;
+                first = Some(begin.until(&end, &self.options));
+                join(tasks).await;
+            } else {
+                join(tasks).await;
+                let end = Moment::take(rt, &self.options, &self.shared)?;
+                first = Some(begin.until(&end, &self.options));
+            }
+        } else {
+            join(tasks).await;
+        }
+        Ok(first)
+    }
+
+    /// Ends the phase when nothing is answered for a long time.
+    fn watch(&self, rt: &Rt) -> rt::Task<()> {
+        let (rt2, shared, stall_max) = (rt.clone(), self.shared.clone(), self.options.stall_max);
+        rt.spawn(Group::Maintenance, async move {
+            let answered = |shared: &Shared| {
+                shared.completed.load(Ordering::Relaxed) + shared.failed.load(Ordering::Relaxed)
+            };
+            let (mut last, mut since) = (answered(&shared), rt2.now());
+            loop {
+                rt2.sleep(Duration::from_millis(500)).await;
+                let now = answered(&shared);
+                if now != last {
+                    (last, since) = (now, rt2.now());
+                } else if rt2.now().duration_since(since) >= stall_max {
+                    shared.stalled.store(true, Ordering::Relaxed);
+                }
+            }
+        })
+    }
+
+    fn driver(
+        &self,
+        rt: &Rt,
+        index: usize,
+        connection: Connection,
+        statements: Vec<Prepared>,
+        window: &Rc<Window>,
+        figures: &Rc<RefCell<Figures>>,
+        values: &Rc<Values>,
+    ) -> Driver {
+        let from = Ingredients {
+            options: self.options.clone(),
+            shared: self.shared.clone(),
+            phase: self.phase,
+            values: values.clone(),
+            slots: self.in_flight,
+            index,
+        };
+        let idle = Slot { kind: Kind::Read, due: Instant::START, busy: false, counts: false };
+        Driver {
+            rt: rt.clone(),
+            connection,
+            statements,
+            operations: workload::operations(&from),
+            slots: vec![idle; self.in_flight],
+            free: (0..self.in_flight).rev().collect(),
+            pace: self.options.rate.map(|rate| Pace::new(rate, self.options.connections, index, rt.now())),
+            timer: rt.sleep_until(Instant::START),
+            window: window.clone(),
+            figures: figures.clone(),
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+async fn join(tasks: Vec<rt::Task<()>>) {
+    for task in tasks {
+        task.await;
+    }
+}
+
+/// When the operations of one connection of an open loop are due: evenly spaced, the connections one after another.
+pub(crate) struct Pace {
+    start: Instant,
+    interval_nanos: f64,
+    next: u64,
+}
+
+impl Pace {
+    /// The pace of one of several connections that together reach the rate.
+    pub(crate) fn new(rate: f64, connections: usize, index: usize, now: Instant) -> Self {
+        let interval_nanos = 1e9 * connections as f64 / rate;
+        let start = now + Duration::from_nanos((1e9 / rate * index as f64) as u64);
+        Pace { start, interval_nanos, next: 0 }
+    }
+
+    /// When the next operation is due.
+    pub(crate) fn due(&self) -> Instant {
+        self.start + Duration::from_nanos((self.next as f64 * self.interval_nanos) as u64)
+    }
+
+    fn advance(&mut self) {
+        self.next += 1;
+    }
+
+    /// Operations that were due before a time and were not sent.
+    fn unsent(&self, end: Instant) -> u64 {
+        (end.duration_since(self.due()).as_nanos() as f64 / self.interval_nanos) as u64
+    }
+}
+
+/// A place for a request in flight.
+#[derive(Clone)]
+struct Slot {
+    kind: Kind,
+    /// When the request was sent, or in an open loop should have been.
+    due: Instant,
+    busy: bool,
+    counts: bool,
+}
+
+/// One connection and what is done over it.
+struct Driver {
+    rt: Rt,
+    connection: Connection,
+    statements: Vec<Prepared>,
+    operations: Box<dyn Workload>,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    pace: Option<Pace>,
+    /// When to look again although nothing has come.
+    timer: Sleep,
+    window: Rc<Window>,
+    figures: Rc<RefCell<Figures>>,
+    shared: Arc<Shared>,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        if let Err(error) = self.drive().await {
+            let lost = (self.slots.len() - self.free.len()) as u64;
+            self.shared.failed.fetch_add(lost.max(1), Ordering::Relaxed);
+            for slot in 0..self.slots.len() {
+                if self.slots[slot].busy {
+                    self.operations.failed(slot);
+                }
+            }
+            self.figures.borrow_mut().error("connection lost", || error);
+        }
+    }
+
+    async fn drive(&mut self) -> Result<(), String> {
+        loop {
+            let now = self.rt.now();
+            self.fill(now);
+            let idle = self.free.len() == self.slots.len();
+            if idle && !self.window.admits(self.rt.now()) {
+                break;
+            }
+            let wake_at = match &self.pace {
+                Some(pace) if !self.free.is_empty() && self.window.admits(now) => {
+                    pace.due().min(self.window.end)
+                }
+                // The watch cannot wake a connection that waits for its answers; a slow tick can.
+                _ if self.timer.deadline() > now => self.timer.deadline(),
+                _ => now + Duration::from_secs(1),
+            };
+            if self.timer.deadline() != wake_at {
+                self.timer = self.rt.sleep_until(wake_at);
+            }
+            self.connection.exchange(Some(&mut self.timer)).await?;
+            self.take_answers()?;
+            if self.shared.stalled.load(Ordering::Relaxed) {
+                return Err("no answer".to_owned());
+            }
+        }
+        if let Some(pace) = &self.pace
+            && self.window.end < Instant::MAX
+        {
+            self.figures.borrow_mut().unsent += pace.unsent(self.window.end);
+        }
+        Ok(())
+    }
+
+    /// Puts a request into every free slot, as far as time, budget and pace allow.
+    fn fill(&mut self, now: Instant) {
+        while let Some(slot) = self.free.last().copied() {
+            if !self.window.admits(now) {
+                return;
+            }
+            let due = match &mut self.pace {
+                None => now,
+                Some(pace) => {
+                    let due = pace.due();
+                    if due > now {
+                        return;
+                    }
+                    pace.advance();
+                    due
+                }
+            };
+            self.free.pop();
+            let kind = self.operations.request(slot, &self.statements, &mut self.connection.request);
+            let stream = i16::try_from(slot).expect("fewer slots than stream ids");
+            self.connection.encoder.push_request(stream, &self.connection.request);
+            self.slots[slot] = Slot { kind, due, busy: true, counts: self.window.enter(due) };
+        }
+    }
+
+    /// Handles every answer that is there.
+    fn take_answers(&mut self) -> Result<(), String> {
+        let now = self.rt.now();
+        let figures = self.figures.clone();
+        let mut figures = figures.borrow_mut();
+        let mut succeeded = 0;
+        while let Some(envelope) = self.connection.decoder.next(&mut self.connection.input) {
+            let envelope = envelope.map_err(|rejection| rejection.error.to_string())?;
+            succeeded += u64::from(self.take_answer(&envelope, now, &mut figures)?);
+        }
+        self.shared.completed.fetch_add(succeeded, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Handles one answer; whether the operation succeeded.
+    fn take_answer(
+        &mut self,
+        envelope: &Envelope,
+        now: Instant,
+        figures: &mut Figures,
+    ) -> Result<bool, String> {
+        let stream = envelope.stream;
+        // Events have negative ids; nobody asked for any.
+        let Ok(index) = usize::try_from(stream) else { return Ok(false) };
+        let slot = self.slots.get_mut(index).filter(|slot| slot.busy);
+        let slot = slot.ok_or_else(|| format!("an answer on stream {stream}, which has no request"))?;
+        slot.busy = false;
+        let slot = slot.clone();
+        self.free.push(index);
+        let answer = Answer::decode(envelope, self.connection.dialect).map_err(|error| error.to_string())?;
+        let problem = match &answer.body {
+            AnswerBody::Result(result) => match self.operations.check(index, result) {
+                Ok(rows) => {
+                    if slot.counts {
+                        figures.rows += rows;
+                        figures.record(slot.kind, now.duration_since(slot.due).as_nanos() as u64);
+                    }
+                    return Ok(true);
+                }
+                Err(wrong) => (WRONG_ANSWER.to_owned(), wrong),
+            },
+            AnswerBody::Error(error) => (name_of(error), error.message.clone()),
+            other => ("unexpected answer".to_owned(), format!("{other:?}")),
+        };
+        let (kind, example) = problem;
+        self.operations.failed(index);
+        figures.error(&kind, || example);
+        self.shared.failed.fetch_add(1, Ordering::Relaxed);
+        Ok(false)
+    }
+}
+
+/// The name of an error's kind, without its fields.
+fn name_of(error: &wire::CqlError) -> String {
+    let text = format!("{:?}", error.kind);
+    let end = text.find(|ch: char| !ch.is_alphanumeric()).unwrap_or(text.len());
+    format!("{} (0x{:04X})", &text[..end], error.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_spreads_operations_evenly_over_connections() {
+        let start = Instant::from_nanos(1_000);
+        let mut due = Vec::new();
+        for index in 0..4 {
+            let mut pace = Pace::new(1000.0, 4, index, start);
+            for _ in 0..3 {
+                due.push(pace.due().as_nanos());
+                pace.advance();
+            }
+        }
+        due.sort_unstable();
+        let expected: Vec<u64> = (0..12).map(|n| 1_000 + n * 1_000_000).collect();
+        assert_eq!(due, expected);
+    }
+
+    #[test]
+    fn what_was_due_and_not_sent_is_counted() {
+        let mut pace = Pace::new(100.0, 1, 0, Instant::START);
+        pace.advance();
+        assert_eq!(pace.unsent(Instant::from_nanos(1_005_000_000)), 99);
+        assert_eq!(pace.unsent(Instant::from_nanos(5_000_000)), 0);
+    }
+
+    #[test]
+    fn a_window_counts_what_starts_inside() {
+        let at = Instant::from_nanos;
+        let window = Window { from: at(10), end: at(20), budget: Cell::new(2) };
+        assert!(window.admits(at(5)) && !window.enter(at(5)));
+        assert!(window.admits(at(10)) && window.enter(at(10)));
+        assert!(!window.admits(at(20)));
+        assert!(window.enter(at(19)) && !window.admits(at(19)));
+    }
+}
