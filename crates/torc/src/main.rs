@@ -2,6 +2,7 @@
 
 mod command;
 mod node;
+mod sstable;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ fn main() -> ExitCode {
         Some(("server", arguments)) => node::server(arguments),
         Some(("dev", arguments)) => node::dev(arguments),
         Some(("bench", arguments)) => bench::run(arguments),
+        Some(("sstable", arguments)) => sstable::run(arguments),
         _ => unreachable!("clap asks for a known subcommand"),
     };
     match result {
