@@ -88,9 +88,8 @@ async fn read(engine: &Engine, table: &Arc<Table>, range: &PartitionRange, slice
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let what = arguments.next().unwrap_or_else(|| "read".to_owned());
-    let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(20_000);
+    let what = option_env!("HOT_PATH").unwrap_or("read").to_owned();
+    let count = option_env!("HOT_PATH_COUNT").and_then(|count| count.parse().ok()).unwrap_or(20_000);
     let sim = Simulation::new(1, Config::default());
     let node = sim.add_node(NodeConfig::default(), move |_| {
         let what = what.clone();
