@@ -80,7 +80,7 @@ class Run:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.torc = options.torc or build()
-        self.seconds, self.warmup = (6, 3) if options.quick else (20, 5)
+        self.seconds, self.warmup = options.seconds or (6 if options.quick else 20), 3 if options.quick else 5
 
     def load(self, server, arguments, seconds, warmup):
         """One run of the load generator: its figures."""
@@ -136,13 +136,15 @@ def cpu(figures):
 
 
 def p99(figures):
-    return max(kind["p99"] for kind in figures["latency_micros"].values()) / 1000
+    """Of the slower kind, in milliseconds; none when a server was so late that nothing due in time was answered."""
+    return max((kind["p99"] / 1000 for kind in figures["latency_micros"].values()), default=None)
 
 
 def describe(figures):
     errors = sum(error["count"] for error in figures["errors"].values())
+    late = "-" if p99(figures) is None else f"{p99(figures):.2f}"
     return (
-        f"{cpu(figures):.2f} us of server CPU, {figures['operations_per_second']:.0f}/s, p99 {p99(figures):.2f} ms, "
+        f"{cpu(figures):.2f} us of server CPU, {figures['operations_per_second']:.0f}/s, p99 {late} ms, "
         f"client {figures['client_cpu_micros_per_operation']['total']:.2f} us"
         + (f", {errors} errors" if errors else "")
         + (f", {figures['unsent']} unsent" if figures["unsent"] else "")
@@ -229,6 +231,8 @@ def main():
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--keys", type=int, default=None, help="keys (100,000; quick 20,000)")
     parser.add_argument("--rate", type=int, default=10_000, help="operations a second of the open loop")
+    parser.add_argument("--seconds", type=int, help="length of each load (20; quick 6)")
+    parser.add_argument("--heat", type=int, help="seconds for which Cassandra is warmed (60; quick 10)")
     parser.add_argument("--no-instructions", action="store_true", help="leave callgrind out")
     options = parser.parse_args()
     options.keys = options.keys or (20_000 if options.quick else 100_000)
@@ -250,7 +254,7 @@ def main():
             results["servers"]["torc"] = run.measure("Torc", Pinned(server, options.server_core), 0)
         if options.only != "torc":
             server = Oracle(os.path.join(folder, "cassandra"), host=options.address, environment={"HEAP": "2G"})
-            heat = 10 if options.quick else 60
+            heat = options.heat or (10 if options.quick else 60)
             results["servers"]["cassandra"] = run.measure("Cassandra", Pinned(server, options.server_core), heat)
         if not options.no_instructions and options.only != "cassandra":
             say("callgrind")
