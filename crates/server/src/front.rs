@@ -63,10 +63,7 @@ impl Front {
         );
         let publisher = sessions.clone();
         coordinator.on_schema_change(Box::new(move |_, events| {
-            events
-                .iter()
-                .filter_map(schema_change)
-                .for_each(|change| publisher.publish(Event::Schema(change)));
+            events.iter().map(schema_change).for_each(|change| publisher.publish(Event::Schema(change)));
         }));
         let tables = Tables {
             rt: rt.clone(),
@@ -158,7 +155,7 @@ fn session_config(config: &Config) -> SessionConfig {
     }
 }
 
-fn schema_change(event: &SchemaEvent) -> Option<SchemaChange> {
+fn schema_change(event: &SchemaEvent) -> SchemaChange {
     let change = match event.change {
         Change::Created => ChangeType::Created,
         Change::Updated => ChangeType::Updated,
@@ -169,7 +166,7 @@ fn schema_change(event: &SchemaEvent) -> Option<SchemaChange> {
         ChangedObject::Table(name) => SchemaTarget::Table(name.clone()),
         ChangedObject::Type(name) => SchemaTarget::Type(name.clone()),
     };
-    Some(SchemaChange { change, keyspace: event.keyspace.clone(), target })
+    SchemaChange { change, keyspace: event.keyspace.clone(), target }
 }
 
 /// The computed tables of the node.
