@@ -64,13 +64,11 @@ impl Inner {
             if self.stopped.get() {
                 return Err(MaintenanceError::Stopped);
             }
-            let failure = flushing.failure.borrow();
-            if let (attempts, Some(reason)) = &*failure
+            if let (attempts, Some(reason)) = &*flushing.failure.borrow()
                 && *attempts > failures
             {
                 return Err(MaintenanceError::Source(reason.clone().into()));
             }
-            drop(failure);
             flushing.attempted.notified().await;
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! where the sample is small. Files that Cassandra wrote, files of a node with another number of shards and files that
 //! were copied in need no mark for that.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
@@ -148,11 +149,11 @@ impl Node<'_> {
             while let Some(fragment) = fragments.pop_front() {
                 if let Fragment::PartitionStart { key, .. } = &fragment {
                     owner = self.sharder.shard_of(key.token);
-                    if !writers.contains_key(&owner) {
+                    if let Entry::Vacant(vacant) = writers.entry(owner) {
                         *generation = next_generation_after(*generation, owner, count);
                         edit.add(&Descriptor::new(&sstable.descriptor().dir, *generation)).await?;
                         let writer = self.writer(sstable, table, *generation).await?;
-                        writers.insert(owner, writer);
+                        vacant.insert(writer);
                     }
                 }
                 writers.get_mut(&owner).expect("opened at the partition's start").push(fragment).await?;

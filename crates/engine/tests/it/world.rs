@@ -126,6 +126,33 @@ impl World {
         }
         (self.next, self.recent.front().map_or(self.next, |(_, number)| *number))
     }
+
+    /// A new operation, under way from now on; `None` when there were enough.
+    fn open(&mut self, rt: &Rt, ops_max: usize) -> Option<Op> {
+        if self.settled.len() >= ops_max {
+            return None;
+        }
+        let (number, floor) = self.begin(rt.wall_micros());
+        let op = random_op(rt, number, floor);
+        self.open.push(op.clone());
+        Some(op)
+    }
+
+    /// Takes down what became of an operation. True when so many have an unknown outcome that the model, which tries
+    /// every combination of them, would take too long with more.
+    fn close(&mut self, op: Op, outcome: Result<(), String>) -> bool {
+        match outcome {
+            Ok(()) => {
+                self.open.retain(|open| open.number != op.number);
+                self.settled.push(op);
+                false
+            }
+            Err(error) => {
+                self.errors.push(error);
+                self.open.len() > 6
+            }
+        }
+    }
 }
 
 fn random_op(rt: &Rt, number: u64, floor: u64) -> Op {
@@ -161,17 +188,8 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
         if plan.sstables && rt.random_below(4) == 0 {
             glance(&rt, &engine, &table, &world).await;
         }
-        let op = {
-            let mut world = world.lock().unwrap();
-            if world.settled.len() >= plan.ops_max {
-                drop(world);
-                rt.sleep(Duration::from_millis(20)).await;
-                return;
-            }
-            let (number, floor) = world.begin(rt.wall_micros());
-            let op = random_op(&rt, number, floor);
-            world.open.push(op.clone());
-            op
+        let Some(op) = world.lock().unwrap().open(&rt, plan.ops_max) else {
+            return rt.sleep(Duration::from_millis(20)).await;
         };
         let now = (rt.wall_micros() / 1_000_000) as u32;
         let mut updates = updates(&table, &op, now);
@@ -179,20 +197,9 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
             1 => engine.apply_one(updates.remove(0)).await,
             _ => engine.apply(updates).await,
         };
-        let mut world = world.lock().unwrap();
-        match outcome {
-            Ok(()) => {
-                world.open.retain(|open| open.number != op.number);
-                world.settled.push(op);
-            }
-            Err(error) => {
-                world.errors.push(error.to_string());
-                if world.open.len() > 6 {
-                    // The model tries every combination of unknown outcomes; more of them would take too long.
-                    drop(world);
-                    std::future::pending::<()>().await;
-                }
-            }
+        let too_many_unknown = world.lock().unwrap().close(op, outcome.map_err(|error| error.to_string()));
+        if too_many_unknown {
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -79,7 +79,7 @@ fn value(random: &mut Random, ty: &CqlType, small: bool) -> Vec<u8> {
         CqlType::Bigint => number.to_be_bytes().to_vec(),
         CqlType::Smallint => (number as i16).to_be_bytes().to_vec(),
         CqlType::Varint => vec![number as u8],
-        CqlType::Text => "abcdefgh"[..random.below(4) as usize].as_bytes().to_vec(),
+        CqlType::Text => b"abcdefgh"[..random.below(4) as usize].to_vec(),
         _ => {
             let len = if random.one_in(60) { random.below(40_000) } else { random.below(60) };
             (0..len).map(|at| (at * at / 7) as u8).collect()
