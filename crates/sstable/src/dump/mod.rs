@@ -283,8 +283,8 @@ impl Dumper {
         } else {
             self.json.name("value");
             match ty {
-                // The value of a set's element is its path.
-                CqlType::Set { .. } => self.json.raw("\"\""),
+                // The value of an element of a set is its path.
+                CqlType::Set { frozen: false, .. } => self.json.raw("\"\""),
                 CqlType::Counter => self.json.raw(&mutation::counter::total(&cell.value).to_string()),
                 _ => self.json.raw(&ty.to_json(&cell.value)),
             }
@@ -335,5 +335,42 @@ fn element_path<'a>(ty: &'a CqlType, path: &[u8]) -> (String, &'a CqlType) {
             }
         }
         _ => (CqlType::Blob.to_text(path), &CqlType::Blob),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// What is printed for a column that holds this cell.
+    fn printed(ty: CqlType, data: ColumnData) -> String {
+        let table = TableBuilder::new("ks", "t", TableId([0; 16]))
+            .partition_key("k", CqlType::Int)
+            .regular("v", ty)
+            .build()
+            .unwrap();
+        let table = Arc::new(table);
+        let mut dumper =
+            Dumper { json: Pretty::default(), table: table.clone(), options: DumpOptions::default() };
+        dumper.json.start('[');
+        dumper.column(table.column("v").unwrap(), &data, LivenessInfo::forever(1));
+        dumper.json.take()
+    }
+
+    #[test]
+    fn only_an_element_of_a_set_has_no_value() {
+        let cell = |value: &[u8]| Cell::live(1, Bytes::copy_from_slice(value));
+        let frozen = CqlType::set(CqlType::Boolean, true);
+        let text = printed(frozen, ColumnData::Simple(cell(&[0, 0, 0, 1, 0, 0, 0, 1, 1])));
+        assert_eq!(text.split_whitespace().collect::<String>(), r#"[{"name":"v","value":[true]}"#);
+        let element = mutation::ComplexCell { path: Bytes::from_static(&[1]), cell: cell(&[]) };
+        let complex = mutation::Complex { deletion: DeletionTime::LIVE, cells: vec![element] };
+        let text = printed(CqlType::set(CqlType::Boolean, false), ColumnData::Complex(complex));
+        assert_eq!(
+            text.split_whitespace().collect::<String>(),
+            r#"[{"name":"v","path":["true"],"value":""}"#
+        );
     }
 }
