@@ -94,7 +94,8 @@ fn join(parts: &[Selector]) -> String {
 pub fn text(selector: &Selector) -> String {
     match &selector.kind {
         SelectorKind::Column(name) => name.name.clone(),
-        SelectorKind::Constant(Constant::String(text)) => format!("'{}'", text.replace('\'', "''")),
+        // As Cassandra shows it: a quote inside is not doubled.
+        SelectorKind::Constant(Constant::String(text)) => format!("'{text}'"),
         SelectorKind::Constant(constant) => constant.text().to_owned(),
         SelectorKind::Null => "NULL".to_owned(),
         SelectorKind::Marker(marker) => {
