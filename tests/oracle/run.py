@@ -1,6 +1,7 @@
 """Starts a Torc node and Apache Cassandra, and holds one against the other: `run.py --torc BINARY [ARGS of diff.py]`.
 
-First the statements (`diff.py`), then the files (`sstables.py`): SSTables cross in both directions.
+First the statements, those written by hand (`statements.py`) and generated ones (`diff.py`), then the files
+(`sstables.py`): SSTables cross in both directions.
 """
 
 import argparse
@@ -12,6 +13,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import diff  # noqa: E402
 import sstables  # noqa: E402
+import statements  # noqa: E402
 from environment import Failure  # noqa: E402
 from node import ADDRESS, ORACLE_ADDRESS, Oracle, Torc, Workspace  # noqa: E402
 
@@ -32,6 +34,8 @@ def main():
                 if not options.host:
                     print(f"Cassandra was ready in {oracle.start():.0f} s", flush=True)
                 torc.start()
+                if options.cases != 1:
+                    failed += statements.compare(ADDRESS, options.host or ORACLE_ADDRESS)
                 failed += diff.compare(ADDRESS, options.host or ORACLE_ADDRESS, options)
                 if not torc.is_running():
                     print(f"FAIL torc ended with {torc.process.returncode}:\n{torc.log_tail()}")

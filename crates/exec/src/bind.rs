@@ -27,6 +27,9 @@ impl Binds {
 
     /// Checks the values of a request against a statement's markers.
     pub fn check(specs: &[MarkerSpec], values: &Values) -> Result<Self> {
+        if values.is_empty() && !specs.is_empty() {
+            return invalid!("Invalid amount of bind variables");
+        }
         if !values.is_named() && values.len() != specs.len() {
             return invalid!(
                 "there were {} markers(?) in CQL but {} bound variables",

@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
 use schema::Keyspace;
-use types::CqlType;
+use types::{CqlType, quote_identifier};
 use wire::{Metadata, ResponseWriter};
 
 use crate::error::{ExecError, Result, invalid};
@@ -108,7 +108,7 @@ fn offset(state: &Bytes, lookup: &Lookup<'_>, elements: usize) -> Result<usize> 
 }
 
 fn element(keyspace: &str, kind: &'static str, name: &str, statement: Option<String>) -> Element {
-    Element { keyspace: keyspace.to_owned(), kind, name: name.to_owned(), statement }
+    Element { keyspace: quote_identifier(keyspace), kind, name: quote_identifier(name), statement }
 }
 
 fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Result<Vec<Element>> {
@@ -119,7 +119,7 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
         DescribeTarget::Keyspaces => all().map(|k| element(&k.name, "keyspace", &k.name, None)).collect(),
         DescribeTarget::Tables => in_keyspaces(lookup, session)?
             .iter()
-            .flat_map(|k| k.tables.values().map(|t| element(&k.name, "table", &t.name, None)))
+            .flat_map(|k| tables(k).into_iter().map(|t| element(&k.name, "table", &t.name, None)))
             .collect(),
         DescribeTarget::Types => in_keyspaces(lookup, session)?
             .iter()
@@ -149,7 +149,7 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
             let keyspace = home(name, lookup, session)?;
             match keyspace.tables.get(&name.name) {
                 Some(table) => vec![table_element(keyspace, table, internals)],
-                None => return invalid!("Table '{}' not found in '{}'", name.name, keyspace.name),
+                None => return invalid!("Table '{}' not found in keyspace '{}'", name.name, keyspace.name),
             }
         }
         DescribeTarget::Type(name) => {
@@ -260,6 +260,13 @@ fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
         });
         assert!(waiting.len() < before, "user types do not refer to each other in a circle");
     }
-    out.extend(keyspace.tables.values().map(|table| table_element(keyspace, table, internals)));
+    out.extend(tables(keyspace).into_iter().map(|table| table_element(keyspace, table, internals)));
     out
+}
+
+/// The tables in the order of Cassandra's listings, which does not tell case.
+fn tables(keyspace: &Keyspace) -> Vec<&schema::Table> {
+    let mut tables: Vec<&schema::Table> = keyspace.tables.values().map(|table| &**table).collect();
+    tables.sort_by_key(|table| table.name.to_lowercase());
+    tables
 }

@@ -58,20 +58,16 @@ impl Parser<'_> {
             return Ok(using);
         }
         loop {
-            let token = self.cursor.token;
-            let (name, slot, value) =
-                if allowed != Attributes::Timeout && self.eat_keyword(Keyword::Timestamp) {
-                    ("timestamp", &mut using.timestamp, self.integer_or_marker()?)
-                } else if allowed == Attributes::All && self.eat_keyword(Keyword::Ttl) {
-                    ("ttl", &mut using.ttl, self.integer_or_marker()?)
-                } else if self.eat_keyword(Keyword::Timeout) {
-                    ("timeout", &mut using.timeout, self.duration_or_marker()?)
-                } else {
-                    return Err(self.unexpected());
-                };
-            if slot.is_some() {
-                return Err(self.rule_at(token, format!("Multiple definition for property '{name}'")));
-            }
+            // What is given twice counts as it was given last.
+            let (slot, value) = if allowed != Attributes::Timeout && self.eat_keyword(Keyword::Timestamp) {
+                (&mut using.timestamp, self.integer_or_marker()?)
+            } else if allowed == Attributes::All && self.eat_keyword(Keyword::Ttl) {
+                (&mut using.ttl, self.integer_or_marker()?)
+            } else if self.eat_keyword(Keyword::Timeout) {
+                (&mut using.timeout, self.duration_or_marker()?)
+            } else {
+                return Err(self.unexpected());
+            };
             *slot = Some(value);
             if !self.eat_keyword(Keyword::And) {
                 return Ok(using);

@@ -41,7 +41,7 @@ fn factor(text: &str) -> Result<u32> {
         Ok(value) => match u32::try_from(value) {
             Ok(value) => Ok(value),
             Err(_) => {
-                Err(ExecError::Config(format!("Replication factor must be non-negative; found {value}")))
+                Err(ExecError::Config(format!("Replication factor must be non-negative, found {value}")))
             }
         },
         Err(_) => Err(ExecError::Config(format!("For input string: \"{text}\""))),

@@ -1,5 +1,6 @@
 //! Statements that change the schema: each is planned, purely, into edits of a known version of the schema.
 
+mod compaction;
 mod keyspace;
 pub mod options;
 mod table;
@@ -51,12 +52,16 @@ impl Outcome {
 }
 
 /// Longest name of a keyspace or table.
-const NAME_LEN_MAX: usize = 48;
+/// The longest name of a keyspace, which is a directory.
+const KEYSPACE_NAME_LEN_MAX: usize = 48;
+/// The longest name of a table: with its id it is a directory.
+const TABLE_NAME_LEN_MAX: usize = 222;
 
 /// Checks the name of something that is created.
 fn check_name(name: &str, what: &str) -> Result<(), String> {
     let valid = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    match (what, valid, name.len() <= NAME_LEN_MAX) {
+    let len_max = if what == "Table" { TABLE_NAME_LEN_MAX } else { KEYSPACE_NAME_LEN_MAX };
+    match (what, valid, name.len() <= len_max) {
         (_, true, true) => Ok(()),
         ("Table", false, _) => Err(format!(
             "Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")"
@@ -65,7 +70,8 @@ fn check_name(name: &str, what: &str) -> Result<(), String> {
             "{what} name must not be empty and must contain alphanumeric or underscore characters only (got \"{name}\")"
         )),
         (_, true, false) => Err(format!(
-            "{what} names shouldn't be more than {NAME_LEN_MAX} characters long (got \"{name}\")"
+            "{what} name must not be more than {len_max} characters long (got {} characters for \"{name}\")",
+            name.len()
         )),
     }
 }

@@ -8,11 +8,11 @@ use schema::{SpeculativeRetry, TableOptions};
 use crate::error::{ExecError, Result, invalid};
 use crate::modification::TTL_MAX;
 
-const COMPACTION_PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
 const BLOOM_FP_CHANCE_MIN: f64 = 6.71e-5;
 
-fn config<T>(text: impl Into<String>) -> Result<T> {
+/// An error of configuration.
+pub fn config<T>(text: impl Into<String>) -> Result<T> {
     Err(ExecError::Config(text.into()))
 }
 
@@ -113,7 +113,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         }
         "caching" => options.caching = caching(property)?,
         "cdc" => options.cdc = boolean(property)?,
-        "compaction" => options.compaction = compaction(property)?,
+        "compaction" => options.compaction = super::compaction::compaction(property)?,
         "compression" => options.compression = compression(property)?,
         "crc_check_chance" => {
             let value = float(property)?;
@@ -207,104 +207,6 @@ fn caching(property: &Property) -> Result<BTreeMap<String, String>> {
         ));
     }
     Ok(BTreeMap::from([("keys".to_owned(), keys), ("rows_per_partition".to_owned(), rows)]))
-}
-
-/// Options that every compaction strategy takes.
-const COMPACTION_COMMON: [&str; 9] = [
-    "class",
-    "enabled",
-    "tombstone_threshold",
-    "tombstone_compaction_interval",
-    "unchecked_tombstone_compaction",
-    "only_purge_repaired_tombstones",
-    "log_all",
-    "min_threshold",
-    "max_threshold",
-];
-
-fn strategy_options(class: &str) -> Option<&'static [&'static str]> {
-    Some(match class {
-        "SizeTieredCompactionStrategy" => &["bucket_high", "bucket_low", "min_sstable_size"],
-        "LeveledCompactionStrategy" => &["sstable_size_in_mb", "fanout_size", "single_sstable_uplevel"],
-        "TimeWindowCompactionStrategy" => &[
-            "compaction_window_unit",
-            "compaction_window_size",
-            "timestamp_resolution",
-            "expired_sstable_check_frequency_seconds",
-            "unsafe_aggressive_sstable_expiration",
-            "bucket_high",
-            "bucket_low",
-            "min_sstable_size",
-        ],
-        "UnifiedCompactionStrategy" => &[
-            "scaling_parameters",
-            "target_sstable_size",
-            "base_shard_count",
-            "min_sstable_size",
-            "flush_size_override",
-            "expired_sstable_check_frequency_seconds",
-            "unsafe_aggressive_sstable_expiration",
-            "overlap_inclusion_method",
-            "sstable_growth",
-            "parallelize_output_shards",
-        ],
-        "IncrementalCompactionStrategy" => &[
-            "sstable_size_in_mb",
-            "space_amplification_goal",
-            "bucket_high",
-            "bucket_low",
-            "min_sstable_size",
-        ],
-        _ => return None,
-    })
-}
-
-fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
-    let mut given = map(property)?;
-    let Some(class) = given.get("class").cloned() else {
-        return config("Missing sub-option 'class' for the 'compaction' option");
-    };
-    let short = class.strip_prefix(COMPACTION_PACKAGE).unwrap_or(&class).to_owned();
-    let Some(own) = strategy_options(&short) else {
-        let full = if class.contains('.') { class } else { format!("{COMPACTION_PACKAGE}{class}") };
-        return config(format!("Unable to find compaction strategy class '{full}'"));
-    };
-    let unknown: Vec<&str> = given
-        .keys()
-        .map(String::as_str)
-        .filter(|key| !COMPACTION_COMMON.contains(key) && !own.contains(key))
-        .collect();
-    if !unknown.is_empty() {
-        return config(format!(
-            "Properties specified [{}] are not understood by {short}",
-            unknown.join(", ")
-        ));
-    }
-    given.insert("class".to_owned(), format!("{COMPACTION_PACKAGE}{short}"));
-    if short != "UnifiedCompactionStrategy" {
-        given.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
-        given.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
-    }
-    let threshold = |name: &str| match given.get(name) {
-        None => Ok(None),
-        Some(text) => match text.parse::<i32>() {
-            Ok(value) => Ok(Some(value)),
-            Err(_) => config(format!(
-                "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
-            )),
-        },
-    };
-    if let (Some(min), Some(max)) = (threshold("min_threshold")?, threshold("max_threshold")?) {
-        if min < 2 {
-            return config(format!("Min compaction threshold cannot be less than 2 (got {min})"));
-        }
-        if min > max {
-            return config(format!(
-                "Min compaction threshold cannot be greater than max compaction threshold (got {min} and {max})"
-            ));
-        }
-    }
-    Ok(given)
 }
 
 fn compression(property: &Property) -> Result<BTreeMap<String, String>> {

@@ -10,6 +10,7 @@ use schema::{ColumnKind, Table, TableBuilder, TableId};
 use types::CqlType;
 use wire::{ChangeType, SchemaTarget};
 
+use super::options::config;
 use super::{DdlContext, Outcome, check_name, check_not_system, options, type_name};
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::keyspace_of;
@@ -33,6 +34,8 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     let name = &ast.name.name;
     check_not_system(context, keyspace)?;
     let full = format!("{keyspace}.{name}");
+    // Some messages name the table as the statement did.
+    let written = if ast.name.keyspace.is_some() { full.as_str() } else { name };
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
@@ -50,15 +53,16 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     for column in &ast.columns {
         refuse_extras(column)?;
         if columns.iter().any(|(c, _)| c.name.name == column.name.name) {
-            return invalid!("Duplicate column '{}' declaration for table '{full}'", column.name.name);
+            return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
         }
         let ty = type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
+        check_nesting(&ty)?;
         columns.push((column, ty));
     }
     let primary = match ast.primary_keys.as_slice() {
-        [] => return invalid!("No PRIMARY KEY specifed for table '{full}' (exactly one required)"),
+        [] => return invalid!("No PRIMARY KEY specifed for table '{written}' (exactly one required)"),
         [one] => one,
-        _ => return invalid!("Multiple PRIMARY KEYs specifed for table '{full}' (exactly one required)"),
+        _ => return invalid!("Multiple PRIMARY KEY specified for table '{written}' (exactly one required)"),
     };
     let id = match options::table_id(&ast.properties)? {
         Some(id) => {
@@ -167,6 +171,16 @@ fn add_columns(
     Ok(builder)
 }
 
+/// A non-frozen user type has one cell a field, so that its fields cannot have cells of their own.
+fn check_nesting(ty: &CqlType) -> Result<()> {
+    match ty {
+        CqlType::Udt { ty, frozen: false } if ty.fields.iter().any(|(_, field)| field.is_multi_cell()) => {
+            invalid!("Non-frozen UDTs with nested non-frozen collections are not supported")
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_key_type(name: &str, ty: &CqlType) -> Result<()> {
     if ty.is_counter() {
         return invalid!("counter type is not supported for PRIMARY KEY column '{name}'");
@@ -244,7 +258,7 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
         AlterTableOperation::With(properties) => {
             let mut builder = builder;
             if properties.iter().any(|property| property.name == "id") {
-                return Err(ExecError::Config("Cannot alter table id.".to_owned()));
+                return Err(ExecError::Config("Invalid table id".to_owned()));
             }
             options::apply(&mut builder.options, properties, table.is_counter())?;
             builder
@@ -267,6 +281,7 @@ fn add(
         refuse_extras(column)?;
         let name = &column.name.name;
         let ty = type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
+        check_nesting(&ty)?;
         let taken = builder.columns_mut().iter().any(|c| c.name == *name);
         if taken {
             if if_not_exists {
@@ -280,9 +295,14 @@ fn add(
             );
         }
         if ty.is_counter() != table.is_counter() && !table.regular_columns().is_empty() {
+            let full = table.full_name();
             return match ty.is_counter() {
-                true => invalid!("Cannot have a counter column ('{name}') in a non counter table"),
-                false => invalid!("Cannot have a non counter column ('{name}') in a counter table"),
+                true => config(format!(
+                    "{full}: Cannot have a counter column (\"{name}\") in a non counter table"
+                )),
+                false => config(format!(
+                    "{full}: Cannot have a non counter column (\"{name}\") in a counter table"
+                )),
             };
         }
         if let Some(dropped) = table.dropped_columns.get(name) {

@@ -323,6 +323,11 @@ fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
             Ok(elements::build_map(key, entries).into())
         }
         CqlType::Vector { element: element_type, .. } => {
+            let element = |expr: &Expr| match expr.eval(env)? {
+                Value::Set(bytes) => Ok(bytes),
+                Value::Null => invalid!("null is not supported inside vectors"),
+                Value::Unset => invalid!("unset value is not supported inside vectors"),
+            };
             let parts = parts.iter().map(element).collect::<Result<Vec<_>>>()?;
             Ok(elements::build_vector(element_type, parts).into())
         }

@@ -538,6 +538,10 @@ impl<'a> Resolver<'a> {
         match &*receiver.ty {
             CqlType::Udt { ty, .. } => self.user_type(entries, ty, receiver),
             CqlType::Map { key, value, .. } => {
+                if !self.columns && entries.iter().any(|(key, _)| matches!(key.kind, SelectorKind::Column(_)))
+                {
+                    return self.wrong_literal("user type", receiver);
+                }
                 let key_receiver = Receiver::new(format!("key({})", receiver.name), key);
                 let value_receiver = Receiver::new(format!("value({})", receiver.name), value);
                 let mut exprs = Vec::with_capacity(entries.len() * 2);
@@ -559,12 +563,16 @@ impl<'a> Resolver<'a> {
                 }
                 Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Build(exprs) })
             }
-            other => {
+            _ => {
                 let user_type = entries.iter().all(|(key, _)| matches!(key.kind, SelectorKind::Column(_)));
                 let what = if user_type && !self.columns { "user type" } else { "map" };
-                invalid!("Invalid {what} literal for {} of type {}", receiver.name, other.cql_name_unfrozen())
+                self.wrong_literal(what, receiver)
             }
         }
+    }
+
+    fn wrong_literal<T>(&self, what: &str, receiver: &Receiver<'_>) -> Result<T> {
+        invalid!("Invalid {what} literal for {} of type {}", receiver.name, receiver.ty.cql_name_unfrozen())
     }
 
     fn user_type(

@@ -32,6 +32,8 @@ use operation::Operation;
 
 /// The longest time to live: twenty years, in seconds.
 pub const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
+/// The last second at which something may expire: `nb` files hold it as a signed number, whose last value means never.
+const EXPIRY_MAX: u32 = i32::MAX as u32 - 1;
 
 /// Which statement a plan was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,7 +337,7 @@ impl ModificationPlan {
             Value::Null => invalid!("Invalid null value of timestamp"),
             Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
                 Ok(i64::MIN) => {
-                    invalid!("Out of range timestamp, timestamp must be larger than {}", i64::MIN)
+                    invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
                 }
                 Ok(timestamp) => Ok(timestamp),
                 Err(_) => invalid!("Invalid timestamp value"),
@@ -343,13 +345,33 @@ impl ModificationPlan {
         }
     }
 
-    fn ttl(&self, env: &Env<'_>) -> Result<u32> {
+    /// The seconds to live that the statement or its table gives, when what it writes would end at a time that can be stored.
+    fn ttl(&self, env: &Env<'_>, now: u32) -> Result<u32> {
+        let given = self.given_ttl(env)?;
         let default =
             if self.kind == ModificationKind::Delete { 0 } else { self.table.options.default_time_to_live };
-        let Some(expr) = &self.ttl else { return Ok(default) };
+        let (ttl, what) = match given {
+            Some(ttl) => (ttl, ""),
+            None => (default, "default "),
+        };
+        if ttl != 0 && now.saturating_add(ttl) > EXPIRY_MAX {
+            return invalid!(
+                "Request on table {} with {what}ttl of {ttl} seconds exceeds maximum supported expiration date of \
+                 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the expiration date overflow \
+                 policy or upgrade to a version where this limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 \
+                 for more details.",
+                self.table.full_name()
+            );
+        }
+        Ok(ttl)
+    }
+
+    /// What USING TTL says.
+    fn given_ttl(&self, env: &Env<'_>) -> Result<Option<u32>> {
+        let Some(expr) = &self.ttl else { return Ok(None) };
         let ttl = match expr.eval(env)? {
-            Value::Unset => return Ok(default),
-            Value::Null => return Ok(0),
+            Value::Unset => return Ok(None),
+            Value::Null => return Ok(Some(0)),
             Value::Set(bytes) => match <[u8; 4]>::try_from(&*bytes).map(i32::from_be_bytes) {
                 Ok(ttl) => ttl,
                 Err(_) => return invalid!("Invalid TTL value"),
@@ -358,7 +380,7 @@ impl ModificationPlan {
         match u32::try_from(ttl) {
             Err(_) => invalid!("A TTL must be greater or equal to 0, but was {ttl}"),
             Ok(_) if ttl > TTL_MAX => invalid!("ttl is too large. requested ({ttl}) maximum ({TTL_MAX})"),
-            Ok(ttl) => Ok(ttl),
+            Ok(ttl) => Ok(Some(ttl)),
         }
     }
 
@@ -371,8 +393,11 @@ impl ModificationPlan {
         timestamp: Timestamp,
         out: &mut Vec<PartitionUpdate>,
     ) -> Result<()> {
-        let stamp =
-            Stamp { timestamp: self.timestamp(env, timestamp)?, ttl: self.ttl(env)?, now: request.now };
+        let stamp = Stamp {
+            timestamp: self.timestamp(env, timestamp)?,
+            ttl: self.ttl(env, request.now)?,
+            now: request.now,
+        };
         let document = match &self.json {
             Some((expr, default_unset)) => {
                 Some(json::values(&self.table, expr.eval_option(env)?, *default_unset)?)

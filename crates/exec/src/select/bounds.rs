@@ -203,14 +203,16 @@ fn single_range(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result
     }))
 }
 
-/// The values of a tuple, one a column.
-fn tuple_parts(value: &TupleValue, names: &[&str], env: &Env<'_>) -> Result<Prefix> {
+/// The values of a tuple, one a column; `slice` when it is an end of a slice.
+fn tuple_parts(value: &TupleValue, names: &[&str], slice: bool, env: &Env<'_>) -> Result<Prefix> {
     match value {
         TupleValue::Parts(exprs) => exprs
             .iter()
             .zip(names)
             .map(|(expr, name)| match expr.eval(env)? {
                 Value::Set(bytes) => Ok(bytes),
+                // Cassandra's words for a whole tuple and for an end of a slice differ.
+                Value::Null if !slice => invalid!("Invalid null value for column {name}"),
                 other => key_refused(&other, name),
             })
             .collect(),
@@ -235,8 +237,10 @@ fn whole_tuple(bytes: &Bytes, names: &[&str]) -> Result<Prefix> {
 
 fn tuples(choice: &TupleChoice, names: &[&str], env: &Env<'_>) -> Result<Vec<Prefix>> {
     match choice {
-        TupleChoice::One(value) => Ok(vec![tuple_parts(value, names, env)?]),
-        TupleChoice::List(values) => values.iter().map(|value| tuple_parts(value, names, env)).collect(),
+        TupleChoice::One(value) => Ok(vec![tuple_parts(value, names, false, env)?]),
+        TupleChoice::List(values) => {
+            values.iter().map(|value| tuple_parts(value, names, false, env)).collect()
+        }
         TupleChoice::Marker(expr) => {
             let Value::Set(list) = expr.eval(env)? else {
                 return invalid!("Invalid null value for IN restriction on ({})", names.join(","));
@@ -280,7 +284,7 @@ fn slice_of(
             }
             return Ok(Vec::new());
         }
-        let parts = tuple_parts(&end.value, &names, env)?;
+        let parts = tuple_parts(&end.value, &names, true, env)?;
         for part in &parts {
             check_component(part.len())?;
         }

@@ -330,7 +330,7 @@ impl<'a> Collector<'_, 'a> {
             Predicate::Like(term) => {
                 self.resolver.term(term, &receiver)?;
                 invalid!(
-                    "{} LIKE {} restriction is only supported on properly indexed columns",
+                    "LIKE restriction is only supported on properly indexed columns. {} LIKE {} is not valid.",
                     column.name,
                     term_text(term)
                 )
@@ -527,7 +527,7 @@ impl<'a> Collector<'_, 'a> {
                     let end = if is_start(*a) { "start" } else { "end" };
                     return invalid!(
                         "More than one restriction was found for the {end} bound on {}",
-                        new.names.join(", ")
+                        new.names.join(" ,")
                     );
                 }
                 (a, b) if is_one(a) || is_one(b) => return more_than_one(name, "an Equal"),
