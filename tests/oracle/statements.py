@@ -65,7 +65,7 @@ def message(error):
         text = text[start + len('message="') : text.rfind('"')]
     # Cassandra lists signatures in the order of a hash table.
     head, found, signatures = text.partition("(known type signatures: ")
-    return head + found + ", ".join(sorted(signatures.removeprefix("system.").split(", system."))) if found else text
+    return head + found + ", ".join(sorted(signatures.removeprefix("system.").removesuffix(")").split(", system."))) if found else text
 
 
 def run(paths, torc, oracle):
