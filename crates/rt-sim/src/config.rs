@@ -12,6 +12,8 @@ pub struct Config {
     pub preempt_per_million: u32,
     /// Events of the trace that are kept as text; 0 for none.
     pub trace_lines_max: usize,
+    /// Keep the first events after this one instead of the last of all; 0 for the last.
+    pub trace_lines_from: u64,
     /// The wall clock at the start, microseconds since 1970.
     pub wall_start_micros: i64,
     /// Waiting for something that has not happened at this virtual time is an error.
@@ -32,6 +34,7 @@ impl Default for Config {
             poll_cost: Duration::from_nanos(500),
             preempt_per_million: 60_000,
             trace_lines_max: 0,
+            trace_lines_from: 0,
             wall_start_micros: 1_767_225_600_000_000, // 2026-01-01T00:00:00Z
             time_max: Duration::from_secs(24 * 3600),
             link: LinkConfig::default(),

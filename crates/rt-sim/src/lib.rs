@@ -17,3 +17,4 @@ pub use config::{ClockConfig, Config, Crash, DiskConfig, LinkConfig, NameDurabil
 pub use disk::DiskFault;
 pub use random::Rng;
 pub use simulation::{NodeId, NodeInfo, Sim, Simulation, Stalled};
+pub use trace::TRACE_BLOCK;

@@ -286,6 +286,11 @@ impl Sim {
         self.0.world.trace().borrow().events()
     }
 
+    /// The folded trace after each [`crate::TRACE_BLOCK`] events: two runs part in the first block that differs.
+    pub fn trace_blocks(&self) -> Vec<u64> {
+        self.0.world.trace().borrow().blocks().to_vec()
+    }
+
     /// The last events as text, when the configuration keeps any.
     pub fn trace_lines(&self) -> Vec<String> {
         self.0.world.trace().borrow().lines()
@@ -382,6 +387,11 @@ impl Sim {
     /// All files of a node with their lengths, by path.
     pub fn files(&self, node: NodeId) -> Vec<(PathBuf, u64)> {
         self.disk(node).files()
+    }
+
+    /// What a node's wall clock shows, in microseconds since 1970.
+    pub fn wall_micros(&self, node: NodeId) -> i64 {
+        self.0.nodes.borrow()[node.index()].clock.wall_micros()
     }
 
     /// Moves a node's wall clock; negative is back.

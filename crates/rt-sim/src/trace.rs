@@ -11,7 +11,12 @@ pub(crate) struct Trace {
     events: u64,
     lines: VecDeque<String>,
     lines_max: usize,
+    lines_from: u64,
+    blocks: Vec<u64>,
 }
+
+/// Events after each of which the hash is kept, to find where two runs part.
+pub const TRACE_BLOCK: u64 = 1024;
 
 /// A 64-bit hash of bytes, for the content of writes and messages. Fixed for ever: seeds refer to it.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
@@ -31,9 +36,9 @@ fn mix(hash: u64, word: u64) -> u64 {
 }
 
 impl Trace {
-    /// A trace that keeps the last `lines_max` events as text.
-    pub(crate) fn new(lines_max: usize) -> Trace {
-        Trace { hash: 0, events: 0, lines: VecDeque::new(), lines_max }
+    /// A trace that keeps the last `lines_max` events as text; with `lines_from`, the first ones from that event on.
+    pub(crate) fn new(lines_max: usize, lines_from: u64) -> Trace {
+        Trace { hash: 0, events: 0, lines: VecDeque::new(), lines_max, lines_from, blocks: Vec::new() }
     }
 
     /// Folds an event in.
@@ -44,8 +49,14 @@ impl Trace {
         for word in words {
             self.hash = mix(self.hash, *word);
         }
-        if self.lines_max > 0 {
+        if self.events.is_multiple_of(TRACE_BLOCK) {
+            self.blocks.push(self.hash);
+        }
+        if self.lines_max > 0 && self.events > self.lines_from {
             if self.lines.len() == self.lines_max {
+                if self.lines_from > 0 {
+                    return;
+                }
                 self.lines.pop_front();
             }
             let mut line = format!("{}.{:09} {what}", now / 1_000_000_000, now % 1_000_000_000);
@@ -62,6 +73,10 @@ impl Trace {
 
     pub(crate) fn events(&self) -> u64 {
         self.events
+    }
+
+    pub(crate) fn blocks(&self) -> &[u64] {
+        &self.blocks
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {

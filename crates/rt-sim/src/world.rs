@@ -38,7 +38,7 @@ impl World {
     pub(crate) fn new(seed: u64, config: Config) -> World {
         World {
             seed,
-            trace: RefCell::new(Trace::new(config.trace_lines_max)),
+            trace: RefCell::new(Trace::new(config.trace_lines_max, config.trace_lines_from)),
             config,
             now: Cell::new(0),
             sequence: Cell::new(0),
