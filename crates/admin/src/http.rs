@@ -105,7 +105,11 @@ async fn connection(stream: Stream, config: HttpServerConfig, service: Rc<dyn Se
         let service = service.clone();
         async move { Ok::<_, Infallible>(respond(request, config, service).await) }
     });
-    hyper::server::conn::http1::Builder::new().serve_connection(Io(stream), answer).await
+    // hyper would take the date from the system's clock, past the simulation.
+    hyper::server::conn::http1::Builder::new()
+        .auto_date_header(false)
+        .serve_connection(Io(stream), answer)
+        .await
 }
 
 async fn respond(
