@@ -93,12 +93,11 @@ impl CommitLog {
         skip_sync: bool,
     ) -> Result<(Self, Recovery), CommitLogError> {
         let disk = rt.disk();
-        if !disk.exists(&config.directory).await? {
-            disk.create_dir_all(&config.directory).await?;
-            // The directory's own name must survive, and those of the directories made for it.
-            for above in config.directory.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-                disk.sync_dir(above).await?;
-            }
+        disk.create_dir_all(&config.directory).await?;
+        // The directory's own name must survive, and those of the directories made for it; that it was there already
+        // means nothing when an earlier start was cut off.
+        for above in config.directory.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            disk.sync_dir(above).await?;
         }
         if let Some(archive) = &config.archive_directory {
             disk.create_dir_all(archive).await?;
@@ -127,6 +126,11 @@ impl CommitLog {
             }
             let (id, last) = (segment.header.id, segment.next.saturating_sub(1));
             state.segments.push_back(Segment { id, path: segment.path.clone(), len: segment.len, last });
+        }
+        // What a killed process had written but not synced is still only in memory. It is about to be replayed, and
+        // later chunks will promise that it is durable.
+        for segment in &state.segments {
+            disk.open(&segment.path, rt::OpenOptions::READ_WRITE).await?.sync_all().await?;
         }
         state.written = state.next - 1;
         state.synced = state.written;
@@ -232,8 +236,13 @@ async fn examine(
     if let Some((_, number)) = checkpoint.flushed.iter().max_by_key(|(_, number)| **number) {
         state.next = state.next.max(number + 1);
     }
-    for segment in found.drain(keep..) {
-        disk.remove(&segment.path).await?;
+    let doomed: Vec<PathBuf> = found.drain(keep..).map(|segment| segment.path).collect();
+    for path in &doomed {
+        disk.remove(path).await?;
+    }
+    if let Some(directory) = doomed.first().and_then(|path| path.parent()) {
+        // Should they come back after a loss of power, what the log has gone on with would contradict them.
+        disk.sync_dir(directory).await?;
     }
     let segments = found.into_iter();
     Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })

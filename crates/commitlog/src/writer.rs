@@ -303,6 +303,8 @@ impl Inner {
         }
         let spare = self.config.directory.join(spare_name(self.rt.shard().0, segment.id));
         disk.rename(&segment.path, &spare).await?;
+        // Before another segment is written into it: a loss of power must not give it its old name back.
+        disk.sync_dir(&self.config.directory).await?;
         self.state.borrow_mut().spares.push(spare);
         Ok(())
     }
