@@ -21,7 +21,7 @@ use crate::store::{EDITS_ALL, Store, count};
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
     inner.flush(store).await?;
-    count(&store.stop_compactions, 1);
+    count(&store.stop_minor, 1);
     let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
     let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
     if inputs.is_empty() || store.dropped.get() {
@@ -34,8 +34,15 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
         _ => None,
     };
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
-    compact(inner, store, inputs, &choice, "major").await
+    match compact(inner, store, inputs, &choice, MAJOR).await {
+        // A truncation or the table's end came between: there is nothing left to merge.
+        Err(MaintenanceError::Cancelled) if !inner.stopped.get() => Ok(()),
+        done => done,
+    }
 }
+
+/// What a major compaction is called in the history; only truncation and the end of the table stop it.
+const MAJOR: &str = "major";
 
 impl Inner {
     /// Starts what compactions there are to start; called when SSTables came, and from time to time.
@@ -149,7 +156,7 @@ async fn compact(
 ) -> Result<(), MaintenanceError> {
     let id = inner.unique_id();
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
-    match merge(inner, store, &inputs, choice, &mut edit).await {
+    match merge(inner, store, &inputs, choice, why == MAJOR, &mut edit).await {
         Ok((added, bytes_out)) => {
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
@@ -197,6 +204,7 @@ async fn merge(
     store: &Rc<Store>,
     inputs: &[Rc<LiveSstable>],
     choice: &Choice,
+    is_major: bool,
     edit: &mut Edit,
 ) -> Result<(Vec<Rc<LiveSstable>>, u64), MaintenanceError> {
     let table = store.table();
@@ -216,8 +224,11 @@ async fn merge(
         rule,
         output_bytes_max: choice.output_bytes_max,
     };
-    let stops = store.stop_compactions.get();
-    let stop = || store.stop_compactions.get() != stops || store.dropped.get() || inner.stopped.get();
+    let (stops, minor_stops) = (store.stop_compactions.get(), store.stop_minor.get());
+    let stop = || {
+        let for_major = !is_major && store.stop_minor.get() != minor_stops;
+        for_major || store.stop_compactions.get() != stops || store.dropped.get() || inner.stopped.get()
+    };
     let max_purgeable = |key: &DecoratedKey| -> Timestamp {
         if inner.config.canaries.purge_too_soon {
             return Timestamp::MAX;

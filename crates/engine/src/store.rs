@@ -76,6 +76,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// Compactions of this table that run now are to stop.
     pub(crate) stop_compactions: Cell<u64>,
+    /// Raised when a major compaction is about to take over from smaller ones.
+    pub(crate) stop_minor: Cell<u64>,
 }
 
 /// Units of [`Store::edits`].
@@ -100,6 +102,7 @@ impl Store {
             edits: Semaphore::new(EDITS_ALL),
             counters: Counters::default(),
             stop_compactions: Cell::new(0),
+            stop_minor: Cell::new(0),
         })
     }
 
