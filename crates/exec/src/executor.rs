@@ -408,7 +408,7 @@ impl<C: Coordinator> Executor<C> {
             let target = if plan.is_counter() && plan.counts() { &mut increments } else { &mut updates };
             plan.updates(&self.coordinator, &request, &env, timestamp, target).await?;
         }
-        let updates = batch::merge(updates);
+        let (updates, increments) = (batch::merge(updates), batch::merge_increments(increments));
         let warnings = batch::check_size(kind, &updates, &self.limits)?;
         self.note(trace, || format!("Writing a batch of {} partition(s)", updates.len() + increments.len()));
         let write_kind = match kind {

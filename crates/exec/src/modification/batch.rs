@@ -1,7 +1,7 @@
 //! BATCH: the rules of what may stand together, size limits, and the merge of statements that meet in a partition.
 
 use cql::ast::{BatchKind, Modification};
-use mutation::{PartitionUpdate, Timestamp};
+use mutation::{Cell, ColumnData, PartitionUpdate, Row, Timestamp};
 use types::CqlType;
 
 use super::ModificationPlan;
@@ -120,6 +120,55 @@ pub fn merge(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
         }
     }
     merged
+}
+
+/// Merges the increments of one partition into one update, so that they are counted together or not at all. Their cells
+/// hold deltas, which add up.
+pub fn merge_increments(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
+    let mut merged: Vec<(PartitionUpdate, Vec<Row>)> = Vec::with_capacity(updates.len());
+    for update in updates {
+        let known =
+            merged.iter_mut().find(|(one, _)| one.table.id == update.table.id && one.key == update.key);
+        let (one, rows) = match known {
+            Some(known) => known,
+            None => {
+                merged.push((PartitionUpdate::new(update.table.clone(), update.key.clone()), Vec::new()));
+                merged.last_mut().expect("just pushed")
+            }
+        };
+        if let Some(row) = &update.static_row {
+            match &mut one.static_row {
+                Some(mine) => add_deltas(mine, row),
+                None => one.static_row = Some(row.clone()),
+            }
+        }
+        for row in update.into_rows() {
+            match rows.iter_mut().find(|mine| mine.clustering == row.clustering) {
+                Some(mine) => add_deltas(mine, &row),
+                None => rows.push(row),
+            }
+        }
+    }
+    let whole = |(mut update, rows): (PartitionUpdate, Vec<Row>)| {
+        rows.into_iter().for_each(|row| update.add_row(row));
+        update
+    };
+    merged.into_iter().map(whole).collect()
+}
+
+fn add_deltas(row: &mut Row, more: &Row) {
+    let delta = |cell: &Cell| cell.value.first_chunk::<8>().map_or(0, |bytes| i64::from_be_bytes(*bytes));
+    for (id, data) in more.columns() {
+        let sum = match (row.cell(*id), data) {
+            (Some(mine), ColumnData::Simple(cell)) => {
+                let sum = delta(mine).wrapping_add(delta(cell));
+                let value = bytes::Bytes::copy_from_slice(&sum.to_be_bytes());
+                ColumnData::Simple(Cell::live(mine.timestamp.max(cell.timestamp), value))
+            }
+            _ => data.clone(),
+        };
+        row.set(*id, sum);
+    }
 }
 
 fn kib(bytes: usize) -> String {
