@@ -13,8 +13,9 @@ mod node;
 mod shard;
 
 pub use config::{Config, ConfigError, Size};
+pub use engine::Canaries;
 pub use error::NodeError;
-pub use node::{ReadyHook, ReadyReport, mains};
+pub use node::{ReadyHook, ReadyReport, mains, mains_with_canaries};
 
 /// The version of the server.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

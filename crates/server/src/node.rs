@@ -27,6 +27,8 @@ const MESH_QUEUE_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Boot {
     pub(crate) config: Config,
+    /// Planted bugs; only the simulator plants any.
+    pub(crate) canaries: engine::Canaries,
     pub(crate) directories: Directories,
     pub(crate) identity: NodeIdentity,
     pub(crate) schema: Arc<Schema>,
@@ -92,6 +94,16 @@ pub struct ReadyReport {
 
 /// The mains of a node with this configuration, one a shard; each returns why the node ended, if not on request.
 pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMain<Result<(), NodeError>>> {
+    mains_with_canaries(config, engine::Canaries::default(), shard_count, ready)
+}
+
+/// [`mains`] of a node with planted bugs, for the simulator's tests of itself. No configuration leads here.
+pub fn mains_with_canaries(
+    config: Config,
+    canaries: engine::Canaries,
+    shard_count: u16,
+    ready: ReadyHook,
+) -> Vec<ShardMain<Result<(), NodeError>>> {
     let orders = Mesh::new(shard_count, MESH_QUEUE_MAX);
     let setups = ShardSetup::all(shard_count, MESH_QUEUE_MAX);
     let config = Arc::new(config);
@@ -101,7 +113,7 @@ pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMai
             Box::pin(async move {
                 let follower = Follower::start(&rt, orders, setup);
                 if rt.shard() == ShardId(0) {
-                    lead(rt, Config::clone(&config), follower, ready).await
+                    lead(rt, (Config::clone(&config), canaries), follower, ready).await
                 } else {
                     follower.ended.notified().await;
                     Ok(())
@@ -200,7 +212,12 @@ impl Follower {
 }
 
 /// Shard 0: from an empty process to a node, and back.
-async fn lead(rt: Rt, config: Config, follower: Follower, ready: ReadyHook) -> Result<(), NodeError> {
+async fn lead(
+    rt: Rt,
+    config: (Config, engine::Canaries),
+    follower: Follower,
+    ready: ReadyHook,
+) -> Result<(), NodeError> {
     let shard_count = rt.shard_count();
     let led = match start(&rt, config, &follower).await {
         Ok((started, boot)) => {
@@ -242,16 +259,25 @@ impl Started {
     }
 }
 
-async fn start(rt: &Rt, config: Config, follower: &Follower) -> Result<(Started, Arc<Boot>), NodeError> {
+async fn start(
+    rt: &Rt,
+    (config, canaries): (Config, engine::Canaries),
+    follower: &Follower,
+) -> Result<(Started, Arc<Boot>), NodeError> {
     let directories = Directories::of(&config);
     for directory in [&directories.data, &directories.commitlog, &directories.node] {
         rt.disk().create_dir_all(directory).await?;
+        // The names must survive a loss of power before anything is acknowledged that lies below them. A start that was
+        // cut off may have left them without that, so their being there already means nothing.
+        for above in directory.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            rt.disk().sync_dir(above).await?;
+        }
     }
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
     let identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
     let store = SchemaStore::open(rt, &directories.node, own_schema()).await?;
     let schema = store.current().clone();
-    let boot = Boot { config, directories, identity, schema, started_micros: rt.wall_micros() };
+    let boot = Boot { config, canaries, directories, identity, schema, started_micros: rt.wall_micros() };
     let boot = Arc::new(boot);
     engine::prepare(rt, &boot.engine_config(rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;

@@ -149,6 +149,7 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
         disk_failure_policy: failure_policy(&config.disk_failure_policy),
         commit_failure_policy: failure_policy(&config.commit_failure_policy),
         host_id: boot.identity.host_id,
+        canaries: boot.canaries,
         ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())
     }
 }
