@@ -15,6 +15,7 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(bench::command())
+        .subcommand(crate::sim::command())
         .subcommand(crate::sstable::command())
         .subcommand(with_options(
             Command::new("server").about("Run a node with the settings of torc.yaml").arg(

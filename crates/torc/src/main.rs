@@ -2,6 +2,7 @@
 
 mod command;
 mod node;
+mod sim;
 mod sstable;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ fn main() -> ExitCode {
         Some(("server", arguments)) => node::server(arguments),
         Some(("dev", arguments)) => node::dev(arguments),
         Some(("bench", arguments)) => bench::run(arguments),
+        Some(("sim", arguments)) => sim::run(arguments),
         Some(("sstable", arguments)) => sstable::run(arguments),
         _ => unreachable!("clap asks for a known subcommand"),
     };

@@ -1,0 +1,188 @@
+//! Whole-node deterministic simulation: random clients over CQL against the real node, with faults and crashes, judged by
+//! the reference database of `model`. A seed decides everything; see docs/design/simulator.md.
+
+mod check;
+mod client;
+mod director;
+mod plan;
+mod rest;
+mod statement;
+mod worker;
+mod workload;
+mod world;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use rt_sim::TRACE_BLOCK;
+use rt_sim::{NodeConfig, Simulation};
+use server::Canaries;
+
+use crate::director::Director;
+use crate::plan::Plan;
+pub use crate::world::Stats;
+use crate::world::World;
+
+/// A bug that can be planted, to see that it is found.
+#[derive(Clone, Copy, Debug)]
+pub struct Canary {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it breaks.
+    pub about: &'static str,
+    plant: fn(&mut Canaries),
+}
+
+impl Canary {
+    /// All of them.
+    pub const ALL: &'static [Canary] = &[
+        Canary {
+            name: "skipped-sync",
+            about: "the commit log acknowledges without syncing where its mode promises a sync",
+            plant: |canaries| canaries.skip_commitlog_sync = true,
+        },
+        Canary {
+            name: "short-replay",
+            about: "the replay of the commit log stops before the last segment",
+            plant: |canaries| canaries.replay_stops_early = true,
+        },
+        Canary {
+            name: "dropped-range-tombstone",
+            about: "a flush leaves range tombstones out",
+            plant: |canaries| canaries.drop_range_tombstones = true,
+        },
+        Canary {
+            name: "early-purge",
+            about: "compaction forgets tombstones without looking at the data beside it",
+            plant: |canaries| canaries.purge_too_soon = true,
+        },
+    ];
+
+    /// The canary of this name.
+    pub fn find(name: &str) -> Option<Canary> {
+        Self::ALL.iter().find(|canary| canary.name == name).copied()
+    }
+}
+
+/// How to run a seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A planted bug.
+    pub canary: Option<Canary>,
+    /// Events of the trace that are kept as text.
+    pub trace_lines_max: usize,
+    /// Keep the first events after this one instead of the last of all; 0 for the last.
+    pub trace_lines_from: u64,
+}
+
+/// What a run of one seed gave.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// What is wrong, with its history; none when all is right.
+    pub failure: Option<String>,
+    /// What the seed chose, in a line.
+    pub plan: String,
+    /// The folded trace: equal for equal seeds.
+    pub trace_hash: u64,
+    /// Events in the trace.
+    pub trace_events: u64,
+    /// The folded trace after each [`TRACE_BLOCK`] events.
+    pub trace_blocks: Vec<u64>,
+    /// The last events as text.
+    pub trace: Vec<String>,
+    /// What was done.
+    pub stats: Stats,
+}
+
+impl Report {
+    /// Of a run that did not come to its end.
+    pub fn of_failure(seed: u64, failure: String) -> Self {
+        Self {
+            seed,
+            failure: Some(failure),
+            plan: String::new(),
+            trace_hash: 0,
+            trace_events: 0,
+            trace_blocks: Vec::new(),
+            trace: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+}
+
+/// The seeds that once found a bug, each with a word on it.
+pub fn kept_seeds() -> impl Iterator<Item = (u64, &'static str)> {
+    let lines =
+        include_str!("../seeds.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines.map(|line| {
+        let (seed, about) = line.split_once(' ').unwrap_or((line, ""));
+        (seed.parse().expect("a line of seeds.txt begins with a number"), about)
+    })
+}
+
+/// Virtual time that no run reaches.
+const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// Runs a seed.
+pub fn run(seed: u64, options: &Options) -> Report {
+    let config = rt_sim::Config {
+        trace_lines_max: options.trace_lines_max,
+        trace_lines_from: options.trace_lines_from,
+        time_max: TIME_MAX,
+        ..rt_sim::Config::default()
+    };
+    let simulation = Simulation::new(seed, config);
+    let sim = simulation.handle();
+    let mut rng = sim.rng(1);
+    let plan = Rc::new(Plan::draw(&mut rng));
+    let ready = Arc::new(AtomicU64::new(0));
+    let node_config = NodeConfig { shards: plan.shards, disk: plan.disk(), ..NodeConfig::default() };
+    let mut canaries = Canaries::default();
+    if let Some(canary) = options.canary {
+        (canary.plant)(&mut canaries);
+    }
+    let (node_plan, hook) = (plan.clone(), ready.clone());
+    let node_rng = RefCell::new(sim.rng(2));
+    let node = sim.add_node(node_config, move |info| {
+        let config = node_plan.config(&mut node_rng.borrow_mut(), info.ip);
+        let hook = hook.clone();
+        let ready = Arc::new(move |_: &server::ReadyReport| {
+            hook.fetch_add(1, Ordering::Relaxed);
+        });
+        server::mains_with_canaries(config, canaries, info.shards, ready)
+    });
+    let world = Rc::new(RefCell::new(World::new(sim.clone(), node)));
+    let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
+    let ended = sim.block_on(move |rt| {
+        Director {
+            rt,
+            sim: inner,
+            node,
+            plan: directed,
+            world: shared,
+            rng,
+            ready,
+            unsynced_since: None,
+            tasks_of_life: Vec::new(),
+        }
+        .run()
+    });
+    let mut world = world.borrow_mut();
+    if let Err(stalled) = ended {
+        world.fail(stalled.to_string());
+    }
+    Report {
+        seed,
+        failure: world.failure.clone(),
+        plan: format!("{plan:?}"),
+        trace_hash: sim.trace_hash(),
+        trace_events: sim.trace_events(),
+        trace_blocks: sim.trace_blocks(),
+        trace: sim.trace_lines(),
+        stats: world.stats,
+    }
+}

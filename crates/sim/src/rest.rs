@@ -1,0 +1,32 @@
+//! The few HTTP requests that a run sends to the administration port.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rt::{ConnectOptions, Rt};
+
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Sends a POST without a body; an error unless the answer is 200.
+pub(crate) async fn post(rt: &Rt, server: SocketAddr, path: &str) -> Result<(), String> {
+    let exchange = async {
+        let stream =
+            rt.net().connect(server, ConnectOptions::default()).await.map_err(|error| error.to_string())?;
+        let request =
+            format!("POST {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+        let mut answer = BytesMut::new();
+        loop {
+            answer.reserve(1024);
+            let read = stream.read_buf(&mut answer).await.map_err(|error| error.to_string())?;
+            let text = String::from_utf8_lossy(&answer);
+            if read == 0 || text.contains("\r\n\r\n") {
+                let status = text.lines().next().unwrap_or("").to_owned();
+                let fine = status.starts_with("HTTP/1.1 200");
+                return if fine { Ok(()) } else { Err(text.replace("\r\n", " ")) };
+            }
+        }
+    };
+    rt.timeout(ANSWER_TIME_MAX, exchange).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+}

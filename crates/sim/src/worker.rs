@@ -1,0 +1,181 @@
+//! A client of the workload: connects, draws statements, sends them, and compares the answers, until it is told to end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rt::Rt;
+use rt_sim::Rng;
+use wire::client::ResultBody;
+use wire::{Compression, Version};
+
+use crate::check::{self, Question};
+use crate::client::{Connection, Failure, Speech};
+use crate::plan::{one_in, pick};
+use crate::statement::Query;
+use crate::workload::{self, Prepared};
+use crate::world::SharedWorld;
+
+/// What a client needs.
+pub(crate) struct Worker {
+    pub(crate) rt: Rt,
+    pub(crate) world: SharedWorld,
+    pub(crate) server: SocketAddr,
+    pub(crate) rng: Rng,
+}
+
+/// A random way to speak.
+pub(crate) fn speech(rng: &mut Rng) -> Speech {
+    let version = *pick(rng, &[Version::V3, Version::V4, Version::V5, Version::V5]);
+    let compression = match rng.below(4) {
+        0 => Some(Compression::Lz4),
+        1 if version < Version::V5 => Some(Compression::Snappy),
+        _ => None,
+    };
+    Speech { version, compression, prepared: one_in(rng, 2) }
+}
+
+impl Worker {
+    fn is_down(&self) -> bool {
+        self.world.borrow().down
+    }
+
+    /// Works until the world is down.
+    pub(crate) async fn run(mut self) {
+        while !self.is_down() {
+            let speech = speech(&mut self.rng);
+            match Connection::open(&self.rt, self.server, speech).await {
+                Ok(mut connection) => self.work(&mut connection, speech.prepared).await,
+                Err(failure) => {
+                    self.world.borrow_mut().classify(&failure, "STARTUP");
+                    self.rt.sleep(Duration::from_millis(5)).await;
+                }
+            }
+        }
+    }
+
+    /// Works on one connection until it breaks, or for a while.
+    async fn work(&mut self, connection: &mut Connection, bound: bool) {
+        for _ in 0..200 {
+            if self.is_down() {
+                return;
+            }
+            if one_in(&mut self.rng, 12) {
+                let pause = Duration::from_micros(self.rng.below(20_000));
+                self.rt.sleep(pause).await;
+            }
+            let Some(table) = self.take_table() else {
+                self.rt.sleep(Duration::from_millis(1)).await;
+                continue;
+            };
+            let whole = match self.rng.below(100) {
+                0..=59 => self.write(connection, table, bound).await,
+                60..=97 => self.read(connection, table, bound).await,
+                _ => {
+                    self.maintain(table).await;
+                    true
+                }
+            };
+            self.world.borrow_mut().tables[table].busy -= 1;
+            if !whole {
+                return;
+            }
+        }
+    }
+
+    /// A table that may be used, marked as busy.
+    fn take_table(&mut self) -> Option<usize> {
+        let mut world = self.world.borrow_mut();
+        let free: Vec<usize> = (0..world.tables.len())
+            .filter(|at| world.tables[*at].exists && !world.tables[*at].frozen)
+            .collect();
+        if free.is_empty() {
+            return None;
+        }
+        let table = *pick(&mut self.rng, &free);
+        world.tables[table].busy += 1;
+        Some(table)
+    }
+
+    /// False when the connection is of no more use.
+    async fn write(&mut self, connection: &mut Connection, table: usize, bound: bool) -> bool {
+        let drawn = workload::draw_write(&mut self.world.borrow_mut(), &mut self.rng, table, bound);
+        let Some(Prepared { query, writes }) = drawn else {
+            self.rt.sleep(Duration::from_millis(1)).await;
+            return true;
+        };
+        let answer = connection.query(&query, None).await;
+        let mut world = self.world.borrow_mut();
+        match answer {
+            Ok(ResultBody::Void) => world.end(table, &writes, None),
+            Ok(other) => world.fail(format!("a write was answered with {other:?}: {}", query.shown)),
+            Err(failure) => {
+                let outcome = world.classify(&failure, &query.shown);
+                world.end(table, &writes, Some(outcome));
+                return matches!(failure, Failure::Error(_));
+            }
+        }
+        true
+    }
+
+    async fn read(&mut self, connection: &mut Connection, table: usize, bound: bool) -> bool {
+        let (query, question, page) =
+            workload::draw_read(&mut self.rng, &self.world.borrow().tables[table], bound);
+        let usable = ask(&self.world, connection, table, &query, &question, page).await;
+        usable.is_ok_and(|answered| answered.is_some())
+    }
+
+    /// Asks the node to flush or compact.
+    async fn maintain(&mut self, table: usize) {
+        let path = {
+            let mut world = self.world.borrow_mut();
+            world.stats.maintenance += 1;
+            let table = &world.tables[table];
+            let verb = *pick(&mut self.rng, &["keyspace_flush", "keyspace_flush", "keyspace_compaction"]);
+            let one = if one_in(&mut self.rng, 2) { format!("?cf={}", table.name) } else { String::new() };
+            format!("/storage_service/{verb}/{}{one}", table.keyspace)
+        };
+        let api = SocketAddr::new(self.server.ip(), 10_000);
+        let done = crate::rest::post(&self.rt, api, &path).await;
+        if let Err(problem) = done {
+            let mut world = self.world.borrow_mut();
+            if !world.down && !world.excuses.errors && !world.excuses.connections {
+                world.fail(format!("POST {path}: {problem}"));
+            }
+        }
+    }
+}
+
+/// A partition with what the observation of each of its rows proves.
+pub(crate) type Proofs = Vec<(crate::world::Key, Vec<model::Explained>)>;
+
+/// Reads and compares; what the answer proves. None when there was no answer and the connection is of no more use.
+pub(crate) async fn ask(
+    world: &SharedWorld,
+    connection: &mut Connection,
+    table: usize,
+    query: &Query,
+    question: &Question,
+    page: i32,
+) -> Result<Option<Proofs>, Failure> {
+    let (since, from) = {
+        let mut world = world.borrow_mut();
+        (world.now(), world.server_seconds())
+    };
+    let answer = connection.rows(query, page).await;
+    let mut world = world.borrow_mut();
+    let rows = match answer {
+        Ok(rows) => rows,
+        Err(failure) => {
+            world.classify(&failure, &query.shown);
+            return if matches!(failure, Failure::Error(_)) { Err(failure) } else { Ok(None) };
+        }
+    };
+    let clock = world.clock(since, from);
+    match check::check(&mut world, table, question, &rows, clock) {
+        Ok(proofs) => Ok(Some(proofs)),
+        Err(problem) => {
+            world.fail(format!("a wrong answer (pages of {page}) to {}\n  {problem}", query.shown));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What the clients of a simulation know and share: the tables with their histories, timestamps, what was found wrong.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use model::{Clock, ColumnId, Explained, Partition, Scalar, Shape, Write};
+use rt_sim::{NodeId, Sim};
+
+use crate::client::Failure;
+
+/// A partition key, or a clustering key.
+pub(crate) type Key = Vec<Scalar>;
+
+/// How far back timestamps may lie; much less than the smallest `gc_grace_seconds`.
+const BACK_MICROS_MAX: i64 = 1_500_000;
+
+/// A table as its clients know it.
+pub(crate) struct Table {
+    pub(crate) keyspace: String,
+    pub(crate) name: String,
+    pub(crate) shape: Shape,
+    /// What stands behind WITH.
+    pub(crate) options: String,
+    pub(crate) partitions: BTreeMap<Key, Partition>,
+    /// Requests under way.
+    pub(crate) busy: usize,
+    /// Clients leave the table alone.
+    pub(crate) frozen: bool,
+    /// It has been created for certain.
+    pub(crate) exists: bool,
+}
+
+/// What may go wrong for good reason at present.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Excuses {
+    /// Requests may fail or time out: the disk has faults, or had some since the start.
+    pub(crate) errors: bool,
+    /// Connections may break.
+    pub(crate) connections: bool,
+    /// The node may refuse to start, or end.
+    pub(crate) start: bool,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Writes that were acknowledged.
+    pub writes: u64,
+    /// Writes whose outcome was open for a while.
+    pub unknown: u64,
+    /// Reads whose answer was compared.
+    pub reads: u64,
+    /// Rows that were compared.
+    pub rows: u64,
+    /// Requests that failed for good reason.
+    pub errors: u64,
+    /// Starts of the node.
+    pub starts: u64,
+    /// Losses of power.
+    pub power_losses: u64,
+    /// Kills.
+    pub kills: u64,
+    /// Flushes and compactions that were asked for.
+    pub maintenance: u64,
+    /// Changes of the schema.
+    pub schema_changes: u64,
+    /// Disk faults that were switched on.
+    pub disk_faults: u64,
+    /// Observations with too many unknown writes to judge.
+    pub unjudged: u64,
+}
+
+impl Stats {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 12] {
+        [
+            ("writes", &mut self.writes),
+            ("of unknown outcome", &mut self.unknown),
+            ("reads", &mut self.reads),
+            ("rows compared", &mut self.rows),
+            ("excused errors", &mut self.errors),
+            ("starts", &mut self.starts),
+            ("power losses", &mut self.power_losses),
+            ("kills", &mut self.kills),
+            ("flushes and compactions", &mut self.maintenance),
+            ("schema changes", &mut self.schema_changes),
+            ("disk faults", &mut self.disk_faults),
+            ("rows not judged", &mut self.unjudged),
+        ]
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Stats) {
+        let mut other = *other;
+        for ((_, sum), (_, more)) in self.fields().into_iter().zip(other.fields()) {
+            *sum += *more;
+        }
+    }
+}
+
+impl std::fmt::Display for Stats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut copy = *self;
+        let all = copy.fields().map(|(name, count)| format!("{count} {name}"));
+        f.write_str(&all.join(", "))
+    }
+}
+
+/// Shared by the tasks of a simulation.
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) node: NodeId,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) failure: Option<String>,
+    pub(crate) stats: Stats,
+    pub(crate) excuses: Excuses,
+    /// The clients shall end what they do.
+    pub(crate) down: bool,
+    pub(crate) next_column: ColumnId,
+    next_write: u64,
+    used: BTreeSet<i64>,
+    /// No timestamp lies below: the server's clock moved there, so that tombstones may be gone early.
+    floor: i64,
+    /// The latest second that the server's clock has shown.
+    latest: i64,
+}
+
+/// Handle of the world.
+pub(crate) type SharedWorld = Rc<RefCell<World>>;
+
+/// What a failed request means for a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It may have happened.
+    Unknown,
+    /// It has not happened, and will not.
+    Refused,
+}
+
+impl World {
+    pub(crate) fn new(sim: Sim, node: NodeId) -> Self {
+        Self {
+            sim,
+            node,
+            tables: Vec::new(),
+            failure: None,
+            stats: Stats::default(),
+            excuses: Excuses::default(),
+            down: false,
+            next_column: 0,
+            next_write: 0,
+            used: BTreeSet::new(),
+            floor: 0,
+            latest: 0,
+        }
+    }
+
+    /// Notes what is wrong; the first finding is kept.
+    pub(crate) fn fail(&mut self, text: impl Into<String>) {
+        let text = format!("at {:.6} s: {}", self.sim.now().as_secs_f64(), text.into());
+        self.failure.get_or_insert(text);
+        self.down = true;
+    }
+
+    /// Virtual nanoseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.sim.now().as_nanos() as u64
+    }
+
+    /// The second that the server's clock shows.
+    pub(crate) fn server_seconds(&mut self) -> i64 {
+        let seconds = self.sim.wall_micros(self.node).div_euclid(1_000_000);
+        self.latest = self.latest.max(seconds);
+        seconds
+    }
+
+    /// When a read was made that was sent at `since`, when the server's clock showed `from`.
+    pub(crate) fn clock(&mut self, since: u64, from: i64) -> Clock {
+        let now = self.server_seconds();
+        Clock { since, now: (from, now), latest: self.latest }
+    }
+
+    /// The number of a new write.
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.next_write += 1;
+        self.next_write
+    }
+
+    /// The client's clock in microseconds, the origin of timestamps.
+    fn client_micros(&self) -> i64 {
+        1_767_225_600_000_000 + (self.now() / 1_000) as i64
+    }
+
+    /// A timestamp that no write has had, even, `back` microseconds in the past as far as that is allowed.
+    pub(crate) fn timestamp(&mut self, back: i64) -> i64 {
+        let now = self.client_micros();
+        let mut at = (now - back.clamp(0, BACK_MICROS_MAX)).max(self.floor) & !1;
+        while !self.used.insert(at) {
+            at += 2;
+        }
+        at
+    }
+
+    /// A timestamp that a recent write has had, for a tie.
+    pub(crate) fn timestamp_again(&mut self) -> i64 {
+        let recent = self.client_micros() - BACK_MICROS_MAX;
+        let from = recent.max(self.floor + 2);
+        match self.used.range(from..).next_back() {
+            Some(at) => *at,
+            None => self.timestamp(0),
+        }
+    }
+
+    /// No later timestamp lies at or below the present ones.
+    pub(crate) fn raise_floor(&mut self) {
+        let last = self.used.last().copied().unwrap_or(0);
+        self.floor = (last + 2).max(self.client_micros());
+    }
+
+    /// Notes a write that is about to be sent.
+    pub(crate) fn begin(&mut self, table: usize, key: &Key, write: Write) {
+        let now = self.now();
+        self.tables[table].partitions.entry(key.clone()).or_default().begin(Rc::new(write), now);
+    }
+
+    /// Notes how a write ended, the same for all partitions of a batch.
+    pub(crate) fn end(&mut self, table: usize, writes: &[(Key, u64)], outcome: Option<Outcome>) {
+        let (now, seconds) = (self.now(), self.server_seconds());
+        match outcome {
+            None => self.stats.writes += 1,
+            Some(Outcome::Unknown) => self.stats.unknown += 1,
+            Some(Outcome::Refused) => {}
+        }
+        for (key, id) in writes {
+            let Some(partition) = self.tables[table].partitions.get_mut(key) else { continue };
+            match outcome {
+                None => partition.acknowledge(*id, now, seconds),
+                // A request that is still on its way may be carried out later.
+                Some(Outcome::Unknown) => partition.unknown(*id, seconds + 60),
+                Some(Outcome::Refused) => partition.refuse(*id),
+            }
+        }
+    }
+
+    /// What a failed request means; one that nothing excuses is a finding.
+    pub(crate) fn classify(&mut self, failure: &Failure, what: &str) -> Outcome {
+        self.stats.errors += 1;
+        let (outcome, excused) = match failure {
+            Failure::Error(error) => match error.code() {
+                // WriteTimeout, WriteFailure, ReadTimeout, ReadFailure, TruncateError, server error.
+                0x1100 | 0x1500 | 0x1200 | 0x1300 | 0x1003 | 0x0000 => {
+                    (Outcome::Unknown, self.excuses.errors)
+                }
+                0x1001 => (Outcome::Refused, self.excuses.errors),
+                _ => (Outcome::Unknown, false),
+            },
+            Failure::Connection(_) => (Outcome::Unknown, self.excuses.connections || self.down),
+            Failure::Timeout => {
+                (Outcome::Unknown, self.excuses.connections || self.excuses.errors || self.down)
+            }
+            Failure::Protocol(_) => (Outcome::Unknown, false),
+        };
+        if !excused {
+            self.fail(format!("nothing excuses this failure: {failure}\n  statement: {what}"));
+        }
+        outcome
+    }
+
+    /// Writes acknowledged at or after a time may be gone.
+    pub(crate) fn forget_since(&mut self, since: u64) {
+        let partitions = self.tables.iter_mut().flat_map(|table| table.partitions.values_mut());
+        partitions.for_each(|partition| partition.forget_since(since));
+    }
+
+    /// Takes over what a reading of a partition proved.
+    pub(crate) fn settle(&mut self, table: usize, key: &Key, proofs: &[Explained]) {
+        let now = self.now();
+        let table = &mut self.tables[table];
+        let Some(partition) = table.partitions.get_mut(key) else { return };
+        if let Err(mismatch) = partition.settle(proofs, now) {
+            let text = format!("{}.{}, partition {key:?}: {mismatch}", table.keyspace, table.name);
+            self.fail(text);
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! `torc sim`: seeds of the simulator on all cores, its tests of itself, and what a person needs to repeat a finding.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use ::sim::{Canary, Options, Report};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+/// Seeds after which a planted bug must have been found.
+const CANARY_SEEDS_MAX: u64 = 150;
+/// How often progress is told.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
+/// A simulation polls deep futures.
+const STACK_BYTES: usize = 32 << 20;
+/// Events of the trace around a difference.
+const TRACE_AROUND: u64 = 1024;
+
+thread_local! {
+    /// What the last panic of this thread said.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    let number = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64)).help(help)
+    };
+    Command::new("sim")
+        .about("Run the node in a simulated world with faults and crashes, and check every answer")
+        .long_about(
+            "Runs a whole node (sockets, protocol, storage) in one thread of virtual time, with random clients, crashes, \
+             losses of power, disk errors, full disks and clocks that jump. Every answer is compared with a small \
+             reference database: nothing that was acknowledged may be missing, nothing deleted may come back. A number, \
+             the seed, decides everything, so that a finding can be repeated exactly.\n\n\
+             To look at one seed:        torc sim --seed 7\n\
+             To search for an hour:      torc sim --hours 1\n\
+             What the tests run:         torc sim --kept --seeds 200 --twice 5 --canaries",
+        )
+        .arg(number("seed", "Run this seed alone, and print the end of its trace"))
+        .arg(number("seeds", "Run so many seeds"))
+        .arg(number("from", "Begin with this seed instead of 0 (--hours: instead of a new one each time)"))
+        .arg(
+            Arg::new("hours")
+                .long("hours")
+                .value_name("H")
+                .value_parser(value_parser!(f64))
+                .help("Run new seeds for so many hours, or until one fails"),
+        )
+        .arg(number("twice", "Run so many seeds twice and compare their traces"))
+        .arg(
+            Arg::new("kept")
+                .long("kept")
+                .action(ArgAction::SetTrue)
+                .help("Run the seeds that once found a bug (crates/sim/seeds.txt)"),
+        )
+        .arg(
+            Arg::new("canaries")
+                .long("canaries")
+                .action(ArgAction::SetTrue)
+                .help("Plant known bugs, one after the other; each must be found"),
+        )
+        .arg(
+            Arg::new("canary")
+                .long("canary")
+                .value_name("NAME")
+                .value_parser(|name: &str| Canary::find(name).ok_or_else(canary_names))
+                .help("With --seed or --seeds: plant this bug"),
+        )
+        .arg(number("nodes", "Nodes of the simulated cluster; only 1 so far"))
+        .arg(number("threads", "Seeds at once; one a core by default"))
+        .arg(
+            Arg::new("trace")
+                .long("trace")
+                .value_name("FILE")
+                .help("With --seed: write the whole trace to this file"),
+        )
+}
+
+fn canary_names() -> String {
+    let names: Vec<&str> = Canary::ALL.iter().map(|canary| canary.name).collect();
+    format!("there are {}", names.join(", "))
+}
+
+/// Runs what [`command`] has parsed; the error is a sentence for the user.
+pub fn run(arguments: &ArgMatches) -> Result<(), String> {
+    let number = |name: &str| arguments.get_one::<u64>(name).copied();
+    if let Some(nodes) = number("nodes")
+        && nodes != 1
+    {
+        return Err(format!(
+            "--nodes {nodes}: Torc has no cluster yet, so that only a single node can be simulated; leave --nodes out"
+        ));
+    }
+    std::panic::set_hook(Box::new(|info| {
+        PANIC.with(|slot| *slot.borrow_mut() = info.to_string());
+    }));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let threads = number("threads").unwrap_or(cores).max(1);
+    let canary = arguments.get_one::<Canary>("canary").copied();
+    let options = Options { canary, ..Options::default() };
+    if let Some(seed) = number("seed") {
+        return one(seed, options, arguments.get_one::<String>("trace"));
+    }
+    let mut asked = false;
+    if arguments.get_flag("kept") {
+        asked = true;
+        let seeds: Vec<u64> = ::sim::kept_seeds().map(|(seed, _)| seed).collect();
+        search("kept seeds", Seeds::List(seeds), options, threads)?;
+    }
+    if let Some(count) = number("seeds") {
+        asked = true;
+        let from = number("from").unwrap_or(0);
+        search("seeds", Seeds::Range(from, from + count), options, threads)?;
+    }
+    if let Some(count) = number("twice") {
+        asked = true;
+        twice(number("from").unwrap_or(0), count, threads)?;
+    }
+    if arguments.get_flag("canaries") {
+        asked = true;
+        canaries(threads)?;
+    }
+    if let Some(hours) = arguments.get_one::<f64>("hours") {
+        asked = true;
+        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let from = number("from").unwrap_or(since.as_secs() * 1_000_000);
+        let until = Instant::now() + Duration::from_secs_f64(hours * 3600.0);
+        search("new seeds", Seeds::Until(from, until), options, threads)?;
+    }
+    if asked { Ok(()) } else { Err("nothing to do: see `torc sim --help`".to_owned()) }
+}
+
+/// Runs a seed; a panic inside is a finding like another.
+fn guarded(seed: u64, options: &Options) -> Report {
+    catch_unwind(AssertUnwindSafe(|| ::sim::run(seed, options))).unwrap_or_else(|_| {
+        let text = PANIC.with(|slot| slot.borrow().clone());
+        Report::of_failure(seed, format!("the node panicked: {text}"))
+    })
+}
+
+fn show(report: &Report, options: &Options) {
+    let Some(failure) = &report.failure else { return };
+    let canary = options.canary.map_or_else(String::new, |canary| format!(" --canary {}", canary.name));
+    println!(
+        "\nseed {}: {failure}\n  plan: {}\n  repeat with: torc sim --seed {}{canary}",
+        report.seed, report.plan, report.seed
+    );
+}
+
+/// One seed, with its trace.
+fn one(seed: u64, options: Options, file: Option<&String>) -> Result<(), String> {
+    let lines = if file.is_some() { usize::MAX } else { 40 };
+    let options = Options { trace_lines_max: lines, ..options };
+    let report = on_thread(move || guarded(seed, &options));
+    match file {
+        Some(file) => {
+            let text = report.trace.join("\n") + "\n";
+            std::fs::write(file, text).map_err(|error| format!("cannot write {file}: {error}"))?;
+            println!("the trace is in {file}");
+        }
+        None => {
+            println!("the end of the trace (all of it with --trace FILE):");
+            report.trace.iter().for_each(|line| println!("  {line}"));
+        }
+    }
+    println!("plan: {}", report.plan);
+    println!("trace {:016x}, {} events; {:?}", report.trace_hash, report.trace_events, report.stats);
+    show(&report, &options);
+    match report.failure {
+        Some(_) => Err(format!("seed {seed} fails")),
+        None => {
+            println!("seed {seed}: all answers were right");
+            Ok(())
+        }
+    }
+}
+
+fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        thread.expect("a thread can be started").join().expect("panics of simulations are caught")
+    })
+}
+
+/// Which seeds to run.
+enum Seeds {
+    List(Vec<u64>),
+    Range(u64, u64),
+    Until(u64, Instant),
+}
+
+impl Seeds {
+    fn get(&self, index: u64) -> Option<u64> {
+        match self {
+            Seeds::List(seeds) => seeds.get(index as usize).copied(),
+            Seeds::Range(from, end) => Some(from + index).filter(|seed| seed < end),
+            Seeds::Until(from, until) => (Instant::now() < *until).then_some(from + index),
+        }
+    }
+
+    /// What is done, and how long the rest may take.
+    fn progress(&self, done: u64, begun: Instant) -> String {
+        let rate = done as f64 / begun.elapsed().as_secs_f64();
+        let left = match self {
+            Seeds::List(seeds) => (seeds.len() as u64 - done) as f64 / rate,
+            Seeds::Range(from, end) => (end - from - done) as f64 / rate,
+            Seeds::Until(_, until) => until.saturating_duration_since(Instant::now()).as_secs_f64(),
+        };
+        format!("{done} seeds, {rate:.1} a second, {} left", minutes(left))
+    }
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds.is_finite() {
+        format!("{}:{:02} min", seconds as u64 / 60, seconds as u64 % 60)
+    } else {
+        "?".to_owned()
+    }
+}
+
+/// Runs seeds on all threads until `see` says that it is enough.
+fn run_all(seeds: &Seeds, options: Options, threads: u64, mut see: impl FnMut(Report, u64) -> bool) {
+    let (next, enough) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel::<Report>();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next, enough) = (sender.clone(), &next, &enough);
+            let work = move || {
+                while !enough.load(Ordering::Relaxed)
+                    && let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    if sender.send(guarded(seed, &options)).is_err() {
+                        return;
+                    }
+                }
+            };
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+            thread.expect("a thread can be started");
+        }
+        drop(sender);
+        let mut done = 0;
+        while let Ok(report) = receiver.recv() {
+            done += 1;
+            if see(report, done) {
+                enough.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+}
+
+/// Runs seeds and shows those that fail.
+fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<(), String> {
+    let begun = Instant::now();
+    let mut told = begun;
+    let (mut failed, mut total, mut count) = (Vec::new(), ::sim::Stats::default(), 0);
+    run_all(&seeds, options, threads, |report, done| {
+        show(&report, &options);
+        total.add(&report.stats);
+        count = done;
+        if report.failure.is_some() {
+            failed.push(report.seed);
+        }
+        if told.elapsed() > PROGRESS_PERIOD {
+            told = Instant::now();
+            eprintln!("sim: {what}: {}, {} failed", seeds.progress(done, begun), failed.len());
+        }
+        failed.len() >= 5
+    });
+    println!("{count} {what} in {:.0} s: {total}", begun.elapsed().as_secs_f64());
+    match failed.as_slice() {
+        [] => Ok(()),
+        failed => Err(format!("{} of {count} seeds fail: {failed:?}", failed.len())),
+    }
+}
+
+/// Runs seeds twice: equal traces.
+fn twice(from: u64, count: u64, threads: u64) -> Result<(), String> {
+    let begun = Instant::now();
+    let mut runs: [std::collections::BTreeMap<u64, Report>; 2] = Default::default();
+    for run in &mut runs {
+        run_all(&Seeds::Range(from, from + count), Options::default(), threads, |report, _| {
+            run.insert(report.seed, report);
+            false
+        });
+    }
+    let [first, second] = runs;
+    for (seed, report) in &first {
+        let other = &second[seed];
+        if (report.trace_hash, report.trace_events, &report.failure)
+            != (other.trace_hash, other.trace_events, &other.failure)
+        {
+            return Err(difference(*seed, report, other));
+        }
+    }
+    println!("{count} seeds twice in {:.0} s: their traces are equal", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Where two runs of a seed part.
+fn difference(seed: u64, first: &Report, second: &Report) -> String {
+    let blocks = first.trace_blocks.iter().zip(&second.trace_blocks);
+    let equal = blocks.take_while(|(a, b)| a == b).count() as u64;
+    let from = equal * ::sim::TRACE_BLOCK;
+    let options =
+        Options { trace_lines_max: TRACE_AROUND as usize, trace_lines_from: from, ..Options::default() };
+    let lines = [(); 2].map(|()| on_thread(|| guarded(seed, &options)).trace);
+    let place = lines[0].iter().zip(&lines[1]).position(|(a, b)| a != b);
+    let mut text = format!("seed {seed} run twice gives two traces; they part in or after event {from}");
+    if let Some(place) = place {
+        for (name, lines) in ["first", "second"].iter().zip(&lines) {
+            text.push_str(&format!("\n  {name}:"));
+            let around = &lines[place.saturating_sub(3)..(place + 2).min(lines.len())];
+            around.iter().for_each(|line| text.push_str(&format!("\n    {line}")));
+        }
+    }
+    text
+}
+
+/// Plants each bug and looks for it.
+fn canaries(threads: u64) -> Result<(), String> {
+    let mut missed = Vec::new();
+    for canary in Canary::ALL {
+        let begun = Instant::now();
+        let options = Options { canary: Some(*canary), ..Options::default() };
+        let (mut caught, mut seen) = (None, 0);
+        run_all(&Seeds::Range(0, CANARY_SEEDS_MAX), options, threads, |report, done| {
+            seen = done;
+            if let Some(failure) = report.failure
+                && caught.is_none()
+            {
+                caught = Some((report.seed, failure));
+            }
+            caught.is_some()
+        });
+        let seconds = begun.elapsed().as_secs_f64();
+        match caught {
+            Some((seed, failure)) => {
+                let what = failure.lines().next().unwrap_or("");
+                let what: String = what.chars().take(160).collect();
+                println!(
+                    "canary {}: caught by seed {seed} after {seen} seeds, {seconds:.0} s: {what}",
+                    canary.name
+                );
+            }
+            None => {
+                println!("canary {}: NOT caught by {seen} seeds ({})", canary.name, canary.about);
+                missed.push(canary.name);
+            }
+        }
+    }
+    if missed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("planted bugs were not found: {}", missed.join(", ")))
+    }
+}
