@@ -1,7 +1,13 @@
-//! Where data belongs: tokens to shards, and what a consistency level asks of replicas. Pure.
+//! Where data belongs: tokens to nodes and to shards, and what a consistency level asks of replicas. Pure.
 
+mod allocation;
 mod consistency;
+mod placement;
+mod ring;
 mod sharder;
 
+pub use allocation::allocate;
 pub use consistency::Consistency;
+pub use placement::{Placement, Replicas, TokenRange};
+pub use ring::{HostId, Location, NodeIndex, Ring, RingError, RingNode};
 pub use sharder::{SHARDING_IGNORE_MSB, Sharder};

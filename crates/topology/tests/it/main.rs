@@ -1,0 +1,4 @@
+//! Placement and allocation through the crate's own interface.
+
+mod allocation;
+mod placement;
