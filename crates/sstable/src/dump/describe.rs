@@ -172,7 +172,7 @@ fn uuid(id: Option<[u8; 16]>) -> String {
 
 fn histogram(title: &str, rows: &[(String, u64)], out: &mut String) {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(title.len());
-    let all: u64 = rows.iter().map(|(_, count)| count).sum();
+    let all = rows.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
     let most = rows.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
     writeln!(out, "   {title:<width$} | Count  (%)  Histogram").expect("a string takes all text");
     for (name, count) in rows {

@@ -52,7 +52,7 @@ impl SizeHistogram {
         let (mut elements, mut sum) = (0u128, 0u128);
         for (offset, count) in self.offsets.iter().zip(&self.counts) {
             elements += u128::from(*count);
-            sum += u128::from(*count) * u128::from(*offset);
+            sum = sum.saturating_add(u128::from(*count) * u128::from(*offset));
         }
         sum.div_ceil(elements.max(1)).min(u128::from(u64::MAX)) as u64
     }

@@ -90,7 +90,8 @@ impl TombstoneHistogram {
             } else {
                 deletion::LOCAL_MAX
             };
-            *bins.entry(time).or_default() += count;
+            let bin: &mut u64 = bins.entry(time).or_default();
+            *bin = bin.saturating_add(count);
         }
         Ok(Self { bins })
     }
@@ -178,5 +179,16 @@ mod tests {
         assert_eq!(histogram.sum(59), 0.0);
         assert_eq!(histogram.sum(60), 5.0);
         assert_eq!(histogram.sum(120), 30.0);
+    }
+
+    #[test]
+    fn hostile_counts_do_not_overflow() {
+        let mut bytes = vec![0, 0, 0, 2, 0, 0, 0, 2];
+        for _ in 0..2 {
+            bytes.extend_from_slice(&60.0_f64.to_be_bytes());
+            bytes.extend_from_slice(&u64::MAX.to_be_bytes());
+        }
+        let histogram = TombstoneHistogram::decode(&mut Decoder::new(&bytes)).unwrap();
+        assert_eq!(histogram.bins().collect::<Vec<_>>(), [(60, u64::MAX)]);
     }
 }
