@@ -16,6 +16,7 @@ use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
 
 use crate::codec::encode_update;
+use crate::segment::NUMBER_MAX;
 
 const UPDATES: u8 = 1;
 const CHECKPOINT: u8 = 2;
@@ -71,7 +72,9 @@ impl Checkpoint {
             }
             Ok(out)
         };
-        read().ok()
+        let found = read().ok()?;
+        let numbers_are_sound = found.flushed.values().chain(found.tails.values()).all(|n| *n <= NUMBER_MAX);
+        numbers_are_sound.then_some(found)
     }
 }
 

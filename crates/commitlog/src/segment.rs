@@ -23,6 +23,9 @@ pub const CHUNK_ALIGNMENT: usize = 8;
 /// The version of the format that is written.
 pub const VERSION: u32 = 1;
 
+/// No log gets so far; a larger number is not one.
+pub const NUMBER_MAX: u64 = 1 << 62;
+
 const MAGIC: &[u8; 8] = b"TORCLOG\n";
 const CHUNK_MAGIC: [u8; 4] = [0xc1, b'T', b'C', 0x7f];
 const FLAG_END: u32 = 1;
@@ -130,7 +133,8 @@ impl ChunkHeader {
         let (total, entries) = (header.total_len as usize, header.entries_len as usize);
         let fits = total <= room
             && total.is_multiple_of(CHUNK_ALIGNMENT)
-            && CHUNK_HEADER_LEN.checked_add(entries).is_some_and(|used| used <= total);
+            && CHUNK_HEADER_LEN.checked_add(entries).is_some_and(|used| used <= total)
+            && header.first.max(header.synced) <= NUMBER_MAX;
         fits.then_some(header)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use commitlog::codec::{decode_update, encode_update};
 use commitlog::entry::{Checkpoint, encode_updates, updates};
+use commitlog::segment::NUMBER_MAX;
 use mutation::{
     Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
     PartitionUpdate, RangeTombstone, Row, Side,
@@ -155,8 +156,8 @@ proptest! {
 
     #[test]
     fn checkpoints_come_back(
-        flushed in prop::collection::btree_map(any::<[u8; 16]>().prop_map(TableId), any::<u64>(), 0..5),
-        tails in prop::collection::btree_map(any::<u64>(), any::<u64>(), 0..3),
+        flushed in prop::collection::btree_map(any::<[u8; 16]>().prop_map(TableId), 0..=NUMBER_MAX, 0..5),
+        tails in prop::collection::btree_map(any::<u64>(), 0..=NUMBER_MAX, 0..3),
     ) {
         let checkpoint = Checkpoint { flushed, tails };
         let mut body = Vec::new();
@@ -164,6 +165,13 @@ proptest! {
         prop_assert_eq!(Checkpoint::decode(&body), Some(checkpoint));
         prop_assert!(updates(&Bytes::from(body)).is_none());
     }
+}
+
+#[test]
+fn numbers_that_no_log_reaches_are_none() {
+    let mut body = Vec::new();
+    Checkpoint { flushed: [(TableId([7; 16]), u64::MAX)].into(), ..Checkpoint::default() }.encode(&mut body);
+    assert_eq!(Checkpoint::decode(&body), None);
 }
 
 #[test]

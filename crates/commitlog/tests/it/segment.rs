@@ -151,3 +151,11 @@ proptest! {
         let _ = scan(&bytes, &HEADER, HEADER_LEN, 0);
     }
 }
+
+#[test]
+fn numbers_that_no_log_reaches_are_none() {
+    let header = ChunkHeader { total_len: 40, entries_len: 0, first: u64::MAX, synced: 0, is_end: false };
+    assert_eq!(ChunkHeader::decode(&header.encode(HEADER.id), HEADER.id, 40), None);
+    let header = ChunkHeader { first: 7, synced: u64::MAX, ..header };
+    assert_eq!(ChunkHeader::decode(&header.encode(HEADER.id), HEADER.id, 40), None);
+}
