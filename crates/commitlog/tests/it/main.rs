@@ -1,4 +1,5 @@
 //! The commit log's formats: every update comes back, every torn or damaged byte is told apart.
 
 mod codec;
+mod fuzz;
 mod segment;

@@ -1,12 +1,12 @@
 //! A mutation fuzzer: statements of the golden tables, changed at random. The parser never panics, and what
 //! parses prints to text that parses to the same tree.
 //!
-//! `FUZZ_SECONDS` (3) says how long, `FUZZ_SEED` (1) where it starts: one seed tries the same texts in the same
-//! order. A text that failed once belongs into `testdata/`.
+//! The corpus is `testdata/`; a text that failed once belongs there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::{Duration, Instant};
+
+use testkit::fuzz::hunt;
 
 /// Pieces that are put into a statement.
 const PIECES: &[&str] = &[
@@ -255,23 +255,19 @@ fn check(text: &str) -> bool {
 
 #[test]
 fn mutated_statements() {
-    let variable = |name, default| match std::env::var(name) {
-        Ok(value) => value.parse().expect("a number"),
-        Err(_) => default,
-    };
-    let limit = Duration::from_secs(variable("FUZZ_SECONDS", 3));
-    let mut random = Random(variable("FUZZ_SEED", 1).max(1));
     let corpus = corpus();
-    let start = Instant::now();
     let (mut tried, mut parsed) = (0_u64, 0_u64);
-    while start.elapsed() < limit {
-        let text = mutate(&mut random, &corpus);
-        match catch_unwind(AssertUnwindSafe(|| check(&text))) {
-            Ok(is_statement) => parsed += u64::from(is_statement),
-            Err(_) => panic!("failed for {text:?}"),
+    hunt("cql statements", |seeds| {
+        let mut random = Random(seeds.next().max(1));
+        for _ in 0..50 {
+            let text = mutate(&mut random, &corpus);
+            match catch_unwind(AssertUnwindSafe(|| check(&text))) {
+                Ok(is_statement) => parsed += u64::from(is_statement),
+                Err(_) => panic!("failed for {text:?}"),
+            }
+            tried += 1;
         }
-        tried += 1;
-    }
+    });
     println!("tried {tried} texts, {parsed} parsed");
     assert!(parsed > 0 && parsed < tried);
 }

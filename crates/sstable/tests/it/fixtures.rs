@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use mutation::{FragmentBuffer, PartitionRange};
 use rt::Rt;
-use sstable::compress::decompress;
-use sstable::compression_info::CompressionInfo;
 use sstable::dump::{DumpOptions, dump, table_of_header};
 use sstable::reader::read_metadata;
 use sstable::{Component, Compression, Descriptor, NoCache, Sstable, SstableWriter, WriterOptions};
 
-use crate::support::{fixture, fixtures, load, read, run};
+use crate::support::{fixture, fixtures, load, plain, read, run};
 
 /// When the fixtures were made: nothing in them had expired.
 const NOW: u32 = 1_795_230_700;
@@ -64,22 +62,7 @@ async fn uncompressed(rt: &Rt, descriptor: &Descriptor) -> Vec<u8> {
     if !rt.disk().exists(&path).await.unwrap() {
         return data;
     }
-    let info =
-        CompressionInfo::decode(&read(rt, &path).await, descriptor.version, data.len() as u64).unwrap();
-    let mut out = Vec::new();
-    for chunk in 0..info.offsets.len() {
-        let start = info.offsets.get(chunk).unwrap() as usize;
-        let end = info.offsets.get(chunk + 1).map_or(data.len(), |end| end as usize) - 4;
-        let len = info.chunk_data_len(chunk as u64);
-        let bytes = &data[start..end];
-        let plain = bytes.len() >= info.compressed_len_max as usize;
-        out.extend(if plain {
-            bytes[..len].to_vec()
-        } else {
-            decompress(info.algorithm, bytes, len).unwrap()
-        });
-    }
-    out
+    plain(&data, &read(rt, &path).await, descriptor.version)
 }
 
 #[test]

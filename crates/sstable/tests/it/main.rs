@@ -2,6 +2,7 @@
 
 mod damage;
 mod fixtures;
+mod fuzz;
 mod generate;
 mod oracle;
 mod round_trip;

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rt::{Group, IoBuf, LocalBoxFuture, OpenOptions, Rt, ShardId, ShardMain};
 use rt_sim::{Config, NodeConfig, Simulation};
+use sstable::Version;
+use sstable::compress::decompress;
+use sstable::compression_info::CompressionInfo;
 
 /// Runs a test on one shard of a simulated node.
 pub fn run<F: Future<Output = ()> + 'static>(body: impl FnOnce(Rt) -> F + 'static) {
@@ -57,4 +60,23 @@ pub async fn load(rt: &Rt, version: &str, name: &str) -> sstable::Descriptor {
     let found = sstable::list_complete(rt.disk(), &target).await.unwrap();
     assert_eq!(found.len(), 1, "{name}");
     found.into_iter().next().unwrap()
+}
+
+/// The data of a compressed SSTable before compression, from its Data.db and CompressionInfo.db.
+pub fn plain(data: &[u8], info: &[u8], version: Version) -> Vec<u8> {
+    let info = CompressionInfo::decode(info, version, data.len() as u64).unwrap();
+    let mut out = Vec::new();
+    for chunk in 0..info.offsets.len() {
+        let start = info.offsets.get(chunk).unwrap() as usize;
+        let end = info.offsets.get(chunk + 1).map_or(data.len(), |end| end as usize) - 4;
+        let len = info.chunk_data_len(chunk as u64);
+        let bytes = &data[start..end];
+        let is_plain = bytes.len() >= info.compressed_len_max as usize;
+        out.extend(if is_plain {
+            bytes[..len].to_vec()
+        } else {
+            decompress(info.algorithm, bytes, len).unwrap()
+        });
+    }
+    out
 }

@@ -1,30 +1,16 @@
-//! A seeded fuzzer: good streams with a few bytes changed, and noise. `FUZZ_SECONDS` (default 3) says how long,
-//! `FUZZ_SEED` where it begins; a failure names the seed that repeats it.
+//! A seeded fuzzer: good streams with a few bytes changed, and noise.
+//!
+//! The corpus is `testdata/fuzz`: every message in every dialect and framing. It is also what the protocol's bytes are:
+//! `UPDATE=1 cargo test -p wire` writes it again, and a change there is a change that clients see.
 
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
+use testkit::fuzz::{Random, change, hunt};
 use wire::client::Answer;
-use wire::{Decoder, Dialect, Direction, Encoder, Request};
+use wire::{Compression, Decoder, Dialect, Direction, Encoder, Framing, Request};
 
 use crate::samples::{dialects, requests, responses, transports};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
 
 const MESSAGE_LEN_MAX: usize = 1 << 20;
 
@@ -59,8 +45,8 @@ fn run(direction: Direction, dialect: Dialect, decoder: &mut Decoder, bytes: &[u
     }
 }
 
-fn round(seed: u64) {
-    let random = &mut Random(seed);
+/// Some messages with their bytes changed, before or after they were framed.
+fn changed_messages(random: &mut Random) {
     let all = dialects();
     let dialect = all[random.below(all.len())];
     let ways = transports(dialect.version);
@@ -112,22 +98,77 @@ fn round(seed: u64) {
     run(direction, dialect, &mut decoder, &bytes, random);
 }
 
+/// One stream of the corpus: every message of a dialect in one framing.
+struct Stream {
+    dialect: Dialect,
+    direction: Direction,
+    framing: Framing,
+    compression: Option<Compression>,
+    bytes: Vec<u8>,
+}
+
+/// The streams as they are encoded today, with the names of their files.
+fn streams() -> Vec<(PathBuf, Stream)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/fuzz");
+    let mut found = Vec::new();
+    for (number, dialect) in dialects().into_iter().enumerate() {
+        for (way, (framing, compression)) in transports(dialect.version).into_iter().enumerate() {
+            for direction in [Direction::Request, Direction::Response] {
+                let mut encoder = Encoder::new();
+                encoder.agree(framing, compression);
+                match direction {
+                    Direction::Request => requests(dialect)
+                        .iter()
+                        .enumerate()
+                        .for_each(|(at, message)| encoder.push_request(at as i16, message)),
+                    Direction::Response => responses(dialect)
+                        .iter()
+                        .enumerate()
+                        .for_each(|(at, message)| encoder.push(at as i16, message)),
+                }
+                let bytes = encoder.finish().to_vec();
+                let side = if direction == Direction::Request { "requests" } else { "responses" };
+                let name = format!("dialect{number}-transport{way}-{side}");
+                found.push((folder.join(name), Stream { dialect, direction, framing, compression, bytes }));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_corpus_is_what_is_written_today() {
+    for (path, stream) in streams() {
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &stream.bytes).unwrap();
+        }
+        assert!(std::fs::read(&path).unwrap() == stream.bytes, "{} is written otherwise", path.display());
+    }
+}
+
+/// A stream of the corpus with its bytes changed.
+fn changed_stream(random: &mut Random, streams: &[Stream], others: &[Vec<u8>]) {
+    let stream = random.of(streams);
+    let mut bytes = stream.bytes.clone();
+    change(random, &mut bytes, others);
+    let mut decoder = Decoder::new(stream.direction, MESSAGE_LEN_MAX);
+    decoder.agree(stream.dialect.version, stream.framing, stream.compression);
+    run(stream.direction, stream.dialect, &mut decoder, &bytes, random);
+}
+
 #[test]
 fn damaged_streams() {
-    let variable = |name: &str, default: u64| {
-        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
-    };
-    let until = Instant::now() + Duration::from_secs(variable("FUZZ_SECONDS", 3));
-    let mut seed = variable("FUZZ_SEED", 1);
-    let mut rounds = 0_u64;
-    while Instant::now() < until {
-        let result = std::panic::catch_unwind(|| round(seed));
-        if let Err(panic) = result {
-            eprintln!("repeat with FUZZ_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-        seed += 1;
-        rounds += 1;
+    let mut streams: Vec<Stream> = streams().into_iter().map(|(_, stream)| stream).collect();
+    for (stream, (path, _)) in streams.iter_mut().zip(self::streams()) {
+        stream.bytes = std::fs::read(path).unwrap();
     }
-    assert!(rounds > 0);
+    let others: Vec<Vec<u8>> = streams.iter().map(|stream| stream.bytes.clone()).collect();
+    hunt("wire streams", |random| {
+        if random.one_in(2) {
+            changed_messages(random);
+        } else {
+            changed_stream(random, &streams, &others);
+        }
+    });
 }

@@ -1,0 +1,3 @@
+//! What the tests of several crates share. Nothing that is released links it.
+
+pub mod fuzz;
