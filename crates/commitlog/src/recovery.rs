@@ -12,6 +12,8 @@ use crate::{CommitLogConfig, CommitLogError};
 
 /// A longer segment is not read.
 const SEGMENT_LEN_MAX: usize = 1 << 30;
+/// Bytes that are written again at once.
+const REWRITE_LEN: usize = 1 << 20;
 
 pub(crate) fn segment_name(shard: u16, id: u64) -> String {
     format!("commitlog-{shard}-{id}.log")
@@ -41,6 +43,8 @@ struct Found {
     ended: bool,
     next: u64,
     behind: Option<usize>,
+    /// Later chunks promise that all of it is durable.
+    promised: bool,
     /// Go on behind damage.
     skip: bool,
 }
@@ -127,15 +131,29 @@ impl CommitLog {
             let (id, last) = (segment.header.id, segment.next.saturating_sub(1));
             state.segments.push_back(Segment { id, path: segment.path.clone(), len: segment.len, last });
         }
-        // What a killed process had written but not synced is still only in memory. It is about to be replayed, and
-        // later chunks will promise that it is durable.
-        for segment in &state.segments {
-            disk.open(&segment.path, rt::OpenOptions::READ_WRITE).await?.sync_all().await?;
+        for segment in recovery.segments.as_slice() {
+            make_durable(disk, segment).await?;
         }
         state.written = state.next - 1;
         state.synced = state.written;
         Ok((Self::start(rt, config, skip_sync, state), recovery))
     }
+}
+
+/// Makes durable what a killed process had written but not synced: it is about to be replayed, and later chunks will
+/// promise it. It is written again first, because after a sync that failed the system may take pages for clean that
+/// never reached the disk; what is there is the same, so that a tear does no harm.
+async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError> {
+    let file = disk.open(&segment.path, rt::OpenOptions::READ_WRITE).await?;
+    let mut at = 0;
+    while !segment.promised && at < segment.stop {
+        let len = REWRITE_LEN.min(segment.stop - at);
+        let bytes = file.read_at(at as u64, len).await?;
+        file.write_at(at as u64, bytes).await?;
+        at += len;
+    }
+    file.sync_all().await?;
+    Ok(())
 }
 
 /// The segments of all shards in a directory, for a node whose number of shards has changed: shard, path.
@@ -230,7 +248,20 @@ async fn examine(
         }
         let behind = walked.more_behind;
         let (stop, ended, next) = (walked.stop, walked.ended, walked.next);
-        found.push(Found { path, header, len: bytes.len() as u64, stop, ended, next, behind, skip: false });
+        found.push(Found {
+            path,
+            header,
+            len: bytes.len() as u64,
+            stop,
+            ended,
+            next,
+            behind,
+            promised: false,
+            skip: false,
+        });
+    }
+    for segment in &mut found {
+        segment.promised = segment.ended && segment.next <= synced + 1;
     }
     let (keep, torn) = torn_tail(&mut found, &checkpoint, synced, ignore_errors, &mut skipped)?;
     if let Some((_, number)) = checkpoint.flushed.iter().max_by_key(|(_, number)| **number) {
