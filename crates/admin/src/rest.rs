@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use replica::TableOperation;
+use replica::{ReplicaError, TableOperation};
 use rt::LocalBoxFuture;
 use schema::{Schema, Table};
 use serde_json::{Value, json};
@@ -192,7 +192,11 @@ async fn operate(
     operation: TableOperation,
 ) -> Result<Answer, Answer> {
     for table in chosen(node, call, keyspace)? {
-        let done = node.operate(table.id, operation.clone()).await;
+        let done = match node.operate(table.id, operation.clone()).await {
+            // Dropped since it was listed: there is nothing left to do.
+            Err(ReplicaError::UnknownTable(_)) => Ok(()),
+            done => done,
+        };
         done.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
     }
     Ok(Answer::json(&Value::Null))

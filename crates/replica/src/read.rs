@@ -2,6 +2,7 @@
 
 use engine::{Engine, SyncStep};
 use mutation::{Fragment, PartitionRange, RingPosition, Slices};
+use schema::Table;
 
 use crate::page::{PageBuilder, Progress};
 use crate::{Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
@@ -93,8 +94,9 @@ impl Reader<'_> {
             self.engine.read(table, range, slices, columns, reversed).await?
         };
         let single = range.as_single().is_some();
+        let has_dropped = !table.dropped_columns.is_empty();
         loop {
-            let fragment = match reader.try_next_sync()? {
+            let mut fragment = match reader.try_next_sync()? {
                 SyncStep::Fragment(fragment) => fragment,
                 SyncStep::End => return Ok(Progress::More),
                 SyncStep::Wait => match reader.next().await? {
@@ -102,6 +104,9 @@ impl Reader<'_> {
                     None => return Ok(Progress::More),
                 },
             };
+            if has_dropped && !keep_columns(&mut fragment, table) {
+                continue;
+            }
             let ends_partition = matches!(fragment, Fragment::PartitionEnd);
             match page.push(fragment) {
                 Progress::Full => return Ok(Progress::Full),
@@ -119,5 +124,17 @@ impl Reader<'_> {
                 });
             }
         }
+    }
+}
+
+/// Takes away what memory still holds of columns that were dropped: files are read without it, and a row must not be
+/// there for the sake of it. False when nothing is left of a row.
+fn keep_columns(fragment: &mut Fragment, table: &Table) -> bool {
+    match fragment {
+        Fragment::Row(row) | Fragment::StaticRow(row) => {
+            row.retain(|id, _| table.column_by_id(id).is_some());
+            !row.is_empty()
+        }
+        _ => true,
     }
 }
