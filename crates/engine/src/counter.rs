@@ -25,7 +25,7 @@ pub(crate) async fn increment(
         if locks.len() > 1024 {
             locks.retain(|_, lock| lock.available() == 0 || lock.waiting() > 0);
         }
-        locks.entry(key).or_insert_with(|| Semaphore::new(1)).clone()
+        locks.entry(key.clone()).or_insert_with(|| Semaphore::new(1)).clone()
     };
     let _held = lock.acquire(1).await.map_err(|_| WriteError::Stopped)?;
     let known = present_values(engine, &update, host).await?;
@@ -54,9 +54,33 @@ pub(crate) async fn increment(
         let place = Some(row.clustering.position().to_vec());
         result.add_row(add(row, known.get(&place)));
     }
-    engine.apply_one(result.clone()).await?;
-    Ok(result)
+    let counted = result.clone();
+    // An increment that the log did not take is in the memtable all the same, and the values above build on it: it goes
+    // to the log with this one, so that after a crash all of its cells are there or none.
+    let unlogged = engine.0.unlogged_counters.borrow().get(&key).cloned();
+    if let Some(unlogged) = unlogged {
+        result.merge(unlogged);
+    } else if engine.0.unlogged_counters.borrow().len() >= UNLOGGED_MAX {
+        return Err(WriteError::CommitLog("it has failed for too many counters".to_owned()));
+    }
+    // Waiting here, so that what fails below is the log's doing.
+    engine.0.admit_write().await?;
+    match engine.apply_one(result.clone()).await {
+        Ok(()) => {
+            engine.0.unlogged_counters.borrow_mut().remove(&key);
+            Ok(counted)
+        }
+        Err(error) => {
+            if matches!(error, WriteError::CommitLog(_)) {
+                engine.0.unlogged_counters.borrow_mut().insert(key, result);
+            }
+            Err(error)
+        }
+    }
 }
+
+/// Partitions with increments that the log did not take; more are refused until it works again.
+const UNLOGGED_MAX: usize = 4096;
 
 /// What this host has counted so far in the rows of an update: position (none for the static row), column, context.
 type Known = HashMap<Option<Vec<u8>>, HashMap<ColumnId, Bytes>>;

@@ -61,6 +61,8 @@ pub(crate) struct Inner {
     pub(crate) stopped: Cell<bool>,
     /// Locks of partitions whose counters are being changed.
     pub(crate) counter_locks: RefCell<HashMap<(TableId, bytes::Bytes), Semaphore>>,
+    /// Increments that are in memtables but not in the log, whose writing failed.
+    pub(crate) unlogged_counters: RefCell<HashMap<(TableId, bytes::Bytes), PartitionUpdate>>,
     pub(crate) tasks: RefCell<Vec<Task<()>>>,
 }
 
@@ -293,7 +295,6 @@ impl Inner {
             && self.log.has_room()
     }
 
-    /// Waits until a write may begin.
     #[cold]
     async fn wait_to_write(&self) -> Result<(), WriteError> {
         while self.memtable_bytes.get() > self.config.memtable_bytes_max && !self.stopped.get() {
@@ -313,7 +314,8 @@ impl Inner {
         if self.stopped.get() { Err(WriteError::Stopped) } else { Ok(()) }
     }
 
-    async fn admit_write(&self) -> Result<(), WriteError> {
+    /// Waits until a write may begin.
+    pub(crate) async fn admit_write(&self) -> Result<(), WriteError> {
         while !self.can_write_now() {
             self.wait_to_write().await?;
         }

@@ -80,6 +80,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         replaying: Cell::new(true),
         stopped: Cell::new(false),
         counter_locks: RefCell::default(),
+        unlogged_counters: RefCell::default(),
         tasks: RefCell::default(),
     });
     inner.set_schema(&schema);

@@ -12,6 +12,11 @@ use crate::world::{Plan, SharedWorld, World, node};
 
 /// Runs one seed: some lives of a node, each ended at a random point; what was found wrong.
 fn run(seed: u64, plan: Plan, power: bool) -> (Vec<String>, u64) {
+    run_lives(seed, plan, |_| power)
+}
+
+/// [`run`], with `power` saying which lives end by a loss of power.
+fn run_lives(seed: u64, plan: Plan, power: impl Fn(u64) -> bool) -> (Vec<String>, u64) {
     let sim = Simulation::new(seed, Config::default());
     let world: SharedWorld = Arc::default();
     let shared = world.clone();
@@ -21,10 +26,10 @@ fn run(seed: u64, plan: Plan, power: bool) -> (Vec<String>, u64) {
     });
     let mut rng = sim.rng(0);
     sim.start(node);
-    for _ in 0..5 {
+    for life in 0..5 {
         let most = if rng.below(3) == 0 { 12_000 } else { 120 };
         sim.run_for(Duration::from_micros(rng.below(most * 1000)));
-        if power {
+        if power(life) {
             sim.crash(node)
         } else {
             sim.kill(node)
@@ -73,6 +78,15 @@ fn the_log_survives_the_end_of_the_process() {
 fn the_log_survives_power_loss() {
     check(0..40, plan(SyncMode::Batch), true);
     check(0..20, plan(GROUP), true);
+}
+
+/// What a killed process had written is still only in the system's memory when the next one replays it.
+#[test]
+fn the_log_survives_power_loss_after_a_kill() {
+    for seed in 0..60 {
+        let (failures, _) = run_lives(seed, plan(SyncMode::Batch), |life| life % 2 == 1);
+        assert!(failures.is_empty(), "seed {seed}: {failures:#?}");
+    }
 }
 
 fn with_sstables(sync: SyncMode) -> Plan {
