@@ -231,3 +231,54 @@ fn data_size(update: &PartitionUpdate) -> usize {
         + update.rows().iter().map(cells).sum::<usize>()
         + update.range_tombstones.len() * 16
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mutation::{Clustering, DecoratedKey};
+    use schema::{Table, TableBuilder, TableId};
+
+    use super::*;
+
+    fn increment(table: &Arc<Table>, key: u8, row: i32, column: &str, delta: i64) -> PartitionUpdate {
+        let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(&[key]));
+        let mut update = PartitionUpdate::new(table.clone(), key);
+        let mut counted = Row::new(Clustering::new(table, &[Some(&row.to_be_bytes())]));
+        let value = bytes::Bytes::copy_from_slice(&delta.to_be_bytes());
+        counted.set(table.column(column).unwrap().id, ColumnData::Simple(Cell::live(1, value)));
+        update.add_row(counted);
+        update
+    }
+
+    #[test]
+    fn increments_of_a_partition_become_one_update_and_add_up() {
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Blob)
+            .clustering("c", CqlType::Int, false)
+            .regular("a", CqlType::Counter)
+            .regular("b", CqlType::Counter);
+        let table = Arc::new(table.build().unwrap());
+        let one = |key, row, column, delta| increment(&table, key, row, column, delta);
+        let merged = merge_increments(vec![
+            one(1, 2, "a", 5),
+            one(2, 1, "a", 1),
+            one(1, 1, "a", 7),
+            one(1, 2, "a", -2),
+            one(1, 2, "b", 4),
+        ]);
+        let shown = |update: &PartitionUpdate| -> Vec<Vec<i64>> {
+            let delta = |data: &ColumnData| match data {
+                ColumnData::Simple(cell) => i64::from_be_bytes(cell.value[..].try_into().unwrap()),
+                ColumnData::Complex(_) => panic!("a counter is one cell"),
+            };
+            update
+                .rows()
+                .iter()
+                .map(|row| row.columns().iter().map(|(_, data)| delta(data)).collect())
+                .collect()
+        };
+        let all: Vec<_> = merged.iter().map(shown).collect();
+        assert_eq!(all, [vec![vec![7], vec![3, 4]], vec![vec![1]]]);
+    }
+}
