@@ -288,6 +288,9 @@ impl Partition {
             if happened.contains(&entry.write.id) && entry.state != State::Certain {
                 entry.state = State::Certain;
                 entry.ended = Some(now);
+            } else if entry.state == State::Unknown(Unknown::Forgotten) {
+                // What stays open says nothing of writes of the node's next life.
+                entry.state = State::Unknown(Unknown::Unanswered);
             }
         }
         Ok(())

@@ -233,6 +233,14 @@ impl Sim {
         self.start(node);
     }
 
+    /// Gives a node that is down another number of shards.
+    pub fn set_shards(&self, node: NodeId, shards: u16) {
+        let mut nodes = self.0.nodes.borrow_mut();
+        let node = &mut nodes[node.index()];
+        assert!(node.running.is_none(), "only a node that is down gets another number of shards");
+        node.info.shards = shards.max(1);
+    }
+
     /// Asks shard 0 of a node to stop, as SIGTERM does.
     pub fn request_stop(&self, node: NodeId) {
         if let Some(rt) = self.rt(node, ShardId(0)) {

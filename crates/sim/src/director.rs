@@ -11,11 +11,12 @@ use rt_sim::{NodeId, Rng, Sim};
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
-use crate::plan::{self, Plan, Sync, one_in};
+use crate::plan::{self, Plan, one_in};
+use crate::schemer::{self, Schemer};
 use crate::statement::Query;
 use crate::worker::{self, Worker};
 use crate::workload;
-use crate::world::{SharedWorld, Table};
+use crate::world::{Excuses, SharedWorld, Table};
 
 /// A node that is not ready by then will not be.
 const START_TIME_MAX: Duration = Duration::from_secs(120);
@@ -49,7 +50,7 @@ impl Director {
         SocketAddr::new(self.sim.ip(self.node), 9042)
     }
 
-    fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         self.world.borrow().failure.is_some()
     }
 
@@ -87,11 +88,19 @@ impl Director {
                 break;
             }
             self.world.borrow_mut().stats.starts += 1;
+            if self.plan.disk_faults && one_in(&mut self.rng, 2) {
+                self.trouble_start();
+            }
             self.sim.start(self.node);
             let until = Duration::from_micros(self.rng.below(30_000));
             self.rt.sleep(until).await;
             let end = if self.plan.power && one_in(&mut self.rng, 2) { End::Power } else { End::Kill };
             self.end(end).await;
+        }
+        self.mend_disk();
+        self.set_links(None);
+        if self.plan.reshards && self.world.borrow().stats.starts > 0 && one_in(&mut self.rng, 2) {
+            self.sim.set_shards(self.node, 1 + self.rng.below(4) as u16);
         }
         let before = self.ready.load(Ordering::Relaxed);
         self.world.borrow_mut().stats.starts += 1;
@@ -100,7 +109,11 @@ impl Director {
         loop {
             self.rt.sleep(Duration::from_millis(1)).await;
             if self.ready.load(Ordering::Relaxed) > before {
-                self.world.borrow_mut().down = false;
+                let mut world = self.world.borrow_mut();
+                world.down = false;
+                world.hold = false;
+                world.excuses = Excuses::default();
+                drop(world);
                 self.unsynced_since = None;
                 return true;
             }
@@ -146,17 +159,8 @@ impl Director {
                 (format!("k{}", self.rng.below(self.plan.keyspaces)), plan::options(&mut self.rng));
             let shape = plan::shape(&mut self.rng, counter, &mut self.world.borrow_mut().next_column);
             let name = format!("t{number}");
-            let table = Table {
-                keyspace,
-                name,
-                shape,
-                options,
-                partitions: Default::default(),
-                busy: 0,
-                frozen: false,
-                exists: true,
-            };
-            let text = create_text(&table);
+            let table = Table::new(keyspace, name, shape, options);
+            let text = table.create_text();
             self.world.borrow_mut().tables.push(table);
             self.change_schema(&mut connection, &text).await;
         }
@@ -194,11 +198,19 @@ impl Director {
             };
             tasks.push(self.rt.spawn(Group::Statement, worker.run()));
         }
-        while self.sim.now() < until && !self.failed() {
-            self.rt.sleep(Duration::from_micros(500)).await;
+        if self.plan.schema_changes {
+            let schemer = Schemer {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                server: self.server(),
+                rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, schemer.run()));
         }
-        self.world.borrow_mut().down = true;
+        self.draw_links();
+        self.disturb(until).await;
         // The life ends while the clients work; they end when they notice.
+        self.world.borrow_mut().down = true;
         self.tasks_of_life = tasks;
     }
 
@@ -222,8 +234,7 @@ impl Director {
             End::Power => {
                 self.world.borrow_mut().stats.power_losses += 1;
                 self.sim.crash(self.node);
-                if let Sync::Periodic(period) = self.plan.sync {
-                    let window = period * 2 + Duration::from_millis(5);
+                if let Some(window) = self.loss_window() {
                     self.world.borrow_mut().forget_since(ended.saturating_sub(window.as_nanos() as u64));
                 }
             }
@@ -248,8 +259,14 @@ impl Director {
     /// Reads everything while nobody writes.
     async fn verify(&mut self) {
         let Some(mut connection) = self.connect().await else { return };
+        if let Err(problem) = schemer::resolve(&self.world, &mut connection).await {
+            return self.world.borrow_mut().fail(problem);
+        }
         let count = self.world.borrow().tables.len();
         for table in 0..count {
+            if !self.world.borrow().tables[table].exists {
+                continue;
+            }
             let keys: Vec<_> = self.world.borrow().tables[table].partitions.keys().cloned().collect();
             for key in keys {
                 let (query, question, page) = {
@@ -287,34 +304,4 @@ impl Director {
             }
         }
     }
-}
-
-/// The statement that makes a table.
-fn create_text(table: &Table) -> String {
-    let shape = &table.shape;
-    let mut columns: Vec<String> = Vec::new();
-    columns.extend(shape.partition_key.iter().enumerate().map(|(at, ty)| format!("p{at} {}", ty.name())));
-    columns.extend(shape.clustering.iter().enumerate().map(|(at, (ty, _))| format!("c{at} {}", ty.name())));
-    for column in &shape.columns {
-        let fixed = if column.is_static { " static" } else { "" };
-        columns.push(format!("{} {}{fixed}", column.name, column.ty.name()));
-    }
-    let names = |prefix: &str, count: usize| (0..count).map(|at| format!("{prefix}{at}")).collect::<Vec<_>>();
-    let mut key = vec![format!("({})", names("p", shape.partition_key.len()).join(", "))];
-    key.extend(names("c", shape.clustering.len()));
-    let mut text = format!(
-        "CREATE TABLE {}.{} ({}, PRIMARY KEY ({})) WITH {}",
-        table.keyspace,
-        table.name,
-        columns.join(", "),
-        key.join(", "),
-        table.options
-    );
-    if !shape.clustering.is_empty() {
-        let order = shape.clustering.iter().enumerate();
-        let order =
-            order.map(|(at, (_, backwards))| format!("c{at} {}", if *backwards { "DESC" } else { "ASC" }));
-        text.push_str(&format!(" AND CLUSTERING ORDER BY ({})", order.collect::<Vec<_>>().join(", ")));
-    }
-    text
 }

@@ -4,8 +4,10 @@
 mod check;
 mod client;
 mod director;
+mod nemesis;
 mod plan;
 mod rest;
+mod schemer;
 mod statement;
 mod worker;
 mod workload;
@@ -148,7 +150,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
     let (node_plan, hook) = (plan.clone(), ready.clone());
     let node_rng = RefCell::new(sim.rng(2));
     let node = sim.add_node(node_config, move |info| {
-        let config = node_plan.config(&mut node_rng.borrow_mut(), info.ip);
+        let config = node_plan.config(&mut node_rng.borrow_mut(), info.ip, info.shards);
         let hook = hook.clone();
         let ready = Arc::new(move |_: &server::ReadyReport| {
             hook.fetch_add(1, Ordering::Relaxed);

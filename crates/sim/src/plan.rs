@@ -37,6 +37,14 @@ pub(crate) struct Plan {
     pub(crate) clock_jumps: bool,
     pub(crate) broken_links: bool,
     pub(crate) power: bool,
+    /// Time passes, so that tombstones outlive their grace.
+    pub(crate) idles: bool,
+    /// The schema changes while clients work.
+    pub(crate) schema_changes: bool,
+    /// The number of shards changes between starts.
+    pub(crate) reshards: bool,
+    /// Reads and writes of files that do only a part, per million.
+    pub(crate) short_per_million: u32,
 }
 
 /// One of these.
@@ -73,20 +81,24 @@ impl Plan {
             clock_jumps: one_in(rng, 3),
             broken_links: one_in(rng, 4),
             power: rng.below(2) == 0,
+            idles: one_in(rng, 2),
+            schema_changes: one_in(rng, 2),
+            reshards: one_in(rng, 6),
+            short_per_million: *pick(rng, &[0, 0, 20_000]),
         }
     }
 
     /// A healthy disk.
     pub(crate) fn disk(&self) -> DiskConfig {
-        DiskConfig { names: self.names, ..DiskConfig::default() }
+        DiskConfig { names: self.names, short_per_million: self.short_per_million, ..DiskConfig::default() }
     }
 
     /// The node's settings for one life.
-    pub(crate) fn config(&self, rng: &mut Rng, address: IpAddr) -> Config {
-        let shards = u64::from(self.shards);
+    pub(crate) fn config(&self, rng: &mut Rng, address: IpAddr, shard_count: u16) -> Config {
+        let shards = u64::from(shard_count);
         let segment = *pick(rng, &[32 << 10, 64 << 10, 64 << 10, 256 << 10]);
         let mut config = Config {
-            shards: self.shards,
+            shards: shard_count,
             data_file_directories: PathBuf::from("/torc/data"),
             rpc_address: address,
             listen_address: address,

@@ -85,6 +85,9 @@ impl Worker {
     /// A table that may be used, marked as busy.
     fn take_table(&mut self) -> Option<usize> {
         let mut world = self.world.borrow_mut();
+        if world.hold {
+            return None;
+        }
         let free: Vec<usize> = (0..world.tables.len())
             .filter(|at| world.tables[*at].exists && !world.tables[*at].frozen)
             .collect();

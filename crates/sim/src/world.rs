@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use model::{Clock, ColumnId, Explained, Partition, Scalar, Shape, Write};
+use model::{Clock, Column, ColumnId, Explained, Partition, Scalar, Shape, Write};
 use rt_sim::{NodeId, Sim};
 
 use crate::client::Failure;
+use crate::schemer::Pending;
 
 /// A partition key, or a clustering key.
 pub(crate) type Key = Vec<Scalar>;
@@ -29,6 +30,10 @@ pub(crate) struct Table {
     pub(crate) frozen: bool,
     /// It has been created for certain.
     pub(crate) exists: bool,
+    /// A change of it that was cut off, or is under way.
+    pub(crate) pending: Option<Pending>,
+    /// Columns that it has had.
+    pub(crate) gone: Vec<Column>,
 }
 
 /// What may go wrong for good reason at present.
@@ -38,8 +43,6 @@ pub(crate) struct Excuses {
     pub(crate) errors: bool,
     /// Connections may break.
     pub(crate) connections: bool,
-    /// The node may refuse to start, or end.
-    pub(crate) start: bool,
 }
 
 /// What a run did.
@@ -116,6 +119,8 @@ pub(crate) struct World {
     pub(crate) excuses: Excuses,
     /// The clients shall end what they do.
     pub(crate) down: bool,
+    /// The clients shall wait.
+    pub(crate) hold: bool,
     pub(crate) next_column: ColumnId,
     next_write: u64,
     used: BTreeSet<i64>,
@@ -123,6 +128,61 @@ pub(crate) struct World {
     floor: i64,
     /// The latest second that the server's clock has shown.
     latest: i64,
+}
+
+impl Table {
+    /// A table that is about to be made.
+    pub(crate) fn new(keyspace: String, name: String, shape: Shape, options: String) -> Self {
+        Self {
+            keyspace,
+            name,
+            shape,
+            options,
+            partitions: BTreeMap::new(),
+            busy: 0,
+            frozen: false,
+            exists: true,
+            pending: None,
+            gone: Vec::new(),
+        }
+    }
+
+    /// Keyspace and name.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}.{}", self.keyspace, self.name)
+    }
+
+    /// The statement that makes it.
+    pub(crate) fn create_text(&self) -> String {
+        let shape = &self.shape;
+        let mut columns: Vec<String> = Vec::new();
+        columns.extend(shape.partition_key.iter().enumerate().map(|(at, ty)| format!("p{at} {}", ty.name())));
+        columns
+            .extend(shape.clustering.iter().enumerate().map(|(at, (ty, _))| format!("c{at} {}", ty.name())));
+        for column in &shape.columns {
+            let fixed = if column.is_static { " static" } else { "" };
+            columns.push(format!("{} {}{fixed}", column.name, column.ty.name()));
+        }
+        let names =
+            |prefix: &str, count: usize| (0..count).map(|at| format!("{prefix}{at}")).collect::<Vec<_>>();
+        let mut key = vec![format!("({})", names("p", shape.partition_key.len()).join(", "))];
+        key.extend(names("c", shape.clustering.len()));
+        let mut text = format!(
+            "CREATE TABLE {}.{} ({}, PRIMARY KEY ({})) WITH {}",
+            self.keyspace,
+            self.name,
+            columns.join(", "),
+            key.join(", "),
+            self.options
+        );
+        if !shape.clustering.is_empty() {
+            let order = shape.clustering.iter().enumerate();
+            let order = order
+                .map(|(at, (_, backwards))| format!("c{at} {}", if *backwards { "DESC" } else { "ASC" }));
+            text.push_str(&format!(" AND CLUSTERING ORDER BY ({})", order.collect::<Vec<_>>().join(", ")));
+        }
+        text
+    }
 }
 
 /// Handle of the world.
@@ -147,6 +207,7 @@ impl World {
             stats: Stats::default(),
             excuses: Excuses::default(),
             down: false,
+            hold: false,
             next_column: 0,
             next_write: 0,
             used: BTreeSet::new(),
