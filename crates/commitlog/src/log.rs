@@ -68,9 +68,20 @@ pub(crate) struct State {
     /// Everything up to this number is durable.
     pub(crate) synced: u64,
     /// Files with writes that were not synced.
-    pub(crate) unsynced: Vec<File>,
+    pub(crate) unsynced: Vec<Unsynced>,
+    /// Syncs that failed, and how many of them the last good sync has made up for.
+    pub(crate) sync_failures: u64,
+    pub(crate) sync_failures_mended: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) stats: CommitLogStats,
+}
+
+/// A segment's file with writes that were not synced.
+#[derive(Clone)]
+pub(crate) struct Unsynced {
+    pub(crate) file: File,
+    /// How far it is written.
+    pub(crate) written: Rc<Cell<u64>>,
 }
 
 /// A chunk that waits to be written.
@@ -356,25 +367,36 @@ impl Pending {
 }
 
 impl Inner {
-    /// Syncs every file that has unsynced writes.
+    /// Syncs every file that has unsynced writes. After a sync that failed they are written again first: the system may
+    /// take pages for clean that never reached the disk, and syncing them again would succeed and mean nothing.
     pub(crate) async fn sync(&self) -> Result<(), AppendError> {
-        let (files, upto) = {
+        let (files, upto, failures, again) = {
             let state = self.state.borrow();
             if state.synced >= state.written {
                 return Ok(());
             }
-            (state.unsynced.clone(), state.written)
+            let failures = state.sync_failures;
+            (state.unsynced.clone(), state.written, failures, failures > state.sync_failures_mended)
         };
         for file in &files {
             if self.skip_sync {
                 continue;
             }
-            if let Err(error) = file.sync_data().await {
-                self.state.borrow_mut().stats.failures += 1;
+            let done = async {
+                if again {
+                    rewrite(&file.file, file.written.get()).await?;
+                }
+                file.file.sync_data().await
+            };
+            if let Err(error) = done.await {
+                let mut state = self.state.borrow_mut();
+                state.stats.failures += 1;
+                state.sync_failures += 1;
                 return Err(AppendError::Disk(Rc::new(error)));
             }
         }
         let mut state = self.state.borrow_mut();
+        state.sync_failures_mended = state.sync_failures_mended.max(failures);
         state.synced = state.synced.max(upto);
         state.stats.syncs += 1;
         // All but the file being written are complete, and were so when the sync began if they are in its list.
@@ -385,4 +407,19 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// Bytes that are written again at once.
+const REWRITE_LEN: u64 = 1 << 20;
+
+/// Writes the beginning of a file again as it is; a tear does no harm, because the bytes are the same.
+pub(crate) async fn rewrite(file: &File, len: u64) -> Result<(), DiskError> {
+    let mut at = 0;
+    while at < len {
+        let part = REWRITE_LEN.min(len - at);
+        let bytes = file.read_at(at, part as usize).await?;
+        file.write_at(at, bytes).await?;
+        at += part;
+    }
+    Ok(())
 }

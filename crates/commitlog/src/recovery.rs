@@ -6,14 +6,12 @@ use bytes::Bytes;
 use rt::{Disk, Rt};
 
 use crate::entry::Checkpoint;
-use crate::log::{CommitLog, Segment, State};
+use crate::log::{CommitLog, Segment, State, rewrite};
 use crate::segment::{EntryPlace, HEADER_LEN, HeaderError, SegmentHeader, scan};
 use crate::{CommitLogConfig, CommitLogError};
 
 /// A longer segment is not read.
 const SEGMENT_LEN_MAX: usize = 1 << 30;
-/// Bytes that are written again at once.
-const REWRITE_LEN: usize = 1 << 20;
 
 pub(crate) fn segment_name(shard: u16, id: u64) -> String {
     format!("commitlog-{shard}-{id}.log")
@@ -145,12 +143,8 @@ impl CommitLog {
 /// never reached the disk; what is there is the same, so that a tear does no harm.
 async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError> {
     let file = disk.open(&segment.path, rt::OpenOptions::READ_WRITE).await?;
-    let mut at = 0;
-    while !segment.promised && at < segment.stop {
-        let len = REWRITE_LEN.min(segment.stop - at);
-        let bytes = file.read_at(at as u64, len).await?;
-        file.write_at(at as u64, bytes).await?;
-        at += len;
+    if !segment.promised {
+        rewrite(&file, segment.stop as u64).await?;
     }
     file.sync_all().await?;
     Ok(())

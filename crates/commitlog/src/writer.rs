@@ -1,12 +1,13 @@
 //! The task that writes chunks, and the segments that it writes them to.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use rt::{DiskError, File, Group, Instant, IoBuf, OpenOptions};
 
 use crate::entry::Checkpoint;
-use crate::log::{Inner, Pending, Segment};
+use crate::log::{Inner, Pending, Segment, Unsynced};
 use crate::recovery::{segment_name, spare_name};
 use crate::segment::{CHUNK_ALIGNMENT, CHUNK_HEADER_LEN, ChunkHeader, HEADER_LEN, SegmentHeader};
 use crate::{AppendError, SyncMode};
@@ -22,6 +23,8 @@ struct Active {
     file: File,
     /// Where the next chunk goes.
     offset: u64,
+    /// The same, for those who sync.
+    written: Rc<Cell<u64>>,
 }
 
 pub(crate) struct Writer {
@@ -132,6 +135,7 @@ impl Writer {
         let len = buf.len() as u64;
         active.file.write_at(active.offset, buf).await?;
         active.offset += len;
+        active.written.set(active.offset);
         self.inner.state.borrow_mut().stats.written_bytes += len;
         Ok(())
     }
@@ -161,6 +165,7 @@ impl Writer {
             let mut state = self.inner.state.borrow_mut();
             if result.is_err() {
                 state.stats.failures += 1;
+                state.sync_failures += 1;
                 state.checkpoint.tails.insert(active.id, next);
             }
             state.segments.back().expect("the active segment is listed").path.clone()
@@ -215,7 +220,8 @@ impl Writer {
         self.spare_asked = false;
         let mut state = inner.state.borrow_mut();
         state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
-        state.unsynced.push(self.active.as_ref().expect("just prepared").file.clone());
+        let active = self.active.as_ref().expect("just prepared");
+        state.unsynced.push(Unsynced { file: active.file.clone(), written: active.written.clone() });
         Ok(())
     }
 
@@ -228,7 +234,8 @@ impl Writer {
         let (shard, shard_count) = (inner.rt.shard().0, inner.rt.shard_count());
         let header = SegmentHeader { shard, shard_count, id };
         file.write_at(0, IoBuf::copy_of(&header.encode())).await?;
-        self.active = Some(Active { id, file: file.clone(), offset: HEADER_LEN as u64 });
+        let offset = HEADER_LEN as u64;
+        self.active = Some(Active { id, file: file.clone(), offset, written: Rc::new(Cell::new(offset)) });
         let checkpoint: Checkpoint = {
             let mut state = inner.state.borrow_mut();
             // Tails of segments that are gone need no mention.
