@@ -125,7 +125,11 @@ pub async fn run(
     let mut outcome = Outcome::default();
     loop {
         match merger.next() {
-            Step::Fragment(fragment) => purger.push(fragment, &max_purgeable, &mut kept),
+            Step::Fragment(mut fragment) => {
+                if keep_columns(&mut fragment, &job.table) {
+                    purger.push(fragment, &max_purgeable, &mut kept);
+                }
+            }
             Step::Need(input) => {
                 if stop() {
                     return Err(WorkerError::Stopped);
@@ -157,6 +161,18 @@ pub async fn run(
     }
     finish(writer, &mut outcome).await?;
     Ok(outcome)
+}
+
+/// Takes away columns that the output does not know: the inputs follow changes of the table's definition at once, and
+/// may show a column again that was dropped when the job began. False when nothing is left of a row.
+fn keep_columns(fragment: &mut Fragment, table: &Table) -> bool {
+    match fragment {
+        Fragment::Row(row) | Fragment::StaticRow(row) => {
+            row.retain(|id, _| table.column_by_id(id).is_some());
+            !row.is_empty()
+        }
+        _ => true,
+    }
 }
 
 async fn finish(writer: Option<SstableWriter>, outcome: &mut Outcome) -> Result<(), WorkerError> {
