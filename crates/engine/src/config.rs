@@ -26,6 +26,10 @@ pub struct Canaries {
     pub drop_range_tombstones: bool,
     /// Compaction forgets tombstones without looking at the SSTables and memtables beside it.
     pub purge_too_soon: bool,
+    /// Flush leaves static rows out.
+    pub drop_static_rows: bool,
+    /// Increments of one counter do not wait for each other.
+    pub skip_counter_locks: bool,
 }
 
 /// Settings of one shard's engine. Byte limits are this shard's part of the node's.

@@ -15,7 +15,7 @@ use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, W
 use crate::engine::{Inner, log_failure};
 use crate::live::LiveSstable;
 use crate::store::{Flushing, Store, count};
-use crate::{FailurePolicy, MaintenanceError};
+use crate::{Canaries, FailurePolicy, MaintenanceError};
 
 /// Flushes of different tables at once.
 const FLUSHES_MAX: u64 = 2;
@@ -161,9 +161,9 @@ impl Inner {
         let encoding = encoding_stats(memtable);
         let dir = store.dir.clone();
         let writer = SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await;
-        let drop_ranges = self.config.canaries.drop_range_tombstones;
+        let canaries = self.config.canaries;
         let written = match writer {
-            Ok(writer) => write_memtable(&self.rt, &table, memtable, writer, drop_ranges).await,
+            Ok(writer) => write_memtable(&self.rt, &table, memtable, writer, canaries).await,
             Err(error) => Err(error),
         };
         let empty = matches!(&written, Ok(written) if written.bounds.is_none());
@@ -283,13 +283,13 @@ pub(crate) fn encoding_stats(memtable: &Memtable) -> EncodingStats {
     }
 }
 
-/// Writes a memtable that takes no more writes. `drop_ranges` is a planted bug.
+/// Writes a memtable that takes no more writes. `canaries` are planted bugs.
 pub(crate) async fn write_memtable(
     rt: &Rt,
     table: &Arc<Table>,
     memtable: &Memtable,
     mut writer: SstableWriter,
-    drop_ranges: bool,
+    canaries: Canaries,
 ) -> Result<Written, SstableError> {
     let mut source = MemtableSource::new(memtable, &PartitionRange::all(), &Slices::all(), false);
     let mut merger = Merger::new(table.clone(), 1, false);
@@ -306,7 +306,12 @@ pub(crate) async fn write_memtable(
                         continue;
                     }
                 }
-                if drop_ranges && matches!(fragment, Fragment::RangeTombstoneChange { .. }) {
+                let planted = match &fragment {
+                    Fragment::RangeTombstoneChange { .. } => canaries.drop_range_tombstones,
+                    Fragment::StaticRow(_) => canaries.drop_static_rows,
+                    _ => false,
+                };
+                if planted {
                     continue;
                 }
                 purger.push(fragment, |_| Timestamp::MIN, &mut kept);

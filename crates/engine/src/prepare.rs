@@ -248,7 +248,8 @@ impl Node<'_> {
             let writer =
                 SstableWriter::new(&self.rt, dir.clone(), generation, table.clone(), options, encoding)
                     .await?;
-            let written = write_memtable(&self.rt, &table, &memtable, writer, false).await?;
+            let written =
+                write_memtable(&self.rt, &table, &memtable, writer, crate::Canaries::default()).await?;
             if written.bounds.is_none() {
                 sstable::remove(disk, &written.descriptor).await?;
             }

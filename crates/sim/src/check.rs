@@ -20,6 +20,10 @@ pub(crate) struct Question {
     pub(crate) reversed: bool,
     /// Rows at most.
     pub(crate) limit: Option<usize>,
+    /// Rows of each partition at most.
+    pub(crate) partition_limit: Option<usize>,
+    /// Only partitions with tokens above the first and up to the second.
+    pub(crate) tokens: Option<(i64, i64)>,
 }
 
 /// A row of an answer; without a key when the partition has only static values.
@@ -117,7 +121,9 @@ pub(crate) fn check(
             if !tokens.is_sorted() {
                 return Err(format!("partitions are not in the order of their tokens: {order:?}"));
             }
-            known.partitions.keys().cloned().collect()
+            let (above, upto) = question.tokens.unwrap_or((i64::MIN, i64::MAX));
+            let inside = |key: &&Key| (above + 1..=upto).contains(&token(known, key));
+            known.partitions.keys().filter(inside).cloned().collect()
         }
     };
     if let Some(stranger) = order.iter().find(|key| !asked.contains(key)) {
@@ -139,9 +145,12 @@ pub(crate) fn check(
             question,
             partition: known.partitions.get(key).unwrap_or(&never),
             clock,
-            cut: full && order.last() == Some(key),
+            cut: (full && order.last() == Some(key)) || question.partition_limit == Some(rows.len()),
         };
         let context = |text: String| format!("partition {key:?}: {text}");
+        if question.partition_limit.is_some_and(|limit| rows.len() > limit) {
+            return Err(format!("{} rows of partition {key:?}", rows.len()));
+        }
         let (proof, skipped) = judge.rows(rows).map_err(context)?;
         unjudged += skipped;
         proofs.push((key.clone(), proof));

@@ -41,6 +41,8 @@ pub(crate) struct Director {
     pub(crate) ready: Arc<AtomicU64>,
     /// When the last process that was ready ended, until the next one is ready and has synced what it found.
     pub(crate) unsynced_since: Option<u64>,
+    /// The disk gave errors in the present life, after which a shard may take no more requests.
+    pub(crate) disk_failed: bool,
     /// The clients of the present life.
     pub(crate) tasks_of_life: Vec<rt::Task<()>>,
 }
@@ -75,9 +77,40 @@ impl Director {
                 return;
             }
         }
-        if self.start().await {
+        self.last_life().await;
+    }
+
+    /// The faults are over: the node starts, has everything, takes writes, flushes and compacts, and still has everything.
+    async fn last_life(&mut self) {
+        if !self.start().await {
+            return;
+        }
+        self.verify().await;
+        if self.failed() {
+            return;
+        }
+        let until = self.sim.now() + Duration::from_millis(30);
+        let tasks = self.spawn_workers();
+        while self.sim.now() < until && !self.failed() {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+        self.world.borrow_mut().hold = true;
+        while self.world.borrow().tables.iter().any(|table| table.busy > 0) && !self.failed() {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+        for keyspace in 0..self.plan.keyspaces {
+            let path = format!("/storage_service/keyspace_compaction/k{keyspace}");
+            let api = SocketAddr::new(self.server().ip(), 10_000);
+            if let Err(problem) = crate::rest::post(&self.rt, api, &path).await {
+                return self.world.borrow_mut().fail(format!("POST {path}: {problem}"));
+            }
+        }
+        if !self.failed() {
             self.verify().await;
-            self.world.borrow_mut().down = true;
+        }
+        self.world.borrow_mut().down = true;
+        for task in tasks {
+            task.await;
         }
     }
 
@@ -115,6 +148,7 @@ impl Director {
                 world.excuses = Excuses::default();
                 drop(world);
                 self.unsynced_since = None;
+                self.disk_failed = false;
                 return true;
             }
             if !self.sim.is_running(self.node) {
@@ -187,17 +221,7 @@ impl Director {
     async fn work(&mut self) {
         let most = if one_in(&mut self.rng, 4) { 3_000 } else { self.plan.life_millis * 1_000 };
         let until = self.sim.now() + Duration::from_micros(1 + self.rng.below(most));
-        let mut tasks = Vec::new();
-        for _ in 0..self.plan.workers {
-            let stream = 1_000 + self.rng.below(1 << 40);
-            let worker = Worker {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                server: self.server(),
-                rng: self.sim.rng(stream),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, worker.run()));
-        }
+        let mut tasks = self.spawn_workers();
         if self.plan.schema_changes {
             let schemer = Schemer {
                 rt: self.rt.clone(),
@@ -212,6 +236,21 @@ impl Director {
         // The life ends while the clients work; they end when they notice.
         self.world.borrow_mut().down = true;
         self.tasks_of_life = tasks;
+    }
+
+    fn spawn_workers(&mut self) -> Vec<rt::Task<()>> {
+        let mut tasks = Vec::new();
+        for _ in 0..self.plan.workers {
+            let stream = 1_000 + self.rng.below(1 << 40);
+            let worker = Worker {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                server: self.server(),
+                rng: self.sim.rng(stream),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, worker.run()));
+        }
+        tasks
     }
 
     fn draw_end(&mut self) -> End {

@@ -60,6 +60,16 @@ impl Canary {
             about: "compaction forgets tombstones without looking at the data beside it",
             plant: |canaries| canaries.purge_too_soon = true,
         },
+        Canary {
+            name: "dropped-static-row",
+            about: "a flush leaves static rows out",
+            plant: |canaries| canaries.drop_static_rows = true,
+        },
+        Canary {
+            name: "unlocked-counter",
+            about: "increments of one counter do not wait for each other",
+            plant: |canaries| canaries.skip_counter_locks = true,
+        },
     ];
 
     /// The canary of this name.
@@ -169,6 +179,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
             rng,
             ready,
             unsynced_since: None,
+            disk_failed: false,
             tasks_of_life: Vec::new(),
         }
         .run()

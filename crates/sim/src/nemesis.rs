@@ -74,6 +74,15 @@ impl Director {
         let length = Duration::from_micros(self.rng.below(60_000));
         self.rt.sleep(length).await;
         self.mend_disk();
+        match trouble {
+            DiskTrouble::Full | DiskTrouble::Slow if !self.disk_failed => {
+                // A full disk is no broken disk: with room again everything works, without a restart.
+                self.hold().await;
+                self.world.borrow_mut().excuses.errors = false;
+                self.release();
+            }
+            _ => self.disk_failed = true,
+        }
     }
 
     /// Faults for a start that will be cut off.
@@ -114,6 +123,8 @@ impl Director {
     /// below them.
     async fn move_clock(&mut self) {
         self.hold().await;
+        // What the clock has shown until now may have expired values for good, should it go back.
+        self.world.borrow_mut().server_seconds();
         let seconds = *pick(&mut self.rng, &[1, 15, 60, 3_600, 11 * 86_400, -3, -20, -3_600]);
         self.sim.jump_clock(self.node, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
         self.release();

@@ -73,7 +73,7 @@ impl Plan {
             names: *pick(rng, &[NameDurability::SyncDir, NameDurability::SyncDir, NameDurability::Journal]),
             lives: 3 + rng.below(4),
             workers: 2 + rng.below(4),
-            life_millis: *pick(rng, &[40, 150, 150, 400]),
+            life_millis: *pick(rng, &[40, 150, 400, 1_000]),
             keyspaces: 1 + rng.below(2),
             tables: 2 + rng.below(3),
             cache: *pick(rng, &[16 << 10, 256 << 10, 4 << 20]),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Column, ColumnType, Effect, Place, Scalar, ScalarType, Slice, Value, Write};
 use rt_sim::Rng;
 
-use crate::check::Question;
+use crate::check::{Question, token};
 use crate::plan::{one_in, pick};
 use crate::statement::Query;
 use crate::world::{Key, Table, World};
@@ -505,14 +505,36 @@ pub(crate) fn whole_partition(table: &Table, key: &Key, reversed: bool, bound: b
         push_reversed(&mut query, table);
     }
     let partitions = Some(vec![key.clone()]);
-    (query, Question { partitions, slice: None, columns, reversed, limit: None })
+    (
+        query,
+        Question {
+            partitions,
+            slice: None,
+            columns,
+            reversed,
+            limit: None,
+            partition_limit: None,
+            tokens: None,
+        },
+    )
 }
 
 /// All columns of a table.
 pub(crate) fn whole_table(table: &Table, bound: bool) -> (Query, Question) {
     let columns: Vec<u32> = table.shape.columns.iter().map(|column| column.id).collect();
     let query = select(table, &columns, bound);
-    (query, Question { partitions: None, slice: None, columns, reversed: false, limit: None })
+    (
+        query,
+        Question {
+            partitions: None,
+            slice: None,
+            columns,
+            reversed: false,
+            limit: None,
+            partition_limit: None,
+            tokens: None,
+        },
+    )
 }
 
 fn push_partition(query: &mut Query, table: &Table, key: &Key) {
@@ -534,9 +556,27 @@ pub(crate) fn draw_read(rng: &mut Rng, table: &Table, bound: bool) -> (Query, Qu
     let columns = selected(rng, table);
     let clustered = !table.shape.clustering.is_empty();
     let mut query = select(table, &columns, bound);
-    let mut question = Question { partitions: None, slice: None, columns, reversed: false, limit: None };
-    match rng.below(10) {
+    let mut question = Question {
+        partitions: None,
+        slice: None,
+        columns,
+        reversed: false,
+        limit: None,
+        partition_limit: None,
+        tokens: None,
+    };
+    match rng.below(11) {
         0 => {}
+        10 => {
+            let mut ends = [(); 2].map(|()| token(table, &partition_key(rng, table)));
+            ends.sort_unstable();
+            let names: Vec<String> =
+                (0..table.shape.partition_key.len()).map(|at| format!("p{at}")).collect();
+            let function = format!("token({})", names.join(", "));
+            query.push(&format!(" WHERE {function} > ")).bigint(ends[0]);
+            query.push(&format!(" AND {function} <= ")).bigint(ends[1]);
+            question.tokens = Some((ends[0], ends[1]));
+        }
         1 if table.shape.partition_key.len() == 1 => {
             let mut keys: Vec<Key> = (0..2 + rng.below(3)).map(|_| partition_key(rng, table)).collect();
             keys.sort();
@@ -566,6 +606,11 @@ pub(crate) fn draw_read(rng: &mut Rng, table: &Table, bound: bool) -> (Query, Qu
                 push_reversed(&mut query, table);
             }
         }
+    }
+    if clustered && one_in(rng, 6) {
+        let limit = 1 + rng.below(3);
+        query.push(" PER PARTITION LIMIT ").int(limit as i32);
+        question.partition_limit = Some(limit as usize);
     }
     if one_in(rng, 4) {
         let limit = 1 + rng.below(6);
