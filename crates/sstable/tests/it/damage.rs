@@ -14,7 +14,7 @@ use sstable::{Component, Descriptor, EncodingStats, NoCache, Sstable, SstableErr
 
 use crate::generate::{Random, partitions, slices, table};
 use crate::round_trip::{options, write};
-use crate::support::{fixtures, load, read, run};
+use crate::support::{VERSIONS, fixtures, load, read, run};
 
 async fn try_drain(mut source: SstableSource) -> Result<Vec<Fragment>, SstableError> {
     let mut buffer = FragmentBuffer::new();
@@ -147,10 +147,12 @@ fn damage_is_noticed() {
 #[test]
 fn sound_files_verify() {
     run(|rt| async move {
-        for name in fixtures("nb") {
-            let descriptor = load(&rt, "nb", &name).await;
+        for (version, name) in
+            VERSIONS.iter().flat_map(|v| fixtures(v.name()).into_iter().map(|n| (v.name(), n)))
+        {
+            let descriptor = load(&rt, version, &name).await;
             let found = verify(&rt, &descriptor).await.unwrap();
-            assert!(found.problems.is_empty(), "{name}: {:?}", found.problems);
+            assert!(found.problems.is_empty(), "{version} {name}: {:?}", found.problems);
             assert!(found.partitions > 0 && found.bytes > 0);
         }
     });

@@ -3,13 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mutation::{FragmentBuffer, PartitionRange};
+use mutation::{ColumnSelection, DecoratedKey, Fragment, FragmentBuffer, PartitionRange, Slices};
 use rt::Rt;
 use sstable::dump::{DumpOptions, dump, table_of_header};
 use sstable::reader::read_metadata;
 use sstable::{Component, Compression, Descriptor, NoCache, Sstable, SstableWriter, WriterOptions};
 
-use crate::support::{fixture, fixtures, load, plain, read, run};
+use crate::round_trip::drain;
+use crate::support::{VERSIONS, fixture, fixtures, load, plain, read, run};
 
 /// When the fixtures were made: nothing in them had expired.
 const NOW: u32 = 1_795_230_700;
@@ -17,28 +18,30 @@ const NOW: u32 = 1_795_230_700;
 #[test]
 fn dumps_are_those_of_sstabledump() {
     run(|rt| async move {
-        for name in fixtures("nb") {
-            let descriptor = load(&rt, "nb", &name).await;
+        for (version, name) in
+            VERSIONS.iter().flat_map(|v| fixtures(v.name()).into_iter().map(|n| (v.name(), n)))
+        {
+            let descriptor = load(&rt, version, &name).await;
             let mut text = String::new();
             let options = DumpOptions { now: NOW, ..DumpOptions::default() };
             dump(&rt, &descriptor, &options, &mut |piece| text.push_str(piece)).await.unwrap();
             text.push('\n');
-            if let Ok(expected) = std::fs::read_to_string(fixture("nb", &name).join("dump.json")) {
+            if let Ok(expected) = std::fs::read_to_string(fixture(version, &name).join("dump.json")) {
                 if name == "counters" {
                     // sstabledump shows the first bytes of a counter's context for its value.
                     text = without_values(&text);
                 }
                 let expected = if name == "counters" { without_values(&expected) } else { expected };
                 for (at, (mine, theirs)) in text.lines().zip(expected.lines()).enumerate() {
-                    assert_eq!(mine.trim_end(), theirs.trim_end(), "{name}, line {}", at + 1);
+                    assert_eq!(mine.trim_end(), theirs.trim_end(), "{version} {name}, line {}", at + 1);
                 }
-                assert_eq!(text.trim_end().len(), expected.trim_end().len(), "{name}");
+                assert_eq!(text.trim_end().len(), expected.trim_end().len(), "{version} {name}");
             } else {
-                let expected = std::fs::read_to_string(fixture("nb", &name).join("dump.crc32")).unwrap();
+                let expected = std::fs::read_to_string(fixture(version, &name).join("dump.crc32")).unwrap();
                 assert_eq!(
                     crc32fast::hash(text.trim_end().as_bytes()).to_string(),
                     expected.trim(),
-                    "{name}"
+                    "{version} {name}"
                 );
             }
         }
@@ -124,6 +127,52 @@ fn written_again_they_are_the_same_bytes() {
             assert!(again.cardinality == metadata.cardinality, "{name}");
         }
     });
+}
+
+#[test]
+fn earlier_versions_are_read_as_the_same_rows() {
+    run(|rt| async move {
+        let mut all = Vec::new();
+        for version in ["mc", "md", "me", "na"] {
+            let mut rows = Vec::new();
+            for name in fixtures(version) {
+                let descriptor = load(&rt, version, &name).await;
+                assert_eq!(descriptor.version.name(), version);
+                let metadata = read_metadata(rt.disk(), &descriptor).await.unwrap();
+                let table = Arc::new(table_of_header(&metadata.header).unwrap());
+                let sstable = Sstable::open(&rt, descriptor, table.clone(), Rc::new(NoCache)).await.unwrap();
+                let all = PartitionRange::all();
+                let everything = drain(sstable.scan(&all)).await;
+                // Each partition by its key, through filter, summary, index and row index, and backwards.
+                let mut found = Vec::new();
+                for fragment in &everything {
+                    let Fragment::PartitionStart { key, .. } = fragment else { continue };
+                    let (one, slices) = (PartitionRange::single(key), Rc::new(Slices::all()));
+                    let columns = Rc::new(ColumnSelection::All);
+                    found.extend(drain(sstable.read(&one, &slices, &columns, false)).await);
+                    let mut reversed = drain(sstable.read(&one, &slices, &columns, true)).await;
+                    let is_row = |fragment: &Fragment| matches!(fragment, Fragment::Row(_));
+                    reversed.retain(is_row);
+                    let forwards = everything_of(&everything, key);
+                    assert!(
+                        reversed.iter().rev().eq(forwards.iter().filter(|f| is_row(f))),
+                        "{version} {name}"
+                    );
+                }
+                assert!(found == everything, "{version} {name}");
+                rows.push((name, everything.len()));
+            }
+            all.push(rows);
+        }
+        assert!(all.iter().all(|rows| *rows == all[0] && rows.len() == 4), "{all:?}");
+    });
+}
+
+/// The fragments of one partition.
+fn everything_of(fragments: &[Fragment], wanted: &DecoratedKey) -> Vec<Fragment> {
+    let is_start = |f: &Fragment| matches!(f, Fragment::PartitionStart { key, .. } if key == wanted);
+    let start = fragments.iter().position(is_start).unwrap();
+    fragments[start..].iter().take_while(|f| !matches!(f, Fragment::PartitionEnd)).cloned().collect()
 }
 
 #[test]

@@ -23,7 +23,7 @@ use sstable::verify::verify;
 use sstable::{Component, Descriptor, Generation, NoCache, Sstable, SstableError, SstableSource, Version};
 use testkit::fuzz::{Random, change, hunt};
 
-use crate::support::{fixtures, plain, run, write};
+use crate::support::{VERSIONS, fixture, fixtures, plain, run, write};
 
 /// Damaged files that are tried in one simulated node.
 const TRIES: usize = 8;
@@ -130,12 +130,9 @@ impl Files {
 /// Every fixture, of every version.
 fn corpus() -> Vec<Files> {
     let mut found = Vec::new();
-    for version in [Version::Mc, Version::Md, Version::Me, Version::Na, Version::Nb] {
-        if !crate::support::fixture(version.name(), "").is_dir() {
-            continue;
-        }
+    for version in VERSIONS {
         for name in fixtures(version.name()) {
-            let files = Files::load(version, &crate::support::fixture(version.name(), &name));
+            let files = Files::load(version, &fixture(version.name(), &name));
             found.push(files.clone().uncompressed());
             found.push(files);
         }

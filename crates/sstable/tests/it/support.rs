@@ -27,6 +27,9 @@ pub fn fixture(version: &str, name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(version).join(name)
 }
 
+/// The versions that there are fixtures of, and all that can be read.
+pub const VERSIONS: [Version; 5] = [Version::Mc, Version::Md, Version::Me, Version::Na, Version::Nb];
+
 /// Names of the fixtures of a version.
 pub fn fixtures(version: &str) -> Vec<String> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(version);
