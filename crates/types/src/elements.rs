@@ -236,6 +236,9 @@ impl Default for CollectionBuilder {
     }
 }
 
+/// A collection of no elements.
+pub const EMPTY: [u8; 4] = [0; 4];
+
 /// A list of the elements, in the order given.
 pub fn build_list<B: AsRef<[u8]>>(elements: impl IntoIterator<Item = B>) -> Vec<u8> {
     let mut builder = CollectionBuilder::new();

@@ -176,7 +176,10 @@ impl Expr {
                     Some(expr) => expr.eval_option(env),
                     None => Ok(None),
                 };
-                select_slice(&inner.ty, &value, end(from)?.as_deref(), end(to)?.as_deref()).map(Some)
+                let slice =
+                    select_slice(&inner.ty, &value, end(from)?.as_deref(), end(to)?.as_deref()).map(Some)?;
+                // Without cells there is no collection of them, and so none in a slice.
+                Ok(slice.filter(|slice| !inner.ty.is_multi_cell() || slice[..] != elements::EMPTY))
             }
             Kind::Call(function, args) => {
                 let mut values = smallvec::SmallVec::<[Option<Bytes>; 4]>::with_capacity(args.len());
