@@ -126,8 +126,15 @@ class Side:
             pages.append(list(result.current_rows))
             if len(pages) > 5000:
                 return ("error", "EndlessPaging", "more than 5,000 pages")
-        columns = [(name, type_name(kind)) for name, kind in zip(result.column_names, result.column_types)]
+        columns = [(same_name(name), type_name(kind)) for name, kind in zip(result.column_names, result.column_types)]
+        if [name for name, _ in columns] == ["[json]"]:
+            pages = [[(same_name(cell.decode()).encode(),) for (cell,) in page] for page in pages]
         return ("rows", columns, pages)
+
+
+def same_name(name):
+    """A column's name with one of the two names of a function: Cassandra keeps the one that it met first for a type."""
+    return name.replace("system.to_json(", "system.tojson(").replace("system.from_json(", "system.fromjson(")
 
 
 def type_name(kind):
@@ -166,9 +173,11 @@ def difference(ours, theirs, table):
 
 def close(one, other):
     """Whether two times to live are nearly the same."""
-    if one is None or other is None:
+    if one is None or other is None or len(one) != len(other):
         return False
-    return abs(int.from_bytes(one, "big") - int.from_bytes(other, "big")) <= TTL_SLACK_SECONDS
+    # An int, or a list of them with their lengths.
+    words = [[int.from_bytes(cell[at : at + 4], "big", signed=True) for at in range(0, len(cell), 4)] for cell in (one, other)]
+    return all(abs(ours - theirs) <= TTL_SLACK_SECONDS for ours, theirs in zip(*words))
 
 
 def brief(answer):

@@ -8,6 +8,8 @@ decides the outcome. Times to live are far apart and far from ending.
 import random
 from dataclasses import dataclass, field
 
+from cassandra.query import UNSET_VALUE
+
 import values
 from values import NUMBERS, bare, is_multi_cell, name_of, pick
 
@@ -40,19 +42,29 @@ class Case:
 class Writer:
     """Puts a statement together, either with literals or with markers and values."""
 
-    def __init__(self, rng, binds):
-        self.rng, self.values = rng, ([] if binds else None)
+    def __init__(self, rng, binds, is_named=False):
+        self.rng, self.values, self.is_named = rng, ([] if binds else None), is_named
+
+    def marker(self, plain):
+        """Binds a value."""
+        self.values.append(plain)
+        return f":n{len(self.values)}" if self.is_named else "?"
 
     def value(self, kind, chosen=None):
         """A value of the type (or the chosen one) in the statement's way."""
         literal, plain = chosen or pick(self.rng, kind)
         if self.values is None:
             return literal
-        self.values.append(plain)
-        return "?"
+        return self.marker(plain)
+
+    def number(self, number):
+        """A number that is an option of the statement, such as a limit."""
+        return str(number) if self.values is None or self.rng.random() < 0.5 else self.marker(number)
 
     def values_in(self, kind, most):
-        """A parenthesised list for IN."""
+        """What stands behind IN."""
+        if self.values is not None and self.rng.random() < 0.3:
+            return self.marker([pick(self.rng, kind)[1] for _ in range(self.rng.randint(0, most))])
         return "(" + ", ".join(self.value(kind) for _ in range(self.rng.randint(1, most))) + ")"
 
 
@@ -61,13 +73,15 @@ class Generator:
         self.rng = random.Random(seed)
         self.case = Case(seed)
         self.length = length
+        # Inside of a batch that has a timestamp of its own.
+        self.has_batch_timestamp = False
 
     def make(self):
         self.schema()
         for _ in range(self.length):
             kind = self.rng.choices(
                 (self.mutation, self.select, self.batch, self.error, self.alter, self.truncate),
-                weights=(50, 42, 4, 5, 0.4, 0.2),
+                weights=(50, 44, 4, 4, 0.6, 0.2),
             )[0]
             self.case.statements.append(kind())
         # What is there at the end, forwards and backwards.
@@ -88,8 +102,9 @@ class Generator:
             Column(f"ck{index}", self.key_kind(), rng.random() < 0.4) for index in range(rng.choice((0, 1, 1, 2, 3)))
         ]
         for column in self.clustering:
-            # Cassandra does not see that a reversed column is a collection, and takes its bound values as they come.
-            column.is_descending &= isinstance(column.kind, str)
+            # Cassandra does not see that a reversed column is a collection, and takes its bound values as they come: sets
+            # and maps in any order.
+            column.is_descending &= not values.has_order_of_its_own(column.kind)
         if self.has_counters:
             statics = rng.randint(0, 1) if self.clustering else 0
             self.static = [Column(f"s{index}", "counter") for index in range(statics)]
@@ -134,12 +149,14 @@ class Generator:
     # Pieces.
 
     def writer(self, share=0.3):
-        return Writer(self.rng, self.rng.random() < share)
+        return Writer(self.rng, self.rng.random() < share, self.rng.random() < 0.3)
 
-    def using(self, has_ttl=True):
-        parts = [f"TIMESTAMP {self.rng.randint(1, 12)}"]
+    def using(self, writer, has_ttl=True):
+        if self.has_batch_timestamp:
+            return ""
+        parts = [f"TIMESTAMP {writer.number(self.rng.randint(1, 12))}"]
         if has_ttl and self.rng.random() < 0.15:
-            parts.append(f"TTL {self.rng.choice((1000, 20_000, 300_000))}")
+            parts.append(f"TTL {writer.number(self.rng.choice((0, 1000, 20_000, 300_000)))}")
         return " USING " + " AND ".join(parts)
 
     def partition_equals(self, writer):
@@ -153,10 +170,11 @@ class Generator:
             found.append(f"{column.name} = {writer.value(column.kind)}")
         if prefix < len(self.clustering) and has_slice and rng.random() < 0.8:
             rest = self.clustering[prefix:]
-            if len(rest) > 1 and rng.random() < 0.3 and len({column.is_descending for column in rest}) == 1:
-                names = "(" + ", ".join(column.name for column in rest) + ")"
+            if len(rest) > 1 and rng.random() < 0.3:
                 for operator in self.bounds():
-                    found.append(f"{names} {operator} ({', '.join(writer.value(column.kind) for column in rest)})")
+                    bound = rest[: rng.randint(1, len(rest))]
+                    names = "(" + ", ".join(column.name for column in bound) + ")"
+                    found.append(f"{names} {operator} ({', '.join(writer.value(column.kind) for column in bound)})")
             else:
                 for operator in self.bounds():
                     found.append(f"{rest[0].name} {operator} {writer.value(rest[0].kind)}")
@@ -178,7 +196,9 @@ class Generator:
         return self.rng.choices(kinds, weights=(45, 25, 22, 4))[0](writer)
 
     def counter_mutation(self, writer):
-        # No deletions: after one, Cassandra's increments may still count from its cache of the old value.
+        return self.delete(writer) if self.rng.random() < 0.1 else self.counter_update(writer)
+
+    def counter_update(self, writer):
         statics = self.static and self.rng.random() < 0.3
         columns = self.static if statics else self.regular
         chosen = self.rng.sample(columns, self.rng.randint(1, len(columns)))
@@ -202,26 +222,32 @@ class Generator:
         cells = []
         for column in columns:
             is_null = column.name not in keys and self.rng.random() < 0.08
-            cells.append(writer.value(column.kind, ("null", None) if is_null else None))
+            if is_null and writer.values is not None and self.rng.random() < 0.5:
+                cells.append(writer.marker(UNSET_VALUE))
+            elif column.name not in keys and not is_null and self.rng.random() < 0.05:
+                form = json_form(column.kind, pick(self.rng, column.kind)[1])
+                cells.append("fromJson(" + writer.value("text", ("'" + form.replace("'", "''") + "'", form)) + ")")
+            else:
+                cells.append(writer.value(column.kind, ("null", None) if is_null else None))
         names = ", ".join(column.name for column in columns)
-        return f"INSERT INTO {{t}} ({names}) VALUES ({', '.join(cells)}){self.using()}"
+        return f"INSERT INTO {{t}} ({names}) VALUES ({', '.join(cells)}){self.using(writer)}"
 
     def insert_json(self, writer):
-        writer.values = None
         pairs = []
-        for column in self.partition + self.clustering + self.regular:
-            is_key = column not in self.regular
+        for column in self.partition + self.clustering + self.static + self.regular:
+            is_key = column in self.partition + self.clustering
             if not is_key and self.rng.random() < 0.4:
                 continue
             pairs.append(f'"{column.name}": {json_form(column.kind, pick(self.rng, column.kind)[1])}')
-        body = ("{" + ", ".join(pairs) + "}").replace("'", "''")
+        text = "{" + ", ".join(pairs) + "}"
+        body = "'" + text.replace("'", "''") + "'" if writer.values is None else writer.marker(text)
         default = self.rng.choice(("", " DEFAULT UNSET", " DEFAULT NULL"))
-        return f"INSERT INTO {{t}} JSON '{body}'{default}{self.using()}"
+        return f"INSERT INTO {{t}} JSON {body}{default}{self.using(writer)}"
 
     def update(self, writer):
         only_static = self.static and self.rng.random() < 0.2
         columns = self.static if only_static else self.regular
-        using = self.using()
+        using = self.using(writer)
         chosen = self.rng.sample(columns, self.rng.randint(1, len(columns)))
         changes = ", ".join(self.change(writer, column) for column in chosen)
         where = self.partition_equals(writer)
@@ -234,10 +260,14 @@ class Generator:
         name, kind = column.name, column.kind
         if is_multi_cell(kind) and self.rng.random() < 0.75:
             if kind[0] == "list":
-                # Elements of a list are named by time, so only what does not depend on it is generated.
-                operation = self.rng.choice(("+", "prepend", "="))
-                if operation == "+":
-                    return f"{name} = {name} + {writer.value(kind)}"
+                operation = self.rng.choice(("+", "-", "prepend", "=", "index"))
+                if operation in "+-":
+                    return f"{name} = {name} {operation} {writer.value(kind)}"
+                if operation == "prepend":
+                    return f"{name} = {writer.value(kind)} + {name}"
+                if operation == "index":
+                    index = self.rng.choice((0, 0, 1, 2))
+                    return f"{name}[{writer.value('int', (str(index), index))}] = {writer.value(kind[1])}"
                 return f"{name} = {writer.value(kind)}"
             if kind[0] == "set":
                 return f"{name} = {name} {self.rng.choice('+-')} {writer.value(kind)}"
@@ -253,13 +283,22 @@ class Generator:
 
     def delete(self, writer):
         rng = self.rng
-        using = self.using(has_ttl=False)
-        kind = rng.choice(("partition", "row", "range", "range", "cells", "cells"))
+        # A counter takes no timestamp.
+        using = "" if self.has_counters else None
+        kinds = ("partition", "row", "range", "range", "cells", "cells")
+        if self.has_counters:
+            # A deleted counter stays deleted whatever its time, unless the deletion was itself deleted before the two met:
+            # what of both there is depends on when files are merged, in Cassandra as well.
+            kinds = ("cells",) if self.case.seed % 2 else ("partition", "row", "range")
+        kind = rng.choice(kinds)
         what = ""
+        if kind != "cells":
+            using = self.using(writer, has_ttl=False) if using is None else using
         if kind == "cells":
             columns = self.static if self.static and rng.random() < 0.25 else self.regular
             chosen = rng.sample(columns, rng.randint(1, len(columns)))
             what = " " + ", ".join(self.deleted(writer, column) for column in chosen)
+            using = self.using(writer, has_ttl=False) if using is None else using
             where = self.partition_equals(writer)
             if columns is self.regular:
                 where += [f"{column.name} = {writer.value(column.kind)}" for column in self.clustering]
@@ -278,6 +317,8 @@ class Generator:
                 return f"{column.name}[{writer.value(kind[1])}]"
             if kind[0] == "udt":
                 return f"{column.name}.{self.rng.choice(kind[2])[0]}"
+            index = self.rng.choice((0, 0, 1))
+            return f"{column.name}[{writer.value('int', (str(index), index))}]"
         return column.name
 
     def batch(self):
@@ -285,16 +326,22 @@ class Generator:
         kind = "COUNTER " if self.has_counters else self.rng.choice(("", "UNLOGGED "))
         count = self.rng.randint(1, 6)
         if self.has_counters:
-            inner = [self.counter_mutation(Writer(self.rng, False)) for _ in range(count)]
+            # A deletion would meet increments of the same time.
+            inner = [self.counter_update(Writer(self.rng, False)) for _ in range(count)]
             return Statement(f"BEGIN {kind}BATCH {'; '.join(inner)}; APPLY BATCH")
         inner = []
+        # Markers of a batch are named only once.
+        writer.is_named = False
+        self.has_batch_timestamp = self.rng.random() < 0.2
+        using = f" USING TIMESTAMP {writer.number(self.rng.randint(1, 12))}" if self.has_batch_timestamp else ""
         for _ in range(count):
             part = Writer(self.rng, writer.values is not None)
             text = self.rng.choice((self.insert, self.update, self.delete))(part)
             inner.append(text)
             if writer.values is not None:
                 writer.values += part.values
-        return Statement(f"BEGIN {kind}BATCH {'; '.join(inner)}; APPLY BATCH", writer.values)
+        self.has_batch_timestamp = False
+        return Statement(f"BEGIN {kind}BATCH{using} {'; '.join(inner)}; APPLY BATCH", writer.values)
 
     # Reads.
 
@@ -324,9 +371,9 @@ class Generator:
             text += " ORDER BY " + ", ".join(order[: rng.randint(1, len(order))])
         is_distinct = selection.startswith("DISTINCT")
         if rng.random() < 0.15 and not is_distinct:
-            text += f" PER PARTITION LIMIT {rng.randint(1, 3)}"
+            text += f" PER PARTITION LIMIT {writer.number(rng.randint(1, 3))}"
         if rng.random() < 0.25:
-            text += f" LIMIT {rng.randint(1, 6)}"
+            text += f" LIMIT {writer.number(rng.randint(1, 6))}"
         if has_filtering:
             text += " ALLOW FILTERING"
         return Statement(text, writer.values, rng.choice((1, 2, 3, 5, 7, 5000, 5000, 5000)))
@@ -384,6 +431,8 @@ class Generator:
                 where += [f"{column.name} {operator} {writer.value(kind)}" for operator in self.bounds()]
             elif is_multi_cell(kind):
                 where += self.partition_equals(writer)
+            elif rng.random() < 0.25 and kind != "duration":
+                where.append(f"{column.name} IN {writer.values_in(kind, 3)}")
             else:
                 where.append(f"{column.name} = {writer.value(kind)}")
         return list(dict.fromkeys(where)) if writer.values is None else where
@@ -403,7 +452,11 @@ class Generator:
             grouping = ", ".join(column.name for column in keys[: rng.randint(len(self.partition), len(keys))])
             return self.aggregates(), rng.choice(("", grouping))
         if draw < 0.50:
-            return "JSON " + ("*" if rng.random() < 0.5 else ", ".join(rng.sample(names, rng.randint(1, len(names))))), ""
+            items = rng.sample(names, rng.randint(1, len(names)))
+            items = [self.selected(writer) if rng.random() < 0.3 else item for item in items]
+            # How long a cell still lives is compared loosely, which needs a column of its own.
+            items = [item for item in items if not item.startswith("ttl(")] or names[:1]
+            return "JSON " + ("*" if rng.random() < 0.4 else ", ".join(items)), ""
         chosen = [self.selected(writer) if rng.random() < 0.5 else rng.choice(names) for _ in range(rng.randint(1, 4))]
         return ", ".join(chosen), ""
 
@@ -412,11 +465,14 @@ class Generator:
         for column in self.rng.sample(self.regular + self.clustering, 1):
             kind = "bigint" if column.kind == "counter" else column.kind
             functions = ["count"]
-            if isinstance(kind, str) and kind != "duration":
+            if kind != "duration" and not is_multi_cell(kind):
                 functions += ["min", "max"]
+            argument = column.name
             if kind in NUMBERS:
                 functions += ["sum", "avg"]
-            found.append(f"{self.rng.choice(functions)}({column.name})")
+                if self.rng.random() < 0.2:
+                    argument = f"CAST({column.name} AS {self.rng.choice(('double', 'bigint', 'decimal'))})"
+            found.append(f"{self.rng.choice(functions)}({argument})")
         return ", ".join(found)
 
     def selected(self, writer):
@@ -428,8 +484,8 @@ class Generator:
         options = [f"{column.name} AS other", f"toJson({column.name})"]
         names = ", ".join(one.name for one in self.partition)
         options.append(f"token({names})")
-        if not is_key and kind != "counter" and not is_multi_cell(kind):
-            options += [f"writetime({column.name})", f"ttl({column.name})"]
+        if not is_key and kind != "counter":
+            options += [f"writetime({column.name})", f"ttl({column.name})", f"maxwritetime({column.name})"]
         if kind in NUMBERS:
             options += [f"CAST({column.name} AS {rng.choice(('text', 'bigint', 'double', 'int', 'varint', 'decimal', 'float'))})"]
         elif kind in ("boolean", "uuid", "inet", "date", "time", "timestamp", "ascii"):
@@ -438,14 +494,27 @@ class Generator:
             options += [f"{kind}AsBlob({column.name})" if kind != "ascii" else f"asciiAsBlob({column.name})"]
         if kind == "timeuuid":
             options += [f"toTimestamp({column.name})", f"toDate({column.name})", f"toUnixTimestamp({column.name})"]
+        if kind in NUMBERS:
+            other = rng.choice([one for one in self.regular + self.clustering + self.partition if one.kind in NUMBERS] or [column])
+            options += [f"{column.name} {rng.choice('+-*')} {other.name}", f"-{column.name}"]
         if kind == "timestamp":
+            options += [f"minTimeuuid({column.name})", f"maxTimeuuid({column.name})"]
             options += [f"toDate({column.name})", f"toUnixTimestamp({column.name})"]
         if kind == "date":
             options += [f"toTimestamp({column.name})"]
         inner = bare(kind)
         if isinstance(inner, tuple):
             if inner[0] in ("map", "set"):
-                options += [f"{column.name}[{writer.value(inner[1])}]"] * 2 if writer.values is None else []
+                low, high = pick(rng, inner[1])[0], pick(rng, inner[1])[0]
+                options += [f"{column.name}[{low}]"] * 2
+                slices = [f"{column.name}[{low}..{high}]", f"{column.name}[{low}..]", f"{column.name}[..{high}]"]
+                options += slices
+                if not is_key and is_multi_cell(kind):
+                    options += [f"writetime({column.name}[{low}])", f"ttl({slices[0]})"]
+                if inner[0] == "map":
+                    options += [f"map_keys({column.name})", f"map_values({column.name})"]
+            if inner[0] in ("map", "set", "list"):
+                options += [f"collection_count({column.name})"]
             if inner[0] == "udt":
                 options += [f"{column.name}.{rng.choice(inner[2])[0]}"] * 3
         return rng.choice(options)
@@ -463,6 +532,18 @@ class Generator:
     def alter(self):
         if self.has_counters:
             return Statement("SELECT count(*) FROM {t}")
+        draw = self.rng.random()
+        added = [column for column in self.regular if column.name.startswith("added")]
+        if draw < 0.3 and added:
+            column = self.rng.choice(added)
+            self.regular.remove(column)
+            return Statement(f"ALTER TABLE {{t}} DROP {column.name}")
+        if draw < 0.45:
+            return Statement(f"ALTER TABLE {{t}} WITH default_time_to_live = {self.rng.choice((0, 600_000))}")
+        if draw < 0.6 and self.clustering:
+            column = self.rng.choice(self.clustering)
+            old, column.name = column.name, f"{column.name.split('_')[0]}_{self.rng.randint(0, 999)}"
+            return Statement(f"ALTER TABLE {{t}} RENAME {old} TO {column.name}")
         column = Column(f"added{len(self.regular)}_{self.rng.randint(0, 999)}", self.rng.choice(tuple(values.SIMPLE)))
         self.regular.append(column)
         return Statement(f"ALTER TABLE {{t}} ADD {column.name} {name_of(column.kind)}")

@@ -28,7 +28,8 @@ def main():
     failed = 0
     with Workspace("oracle") as folder:
         torc = Torc(options.torc, folder, ADDRESS)
-        oracle = Oracle(os.path.join(folder, "cassandra"), ORACLE_ADDRESS)
+        # The files that Torc writes decide how late a cell can expire, so Cassandra must write the same.
+        oracle = Oracle(os.path.join(folder, "cassandra"), ORACLE_ADDRESS, {"COMPATIBILITY": "CASSANDRA_4"})
         try:
             if options.only != "sstables":
                 if not options.host:

@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 from cassandra.query import SimpleStatement  # noqa: E402
-from diff import Side  # noqa: E402
+from diff import Side, same_name  # noqa: E402
 
 
 def parse(path):
@@ -53,7 +53,7 @@ def answer(side, text):
     warnings = tuple(result.response_future.warnings or ())
     if result.column_names is None:
         return ("void", warnings, "")
-    columns = [(name, str(kind)) for name, kind in zip(result.column_names, result.column_types)]
+    columns = [(same_name(name), str(kind)) for name, kind in zip(result.column_names, result.column_types)]
     return ("rows", (columns, list(result.current_rows), warnings), "")
 
 

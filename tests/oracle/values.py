@@ -76,6 +76,16 @@ def bare(kind):
     return kind[1] if isinstance(kind, tuple) and kind[0] == "frozen" else kind
 
 
+def has_order_of_its_own(kind):
+    """Whether a value of the type holds elements that are sorted."""
+    if isinstance(kind, str):
+        return False
+    if kind[0] == "udt":
+        return any(has_order_of_its_own(inner) for _, inner in kind[2])
+    inner = [part for part in kind[1:] if not isinstance(part, int)]
+    return kind[0] in ("set", "map") or any(map(has_order_of_its_own, inner))
+
+
 def is_multi_cell(kind):
     """Whether the column stores a cell an element."""
     return isinstance(kind, tuple) and kind[0] in ("list", "set", "map", "udt")
