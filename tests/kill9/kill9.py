@@ -2,13 +2,15 @@
 
   kill9.py --torc BINARY [--rounds 100] [--seed N]
 
-Each round starts the server on the same directory, checks every key, writes with many requests in flight while the
-node's memtables are flushed now and then, and sends SIGKILL at a random moment. A key has at most one request in flight,
+Each round starts the server on the same directory, checks every key by scans and some by their partition, writes from two
+drivers with many requests in flight while the node's memtables are flushed and its files merged, and sends SIGKILL at a
+random moment. A key has at most one request in flight,
 so after the restart it holds either what was acknowledged last or what that one request wrote; nothing else. Deletions
 stay, counters are off by at most the one increment, and a logged batch is there wholly or not at all.
 """
 
 import argparse
+import itertools
 import os
 import random
 import sys
@@ -30,6 +32,9 @@ from node import ADDRESS, CQL_PORT, Torc, Workspace  # noqa: E402
 KEYSPACE = "kill9"
 SLOTS = 96
 KEYS_PER_SLOT = 12
+DRIVERS = 2
+# Partitions that a check also reads by their key.
+PARTITIONS_READ = 16
 
 
 class Key:
@@ -59,14 +64,14 @@ class Model:
         self.counters = {slot: Key(0) for slot in range(SLOTS)}
         self.pairs = {slot: Key(None) for slot in range(SLOTS)}
         self.acknowledged = 0
-        self.version = 0
+        self.versions = itertools.count(1)
 
 
 class Writer:
     """The load of one round: every slot has one request in flight, and sends the next when that is answered."""
 
-    def __init__(self, session, model, rng):
-        self.session, self.model, self.rng = session, model, rng
+    def __init__(self, session, model, rng, slots):
+        self.session, self.model, self.rng, self.slots = session, model, rng, slots
         self.lock = threading.Lock()
         self.stopped = False
         self.acknowledged = 0
@@ -80,7 +85,7 @@ class Writer:
         )
 
     def start(self):
-        for slot in range(SLOTS):
+        for slot in self.slots:
             self.send(slot)
 
     def send(self, slot):
@@ -94,8 +99,7 @@ class Writer:
     def choose(self, slot):
         """The next request of a slot, and the keys that it changes."""
         model, rng = self.model, self.rng
-        model.version += 1
-        version, draw = model.version, rng.random()
+        version, draw = next(model.versions), rng.random()
         if draw < 0.6:
             key = rng.randrange(KEYS_PER_SLOT)
             touched = [self.expect(model.rows[slot, key], version)]
@@ -158,7 +162,7 @@ def create(session):
         session.execute(f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.{table}")
 
 
-def check(session, model):
+def check(session, model, rng):
     """Reads everything and holds it against the model; then what was found is what is known."""
     rows = {(row.p, row.c): row for row in session.execute("SELECT p, c, v, pad FROM rows")}
     unknown = set(rows) - set(model.rows)
@@ -170,6 +174,12 @@ def check(session, model):
         expect(f"row {place}", key, found)
         if row is not None and any(byte != row.v % 256 for byte in row.pad):
             raise Lost(f"row {place}: the value is not the one that was written with version {row.v}")
+    one = session.prepare("SELECT c, v FROM rows WHERE p = ?")
+    for slot in rng.sample(range(SLOTS), PARTITIONS_READ):
+        found = {(slot, row.c): row.v for row in session.execute(one, (slot,))}
+        scanned = {place: row.v for place, row in rows.items() if place[0] == slot}
+        if found != scanned:
+            raise Lost(f"partition {slot} holds {found} by its key, {scanned} in a scan")
     counters = {row.k: row.n for row in session.execute("SELECT k, n FROM counters")}
     for slot, key in model.counters.items():
         expect(f"counter {slot}", key, counters.get(slot, 0))
@@ -196,34 +206,47 @@ def post(path):
         pass
 
 
+def maintain(server, rng, ended):
+    """Flushes and merges until the end."""
+    while not ended.wait(rng.uniform(0, 0.15)) and server.is_running():
+        post(rng.choice(("keyspace_flush", "keyspace_flush", "keyspace_compaction")))
+
+
 def round_of(server, model, rng, is_first):
     """One round; how many writes were acknowledged in it."""
     server.start()
-    cluster, session = connect()
+    connections = [connect() for _ in range(DRIVERS)]
+    ended = threading.Event()
     try:
         if is_first:
-            create(session)
-        session.set_keyspace(KEYSPACE)
-        check(session, model)
-        writer = Writer(session, model, rng)
-        writer.start()
-        life = rng.uniform(0.02, 0.6)
-        flusher = None
-        if rng.random() < 0.5:
-            path = rng.choice(("keyspace_flush", "keyspace_flush", "keyspace_compaction"))
-            flusher = threading.Timer(rng.uniform(0, life), post, (path,))
-            flusher.start()
-        time.sleep(life)
+            create(connections[0][1])
+        for _, session in connections:
+            session.set_keyspace(KEYSPACE)
+        check(connections[0][1], model, rng)
+        writers = []
+        for number, (_, session) in enumerate(connections):
+            slots = range(number, SLOTS, DRIVERS)
+            writers.append(Writer(session, model, random.Random(rng.random()), slots))
+        for writer in writers:
+            writer.start()
+        # Two of three rounds are disturbed; the others leave everything to the log.
+        maintainer = threading.Thread(target=maintain, args=(server, random.Random(rng.random()), ended))
+        if rng.random() < 0.67:
+            maintainer.start()
+        time.sleep(rng.uniform(0.02, 0.6))
         if not server.is_running():
             raise Lost(f"the server ended by itself with {server.process.returncode}")
         server.kill()
         time.sleep(0.03)  # answers that were sent before the end are still to be read
-        done = writer.stop()
-        if flusher is not None:
-            flusher.join()
+        done = sum(writer.stop() for writer in writers)
+        ended.set()
+        if maintainer.ident is not None:
+            maintainer.join()
         return done
     finally:
-        cluster.shutdown()
+        ended.set()
+        for cluster, _ in connections:
+            cluster.shutdown()
 
 
 def run(server, rounds, seed):
@@ -236,7 +259,7 @@ def run(server, rounds, seed):
     server.start()
     cluster, session = connect()
     session.set_keyspace(KEYSPACE)
-    check(session, model)
+    check(session, model, rng)
     cluster.shutdown()
     if server.stop() != 0:
         raise Lost(f"after SIGTERM the server ended with {server.process.returncode}")
