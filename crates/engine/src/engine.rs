@@ -227,6 +227,22 @@ impl Engine {
     }
 }
 
+/// Counts one more while it lives: also when the write that waits is given up.
+struct Waiting<'a>(&'a Cell<u64>);
+
+impl<'a> Waiting<'a> {
+    fn new(counter: &'a Cell<u64>) -> Self {
+        count(counter, 1);
+        Self(counter)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 /// A failure of the log in a maintenance operation.
 pub(crate) fn log_failure(error: AppendError) -> MaintenanceError {
     match error {
@@ -298,10 +314,10 @@ impl Inner {
     #[cold]
     async fn wait_to_write(&self) -> Result<(), WriteError> {
         while self.memtable_bytes.get() > self.config.memtable_bytes_max && !self.stopped.get() {
-            count(&self.throttled, 1);
             self.flush_check.notify_one();
+            let waiting = Waiting::new(&self.throttled);
             self.memory_freed.notified().await;
-            self.throttled.set(self.throttled.get() - 1);
+            drop(waiting);
             if let Some(reason) = &*self.flush_failure.borrow()
                 && self.memtable_bytes.get() > self.config.memtable_bytes_max
             {

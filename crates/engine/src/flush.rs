@@ -212,14 +212,15 @@ impl Inner {
         }
     }
 
+    /// Half of the budget is for what is written, the other half for what is on its way to files: memtables that are
+    /// being flushed do not count here, or every write meanwhile would close a memtable of its own.
     fn flush_for_memory(self: &Rc<Self>) {
         let mut stores = self.stores_in_order();
         let active = |store: &Rc<Store>| store.active.borrow().bytes();
         let mut total: usize = stores.iter().map(active).sum();
         stores.sort_by_key(|store| std::cmp::Reverse(active(store)));
         for store in stores {
-            let small = self.memtable_bytes.get() <= self.config.memtable_bytes_max / 2;
-            if small || total == 0 || self.flushes_running.get() >= FLUSHES_MAX {
+            if total <= self.config.memtable_bytes_max / 2 || self.flushes_running.get() >= FLUSHES_MAX {
                 return;
             }
             let bytes = active(&store);
