@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) started_ms: u64,
     /// The server has stopped answering.
     stalled: AtomicBool,
+    /// How the threads of the phase begin and end together.
+    line: Line,
 }
 
 impl Shared {
@@ -56,9 +58,49 @@ impl Shared {
             appended: AtomicU64::new(0),
             started_ms: u64::try_from(since_1970.as_millis()).unwrap_or(0),
             stalled: AtomicBool::new(false),
+            line: Line::default(),
         }
     }
 }
+
+/// Where the threads of a phase wait for each other: none starts before all are connected, and the last to end knows it.
+#[derive(Default)]
+struct Line {
+    /// Threads whose connections are open.
+    arrived: AtomicU64,
+    /// A thread could not connect; nobody is to wait for it.
+    broken: AtomicBool,
+    /// When the measurement begins, in nanoseconds of the threads' common clock; 0 while that is open.
+    from_nanos: AtomicU64,
+    /// Threads that have done all of their operations.
+    ended: AtomicU64,
+}
+
+impl Line {
+    /// Waits for all threads; when the measurement begins, the same for all. None when one of them has given up.
+    async fn start(&self, rt: &Rt, threads: u64, warmup: Duration) -> Option<Instant> {
+        self.arrived.fetch_add(1, Ordering::AcqRel);
+        loop {
+            if self.broken.load(Ordering::Acquire) {
+                return None;
+            }
+            if self.arrived.load(Ordering::Acquire) == threads {
+                let mine = (rt.now() + warmup).as_nanos().max(1);
+                let decided = self.from_nanos.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire);
+                return Some(Instant::from_nanos(decided.map_or_else(|theirs| theirs, |_| mine)));
+            }
+            rt.sleep(LINE_LOOK).await;
+        }
+    }
+
+    /// Whether the thread that calls this is the last one to end.
+    fn end(&self, threads: u64) -> bool {
+        self.ended.fetch_add(1, Ordering::AcqRel) + 1 == threads
+    }
+}
+
+/// How often a thread looks whether the others have arrived.
+const LINE_LOOK: Duration = Duration::from_millis(1);
 
 /// How long a phase is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,17 +137,23 @@ pub(crate) fn run(
             in_flight,
             shard,
         };
-        Box::new(move |rt: Rt| Box::pin(task.run(rt)) as LocalBoxFuture<_>)
-            as ShardMain<Result<(Figures, Option<Measured>), String>>
+        Box::new(move |rt: Rt| Box::pin(task.run(rt)) as LocalBoxFuture<_>) as ShardMain<Result<Part, String>>
     });
     let results = rt_uring::run(&runtime(false), mains.collect()).map_err(|error| error.to_string())?;
     drop(progress);
     let mut figures = Figures::new();
-    let mut measured = None;
+    let (mut begin, mut end) = (None, None);
+    // What a thread was told by the system says more than that another had to give up.
+    if let Some(error) =
+        results.iter().find_map(|result| result.as_ref().err().filter(|e| *e != OTHERS_GAVE_UP))
+    {
+        return Err(error.clone());
+    }
     for result in results {
-        let (shard_figures, shard_measured) = result?;
-        figures.merge(shard_figures);
-        measured = measured.or(shard_measured);
+        let part = result?;
+        figures.merge(part.figures);
+        begin = begin.or(part.begin);
+        end = end.or(part.end);
     }
     if shared.stalled.load(Ordering::Relaxed) {
         let seconds = options.stall_max.as_secs_f64();
@@ -113,9 +161,15 @@ pub(crate) fn run(
             figures.errors.values().next().map(|error| format!("; {}", error.example)).unwrap_or_default();
         return Err(format!("the server has answered nothing for {seconds} s{example}"));
     }
-    let measured = measured.expect("the first thread measures");
+    let begin: Moment = begin.expect("the first thread sees the beginning");
+    let measured = begin.until(&end.expect("one thread sees the end"), options);
+    let operations = match length {
+        PhaseLength::Time(_) => measured.operations,
+        // Of a number, those count that were taken from it, whenever others of the warm-up were answered.
+        PhaseLength::Operations(_) => figures.recorded(),
+    };
     Ok(Outcome {
-        operations: measured.operations,
+        operations,
         elapsed: measured.elapsed,
         latencies: figures.latencies,
         errors: figures.errors,
@@ -126,7 +180,18 @@ pub(crate) fn run(
     })
 }
 
-/// What only one thread measures, for all.
+/// What one thread gives.
+struct Part {
+    figures: Figures,
+    /// Of one thread: when the measurement began, and when it ended.
+    begin: Option<Moment>,
+    end: Option<Moment>,
+}
+
+/// What a thread says that had to end because another could not begin.
+const OTHERS_GAVE_UP: &str = "another thread could not connect";
+
+/// What lay between two moments.
 struct Measured {
     operations: u64,
     elapsed: Duration,
@@ -202,20 +267,17 @@ impl Window {
 }
 
 impl ShardTask {
-    async fn run(self, rt: Rt) -> Result<(Figures, Option<Measured>), String> {
+    async fn run(self, rt: Rt) -> Result<Part, String> {
         let threads = u64::from(self.options.threads);
-        let indices = (usize::from(self.shard)..self.options.connections).step_by(threads as usize);
-        let values = Rc::new(Values::new(self.options.value_size));
-        let mut opened = Vec::new();
-        for index in indices {
-            let mut connection = Connection::open(&rt, &self.options, index).await?;
-            let mut statements = Vec::new();
-            for text in workload::statements(&self.options) {
-                statements.push(connection.prepare(&text).await?);
-            }
-            opened.push((index, connection, statements));
+        let opened = self.open(&rt).await;
+        if opened.is_err() {
+            self.shared.line.broken.store(true, Ordering::Release);
         }
-        let from = rt.now() + self.warmup;
+        let opened = opened?;
+        let values = Rc::new(Values::new(self.options.value_size));
+        let Some(from) = self.shared.line.start(&rt, threads, self.warmup).await else {
+            return Err(OTHERS_GAVE_UP.to_owned());
+        };
         let (end, budget) = match self.length {
             PhaseLength::Time(time) => (from + time, u64::MAX),
             PhaseLength::Operations(all) => {
@@ -227,45 +289,60 @@ impl ShardTask {
         let figures = Rc::new(RefCell::new(Figures::new()));
         let tasks: Vec<_> = opened
             .into_iter()
-            .map(|(index, connection, statements)| {
-                let driver = self.driver(&rt, index, connection, statements, &window, &figures, &values);
-                rt.spawn(Group::Statement, driver.run())
+            .map(|opened| {
+                rt.spawn(Group::Statement, self.driver(&rt, opened, &window, &figures, &values).run())
             })
             .collect();
         let watch = self.watch(&rt);
         let measured = self.measure(&rt, &window, tasks).await;
         drop(watch);
+        let (begin, end) = measured?;
         let figures = Rc::try_unwrap(figures)
             .map(RefCell::into_inner)
             .unwrap_or_else(|shared| std::mem::replace(&mut *shared.borrow_mut(), Figures::new()));
-        Ok((figures, measured?))
+        Ok(Part { figures, begin, end })
     }
 
-    /// Waits for the tasks; the first thread takes the time and the CPU at both ends of the measurement.
+    /// Opens this thread's connections.
+    async fn open(&self, rt: &Rt) -> Result<Vec<Opened>, String> {
+        let indices =
+            (usize::from(self.shard)..self.options.connections).step_by(usize::from(self.options.threads));
+        let mut opened = Vec::new();
+        for index in indices {
+            let mut connection = Connection::open(rt, &self.options, index).await?;
+            let mut statements = Vec::new();
+            for text in workload::statements(&self.options) {
+                statements.push(connection.prepare(&text).await?);
+            }
+            opened.push(Opened { index, connection, statements });
+        }
+        Ok(opened)
+    }
+
+    /// Waits for the tasks. The first thread sees the beginning of the measurement; the end of a time is seen by it too,
+    /// that of a number of operations by whichever thread does the last.
     async fn measure(
         &self,
         rt: &Rt,
         window: &Window,
         tasks: Vec<rt::Task<()>>,
-    ) -> Result<Option<Measured>, String> {
-        let mut first = None;
+    ) -> Result<(Option<Moment>, Option<Moment>), String> {
+        let (mut begin, mut end) = (None, None);
+        let timed = window.end < Instant::MAX;
         if self.shard == 0 {
             rt.sleep_until(window.from).await;
-            let begin = Moment::take(rt, &self.options, &self.shared)?;
-            if window.end < Instant::MAX {
+            begin = Some(Moment::take(rt, &self.options, &self.shared)?);
+            if timed {
                 rt.sleep_until(window.end).await;
-                let end = Moment::take(rt, &self.options, &self.shared)?;
-                first = Some(begin.until(&end, &self.options));
-                join(tasks).await;
-            } else {
-                join(tasks).await;
-                let end = Moment::take(rt, &self.options, &self.shared)?;
-                first = Some(begin.until(&end, &self.options));
+                end = Some(Moment::take(rt, &self.options, &self.shared)?);
             }
-        } else {
-            join(tasks).await;
         }
-        Ok(first)
+        join(tasks).await;
+        let last = self.shared.line.end(u64::from(self.options.threads));
+        if last && !timed {
+            end = Some(Moment::take(rt, &self.options, &self.shared)?);
+        }
+        Ok((begin, end))
     }
 
     /// Ends the phase when nothing is answered for a long time.
@@ -291,13 +368,12 @@ impl ShardTask {
     fn driver(
         &self,
         rt: &Rt,
-        index: usize,
-        connection: Connection,
-        statements: Vec<Prepared>,
+        opened: Opened,
         window: &Rc<Window>,
         figures: &Rc<RefCell<Figures>>,
         values: &Rc<Values>,
     ) -> Driver {
+        let Opened { index, connection, statements } = opened;
         let from = Ingredients {
             options: self.options.clone(),
             shared: self.shared.clone(),
@@ -321,6 +397,13 @@ impl ShardTask {
             shared: self.shared.clone(),
         }
     }
+}
+
+/// A connection that is ready for work.
+struct Opened {
+    index: usize,
+    connection: Connection,
+    statements: Vec<Prepared>,
 }
 
 async fn join(tasks: Vec<rt::Task<()>>) {

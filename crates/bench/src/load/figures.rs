@@ -49,6 +49,11 @@ impl Figures {
         self.latencies[kind as usize].saturating_record(nanos);
     }
 
+    /// Operations whose latencies were recorded.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.latencies.iter().map(Histogram::len).sum()
+    }
+
     pub(crate) fn error(&mut self, kind: &str, example: impl FnOnce() -> String) {
         match self.errors.get_mut(kind) {
             Some(error) => error.count += 1,
@@ -106,6 +111,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Operations that began (of an open loop: were due) inside the measurement and succeeded, whenever that was.
+    pub fn counted(&self) -> u64 {
+        self.latencies.iter().map(Histogram::len).sum()
+    }
+
     /// Operations a second.
     pub fn rate(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64().max(1e-9)

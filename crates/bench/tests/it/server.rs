@@ -30,6 +30,8 @@ pub enum Fault {
     Pause(Duration),
     /// No EXECUTE is answered.
     Silence,
+    /// Connections after so many are closed at once.
+    RefuseAfter(usize),
 }
 
 /// A running server; stops when dropped.
@@ -46,11 +48,14 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, store) = (stop.clone(), Arc::new(Mutex::new(Store::new(fault))));
         let thread = std::thread::spawn(move || {
-            for stream in listener.incoming() {
+            for (nth, stream) in listener.incoming().enumerate() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 let (stream, store) = (stream.expect("a connection"), store.clone());
+                if matches!(fault, Some(Fault::RefuseAfter(let_in)) if nth >= let_in) {
+                    continue;
+                }
                 std::thread::spawn(move || serve(stream, &store));
             }
         });
