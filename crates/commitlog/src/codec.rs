@@ -59,6 +59,7 @@ pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {
     let base = base_timestamp(update);
     out.extend_from_slice(&base.to_be_bytes());
     let names = Names::of(update);
+    write_unsigned(names.len() as u64, out);
     names.encode(table, out);
     let mut encoder = Encoder { base, names, out };
     let mut parts = 0;
@@ -110,16 +111,17 @@ fn base_timestamp(update: &PartitionUpdate) -> Timestamp {
 }
 
 /// The columns that an update mentions; a row's columns refer to them by number.
-struct Names {
-    ids: Vec<ColumnId>,
-    /// The ids are those of the only row, in its order.
-    one_row: bool,
+enum Names<'a> {
+    /// Those of the only row, in its order.
+    OneRow(&'a Row),
+    /// In order.
+    Ids(Vec<ColumnId>),
 }
 
-impl Names {
-    fn of(update: &PartitionUpdate) -> Self {
+impl<'a> Names<'a> {
+    fn of(update: &'a PartitionUpdate) -> Self {
         if let (None, [row]) = (&update.static_row, update.rows()) {
-            return Self { ids: row.columns().iter().map(|(id, _)| *id).collect(), one_row: true };
+            return Self::OneRow(row);
         }
         let mut ids = Vec::new();
         for row in update.static_row.iter().chain(update.rows()) {
@@ -129,22 +131,40 @@ impl Names {
                 }
             }
         }
-        Self { ids, one_row: false }
+        Self::Ids(ids)
     }
 
     fn encode(&self, table: &Table, out: &mut Vec<u8>) {
-        write_unsigned(self.ids.len() as u64, out);
-        for id in &self.ids {
-            // A column that was dropped between the statement's check and here is written without a name, and
-            // skipped when it is read.
-            put_bytes(table.column_by_id(*id).map_or(&[], |column| column.name.as_bytes()), out);
+        // A column that was dropped between the statement's check and here is written without a name, and skipped when
+        // it is read.
+        let mut name = |id| {
+            put_bytes(table.column_by_id(id).map_or(&[], |column| column.name.as_bytes()), out);
+        };
+        match self {
+            Self::OneRow(row) => row.columns().iter().for_each(|(id, _)| name(*id)),
+            Self::Ids(ids) => ids.iter().for_each(|id| name(*id)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::OneRow(row) => row.columns().len(),
+            Self::Ids(ids) => ids.len(),
+        }
+    }
+
+    /// The number of a column that stands at `place` in its row.
+    fn number(&self, place: usize, id: ColumnId) -> usize {
+        match self {
+            Self::OneRow(_) => place,
+            Self::Ids(ids) => ids.binary_search(&id).expect("collected"),
         }
     }
 }
 
 struct Encoder<'a> {
     base: Timestamp,
-    names: Names,
+    names: Names<'a>,
     out: &'a mut Vec<u8>,
 }
 
@@ -195,9 +215,7 @@ impl Encoder<'_> {
         }
         write_unsigned(row.columns().len() as u64, self.out);
         for (place, (id, data)) in row.columns().iter().enumerate() {
-            let number =
-                if self.names.one_row { place } else { self.names.ids.binary_search(id).expect("collected") };
-            write_unsigned(number as u64, self.out);
+            write_unsigned(self.names.number(place, *id) as u64, self.out);
             self.column(data);
         }
     }

@@ -17,11 +17,16 @@ pub fn unsigned_len(value: u64) -> usize {
 /// Appends `value`.
 #[inline]
 pub fn write_unsigned(value: u64, out: &mut Vec<u8>) {
-    let len = unsigned_len(value);
-    if len == 1 {
+    // Lengths and differences are nearly always below this.
+    if value < 0x80 {
         out.push(value as u8);
         return;
     }
+    write_longer(value, out);
+}
+
+fn write_longer(value: u64, out: &mut Vec<u8>) {
+    let len = unsigned_len(value);
     if len == LEN_MAX {
         out.push(0xff);
         out.extend_from_slice(&value.to_be_bytes());

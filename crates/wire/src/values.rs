@@ -118,8 +118,11 @@ impl Values {
 
     /// The bytes of the set value at a position, sharing the message's memory.
     pub fn shared(&self, index: usize) -> Option<Bytes> {
-        let slice = self.get(index)?.as_slice()?;
-        Some(if slice.is_empty() { Bytes::new() } else { self.body.slice_ref(slice) })
+        let place = self.places.get(index)?;
+        // Negative lengths are marks.
+        let len = usize::try_from(place.len).ok()?;
+        let offset = place.offset as usize;
+        Some(if len == 0 { Bytes::new() } else { self.body.slice(offset..offset + len) })
     }
 
     /// The values in order.
