@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -104,19 +105,21 @@ impl Coordinator {
     /// Reads.
     pub async fn read(
         &self,
-        command: ReadCommand,
+        command: &ReadCommand,
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         if self.check(&command.table, consistency)? == Kind::Computed {
             let tables = self.0.computed.borrow().clone();
             let rows = match tables {
-                Some(tables) => tables.rows(&command).await,
+                Some(tables) => tables.rows(command).await,
                 None => Vec::new(),
             };
-            return Ok(computed::read(&command, rows));
+            return Ok(computed::read(command, rows));
         }
-        match self.0.rt.timeout_at(deadline, self.0.replica.read(command)).await {
+        // Pinned here, so that it is not moved on its way into the timeout.
+        let read = pin!(self.0.replica.read(command));
+        match self.0.rt.timeout_at(deadline, read).await {
             Ok(Ok(page)) => Ok(page),
             Ok(Err(error)) => Err(self.read_failed(consistency, error)),
             Err(_) => {
@@ -136,8 +139,8 @@ impl Coordinator {
         }
         let replica = &self.0.replica;
         let result = if updates.len() == 1 {
-            let update = updates.pop().expect("there is one");
-            self.0.rt.timeout_at(options.deadline, replica.apply_one(update)).await
+            let apply = pin!(replica.apply_one(updates.pop().expect("there is one")));
+            self.0.rt.timeout_at(options.deadline, apply).await
         } else {
             self.0.rt.timeout_at(options.deadline, replica.apply(updates)).await
         };

@@ -18,7 +18,7 @@ pub trait Coordinator: 'static {
     /// Reads one page.
     fn read(
         &self,
-        command: ReadCommand,
+        command: &ReadCommand,
         consistency: Consistency,
         deadline: Instant,
     ) -> impl Future<Output = Result<ReadPage, RequestError>>;
@@ -55,7 +55,7 @@ impl Coordinator for coordinator::Coordinator {
 
     async fn read(
         &self,
-        command: ReadCommand,
+        command: &ReadCommand,
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {

@@ -151,13 +151,13 @@ pub struct Bound {
 
 impl Bound {
     /// Before every row of a partition.
-    pub fn bottom() -> Self {
+    pub const fn bottom() -> Self {
         let buf = Bytes::from_static(&[0x20]);
         Self { prefix: Clustering { buf, values_len: 0 }, side: Side::Before }
     }
 
     /// After every row of a partition.
-    pub fn top() -> Self {
+    pub const fn top() -> Self {
         let buf = Bytes::from_static(&[0x60]);
         Self { prefix: Clustering { buf, values_len: 0 }, side: Side::After }
     }

@@ -1,5 +1,7 @@
 //! Rows: a clustering key, a mark of existence, a deletion, and what is known of each column.
 
+use std::sync::Arc;
+
 use schema::{ColumnId, Table};
 use types::CqlType;
 
@@ -33,9 +35,13 @@ pub struct Row {
     pub liveness: LivenessInfo,
     /// A deletion of the row as a whole.
     pub deletion: DeletionTime,
-    /// In column id order, no column twice.
-    columns: Vec<(ColumnId, ColumnData)>,
+    /// In column id order, no column twice. Shared by the clones of a row, so that a reader takes a row out of a memtable
+    /// or the cache at the price of a count; a version that is changed while another is held gets its own.
+    columns: Arc<Vec<(ColumnId, ColumnData)>>,
 }
+
+/// What the shared columns of a row cost beside themselves: their vector and the counts.
+const COLUMNS_OVERHEAD: usize = size_of::<Vec<(ColumnId, ColumnData)>>() + 16;
 
 /// The order of the paths of a complex column of this type.
 pub fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> std::cmp::Ordering {
@@ -50,7 +56,7 @@ pub fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> std::cmp::Order
 impl Row {
     /// A row that says nothing yet.
     pub fn new(clustering: Clustering) -> Self {
-        Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns: Vec::new() }
+        Self::with_capacity(clustering, 0)
     }
 
     /// With room for `columns` columns.
@@ -59,7 +65,7 @@ impl Row {
             clustering,
             liveness: LivenessInfo::NONE,
             deletion: DeletionTime::LIVE,
-            columns: Vec::with_capacity(columns),
+            columns: Arc::new(Vec::with_capacity(columns)),
         }
     }
 
@@ -69,6 +75,7 @@ impl Row {
             columns.sort_unstable_by_key(|(id, _)| *id);
             assert!(columns.is_sorted_by(|(a, _), (b, _)| a < b), "no column twice in a row");
         }
+        let columns = Arc::new(columns);
         Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns }
     }
 
@@ -102,22 +109,22 @@ impl Row {
     /// Sets what is known of a column; what was known before is forgotten.
     pub fn set(&mut self, id: ColumnId, data: ColumnData) {
         match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
-            Ok(at) => self.columns[at].1 = data,
-            Err(at) => self.columns.insert(at, (id, data)),
+            Ok(at) => Arc::make_mut(&mut self.columns)[at].1 = data,
+            Err(at) => Arc::make_mut(&mut self.columns).insert(at, (id, data)),
         }
     }
 
     /// Adds what one more statement or file says of a column.
     pub fn merge_column(&mut self, id: ColumnId, data: ColumnData, ty: &CqlType) {
         match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
-            Ok(at) => merge_data(&mut self.columns[at].1, data, ty),
-            Err(at) => self.columns.insert(at, (id, data)),
+            Ok(at) => merge_data(&mut Arc::make_mut(&mut self.columns)[at].1, data, ty),
+            Err(at) => Arc::make_mut(&mut self.columns).insert(at, (id, data)),
         }
     }
 
     /// Keeps the columns for which `keep` says so, letting it change them.
     pub fn retain(&mut self, mut keep: impl FnMut(ColumnId, &mut ColumnData) -> bool) {
-        self.columns.retain_mut(|(id, data)| keep(*id, data));
+        Arc::make_mut(&mut self.columns).retain_mut(|(id, data)| keep(*id, data));
     }
 
     /// Whether it says nothing at all.
@@ -134,8 +141,12 @@ impl Row {
         if self.columns.is_empty() {
             self.columns = other.columns;
         } else if !other.columns.is_empty() {
-            let mine = std::mem::take(&mut self.columns);
-            self.columns = merge_columns(mine, other.columns, table);
+            let (mine, theirs) = (Arc::make_mut(&mut self.columns), Arc::unwrap_or_clone(other.columns));
+            if mine.iter().map(|(id, _)| id).eq(theirs.iter().map(|(id, _)| id)) {
+                merge_same_columns(mine, theirs, table);
+            } else {
+                *mine = merge_columns(std::mem::take(mine), theirs, table);
+            }
         }
         self.deletion = deletion;
         if !deletion.is_live() {
@@ -159,7 +170,10 @@ impl Row {
         if deletion.deletes(self.liveness.timestamp) {
             self.liveness = LivenessInfo::NONE;
         }
-        self.columns.retain_mut(|(_, data)| match data {
+        if self.columns.is_empty() {
+            return;
+        }
+        Arc::make_mut(&mut self.columns).retain_mut(|(_, data)| match data {
             ColumnData::Simple(cell) => !deletion.deletes(cell.timestamp),
             ColumnData::Complex(complex) => {
                 if !complex.deletion.supersedes(&deletion) {
@@ -201,12 +215,31 @@ impl Row {
     /// Bytes that it holds, itself included.
     pub fn memory_size(&self) -> usize {
         size_of::<Self>()
+            + COLUMNS_OVERHEAD
             + self.clustering.memory_size()
             + self
                 .columns
                 .iter()
                 .map(|(_, data)| size_of::<(ColumnId, ColumnData)>() + data.memory_size())
                 .sum::<usize>()
+    }
+}
+
+/// The common case: both versions say something of the same columns.
+fn merge_same_columns(
+    mine: &mut Vec<(ColumnId, ColumnData)>,
+    theirs: Vec<(ColumnId, ColumnData)>,
+    table: &Table,
+) {
+    let mut all_known = true;
+    for ((id, data), (_, other)) in mine.iter_mut().zip(theirs) {
+        match table.column_by_id(*id) {
+            Some(column) => merge_data(data, other, &column.ty),
+            None => all_known = false,
+        }
+    }
+    if !all_known {
+        mine.retain(|(id, _)| table.column_by_id(*id).is_some());
     }
 }
 

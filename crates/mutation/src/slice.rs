@@ -1,5 +1,7 @@
 //! What part of a table a read asks for: which partitions, which ranges of rows, which columns.
 
+use std::sync::Arc;
+
 use schema::ColumnId;
 
 use crate::{Bound, Clustering, DecoratedKey, range::RangeTombstones};
@@ -82,7 +84,7 @@ pub struct RowRange {
 
 impl RowRange {
     /// Every row of a partition.
-    pub fn all() -> Self {
+    pub const fn all() -> Self {
         Self { start: Bound::bottom(), end: Bound::top() }
     }
 
@@ -99,17 +101,28 @@ impl RowRange {
 
 /// The rows that a read asks for within each partition: ranges in clustering order, apart from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slices(Vec<RowRange>);
+pub struct Slices(Ranges);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ranges {
+    /// The one range of all rows, which most reads ask for: costs no memory.
+    All,
+    /// Others; never the range of all rows alone.
+    Some(Vec<RowRange>),
+}
+
+/// What [`Ranges::All`] stands for.
+static ALL_ROWS: [RowRange; 1] = [RowRange::all()];
 
 impl Slices {
     /// All rows.
     pub fn all() -> Self {
-        Self(vec![RowRange::all()])
+        Self(Ranges::All)
     }
 
     /// No row (the static row and the partition's deletion only).
     pub fn none() -> Self {
-        Self(Vec::new())
+        Self(Ranges::Some(Vec::new()))
     }
 
     /// These ranges, put in order and joined where they overlap or touch.
@@ -127,23 +140,32 @@ impl Slices {
                 _ => joined.push(range),
             }
         }
-        Self(joined)
+        Self::of(joined)
+    }
+
+    /// These ranges, which are in order and apart.
+    fn of(ranges: Vec<RowRange>) -> Self {
+        Self(if ranges == ALL_ROWS { Ranges::All } else { Ranges::Some(ranges) })
     }
 
     /// The ranges in clustering order.
     pub fn ranges(&self) -> &[RowRange] {
-        &self.0
+        match &self.0 {
+            Ranges::All => &ALL_ROWS,
+            Ranges::Some(ranges) => ranges,
+        }
     }
 
     /// Whether every row is asked for.
     pub fn is_all(&self) -> bool {
-        matches!(self.0.as_slice(), [range] if range.start == Bound::bottom() && range.end == Bound::top())
+        self.0 == Ranges::All
     }
 
     /// Whether a row is asked for.
     pub fn contains(&self, key: &Clustering) -> bool {
-        let at = self.0.partition_point(|range| range.end.position() <= key.position());
-        self.0.get(at).is_some_and(|range| range.contains(key))
+        let ranges = self.ranges();
+        let at = ranges.partition_point(|range| range.end.position() <= key.position());
+        ranges.get(at).is_some_and(|range| range.contains(key))
     }
 
     /// What is left after `last` was read in the given direction.
@@ -157,7 +179,7 @@ impl Slices {
                 RowRange { start: range.start.clone().max(cut.clone()), end: range.end.clone() }
             }
         };
-        Self(self.0.iter().map(clip).filter(|range| !range.is_empty()).collect())
+        Self::of(self.ranges().iter().map(clip).filter(|range| !range.is_empty()).collect())
     }
 }
 
@@ -166,8 +188,8 @@ impl Slices {
 pub enum ColumnSelection {
     /// All of them.
     All,
-    /// These, in column id order. Rows still tell whether they exist.
-    Some(Vec<ColumnId>),
+    /// These, in column id order. Rows still tell whether they exist. Shared by the executions of a statement.
+    Some(Arc<[ColumnId]>),
 }
 
 impl ColumnSelection {

@@ -1,6 +1,6 @@
 //! From a merged stream of fragments to a page of live rows: counting, limits, and where the next page begins. Pure.
 
-use mutation::{Bound, Clustering, DecoratedKey, DeletionTime, Fragment, RangeTombstone, Row, Seconds};
+use mutation::{Bound, DecoratedKey, DeletionTime, Fragment, RangeTombstone, Row, Seconds};
 
 use crate::{Limits, PartitionResult, ReadPage, Resume};
 
@@ -26,12 +26,12 @@ pub struct PageBuilder {
     bytes: usize,
     /// Rows of the partition that earlier pages returned.
     resumed: Option<(DecoratedKey, u64)>,
+    /// The last of the page's partitions is still being filled.
     open: Option<OpenPartition>,
 }
 
 #[derive(Debug)]
 struct OpenPartition {
-    result: PartitionResult,
     rows_before: u64,
     /// Where the range deletion in force began, and which it is.
     range: Option<(Bound, DeletionTime)>,
@@ -65,7 +65,7 @@ impl PageBuilder {
             Fragment::PartitionStart { key, deletion } => self.start(key, deletion),
             Fragment::StaticRow(row) => {
                 self.page.tombstones += row.tombstones(self.now) as u64;
-                self.partition().result.static_row = Some(row);
+                self.open_partition().0.static_row = Some(row);
                 Progress::More
             }
             Fragment::Row(row) => self.row(row),
@@ -89,8 +89,9 @@ impl PageBuilder {
         self.page
     }
 
-    fn partition(&mut self) -> &mut OpenPartition {
-        self.open.as_mut().expect("rows lie inside a partition")
+    fn open_partition(&mut self) -> (&mut PartitionResult, &mut OpenPartition) {
+        let open = self.open.as_mut().expect("rows lie inside a partition");
+        (self.page.partitions.last_mut().expect("the open partition is the last"), open)
     }
 
     fn start(&mut self, key: DecoratedKey, deletion: DeletionTime) -> Progress {
@@ -100,9 +101,8 @@ impl PageBuilder {
             _ => 0,
         };
         self.page.tombstones += u64::from(!deletion.is_live());
-        let mut result = PartitionResult::new(key);
-        result.deletion = deletion;
-        self.open = Some(OpenPartition { result, rows_before, range: None, done: false });
+        self.page.partitions.push(PartitionResult { deletion, ..PartitionResult::new(key) });
+        self.open = Some(OpenPartition { rows_before, range: None, done: false });
         Progress::More
     }
 
@@ -110,22 +110,22 @@ impl PageBuilder {
         let now = self.now;
         self.page.tombstones += row.tombstones(now) as u64;
         let limits = self.limits;
-        let partition = self.open.as_mut().expect("rows lie inside a partition");
+        let (result, partition) = self.open_partition();
         if partition.done {
             return Progress::SkipPartition;
         }
         if !row.is_live(now) {
             return Progress::More;
         }
-        self.rows += 1;
-        self.bytes += row.memory_size();
-        partition.result.rows.push(row);
-        let in_partition = partition.rows_before + partition.result.rows.len() as u64;
+        let bytes = row.memory_size();
+        result.rows.push(row);
+        let in_partition = partition.rows_before + result.rows.len() as u64;
         partition.done = in_partition >= limits.rows_per_partition;
         let partition_done = partition.done;
+        self.rows += 1;
+        self.bytes += bytes;
         if self.rows >= limits.rows || self.bytes >= limits.bytes {
-            let last = partition.result.rows.last().expect("a row was just pushed").clustering.clone();
-            self.cut(if partition_done { None } else { Some(last) }, in_partition);
+            self.cut(partition_done, in_partition);
             return Progress::Full;
         }
         if partition_done { Progress::SkipPartition } else { Progress::More }
@@ -133,10 +133,10 @@ impl PageBuilder {
 
     fn range_change(&mut self, bound: Bound, deletion: DeletionTime) {
         let reversed = self.reversed;
-        let partition = self.partition();
+        let (result, partition) = self.open_partition();
         if let Some((from, before)) = partition.range.take() {
             let (start, end) = if reversed { (bound.clone(), from) } else { (from, bound.clone()) };
-            partition.result.range_tombstones.insert(RangeTombstone { start, end, deletion: before });
+            result.range_tombstones.insert(RangeTombstone { start, end, deletion: before });
         }
         if !deletion.is_live() {
             partition.range = Some((bound, deletion));
@@ -144,34 +144,31 @@ impl PageBuilder {
     }
 
     fn end(&mut self) -> Progress {
-        let resumed = self.partition().rows_before > 0;
-        let partition = self.open.take().expect("checked above");
-        let result = partition.result;
-        let mut count = result.row_count(self.now);
-        if resumed && result.rows.is_empty() {
-            // The static row was returned with the rows of an earlier page.
-            count = 0;
-        }
-        if count == 0 {
+        let open = self.open.take().expect("partitions end inside of themselves");
+        let result = self.page.partitions.last().expect("the open partition is the last");
+        // The static row was returned with the rows of an earlier page.
+        let seen = open.rows_before > 0 && result.rows.is_empty();
+        if seen || result.row_count(self.now) == 0 {
+            self.page.partitions.pop();
             return Progress::More;
         }
-        let key = result.key.clone();
         if result.rows.is_empty() {
             self.rows += 1;
         }
-        self.page.partitions.push(result);
         if self.rows >= self.limits.rows || self.bytes >= self.limits.bytes {
+            let key = result.key.clone();
             self.page.more = Some(Resume { key, clustering: None, rows_in_partition: 0 });
             return Progress::Full;
         }
         Progress::More
     }
 
-    /// Ends the page after the row just pushed.
-    fn cut(&mut self, clustering: Option<Clustering>, rows_in_partition: u64) {
-        let partition = self.open.take().expect("a row was just pushed");
-        let key = partition.result.key.clone();
-        self.page.partitions.push(partition.result);
+    /// Ends the page after the row just pushed, the last one wanted of its partition or not.
+    fn cut(&mut self, partition_done: bool, rows_in_partition: u64) {
+        self.open = None;
+        let result = self.page.partitions.last().expect("a row was just pushed");
+        let last: Option<&Row> = result.rows.last().filter(|_| !partition_done);
+        let (key, clustering) = (result.key.clone(), last.map(|row| row.clustering.clone()));
         self.page.more = Some(Resume { key, clustering, rows_in_partition });
     }
 }

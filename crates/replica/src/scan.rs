@@ -27,13 +27,13 @@ impl Cursor {
 }
 
 /// Reads one page of a range over all shards.
-pub(crate) async fn scan(replica: &Replica, command: ReadCommand) -> Result<ReadPage, ReplicaError> {
+pub(crate) async fn scan(replica: &Replica, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
     let shards = replica.shard_count();
     let share = (command.limits.rows / u64::from(shards)).saturating_add(SHARE_SLACK_ROWS);
     let share = Limits { rows: share.min(command.limits.rows), ..command.limits };
     let ask = |shard: u16, resume: Option<Resume>| {
         let command = ReadCommand { limits: share, resume, ..command.clone() };
-        replica.read_on(shard, command)
+        async move { replica.read_on(shard, &command).await }
     };
     let first = (0..shards).map(|shard| ask(shard, command.resume.clone()));
     let mut tombstones = 0;
@@ -43,7 +43,7 @@ pub(crate) async fn scan(replica: &Replica, command: ReadCommand) -> Result<Read
         tombstones += cursor.take(page);
         cursors.push(cursor);
     }
-    let mut merged = Merged::new(&command);
+    let mut merged = Merged::new(command);
     loop {
         for shard in 0..shards {
             let cursor = &mut cursors[usize::from(shard)];

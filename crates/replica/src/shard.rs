@@ -80,7 +80,7 @@ impl Replica {
     }
 
     /// Reads, from whichever shards own the partitions.
-    pub async fn read(&self, command: ReadCommand) -> Result<ReadPage, ReplicaError> {
+    pub async fn read(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
         match &command.partitions {
             Partitions::Keys(keys) if keys.len() == 1 => {
                 let shard = self.shard_of(keys[0].token);
@@ -94,15 +94,12 @@ impl Replica {
     }
 
     /// Several partitions in the order of the command, each from its shard, until the page is full.
-    async fn read_keys(&self, mut command: ReadCommand) -> Result<ReadPage, ReplicaError> {
-        let Partitions::Keys(keys) = std::mem::replace(&mut command.partitions, Partitions::Keys(Vec::new()))
-        else {
-            unreachable!("only called for keys");
-        };
+    async fn read_keys(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
+        let Partitions::Keys(keys) = &command.partitions else { unreachable!("only called for keys") };
         let limits = command.limits;
         let mut page = ReadPage::default();
         let (mut rows, mut bytes) = (0, 0);
-        let mut resume = command.resume.take();
+        let mut resume = command.resume.clone();
         let start = match &resume {
             Some(resume) => keys.iter().position(|key| *key == resume.key).unwrap_or(0),
             None => 0,
@@ -114,7 +111,7 @@ impl Replica {
                 resume: resume.take(),
                 ..command.clone()
             };
-            let part = self.read_on(self.shard_of(key.token), one).await?;
+            let part = self.read_on(self.shard_of(key.token), &one).await?;
             rows += part.partitions.iter().map(|p| p.row_count(command.now)).sum::<u64>();
             bytes +=
                 part.partitions.iter().flat_map(|p| &p.rows).map(mutation::Row::memory_size).sum::<usize>();
@@ -130,11 +127,11 @@ impl Replica {
     }
 
     /// Reads from one shard, which must own every partition of the command that it is to find.
-    pub(crate) async fn read_on(&self, shard: u16, command: ReadCommand) -> Result<ReadPage, ReplicaError> {
+    pub(crate) async fn read_on(&self, shard: u16, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
         if shard == self.0.shard.0 {
-            return read::read(&self.0.engine, &command, self.0.config.tombstone_failure_threshold).await;
+            return read::read(&self.0.engine, command, self.0.config.tombstone_failure_threshold).await;
         }
-        match self.0.port.call(ShardId(shard), ShardRequest::Read(command)).await {
+        match self.0.port.call(ShardId(shard), ShardRequest::Read(command.clone())).await {
             ShardResponse::Read(page) => page,
             other => panic!("a read was answered with {other:?}"),
         }

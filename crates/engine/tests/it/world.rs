@@ -214,7 +214,7 @@ async fn glance(rt: &Rt, engine: &Engine, table: &Arc<Table>, world: &SharedWorl
         end: bound(from + below(ROWS), if below(2) == 0 { Side::Before } else { Side::After }),
     };
     let (slices, partition) = (Slices::new(vec![range]), PartitionRange::single(&key(below(PARTITIONS))));
-    let columns = ColumnSelection::Some(vec![table.column("a").unwrap().id]);
+    let columns = ColumnSelection::Some([table.column("a").unwrap().id].into());
     let reader = engine.read(table, &partition, &slices, &columns, below(2) == 0).await;
     let read = async {
         let mut reader = reader?;

@@ -565,14 +565,14 @@ impl ModificationPlan {
             table: self.table.clone(),
             partitions: Partitions::Keys(keys.to_vec()),
             slices,
-            columns: ColumnSelection::Some(columns),
+            columns: ColumnSelection::Some(columns.into()),
             reversed: false,
             limits: Limits::NONE,
             resume: None,
             now: request.now,
             bypass_cache: false,
         };
-        let page = coordinator.read(command, request.consistency, request.deadline()).await?;
+        let page = coordinator.read(&command, request.consistency, request.deadline()).await?;
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));
         Ok(Some(page.partitions.into_iter().map(partition).collect()))
     }

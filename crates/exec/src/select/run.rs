@@ -41,19 +41,12 @@ impl<C: Coordinator> Pages<'_, C> {
             return Ok(None);
         }
         self.command.limits.rows = rows;
-        let (command, deadline) = (self.command.clone(), self.request.deadline());
-        let page = self.coordinator.read(command, self.request.consistency, deadline).await?;
+        let deadline = self.request.deadline();
+        let page = self.coordinator.read(&self.command, self.request.consistency, deadline).await?;
         self.ended = page.more.is_none();
         self.command.resume = page.more.clone();
         self.tombstones += page.tombstones;
         Ok(Some(page))
-    }
-
-    /// The only read of a statement whose answer is one page: the command is given away instead of copied.
-    async fn only(mut self, rows: u64) -> Result<ReadPage> {
-        self.command.limits.rows = rows;
-        let deadline = self.request.deadline();
-        Ok(self.coordinator.read(self.command, self.request.consistency, deadline).await?)
     }
 }
 
@@ -298,9 +291,10 @@ impl Emitter<'_, '_> {
     async fn one_partition<C: Coordinator>(&mut self, mut pages: Pages<'_, C>, wanted: u64) -> Result<u64> {
         let whole = self.plan.restrictions.is_single_row(&self.plan.table);
         if whole {
-            let page = pages.only(wanted).await?;
-            self.emit_page(&page)?;
-            return Ok(page.tombstones);
+            if let Some(page) = pages.next(wanted).await? {
+                self.emit_page(&page)?;
+            }
+            return Ok(pages.tombstones);
         }
         let mut rows = wanted;
         loop {

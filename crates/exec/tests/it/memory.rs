@@ -112,7 +112,12 @@ impl Coordinator for Memory {
         self.schema.borrow().clone()
     }
 
-    async fn read(&self, command: ReadCommand, _: Consistency, _: Instant) -> Result<ReadPage, RequestError> {
+    async fn read(
+        &self,
+        command: &ReadCommand,
+        _: Consistency,
+        _: Instant,
+    ) -> Result<ReadPage, RequestError> {
         let tables = self.tables.borrow();
         let empty = Partitioned::new();
         let table = tables.get(&command.table.id).unwrap_or(&empty);
@@ -128,7 +133,7 @@ impl Coordinator for Memory {
         }
         for partition in partitions {
             let mut skipping = false;
-            for fragment in Self::fragments(&command, partition) {
+            for fragment in Self::fragments(command, partition) {
                 if skipping && !matches!(fragment, Fragment::PartitionEnd) {
                     continue;
                 }

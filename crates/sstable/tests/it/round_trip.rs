@@ -113,7 +113,8 @@ async fn check(rt: Rt, seed: u64) {
         let mut ids: Vec<ColumnId> = table.columns().iter().map(|column| column.id).collect();
         ids.retain(|_| random.one_in(2));
         ids.sort();
-        let columns = if random.one_in(2) { everything.clone() } else { Rc::new(ColumnSelection::Some(ids)) };
+        let columns =
+            if random.one_in(2) { everything.clone() } else { Rc::new(ColumnSelection::Some(ids.into())) };
         let at = |random: &mut Random| {
             let key = key(random.below(partitions.len() as u64 * 2 + 2) as i32 - 1);
             match random.below(4) {
