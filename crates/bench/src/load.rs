@@ -34,6 +34,10 @@ use workload::Phase;
 
 /// Operations that look whether the data of a workload is there.
 const PROBE_OPERATIONS: u64 = 64;
+/// How often the data is loaded when some of it was refused for a reason that may pass.
+const LOAD_TRIES_MAX: u32 = 6;
+/// Such reasons.
+const PASSING_ERRORS: [&str; 2] = ["WriteTimeout", "Overloaded"];
 /// Requests in flight while data is loaded, over all connections.
 const PRELOAD_IN_FLIGHT: usize = 256;
 
@@ -172,13 +176,23 @@ fn load(options: &Arc<Options>) -> Result<(), String> {
         eprintln!("loading {rows} rows");
     }
     let closed = Arc::new(Options { rate: None, ..Options::clone(options) });
-    let shared = Arc::new(Shared::new(&closed));
     let in_flight = (PRELOAD_IN_FLIGHT / options.connections).max(1);
-    let outcome = driver::run(&closed, Phase::Preload, PhaseLength::Operations(rows), in_flight, &shared)?;
-    match outcome.errors.iter().next() {
-        Some((kind, error)) => {
-            Err(format!("{} rows were not loaded: {kind}: {}", error.count, error.example))
+    for tries_left in (0..LOAD_TRIES_MAX).rev() {
+        let shared = Arc::new(Shared::new(&closed));
+        let outcome =
+            driver::run(&closed, Phase::Preload, PhaseLength::Operations(rows), in_flight, &shared)?;
+        let Some((kind, error)) = outcome.errors.iter().next() else {
+            return on_one_shard(options, write_loaded).map(drop);
+        };
+        // A server that has just started may be too slow for its own time limits; writing a row again does no harm.
+        let passing =
+            outcome.errors.keys().all(|kind| PASSING_ERRORS.iter().any(|name| kind.starts_with(name)));
+        if !passing || tries_left == 0 {
+            return Err(format!("{} rows were not loaded: {kind}: {}", error.count, error.example));
         }
-        None => on_one_shard(options, write_loaded).map(drop),
+        if !options.quiet {
+            eprintln!("loading again: {} rows were answered with {kind}", error.count);
+        }
     }
+    unreachable!("the last try returns")
 }

@@ -130,6 +130,17 @@ fn threads_that_find_nobody_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn a_load_that_a_cold_server_refuses_in_part_is_loaded_again() {
+    let server = Server::start(Some(Fault::SlowStart(40)));
+    let outcome = measure(&options(&server, "read --keys 300")).expect("a run");
+    assert_eq!(outcome.errors, Default::default());
+    // One that never gets better is not taken for one.
+    let server = Server::start(Some(Fault::SlowStart(u64::MAX)));
+    let error = measure(&options(&server, "read --keys 300")).err().expect("no figures");
+    assert!(error.contains("300 rows were not loaded: WriteTimeout"), "{error}");
+}
+
+#[test]
 fn nobody_there_is_said_so() {
     let server = Server::start(None);
     let mut gone = Options::clone(&options(&server, "write"));

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use wire::{
-    ColumnSpec, Compression, Decoder, Dialect, Direction, Encoder, Execute, Framing, Message, Metadata,
-    PreparedMetadata, Request, ResponseWriter, TypeOption, Version, statement_id,
+    ColumnSpec, Compression, Consistency, CqlError, Decoder, Dialect, Direction, Encoder, ErrorKind, Execute,
+    Framing, Message, Metadata, PreparedMetadata, Request, ResponseWriter, TypeOption, Version, WriteType,
+    statement_id,
 };
 
 /// What the server does wrong.
@@ -30,6 +31,8 @@ pub enum Fault {
     Pause(Duration),
     /// No EXECUTE is answered.
     Silence,
+    /// So many of the first writes are answered with a timeout.
+    SlowStart(u64),
     /// Connections after so many are closed at once.
     RefuseAfter(usize),
 }
@@ -218,6 +221,17 @@ impl Store {
         let nth = |n| self.requests % n == 0;
         match self.fault {
             Some(Fault::Silence) => return false,
+            Some(Fault::SlowStart(slow)) if self.requests <= slow => {
+                let kind = ErrorKind::WriteTimeout {
+                    consistency: Consistency::One,
+                    received: 0,
+                    block_for: 1,
+                    write_type: WriteType::Simple,
+                    contentions: 0,
+                };
+                out.error(&CqlError::new(kind, "too slow"));
+                return true;
+            }
             Some(Fault::Pause(time)) if nth(100) => std::thread::sleep(time),
             _ => {}
         }
