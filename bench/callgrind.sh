@@ -18,7 +18,7 @@ command -v valgrind >/dev/null || { echo "callgrind.sh: valgrind is not installe
 [ -x "$torc" ] || cargo build -q --release -p torc
 arguments=(bench simple-query)
 # The example of the crate is the subcommand itself.
-[ "$(basename "$torc")" = bench ] && arguments=(simple-query)
+[[ "$(basename "$torc")" == bench* ]] && arguments=(simple-query)
 if [ -n "${OUT:-}" ]; then
   out=$OUT
   mkdir -p "$out"
