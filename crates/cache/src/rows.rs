@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use memtable::{PARTITION_OVERHEAD, Partition, PartitionCursor, Progress, WriteStats};
+use memtable::{OnlyRow, PARTITION_OVERHEAD, Partition, PartitionCursor, Progress, WriteStats};
 use mutation::{DecoratedKey, FragmentBuffer, PartitionUpdate, RowRange, Slices};
 use schema::{Table, TableId};
 use stdx::HashMap;
@@ -48,6 +48,11 @@ impl CachedPartition {
     /// Whether nothing in it hides another part of it.
     pub fn is_plain(&self) -> bool {
         !self.entry.borrow().partition.has_deletions()
+    }
+
+    /// Its only row, as [`Partition::only_row`] says it.
+    pub fn only_row(&self, slices: &Slices) -> OnlyRow {
+        self.entry.borrow().partition.only_row(slices)
     }
 
     /// Hands on its fragments, as [`Partition::read`] does.

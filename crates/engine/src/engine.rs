@@ -8,8 +8,9 @@ use std::sync::Arc;
 use cache::Cache;
 use commitlog::{AppendError, CommitLog};
 use compaction::Throttle;
+use memtable::OnlyRow;
 use mutation::counter::CounterId;
-use mutation::{ColumnSelection, PartitionRange, PartitionUpdate, Slices};
+use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Slices};
 use rt::sync::{Notify, Semaphore};
 use rt::{Rt, Task};
 use schema::{Schema, Table, TableId};
@@ -135,6 +136,18 @@ impl Engine {
         reversed: bool,
     ) -> Result<EngineReader, ReadError> {
         self.0.read(table.id, range, slices, columns, reversed, false)
+    }
+
+    /// The only row of a partition, where memory knows all of it and nothing has to be merged or read: the commonest
+    /// read without the price of a stream. [`OnlyRow::More`] asks for [`Engine::read`].
+    pub fn only_row(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        slices: &Slices,
+        bypass_cache: bool,
+    ) -> Result<OnlyRow, ReadError> {
+        self.0.only_row(table.id, key, slices, bypass_cache)
     }
 
     /// [`Engine::read`] that leaves the row cache as it is (`BYPASS CACHE`).

@@ -26,6 +26,7 @@ pub use commitlog::{CommitLogConfig, SyncMode};
 pub use config::{Canaries, EngineConfig, FailurePolicy};
 pub use engine::Engine;
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
+pub use memtable::OnlyRow;
 pub use prepare::prepare;
 pub use reader::{EngineReader, SyncStep};
 pub use stats::{CompactionRecord, EngineStats, TableStats};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use memtable::{MemtableSource, PartitionCursor, Progress};
+use memtable::{MemtableSource, OnlyRow, PartitionCursor, Progress};
 use mutation::fragment::FILL_BYTES_MAX;
 use mutation::merge::Merger;
 use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, PartitionRange, Slices};
@@ -59,6 +59,35 @@ fn plain(
 }
 
 impl Inner {
+    /// The only row of a partition, where memory knows all of it without a merge.
+    pub(crate) fn only_row(
+        &self,
+        table: TableId,
+        key: &DecoratedKey,
+        slices: &Slices,
+        bypass_cache: bool,
+    ) -> Result<OnlyRow, ReadError> {
+        let stores = self.stores.borrow();
+        let store = stores.get(&table).ok_or(ReadError::UnknownTable(table))?;
+        if !store.flushing.borrow().is_empty() {
+            return Ok(OnlyRow::More);
+        }
+        let found = if store.sstables.borrow().is_empty() {
+            store.active.borrow().only_row(key, slices)
+        } else {
+            // Files may hold something of it: the cache must know what, and the memtable nothing beside it.
+            if bypass_cache || store.active.borrow().contains(key) {
+                return Ok(OnlyRow::More);
+            }
+            let Some(cached) = self.cache.partition(store.id, key, slices) else { return Ok(OnlyRow::More) };
+            let found = cached.only_row(slices);
+            count(&store.counters.cache_hits, u64::from(found != OnlyRow::More));
+            found
+        };
+        count(&store.counters.reads, u64::from(found != OnlyRow::More));
+        Ok(found)
+    }
+
     fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Wanted<'_>) -> EngineReader {
         let (slices, reversed) = (wanted.slices, wanted.reversed);
         let candidates = candidates_of(store, key);

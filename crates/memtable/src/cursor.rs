@@ -34,7 +34,23 @@ pub enum Progress {
     More,
 }
 
+/// What a partition is when it is simple.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OnlyRow {
+    /// It says nothing within the slices.
+    Absent,
+    /// One row is all that there is of it.
+    Row(Row),
+    /// It has more: several rows, deletions, or a static row.
+    More,
+}
+
 impl Memtable {
+    /// The only row of a partition.
+    pub fn only_row(&self, key: &DecoratedKey, slices: &Slices) -> OnlyRow {
+        self.partition(key).map_or(OnlyRow::Absent, |partition| partition.only_row(slices))
+    }
+
     /// Hands on fragments of one partition: about `bytes_max` bytes, at least one fragment. With `reversed` the
     /// rows come in descending order.
     pub fn read_partition(
@@ -63,6 +79,19 @@ impl Memtable {
 }
 
 impl Partition {
+    /// Its only row.
+    pub fn only_row(&self, slices: &Slices) -> OnlyRow {
+        if self.has_deletions() || self.static_row.is_some() {
+            return OnlyRow::More;
+        }
+        match &self.rows {
+            Rows::None => OnlyRow::Absent,
+            Rows::One(row) if slices.contains(&row.clustering) => OnlyRow::Row(row.clone()),
+            Rows::One(_) => OnlyRow::Absent,
+            Rows::Many(_) => OnlyRow::More,
+        }
+    }
+
     /// Hands on its fragments, as [`Memtable::read_partition`] does.
     pub fn read(
         &self,

@@ -10,7 +10,7 @@ mod own;
 mod partition;
 mod source;
 
-pub use cursor::{PartitionCursor, Progress};
+pub use cursor::{OnlyRow, PartitionCursor, Progress};
 pub use memtable::{Memtable, WriteStats};
 pub use partition::{Change, PARTITION_OVERHEAD, Partition};
 pub use source::MemtableSource;

@@ -85,9 +85,15 @@ impl Row {
     }
 
     /// What is known of one column.
+    #[inline]
     pub fn column(&self, id: ColumnId) -> Option<&ColumnData> {
-        // Rows are narrow and most often hold every column: try the slot of the same number first.
-        self.columns.binary_search_by_key(&id, |(id, _)| *id).ok().map(|at| &self.columns[at].1)
+        let columns = self.columns.as_slice();
+        // Ids of a table follow each other, and most rows hold every column: look where it then lies.
+        let (first, _) = columns.first()?;
+        match columns.get(usize::from(id.0.wrapping_sub(first.0))) {
+            Some((found, data)) if *found == id => Some(data),
+            _ => columns.binary_search_by_key(&id, |(id, _)| *id).ok().map(|at| &columns[at].1),
+        }
     }
 
     /// The single cell of a simple column.
@@ -116,6 +122,11 @@ impl Row {
 
     /// Adds what one more statement or file says of a column.
     pub fn merge_column(&mut self, id: ColumnId, data: ColumnData, ty: &CqlType) {
+        // Statements name columns in order more often than not.
+        if self.columns.last().is_none_or(|(last, _)| *last < id) {
+            Arc::make_mut(&mut self.columns).push((id, data));
+            return;
+        }
         match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => merge_data(&mut Arc::make_mut(&mut self.columns)[at].1, data, ty),
             Err(at) => Arc::make_mut(&mut self.columns).insert(at, (id, data)),

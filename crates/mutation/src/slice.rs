@@ -163,6 +163,9 @@ impl Slices {
 
     /// Whether a row is asked for.
     pub fn contains(&self, key: &Clustering) -> bool {
+        if self.is_all() {
+            return true;
+        }
         let ranges = self.ranges();
         let at = ranges.partition_point(|range| range.end.position() <= key.position());
         ranges.get(at).is_some_and(|range| range.contains(key))

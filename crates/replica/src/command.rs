@@ -7,12 +7,16 @@ use mutation::{
     Slices,
 };
 use schema::Table;
+use smallvec::SmallVec;
+
+/// Keys of partitions; most reads name one.
+pub type Keys = SmallVec<[DecoratedKey; 1]>;
 
 /// Which partitions a read visits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Partitions {
     /// These, in this order.
-    Keys(Vec<DecoratedKey>),
+    Keys(Keys),
     /// All of a range, in ring order.
     Range(PartitionRange),
 }

@@ -12,7 +12,7 @@ mod read;
 mod scan;
 mod shard;
 
-pub use command::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+pub use command::{Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use error::ReplicaError;
 pub use message::{ShardRequest, ShardResponse, TableOperation};
 pub use shard::{Replica, ReplicaConfig};

@@ -1,11 +1,11 @@
 //! Reads of partitions that this shard owns.
 
-use engine::{Engine, SyncStep};
+use engine::{Engine, OnlyRow, SyncStep};
 use mutation::{Fragment, PartitionRange, RingPosition, Slices};
 use schema::Table;
 
 use crate::page::{PageBuilder, Progress};
-use crate::{Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
+use crate::{PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
 
 /// Carries out a read on this shard's engine. Fails when more than `tombstones_max` tombstones are met.
 pub(crate) async fn read(
@@ -13,6 +13,9 @@ pub(crate) async fn read(
     command: &ReadCommand,
     tombstones_max: u64,
 ) -> Result<ReadPage, ReplicaError> {
+    if let Some(page) = only_row(engine, command, tombstones_max)? {
+        return Ok(page);
+    }
     let mut page = PageBuilder::new(command.now, command.limits, command.reversed);
     let reader = Reader { engine, command, tombstones_max };
     match &command.partitions {
@@ -53,6 +56,35 @@ pub(crate) async fn read(
         }
     }
     Ok(page.finish())
+}
+
+/// The page of a read of one partition that is one row in memory; none when that is not so, or when a limit may matter.
+fn only_row(
+    engine: &Engine,
+    command: &ReadCommand,
+    tombstones_max: u64,
+) -> Result<Option<ReadPage>, ReplicaError> {
+    let (Partitions::Keys(keys), None) = (&command.partitions, &command.resume) else { return Ok(None) };
+    let [key] = keys.as_slice() else { return Ok(None) };
+    let limits = &command.limits;
+    // Memory may still hold what belongs to dropped columns.
+    if limits.rows < 2 || limits.rows_per_partition < 2 || !command.table.dropped_columns.is_empty() {
+        return Ok(None);
+    }
+    let row = match engine.only_row(&command.table, key, &command.slices, command.bypass_cache)? {
+        OnlyRow::More => return Ok(None),
+        OnlyRow::Absent => return Ok(Some(ReadPage::default())),
+        OnlyRow::Row(row) => row,
+    };
+    let tombstones = row.tombstones(command.now) as u64;
+    if tombstones > tombstones_max || row.memory_size() >= limits.bytes {
+        return Ok(None);
+    }
+    let mut page = ReadPage { tombstones, ..ReadPage::default() };
+    if row.is_live(command.now) {
+        page.partitions = vec![PartitionResult { rows: vec![row], ..PartitionResult::new(key.clone()) }];
+    }
+    Ok(Some(page))
 }
 
 struct Reader<'a> {

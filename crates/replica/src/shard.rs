@@ -13,8 +13,8 @@ use schema::{Schema, TableId};
 use topology::Sharder;
 
 use crate::{
-    Limits, Partitions, ReadCommand, ReadPage, ReplicaError, ShardRequest, ShardResponse, TableOperation,
-    read, scan,
+    Keys, Limits, Partitions, ReadCommand, ReadPage, ReplicaError, ShardRequest, ShardResponse,
+    TableOperation, read, scan,
 };
 
 /// What a replica is told by the node's configuration.
@@ -106,7 +106,7 @@ impl Replica {
         };
         for (at, key) in keys.iter().enumerate().skip(start) {
             let one = ReadCommand {
-                partitions: Partitions::Keys(vec![key.clone()]),
+                partitions: Partitions::Keys(Keys::from_elem(key.clone(), 1)),
                 limits: Limits { rows: limits.rows - rows, bytes: limits.bytes - bytes, ..limits },
                 resume: resume.take(),
                 ..command.clone()

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Complex, ComplexCell, DeletionTime, Row, Seconds, Timestamp};
+use mutation::{Cell, Clustering, Complex, ComplexCell, DeletionTime, Row, Seconds, Timestamp};
+use schema::ColumnId;
 use types::CqlType;
 use types::elements::{Elements, Fields};
 
@@ -53,18 +54,47 @@ impl Stamp {
     }
 }
 
-/// Applies an operation to a row under construction. `existing` is the row as it was read, for lists.
-pub fn apply(
+/// The row that operations make. `existing` is the row as it was read, for lists.
+pub fn row(
+    clustering: Clustering,
+    operations: &[Operation],
+    stamp: &Stamp,
+    env: &Env<'_>,
+    existing: Option<&Row>,
+) -> Result<Row> {
+    let mut columns: Vec<(ColumnId, ColumnData)> = Vec::with_capacity(operations.len());
+    let mut operations = operations.iter();
+    // Nearly always each operation has a column of its own, in their order.
+    for operation in operations.by_ref() {
+        let Some(data) = data(operation, stamp, env, existing)? else { continue };
+        let column = &operation.column;
+        if columns.last().is_none_or(|(last, _)| *last < column.id) {
+            columns.push((column.id, data));
+            continue;
+        }
+        let mut row = Row::from_columns(clustering, columns);
+        row.merge_column(column.id, data, &column.ty);
+        for operation in operations {
+            if let Some(data) = self::data(operation, stamp, env, existing)? {
+                row.merge_column(operation.column.id, data, &operation.column.ty);
+            }
+        }
+        return Ok(row);
+    }
+    Ok(Row::from_columns(clustering, columns))
+}
+
+/// What an operation says of its column, if anything.
+fn data(
     operation: &Operation,
     stamp: &Stamp,
     env: &Env<'_>,
     existing: Option<&Row>,
-    row: &mut Row,
-) -> Result<()> {
+) -> Result<Option<ColumnData>> {
     let column = &operation.column;
-    let data = match &operation.change {
+    Ok(Some(match &operation.change {
         Change::Set(expr) => match (expr.eval(env)?, column.ty.is_multi_cell()) {
-            (Value::Unset, _) => return Ok(()),
+            (Value::Unset, _) => return Ok(None),
             (Value::Set(value), false) => ColumnData::Simple(stamp.live(value)),
             (Value::Null, false) => ColumnData::Simple(stamp.tombstone()),
             (value, true) => {
@@ -82,7 +112,7 @@ pub fn apply(
         Change::Delete => ColumnData::Simple(stamp.tombstone()),
         Change::Count(expr, negative) => {
             let delta = match expr.eval(env)? {
-                Value::Unset => return Ok(()),
+                Value::Unset => return Ok(None),
                 Value::Null => return invalid!("Invalid null value for counter increment/decrement"),
                 Value::Set(value) => delta(&value, *negative)?,
             };
@@ -91,13 +121,11 @@ pub fn apply(
         change => {
             let cells = changed_cells(operation, change, stamp, env, existing)?;
             if cells.is_empty() {
-                return Ok(());
+                return Ok(None);
             }
             ColumnData::Complex(Complex { cells, ..Complex::empty() })
         }
-    };
-    row.merge_column(column.id, data, &column.ty);
-    Ok(())
+    }))
 }
 
 fn delta(value: &[u8], negative: bool) -> Result<i64> {

@@ -25,7 +25,7 @@ use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Kind, Value};
 use crate::lookup::Lookup;
 use crate::request::Request;
-use crate::select::bounds;
+use crate::select::bounds::{self, Clusterings};
 use crate::select::restrictions::{self, Choice, Restrictions, RowRestriction, StatementKind};
 use apply::Stamp;
 use operation::Operation;
@@ -419,17 +419,14 @@ impl ModificationPlan {
             }
             return Ok(());
         }
-        let clusterings = if self.names_rows() { self.clusterings(&env)? } else { Vec::new() };
+        let clusterings = if self.names_rows() { self.clusterings(&env)? } else { Clusterings::new() };
         let read = self.read_lists(coordinator, request, &keys, &clusterings).await?;
         for key in keys {
             let mut update = PartitionUpdate::new(self.table.clone(), key);
             let existing = read.as_ref().and_then(|read| read.get(&update.key.key));
             if !self.statics.is_empty() {
-                let mut row = Row::with_capacity(Clustering::empty(), self.statics.len());
                 let before = existing.and_then(|partition| partition.0.as_ref());
-                for operation in &self.statics {
-                    apply::apply(operation, &stamp, &env, before, &mut row)?;
-                }
+                let row = apply::row(Clustering::empty(), &self.statics, &stamp, &env, before)?;
                 if !row.is_empty() {
                     update.add_static(row);
                 }
@@ -457,15 +454,12 @@ impl ModificationPlan {
     }
 
     fn row(&self, clustering: Clustering, stamp: &Stamp, env: &Env<'_>, before: Option<&Row>) -> Result<Row> {
-        let mut row = Row::with_capacity(clustering, self.regulars.len());
+        let mut row = apply::row(clustering, &self.regulars, stamp, env, before)?;
         if self.kind == ModificationKind::Insert {
             row.liveness = match stamp.ttl {
                 0 => LivenessInfo::forever(stamp.timestamp),
                 ttl => LivenessInfo::expiring(stamp.timestamp, ttl, stamp.expires()),
             };
-        }
-        for operation in &self.regulars {
-            apply::apply(operation, stamp, env, before, &mut row)?;
         }
         Ok(row)
     }
@@ -511,9 +505,9 @@ impl ModificationPlan {
     }
 
     /// The clustering keys of the rows that are named.
-    fn clusterings(&self, env: &Env<'_>) -> Result<Vec<Clustering>> {
+    fn clusterings(&self, env: &Env<'_>) -> Result<Clusterings> {
         if self.rows.is_empty() {
-            return Ok(vec![Clustering::empty()]);
+            return Ok(Clusterings::from_iter([Clustering::empty()]));
         }
         // The common case: every column is given one value.
         let mut values: SmallVec<[Bytes; 4]> = SmallVec::new();
@@ -531,7 +525,7 @@ impl ModificationPlan {
             }
         }
         let components: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| Some(&**value)).collect();
-        Ok(vec![Clustering::new(&self.table, &components)])
+        Ok(Clusterings::from_iter([Clustering::new(&self.table, &components)]))
     }
 
     /// Reads the lists that cannot be changed without knowing them: of each partition the static row and the rows.
@@ -563,7 +557,7 @@ impl ModificationPlan {
         };
         let command = ReadCommand {
             table: self.table.clone(),
-            partitions: Partitions::Keys(keys.to_vec()),
+            partitions: Partitions::Keys(keys.into()),
             slices,
             columns: ColumnSelection::Some(columns.into()),
             reversed: false,

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use mutation::{Bound, DecoratedKey, PartitionRange, RingPosition, RowRange, Side, Slices};
+use replica::Keys;
 use schema::Table;
 use smallvec::SmallVec;
 use types::elements::{Elements, Fields};
@@ -15,17 +16,20 @@ use crate::modification::keys::check_component;
 /// More combinations of `IN` values than this are refused: each is a partition or a range to read.
 pub const COMBINATIONS_MAX: usize = 65_536;
 
+/// Clustering keys that a statement names; most name one.
+pub type Clusterings = SmallVec<[mutation::Clustering; 1]>;
+
 /// A prefix of key values.
 pub type Prefix = SmallVec<[Bytes; 2]>;
 
 /// The partition keys that the choices make: every combination, in the order of their values, none twice.
-pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Result<Vec<DecoratedKey>> {
+pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Result<Keys> {
     if let [Choice::One(expr)] = choices {
         let key = match expr.eval(env)? {
             Value::Set(bytes) => bytes,
             other => return key_refused(&other, &table.partition_key()[0].name),
         };
-        return Ok(vec![checked_key(key)?]);
+        return Ok(Keys::from_iter([checked_key(key)?]));
     }
     let mut combinations: Vec<Prefix> = vec![Prefix::new()];
     for (choice, column) in choices.iter().zip(table.partition_key()) {
@@ -40,7 +44,7 @@ pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Resul
         values.dedup();
         combinations = extend(combinations, &values)?;
     }
-    let mut keys = Vec::with_capacity(combinations.len());
+    let mut keys = Keys::with_capacity(combinations.len());
     for parts in combinations {
         for part in &parts {
             check_component(part.len())?;
@@ -332,8 +336,8 @@ fn intersect(left: &[RowRange], right: &[RowRange]) -> Vec<RowRange> {
 }
 
 /// The clustering keys that restrictions of every clustering column by `=` and `IN` name, none twice.
-pub fn rows(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Vec<mutation::Clustering>> {
-    let mut keys: Vec<mutation::Clustering> = Vec::new();
+pub fn rows(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Clusterings> {
+    let mut keys = Clusterings::new();
     for range in slices(table, rows, env)?.ranges() {
         let components: SmallVec<[Option<&[u8]>; 4]> = range.start.components().collect();
         keys.push(mutation::Clustering::new(table, &components));
