@@ -185,22 +185,24 @@ def markdown(results, options):
         "|---|---:|---:|---:|---:|",
     ]
 
+    def shown(title):
+        return title.replace("RATE", f"{options.rate:,}")
+
     def row(title, get, digits, unit, goal, smaller=True):
         left, right = (get(server) if server else None for server in (torc, cassandra))
-        shown = [f"{value:,.{digits}f} {unit}" if value is not None else "–" for value in (left, right)]
+        cells = [f"{value:,.{digits}f} {unit}" if value is not None else "–" for value in (left, right)]
         ratio = ""
         if left is not None and right is not None and min(left, right) > 0:
             ratio = f"{(right / left if smaller else left / right):.1f}×"
-        lines.append(f"| {title} | {shown[0]} | {shown[1]} | {ratio} | {goal} |")
+        lines.append(f"| {title} | {cells[0]} | {cells[1]} | {ratio} | {goal} |")
 
     def of(title, get):
         return lambda server: get(server["loads"][title]) if title in server["loads"] else None
 
     for title, _, figure, goal in LOADS:
-        shown = title.replace("RATE", f"{options.rate:,}")
-        row(f"{shown}: server CPU", of(title, cpu), 2, "µs", f"{goal}×" if figure == "cpu" else "")
-        row(f"{shown}: rate", of(title, lambda f: f["operations_per_second"]), 0, "/s", "", False)
-        row(f"{shown}: p99", of(title, p99), 2, "ms", f"{goal}×" if figure == "p99" else "")
+        row(f"{shown(title)}: server CPU", of(title, cpu), 2, "µs", f"{goal}×" if figure == "cpu" else "")
+        row(f"{shown(title)}: rate", of(title, lambda f: f["operations_per_second"]), 0, "/s", "", False)
+        row(f"{shown(title)}: p99", of(title, p99), 2, "ms", f"{goal}×" if figure == "p99" else "")
     row("start", lambda server: server["start_seconds"], 2, "s", "0.5 s")
     row("idle memory", lambda server: server["idle_before"]["memory_megabytes"], 0, "MB", "100 MB")
     row("idle CPU, of a core", lambda server: server["idle_before"]["cpu_percent"], 2, "%", "near 0")
@@ -212,13 +214,13 @@ def markdown(results, options):
     ]  # fmt: skip
     lines += ["", f"The load generator itself took {min(client):.2f} to {max(client):.2f} µs of CPU a pipelined operation."]
     troubles = [
-        f"- {name}, {title}: {kind}: {error['count']} ({error['first']})"
+        f"- {name}, {shown(title)}: {kind}: {error['count']} ({error['first']})"
         for name, server in results["servers"].items()
         for title, figures in server["loads"].items()
         for kind, error in figures["errors"].items()
     ]
     troubles += [
-        f"- {name}, {title}: {figures['unsent']} operations were due and never sent"
+        f"- {name}, {shown(title)}: {figures['unsent']} operations were due and never sent"
         for name, server in results["servers"].items()
         for title, figures in server["loads"].items() if figures["unsent"]
     ]  # fmt: skip
