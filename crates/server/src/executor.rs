@@ -1,9 +1,11 @@
 //! Statements of sessions to the executor of the shard.
 
-use std::future::Future;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use coordinator::Coordinator;
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
@@ -14,8 +16,9 @@ use wire::ResponseWriter;
 use crate::Config;
 use crate::node::Boot;
 
-/// One statement being carried out.
-pub(crate) type Processing = Pin<Box<dyn Future<Output = ResponseWriter>>>;
+/// Workers that are kept while they have nothing to do, each some kilobytes.
+const IDLE_WORKERS_MAX: usize = 64;
+
 /// What carries statements out.
 pub(crate) type Processor = Box<dyn Fn(Rc<Client>, Statement, ResponseWriter) -> Processing>;
 /// The executor of a shard.
@@ -53,15 +56,71 @@ fn limits(config: &Config) -> ExecLimits {
 
 /// Sessions' way to the executor.
 pub(crate) fn processor(executor: ShardExecutor) -> Processor {
+    let idle: Rc<RefCell<Vec<Worker>>> = Rc::default();
     Box::new(move |client, statement, response| {
-        Box::pin(process(executor.clone(), client, statement, response))
+        let worker = idle.borrow_mut().pop().unwrap_or_else(|| Worker::new(executor.clone()));
+        *worker.desk.job.borrow_mut() = Some((client, statement, response));
+        Processing { worker: Some(worker), idle: idle.clone() }
     })
 }
 
+/// A future that carries out one statement after another. The state of a statement under way takes some kilobytes:
+/// making room for it and moving it there for each would cost more than many a statement.
+struct Worker {
+    desk: Rc<Desk>,
+    work: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// Where a worker finds its next statement and leaves the answer.
+#[derive(Default)]
+struct Desk {
+    job: RefCell<Option<(Rc<Client>, Statement, ResponseWriter)>>,
+    answer: RefCell<Option<ResponseWriter>>,
+}
+
+impl Worker {
+    fn new(executor: ShardExecutor) -> Self {
+        let desk = Rc::new(Desk::default());
+        let work = Box::pin(work(executor, desk.clone()));
+        Self { desk, work }
+    }
+}
+
+async fn work(executor: ShardExecutor, desk: Rc<Desk>) {
+    loop {
+        let (client, statement, response) =
+            poll_fn(|_| desk.job.borrow_mut().take().map_or(Poll::Pending, Poll::Ready)).await;
+        let answer = process(&executor, &client, &statement, response).await;
+        *desk.answer.borrow_mut() = Some(answer);
+    }
+}
+
+/// A statement under way. Dropped before its end it takes its worker along, whose state is that of the statement.
+pub(crate) struct Processing {
+    worker: Option<Worker>,
+    idle: Rc<RefCell<Vec<Worker>>>,
+}
+
+impl Future for Processing {
+    type Output = ResponseWriter;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseWriter> {
+        let worker = self.worker.as_mut().expect("a statement is polled until it is done");
+        assert!(worker.work.as_mut().poll(cx).is_pending(), "a worker goes on for ever");
+        let Some(answer) = worker.desk.answer.borrow_mut().take() else { return Poll::Pending };
+        let worker = self.worker.take();
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < IDLE_WORKERS_MAX {
+            idle.extend(worker);
+        }
+        Poll::Ready(answer)
+    }
+}
+
 async fn process(
-    executor: ShardExecutor,
-    client: Rc<Client>,
-    statement: Statement,
+    executor: &ShardExecutor,
+    client: &Client,
+    statement: &Statement,
     mut out: ResponseWriter,
 ) -> ResponseWriter {
     let set_keyspace = |keyspace: &str| client.set_keyspace(keyspace);
