@@ -74,6 +74,9 @@ const TRANSPORT: &[Family<'_, TransportFigures>] = families! {
     gauge "scylla_transport_requests_memory_available_used" "Bytes of CQL requests being worked on." |t| t.requests_bytes as f64;
     counter "scylla_transport_requests_shed" "CQL requests refused for overload." |t| t.requests_shed as f64;
     counter "scylla_transport_requests_blocked_memory" "Times that reading requests was put off for overload." |t| t.requests_blocked as f64;
+    gauge "scylla_cql_prepared_cache_size" "Prepared statements known." |t| t.prepared_statements as f64;
+    gauge "scylla_cql_prepared_cache_memory_footprint" "Bytes that prepared statements take." |t| t.prepared_bytes as f64;
+    counter "scylla_cql_prepared_cache_evictions" "Prepared statements forgotten for want of room." |t| t.prepared_evictions as f64;
 };
 
 const GROUP: &[Family<'_, GroupStats>] = families! {

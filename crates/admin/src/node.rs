@@ -46,6 +46,12 @@ pub struct TransportFigures {
     pub requests_shed: u64,
     /// Times that reading was put off for overload.
     pub requests_blocked: u64,
+    /// Prepared statements known.
+    pub prepared_statements: u64,
+    /// Bytes that they take, about.
+    pub prepared_bytes: u64,
+    /// Prepared statements forgotten for want of room.
+    pub prepared_evictions: u64,
     /// Requests answered with an error, by kind.
     pub errors: Vec<(String, u64)>,
     /// Requests by opcode.

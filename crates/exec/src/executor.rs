@@ -8,6 +8,7 @@ use std::time::Duration;
 use coordinator::{Consistency, SchemaChangeError, WriteKind, WriteOptions};
 use cql::ast::{BatchKind, Statement};
 use mutation::{PartitionUpdate, Timestamp};
+use rt::LocalBoxFuture;
 use wire::{BatchType, CqlError, QueryParameters, ResponseWriter, StatementSource};
 
 use crate::backend::{Clock, Coordinator};
@@ -20,7 +21,8 @@ use crate::functions::{CallContext, TimeUuids};
 use crate::lookup::{Lookup, keyspace_of};
 use crate::modification::ModificationPlan;
 use crate::modification::batch;
-use crate::prepared::{Plan, Prepared, PreparedStatements};
+use crate::prepared::{Plan, Prepared};
+use crate::prepared_statements::{Found, PreparedStatements, bytes_of};
 use crate::request::{ExecLimits, Request};
 use crate::select::{self, SelectPlan};
 use crate::trace::Trace;
@@ -50,8 +52,9 @@ pub struct ClientState<'a> {
     pub set_keyspace: &'a dyn Fn(&str),
 }
 
-/// Called when a client has prepared a statement, with the keyspace and the text: other shards want to know it too.
-pub type PreparedListener = Box<dyn Fn(Option<&str>, &str)>;
+/// Called when a client has prepared a statement, with the keyspace and the text: other shards want to know it too. The
+/// client is answered when the future is done.
+pub type PreparedListener = Box<dyn Fn(Option<&str>, &str) -> LocalBoxFuture<()>>;
 
 /// Tries to change the schema before a statement that always meets another's change gives up.
 const SCHEMA_CHANGE_TRIES_MAX: usize = 32;
@@ -77,7 +80,7 @@ impl<C: Coordinator> Executor<C> {
             call: CallContext { clock: clock.clone(), uuids },
             clock,
             node,
-            prepared: PreparedStatements::new(limits.prepared_max),
+            prepared: PreparedStatements::new(limits.prepared_bytes),
             limits,
             on_prepared: RefCell::new(None),
             last_timestamp: Cell::new(0),
@@ -102,8 +105,12 @@ impl<C: Coordinator> Executor<C> {
     /// Prepares a statement that a client prepared on another shard. A statement that is refused here is left out.
     pub fn remember(&self, keyspace: Option<&str>, text: &str) {
         let schema = self.coordinator.schema();
+        let id = wire::statement_id(keyspace.unwrap_or_default(), text);
+        if matches!(self.prepared.find(&id, &schema), Found::Current(_)) {
+            return;
+        }
         if let Ok(prepared) = Prepared::new(text, keyspace, &Lookup { schema: &schema }) {
-            self.prepared.put(Rc::new(prepared));
+            self.prepared.put(prepared, &schema);
         }
     }
 
@@ -162,34 +169,46 @@ impl<C: Coordinator> Executor<C> {
             Trace::begin(&self.call, "PREPARE", "Preparing CQL3 query", parameters)
         });
         let keyspace = prepare.keyspace.as_ref().map(|keyspace| keyspace.as_str());
-        let result = self.prepare_inner(keyspace.or(client.keyspace.as_deref()), text, out);
+        let result = self.prepare_inner(keyspace.or(client.keyspace.as_deref()), text, out).await;
         self.finish(result, client, trace, out).await;
     }
 
-    fn prepare_inner(&self, keyspace: Option<&str>, text: &str, out: &mut ResponseWriter) -> Result<()> {
+    async fn prepare_inner(
+        &self,
+        keyspace: Option<&str>,
+        text: &str,
+        out: &mut ResponseWriter,
+    ) -> Result<()> {
         let schema = self.coordinator.schema();
-        let prepared = Rc::new(Prepared::new(text, keyspace, &Lookup { schema: &schema })?);
+        let prepared = Prepared::new(text, keyspace, &Lookup { schema: &schema })?;
+        let (bytes, bytes_max) = (bytes_of(text), self.prepared.bytes_max());
+        if bytes > bytes_max {
+            let begin: String = text.chars().take(200).collect();
+            return invalid!(
+                "Prepared statement of size {bytes} bytes is larger than allowed maximum of {bytes_max} bytes \
+                 (prepared_statements_cache_size): {begin}..."
+            );
+        }
         out.prepared(&prepared.metadata);
-        self.prepared.put(prepared);
-        if let Some(listener) = &*self.on_prepared.borrow() {
-            listener(keyspace, text);
+        self.prepared.put(prepared, &schema);
+        let told = self.on_prepared.borrow().as_ref().map(|listener| listener(keyspace, text));
+        if let Some(told) = told {
+            told.await;
         }
         Ok(())
     }
 
-    /// A prepared statement, prepared anew when the schema has changed under it.
+    /// A prepared statement as it holds now.
     fn current(&self, id: &bytes::Bytes) -> Result<Rc<Prepared>> {
-        let Some(prepared) = self.prepared.get(id) else {
-            return Err(ExecError::Unprepared { id: id.clone() });
-        };
         let schema = self.coordinator.schema();
-        if prepared.is_current(&schema) {
-            return Ok(prepared);
+        match self.prepared.find(id, &schema) {
+            Found::Current(prepared) => Ok(prepared),
+            Found::Outdated(old) => {
+                let anew = Prepared::new(&old.text, old.keyspace.as_deref(), &Lookup { schema: &schema })?;
+                Ok(self.prepared.put(anew, &schema))
+            }
+            Found::Unknown => Err(ExecError::Unprepared { id: id.clone() }),
         }
-        let anew = Prepared::new(&prepared.text, prepared.keyspace.as_deref(), &Lookup { schema: &schema })?;
-        let anew = Rc::new(anew);
-        self.prepared.put(anew.clone());
-        Ok(anew)
     }
 
     /// EXECUTE.
@@ -287,7 +306,8 @@ impl<C: Coordinator> Executor<C> {
         out: &mut ResponseWriter,
     ) -> Result<()> {
         let binds = Binds::check(&prepared.markers, &parameters.values)?;
-        let request = Request::new(parameters, known_metadata_id, &*self.clock, &self.limits)?;
+        let mut request = Request::new(parameters, known_metadata_id, &*self.clock, &self.limits)?;
+        request.skip_metadata &= !prepared.result_changed || known_metadata_id.is_some();
         match &prepared.plan {
             Plan::Select(plan) => self.select(plan, &binds, request, trace, out).await,
             Plan::Modification(plan) => {

@@ -16,10 +16,12 @@ pub mod functions;
 pub mod lookup;
 pub mod modification;
 pub mod prepared;
+mod prepared_statements;
 pub mod request;
 pub mod select;
 mod trace;
 
 pub use error::ExecError;
 pub use executor::{ClientState, Executor, NodeInfo, PreparedListener};
+pub use prepared_statements::PreparedStatements;
 pub use request::ExecLimits;

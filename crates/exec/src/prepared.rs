@@ -1,14 +1,9 @@
-//! Prepared statements: a plan with what clients are told about it, kept by the id that the text determines.
+//! Prepared statements: a plan with what clients are told about it, under the id that the text determines.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use cql::ast::Statement;
 use schema::{Schema, Table};
-use stdx::HashMap;
 use wire::{Metadata, PreparedMetadata};
 
 use crate::bind::MarkerSpec;
@@ -41,14 +36,26 @@ pub struct Prepared {
     pub text: String,
     /// The session's keyspace when it was prepared.
     pub keyspace: Option<String>,
-    /// The schema that it was resolved against.
-    pub schema: Arc<Schema>,
     /// Its plan.
     pub plan: Plan,
     /// Its markers.
     pub markers: Vec<MarkerSpec>,
     /// What PREPARE answers.
     pub metadata: PreparedMetadata,
+    /// Under this id clients were told of other result columns before: rows must name theirs, unless the client says
+    /// which it knows.
+    pub result_changed: bool,
+}
+
+/// Whether a statement holds under a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// As it is.
+    Current,
+    /// Its tables have the columns that it was made for, but are not the same values.
+    Outdated,
+    /// Its tables have other columns, or are gone.
+    Invalid,
 }
 
 impl Prepared {
@@ -75,7 +82,7 @@ impl Prepared {
             is_conditional: false,
         };
         let (text, keyspace) = (text.to_owned(), keyspace.map(str::to_owned));
-        Ok(Self { text, keyspace, schema: lookup.schema.clone(), plan, markers, metadata })
+        Ok(Self { text, keyspace, plan, markers, metadata, result_changed: false })
     }
 
     fn plan(
@@ -107,18 +114,25 @@ impl Prepared {
         })
     }
 
-    /// Whether what it was resolved against is still as it was.
-    pub fn is_current(&self, schema: &Arc<Schema>) -> bool {
-        if Arc::ptr_eq(&self.schema, schema) {
-            return true;
-        }
-        let same =
-            |table: &Arc<Table>| schema.table_by_id(table.id).is_some_and(|now| Arc::ptr_eq(now, table));
+    /// Whether it holds under this schema.
+    pub(crate) fn fit(&self, schema: &Arc<Schema>) -> Fit {
+        let of = |table: &Arc<Table>| match schema.table_by_id(table.id) {
+            Some(now) if Arc::ptr_eq(now, table) => Fit::Current,
+            Some(now) if now.columns() == table.columns() => Fit::Outdated,
+            _ => Fit::Invalid,
+        };
+        let worse = |a: Fit, b: Fit| match (a, b) {
+            (Fit::Invalid, _) | (_, Fit::Invalid) => Fit::Invalid,
+            (Fit::Current, Fit::Current) => Fit::Current,
+            _ => Fit::Outdated,
+        };
         match &self.plan {
-            Plan::Select(plan) => same(&plan.table),
-            Plan::Modification(plan) => same(&plan.table),
-            Plan::Batch(plan) => plan.statements.iter().all(|statement| same(&statement.table)),
-            Plan::Other(_) => true,
+            Plan::Select(plan) => of(&plan.table),
+            Plan::Modification(plan) => of(&plan.table),
+            Plan::Batch(plan) => {
+                plan.statements.iter().map(|statement| of(&statement.table)).fold(Fit::Current, worse)
+            }
+            Plan::Other(_) => Fit::Current,
         }
     }
 }
@@ -151,43 +165,5 @@ impl Plan {
         };
         let all: Option<Vec<u16>> = markers.iter().map(|m| m.and_then(|m| u16::try_from(m).ok())).collect();
         all.unwrap_or_default()
-    }
-}
-
-/// The prepared statements of a shard; the oldest is forgotten when there are too many.
-pub struct PreparedStatements {
-    statements: RefCell<(HashMap<Bytes, Rc<Prepared>>, VecDeque<Bytes>)>,
-    statements_max: usize,
-}
-
-impl PreparedStatements {
-    /// Room for so many statements.
-    pub fn new(statements_max: usize) -> Self {
-        Self { statements: RefCell::default(), statements_max: statements_max.max(1) }
-    }
-
-    /// A statement by id.
-    pub fn get(&self, id: &[u8]) -> Option<Rc<Prepared>> {
-        self.statements.borrow().0.get(id).cloned()
-    }
-
-    /// Keeps a statement, in place of an older one with its id.
-    pub fn put(&self, prepared: Rc<Prepared>) {
-        let (statements, order) = &mut *self.statements.borrow_mut();
-        let id = prepared.metadata.id.clone();
-        if statements.insert(id.clone(), prepared).is_none() {
-            order.push_back(id);
-            if order.len() > self.statements_max
-                && let Some(oldest) = order.pop_front()
-            {
-                statements.remove(&oldest);
-            }
-        }
-    }
-
-    /// All statements, oldest first.
-    pub fn all(&self) -> Vec<Rc<Prepared>> {
-        let statements = self.statements.borrow();
-        statements.1.iter().filter_map(|id| statements.0.get(id).cloned()).collect()
     }
 }

@@ -33,8 +33,8 @@ pub struct ExecLimits {
     pub batch_partitions_warn: usize,
     /// `tombstone_warn_threshold`
     pub tombstone_warn_threshold: u32,
-    /// `prepared_statements_cache_size`, in statements.
-    pub prepared_max: usize,
+    /// `prepared_statements_cache_size`, in bytes.
+    pub prepared_bytes: usize,
 }
 
 impl Default for ExecLimits {
@@ -49,7 +49,7 @@ impl Default for ExecLimits {
             batch_fail_bytes: 50 << 10,
             batch_partitions_warn: 10,
             tombstone_warn_threshold: 1000,
-            prepared_max: 10_000,
+            prepared_bytes: 10 << 20,
         }
     }
 }

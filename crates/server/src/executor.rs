@@ -1,4 +1,4 @@
-//! Statements of sessions to the executor of the shard.
+//! Statements of sessions to the executor of the shard, and prepared statements from shard to shard.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -9,7 +9,9 @@ use std::task::{Context, Poll};
 
 use coordinator::Coordinator;
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
-use rt::Rt;
+use futures_util::future::join_all;
+use rt::mesh::Endpoint;
+use rt::{Rt, ShardId};
 use session::{Client, Statement, StatementMessage};
 use wire::ResponseWriter;
 
@@ -24,8 +26,24 @@ pub(crate) type Processor = Box<dyn Fn(Rc<Client>, Statement, ResponseWriter) ->
 /// The executor of a shard.
 pub(crate) type ShardExecutor = Rc<Executor<Coordinator>>;
 
+/// A statement that a client prepared on one shard, on its way to the others: a driver prepares it once a node, and may
+/// execute it through any shard's connection.
+#[derive(Clone, Debug)]
+pub(crate) struct NewStatement {
+    keyspace: Option<String>,
+    text: String,
+}
+
+/// A shard's end of the mesh on which prepared statements travel.
+pub(crate) type StatementsEndpoint = Endpoint<NewStatement, ()>;
+
 /// The executor of one shard.
-pub(crate) fn executor(rt: &Rt, boot: &Boot, coordinator: &Coordinator) -> ShardExecutor {
+pub(crate) fn executor(
+    rt: &Rt,
+    boot: &Boot,
+    coordinator: &Coordinator,
+    statements: StatementsEndpoint,
+) -> ShardExecutor {
     let config = &boot.config;
     let node = NodeInfo {
         cluster_name: config.cluster_name.clone(),
@@ -35,7 +53,33 @@ pub(crate) fn executor(rt: &Rt, boot: &Boot, coordinator: &Coordinator) -> Shard
         address: SocketAddr::new(config.rpc_address, config.native_transport_port),
     };
     let clock = Rc::new(rt.clone());
-    Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config)))
+    let executor = Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config)));
+    share_prepared(rt, &executor, statements);
+    executor
+}
+
+/// Has every shard know what a client prepared on one.
+fn share_prepared(rt: &Rt, executor: &ShardExecutor, endpoint: StatementsEndpoint) {
+    let port = endpoint.attach(rt);
+    let this = Rc::downgrade(executor);
+    port.serve(move |_, statement| {
+        if let Some(executor) = this.upgrade() {
+            executor.remember(statement.keyspace.as_deref(), &statement.text);
+        }
+        std::future::ready(())
+    });
+    let (own, shard_count) = (rt.shard(), rt.shard_count());
+    if shard_count == 1 {
+        return;
+    }
+    executor.on_prepared(Box::new(move |keyspace, text| {
+        let statement = NewStatement { keyspace: keyspace.map(str::to_owned), text: text.to_owned() };
+        let port = port.clone();
+        Box::pin(async move {
+            let others = (0..shard_count).map(ShardId).filter(|shard| *shard != own);
+            join_all(others.map(|shard| port.call(shard, statement.clone()))).await;
+        })
+    }));
 }
 
 fn limits(config: &Config) -> ExecLimits {
@@ -49,6 +93,7 @@ fn limits(config: &Config) -> ExecLimits {
         batch_warn_bytes: bytes(config.batch_size_warn_threshold),
         batch_fail_bytes: bytes(config.batch_size_fail_threshold),
         batch_partitions_warn: config.unlogged_batch_across_partitions_warn_threshold as usize,
+        prepared_bytes: bytes(config.prepared_statements_cache_size),
         tombstone_warn_threshold: u32::try_from(config.tombstone_warn_threshold).unwrap_or(u32::MAX),
         ..ExecLimits::default()
     }

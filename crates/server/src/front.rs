@@ -13,10 +13,11 @@ use coordinator::{Change, ChangedObject, ComputedTables, Coordinator, SchemaEven
 use mutation::PartitionUpdate;
 use replica::ReadCommand;
 use rt::Rt;
+use rt::mesh::Mesh;
 use session::{AllowAll, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
-use crate::executor::{self, Processor, ShardExecutor};
+use crate::executor::{self, Processor, ShardExecutor, StatementsEndpoint};
 use crate::facts;
 use crate::node::Boot;
 use crate::{Config, NodeError};
@@ -24,13 +25,17 @@ use crate::{Config, NodeError};
 /// How long requests under way may take when the node stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// A shard's end of the sessions' mesh.
-pub(crate) struct FrontEndpoint(SessionsEndpoint);
+/// A shard's ends of the meshes of what clients meet.
+pub(crate) struct FrontEndpoint {
+    sessions: SessionsEndpoint,
+    statements: StatementsEndpoint,
+}
 
 impl FrontEndpoint {
     /// One a shard.
-    pub(crate) fn all(shard_count: u16) -> Vec<Self> {
-        session::sessions_mesh(shard_count).into_iter().map(Self).collect()
+    pub(crate) fn all(shard_count: u16, queue_max: usize) -> Vec<Self> {
+        let ends = session::sessions_mesh(shard_count).into_iter().zip(Mesh::new(shard_count, queue_max));
+        ends.map(|(sessions, statements)| Self { sessions, statements }).collect()
     }
 }
 
@@ -39,12 +44,13 @@ pub(crate) struct Front {
     rt: Rt,
     config: Config,
     sessions: Sessions<Processor>,
+    executor: ShardExecutor,
 }
 
 impl Front {
     /// Ready to own connections, but not listening.
     pub(crate) fn new(rt: &Rt, boot: &Arc<Boot>, coordinator: Coordinator, endpoint: FrontEndpoint) -> Self {
-        let executor = executor::executor(rt, boot, &coordinator);
+        let executor = executor::executor(rt, boot, &coordinator, endpoint.statements);
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
@@ -58,7 +64,7 @@ impl Front {
                 tablets: false,
             },
             Rc::new(AllowAll),
-            endpoint.0,
+            endpoint.sessions,
             processor,
         );
         let publisher = sessions.clone();
@@ -70,10 +76,10 @@ impl Front {
             boot: boot.clone(),
             coordinator: coordinator.clone(),
             sessions: sessions.clone(),
-            executor,
+            executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
-        Self { rt: rt.clone(), config: boot.config.clone(), sessions }
+        Self { rt: rt.clone(), config: boot.config.clone(), sessions, executor }
     }
 
     /// Lets clients in; shard 0 accepts for all.
@@ -95,6 +101,7 @@ impl Front {
     /// Figures of this moment.
     pub(crate) fn figures(&self) -> admin::TransportFigures {
         let metrics = self.sessions.metrics();
+        let prepared = self.executor.prepared_statements();
         let opcodes = [Opcode::Query, Opcode::Prepare, Opcode::Execute, Opcode::Batch];
         let by_opcode =
             opcodes.map(|opcode| (format!("{opcode:?}").to_uppercase(), metrics.requests(opcode)));
@@ -106,6 +113,9 @@ impl Front {
             requests_bytes: metrics.request_bytes_in_flight.get(),
             requests_shed: metrics.overloaded.get(),
             requests_blocked: metrics.reads_paused.get(),
+            prepared_statements: prepared.all().len() as u64,
+            prepared_bytes: prepared.bytes() as u64,
+            prepared_evictions: prepared.evictions(),
             errors: vec![
                 ("any".to_owned(), metrics.errors.get()),
                 ("protocol".to_owned(), metrics.protocol_errors.get()),

@@ -62,6 +62,8 @@ pub(crate) enum Order {
     Listen,
     /// Tell figures.
     Figures,
+    /// Take no more requests, and finish those under way.
+    Quiet,
     /// Stop, in order, and end.
     Stop,
 }
@@ -187,6 +189,12 @@ impl Follower {
                 Some(shard) => Report::Figures(Box::new(shard.figures(rt))),
                 None => Report::Figures(Box::default()),
             },
+            Order::Quiet => {
+                if let Some(shard) = self.running() {
+                    shard.quiet().await;
+                }
+                Report::Done(Ok(()))
+            }
             Order::Stop => {
                 let state = std::mem::replace(&mut *self.state.borrow_mut(), State::Ended);
                 let result = match state {
@@ -231,7 +239,9 @@ async fn lead(
         }
         Err(error) => Err(error),
     };
-    let stopped = follower.order_all(shard_count, Order::Stop).await;
+    // A request of one shard may need another: none ends before all are quiet.
+    let quiet = follower.order_all(shard_count, Order::Quiet).await;
+    let stopped = follower.order_all(shard_count, Order::Stop).await.and(quiet);
     let lock = led?;
     drop(lock);
     stopped

@@ -30,7 +30,7 @@ impl ShardSetup {
     pub(crate) fn all(shard_count: u16, queue_max: usize) -> Vec<Self> {
         let replicas = Mesh::new(shard_count, queue_max);
         let coordinators = Mesh::new(shard_count, queue_max);
-        let fronts = FrontEndpoint::all(shard_count);
+        let fronts = FrontEndpoint::all(shard_count, queue_max);
         let all = replicas.into_iter().zip(coordinators).zip(fronts);
         all.map(|((replica, coordinator), front)| Self { replica, coordinator, front }).collect()
     }
@@ -99,9 +99,13 @@ impl RunningShard {
         }
     }
 
-    /// Ends requests, then storage.
-    pub(crate) async fn stop(&self) -> Result<(), NodeError> {
+    /// Takes no more requests, and finishes those under way.
+    pub(crate) async fn quiet(&self) {
         self.front.stop().await;
+    }
+
+    /// Ends storage; no shard has requests any more.
+    pub(crate) async fn stop(&self) -> Result<(), NodeError> {
         self.engine.stop().await?;
         Ok(())
     }

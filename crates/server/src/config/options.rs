@@ -137,6 +137,8 @@ options! {
     #[alias("batch_size_fail_threshold_in_kb", "KiB")]
     batch_size_fail_threshold: Size = Size(50 << 10), "Size of a batch from which it is refused.";
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, "Partitions of an unlogged batch from which the client is warned.";
+    #[alias("prepared_statements_cache_size_mb", "MiB")]
+    prepared_statements_cache_size: Size = Size::mib(10), "What prepared statements may take, on each shard.";
     #[alias("native_transport_max_frame_size_in_mb", "MiB")]
     native_transport_max_frame_size: Size = Size::mib(16), "Largest request.";
     #[alias("native_transport_max_concurrent_requests_in_bytes", "")]
