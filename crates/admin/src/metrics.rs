@@ -79,6 +79,13 @@ const TRANSPORT: &[Family<'_, TransportFigures>] = families! {
     counter "scylla_cql_prepared_cache_evictions" "Prepared statements forgotten for want of room." |t| t.prepared_evictions as f64;
 };
 
+const SHARD: &[Family<'_, ShardFigures>] = families! {
+    counter "torc_shard_calls" "Reads, writes and commands sent to other shards." |s| s.shard_calls as f64;
+    counter "torc_batchlog_batches" "Logged batches over several shards, kept before they were applied." |s| s.batchlog.logged as f64;
+    counter "scylla_batchlog_manager_total_write_replay_attempts" "Logged batches that were applied again." |s| s.batchlog.replayed as f64;
+    gauge "torc_batchlog_waiting" "Logged batches that wait to be applied again." |s| s.batchlog.waiting as f64;
+};
+
 const GROUP: &[Family<'_, GroupStats>] = families! {
     counter "scylla_scheduler_runtime_ms" "CPU time of a scheduling group, milliseconds." |g| g.run_ns as f64 / 1e6;
     counter "scylla_scheduler_tasks_processed" "Tasks polled." |g| g.polls as f64;
@@ -96,6 +103,9 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
     let by_shard = || shards.iter().enumerate().map(|(i, figures)| (format!("shard=\"{i}\""), figures));
     for family in ENGINE {
         write_family(&mut out, family, by_shard().map(|(labels, figures)| (labels, &figures.engine)));
+    }
+    for family in SHARD {
+        write_family(&mut out, family, by_shard());
     }
     for family in TRANSPORT {
         write_family(&mut out, family, by_shard().map(|(labels, figures)| (labels, &figures.transport)));

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use coordinator::BatchlogStats;
 use engine::EngineStats;
 use replica::{ReplicaError, TableOperation};
 use rt::{GroupStats, LocalBoxFuture};
@@ -69,6 +70,8 @@ pub struct ShardFigures {
     pub transport: TransportFigures,
     /// Calls to other shards since start.
     pub shard_calls: u64,
+    /// Logged batches.
+    pub batchlog: BatchlogStats,
 }
 
 /// A node as administration sees it.

@@ -6,6 +6,8 @@ use schema::{Keyspace, Replication, Table, TableBuilder, TableId};
 use types::CqlType;
 
 const TABLES: &str = include_str!("tables.txt");
+/// Tables of these keyspaces that are stored: what has to survive a crash and is in no other place.
+const KEPT: &[(&str, &str)] = &[("system", "batches")];
 
 /// The computed keyspaces with their tables.
 pub fn computed_keyspaces() -> Vec<Keyspace> {
@@ -38,6 +40,8 @@ fn close(keyspaces: &mut Vec<Keyspace>, open: Option<TableBuilder>) {
         let mut keyspace = Keyspace::new(table.keyspace.clone(), Replication::Local);
         keyspace.system = true;
         keyspace.computed = true;
+        let kept = KEPT.iter().filter(|(kept, _)| *kept == table.keyspace);
+        keyspace.kept = kept.map(|(_, name)| (*name).to_owned()).collect();
         keyspaces.push(keyspace);
     }
     let keyspace = keyspaces.last_mut().expect("pushed above");

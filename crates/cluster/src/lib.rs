@@ -5,6 +5,7 @@
 //! be the entries of the cluster's Raft log. `system_schema` is not stored: it is computed from the [`schema::Schema`].
 
 mod codec;
+mod dropped;
 mod edit;
 mod event;
 mod identity;
@@ -12,6 +13,7 @@ mod own;
 mod store;
 
 pub use codec::SchemaCodecError;
+pub use dropped::DroppedTable;
 pub use edit::{EditError, SchemaEdit};
 pub use event::{Change, ChangedObject, SchemaEvent, events};
 pub use identity::{IdentityError, NodeIdentity};

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rt::{Disk, DiskError, Rt};
-use schema::Schema;
+use rt::{DiskError, Rt};
+use schema::{Schema, Table, TableId};
 
 use crate::codec::{self, SchemaCodecError};
+use crate::dropped::{DropLog, DroppedTable};
 use crate::edit::{self, EditError, SchemaEdit};
 
 const FILE_NAME: &str = "schema.json";
@@ -46,9 +47,10 @@ pub enum StoreError {
 
 /// Holds the schema and makes changes durable before anyone sees them. Lives on one shard of a node.
 pub struct SchemaStore {
-    disk: Disk,
+    rt: Rt,
     path: PathBuf,
     current: Arc<Schema>,
+    drops: DropLog,
 }
 
 impl SchemaStore {
@@ -62,7 +64,8 @@ impl SchemaStore {
             Err(error) => return Err(error.into()),
         };
         let current = Arc::new(stamp(schema));
-        Ok(Self { disk, path, current })
+        let drops = DropLog::open(&disk, directory).await?;
+        Ok(Self { rt: rt.clone(), path, current, drops })
     }
 
     /// The schema as it is.
@@ -70,7 +73,20 @@ impl SchemaStore {
         &self.current
     }
 
-    /// Applies `edits`, planned against the schema with version `base`, durably.
+    /// Tables that were dropped and whose files may still be there. Those that the schema has are left out: their drop was
+    /// not carried out.
+    pub fn unfinished_drops(&self) -> Vec<DroppedTable> {
+        let gone = |dropped: &&DroppedTable| self.current.table_by_id(dropped.id).is_none();
+        self.drops.tables().iter().filter(gone).cloned().collect()
+    }
+
+    /// Forgets drops of which nothing is left to do.
+    pub async fn forget_drops(&mut self, finished: &[TableId]) -> Result<(), DiskError> {
+        self.drops.forget(finished).await
+    }
+
+    /// Applies `edits`, planned against the schema with version `base`, durably. Tables that go by it are in
+    /// [`SchemaStore::unfinished_drops`] from then on.
     pub async fn change(
         &mut self,
         base: [u8; 16],
@@ -83,7 +99,13 @@ impl SchemaStore {
         let body = codec::encode(&changed);
         let mut bytes = format!("{:016x}\n", checksum(&body)).into_bytes();
         bytes.extend_from_slice(&body);
-        self.disk.write_atomically(&self.path, &bytes).await?;
+        let tables = self.current.tables();
+        let gone: Vec<&Table> =
+            tables.filter(|table| changed.table_by_id(table.id).is_none()).map(|table| &**table).collect();
+        if !gone.is_empty() {
+            self.drops.add(&gone, self.rt.wall_micros()).await?;
+        }
+        self.rt.disk().write_atomically(&self.path, &bytes).await?;
         self.current = Arc::new(stamp(changed));
         Ok(self.current.clone())
     }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use cluster::{SchemaEdit, SchemaEvent, SchemaStore};
 use futures_util::future::join_all;
 use mutation::PartitionUpdate;
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TableOperation};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TableOperation, TraceLog};
 use rt::mesh::Port;
 use rt::{Group, Instant, Rt, ShardId};
 use schema::{Schema, Table, TableId};
 
+use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 use crate::{Consistency, Placement, ReplicaFailure, RequestError, WriteKind, WriteOptions};
@@ -44,6 +45,7 @@ struct Inner {
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
     schema: RefCell<Arc<Schema>>,
+    batchlog: Batchlog,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
     computed: RefCell<Option<Rc<dyn ComputedTables>>>,
     /// Shard 0 only: the schema on disk. Taken out while a change is made, so that changes are made one by one.
@@ -63,6 +65,7 @@ impl Coordinator {
     ) -> Self {
         assert_eq!(store.is_some(), rt.shard() == ShardId(0), "shard 0 alone keeps the schema");
         let inner = Inner {
+            batchlog: Batchlog::new(&rt, &replica, &schema),
             rt,
             config,
             replica,
@@ -128,6 +131,57 @@ impl Coordinator {
         }
     }
 
+    /// [`Coordinator::read`] that tells its steps.
+    pub async fn read_traced(
+        &self,
+        command: ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+        trace: &TraceLog,
+    ) -> Result<ReadPage, RequestError> {
+        if self.check(&command.table, consistency)? == Kind::Computed {
+            self.note(trace, format!("Computing {}", command.table.full_name()));
+            return self.read(command, consistency, deadline).await;
+        }
+        match self.0.rt.timeout_at(deadline, self.0.replica.read_traced(command, trace)).await {
+            Ok(Ok(page)) => Ok(page),
+            Ok(Err(error)) => Err(self.read_failed(consistency, error)),
+            Err(_) => {
+                self.note(trace, "Timed out");
+                Err(RequestError::ReadTimeout { consistency, received: 0, required: 1, data_present: false })
+            }
+        }
+    }
+
+    /// [`Coordinator::write`] that tells its steps.
+    pub async fn write_traced(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+        trace: &TraceLog,
+    ) -> Result<(), RequestError> {
+        for update in &updates {
+            self.check(&update.table, options.consistency)?;
+        }
+        self.note(trace, format!("Determining replicas for {} mutations", updates.len()));
+        let replica = &self.0.replica;
+        if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
+            self.note(trace, "Writing to and removing from the batchlog (system.batches) around the batch");
+            return self.write_batch(updates, options).await;
+        }
+        let result = self.0.rt.timeout_at(options.deadline, replica.apply_traced(updates, trace)).await;
+        self.written(result, options.consistency, options.kind)
+    }
+
+    fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
+        trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
+    }
+
+    /// The shard that this is.
+    pub fn shard(&self) -> u16 {
+        self.0.rt.shard().0
+    }
+
     /// Writes. Updates of one shard become visible and durable together.
     pub async fn write(
         &self,
@@ -138,6 +192,9 @@ impl Coordinator {
             self.check(&update.table, options.consistency)?;
         }
         let replica = &self.0.replica;
+        if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
+            return self.write_batch(updates, options).await;
+        }
         let result = if updates.len() == 1 {
             let apply = pin!(replica.apply_one(updates.pop().expect("there is one")));
             self.0.rt.timeout_at(options.deadline, apply).await
@@ -145,6 +202,38 @@ impl Coordinator {
             self.0.rt.timeout_at(options.deadline, replica.apply(updates)).await
         };
         self.written(result, options.consistency, options.kind)
+    }
+
+    /// A logged batch over several shards; one shard alone applies its part in one entry of its log.
+    async fn write_batch(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let schema = self.schema();
+        let Some(batches) = batchlog::table_of(&schema) else {
+            let result = self.0.rt.timeout_at(options.deadline, self.0.replica.apply(updates)).await;
+            return self.written(result, options.consistency, options.kind);
+        };
+        let applied = self.0.rt.timeout_at(options.deadline, self.0.batchlog.apply(batches, updates)).await;
+        let (result, kind) = match applied {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(BatchError::NotLogged(error))) => (Ok(Err(error)), WriteKind::BatchLog),
+            Ok(Err(BatchError::NotApplied(error))) => (Ok(Err(error)), options.kind),
+            Err(elapsed) => (Err(elapsed), options.kind),
+        };
+        self.written(result, options.consistency, kind)
+    }
+
+    /// Applies the logged batches that a crash interrupted; how many there were. To be called on every shard when all
+    /// are open and no client is let in yet.
+    pub async fn replay_batches(&self) -> Result<u64, ReplicaError> {
+        self.0.batchlog.replay().await
+    }
+
+    /// What this shard's batchlog has done.
+    pub fn batchlog_stats(&self) -> BatchlogStats {
+        self.0.batchlog.stats()
     }
 
     /// Counts: the cells of each update hold deltas.
@@ -190,7 +279,7 @@ impl Coordinator {
     fn check(&self, table: &Table, consistency: Consistency) -> Result<Kind, RequestError> {
         let schema = self.0.schema.borrow();
         match schema.keyspace(&table.keyspace) {
-            Some(keyspace) if keyspace.computed => Ok(Kind::Computed),
+            Some(keyspace) if keyspace.computes(&table.name) => Ok(Kind::Computed),
             Some(keyspace) if keyspace.system => Ok(Kind::Stored),
             Some(keyspace) => {
                 let placement = Placement::single_node(keyspace, &self.0.config.datacenter);
@@ -257,25 +346,57 @@ impl Coordinator {
     ) -> Result<(), SchemaChangeError> {
         let _turn =
             self.0.store.acquire(1).await.map_err(|_| SchemaChangeError::Failed("stopping".to_owned()))?;
-        let old = self.schema();
         let mut store =
             self.0.store_slot.borrow_mut().take().expect("shard 0 keeps the schema, one change at a time");
-        let changed = store.change(base, edits).await;
+        let changed = self.change_with(&mut store, base, edits).await;
         *self.0.store_slot.borrow_mut() = Some(store);
-        let schema = changed?;
+        changed
+    }
+
+    async fn change_with(
+        &self,
+        store: &mut SchemaStore,
+        base: [u8; 16],
+        edits: Vec<SchemaEdit>,
+    ) -> Result<(), SchemaChangeError> {
+        let old = self.schema();
+        let schema = store.change(base, edits).await?;
         let failed = |error: ReplicaError| SchemaChangeError::Failed(error.to_string());
         // Engines first: a shard must be able to store what another shard's client may write at once.
         self.0.replica.set_schema(&Arc::new(schema.stored())).await.map_err(failed)?;
         let shards = (0..self.0.replica.shard_count()).map(ShardId);
         join_all(shards.map(|shard| self.0.port.call(shard, NodeRequest::UseSchema(schema.clone())))).await;
+        // The tables are gone for everyone: files that cannot be removed now are no failure of the statement.
+        let at_micros = self.0.rt.wall_micros();
         for table in dropped_tables(&old, &schema) {
-            self.0.replica.table_operation(table, TableOperation::Drop).await.map_err(failed)?;
+            let dropped = self.0.replica.table_operation(table, TableOperation::Drop { at_micros }).await;
+            if let Err(error) = dropped {
+                tracing::warn!("removing the files of a dropped table is left to the next start: {error}");
+            }
         }
+        self.finish_drops(store).await;
         Ok(())
+    }
+
+    /// Removes the directories of tables that every shard has dropped. Those that readers still use are left to the next
+    /// schema change or the next start.
+    async fn finish_drops(&self, store: &mut SchemaStore) {
+        let mut finished = Vec::new();
+        for dropped in store.unfinished_drops() {
+            match self.0.replica.remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id).await {
+                Ok(true) => finished.push(dropped.id),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("the directory of a dropped table stays: {error}"),
+            }
+        }
+        if let Err(error) = store.forget_drops(&finished).await {
+            tracing::warn!("that tables are dropped wholly will be found again at the next start: {error}");
+        }
     }
 
     fn use_schema(&self, schema: Arc<Schema>) {
         let old = self.0.schema.replace(schema.clone());
+        self.0.batchlog.use_schema(&schema);
         let events = cluster::events(&old, &schema);
         let listeners = self.0.listeners.borrow().clone();
         for listener in listeners {

@@ -3,6 +3,7 @@
 //! With one node every replica is this node; requests take the same path nonetheless.
 //! This crate knows nothing of files, memtables or CQL.
 
+mod batchlog;
 mod computed;
 mod coordinator;
 mod error;
@@ -10,6 +11,7 @@ mod placement;
 mod request;
 mod schema_change;
 
+pub use batchlog::BatchlogStats;
 pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};
 pub use computed::ComputedTables;
 pub use coordinator::{Coordinator, CoordinatorConfig};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cache::Cache;
-use commitlog::{AppendError, CommitLog};
+use commitlog::{AppendError, CommitLog, SyncMode};
 use compaction::Throttle;
 use memtable::OnlyRow;
 use mutation::counter::CounterId;
@@ -18,6 +18,7 @@ use sstable::table_dir;
 use stdx::HashMap;
 
 use crate::live::Trash;
+use crate::read::ReadSources;
 use crate::store::{Store, count};
 use crate::{
     CompactionRecord, EngineConfig, EngineReader, EngineStats, FailurePolicy, MaintenanceError, OpenError,
@@ -162,6 +163,25 @@ impl Engine {
         self.0.read(table.id, range, slices, columns, reversed, true)
     }
 
+    /// From what a read of a partition would be answered now, for traces.
+    pub fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
+        self.0.sources_of(table, key, slices)
+    }
+
+    /// How many SSTables a table has on this shard.
+    pub fn sstable_count(&self, table: TableId) -> usize {
+        self.0.store(table).map_or(0, |store| store.set().len())
+    }
+
+    /// The name of the commit log's mode: when writes are acknowledged.
+    pub fn sync_mode_name(&self) -> &'static str {
+        match self.0.config.commitlog.sync {
+            SyncMode::Periodic { .. } => "periodic: written, synced later",
+            SyncMode::Batch => "batch: synced",
+            SyncMode::Group { .. } => "group: synced",
+        }
+    }
+
     /// Adds counter deltas: `update`'s cells hold 8-byte big-endian deltas, and the result holds the shards of `host`
     /// that they lead to, as other replicas must store them. Reads and writes under a lock of the partition.
     pub async fn increment(
@@ -202,10 +222,23 @@ impl Engine {
         crate::maintain::truncate(&self.0, &store, at_micros).await
     }
 
-    /// Forgets a table and removes its files, after a snapshot where that is set.
-    pub async fn drop_table(&self, table: TableId) -> Result<(), MaintenanceError> {
+    /// Forgets a table and removes this shard's files of it, after a snapshot where that is set, which `at_micros` (now)
+    /// names. The directory stays until [`crate::remove_dropped_dir`].
+    pub async fn drop_table(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        crate::maintain::drop_table(&self.0, &store).await
+        crate::maintain::drop_table(&self.0, &store, at_micros).await
+    }
+
+    /// Removes the directory of a table that every shard has dropped, unless a reader still holds files; whether nothing is
+    /// left to do.
+    pub async fn remove_dropped_dir(
+        &self,
+        keyspace: &str,
+        name: &str,
+        id: TableId,
+    ) -> Result<bool, rt::DiskError> {
+        let dir = sstable::named_table_dir(&self.0.config.data_directory, keyspace, name, id);
+        crate::maintain::remove_dropped_dir(self.0.rt.disk(), &dir).await
     }
 
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.

@@ -22,11 +22,15 @@ mod reader;
 pub mod stats;
 mod store;
 
+pub use commitlog::codec as update_codec;
 pub use commitlog::{CommitLogConfig, SyncMode};
 pub use config::{Canaries, EngineConfig, FailurePolicy};
 pub use engine::Engine;
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
+pub use maintain::finish_drop;
 pub use memtable::OnlyRow;
 pub use prepare::prepare;
+pub use read::ReadSources;
 pub use reader::{EngineReader, SyncStep};
+pub use sstable::named_table_dir as dropped_table_dir;
 pub use stats::{CompactionRecord, EngineStats, TableStats};

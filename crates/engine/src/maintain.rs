@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rt::DiskError;
+use rt::{Disk, DiskError};
 use sstable::{Component, Descriptor};
 
-use crate::MaintenanceError;
-use crate::edit::Edit;
+use crate::edit::{Edit, finish_edits};
 use crate::engine::Inner;
 use crate::live::{LiveSstable, Removal};
 use crate::store::{EDITS_ALL, Store};
+use crate::{MaintenanceError, OpenError};
 
 impl Inner {
     /// A name that no other edit has.
@@ -77,7 +77,11 @@ pub(crate) async fn truncate(
 }
 
 /// See [`crate::Engine::drop_table`].
-pub(crate) async fn drop_table(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
+pub(crate) async fn drop_table(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    at_micros: i64,
+) -> Result<(), MaintenanceError> {
     let snapshot = wants_snapshot(inner, store);
     if snapshot {
         inner.flush(store).await?;
@@ -89,19 +93,67 @@ pub(crate) async fn drop_table(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(
     inner.flush(store).await?;
     let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
     let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
-    auto_snapshot(inner, store, &doomed, "dropped", inner.rt.wall_micros()).await?;
+    auto_snapshot(inner, store, &doomed, "dropped", at_micros).await?;
     inner.remove_sstables(store, &doomed).await?;
     drop(doomed);
     inner.log.forget_table(store.id);
-    let disk = inner.rt.disk();
-    inner.trash.empty(disk).await?;
-    // The directory is shared by the shards: another may be about to write its last memtable there. Only a shard that is
-    // alone removes it; what several leave behind is empty.
-    let alone = inner.rt.shard_count() == 1;
-    if alone && disk.exists(&store.dir).await? && disk.list(&store.dir).await?.is_empty() {
-        disk.remove_dir_all(&store.dir).await?;
-    }
+    // The directory is shared by the shards: another may be about to write its last memtable there. It is removed when all
+    // are done ([`remove_dropped_dir`]).
+    inner.trash.empty(inner.rt.disk()).await?;
     inner.release_log().await;
+    Ok(())
+}
+
+fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
+    format!("{why}-{}-{table}", at_micros / 1000)
+}
+
+/// Removes the directory of a table that every shard has dropped, and that of its keyspace, as far as they are empty.
+/// Gives whether nothing but snapshots and backups is left: readers may still hold files.
+pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path) -> Result<bool, DiskError> {
+    if disk.exists(dir).await? {
+        let left = disk.list(dir).await?;
+        if left.iter().any(|entry| !entry.is_dir) {
+            return Ok(false);
+        }
+        if !left.is_empty() {
+            return Ok(true);
+        }
+        disk.remove_dir_all(dir).await?;
+    }
+    if let Some(keyspace) = dir.parent()
+        && disk.exists(keyspace).await?
+    {
+        if disk.list(keyspace).await?.is_empty() {
+            disk.remove_dir_all(keyspace).await?;
+        } else {
+            disk.sync_dir(keyspace).await?;
+        }
+    }
+    Ok(true)
+}
+
+/// Finishes what a crash left of a drop: to be called once a node before the shards open. The SSTables of `dir` go into the
+/// automatic snapshot of the drop of table `name` at `at_micros`, where there is to be one, and then away.
+pub async fn finish_drop(
+    disk: &Disk,
+    dir: &Path,
+    name: &str,
+    at_micros: i64,
+    snapshot: bool,
+) -> Result<(), OpenError> {
+    if disk.exists(dir).await? {
+        finish_edits(disk, dir).await?;
+        sstable::remove_incomplete(disk, dir).await?;
+        let target = dir.join("snapshots").join(snapshot_name("dropped", at_micros, name));
+        for descriptor in sstable::list_complete(disk, dir).await? {
+            if snapshot {
+                link_all(disk, &descriptor, &target, true).await?;
+            }
+            sstable::remove(disk, &descriptor).await?;
+        }
+    }
+    remove_dropped_dir(disk, dir).await?;
     Ok(())
 }
 
@@ -124,8 +176,7 @@ async fn auto_snapshot(
     if !wants_snapshot(inner, store) || sstables.is_empty() {
         return Ok(());
     }
-    let name = format!("{why}-{}-{}", at_micros / 1000, store.table().name);
-    let dir = store.dir.join("snapshots").join(name);
+    let dir = store.dir.join("snapshots").join(snapshot_name(why, at_micros, &store.table().name));
     for live in sstables {
         link_files(inner, live, &dir).await?;
     }
@@ -148,14 +199,18 @@ pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> R
 
 /// Hard-links every file of an SSTable into `dir`, which is made when missing.
 pub(crate) async fn link_files(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
-    let disk = inner.rt.disk();
+    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, false).await
+}
+
+/// Hard-links every file of an SSTable into `dir`; `again` when a part may have been linked before.
+async fn link_all(disk: &Disk, from: &Descriptor, dir: &Path, again: bool) -> Result<(), DiskError> {
     disk.create_dir_all(dir).await?;
-    let from = live.sstable.descriptor();
     let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
     for component in Component::ALL {
         match disk.hard_link(from.path(component), target.path(component)).await {
             // Which components there are depends on version and compression.
             Err(error) if error.is_not_found() => {}
+            Err(error) if again && error.is_already_exists() => {}
             done => done?,
         }
     }

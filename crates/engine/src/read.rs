@@ -165,6 +165,36 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// From what a read of a partition would be answered now.
+    pub(crate) fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
+        let Some(store) = self.store(table) else { return ReadSources::default() };
+        let set = store.set();
+        let may_hold = set.iter().filter(|live| live.sstable.may_contain(key));
+        let sstables: Vec<String> =
+            may_hold.map(|live| live.sstable.descriptor().generation.to_string()).collect();
+        ReadSources {
+            memtables: store.memtables().iter().filter(|memtable| memtable.contains(key)).count(),
+            bloom_skipped: set.len() - sstables.len(),
+            cached: !sstables.is_empty() && self.cache.partition(store.id, key, slices).is_some(),
+            sstables,
+        }
+    }
+}
+
+/// From what a read of a partition is answered; for traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadSources {
+    /// Memtables that hold something of it.
+    pub memtables: usize,
+    /// SSTables that do not hold it, as their bloom filters say.
+    pub bloom_skipped: usize,
+    /// Generations of the SSTables that may hold it.
+    pub sstables: Vec<String>,
+    /// Whether the row cache knows what those SSTables say.
+    pub cached: bool,
+}
+
 /// The SSTables that may hold a partition.
 fn candidates_of(store: &Store, key: &DecoratedKey) -> Vec<Rc<LiveSstable>> {
     let set = store.sstables.borrow();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cluster::SchemaEdit;
 use coordinator::{Consistency, RequestError, SchemaChangeError, WriteOptions};
 use mutation::PartitionUpdate;
-use replica::{ReadCommand, ReadPage};
+use replica::{ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
 
@@ -29,6 +29,32 @@ pub trait Coordinator: 'static {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> impl Future<Output = Result<(), RequestError>>;
+
+    /// [`Coordinator::read`] that tells its steps.
+    fn read_traced(
+        &self,
+        command: ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+        _trace: &TraceLog,
+    ) -> impl Future<Output = Result<ReadPage, RequestError>> {
+        self.read(command, consistency, deadline)
+    }
+
+    /// [`Coordinator::write`] that tells its steps.
+    fn write_traced(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+        _trace: &TraceLog,
+    ) -> impl Future<Output = Result<(), RequestError>> {
+        self.write(updates, options)
+    }
+
+    /// The shard that it is on, for traces.
+    fn shard(&self) -> u16 {
+        0
+    }
 
     /// Adds to counters: each cell's value is the change as eight bytes.
     fn increment(
@@ -64,6 +90,29 @@ impl Coordinator for coordinator::Coordinator {
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {
         coordinator::Coordinator::write(self, updates, options).await
+    }
+
+    async fn read_traced(
+        &self,
+        command: ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+        trace: &TraceLog,
+    ) -> Result<ReadPage, RequestError> {
+        coordinator::Coordinator::read_traced(self, command, consistency, deadline, trace).await
+    }
+
+    async fn write_traced(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+        trace: &TraceLog,
+    ) -> Result<(), RequestError> {
+        coordinator::Coordinator::write_traced(self, updates, options, trace).await
+    }
+
+    fn shard(&self) -> u16 {
+        coordinator::Coordinator::shard(self)
     }
 
     async fn increment(

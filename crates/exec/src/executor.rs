@@ -290,7 +290,8 @@ impl<C: Coordinator> Executor<C> {
             BatchType::Counter => BatchKind::Counter,
         };
         batch::check(kind, plans.iter().map(|(plan, _)| *plan))?;
-        let request = Request::new(&batch.parameters, None, &*self.clock, &self.limits)?;
+        let mut request = Request::new(&batch.parameters, None, &*self.clock, &self.limits)?;
+        request.trace = trace.map(Trace::log);
         let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
         self.write_batch(kind, &plans, request, timestamp, trace, out).await
     }
@@ -307,6 +308,7 @@ impl<C: Coordinator> Executor<C> {
     ) -> Result<()> {
         let binds = Binds::check(&prepared.markers, &parameters.values)?;
         let mut request = Request::new(parameters, known_metadata_id, &*self.clock, &self.limits)?;
+        request.trace = trace.map(Trace::log);
         request.skip_metadata &= !prepared.result_changed || known_metadata_id.is_some();
         match &prepared.plan {
             Plan::Select(plan) => self.select(plan, &binds, request, trace, out).await,
@@ -408,7 +410,11 @@ impl<C: Coordinator> Executor<C> {
             self.coordinator.increment(updates, options).await?;
         } else {
             let options = self.write_options(request, kind, self.limits.write_timeout)?;
-            self.coordinator.write(updates, options).await?;
+            match request.trace {
+                None => self.coordinator.write(updates, options).await?,
+                // Kept apart, so that the future of a write that is not traced stays small.
+                Some(trace) => Box::pin(self.coordinator.write_traced(updates, options, trace)).await?,
+            }
         }
         Ok(())
     }
@@ -519,7 +525,7 @@ impl<C: Coordinator> Executor<C> {
 
     fn note(&self, trace: Option<&Trace>, activity: impl FnOnce() -> String) {
         if let Some(trace) = trace {
-            trace.event(self.clock.now(), activity());
+            trace.log().add(self.clock.now(), self.coordinator.shard(), activity());
         }
     }
 

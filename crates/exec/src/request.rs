@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordinator::Consistency;
 use mutation::{Seconds, Timestamp};
+use replica::TraceLog;
 use rt::Instant;
 use wire::QueryParameters;
 
@@ -79,6 +80,8 @@ pub struct Request<'a> {
     pub clock: &'a dyn Clock,
     /// The node's settings.
     pub limits: &'a ExecLimits,
+    /// Where the steps of a traced request go.
+    pub trace: Option<&'a TraceLog>,
 }
 
 impl<'a> Request<'a> {
@@ -111,6 +114,7 @@ impl<'a> Request<'a> {
             own_timeout: false,
             clock,
             limits,
+            trace: None,
         })
     }
 

@@ -1,11 +1,11 @@
 //! Tracing: what a request did and when, written to `system_traces` for whoever asked.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
 use mutation::{Cell, Clustering, Complex, ComplexCell, DecoratedKey, LivenessInfo, PartitionUpdate, Row};
+use replica::TraceLog;
 use rt::Instant;
 use schema::{Schema, Table};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Trace {
     command: &'static str,
     request: &'static str,
     parameters: Vec<(String, String)>,
-    events: RefCell<Vec<(Instant, String)>>,
+    log: TraceLog,
 }
 
 impl Trace {
@@ -42,13 +42,13 @@ impl Trace {
             command,
             request,
             parameters,
-            events: RefCell::new(Vec::new()),
+            log: TraceLog::default(),
         }
     }
 
-    /// Records what happens now.
-    pub fn event(&self, now: Instant, activity: impl Into<String>) {
-        self.events.borrow_mut().push((now, activity.into()));
+    /// Where steps are recorded.
+    pub fn log(&self) -> &TraceLog {
+        &self.log
     }
 
     /// The rows of `system_traces` that hold the trace; none when the schema has no such tables.
@@ -90,15 +90,15 @@ impl Trace {
         }
         session.add_row(row);
         let mut all = PartitionUpdate::new(events.clone(), key);
-        for (at, activity) in self.events.borrow().iter() {
-            let elapsed = micros(*at);
+        for event in self.log.events() {
+            let elapsed = micros(event.at);
             let id = call.uuids.next(self.started_micros + i64::from(elapsed));
             let mut row = writer.row(Clustering::new(events, &[Some(&id)]));
-            writer.set(events, &mut row, "activity", text(activity));
+            writer.set(events, &mut row, "activity", text(&event.activity));
             writer.set(events, &mut row, "source", inet(node));
             writer.set(events, &mut row, "source_elapsed", int(elapsed));
             writer.set(events, &mut row, "source_port", int(i32::from(node.port())));
-            writer.set(events, &mut row, "thread", text("shard"));
+            writer.set(events, &mut row, "thread", text(&format!("shard-{}", event.shard)));
             all.add_row(row);
         }
         vec![session, all]

@@ -11,8 +11,14 @@ pub mod page;
 mod read;
 mod scan;
 mod shard;
+mod trace;
+mod traced;
+
+/// Updates as bytes that name their columns: the form in which they are kept beyond a schema's life.
+pub use engine::update_codec as codec;
 
 pub use command::{Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use error::ReplicaError;
 pub use message::{ShardRequest, ShardResponse, TableOperation};
 pub use shard::{Replica, ReplicaConfig};
+pub use trace::{TraceEvent, TraceLog};

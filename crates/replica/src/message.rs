@@ -6,7 +6,7 @@ use engine::EngineStats;
 use mutation::PartitionUpdate;
 use schema::{Schema, TableId};
 
-use crate::{ReadCommand, ReadPage, ReplicaError};
+use crate::{ReadCommand, ReadPage, ReplicaError, TraceEvent};
 
 /// A maintenance operation on one table's data on a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,10 @@ pub enum TableOperation {
         at_micros: i64,
     },
     /// Forget the table.
-    Drop,
+    Drop {
+        /// Now, microseconds since the epoch; names the automatic snapshot.
+        at_micros: i64,
+    },
     /// Hard-link the SSTables.
     Snapshot {
         /// Name of the snapshot.
@@ -41,6 +44,10 @@ pub enum ShardRequest {
     Read(ReadCommand),
     /// Apply updates of partitions that the shard owns, all or none.
     Apply(Vec<PartitionUpdate>),
+    /// [`ShardRequest::Read`] with its steps.
+    ReadTraced(ReadCommand),
+    /// [`ShardRequest::Apply`] with its steps.
+    ApplyTraced(Vec<PartitionUpdate>),
     /// Count; the answer is the state to replicate.
     Increment(PartitionUpdate),
     /// Maintain a table.
@@ -58,6 +65,10 @@ pub enum ShardResponse {
     Read(Result<ReadPage, ReplicaError>),
     /// Done, or why not.
     Done(Result<(), ReplicaError>),
+    /// A page, and what was met on the way.
+    ReadTraced(Result<ReadPage, ReplicaError>, Vec<TraceEvent>),
+    /// Done, or why not, and what was met on the way.
+    DoneTraced(Result<(), ReplicaError>, Vec<TraceEvent>),
     /// What a counter update led to.
     Incremented(Result<PartitionUpdate, ReplicaError>),
     /// Figures.

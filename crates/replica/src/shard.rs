@@ -14,7 +14,8 @@ use topology::Sharder;
 
 use crate::{
     Keys, Limits, Partitions, ReadCommand, ReadPage, ReplicaError, ShardRequest, ShardResponse,
-    TableOperation, read, scan,
+    TableOperation, TraceLog, read,
+    scan,
 };
 
 /// What a replica is told by the node's configuration.
@@ -162,6 +163,32 @@ impl Replica {
         try_join_all(writes).await.map(|_| ())
     }
 
+    /// Figures of the messages between shards.
+    pub fn port_stats(&self) -> rt::PortStats {
+        self.0.port.stats()
+    }
+
+    /// Whether one shard owns all of these.
+    pub fn is_one_shard(&self, updates: &[PartitionUpdate]) -> bool {
+        if self.shard_count() == 1 {
+            return true;
+        }
+        let mut shards = updates.iter().map(|update| self.shard_of(update.key.token));
+        let first = shards.next();
+        shards.all(|shard| Some(shard) == first)
+    }
+
+    /// Applies an update that this shard owns.
+    pub async fn apply_here(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
+        assert_eq!(self.shard_of(update.key.token), self.0.shard.0, "it belongs to another shard");
+        Ok(self.0.engine.apply_one(update).await?)
+    }
+
+    /// Reads what this shard owns of a command's partitions, however many tombstones lie there.
+    pub async fn read_here(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
+        read::read(&self.0.engine, command, u64::MAX).await
+    }
+
     /// Counts on the owning shard; gives the state to replicate.
     pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, ReplicaError> {
         let shard = self.shard_of(update.key.token);
@@ -185,6 +212,17 @@ impl Replica {
         join_all(all).await.into_iter().collect()
     }
 
+    /// Removes the directory of a table that every shard has dropped; whether nothing is left to do.
+    pub async fn remove_dropped_dir(
+        &self,
+        keyspace: &str,
+        name: &str,
+        id: TableId,
+    ) -> Result<bool, ReplicaError> {
+        let removed = self.0.engine.remove_dropped_dir(keyspace, name, id).await;
+        removed.map_err(|error| ReplicaError::Storage(error.to_string()))
+    }
+
     /// Hands a schema to all shards and returns when every one uses it.
     pub async fn set_schema(&self, schema: &Arc<Schema>) -> Result<(), ReplicaError> {
         let shards = 0..self.shard_count();
@@ -203,6 +241,23 @@ impl Replica {
         join_all((0..self.shard_count()).map(ask)).await
     }
 
+    pub(crate) fn own_shard(&self) -> u16 {
+        self.0.shard.0
+    }
+
+    pub(crate) fn tombstones_max(&self) -> u64 {
+        self.0.config.tombstone_failure_threshold
+    }
+
+    /// Records a step that happens now, here.
+    pub(crate) fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
+        trace.add(self.0.rt.now(), self.0.shard.0, activity);
+    }
+
+    pub(crate) async fn call(&self, shard: ShardId, request: ShardRequest) -> ShardResponse {
+        self.0.port.call(shard, request).await
+    }
+
     async fn done(&self, shard: u16, request: ShardRequest) -> Result<(), ReplicaError> {
         match self.0.port.call(ShardId(shard), request).await {
             ShardResponse::Done(result) => result,
@@ -219,6 +274,16 @@ impl Replica {
             }
             ShardRequest::Apply(updates) => {
                 ShardResponse::Done(engine.apply(updates).await.map_err(Into::into))
+            }
+            ShardRequest::ReadTraced(command) => {
+                let trace = TraceLog::default();
+                let page = self.read_here_traced(&command, &trace).await;
+                ShardResponse::ReadTraced(page, trace.into_events())
+            }
+            ShardRequest::ApplyTraced(updates) => {
+                let trace = TraceLog::default();
+                let done = self.apply_here_traced(updates, &trace).await;
+                ShardResponse::DoneTraced(done, trace.into_events())
             }
             ShardRequest::Increment(update) => {
                 let result = engine.increment(update, self.0.config.host_id).await;
@@ -242,7 +307,7 @@ async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> R
         TableOperation::Flush => engine.flush(table).await?,
         TableOperation::Compact => engine.compact(table).await?,
         TableOperation::Truncate { at_micros } => engine.truncate(table, at_micros).await?,
-        TableOperation::Drop => engine.drop_table(table).await?,
+        TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
         TableOperation::Snapshot { name } => engine.snapshot(table, &name).await?,
         TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,
     }

@@ -7,12 +7,15 @@ mod affinity;
 mod blocking;
 mod clock;
 mod disk;
+mod machine;
 mod memory;
 mod net;
 mod random;
 mod ring;
 mod shard;
 mod timer;
+
+pub use machine::available_memory;
 
 use std::fmt;
 use std::io;

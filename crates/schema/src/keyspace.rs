@@ -1,6 +1,6 @@
 //! The schema as a whole and its keyspaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stdx::HashMap;
@@ -56,8 +56,10 @@ pub struct Keyspace {
     pub durable_writes: bool,
     /// Whether it is one of the server's own and closed to users' changes.
     pub system: bool,
-    /// Whether its tables are computed when they are read, and never stored.
+    /// Whether its tables are computed when they are read, and never stored, but for those of `kept`.
     pub computed: bool,
+    /// Tables of a computed keyspace that are stored all the same.
+    pub kept: BTreeSet<String>,
     /// Tables by name.
     pub tables: BTreeMap<String, Arc<Table>>,
     /// User-defined types by name.
@@ -73,9 +75,15 @@ impl Keyspace {
             durable_writes: true,
             system: false,
             computed: false,
+            kept: BTreeSet::new(),
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
         }
+    }
+
+    /// Whether a table of it is computed when it is read.
+    pub fn computes(&self, table: &str) -> bool {
+        self.computed && !self.kept.contains(table)
     }
 }
 
@@ -113,11 +121,18 @@ impl Schema {
         self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values())
     }
 
-    /// The part whose tables are stored: without the computed keyspaces.
+    /// The part whose tables are stored: without what is computed.
     pub fn stored(&self) -> Self {
         let computed = self.keyspaces.values().filter(|keyspace| keyspace.computed);
-        let names: Vec<String> = computed.map(|keyspace| keyspace.name.clone()).collect();
-        names.iter().fold(self.clone(), |schema, name| schema.without_keyspace(name))
+        computed.fold(self.clone(), |schema, keyspace| {
+            let schema = schema.without_keyspace(&keyspace.name);
+            if keyspace.kept.is_empty() {
+                return schema;
+            }
+            let mut kept = Keyspace { computed: false, ..Keyspace::clone(keyspace) };
+            kept.tables.retain(|name, _| keyspace.kept.contains(name));
+            schema.with_keyspace(kept)
+        })
     }
 
     /// The version that drivers compare: equal content has equal versions.

@@ -135,17 +135,13 @@ impl Front {
 }
 
 fn session_config(config: &Config) -> SessionConfig {
-    // Parts of the memory assumed, as Cassandra takes parts of its heap.
-    let bytes = |size: u64, default: usize| {
-        if size == 0 { default } else { usize::try_from(size).unwrap_or(default) }
-    };
+    let bytes = |size: crate::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     let limit = |n: u64| (n > 0).then(|| usize::try_from(n).unwrap_or(usize::MAX));
     let address = SocketAddr::new(config.rpc_address, config.native_transport_port);
     let aware = config.native_shard_aware_transport_port;
-    let defaults = SessionConfig::new(address);
     SessionConfig {
         shard_aware_address: (aware != 0).then(|| SocketAddr::new(config.rpc_address, aware)),
-        native_transport_max_frame_size: bytes(config.native_transport_max_frame_size.0, 16 << 20),
+        native_transport_max_frame_size: bytes(config.native_transport_max_frame_size),
         native_transport_max_concurrent_connections: limit(
             config.native_transport_max_concurrent_connections,
         ),
@@ -153,15 +149,13 @@ fn session_config(config: &Config) -> SessionConfig {
             config.native_transport_max_concurrent_connections_per_ip,
         ),
         native_transport_max_request_data_in_flight: bytes(
-            config.native_transport_max_request_data_in_flight.0,
-            defaults.native_transport_max_request_data_in_flight,
+            config.native_transport_max_request_data_in_flight,
         ),
         native_transport_max_request_data_in_flight_per_ip: bytes(
-            config.native_transport_max_request_data_in_flight_per_ip.0,
-            defaults.native_transport_max_request_data_in_flight_per_ip,
+            config.native_transport_max_request_data_in_flight_per_ip,
         ),
         native_transport_idle_timeout: Some(config.native_transport_idle_timeout).filter(|t| !t.is_zero()),
-        ..defaults
+        ..SessionConfig::new(address)
     }
 }
 

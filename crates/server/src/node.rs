@@ -23,6 +23,9 @@ use crate::{Config, NodeError};
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
 const MESH_QUEUE_MAX: usize = 4096;
 
+/// Memory of a node that was not told how much there is, as in a simulation.
+const MEMORY_ASSUMED: u64 = 4 << 30;
+
 /// What every shard is told before it opens.
 #[derive(Debug)]
 pub(crate) struct Boot {
@@ -58,6 +61,8 @@ impl Directories {
 pub(crate) enum Order {
     /// Open storage.
     Open(Arc<Boot>),
+    /// Complete logged batches that a crash interrupted.
+    Replay,
     /// Let clients in.
     Listen,
     /// Tell figures.
@@ -101,11 +106,12 @@ pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMai
 
 /// [`mains`] of a node with planted bugs, for the simulator's tests of itself. No configuration leads here.
 pub fn mains_with_canaries(
-    config: Config,
+    mut config: Config,
     canaries: engine::Canaries,
     shard_count: u16,
     ready: ReadyHook,
 ) -> Vec<ShardMain<Result<(), NodeError>>> {
+    config.size_by_memory(MEMORY_ASSUMED);
     let orders = Mesh::new(shard_count, MESH_QUEUE_MAX);
     let setups = ShardSetup::all(shard_count, MESH_QUEUE_MAX);
     let config = Arc::new(config);
@@ -181,6 +187,10 @@ impl Follower {
                     Err(error) => Report::Done(Err(error)),
                 }
             }
+            Order::Replay => match self.running() {
+                Some(shard) => Report::Done(shard.replay_batches().await),
+                None => Report::Done(Err(NodeError::Stopped)),
+            },
             Order::Listen => match self.running() {
                 Some(shard) => Report::Done(shard.listen().await),
                 None => Report::Done(Err(NodeError::Stopped)),
@@ -285,7 +295,8 @@ async fn start(
     }
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
     let identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
-    let store = SchemaStore::open(rt, &directories.node, own_schema()).await?;
+    let mut store = SchemaStore::open(rt, &directories.node, own_schema()).await?;
+    finish_drops(rt, &config, &directories, &mut store).await?;
     let schema = store.current().clone();
     let boot = Boot { config, canaries, directories, identity, schema, started_micros: rt.wall_micros() };
     let boot = Arc::new(boot);
@@ -296,11 +307,29 @@ async fn start(
         State::Running(_) | State::Ended => panic!("shard 0 opens once"),
     }
     follower.order_all(rt.shard_count(), Order::Open(boot.clone())).await?;
+    follower.order_all(rt.shard_count(), Order::Replay).await?;
     follower.order_all(rt.shard_count(), Order::Listen).await?;
     let running = follower.running().expect("shard 0 was just opened");
     let port = follower.port.clone();
     let admin = AdminNode::start(rt, &boot, running, port).await?;
     Ok((Started { _lock: lock, admin }, boot))
+}
+
+/// Finishes what a crash left of DROP statements.
+async fn finish_drops(
+    rt: &Rt,
+    config: &Config,
+    directories: &Directories,
+    store: &mut SchemaStore,
+) -> Result<(), NodeError> {
+    let drops = store.unfinished_drops();
+    for dropped in &drops {
+        let snapshot = config.auto_snapshot && dropped.allow_snapshot;
+        let dir = engine::dropped_table_dir(&directories.data, &dropped.keyspace, &dropped.name, dropped.id);
+        engine::finish_drop(rt.disk(), &dir, &dropped.name, dropped.at_micros, snapshot).await?;
+    }
+    let ids: Vec<schema::TableId> = drops.iter().map(|dropped| dropped.id).collect();
+    Ok(store.forget_drops(&ids).await?)
 }
 
 impl Boot {

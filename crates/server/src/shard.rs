@@ -15,9 +15,6 @@ use crate::front::{Front, FrontEndpoint};
 use crate::node::Boot;
 use crate::{Config, NodeError};
 
-/// Memory that nobody asked about: what a node takes when it is not told.
-const MEMORY_ASSUMED: u64 = 4 << 30;
-
 /// A shard's ends of the meshes, on their way to the shard.
 pub(crate) struct ShardSetup {
     replica: Endpoint<ShardRequest, ShardResponse>,
@@ -72,6 +69,16 @@ impl RunningShard {
         Ok(Self { engine, replica, coordinator, front })
     }
 
+    /// Completes the logged batches that a crash interrupted.
+    pub(crate) async fn replay_batches(&self) -> Result<(), NodeError> {
+        let replayed = self.coordinator.replay_batches().await;
+        match replayed.map_err(|error| NodeError::Open(error.to_string()))? {
+            0 => {}
+            replayed => tracing::info!("completed {replayed} logged batches that were interrupted"),
+        }
+        Ok(())
+    }
+
     /// Lets clients in.
     pub(crate) async fn listen(&self) -> Result<(), NodeError> {
         self.front.listen().await
@@ -95,7 +102,8 @@ impl RunningShard {
             engine: self.engine.stats(),
             groups: groups.iter().map(|group| (group.name().to_owned(), rt.group_stats(*group))).collect(),
             transport: self.front.figures(),
-            shard_calls: 0,
+            shard_calls: self.replica.port_stats().calls,
+            batchlog: self.coordinator.batchlog_stats(),
         }
     }
 
@@ -133,7 +141,6 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
     let config = &boot.config;
     let shards = u64::from(rt.shard_count());
     let part = |bytes: u64| usize::try_from(bytes / shards).unwrap_or(usize::MAX);
-    let or_quarter = |bytes: u64| if bytes == 0 { MEMORY_ASSUMED / 4 } else { bytes };
     let commitlog = CommitLogConfig {
         sync: sync_mode(config),
         segment_bytes: config.commitlog_segment_size.0,
@@ -144,8 +151,8 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
     };
     EngineConfig {
         commitlog,
-        memtable_bytes_max: part(or_quarter(config.memtable_space.0)),
-        cache_bytes_max: part(or_quarter(config.cache_size.0)),
+        memtable_bytes_max: part(config.memtable_space.0),
+        cache_bytes_max: part(config.cache_size.0),
         compaction_bytes_per_second: config.compaction_throughput.0 / shards,
         compactors_max: usize::from(config.concurrent_compactors).max(1),
         auto_snapshot: config.auto_snapshot,

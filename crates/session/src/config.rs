@@ -1,4 +1,4 @@
-//! What an operator can set, and what the node says about itself. Each shard gets its part of limits on memory.
+//! What an operator can set, and what the node says about itself. Limits are the node's, not a shard's.
 
 use std::net::SocketAddr;
 use std::time::Duration;

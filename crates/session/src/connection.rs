@@ -626,7 +626,7 @@ impl<P: StatementProcessor> Connection<P> {
             self.incoming_done();
         }
         let overloaded = self.shard.admission.is_overloaded(&self.usage, bytes);
-        if overloaded && self.throw_on_overload {
+        if overloaded && self.throw_on_overload && self.shard.admission.must_refuse(&self.usage, bytes) {
             count(&self.shard.metrics.overloaded);
             let message = "Request breached limit on bytes in flight. Server is currently in an overloaded state \
                            and cannot accept more requests.";

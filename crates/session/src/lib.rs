@@ -17,6 +17,7 @@ mod client;
 mod config;
 mod connection;
 mod handshake;
+mod lending;
 mod metrics;
 mod peers;
 mod pending;

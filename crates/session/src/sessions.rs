@@ -1,7 +1,7 @@
 //! All CQL connections of a shard, and what the shards tell each other about them.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use rt::{
 use wire::Event;
 
 use crate::accept::Acceptor;
-use crate::admission::Admission;
+use crate::admission::{Admission, Lending};
 use crate::buffers::Buffers;
 use crate::connection::Connection;
 use crate::handshake::supported;
+use crate::lending::Ledger;
 use crate::metrics::{count, subtract};
 use crate::peers::Peers;
 use crate::pending::Places;
@@ -39,6 +40,10 @@ pub(crate) enum Call {
     List,
     /// Tell clients that this is the shard-aware port.
     ShardAwarePort(u16),
+    /// To shard 0: about the node's limits on bytes in flight.
+    Lending(Lending),
+    /// From shard 0: so many bytes of a limit are lent, of an address or in total.
+    Lent(Option<IpAddr>, usize),
 }
 
 /// What they answer.
@@ -47,6 +52,8 @@ pub(crate) enum Reply {
     /// The connection could not be taken over.
     Failed,
     Connections(Vec<ConnectionInfo>),
+    /// So many bytes are lent.
+    Lent(usize),
 }
 
 /// One shard's end of what connects the session layers of a node, on its way to the shard.
@@ -71,6 +78,8 @@ pub(crate) struct Shard<P: StatementProcessor> {
     pub(crate) peers: Peers,
     /// On shard 0.
     acceptor: Option<Acceptor>,
+    /// On shard 0.
+    ledger: Option<RefCell<Ledger>>,
     accepting: RefCell<Vec<Task<()>>>,
     shard_aware_port: Cell<Option<u16>>,
     port: Port<Call, Reply>,
@@ -123,7 +132,45 @@ impl<P: StatementProcessor> Shard<P> {
                 self.shard_aware_port.set(Some(port));
                 Reply::Done
             }
+            Call::Lending(lending) => self.lend(source, lending).await,
+            Call::Lent(address, bytes) => {
+                self.admission.lent(address, bytes);
+                Reply::Done
+            }
         }
+    }
+
+    /// Shard 0: lends parts of the limits and takes them back.
+    async fn lend(&self, source: ShardId, lending: Lending) -> Reply {
+        let ledger = self.ledger.as_ref().expect("only shard 0 lends");
+        match lending {
+            Lending::Borrow(address, bytes) => {
+                Reply::Lent(ledger.borrow_mut().borrow(source, address, bytes))
+            }
+            Lending::GiveBack(address, bytes) => {
+                let lent = ledger.borrow_mut().give_back(address, bytes);
+                for (shard, bytes) in lent {
+                    self.port.call(shard, Call::Lent(address, bytes)).await;
+                }
+                Reply::Done
+            }
+        }
+    }
+
+    /// Has this shard borrow from shard 0 when it lacks room.
+    fn borrow_from_shard_0(self: &Rc<Self>) {
+        let weak = Rc::downgrade(self);
+        self.admission.borrow_from(Box::new(move |lending| {
+            let Some(shard) = Weak::upgrade(&weak) else { return };
+            let rt = shard.rt.clone();
+            let send = async move {
+                let reply = shard.port.call(ShardId(0), Call::Lending(lending)).await;
+                if let (Lending::Borrow(address, _), Reply::Lent(bytes)) = (lending, reply) {
+                    shard.admission.lent(address, bytes);
+                }
+            };
+            rt.spawn(Group::Statement, send).detach();
+        }));
     }
 
     /// Accepts connections until the task is cancelled.
@@ -194,12 +241,11 @@ impl<P: StatementProcessor> Sessions<P> {
         processor: P,
     ) -> Self {
         let metrics = Rc::new(SessionMetrics::default());
-        let part = |limit: usize| (limit / usize::from(rt.shard_count())).max(1);
-        let admission = Admission::new(
-            part(config.native_transport_max_request_data_in_flight),
-            part(config.native_transport_max_request_data_in_flight_per_ip),
-            Rc::clone(&metrics),
-        );
+        let limit = config.native_transport_max_request_data_in_flight;
+        let limit_per_ip = config.native_transport_max_request_data_in_flight_per_ip;
+        let admission = Admission::new(limit, limit_per_ip, rt.shard_count(), Rc::clone(&metrics));
+        let ledger = (rt.shard() == ShardId(0))
+            .then(|| RefCell::new(Ledger::new(limit, limit_per_ip, rt.shard_count())));
         let acceptor = (rt.shard() == ShardId(0)).then(|| {
             Acceptor::new(
                 rt.shard_count(),
@@ -221,9 +267,13 @@ impl<P: StatementProcessor> Sessions<P> {
             places: Places::default(),
             peers: Peers::default(),
             acceptor,
+            ledger,
             accepting: RefCell::default(),
             port: port.clone(),
         });
+        if rt.shard_count() > 1 {
+            shard.borrow_from_shard_0();
+        }
         let weak = Rc::downgrade(&shard);
         port.serve(move |source, call| {
             let shard = Weak::upgrade(&weak);

@@ -185,8 +185,13 @@ impl fmt::Display for Descriptor {
 
 /// The directory of a table below a data directory: `<data>/<keyspace>/<table>-<id without dashes>`.
 pub fn table_dir(data: &Path, table: &schema::Table) -> PathBuf {
-    let id: String = table.id.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    data.join(&table.keyspace).join(format!("{}-{id}", table.name))
+    named_table_dir(data, &table.keyspace, &table.name, table.id)
+}
+
+/// [`table_dir`] of a table of which only keyspace, name and id are known.
+pub fn named_table_dir(data: &Path, keyspace: &str, table: &str, id: schema::TableId) -> PathBuf {
+    let id: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    data.join(keyspace).join(format!("{table}-{id}"))
 }
 
 /// The complete SSTables of a directory, in order of generation. Those without a TOC (a crash in the middle of writing)

@@ -28,7 +28,8 @@ pub mod writer;
 
 pub use block::{Block, BlockCache, BlockKey, NoCache};
 pub use descriptor::{
-    Component, Descriptor, Generation, Version, list_complete, remove, remove_incomplete, table_dir,
+    Component, Descriptor, Generation, Version, list_complete, named_table_dir, remove, remove_incomplete,
+    table_dir,
 };
 pub use error::{Corruption, DecodeError, SstableError};
 pub use options::{Algorithm, Compression, EncodingStats, WriterOptions};

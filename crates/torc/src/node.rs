@@ -77,8 +77,11 @@ fn finish(config: &mut Config, arguments: &ArgMatches) -> Result<(), String> {
     config.check().map_err(|error| error.to_string())
 }
 
-fn run(config: Config) -> Result<(), String> {
+fn run(mut config: Config) -> Result<(), String> {
     start_log(&config.log_level)?;
+    if let Some(memory) = rt_uring::available_memory() {
+        config.size_by_memory(memory);
+    }
     let shards = if config.shards == 0 { rt_uring::available_cores() } else { config.shards };
     let files = if config.memory {
         rt_uring::FileBackend::Memory

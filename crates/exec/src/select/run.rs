@@ -42,11 +42,25 @@ impl<C: Coordinator> Pages<'_, C> {
         }
         self.command.limits.rows = rows;
         let deadline = self.request.deadline();
-        let page = self.coordinator.read(&self.command, self.request.consistency, deadline).await?;
+        let page = read(self.coordinator, self.request, &self.command, deadline).await?;
         self.ended = page.more.is_none();
         self.command.resume = page.more.clone();
         self.tombstones += page.tombstones;
         Ok(Some(page))
+    }
+}
+
+/// One read; that of a traced request is kept apart, so that the others' futures stay small.
+async fn read<C: Coordinator>(
+    coordinator: &C,
+    request: &Request<'_>,
+    command: &ReadCommand,
+    deadline: rt::Instant,
+) -> Result<ReadPage> {
+    let consistency = request.consistency;
+    match request.trace {
+        None => Ok(coordinator.read(command, consistency, deadline).await?),
+        Some(trace) => Ok(Box::pin(coordinator.read_traced(command, consistency, deadline, trace)).await?),
     }
 }
 

@@ -94,6 +94,8 @@ options! {
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
     prometheus_port: u16 = 9180, "Port of the metrics; 0 for none.";
+    #[alias("max_heap_size", "")]
+    memory_size: Size = Size(0), "Memory that the node may use; 0 for what the machine has or the container may have.";
     #[alias("memtable_heap_space_in_mb", "MiB")]
     #[alias("memtable_heap_space", "")]
     memtable_space: Size = Size(0), "What memtables may take on all shards together; 0 for a quarter of the memory.";
@@ -158,6 +160,24 @@ options! {
 }
 
 impl Config {
+    /// Gives every option that is 0 for "a part of the memory" its value; `memory` is what the machine has.
+    pub fn size_by_memory(&mut self, memory: u64) {
+        if self.memory_size.0 == 0 {
+            self.memory_size = Size(memory);
+        }
+        let memory = self.memory_size.0;
+        for (size, part) in [
+            (&mut self.memtable_space, 4),
+            (&mut self.cache_size, 4),
+            (&mut self.native_transport_max_request_data_in_flight, 10),
+            (&mut self.native_transport_max_request_data_in_flight_per_ip, 40),
+        ] {
+            if size.0 == 0 {
+                *size = Size(memory / part);
+            }
+        }
+    }
+
     /// Refuses what cannot work together or is not built yet.
     pub fn check(&self) -> Result<(), ConfigError> {
         let one_of = |name: &str, value: &str, allowed: &[&str]| {

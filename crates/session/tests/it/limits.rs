@@ -8,7 +8,7 @@ use session::{AllowAll, SessionConfig};
 use wire::{ErrorKind, Version};
 
 use crate::client::Client;
-use crate::world::{ADDRESS, World, config, run_config, run_with};
+use crate::world::{ADDRESS, SHARD_AWARE, World, config, run_config, run_with};
 
 async fn from(world: &World, host: u8) -> Client {
     use std::sync::atomic::{AtomicU16, Ordering};
@@ -228,4 +228,63 @@ fn handshakes_half_done() {
             client.is_closed().await;
         }
     });
+}
+
+#[test]
+fn limits_are_the_nodes_whatever_shard_a_connection_is_on() {
+    let config = SessionConfig {
+        native_transport_max_request_data_in_flight: 32_000,
+        native_transport_max_request_data_in_flight_per_ip: 16_000,
+        ..config()
+    };
+    let scenario = |world: World| async move {
+        let greedy = |host: u8, shard: u16, count: i16| {
+            let world = world.clone();
+            async move {
+                let local = SocketAddr::from(([127, 0, 1, host], 51_000 + 10 * u16::from(host) + shard));
+                let mut client = Client::connect(&world.rt, SHARD_AWARE, Some(local), Version::V4).await;
+                client.start_up(&[]).await;
+                let before = world.begun.get();
+                for stream in 0..count {
+                    client.push_value(stream, "hold", &[0; 1000]);
+                }
+                client.flush().await;
+                world.sleep(100).await;
+                (client, world.begun.get() - before)
+            }
+        };
+        // One shard may use what an address may have, but for the part that the other shard always keeps.
+        let (mut first, begun) = greedy(1, 0, 25).await;
+        assert!((14..=16).contains(&begun), "{begun} of 16 000 bytes");
+        let (mut sibling, begun) = greedy(1, 1, 10).await;
+        assert!((1..=2).contains(&begun), "{begun} although the address has no more");
+        let (mut other, begun) = greedy(2, 1, 25).await;
+        assert!((12..=15).contains(&begun), "{begun} of the 32 000 bytes of all");
+        let (mut third, begun) = greedy(3, 0, 10).await;
+        assert!((1..=2).contains(&begun), "{begun} although nothing is left");
+        let booked: u64 =
+            world.sessions.iter().map(|shard| shard.metrics().request_bytes_in_flight.get()).sum();
+        assert!((29_000..=36_000).contains(&booked), "{booked}");
+        let mut impatient = from(&world, 4).await;
+        impatient.start_up(&[("THROW_ON_OVERLOAD", "1")]).await;
+        impatient.push_value(3, "hold", &[0; 1000]);
+        impatient.flush().await;
+        assert_eq!(impatient.error(3).await.kind, ErrorKind::Overloaded);
+        world.gate.add(100);
+        for (client, count) in [(&mut first, 25), (&mut sibling, 10), (&mut other, 25), (&mut third, 10)] {
+            for _ in 0..count {
+                client.next_answer().await;
+            }
+        }
+        world.sleep(100).await;
+        assert!(world.sessions.iter().all(|shard| shard.metrics().request_bytes_in_flight.get() == 0));
+        // What was lent has come back.
+        drop((first, sibling, other, third));
+        let (mut again, begun) = greedy(5, 1, 25).await;
+        assert!(begun >= 14, "{begun}");
+        for _ in 0..25 {
+            again.next_answer().await;
+        }
+    };
+    run_with(2, config, || Rc::new(AllowAll), scenario);
 }

@@ -25,13 +25,18 @@ impl Client {
         Self::with_stream(TcpStream::connect(address).expect("the node listens"), version)
     }
 
-    /// Connects to the shard-aware port from a source port that chooses the shard.
-    pub fn connect_to_shard(address: SocketAddr, shard: u16, shards: u16, version: Version) -> Self {
+    /// Connects until a connection is owned by this shard: the node spreads them evenly.
+    pub fn connect_to_shard(address: SocketAddr, shard: u16, version: Version) -> Self {
+        let mut others = Vec::new();
         loop {
-            let stream = TcpStream::connect(address).expect("the node listens");
-            if stream.local_addr().expect("a socket").port() % shards == shard {
-                return Self::with_stream(stream, version);
+            let mut client = Self::connect(address, version);
+            client.push(1, RequestWriter::options);
+            let AnswerBody::Supported(options) = client.answer().body else { panic!("not SUPPORTED") };
+            let option = options.iter().find(|(name, _)| name.as_str() == "SCYLLA_SHARD");
+            if option.expect("it says its shard").1[0].as_str() == shard.to_string() {
+                return client;
             }
+            others.push(client);
         }
     }
 
@@ -55,11 +60,16 @@ impl Client {
 
     /// Sends a request.
     pub fn push(&mut self, stream: i16, write: impl FnOnce(&mut RequestWriter)) {
+        assert!(self.try_push(stream, write), "the node reads");
+    }
+
+    /// Sends a request; false when the connection has ended.
+    pub fn try_push(&mut self, stream: i16, write: impl FnOnce(&mut RequestWriter)) -> bool {
         let mut request = RequestWriter::new(self.dialect);
         write(&mut request);
         self.encoder.push_request(stream, &request);
         let bytes = self.encoder.finish().split();
-        self.stream.write_all(&bytes).expect("the node reads");
+        self.stream.write_all(&bytes).is_ok()
     }
 
     /// The next answer.

@@ -3,3 +3,4 @@
 mod client;
 mod node;
 mod prepared;
+mod tables;

@@ -130,10 +130,9 @@ impl Setup {
 }
 
 impl Node {
-    /// A connection to a shard, through the port where the client chooses it.
+    /// A connection to a shard.
     pub fn client(&self, shard: u16, version: Version) -> Client {
-        let address = SocketAddr::new(self.address, 19042);
-        Client::connect_to_shard(address, shard, 2, version)
+        Client::connect_to_shard(SocketAddr::new(self.address, 9042), shard, version)
     }
 
     /// A connection to any shard.
