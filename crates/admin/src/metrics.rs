@@ -48,6 +48,10 @@ const ENGINE: &[Family<'_, EngineStats>] = families! {
     gauge "scylla_compaction_manager_compactions" "Compactions running." |s| s.compactions_running as f64;
     gauge "scylla_compaction_manager_pending_compactions" "Compactions waiting." |s| sum(s, |t| t.compactions_pending);
     counter "scylla_compaction_manager_completed_compactions" "Compactions ended." |s| s.compactions_done as f64;
+    counter "scylla_compaction_manager_failed_compactions" "Compactions that failed." |s| s.compactions_failed as f64;
+    counter "scylla_memtables_failed_flushes" "Attempts to write a memtable that failed." |s| s.flushes_failed as f64;
+    counter "torc_commitlog_failures" "Writes and syncs of the commit log that failed." |s| s.commitlog_failures as f64;
+    gauge "scylla_sstables_bloom_filter_memory_size" "Bytes of SSTable metadata in memory, bloom filters included." |s| sum(s, |t| t.metadata_bytes);
     counter "torc_compaction_bytes_read" "Data bytes read by compactions." |s| s.compaction_bytes_in as f64;
     counter "torc_compaction_bytes_written" "Data bytes written by compactions." |s| s.compaction_bytes_out as f64;
 };
@@ -62,6 +66,14 @@ const TABLE: &[Family<'_, TableStats>] = families! {
     gauge "scylla_column_family_pending_compaction" "Compactions of the table waiting." |t| t.compactions_pending as f64;
     counter "torc_table_reads" "Reads of the table." |t| t.reads as f64;
     counter "torc_table_writes" "Partition updates of the table." |t| t.writes as f64;
+    gauge "scylla_column_family_memtable_partitions" "Partitions in the table's memtables." |t| t.memtable_partitions as f64;
+    counter "torc_table_cache_hits" "Single-partition reads answered without SSTables." |t| t.cache_hits as f64;
+    counter "torc_table_cache_misses" "Single-partition reads that went to SSTables." |t| t.cache_misses as f64;
+    counter "torc_table_sstables_read" "SSTables read by single-partition reads." |t| t.sstables_per_read_sum as f64;
+    counter "torc_table_bloom_filter_negatives" "SSTables that a bloom filter spared a read." |t| t.bloom_negatives as f64;
+    counter "torc_table_bloom_filter_true_positives" "SSTables read with reason." |t| t.bloom_true_positives as f64;
+    gauge "torc_table_partitions_estimate" "Partitions of the table, estimated." |t| t.partitions_estimate as f64;
+    gauge "torc_table_partition_bytes_max" "Largest partition in the table's SSTables." |t| t.partition_bytes_max as f64;
     counter "torc_table_bloom_filter_false_positives" "SSTables read in vain." |t| t.bloom_false_positives as f64;
     gauge "torc_table_droppable_tombstone_ratio" "Estimated share of tombstones that could be dropped." |t| t.droppable_tombstone_ratio;
 };
@@ -74,6 +86,10 @@ const TRANSPORT: &[Family<'_, TransportFigures>] = families! {
     gauge "scylla_transport_requests_memory_available_used" "Bytes of CQL requests being worked on." |t| t.requests_bytes as f64;
     counter "scylla_transport_requests_shed" "CQL requests refused for overload." |t| t.requests_shed as f64;
     counter "scylla_transport_requests_blocked_memory" "Times that reading requests was put off for overload." |t| t.requests_blocked as f64;
+    counter "scylla_transport_connections_shed" "CQL connections refused because there were too many." |t| t.connections_refused as f64;
+    counter "torc_transport_handshake_timeouts" "CQL connections closed because they were not ready in time." |t| t.handshake_timeouts as f64;
+    counter "torc_transport_bytes_read" "Bytes read from CQL clients." |t| t.bytes_read as f64;
+    counter "torc_transport_bytes_written" "Bytes written to CQL clients." |t| t.bytes_written as f64;
     gauge "scylla_cql_prepared_cache_size" "Prepared statements known." |t| t.prepared_statements as f64;
     gauge "scylla_cql_prepared_cache_memory_footprint" "Bytes that prepared statements take." |t| t.prepared_bytes as f64;
     counter "scylla_cql_prepared_cache_evictions" "Prepared statements forgotten for want of room." |t| t.prepared_evictions as f64;

@@ -47,6 +47,14 @@ pub struct TransportFigures {
     pub requests_shed: u64,
     /// Times that reading was put off for overload.
     pub requests_blocked: u64,
+    /// Connections refused because there were too many (on shard 0).
+    pub connections_refused: u64,
+    /// Connections closed because they were not ready in time.
+    pub handshake_timeouts: u64,
+    /// Bytes read from clients.
+    pub bytes_read: u64,
+    /// Bytes written to clients.
+    pub bytes_written: u64,
     /// Prepared statements known.
     pub prepared_statements: u64,
     /// Bytes that they take, about.

@@ -14,6 +14,7 @@ pub use definitions::computed_keyspaces;
 pub use rows::RowBuilder;
 pub use system_tables::{
     CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, PoolFacts, PreparedFacts, SizeFacts,
+    TaskFacts,
 };
 
 use std::sync::Arc;

@@ -41,6 +41,8 @@ pub struct ClientFacts {
     pub address: IpAddr,
     /// Its port.
     pub port: u16,
+    /// The shard that owns the connection.
+    pub shard: i32,
     /// What it said in STARTUP.
     pub options: BTreeMap<String, String>,
     /// `ready`, `startup`, `authenticating`.
@@ -78,6 +80,23 @@ pub struct CompactionFacts {
     pub rows_merged: Vec<i64>,
     /// Why.
     pub properties: String,
+}
+
+/// One compaction that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskFacts {
+    /// Its id.
+    pub id: [u8; 16],
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// SSTables that it reads.
+    pub sstables: i32,
+    /// Bytes read so far.
+    pub done: i64,
+    /// Bytes to read.
+    pub total: i64,
 }
 
 /// One prepared statement.
@@ -157,6 +176,10 @@ pub struct Facts {
     pub caches: Vec<CacheFacts>,
     /// Work.
     pub pools: Vec<PoolFacts>,
+    /// Compactions that run.
+    pub tasks: Vec<TaskFacts>,
+    /// Figures of the CQL server, by Cassandra's names.
+    pub cql: Vec<(&'static str, f64)>,
 }
 
 pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
@@ -174,7 +197,14 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
         "settings" => facts.settings.iter().for_each(|(name, value)| {
             rows.row([("name", name.as_str().into()), ("value", value.as_str().into())]);
         }),
+        "clients" if rows.table().keyspace == "system" => {
+            facts.clients.iter().for_each(|one| client_of_shard(rows, one));
+        }
         "clients" => facts.clients.iter().for_each(|one| client(rows, one)),
+        "sstable_tasks" => facts.tasks.iter().for_each(|one| task(rows, one)),
+        "cql_metrics" => facts.cql.iter().for_each(|(name, value)| {
+            rows.row([("name", (*name).into()), ("value", (*value).into())]);
+        }),
         "caches" => facts.caches.iter().for_each(|one| cache(rows, one)),
         "thread_pools" => facts.pools.iter().for_each(|pool| {
             rows.row([
@@ -303,6 +333,38 @@ fn client(rows: &mut RowBuilder, client: &ClientFacts) {
         ("request_count", client.requests.into()),
         ("ssl_enabled", false.into()),
         ("username", client.username.as_str().into()),
+    ]);
+}
+
+/// A client as ScyllaDB's table of clients has it.
+fn client_of_shard(rows: &mut RowBuilder, client: &ClientFacts) {
+    rows.row([
+        ("address", client.address.into()),
+        ("port", i32::from(client.port).into()),
+        ("client_type", "cql".into()),
+        ("connection_stage", client.stage.as_str().into()),
+        ("driver_name", client.driver_name.clone().into()),
+        ("driver_version", client.driver_version.clone().into()),
+        ("hostname", client.address.to_string().into()),
+        ("protocol_version", client.protocol_version.into()),
+        ("shard_id", client.shard.into()),
+        ("ssl_enabled", false.into()),
+        ("username", client.username.as_str().into()),
+    ]);
+}
+
+fn task(rows: &mut RowBuilder, task: &TaskFacts) {
+    let ratio = if task.total == 0 { 0.0 } else { task.done as f64 / task.total as f64 };
+    rows.row([
+        ("keyspace_name", task.keyspace.as_str().into()),
+        ("table_name", task.table.as_str().into()),
+        ("task_id", task.id.into()),
+        ("completion_ratio", ratio.min(1.0).into()),
+        ("kind", "compaction".into()),
+        ("progress", task.done.into()),
+        ("sstables", task.sstables.into()),
+        ("total", task.total.into()),
+        ("unit", "bytes".into()),
     ]);
 }
 

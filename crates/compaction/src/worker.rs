@@ -2,6 +2,7 @@
 //! able to stop.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub struct Outcome {
     pub written: Vec<Written>,
     /// Partitions written.
     pub partitions: u64,
+    /// How many partitions came from so many inputs: `merged[n]` from `n + 1`.
+    pub merged: Vec<u64>,
 }
 
 /// Why a job ended early.
@@ -122,10 +125,17 @@ pub async fn run(
     let mut purger = Purger::new(job.rule);
     let mut kept = FragmentBuffer::new();
     let mut writer: Option<SstableWriter> = None;
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome { merged: vec![0; sources.len()], ..Outcome::default() };
+    // Partitions that inputs have begun and the merge has not: from how many inputs.
+    let mut ahead: BTreeMap<DecoratedKey, usize> = BTreeMap::new();
     loop {
         match merger.next() {
             Step::Fragment(mut fragment) => {
+                if let Fragment::PartitionStart { key, .. } = &fragment
+                    && let Some(inputs) = ahead.remove(key)
+                {
+                    outcome.merged[inputs - 1] += 1;
+                }
                 if keep_columns(&mut fragment, &job.table) {
                     purger.push(fragment, &max_purgeable, &mut kept);
                 }
@@ -137,6 +147,11 @@ pub async fn run(
                 let buffer = merger.buffer(input);
                 let more = sources[input].fill(buffer).await.map_err(WorkerError::Read)?;
                 let bytes: usize = buffer.iter().map(Fragment::memory_size).sum();
+                for fragment in buffer.iter() {
+                    if let Fragment::PartitionStart { key, .. } = fragment {
+                        *ahead.entry(key.clone()).or_default() += 1;
+                    }
+                }
                 if !more {
                     merger.end(input);
                 }

@@ -14,7 +14,7 @@ use mutation::{
     Cell as Value, Clustering, ColumnSelection, Complex, ComplexCell, DecoratedKey, DeletionTime,
     LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
 };
-use replica::{Limits, PartitionResult, Partitions, ReadCommand, Replica, ReplicaError};
+use replica::{Keys, Limits, PartitionResult, Partitions, ReadCommand, Replica, ReplicaError};
 use rt::{Group, Rt};
 use schema::{Schema, Table};
 
@@ -226,7 +226,7 @@ impl Batchlog {
         for key in failed {
             let command = ReadCommand {
                 table: batches.clone(),
-                partitions: Partitions::Keys(vec![key.clone()]),
+                partitions: Partitions::Keys(Keys::from_elem(key.clone(), 1)),
                 slices: Slices::all(),
                 columns: ColumnSelection::All,
                 reversed: false,

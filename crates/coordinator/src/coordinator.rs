@@ -134,7 +134,7 @@ impl Coordinator {
     /// [`Coordinator::read`] that tells its steps.
     pub async fn read_traced(
         &self,
-        command: ReadCommand,
+        command: &ReadCommand,
         consistency: Consistency,
         deadline: Instant,
         trace: &TraceLog,

@@ -81,6 +81,18 @@ pub struct ReplicaFailure {
     pub message: String,
 }
 
+impl std::fmt::Display for ReplicaFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let reason = match self.code {
+            1 => "READ_TOO_MANY_TOMBSTONES",
+            2 => "INCOMPATIBLE_SCHEMA",
+            3 => "TIMEOUT",
+            _ => "UNKNOWN",
+        };
+        write!(f, ": {reason} from {} ({})", self.address, self.message)
+    }
+}
+
 impl std::fmt::Display for RequestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -101,9 +113,7 @@ impl std::fmt::Display for RequestError {
                     "Operation failed - received {received} responses and {} failures",
                     failures.len()
                 )?;
-                failures
-                    .iter()
-                    .try_for_each(|failure| write!(f, ": {} from {}", failure.message, failure.address))
+                failures.iter().try_for_each(|failure| failure.fmt(f))
             }
             Self::WriteFailure { received, failures, .. } => {
                 write!(
@@ -111,9 +121,7 @@ impl std::fmt::Display for RequestError {
                     "Operation failed - received {received} responses and {} failures",
                     failures.len()
                 )?;
-                failures
-                    .iter()
-                    .try_for_each(|failure| write!(f, ": {} from {}", failure.message, failure.address))
+                failures.iter().try_for_each(|failure| failure.fmt(f))
             }
             Self::Overloaded(why) | Self::Truncate(why) | Self::Invalid(why) => f.write_str(why),
         }

@@ -2,25 +2,30 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use compaction::worker::run;
 use compaction::{Candidate, Choice, Job, Progress, Reason, Strategy, WorkerError};
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, PartitionRange, Seconds, Timestamp};
 use rt::Group;
-use sstable::{Descriptor, EncodingStats, Sstable, SstableWriter, WriterOptions};
+use schema::Table;
+use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
 
 use crate::MaintenanceError;
 use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::flush::disk_or_source;
 use crate::live::{LiveSstable, Removal};
-use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord};
+use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
 use crate::store::{EDITS_ALL, Store, count};
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
     inner.flush(store).await?;
+    if let Some(damage) = &*store.damage.borrow() {
+        return Err(MaintenanceError::Source(damage.clone().into()));
+    }
     count(&store.stop_minor, 1);
     let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
     let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
@@ -44,7 +49,37 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
 /// What a major compaction is called in the history; only truncation and the end of the table stop it.
 const MAJOR: &str = "major";
 
+/// A compaction that runs, as others see it.
+pub(crate) struct RunningTask {
+    id: [u8; 16],
+    table: Arc<Table>,
+    sstables: usize,
+    progress: Progress,
+}
+
+impl RunningTask {
+    pub(crate) fn record(&self) -> TaskRecord {
+        TaskRecord {
+            id: self.id,
+            keyspace: self.table.keyspace.clone(),
+            table: self.table.name.clone(),
+            sstables: self.sstables as u64,
+            bytes_done: self.progress.bytes_read.get(),
+            bytes_total: self.progress.bytes_total.get(),
+        }
+    }
+}
+
 impl Inner {
+    /// Has others see a compaction until the result is dropped.
+    fn show_task(&self, store: &Store, id: [u8; 16], sstables: usize) -> Rc<RunningTask> {
+        let task = Rc::new(RunningTask { id, table: store.table(), sstables, progress: Progress::default() });
+        let mut tasks = self.compaction_tasks.borrow_mut();
+        tasks.retain(|task| task.strong_count() > 0);
+        tasks.push(Rc::downgrade(&task));
+        task
+    }
+
     /// Starts what compactions there are to start; called when SSTables came, and from time to time.
     pub(crate) fn start_compactions(self: &Rc<Self>) {
         if !self.config.auto_compaction || self.stopped.get() {
@@ -62,7 +97,7 @@ impl Inner {
     /// Starts one compaction of a table, if there is one worth it.
     fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
         let set = store.set();
-        if set.is_empty() {
+        if set.is_empty() || store.damage.borrow().is_some() {
             return false;
         }
         let strategy = Strategy::of(&store.table.borrow().options.compaction);
@@ -79,13 +114,33 @@ impl Inner {
             match done {
                 Ok(()) => inner.compaction_check.notify_one(),
                 // The choice is made again at the next tick, not at once: the disk may be full for a while.
-                Err(_) => count(&inner.compactions_failed, 1),
+                Err(error) => inner.compaction_failed(&store, &inputs, error),
             }
         });
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
         true
+    }
+
+    /// A compaction failed: an SSTable that is damaged is left out from now on, and the log says why, once.
+    fn compaction_failed(&self, store: &Store, inputs: &[Rc<LiveSstable>], error: MaintenanceError) {
+        count(&self.compactions_failed, 1);
+        if matches!(error, MaintenanceError::Cancelled | MaintenanceError::Stopped) {
+            return;
+        }
+        if let MaintenanceError::Source(source) = &error
+            && let Some(SstableError::Corrupt(damage)) = source.downcast_ref::<SstableError>()
+            && let Some((descriptor, _)) = Descriptor::parse(&damage.file)
+        {
+            let damaged = inputs.iter().filter(|live| *live.sstable.descriptor() == descriptor);
+            damaged.for_each(|live| live.suspect.set(true));
+        }
+        let text = format!("a compaction of {} failed: {error}", store.table.borrow().full_name());
+        if *self.compaction_failure.borrow() != text {
+            tracing::error!("{text}");
+            *self.compaction_failure.borrow_mut() = text;
+        }
     }
 
     async fn compact_chosen(
@@ -111,7 +166,7 @@ impl Inner {
         let overlaps = |one: &LiveSstable, other: &LiveSstable| {
             one.sstable.first() <= other.sstable.last() && other.sstable.first() <= one.sstable.last()
         };
-        let free = set.iter().enumerate().filter(|(_, live)| !live.compacting.get());
+        let free = set.iter().enumerate().filter(|(_, live)| !live.compacting.get() && !live.suspect.get());
         free.map(|(id, live)| {
             let sstable = &live.sstable;
             let overlapped = set.iter().any(|other| !Rc::ptr_eq(live, other) && overlaps(live, other));
@@ -156,15 +211,16 @@ async fn compact(
 ) -> Result<(), MaintenanceError> {
     let id = inner.unique_id();
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
-    match merge(inner, store, &inputs, choice, why == MAJOR, &mut edit).await {
-        Ok((added, bytes_out)) => {
+    let task = inner.show_task(store, id, inputs.len());
+    match merge(inner, store, &inputs, choice, (why == MAJOR, &task.progress), &mut edit).await {
+        Ok((added, bytes_out, rows_merged)) => {
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
             let log = inner.commit(edit, &names).await?;
             let removal = Removal::new(inputs.len(), log);
             inputs.iter().for_each(|live| live.obsolete(&removal));
             store.change_set(added, &inputs);
-            record(inner, store, id, &inputs, bytes_out, why);
+            record(inner, store, id, &inputs, bytes_out, rows_merged, why);
             inner.compaction_check.notify_one();
             Ok(())
         }
@@ -176,7 +232,15 @@ async fn compact(
     }
 }
 
-fn record(inner: &Inner, store: &Store, id: [u8; 16], inputs: &[Rc<LiveSstable>], bytes_out: u64, why: &str) {
+fn record(
+    inner: &Inner,
+    store: &Store,
+    id: [u8; 16],
+    inputs: &[Rc<LiveSstable>],
+    bytes_out: u64,
+    rows_merged: Vec<u64>,
+    why: &str,
+) {
     let bytes_in: u64 = inputs.iter().map(|live| live.sstable.data_len()).sum();
     count(&inner.compactions_done, 1);
     count(&inner.compaction_bytes_in, bytes_in);
@@ -193,8 +257,8 @@ fn record(inner: &Inner, store: &Store, id: [u8; 16], inputs: &[Rc<LiveSstable>]
         ended_micros: inner.rt.wall_micros(),
         bytes_in,
         bytes_out,
-        rows_merged: Vec::new(),
-        properties: format!("compaction_type: {why}"),
+        rows_merged,
+        properties: why.to_owned(),
     });
 }
 
@@ -204,9 +268,9 @@ async fn merge(
     store: &Rc<Store>,
     inputs: &[Rc<LiveSstable>],
     choice: &Choice,
-    is_major: bool,
+    (is_major, progress): (bool, &Progress),
     edit: &mut Edit,
-) -> Result<(Vec<Rc<LiveSstable>>, u64), MaintenanceError> {
+) -> Result<(Vec<Rc<LiveSstable>>, u64, Vec<u64>), MaintenanceError> {
     let table = store.table();
     let sstables: Vec<Rc<Sstable>> = inputs.iter().map(|live| live.sstable.clone()).collect();
     let now = inner.now_seconds();
@@ -251,8 +315,7 @@ async fn merge(
         options.host_id = Some(inner.config.host_id);
         SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await
     };
-    let (throttle, progress) = (&inner.throttle, Progress::default());
-    let outcome = run(&inner.rt, job, throttle, &progress, stop, max_purgeable, open_output).await;
+    let outcome = run(&inner.rt, job, &inner.throttle, progress, stop, max_purgeable, open_output).await;
     let outcome = outcome.map_err(|error| match error {
         WorkerError::Stopped => MaintenanceError::Cancelled,
         WorkerError::Read(error) => MaintenanceError::Source(error),
@@ -265,5 +328,5 @@ async fn merge(
         let sstable = opened.map_err(disk_or_source)?;
         added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
     }
-    Ok((added, bytes_out))
+    Ok((added, bytes_out, outcome.merged))
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use cache::Cache;
@@ -17,6 +17,7 @@ use schema::{Schema, Table, TableId};
 use sstable::table_dir;
 use stdx::HashMap;
 
+use crate::compact::RunningTask;
 use crate::live::Trash;
 use crate::read::ReadSources;
 use crate::store::{Store, count};
@@ -47,12 +48,17 @@ pub(crate) struct Inner {
     /// Told when there may be something to flush.
     pub(crate) flush_check: Notify,
     pub(crate) flushes: Cell<u64>,
+    pub(crate) flushes_failed: Cell<u64>,
     pub(crate) flushes_running: Cell<u64>,
     /// Told when there may be something to compact.
     pub(crate) compaction_check: Notify,
     pub(crate) compactions_running: Cell<u64>,
     pub(crate) compactions_done: Cell<u64>,
     pub(crate) compactions_failed: Cell<u64>,
+    /// Why the last compaction failed.
+    pub(crate) compaction_failure: RefCell<String>,
+    /// Compactions that run now.
+    pub(crate) compaction_tasks: RefCell<Vec<Weak<RunningTask>>>,
     pub(crate) compaction_bytes_in: Cell<u64>,
     pub(crate) compaction_bytes_out: Cell<u64>,
     pub(crate) compaction_history: RefCell<VecDeque<CompactionRecord>>,
@@ -61,6 +67,10 @@ pub(crate) struct Inner {
     pub(crate) replaying: Cell<bool>,
     /// Requests are refused.
     pub(crate) stopped: Cell<bool>,
+    /// The last flush failed because the disk is full.
+    pub(crate) disk_full: Cell<bool>,
+    /// The disk failed, and the policy is to end the process: why.
+    pub(crate) died: RefCell<Option<String>>,
     /// Locks of partitions whose counters are being changed.
     pub(crate) counter_locks: RefCell<HashMap<(TableId, bytes::Bytes), Semaphore>>,
     /// Increments that are in memtables but not in the log, whose writing failed.
@@ -268,8 +278,13 @@ impl Engine {
         for task in tasks {
             task.cancel().await;
         }
-        inner.trash.empty(inner.rt.disk()).await?;
-        inner.log.close().await.map_err(log_failure)
+        let emptied = inner.trash.empty(inner.rt.disk()).await;
+        let closed = inner.log.close().await.map_err(log_failure);
+        if let Some(reason) = inner.died.borrow_mut().take() {
+            return Err(MaintenanceError::Source(reason.into()));
+        }
+        emptied?;
+        closed
     }
 }
 
@@ -412,20 +427,26 @@ impl Inner {
                 let full = matches!(&error, AppendError::Disk(disk) if disk.is_disk_full());
                 // A full disk is no broken disk: writing goes on when there is room again.
                 if self.config.commit_failure_policy != FailurePolicy::Ignore && !full {
-                    self.stop_by_failure(&error);
+                    self.stop_by_failure(&error, self.config.commit_failure_policy);
                 }
                 Err(write_error(error))
             }
         }
     }
 
-    /// Refuses requests from now on, because the disk failed.
-    pub(crate) fn stop_by_failure(&self, reason: &dyn std::fmt::Display) {
+    /// Refuses requests from now on, because the disk failed; by the policy `Die` the whole node ends.
+    pub(crate) fn stop_by_failure(&self, reason: &dyn std::fmt::Display, policy: FailurePolicy) {
+        if self.stopped.replace(true) {
+            return;
+        }
         tracing::error!(
             shard = self.rt.shard().0,
             "the storage of this shard stops taking requests: {reason}. Mend the cause and start the node again"
         );
-        self.stopped.set(true);
+        if policy == FailurePolicy::Die {
+            *self.died.borrow_mut() = Some(format!("the node ends because the disk failed: {reason}"));
+            self.rt.request_stop();
+        }
         self.memory_freed.notify_all();
     }
 }

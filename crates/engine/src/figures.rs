@@ -33,8 +33,14 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
         compactions_done: inner.compactions_done.get(),
         compaction_bytes_in: inner.compaction_bytes_in.get(),
         compaction_bytes_out: inner.compaction_bytes_out.get(),
+        compactions_failed: inner.compactions_failed.get(),
+        flushes_failed: inner.flushes_failed.get(),
+        commitlog_failures: log.failures,
+        compaction_tasks: {
+            let tasks = inner.compaction_tasks.borrow();
+            tasks.iter().filter_map(std::rc::Weak::upgrade).map(|task| task.record()).collect()
+        },
         compaction_history: inner.compaction_history.borrow().iter().cloned().collect(),
-        ..EngineStats::default()
     }
 }
 
@@ -91,6 +97,6 @@ fn table(inner: &Inner, store: &Store) -> TableStats {
         compactions_pending: strategy.pending(&inner.candidates(store, &set), now),
         droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,
-        ..TableStats::default()
+        metadata_bytes: sum(&|sstable| sstable.memory_size() as u64),
     }
 }

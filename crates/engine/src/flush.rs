@@ -85,19 +85,28 @@ impl Inner {
                     flushing.done.set(true);
                     let bytes = flushing.memtable.bytes();
                     self.memtable_bytes.set(self.memtable_bytes.get().saturating_sub(bytes));
-                    *self.flush_failure.borrow_mut() = None;
+                    self.disk_full.set(false);
+                    if self.flush_failure.take().is_some() {
+                        tracing::info!("memtables can be written again");
+                    }
                     self.memory_freed.notify_all();
                     count(&self.flushes, 1);
                     flushing.attempted.notify_all();
                     self.release_log().await;
                 }
                 Err(error) => {
-                    *self.flush_failure.borrow_mut() = Some(error.to_string());
+                    count(&self.flushes_failed, 1);
+                    if self.flush_failure.replace(Some(error.to_string())).is_none() {
+                        tracing::error!(
+                            "a memtable cannot be written and is tried again every second: {error}"
+                        );
+                    }
                     // Writes that wait for memory fail with the reason instead of waiting for the disk.
                     self.memory_freed.notify_all();
                     let full = matches!(&error, MaintenanceError::Disk(disk) if disk.is_disk_full());
+                    self.disk_full.set(full);
                     if self.config.disk_failure_policy != FailurePolicy::Ignore && !full {
-                        self.stop_by_failure(&error);
+                        self.stop_by_failure(&error, self.config.disk_failure_policy);
                     }
                     // Those behind it in the queue wait for the same disk.
                     for waiting in store.flushing.borrow().iter() {
@@ -121,20 +130,21 @@ impl Inner {
         if store.dropped.get() {
             return Ok(());
         }
-        let mut live = None;
-        if let Some(written) = self.write_sstable(store, &flushing.memtable).await.map_err(disk_or_source)? {
-            let opened =
-                Sstable::open(&self.rt, written.descriptor, store.table(), self.blocks.clone()).await;
-            let sstable = opened.map_err(disk_or_source)?;
-            live = Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros()));
-        }
+        // An attempt may have written the file and then failed to log that; writing it again would fill the disk, and
+        // removing it is no way back once the log may have taken the note.
+        let before = flushing.written.borrow().clone();
+        let live = match before {
+            Some(live) => Some(live),
+            None => self.write_and_open(store, &flushing.memtable).await.map_err(disk_or_source)?,
+        };
+        *flushing.written.borrow_mut() = live.clone();
         if flushing.first.is_some() {
             // Before a compaction can see the SSTable: what it then forgets must not come back from the log.
             self.log.record_flushed(store.id, flushing.before).await.map_err(log_failure)?;
         }
         if let Some(live) = live {
             if self.incremental_backups(store) {
-                crate::maintain::link_files(self, &live, &store.dir.join("backups")).await?;
+                crate::maintain::link_backup(self, &live, &store.dir.join("backups")).await?;
             }
             self.cache.next_epoch(store.id);
             store.change_set(vec![live.clone()], &[]);
@@ -146,6 +156,24 @@ impl Inner {
 
     fn incremental_backups(&self, store: &Store) -> bool {
         store.table.borrow().options.incremental_backups.unwrap_or(self.config.incremental_backups)
+    }
+
+    /// Writes a memtable to an SSTable; none when it holds nothing worth a file.
+    async fn write_and_open(
+        self: &Rc<Self>,
+        store: &Rc<Store>,
+        memtable: &Memtable,
+    ) -> Result<Option<Rc<LiveSstable>>, SstableError> {
+        let Some(written) = self.write_sstable(store, memtable).await? else { return Ok(None) };
+        let descriptor = written.descriptor;
+        match Sstable::open(&self.rt, descriptor.clone(), store.table(), self.blocks.clone()).await {
+            Ok(sstable) => Ok(Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros()))),
+            Err(error) => {
+                // The next attempt writes another; what cannot be removed only repeats what that will hold.
+                let _ = sstable::remove(self.rt.disk(), &descriptor).await;
+                Err(error)
+            }
+        }
     }
 
     async fn write_sstable(

@@ -33,4 +33,4 @@ pub use prepare::prepare;
 pub use read::ReadSources;
 pub use reader::{EngineReader, SyncStep};
 pub use sstable::named_table_dir as dropped_table_dir;
-pub use stats::{CompactionRecord, EngineStats, TableStats};
+pub use stats::{CompactionRecord, EngineStats, TableStats, TaskRecord};

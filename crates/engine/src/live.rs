@@ -64,6 +64,8 @@ pub(crate) struct LiveSstable {
     trash: Rc<Trash>,
     /// Taken by a compaction.
     pub(crate) compacting: Cell<bool>,
+    /// A compaction found it damaged.
+    pub(crate) suspect: Cell<bool>,
     /// When it came to be, microseconds of the wall clock; 0 when it was there at the start.
     pub(crate) since_micros: i64,
 }
@@ -75,6 +77,7 @@ impl LiveSstable {
             removal: RefCell::new(None),
             trash: trash.clone(),
             compacting: Cell::new(false),
+            suspect: Cell::new(false),
             since_micros,
         })
     }

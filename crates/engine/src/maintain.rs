@@ -33,7 +33,7 @@ impl Inner {
             Ok(log) => Ok(log),
             Err(error) => {
                 if edit.revoke().await.is_err() {
-                    self.stop_by_failure(&error);
+                    self.stop_by_failure(&error, self.config.disk_failure_policy);
                 }
                 Err(error.into())
             }
@@ -200,6 +200,11 @@ pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> R
 /// Hard-links every file of an SSTable into `dir`, which is made when missing.
 pub(crate) async fn link_files(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
     link_all(inner.rt.disk(), live.sstable.descriptor(), dir, false).await
+}
+
+/// Hard-links every file of an SSTable into the backups, where an attempt before may have left some.
+pub(crate) async fn link_backup(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
+    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, true).await
 }
 
 /// Hard-links every file of an SSTable into `dir`; `again` when a part may have been linked before.

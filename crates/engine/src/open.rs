@@ -68,17 +68,22 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         flush_failure: RefCell::default(),
         flush_check: Notify::new(),
         flushes: Cell::new(0),
+        flushes_failed: Cell::new(0),
         flushes_running: Cell::new(0),
         compaction_check: Notify::new(),
         compactions_running: Cell::new(0),
         compactions_done: Cell::new(0),
         compactions_failed: Cell::new(0),
+        compaction_failure: RefCell::default(),
+        compaction_tasks: RefCell::default(),
         compaction_bytes_in: Cell::new(0),
         compaction_bytes_out: Cell::new(0),
         compaction_history: RefCell::default(),
         throttle,
         replaying: Cell::new(true),
         stopped: Cell::new(false),
+        died: RefCell::default(),
+        disk_full: Cell::new(false),
         counter_locks: RefCell::default(),
         unlogged_counters: RefCell::default(),
         tasks: RefCell::default(),
@@ -110,8 +115,12 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         if count > 1 && shard_of_generation(&descriptor, count) != Some(inner.rt.shard().0) {
             continue;
         }
-        let sstable = Sstable::open(&inner.rt, descriptor, store.table(), inner.blocks.clone()).await?;
-        found.push(LiveSstable::new(sstable, &inner.trash, 0));
+        match Sstable::open(&inner.rt, descriptor, store.table(), inner.blocks.clone()).await {
+            Ok(sstable) => found.push(LiveSstable::new(sstable, &inner.trash, 0)),
+            Err(SstableError::Disk(error)) => return Err(error.into()),
+            // Other tables are not to suffer from this one's damage.
+            Err(damage) => store.set_damage(damage.to_string()),
+        }
     }
     store.change_set(found, &[]);
     Ok(())
@@ -131,10 +140,14 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
                 let (_, update) = update.map_err(|short| unreadable(number, &short.to_string()))?;
                 replay_update(inner, number, &update, &flushed)?;
             }
-            if inner.memtable_bytes.get() > inner.config.memtable_bytes_max / 2 {
+            // On a full disk the rest stays in memory, which the log has room for too: what is there can be read, and is
+            // written when there is space.
+            if inner.memtable_bytes.get() > inner.config.memtable_bytes_max / 2 && !inner.disk_full.get() {
                 for store in inner.stores_in_order() {
-                    let flushed = inner.flush_before(&store, Some(number + 1)).await;
-                    flushed.map_err(open_error)?;
+                    match inner.flush_before(&store, Some(number + 1)).await {
+                        Err(_) if inner.disk_full.get() => break,
+                        flushed => flushed.map_err(open_error)?,
+                    }
                 }
             }
             inner.rt.maybe_yield().await;

@@ -17,7 +17,9 @@ use memtable::Memtable;
 use mutation::{Fragment, FragmentBuffer, FragmentSource, PartitionRange, PartitionUpdate};
 use rt::{Disk, Rt};
 use schema::{Schema, Table, TableId};
-use sstable::{Component, Descriptor, NoCache, Sstable, SstableWriter, WriterOptions, table_dir};
+use sstable::{
+    Component, Descriptor, NoCache, Sstable, SstableError, SstableWriter, WriterOptions, table_dir,
+};
 use topology::Sharder;
 
 use crate::edit::{Edit, finish_edits};
@@ -68,10 +70,22 @@ impl Node<'_> {
         let disk = self.rt.disk();
         let mut generation = generation_max(disk, dir).await?;
         for descriptor in sstable::list_complete(disk, dir).await? {
-            let sstable =
-                Sstable::open(&self.rt, descriptor.clone(), table.clone(), Rc::new(NoCache)).await?;
-            let owners = self.owners(&sstable).await?;
             let named = shard_of_generation(&descriptor, self.sharder.shard_count());
+            let opened = Sstable::open(&self.rt, descriptor.clone(), table.clone(), Rc::new(NoCache)).await;
+            let sstable = match opened {
+                Ok(sstable) => sstable,
+                Err(SstableError::Disk(error)) => return Err(error.into()),
+                // Its shard says so, and keeps the table from being read.
+                Err(_) if named.is_some() && !self.config.resharded => continue,
+                Err(damage) => {
+                    return Err(OpenError::Sstable(format!(
+                        "{damage}. It cannot be shared out among {} shards: start with as many shards as before, or move \
+                         its files away",
+                        self.sharder.shard_count()
+                    )));
+                }
+            };
+            let owners = self.owners(&sstable).await?;
             if owners.len() == 1 && owners.first().copied() == named {
                 continue;
             }

@@ -36,6 +36,9 @@ impl Inner {
         bypass_cache: bool,
     ) -> Result<EngineReader, ReadError> {
         let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
+        if let Some(damage) = &*store.damage.borrow() {
+            return Err(ReadError::Source(damage.clone().into()));
+        }
         count(&store.counters.reads, 1);
         let wanted = Wanted { range, slices, columns, reversed, bypass_cache };
         match range.as_single() {
@@ -69,7 +72,7 @@ impl Inner {
     ) -> Result<OnlyRow, ReadError> {
         let stores = self.stores.borrow();
         let store = stores.get(&table).ok_or(ReadError::UnknownTable(table))?;
-        if !store.flushing.borrow().is_empty() {
+        if !store.flushing.borrow().is_empty() || store.damage.borrow().is_some() {
             return Ok(OnlyRow::More);
         }
         let found = if store.sstables.borrow().is_empty() {

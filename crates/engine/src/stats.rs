@@ -23,6 +23,23 @@ pub struct CompactionRecord {
     pub properties: String,
 }
 
+/// A compaction that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskRecord {
+    /// Which.
+    pub id: [u8; 16],
+    /// Keyspace of its table.
+    pub keyspace: String,
+    /// Name of its table.
+    pub table: String,
+    /// SSTables that it reads.
+    pub sstables: u64,
+    /// Bytes read so far, uncompressed.
+    pub bytes_done: u64,
+    /// Bytes to read.
+    pub bytes_total: u64,
+}
+
 /// One table on this shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableStats {
@@ -48,12 +65,8 @@ pub struct TableStats {
     pub partition_bytes_max: u64,
     /// Sum over SSTables of their partitions' sizes, and how many partitions, for the mean.
     pub partition_bytes_sum: u64,
-    /// Bytes that bloom filters take in memory.
-    pub bloom_filter_bytes: u64,
-    /// Bytes that index summaries take in memory.
-    pub index_summary_bytes: u64,
-    /// Bytes that compression offsets take in memory.
-    pub compression_metadata_bytes: u64,
+    /// Bytes that bloom filters, index summaries and compression offsets take in memory.
+    pub metadata_bytes: u64,
     /// Bloom filter said yes, the SSTable had nothing.
     pub bloom_false_positives: u64,
     /// Bloom filter said yes, and rightly.
@@ -76,8 +89,6 @@ pub struct TableStats {
     pub droppable_tombstone_ratio: f64,
     /// SSTables by level (leveled compaction), or by the one level there is.
     pub sstables_per_level: Vec<u64>,
-    /// Names of snapshots are listed apart; this is what only they hold, bytes.
-    pub snapshot_bytes: u64,
 }
 
 /// The whole shard.
@@ -129,6 +140,14 @@ pub struct EngineStats {
     pub compaction_bytes_in: u64,
     /// Bytes that compactions have written.
     pub compaction_bytes_out: u64,
+    /// Compactions that failed.
+    pub compactions_failed: u64,
+    /// Flushes that failed.
+    pub flushes_failed: u64,
+    /// Failed writes and syncs of the commit log.
+    pub commitlog_failures: u64,
+    /// Compactions that run now.
+    pub compaction_tasks: Vec<TaskRecord>,
     /// The last compactions, oldest first; at most [`crate::stats::COMPACTION_HISTORY_MAX`].
     pub compaction_history: Vec<CompactionRecord>,
 }

@@ -25,6 +25,8 @@ pub(crate) struct Flushing {
     pub(crate) first: Option<u64>,
     /// Its log entries have numbers below this.
     pub(crate) before: u64,
+    /// The SSTable that it was written to, once it was.
+    pub(crate) written: RefCell<Option<Rc<LiveSstable>>>,
     /// How often writing it failed, and why the last time.
     pub(crate) failure: RefCell<(u64, Option<String>)>,
     pub(crate) done: Cell<bool>,
@@ -78,6 +80,9 @@ pub(crate) struct Store {
     pub(crate) stop_compactions: Cell<u64>,
     /// Raised when a major compaction is about to take over from smaller ones.
     pub(crate) stop_minor: Cell<u64>,
+    /// An SSTable could not be opened: what is wrong. What it holds is not known, so nothing of the table is read or
+    /// compacted, while other tables go on.
+    pub(crate) damage: RefCell<Option<String>>,
 }
 
 /// Units of [`Store::edits`].
@@ -103,7 +108,15 @@ impl Store {
             counters: Counters::default(),
             stop_compactions: Cell::new(0),
             stop_minor: Cell::new(0),
+            damage: RefCell::default(),
         })
+    }
+
+    /// Marks the table as one that cannot be read.
+    pub(crate) fn set_damage(&self, reason: String) {
+        let table = self.table.borrow().full_name();
+        tracing::error!("table {table} cannot be read on this shard: {reason}");
+        *self.damage.borrow_mut() = Some(reason);
     }
 
     /// The table as last known.
@@ -174,6 +187,7 @@ impl Store {
                 memtable,
                 first: self.active_first.take(),
                 before,
+                written: RefCell::default(),
                 failure: RefCell::default(),
                 done: Cell::new(false),
                 attempted: Notify::new(),

@@ -33,7 +33,7 @@ pub trait Coordinator: 'static {
     /// [`Coordinator::read`] that tells its steps.
     fn read_traced(
         &self,
-        command: ReadCommand,
+        command: &ReadCommand,
         consistency: Consistency,
         deadline: Instant,
         _trace: &TraceLog,
@@ -94,7 +94,7 @@ impl Coordinator for coordinator::Coordinator {
 
     async fn read_traced(
         &self,
-        command: ReadCommand,
+        command: &ReadCommand,
         consistency: Consistency,
         deadline: Instant,
         trace: &TraceLog,

@@ -14,8 +14,7 @@ use topology::Sharder;
 
 use crate::{
     Keys, Limits, Partitions, ReadCommand, ReadPage, ReplicaError, ShardRequest, ShardResponse,
-    TableOperation, TraceLog, read,
-    scan,
+    TableOperation, TraceLog, read, scan,
 };
 
 /// What a replica is told by the node's configuration.

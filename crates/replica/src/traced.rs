@@ -11,7 +11,7 @@ impl Replica {
     /// [`Replica::read`] with its steps.
     pub async fn read_traced(
         &self,
-        command: ReadCommand,
+        command: &ReadCommand,
         trace: &TraceLog,
     ) -> Result<ReadPage, ReplicaError> {
         let one_shard = match &command.partitions {
@@ -30,10 +30,10 @@ impl Replica {
             return Ok(page);
         };
         if shard == self.own_shard() {
-            return self.read_here_traced(&command, trace).await;
+            return self.read_here_traced(command, trace).await;
         }
         self.note(trace, format!("Sending READ to shard {shard}"));
-        match self.call(ShardId(shard), ShardRequest::ReadTraced(command)).await {
+        match self.call(ShardId(shard), ShardRequest::ReadTraced(command.clone())).await {
             ShardResponse::ReadTraced(page, events) => {
                 trace.extend(events);
                 self.note(trace, format!("Processing response from shard {shard}"));

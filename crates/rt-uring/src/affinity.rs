@@ -1,4 +1,4 @@
-//! Which cores the process may use, and binding a thread to one.
+//! Which cores and how many files the process may use, and binding a thread to a core.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -26,4 +26,17 @@ pub(crate) fn pin_to(core: usize) -> io::Result<()> {
     // SAFETY: the set is ours and its size is given; 0 is the calling thread.
     let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets the process have as many files and sockets open as its hard limit allows; the limit then, if the system tells it.
+pub(crate) fn raise_open_files() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours and is written by the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
+        return None;
+    }
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: the structure is ours and is only read.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0;
+    Some(if done { raised.rlim_cur } else { limit.rlim_cur })
 }

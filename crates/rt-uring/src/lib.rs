@@ -94,6 +94,9 @@ impl std::error::Error for StartError {
     }
 }
 
+/// With fewer open files than this a node may run out of them.
+const FILES_WANTED: u64 = 10_000;
+
 /// Number of cores that this process may use: the natural number of shards.
 pub fn available_cores() -> u16 {
     affinity::allowed_cores().len().clamp(1, u16::MAX as usize) as u16
@@ -103,6 +106,11 @@ pub fn available_cores() -> u16 {
 /// then the tasks of a shard whose main has returned go on (it still answers the others).
 pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Result<Vec<T>, StartError> {
     assert!(!mains.is_empty(), "a node has at least one shard");
+    // Every connection is an open file, and the usual soft limit is 1,024 of them.
+    let files_max = affinity::raise_open_files();
+    if let Some(few) = files_max.filter(|max| *max < FILES_WANTED) {
+        tracing::warn!("only {few} files and connections can be open at once; raise the limit (ulimit -Hn)");
+    }
     let shard_count = u16::try_from(mains.len()).expect("fewer than 2^16 shards");
     let cores = affinity::allowed_cores();
     let pin = config.pin && cores.len() >= mains.len();

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use std::rc::Rc;
 
-use catalog::{CacheFacts, ClientFacts, CompactionFacts, NodeFacts, PoolFacts, PreparedFacts, SizeFacts};
+use catalog::{
+    CacheFacts, ClientFacts, CompactionFacts, NodeFacts, PoolFacts, PreparedFacts, SizeFacts, TaskFacts,
+};
 use engine::EngineStats;
 use rt::{Group, Rt};
 use schema::TableId;
 use session::ConnectionInfo;
+use wire::Opcode;
 
 use crate::Config;
 use crate::node::Boot;
@@ -41,6 +44,7 @@ pub(crate) fn clients(connections: &[ConnectionInfo]) -> Vec<ClientFacts> {
     let one = |info: &ConnectionInfo| ClientFacts {
         address: info.address.ip(),
         port: info.address.port(),
+        shard: i32::from(info.shard),
         options: info.client_options.iter().cloned().collect::<BTreeMap<_, _>>(),
         stage: info.stage.name().to_owned(),
         driver_name: info.driver_name.clone(),
@@ -93,6 +97,35 @@ pub(crate) fn compactions(shards: &[EngineStats]) -> Vec<CompactionFacts> {
         properties: record.properties.clone(),
     };
     shards.iter().flat_map(|shard| &shard.compaction_history).map(one).collect()
+}
+
+pub(crate) fn tasks(shards: &[EngineStats]) -> Vec<TaskFacts> {
+    let one = |task: &engine::TaskRecord| TaskFacts {
+        id: task.id,
+        keyspace: task.keyspace.clone(),
+        table: task.table.clone(),
+        sstables: i32::try_from(task.sstables).unwrap_or(i32::MAX),
+        done: signed(task.bytes_done),
+        total: signed(task.bytes_total),
+    };
+    shards.iter().flat_map(|shard| &shard.compaction_tasks).map(one).collect()
+}
+
+/// Figures of this shard's statements, by the names of Cassandra's `cql_metrics`.
+pub(crate) fn cql(
+    metrics: &session::SessionMetrics,
+    prepared: &exec::PreparedStatements,
+) -> Vec<(&'static str, f64)> {
+    let (executed, texts) =
+        (metrics.requests(Opcode::Execute) as f64, metrics.requests(Opcode::Query) as f64);
+    let all = executed + texts;
+    vec![
+        ("preparedStatementsCount", prepared.all().len() as f64),
+        ("preparedStatementsEvicted", prepared.evictions() as f64),
+        ("preparedStatementsExecuted", executed),
+        ("preparedStatementsRatio", if all == 0.0 { 0.0 } else { executed / all }),
+        ("regularStatementsExecuted", texts),
+    ]
 }
 
 pub(crate) fn sizes(shards: &[EngineStats]) -> Vec<SizeFacts> {

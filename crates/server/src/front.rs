@@ -113,6 +113,10 @@ impl Front {
             requests_bytes: metrics.request_bytes_in_flight.get(),
             requests_shed: metrics.overloaded.get(),
             requests_blocked: metrics.reads_paused.get(),
+            connections_refused: metrics.connections_refused.get(),
+            handshake_timeouts: metrics.handshake_timeouts.get(),
+            bytes_read: metrics.bytes_read.get(),
+            bytes_written: metrics.bytes_written.get(),
             prepared_statements: prepared.all().len() as u64,
             prepared_bytes: prepared.bytes() as u64,
             prepared_evictions: prepared.evictions(),
@@ -197,6 +201,8 @@ impl ComputedTables for Tables {
                 sizes: Vec::new(),
                 caches: Vec::new(),
                 pools: Vec::new(),
+                tasks: Vec::new(),
+                cql: Vec::new(),
             };
             // Only what the table needs is gathered: drivers ask for system.local all the time.
             match table.name.as_str() {
@@ -205,6 +211,10 @@ impl ComputedTables for Tables {
                 "prepared_statements" => {
                     facts.prepared = facts::prepared(&executor.prepared_statements().all());
                 }
+                "cql_metrics" => {
+                    facts.cql = facts::cql(sessions.metrics(), executor.prepared_statements());
+                }
+                "sstable_tasks" => facts.tasks = facts::tasks(&coordinator.replica().stats().await),
                 "thread_pools" => facts.pools = facts::pools(&rt),
                 "compaction_history" => {
                     facts.compactions = facts::compactions(&coordinator.replica().stats().await);

@@ -123,7 +123,8 @@ fn failure_policy(name: &str) -> FailurePolicy {
     match name {
         "ignore" => FailurePolicy::Ignore,
         "die" => FailurePolicy::Die,
-        // The configuration was checked: what is left is `stop`.
+        "best_effort" => FailurePolicy::Ignore,
+        // The configuration was checked: what is left is `stop`, `stop_paranoid` and `stop_commit`.
         _ => FailurePolicy::Stop,
     }
 }
@@ -159,6 +160,7 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
         incremental_backups: config.incremental_backups,
         disk_failure_policy: failure_policy(&config.disk_failure_policy),
         commit_failure_policy: failure_policy(&config.commit_failure_policy),
+        resharded: boot.identity.shard_count != rt.shard_count(),
         host_id: boot.identity.host_id,
         canaries: boot.canaries,
         ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())

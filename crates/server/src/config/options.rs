@@ -113,8 +113,8 @@ options! {
     commitlog_total_space: Size = Size::mib(1024), "What the commit logs of all shards may take before tables are flushed.";
     commitlog_archive: Option<PathBuf> = None, "Directory into which full commit log files are linked.";
     commitlog_ignore_errors: bool = false, "Start in spite of damage in the middle of a commit log; what it held is lost.";
-    commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop, ignore or die.";
-    disk_failure_policy: String = "stop".to_owned(), "When data files fail: stop, ignore or die.";
+    commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop (refuse writes), ignore (fail the writes concerned) or die (end the process).";
+    disk_failure_policy: String = "stop".to_owned(), "When data files cannot be written: stop (refuse writes), ignore (try again) or die (end the process).";
     #[alias("compaction_throughput_mb_per_sec", "MiB")]
     compaction_throughput: Size = Size::mib(64), "Bytes a second that compaction may write; 0 for no limit.";
     concurrent_compactors: u16 = 2, "Compactions at once on a shard.";
@@ -189,8 +189,11 @@ impl Config {
             Err(ConfigError::Value { name: name.to_owned(), value: value.to_owned(), expected })
         };
         one_of("commitlog_sync", &self.commitlog_sync, &["periodic", "batch", "group"])?;
-        one_of("commit_failure_policy", &self.commit_failure_policy, &["stop", "ignore", "die"])?;
-        one_of("disk_failure_policy", &self.disk_failure_policy, &["stop", "ignore", "die"])?;
+        let policies = ["stop", "stop_commit", "ignore", "die"];
+        one_of("commit_failure_policy", &self.commit_failure_policy, &policies)?;
+        let policies = ["stop", "stop_paranoid", "best_effort", "ignore", "die"];
+        one_of("disk_failure_policy", &self.disk_failure_policy, &policies)?;
+        self.check_ranges()?;
         one_of("authenticator", &self.authenticator, &["AllowAllAuthenticator"])?;
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer"])?;
         one_of("partitioner", &self.partitioner, &["Murmur3Partitioner"])?;
@@ -209,6 +212,39 @@ impl Config {
             return Err(ConfigError::Conflict(
                 "tombstone_failure_threshold must not be below tombstone_warn_threshold".to_owned(),
             ));
+        }
+        Ok(())
+    }
+
+    fn check_ranges(&self) -> Result<(), ConfigError> {
+        let within = |name: &str, value: u64, min: u64, max: u64| {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            let expected = format!("expected a number from {min} to {max}");
+            Err(ConfigError::Value { name: name.to_owned(), value: value.to_string(), expected })
+        };
+        within("num_tokens", self.num_tokens.into(), 1, 1024)?;
+        within("shards", self.shards.into(), 0, 1024)?;
+        within("concurrent_compactors", self.concurrent_compactors.into(), 1, 128)?;
+        within("native_transport_port", self.native_transport_port.into(), 1, 65535)?;
+        within("tombstone_failure_threshold", self.tombstone_failure_threshold, 1, u64::MAX)?;
+        let at_least = |name: &str, value: Size, min: Size| {
+            if value.0 == 0 || value >= min {
+                return Ok(());
+            }
+            let expected = format!("expected at least {}", min.show());
+            Err(ConfigError::Value { name: name.to_owned(), value: value.show(), expected })
+        };
+        at_least("memory_size", self.memory_size, Size::mib(64))?;
+        at_least("memtable_space", self.memtable_space, Size::mib(1))?;
+        at_least("native_transport_max_frame_size", self.native_transport_max_frame_size, Size(256 << 10))?;
+        if self.data_file_directories.to_string_lossy().contains(',') {
+            return Err(ConfigError::Value {
+                name: "data_file_directories".to_owned(),
+                value: self.data_file_directories.show(),
+                expected: "expected one directory; put several disks together with RAID or LVM".to_owned(),
+            });
         }
         Ok(())
     }

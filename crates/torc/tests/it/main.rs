@@ -1,6 +1,9 @@
 //! The binary from outside: a node as a process, met through its ports, its files and its exit code.
 
 mod client;
+mod dev;
 mod node;
 mod prepared;
 mod tables;
+mod trace;
+mod trouble;

@@ -33,7 +33,6 @@ pub fn torc(arguments: &[&str]) -> Command {
 /// What a process that ended had to say.
 pub struct Ended {
     pub status: ExitStatus,
-    pub out: String,
     pub err: String,
 }
 
@@ -41,10 +40,9 @@ pub struct Ended {
 pub fn run(mut command: Command) -> Ended {
     let mut child = command.spawn().expect("the binary is there");
     let status = wait(&mut child);
-    let (mut out, mut err) = (String::new(), String::new());
-    child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
+    let mut err = String::new();
     child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
-    Ended { status, out, err }
+    Ended { status, err }
 }
 
 fn wait(child: &mut Child) -> ExitStatus {
@@ -123,7 +121,7 @@ impl Setup {
             let status = wait(&mut child);
             reader.join().expect("alive");
             let err = log.lock().expect("alive").clone();
-            return Err(Ended { status, out: line, err });
+            return Err(Ended { status, err });
         }
         Ok(Node { child, address: self.address, ready_line: line, log })
     }

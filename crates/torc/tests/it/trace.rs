@@ -1,0 +1,107 @@
+//! `TRACING ON`: where the time of a request went, on whichever shards.
+
+use wire::Version;
+use wire::client::{Answer, AnswerBody, Parameters, ResultBody};
+
+use crate::client::Client;
+use crate::node::Setup;
+
+fn traced(client: &mut Client, text: &str) -> Answer {
+    let parameters = Parameters::new(wire::Consistency::One, &[]);
+    client.push(1, |request| {
+        request.query(text, &parameters);
+        request.set_tracing(true);
+    });
+    client.answer()
+}
+
+/// Activity and thread of a traced statement's events, in their order.
+fn events(client: &mut Client, text: &str) -> Vec<(String, String)> {
+    let answer = traced(client, text);
+    assert!(matches!(answer.body, AnswerBody::Result(_)), "{text}: {answer:?}");
+    let id: String =
+        answer.tracing_id.expect("it is traced").iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
+    let rows =
+        client.texts(&format!("SELECT activity, thread FROM system_traces.events WHERE session_id = {id}"));
+    rows.into_iter().map(|mut row| (row.remove(0), row.remove(0))).collect()
+}
+
+#[test]
+fn a_trace_tells_shards_and_sources() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Setup::new(dir.path()).start();
+    let mut client = node.client(0, Version::V4);
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c))");
+    let mut owners = [None, None];
+    for k in 0..20 {
+        let steps = events(&mut client, &format!("INSERT INTO ks.t (k, c, v) VALUES ({k}, 1, 'v')"));
+        let logged =
+            steps.iter().find(|(activity, _)| activity == "Appending to commitlog").expect("it is logged");
+        let owner = if logged.1 == "shard-0" { 0 } else { 1 };
+        owners[owner] = Some(k);
+        let sent = steps.iter().any(|(activity, _)| activity == "Sending MUTATION to shard 1");
+        assert_eq!(sent, owner == 1, "{steps:?}");
+        assert!(steps.contains(&("Adding to t memtable".to_owned(), format!("shard-{owner}"))));
+    }
+    let (here, there) = (owners[0].expect("of 20"), owners[1].expect("of 20"));
+    client.query(&format!("DELETE FROM ks.t WHERE k = {there} AND c = 2"));
+    let has = |steps: &[(String, String)], activity: &str, thread: &str| {
+        assert!(
+            steps.iter().any(|(a, t)| a.starts_with(activity) && t == thread),
+            "{activity} on {thread}: {steps:?}"
+        );
+    };
+    let steps = events(&mut client, &format!("SELECT * FROM ks.t WHERE k = {there}"));
+    has(&steps, "Sending READ to shard 1", "shard-0");
+    has(&steps, "Executing single-partition query on ks.t", "shard-1");
+    has(&steps, "Merging data from 1 memtables", "shard-1");
+    has(&steps, "Read 1 live rows and 1 tombstone cells", "shard-1");
+    has(&steps, "Processing response from shard 1", "shard-0");
+    node.http(10000, "POST", "/storage_service/keyspace_flush/ks");
+    assert!(node.stop().success());
+    let node = Setup::new(dir.path()).start();
+    let mut client = node.client(0, Version::V4);
+    let read = format!("SELECT * FROM ks.t WHERE k = {here}");
+    let steps = events(&mut client, &read);
+    has(&steps, "Row cache miss", "shard-0");
+    has(&steps, "Merging data from 1 sstables", "shard-0");
+    has(&events(&mut client, &read), "Row cache hit", "shard-0");
+    let absent = events(&mut client, "SELECT * FROM ks.t WHERE k = 123456");
+    assert!(
+        absent.iter().any(|(activity, _)| activity == "Bloom filter allows skipping 1 sstables"),
+        "{absent:?}"
+    );
+    let scan = events(&mut client, "SELECT * FROM ks.t");
+    has(&scan, "Reading ks.t from 2 shards", "shard-0");
+    has(&scan, "Read 20 live rows and 1 tombstone cells", "shard-0");
+}
+
+#[test]
+fn reads_over_too_many_tombstones_warn_and_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = Setup::new(dir.path());
+    let node =
+        setup.option("tombstone_warn_threshold", "5").option("tombstone_failure_threshold", "10").start();
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c))");
+    client.query("INSERT INTO ks.t (k, c, v) VALUES (1, 100, 'v')");
+    for c in 0..7 {
+        client.query(&format!("DELETE FROM ks.t WHERE k = 1 AND c = {c}"));
+    }
+    let answer = client.ask("SELECT * FROM ks.t WHERE k = 1");
+    assert!(matches!(answer.body, AnswerBody::Result(ResultBody::Rows(_))));
+    let warning = answer.warnings.first().expect("a warning").to_string();
+    assert!(warning.starts_with("Read 1 live rows and 7 tombstone cells for query"), "{warning}");
+    for c in 7..20 {
+        client.query(&format!("DELETE FROM ks.t WHERE k = 1 AND c = {c}"));
+    }
+    let error = client.error("SELECT * FROM ks.t WHERE k = 1");
+    assert!(matches!(error.kind, wire::ErrorKind::ReadFailure { .. }), "{error:?}");
+    assert!(error.message.contains("READ_TOO_MANY_TOMBSTONES from"), "{}", error.message);
+    assert!(error.message.contains("tombstone_failure_threshold"), "{}", error.message);
+}
