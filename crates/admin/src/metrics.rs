@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use coordinator::Latencies;
 use engine::{EngineStats, stats::TableStats};
 use rt::GroupStats;
 use schema::Schema;
@@ -99,6 +100,12 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "torc_shard_calls" "Reads, writes and commands sent to other shards." |s| s.shard_calls as f64;
     counter "torc_batchlog_batches" "Logged batches over several shards, kept before they were applied." |s| s.batchlog.logged as f64;
     counter "scylla_batchlog_manager_total_write_replay_attempts" "Logged batches that were applied again." |s| s.batchlog.replayed as f64;
+    counter "scylla_storage_proxy_coordinator_read_timeouts" "Coordinated reads that timed out." |s| s.coordinated_reads.timeouts as f64;
+    counter "scylla_storage_proxy_coordinator_read_unavailable" "Coordinated reads that too few replicas could serve." |s| s.coordinated_reads.unavailable as f64;
+    counter "torc_coordinator_read_failures" "Coordinated reads that failed on a replica." |s| s.coordinated_reads.failures as f64;
+    counter "scylla_storage_proxy_coordinator_write_timeouts" "Coordinated writes that timed out." |s| s.coordinated_writes.timeouts as f64;
+    counter "scylla_storage_proxy_coordinator_write_unavailable" "Coordinated writes that too few replicas could take." |s| s.coordinated_writes.unavailable as f64;
+    counter "torc_coordinator_write_failures" "Coordinated writes that failed on a replica." |s| s.coordinated_writes.failures as f64;
     gauge "torc_batchlog_waiting" "Logged batches that wait to be applied again." |s| s.batchlog.waiting as f64;
 };
 
@@ -159,6 +166,17 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
         shards,
         |t| &t.by_opcode,
     );
+    let latencies: [(&str, &str, fn(&ShardFigures) -> &Latencies); 2] = [
+        ("scylla_storage_proxy_coordinator_read_latency", "Coordinated reads, microseconds.", |s| {
+            &s.coordinated_reads.latencies
+        }),
+        ("scylla_storage_proxy_coordinator_write_latency", "Coordinated writes, microseconds.", |s| {
+            &s.coordinated_writes.latencies
+        }),
+    ];
+    for (name, help, of) in latencies {
+        histogram(&mut out, name, help, shards.iter().map(of));
+    }
     let uptime = (now_micros - info.started_micros).max(0) as f64 / 1e6;
     let version = format!("version=\"{}\",cluster=\"{}\"", escape(&info.version), escape(&info.cluster_name));
     head(&mut out, "torc_build_info", "gauge", "Version of the server; always 1.");
@@ -194,6 +212,24 @@ fn by_kind(
         for (kind, count) in counts(&figures.transport) {
             sample(out, name, &format!("shard=\"{shard}\",{label}=\"{}\"", escape(kind)), *count as f64);
         }
+    }
+}
+
+/// A histogram for each shard.
+fn histogram<'a>(out: &mut String, name: &str, help: &str, shards: impl Iterator<Item = &'a Latencies>) {
+    head(out, name, "histogram", help);
+    let (bucket_name, sum_name, count_name) =
+        (format!("{name}_bucket"), format!("{name}_sum"), format!("{name}_count"));
+    for (shard, latencies) in shards.enumerate() {
+        let mut below = 0;
+        for (bucket, count) in latencies.buckets.iter().enumerate() {
+            below += count;
+            let bound = Latencies::bound_micros(bucket).map_or("+Inf".to_owned(), |bound| bound.to_string());
+            sample(out, &bucket_name, &format!("shard=\"{shard}\",le=\"{bound}\""), below as f64);
+        }
+        let labels = format!("shard=\"{shard}\"");
+        sample(out, &sum_name, &labels, latencies.sum.as_nanos() as f64 / 1e3);
+        sample(out, &count_name, &labels, below as f64);
     }
 }
 

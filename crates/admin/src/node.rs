@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use coordinator::BatchlogStats;
+use coordinator::{BatchlogStats, RequestFigures};
 use engine::EngineStats;
 use replica::{ReplicaError, TableOperation};
 use rt::{GroupStats, LocalBoxFuture};
@@ -80,6 +80,10 @@ pub struct ShardFigures {
     pub shard_calls: u64,
     /// Logged batches.
     pub batchlog: BatchlogStats,
+    /// Reads that the shard coordinated.
+    pub coordinated_reads: RequestFigures,
+    /// Writes that the shard coordinated.
+    pub coordinated_writes: RequestFigures,
 }
 
 /// A node as administration sees it.

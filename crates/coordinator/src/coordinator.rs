@@ -16,6 +16,7 @@ use schema::{Schema, Table, TableId};
 
 use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
+use crate::latency::{Counters, RequestFigures};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 use crate::{Consistency, Placement, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
@@ -46,6 +47,8 @@ struct Inner {
     port: Port<NodeRequest, NodeResponse>,
     schema: RefCell<Arc<Schema>>,
     batchlog: Batchlog,
+    reads: Counters,
+    writes: Counters,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
     computed: RefCell<Option<Rc<dyn ComputedTables>>>,
     /// Shard 0 only: the schema on disk. Taken out while a change is made, so that changes are made one by one.
@@ -71,6 +74,8 @@ impl Coordinator {
             replica,
             port: port.clone(),
             schema: RefCell::new(schema),
+            reads: Counters::default(),
+            writes: Counters::default(),
             listeners: RefCell::new(Vec::new()),
             computed: RefCell::new(None),
             store: rt::sync::Semaphore::new(1),
@@ -112,7 +117,8 @@ impl Coordinator {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
-        if self.check(&command.table, consistency)? == Kind::Computed {
+        let kind = self.check(&command.table, consistency).inspect_err(|error| self.0.reads.failed(error))?;
+        if kind == Kind::Computed {
             let tables = self.0.computed.borrow().clone();
             let rows = match tables {
                 Some(tables) => tables.rows(command).await,
@@ -120,15 +126,19 @@ impl Coordinator {
             };
             return Ok(computed::read(command, rows));
         }
+        let rt = &self.0.rt;
+        let began = rt.now();
         // Pinned here, so that it is not moved on its way into the timeout.
         let read = pin!(self.0.replica.read(command));
-        match self.0.rt.timeout_at(deadline, read).await {
+        let result = match rt.timeout_at(deadline, read).await {
             Ok(Ok(page)) => Ok(page),
             Ok(Err(error)) => Err(self.read_failed(consistency, error)),
             Err(_) => {
                 Err(RequestError::ReadTimeout { consistency, received: 0, required: 1, data_present: false })
             }
-        }
+        };
+        self.0.reads.ended(rt.now() - began, &result);
+        result
     }
 
     /// [`Coordinator::read`] that tells its steps.
@@ -160,9 +170,7 @@ impl Coordinator {
         options: WriteOptions,
         trace: &TraceLog,
     ) -> Result<(), RequestError> {
-        for update in &updates {
-            self.check(&update.table, options.consistency)?;
-        }
+        self.check_writes(&updates, options)?;
         self.note(trace, format!("Determining replicas for {} mutations", updates.len()));
         let replica = &self.0.replica;
         if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
@@ -188,20 +196,22 @@ impl Coordinator {
         mut updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        for update in &updates {
-            self.check(&update.table, options.consistency)?;
-        }
-        let replica = &self.0.replica;
-        if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
-            return self.write_batch(updates, options).await;
-        }
-        let result = if updates.len() == 1 {
-            let apply = pin!(replica.apply_one(updates.pop().expect("there is one")));
-            self.0.rt.timeout_at(options.deadline, apply).await
+        self.check_writes(&updates, options)?;
+        let (rt, replica) = (&self.0.rt, &self.0.replica);
+        let began = rt.now();
+        let result = if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
+            self.write_batch(updates, options).await
         } else {
-            self.0.rt.timeout_at(options.deadline, replica.apply(updates)).await
+            let applied = if updates.len() == 1 {
+                let apply = pin!(replica.apply_one(updates.pop().expect("there is one")));
+                rt.timeout_at(options.deadline, apply).await
+            } else {
+                rt.timeout_at(options.deadline, replica.apply(updates)).await
+            };
+            self.written(applied, options.consistency, options.kind)
         };
-        self.written(result, options.consistency, options.kind)
+        self.0.writes.ended(rt.now() - began, &result);
+        result
     }
 
     /// A logged batch over several shards; one shard alone applies its part in one entry of its log.
@@ -231,6 +241,11 @@ impl Coordinator {
         self.0.batchlog.replay().await
     }
 
+    /// Reads and writes that this shard coordinated, those of computed tables and traced ones apart.
+    pub fn request_figures(&self) -> (RequestFigures, RequestFigures) {
+        (self.0.reads.figures(), self.0.writes.figures())
+    }
+
     /// What this shard's batchlog has done.
     pub fn batchlog_stats(&self) -> BatchlogStats {
         self.0.batchlog.stats()
@@ -242,14 +257,16 @@ impl Coordinator {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        for update in &updates {
-            self.check(&update.table, options.consistency)?;
-        }
+        self.check_writes(&updates, options)?;
         let replica = &self.0.replica;
         let count =
             futures_util::future::try_join_all(updates.into_iter().map(|update| replica.increment(update)));
+        let began = self.0.rt.now();
         let result = self.0.rt.timeout_at(options.deadline, count).await;
-        self.written(result.map(|done| done.map(|_| ())), options.consistency, WriteKind::Counter)
+        let result =
+            self.written(result.map(|done| done.map(|_| ())), options.consistency, WriteKind::Counter);
+        self.0.writes.ended(self.0.rt.now() - began, &result);
+        result
     }
 
     /// Removes everything from a table, on every node.
@@ -274,6 +291,14 @@ impl Coordinator {
             NodeResponse::SchemaChanged(result) => result,
             other => panic!("a schema change was answered with {other:?}"),
         }
+    }
+
+    fn check_writes(&self, updates: &[PartitionUpdate], options: WriteOptions) -> Result<(), RequestError> {
+        for update in updates {
+            let checked = self.check(&update.table, options.consistency);
+            checked.inspect_err(|error| self.0.writes.failed(error))?;
+        }
+        Ok(())
     }
 
     fn check(&self, table: &Table, consistency: Consistency) -> Result<Kind, RequestError> {

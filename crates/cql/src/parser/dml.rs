@@ -58,7 +58,8 @@ impl Parser<'_> {
             return Ok(using);
         }
         loop {
-            // What is given twice counts as it was given last.
+            let token = self.cursor.token;
+            // What is given twice counts as it was given last, but a marker would have no place then.
             let (slot, value) = if allowed != Attributes::Timeout && self.eat_keyword(Keyword::Timestamp) {
                 (&mut using.timestamp, self.integer_or_marker()?)
             } else if allowed == Attributes::All && self.eat_keyword(Keyword::Ttl) {
@@ -68,6 +69,9 @@ impl Parser<'_> {
             } else {
                 return Err(self.unexpected());
             };
+            if slot.as_ref().is_some_and(|before| matches!(before.kind, TermKind::Marker(_))) {
+                return Err(self.rule_at(token, "A property whose value is a marker is given twice"));
+            }
             *slot = Some(value);
             if !self.eat_keyword(Keyword::And) {
                 return Ok(using);
