@@ -209,15 +209,15 @@ impl Row {
         })
     }
 
-    /// How many tombstones a reader at `now` steps over in it: cells, expired cells, complex deletions, and one for
-    /// a deletion of the row.
+    /// How many tombstones a reader at `now` steps over in it: cells, expired cells, collections that were deleted, and one
+    /// for a deletion of the row. (A collection that was written whole has a deletion, too, under its elements.)
     pub fn tombstones(&self, now: Seconds) -> usize {
         let dead = |cell: &Cell| usize::from(!cell.is_live(now));
         let columns = self.columns.iter().map(|(_, data)| match data {
             ColumnData::Simple(cell) => dead(cell),
             ColumnData::Complex(complex) => {
-                usize::from(!complex.deletion.is_live())
-                    + complex.cells.iter().map(|element| dead(&element.cell)).sum::<usize>()
+                let cells: usize = complex.cells.iter().map(|element| dead(&element.cell)).sum();
+                cells + usize::from(!complex.deletion.is_live() && cells == complex.cells.len())
             }
         });
         usize::from(!self.deletion.is_live()) + columns.sum::<usize>()
