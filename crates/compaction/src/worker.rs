@@ -136,7 +136,7 @@ pub async fn run(
                 {
                     outcome.merged[inputs - 1] += 1;
                 }
-                if keep_columns(&mut fragment, &job.table) {
+                if fragment.keep_columns(&job.table) {
                     purger.push(fragment, &max_purgeable, &mut kept);
                 }
             }
@@ -176,18 +176,6 @@ pub async fn run(
     }
     finish(writer, &mut outcome).await?;
     Ok(outcome)
-}
-
-/// Takes away columns that the output does not know: the inputs follow changes of the table's definition at once, and
-/// may show a column again that was dropped when the job began. False when nothing is left of a row.
-fn keep_columns(fragment: &mut Fragment, table: &Table) -> bool {
-    match fragment {
-        Fragment::Row(row) | Fragment::StaticRow(row) => {
-            row.retain(|id, _| table.column_by_id(id).is_some());
-            !row.is_empty()
-        }
-        _ => true,
-    }
 }
 
 async fn finish(writer: Option<SstableWriter>, outcome: &mut Outcome) -> Result<(), WorkerError> {

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
+use schema::Table;
+
 use crate::{Bound, DecoratedKey, DeletionTime, Row};
 
 /// One piece of a partition.
@@ -37,6 +39,18 @@ pub enum Fragment {
 }
 
 impl Fragment {
+    /// Takes away columns that `table` does not have: a source may still hold them after the definition changed. False
+    /// when nothing is left of a row, which must not be there for their sake.
+    pub fn keep_columns(&mut self, table: &Table) -> bool {
+        match self {
+            Self::Row(row) | Self::StaticRow(row) => {
+                row.retain(|id, _| table.column_by_id(id).is_some());
+                !row.is_empty()
+            }
+            _ => true,
+        }
+    }
+
     /// Bytes that it holds, for batching and accounting.
     pub fn memory_size(&self) -> usize {
         size_of::<Self>()

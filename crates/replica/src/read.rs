@@ -2,7 +2,6 @@
 
 use engine::{Engine, OnlyRow, SyncStep};
 use mutation::{Fragment, PartitionRange, RingPosition, Slices};
-use schema::Table;
 
 use crate::page::{PageBuilder, Progress};
 use crate::{PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
@@ -136,7 +135,7 @@ impl Reader<'_> {
                     None => return Ok(Progress::More),
                 },
             };
-            if has_dropped && !keep_columns(&mut fragment, table) {
+            if has_dropped && !fragment.keep_columns(table) {
                 continue;
             }
             let ends_partition = matches!(fragment, Fragment::PartitionEnd);
@@ -156,17 +155,5 @@ impl Reader<'_> {
                 });
             }
         }
-    }
-}
-
-/// Takes away what memory still holds of columns that were dropped: files are read without it, and a row must not be
-/// there for the sake of it. False when nothing is left of a row.
-fn keep_columns(fragment: &mut Fragment, table: &Table) -> bool {
-    match fragment {
-        Fragment::Row(row) | Fragment::StaticRow(row) => {
-            row.retain(|id, _| table.column_by_id(id).is_some());
-            !row.is_empty()
-        }
-        _ => true,
     }
 }

@@ -7,8 +7,8 @@ use model::{Clock, ColumnId, Explained, Partition, Seen, SeenRow, Slice, Verdict
 use crate::statement::{decode, decode_value, encode};
 use crate::world::{Key, Table, World};
 
-/// What was asked.
-#[derive(Clone, Debug)]
+/// What was asked; by default everything, of no columns.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Question {
     /// Partitions, or all.
     pub(crate) partitions: Option<Vec<Key>>,

@@ -523,18 +523,7 @@ pub(crate) fn whole_partition(table: &Table, key: &Key, reversed: bool, bound: b
 pub(crate) fn whole_table(table: &Table, bound: bool) -> (Query, Question) {
     let columns: Vec<u32> = table.shape.columns.iter().map(|column| column.id).collect();
     let query = select(table, &columns, bound);
-    (
-        query,
-        Question {
-            partitions: None,
-            slice: None,
-            columns,
-            reversed: false,
-            limit: None,
-            partition_limit: None,
-            tokens: None,
-        },
-    )
+    (query, Question { columns, ..Question::default() })
 }
 
 fn push_partition(query: &mut Query, table: &Table, key: &Key) {
@@ -556,15 +545,7 @@ pub(crate) fn draw_read(rng: &mut Rng, table: &Table, bound: bool) -> (Query, Qu
     let columns = selected(rng, table);
     let clustered = !table.shape.clustering.is_empty();
     let mut query = select(table, &columns, bound);
-    let mut question = Question {
-        partitions: None,
-        slice: None,
-        columns,
-        reversed: false,
-        limit: None,
-        partition_limit: None,
-        tokens: None,
-    };
+    let mut question = Question { columns, ..Question::default() };
     match rng.below(11) {
         0 => {}
         10 => {

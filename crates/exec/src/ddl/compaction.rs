@@ -14,8 +14,6 @@ const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 enum Rule {
     /// Anything.
     Any,
-    /// An integer that is checked elsewhere.
-    Threshold,
     /// An integer of at least so much; the words for less.
     Integer(i64, &'static str),
     /// A number above zero.
@@ -60,7 +58,8 @@ const COMMON: Rules = &[
     ),
 ];
 
-const THRESHOLDS: Rules = &[("min_threshold", Rule::Threshold), ("max_threshold", Rule::Threshold)];
+/// Checked together, by [`check_thresholds`].
+const THRESHOLDS: Rules = &[("min_threshold", Rule::Any), ("max_threshold", Rule::Any)];
 
 const TIERS: Rules = &[
     ("bucket_high", Rule::Float),
@@ -115,18 +114,16 @@ const UNIFIED: Rules = &[
 const INCREMENTAL: Rules = &[("sstable_size_in_mb", Rule::Any), ("space_amplification_goal", Rule::Any)];
 
 /// The rules of a strategy by its short name.
-fn rules_of(strategy: &str) -> Option<[Rules; 3]> {
+fn rules_of(strategy: &str) -> Option<&'static [Rules]> {
     Some(match strategy {
-        "SizeTieredCompactionStrategy" => [THRESHOLDS, TIERS, &[]],
-        "LeveledCompactionStrategy" => [THRESHOLDS, LEVELS, &[]],
-        "TimeWindowCompactionStrategy" => [&THRESHOLDS_AND_TIERS, WINDOWS, EXPIRY],
-        "UnifiedCompactionStrategy" => [UNIFIED, EXPIRY, &[]],
-        "IncrementalCompactionStrategy" => [&THRESHOLDS_AND_TIERS, INCREMENTAL, &[]],
+        "SizeTieredCompactionStrategy" => &[THRESHOLDS, TIERS],
+        "LeveledCompactionStrategy" => &[THRESHOLDS, LEVELS],
+        "TimeWindowCompactionStrategy" => &[THRESHOLDS, TIERS, WINDOWS, EXPIRY],
+        "UnifiedCompactionStrategy" => &[UNIFIED, EXPIRY],
+        "IncrementalCompactionStrategy" => &[THRESHOLDS, TIERS, INCREMENTAL],
         _ => return None,
     })
 }
-
-const THRESHOLDS_AND_TIERS: [(&str, Rule); 5] = [THRESHOLDS[0], THRESHOLDS[1], TIERS[0], TIERS[1], TIERS[2]];
 
 /// The checked options of a table's compaction, the class with its package.
 pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
@@ -140,8 +137,8 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
         return config(format!("Unable to find compaction strategy class '{full}'"));
     };
     let rule_of = |name: &str| {
-        let all = [COMMON].into_iter().chain(own).flatten();
-        all.into_iter().find(|(option, _)| *option == name).map(|(_, rule)| *rule)
+        let mut all = COMMON.iter().chain(own.iter().copied().flatten());
+        all.find(|(option, _)| *option == name).map(|(_, rule)| *rule)
     };
     let unknown: Vec<&str> = given.keys().map(String::as_str).filter(|key| rule_of(key).is_none()).collect();
     if !unknown.is_empty() {
@@ -168,7 +165,7 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
 /// Checks one option.
 fn check(name: &str, value: &str, rule: Rule) -> Result<()> {
     match rule {
-        Rule::Any | Rule::Threshold => Ok(()),
+        Rule::Any => Ok(()),
         Rule::Integer(min, words) => match value.parse::<i64>() {
             Err(_) => config(format!("{value} is not a parsable int (base10) for {name}")),
             Ok(number) if number < min => config(words.replace("{}", value)),
