@@ -14,7 +14,7 @@ use mutation::{
     Cell as Value, Clustering, ColumnSelection, Complex, ComplexCell, DecoratedKey, DeletionTime,
     LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
 };
-use replica::{Keys, Limits, PartitionResult, Partitions, ReadCommand, Replica, ReplicaError};
+use replica::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, Replica, ReplicaError};
 use rt::{Group, Rt};
 use schema::{Schema, Table};
 
@@ -166,6 +166,7 @@ impl Batchlog {
             resume: None,
             now: 0,
             bypass_cache: true,
+            form: Form::Live,
         };
         let mut replayed = 0;
         loop {
@@ -234,6 +235,7 @@ impl Batchlog {
                 resume: None,
                 now: 0,
                 bypass_cache: true,
+                form: Form::Live,
             };
             let done = async {
                 for partition in &self.0.replica.read_here(&command).await?.partitions {

@@ -25,7 +25,7 @@ pub(crate) fn read(command: &ReadCommand, mut partitions: Vec<PartitionUpdate>) 
             partitions.sort_by(|a, b| a.key.cmp(&b.key));
         }
     }
-    let mut page = PageBuilder::new(command.now, command.limits, command.reversed);
+    let mut page = PageBuilder::new(command);
     let mut slices = command.slices.clone();
     if let Some(resume) = &command.resume {
         let at = partitions.iter().position(|partition| partition.key == resume.key);

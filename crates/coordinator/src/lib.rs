@@ -9,6 +9,7 @@ mod coordinator;
 mod error;
 mod latency;
 mod placement;
+pub mod reconcile;
 mod request;
 mod schema_change;
 

@@ -36,6 +36,12 @@ impl PartitionUpdate {
         }
     }
 
+    /// An update of these rows, which are in clustering order, no key twice.
+    pub fn with_rows(table: Arc<Table>, key: DecoratedKey, rows: Vec<Row>) -> Self {
+        assert!(rows.is_sorted_by(|a, b| a.clustering < b.clustering), "rows in clustering order");
+        Self { rows, ..Self::new(table, key) }
+    }
+
     /// The rows in clustering order.
     pub fn rows(&self) -> &[Row] {
         &self.rows

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mutation::{
-    Clustering, ColumnSelection, DecoratedKey, DeletionTime, PartitionRange, RangeTombstones, Row, Seconds,
-    Slices,
+    Bound, Clustering, ColumnSelection, DecoratedKey, DeletionTime, PartitionRange, RangeTombstones, Row,
+    RowRange, Seconds, Slices, slice,
 };
 use schema::Table;
 use smallvec::SmallVec;
@@ -48,6 +48,20 @@ pub struct Resume {
     pub rows_in_partition: u64,
 }
 
+/// What of a partition a page holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Live rows: what a client is to see.
+    #[default]
+    Live,
+    /// Dead rows and deletions too, those past their grace left out: what replicas' answers are compared by. Where two
+    /// replicas hold the same data, the pages are the same.
+    Full,
+    /// [`Form::Full`], and nothing is left out up to the page's end: where a partition's limit is reached the page ends too.
+    /// What replicas' answers are merged from.
+    Unbroken,
+}
+
 /// A read of one table.
 #[derive(Clone, Debug)]
 pub struct ReadCommand {
@@ -69,10 +83,12 @@ pub struct ReadCommand {
     pub now: Seconds,
     /// Leave the row cache as it is.
     pub bypass_cache: bool,
+    /// What the page is to hold.
+    pub form: Form,
 }
 
-/// What a read found in one partition. Rows are reconciled, and in the order of the read; every row is live at the
-/// command's `now`, but may hold dead cells beside live ones.
+/// What a read found in one partition. Rows are reconciled, and in the order of the read; in a page of [`Form::Live`] every
+/// row is live at the command's `now`, but may hold dead cells beside live ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionResult {
     /// Which partition.
@@ -99,19 +115,52 @@ impl PartitionResult {
         }
     }
 
-    /// How many rows it counts for: its rows, or one when only the static row lives.
+    /// How many rows it counts for: its live rows, or one when only the static row lives.
     pub fn row_count(&self, now: Seconds) -> u64 {
-        match self.rows.len() {
+        match self.live_rows(now) {
             0 => u64::from(self.static_row.as_ref().is_some_and(|row| row.has_live_cell(now))),
-            n => n as u64,
+            live => live,
         }
+    }
+
+    /// How many of its rows are live.
+    pub fn live_rows(&self, now: Seconds) -> u64 {
+        self.rows.iter().filter(|row| row.is_live(now)).count() as u64
+    }
+
+    /// Keeps the first `rows` rows (one at least) in the order of the read, and of the range tombstones what lies up to there.
+    pub fn truncate(&mut self, table: &Table, rows: usize, reversed: bool) {
+        self.rows.truncate(rows);
+        let last = self.rows.last().expect("a row is kept").clustering.clone();
+        self.clip_ranges(table, &last, reversed);
+    }
+
+    /// Keeps of the range tombstones what lies up to the row `last` (included) in the order of the read.
+    pub fn clip_ranges(&mut self, table: &Table, last: &Clustering, reversed: bool) {
+        if self.range_tombstones.is_empty() {
+            return;
+        }
+        let range = if reversed {
+            RowRange { start: Bound::before_row(table, last), end: Bound::top() }
+        } else {
+            RowRange { start: Bound::bottom(), end: Bound::after_row(table, last) }
+        };
+        self.range_tombstones = slice::clip(&self.range_tombstones, &Slices::new(vec![range]));
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.deletion.is_live()
+            && self.static_row.as_ref().is_none_or(Row::is_empty)
+            && self.rows.is_empty()
+            && self.range_tombstones.is_empty()
     }
 }
 
 /// One page of a read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadPage {
-    /// Partitions with at least one live row (or live static row), in the order of the read.
+    /// Partitions with at least one live row (or live static row; in full forms with anything), in the order of the read.
     pub partitions: Vec<PartitionResult>,
     /// Where the next page begins; none when the read is complete.
     pub more: Option<Resume>,

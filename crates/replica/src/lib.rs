@@ -9,6 +9,7 @@ mod error;
 mod message;
 pub mod page;
 mod read;
+pub mod read_codec;
 mod scan;
 mod shard;
 mod trace;
@@ -17,7 +18,7 @@ mod traced;
 /// Updates as bytes that name their columns: the form in which they are kept beyond a schema's life.
 pub use engine::update_codec as codec;
 
-pub use command::{Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use error::ReplicaError;
 pub use message::{ShardRequest, ShardResponse, TableOperation};
 pub use shard::{Replica, ReplicaConfig};

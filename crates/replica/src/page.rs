@@ -1,8 +1,11 @@
-//! From a merged stream of fragments to a page of live rows: counting, limits, and where the next page begins. Pure.
+//! From a merged stream of fragments to a page of rows: counting, limits, and where the next page begins. Pure.
+
+use std::sync::Arc;
 
 use mutation::{Bound, DecoratedKey, DeletionTime, Fragment, RangeTombstone, Row, Seconds};
+use schema::Table;
 
-use crate::{Limits, PartitionResult, ReadPage, Resume};
+use crate::{Form, Limits, PartitionResult, ReadCommand, ReadPage, Resume};
 
 /// What to do with the stream after a fragment was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +21,11 @@ pub enum Progress {
 /// Builds one page.
 #[derive(Debug)]
 pub struct PageBuilder {
+    table: Arc<Table>,
     now: Seconds,
     limits: Limits,
     reversed: bool,
+    form: Form,
     page: ReadPage,
     rows: u64,
     bytes: usize,
@@ -33,6 +38,8 @@ pub struct PageBuilder {
 #[derive(Debug)]
 struct OpenPartition {
     rows_before: u64,
+    /// Live rows of this page.
+    live: u64,
     /// Where the range deletion in force began, and which it is.
     range: Option<(Bound, DeletionTime)>,
     /// No more of its rows are wanted.
@@ -40,12 +47,14 @@ struct OpenPartition {
 }
 
 impl PageBuilder {
-    /// An empty page.
-    pub fn new(now: Seconds, limits: Limits, reversed: bool) -> Self {
+    /// An empty page for a read.
+    pub fn new(command: &ReadCommand) -> Self {
         Self {
-            now,
-            limits,
-            reversed,
+            table: command.table.clone(),
+            now: command.now,
+            limits: command.limits,
+            reversed: command.reversed,
+            form: command.form,
             page: ReadPage::default(),
             rows: 0,
             bytes: 0,
@@ -89,6 +98,16 @@ impl PageBuilder {
         self.page
     }
 
+    /// Ends the page inside the open partition, of which the stream tells no more; how many live rows of it there were in
+    /// all. A partition without any is left to the page that goes on from there.
+    pub fn break_off(&mut self) -> u64 {
+        let open = self.open.take().expect("a page is broken off inside a partition");
+        if open.live == 0 {
+            self.page.partitions.pop();
+        }
+        open.rows_before + open.live
+    }
+
     fn open_partition(&mut self) -> (&mut PartitionResult, &mut OpenPartition) {
         let open = self.open.as_mut().expect("rows lie inside a partition");
         (self.page.partitions.last_mut().expect("the open partition is the last"), open)
@@ -102,59 +121,85 @@ impl PageBuilder {
         };
         self.page.tombstones += u64::from(!deletion.is_live());
         self.page.partitions.push(PartitionResult { deletion, ..PartitionResult::new(key) });
-        self.open = Some(OpenPartition { rows_before, range: None, done: false });
+        self.open = Some(OpenPartition { rows_before, live: 0, range: None, done: false });
         Progress::More
     }
 
     fn row(&mut self, row: Row) -> Progress {
         let now = self.now;
         self.page.tombstones += row.tombstones(now) as u64;
-        let limits = self.limits;
+        let (limits, form) = (self.limits, self.form);
         let (result, partition) = self.open_partition();
         if partition.done {
             return Progress::SkipPartition;
         }
-        if !row.is_live(now) {
+        let live = row.is_live(now);
+        if !live && form == Form::Live {
             return Progress::More;
         }
         let bytes = row.memory_size();
         result.rows.push(row);
-        let in_partition = partition.rows_before + result.rows.len() as u64;
+        partition.live += u64::from(live);
+        let in_partition = partition.rows_before + partition.live;
         partition.done = in_partition >= limits.rows_per_partition;
         let partition_done = partition.done;
-        self.rows += 1;
+        self.rows += u64::from(live);
         self.bytes += bytes;
-        if self.rows >= limits.rows || self.bytes >= limits.bytes {
-            self.cut(partition_done, in_partition);
+        if self.rows >= limits.rows || self.bytes >= limits.bytes || partition_done && form == Form::Unbroken
+        {
+            self.cut(partition_done && form != Form::Unbroken, in_partition);
             return Progress::Full;
         }
-        if partition_done { Progress::SkipPartition } else { Progress::More }
+        if partition_done {
+            self.close_range();
+            return Progress::SkipPartition;
+        }
+        Progress::More
     }
 
     fn range_change(&mut self, bound: Bound, deletion: DeletionTime) {
         let reversed = self.reversed;
         let (result, partition) = self.open_partition();
+        if partition.done {
+            return;
+        }
         if let Some((from, before)) = partition.range.take() {
-            let (start, end) = if reversed { (bound.clone(), from) } else { (from, bound.clone()) };
-            result.range_tombstones.insert(RangeTombstone { start, end, deletion: before });
+            add_range(result, reversed, from, bound.clone(), before);
         }
         if !deletion.is_live() {
             partition.range = Some((bound, deletion));
         }
     }
 
+    /// Ends the range deletion in force behind the last row: what lies further on is not told.
+    fn close_range(&mut self) {
+        let (table, reversed) = (self.table.clone(), self.reversed);
+        let (result, partition) = self.open_partition();
+        let Some((from, deletion)) = partition.range.take() else { return };
+        let last = result.rows.last().expect("a range is closed behind a row");
+        let bound = if reversed {
+            Bound::before_row(&table, &last.clustering)
+        } else {
+            Bound::after_row(&table, &last.clustering)
+        };
+        add_range(result, reversed, from, bound, deletion);
+    }
+
     fn end(&mut self) -> Progress {
         let open = self.open.take().expect("partitions end inside of themselves");
         let result = self.page.partitions.last().expect("the open partition is the last");
+        let static_lives = result.static_row.as_ref().is_some_and(|row| row.has_live_cell(self.now));
         // The static row was returned with the rows of an earlier page.
-        let seen = open.rows_before > 0 && result.rows.is_empty();
-        if seen || result.row_count(self.now) == 0 {
+        let counts_static = open.live == 0 && open.rows_before == 0 && static_lives;
+        let kept = match self.form {
+            Form::Live => open.live > 0 || counts_static,
+            Form::Full | Form::Unbroken => !result.is_empty(),
+        };
+        if !kept {
             self.page.partitions.pop();
             return Progress::More;
         }
-        if result.rows.is_empty() {
-            self.rows += 1;
-        }
+        self.rows += u64::from(counts_static);
         if self.rows >= self.limits.rows || self.bytes >= self.limits.bytes {
             let key = result.key.clone();
             self.page.more = Some(Resume { key, clustering: None, rows_in_partition: 0 });
@@ -165,10 +210,16 @@ impl PageBuilder {
 
     /// Ends the page after the row just pushed, the last one wanted of its partition or not.
     fn cut(&mut self, partition_done: bool, rows_in_partition: u64) {
+        self.close_range();
         self.open = None;
         let result = self.page.partitions.last().expect("a row was just pushed");
         let last: Option<&Row> = result.rows.last().filter(|_| !partition_done);
         let (key, clustering) = (result.key.clone(), last.map(|row| row.clustering.clone()));
         self.page.more = Some(Resume { key, clustering, rows_in_partition });
     }
+}
+
+fn add_range(result: &mut PartitionResult, reversed: bool, from: Bound, to: Bound, deletion: DeletionTime) {
+    let (start, end) = if reversed { (to, from) } else { (from, to) };
+    result.range_tombstones.insert(RangeTombstone { start, end, deletion });
 }

@@ -1,10 +1,11 @@
 //! Reads of partitions that this shard owns.
 
 use engine::{Engine, OnlyRow, SyncStep};
-use mutation::{Fragment, PartitionRange, RingPosition, Slices};
+use mutation::purge::{PurgeRule, Purger};
+use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices, Timestamp};
 
 use crate::page::{PageBuilder, Progress};
-use crate::{PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
+use crate::{Form, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
 
 /// Carries out a read on this shard's engine. Fails when more than `tombstones_max` tombstones are met.
 pub(crate) async fn read(
@@ -12,10 +13,12 @@ pub(crate) async fn read(
     command: &ReadCommand,
     tombstones_max: u64,
 ) -> Result<ReadPage, ReplicaError> {
-    if let Some(page) = only_row(engine, command, tombstones_max)? {
+    if command.form == Form::Live
+        && let Some(page) = only_row(engine, command, tombstones_max)?
+    {
         return Ok(page);
     }
-    let mut page = PageBuilder::new(command.now, command.limits, command.reversed);
+    let mut page = PageBuilder::new(command);
     let reader = Reader { engine, command, tombstones_max };
     match &command.partitions {
         Partitions::Keys(keys) => {
@@ -126,6 +129,7 @@ impl Reader<'_> {
         };
         let single = range.as_single().is_some();
         let has_dropped = !table.dropped_columns.is_empty();
+        let mut purging = (command.form != Form::Live).then(|| Purging::new(command));
         loop {
             let mut fragment = match reader.try_next_sync()? {
                 SyncStep::Fragment(fragment) => fragment,
@@ -139,7 +143,11 @@ impl Reader<'_> {
                 continue;
             }
             let ends_partition = matches!(fragment, Fragment::PartitionEnd);
-            match page.push(fragment) {
+            let progress = match &mut purging {
+                None => page.push(fragment),
+                Some(purging) => purging.push(fragment, page),
+            };
+            match progress {
                 Progress::Full => return Ok(Progress::Full),
                 Progress::SkipPartition if single && !ends_partition => {
                     // Nothing further is wanted of the only partition: close it without reading on.
@@ -155,5 +163,32 @@ impl Reader<'_> {
                 });
             }
         }
+    }
+}
+
+/// Leaves out what is past its grace, as a compaction of everything would: replicas that hold the same data then say the same,
+/// whatever each has compacted so far.
+struct Purging {
+    purger: Purger,
+    kept: FragmentBuffer,
+}
+
+impl Purging {
+    fn new(command: &ReadCommand) -> Self {
+        let gc_before = command.now.saturating_sub(command.table.options.gc_grace_seconds);
+        let rule = PurgeRule { now: command.now, gc_before };
+        Self { purger: Purger::new(rule), kept: FragmentBuffer::default() }
+    }
+
+    fn push(&mut self, fragment: Fragment, page: &mut PageBuilder) -> Progress {
+        self.purger.push(fragment, |_| Timestamp::MAX, &mut self.kept);
+        let mut progress = Progress::More;
+        while let Some(fragment) = self.kept.pop_front() {
+            progress = page.push(fragment);
+            if progress == Progress::Full {
+                break;
+            }
+        }
+        progress
     }
 }

@@ -6,8 +6,9 @@
 use std::collections::VecDeque;
 
 use futures_util::future::try_join_all;
+use mutation::{Row, Seconds};
 
-use crate::{Limits, PartitionResult, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
+use crate::{Form, Limits, PartitionResult, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
 
 /// Rows asked of a shard beyond its even share, because shares are never quite even.
 const SHARE_SLACK_ROWS: u64 = 16;
@@ -92,14 +93,15 @@ impl<'a> Merged<'a> {
                 _ => 0,
             };
         }
-        let room = usize::try_from(limits.rows - self.rows).unwrap_or(usize::MAX);
-        if partition.rows.len() > room {
-            partition.rows.truncate(room);
+        let now = self.command.now;
+        if let Some(keep) = rows_until(&partition.rows, limits.rows - self.rows, now)
+            && keep < partition.rows.len()
+        {
+            partition.truncate(&self.command.table, keep, self.command.reversed);
             self.cut = true;
         }
-        self.rows +=
-            if continues { partition.rows.len() as u64 } else { partition.row_count(self.command.now) };
-        self.bytes += partition.rows.iter().map(mutation::Row::memory_size).sum::<usize>();
+        self.rows += if continues { partition.live_rows(now) } else { partition.row_count(now) };
+        self.bytes += partition.rows.iter().map(Row::memory_size).sum::<usize>();
         if continues {
             let last = self.page.partitions.last_mut().expect("it continues the last one");
             last.rows.append(&mut partition.rows);
@@ -117,12 +119,27 @@ impl<'a> Merged<'a> {
         page.tombstones = tombstones;
         if left || self.cut {
             page.more = page.partitions.last().map(|last| {
-                let rows_in_partition = self.rows_before + last.rows.len() as u64;
-                let done = rows_in_partition >= self.command.limits.rows_per_partition;
+                let rows_in_partition = self.rows_before + last.live_rows(self.command.now);
+                let done = rows_in_partition >= self.command.limits.rows_per_partition
+                    && self.command.form != Form::Unbroken;
                 let clustering = last.rows.last().filter(|_| !done).map(|row| row.clustering.clone());
                 Resume { key: last.key.clone(), clustering, rows_in_partition }
             });
         }
         page
     }
+}
+
+/// How many of `rows` there are up to the one that makes `live` live ones; none when there are fewer.
+fn rows_until(rows: &[Row], live: u64, now: Seconds) -> Option<usize> {
+    if (rows.len() as u64) < live {
+        return None;
+    }
+    let mut counted = 0;
+    rows.iter()
+        .position(|row| {
+            counted += u64::from(row.is_live(now));
+            counted >= live
+        })
+        .map(|at| at + 1)
 }

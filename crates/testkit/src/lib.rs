@@ -1,3 +1,4 @@
 //! What the tests of several crates share. Nothing that is released links it.
 
+pub mod data;
 pub mod fuzz;

@@ -13,7 +13,7 @@ use cql::ast::{Condition, Delete, Insert, InsertSource, Term, Update, Using};
 use mutation::{
     Clustering, ColumnSelection, LivenessInfo, PartitionUpdate, RangeTombstone, Row, Slices, Timestamp,
 };
-use replica::{Limits, Partitions, ReadCommand};
+use replica::{Form, Limits, Partitions, ReadCommand};
 use schema::{Column, ColumnKind, Table};
 use smallvec::SmallVec;
 use stdx::HashMap;
@@ -565,6 +565,7 @@ impl ModificationPlan {
             resume: None,
             now: request.now,
             bypass_cache: false,
+            form: Form::Live,
         };
         let page = coordinator.read(&command, request.consistency, request.deadline()).await?;
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));

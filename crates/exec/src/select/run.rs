@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mutation::{DecoratedKey, PartitionRange, Slices};
-use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 use wire::{ResponseWriter, RowsWriter};
 
 use super::filter::BoundFilter;
@@ -192,6 +192,7 @@ fn command(
         resume: state.map(|state| state.resume.clone()),
         now: request.now,
         bypass_cache: plan.bypass_cache,
+        form: Form::Live,
     }
 }
 

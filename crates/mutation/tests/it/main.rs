@@ -1,6 +1,5 @@
 //! Laws of reconciliation, checked on random data against definitions that are obviously right.
 
-mod arbitrary;
 mod merge;
 mod ranges;
 mod rows;

@@ -7,7 +7,7 @@ use mutation::{DeletionTime, Fragment, FragmentBuffer, PartitionUpdate, RangeTom
 use proptest::prelude::*;
 use schema::Table;
 
-use crate::arbitrary::{table, update};
+use testkit::data::{table, update};
 
 /// The fragments of one update.
 fn fragments(update: &PartitionUpdate, reversed: bool) -> FragmentBuffer {

@@ -3,7 +3,7 @@
 use mutation::{DeletionTime, RangeTombstones, Side};
 use proptest::prelude::*;
 
-use crate::arbitrary::{bound, clustering, range, table};
+use testkit::data::{bound, clustering, range, table};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]

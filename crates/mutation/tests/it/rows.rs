@@ -6,7 +6,7 @@ use mutation::{Cell, Clustering, Complex, ComplexCell, DeletionTime, Row};
 use proptest::prelude::*;
 use schema::ColumnKind;
 
-use crate::arbitrary::{row, table};
+use testkit::data::{row, table};
 
 fn merged(mut left: Row, right: Row) -> Row {
     left.merge(right, &table());

@@ -22,14 +22,17 @@ pub fn table() -> Arc<Table> {
         .build_known()
 }
 
+/// The key of row `c`.
 pub fn clustering(table: &Table, c: i32) -> Clustering {
     Clustering::new(table, &[Some(&c.to_be_bytes())])
 }
 
+/// A bound beside row `c`.
 pub fn bound(table: &Table, c: i32, side: Side) -> Bound {
     Bound::new(table, &[Some(&c.to_be_bytes())], side)
 }
 
+/// Any deletion.
 pub fn deletion() -> impl Strategy<Value = DeletionTime> {
     (0i64..6, 100u32..103).prop_map(|(timestamp, local)| DeletionTime::new(timestamp, local))
 }
@@ -38,6 +41,7 @@ fn maybe_deletion() -> impl Strategy<Value = DeletionTime> {
     prop_oneof![3 => Just(DeletionTime::LIVE), 1 => deletion()]
 }
 
+/// Any cell: live, expiring or dead.
 pub fn cell() -> impl Strategy<Value = Cell> {
     let value =
         prop_oneof![Just(Bytes::from_static(b"a")), Just(Bytes::from_static(b"b")), Just(Bytes::new())];
@@ -89,6 +93,7 @@ pub fn row(table: Arc<Table>, c: i32) -> impl Strategy<Value = Row> {
     })
 }
 
+/// Any range deletion of the table.
 pub fn range(table: Arc<Table>) -> impl Strategy<Value = RangeTombstone> {
     let side = || prop_oneof![Just(Side::Before), Just(Side::After)];
     (0i32..8, side(), 0i32..8, side(), deletion()).prop_map(move |(a, left, b, right, deletion)| {
@@ -96,6 +101,7 @@ pub fn range(table: Arc<Table>) -> impl Strategy<Value = RangeTombstone> {
     })
 }
 
+/// Any update of one of two partitions.
 pub fn update(table: Arc<Table>) -> impl Strategy<Value = PartitionUpdate> {
     let key = (0i32..2).prop_map(|k| DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes())));
     let rows = {

@@ -1,0 +1,245 @@
+//! From what several replicas answered to one answer, and to what each of them lacks. Pure.
+//!
+//! A replica's page ends where its own limits end it, so that each page tells of another stretch of the data. What is
+//! certain is the stretch that all of them tell of: up to the end of the shortest. Up to there they are merged; when that
+//! is less than was asked for, the read goes on from there (what Cassandra calls short-read protection).
+
+use std::cmp::Ordering;
+
+use mutation::merge::{Merger, Step};
+use mutation::{Bound, Clustering, Fragment, FragmentBuffer, PartitionUpdate, Row};
+use replica::page::{PageBuilder, Progress};
+use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+
+/// What several pages amount to.
+#[derive(Debug)]
+pub struct Reconciled {
+    /// Live rows within the command's limits. Its `more` tells where to go on, also when the limits were not reached.
+    pub page: ReadPage,
+    /// For each page, in their order, what its replica lacks.
+    pub repairs: Vec<Vec<PartitionUpdate>>,
+}
+
+/// Merges pages of [`Form::Unbroken`] that answer `command`, which names one partition or a range.
+///
+/// # Panics
+/// When the command names several partitions: each has replicas of its own.
+pub fn reconcile(command: &ReadCommand, mut pages: Vec<ReadPage>) -> Reconciled {
+    assert!(
+        !matches!(&command.partitions, Partitions::Keys(keys) if keys.len() != 1),
+        "one partition or a range"
+    );
+    let end = pages.iter().filter_map(|page| page.more.as_ref()).min_by(|a, b| order(command, a, b)).cloned();
+    if let Some(end) = &end {
+        pages.iter_mut().for_each(|page| clip(command, page, end));
+    }
+    let tombstones = pages.iter().map(|page| page.tombstones).max().unwrap_or(0);
+    let live = ReadCommand { form: Form::Live, ..command.clone() };
+    let whole = ReadCommand { form: Form::Full, limits: Limits::NONE, ..command.clone() };
+    let mut wanted = Wanted::new(&live, end);
+    let mut merged = PageBuilder::new(&whole);
+    let mut merger = Merger::new(command.table.clone(), pages.len(), command.reversed);
+    for (input, page) in pages.iter().enumerate() {
+        let buffer = merger.buffer(input);
+        page.partitions.iter().for_each(|partition| fragments(partition, command.reversed, buffer));
+        merger.end(input);
+    }
+    loop {
+        match merger.next() {
+            Step::Fragment(fragment) => {
+                wanted.push(&fragment);
+                merged.push(fragment);
+            }
+            Step::End => break,
+            Step::Need(_) => unreachable!("pages are whole, a partition at a time"),
+        }
+    }
+    let merged = merged.finish().partitions;
+    let repairs = pages.iter().map(|page| lacks(command, page, &merged)).collect();
+    let mut page = wanted.finish();
+    page.tombstones = tombstones;
+    Reconciled { page, repairs }
+}
+
+/// A page that came in [`Form::Full`] as its client is to see it.
+pub fn to_live(command: &ReadCommand, mut page: ReadPage) -> ReadPage {
+    let now = command.now;
+    page.partitions.retain_mut(|partition| {
+        partition.rows.retain(|row| row.is_live(now));
+        let goes_on = command
+            .resume
+            .as_ref()
+            .is_some_and(|resume| resume.key == partition.key && resume.rows_in_partition > 0);
+        !partition.rows.is_empty()
+            || !goes_on && partition.static_row.as_ref().is_some_and(|row| row.has_live_cell(now))
+    });
+    page
+}
+
+/// The client's page, as it grows.
+struct Wanted {
+    builder: PageBuilder,
+    /// Where what is certain ends.
+    end: Option<Resume>,
+    one_partition: bool,
+    open: Option<mutation::DecoratedKey>,
+    skipping: bool,
+    full: bool,
+    /// Where the next page begins, when the limits do not say it.
+    again: Option<Resume>,
+}
+
+impl Wanted {
+    fn new(command: &ReadCommand, end: Option<Resume>) -> Self {
+        let mut builder = PageBuilder::new(command);
+        if let Some(resume) = &command.resume {
+            builder.resume(resume.key.clone(), resume.rows_in_partition);
+        }
+        let one_partition = matches!(command.partitions, Partitions::Keys(_));
+        let again = end.clone().filter(|end| !one_partition || end.clustering.is_some());
+        Self { builder, end, one_partition, open: None, skipping: false, full: false, again }
+    }
+
+    fn push(&mut self, fragment: &Fragment) {
+        if self.full {
+            return;
+        }
+        match fragment {
+            Fragment::PartitionStart { key, .. } => {
+                self.open = Some(key.clone());
+                self.skipping = false;
+            }
+            Fragment::PartitionEnd => {
+                let open = self.open.take();
+                let cut = self
+                    .end
+                    .as_ref()
+                    .filter(|end| end.clustering.is_some() && Some(&end.key) == open.as_ref());
+                if let Some(end) = cut {
+                    if self.skipping {
+                        // The partition has had all its rows, whatever lies further on.
+                        self.again = (!self.one_partition).then(|| Resume {
+                            clustering: None,
+                            rows_in_partition: 0,
+                            ..end.clone()
+                        });
+                    } else {
+                        let rows_in_partition = self.builder.break_off();
+                        self.again = Some(Resume { rows_in_partition, ..end.clone() });
+                        return;
+                    }
+                }
+            }
+            Fragment::StaticRow(_) | Fragment::Row(_) | Fragment::RangeTombstoneChange { .. } => {
+                if self.skipping {
+                    return;
+                }
+            }
+        }
+        match self.builder.push(fragment.clone()) {
+            Progress::Full => self.full = true,
+            Progress::SkipPartition => self.skipping = true,
+            Progress::More => {}
+        }
+    }
+
+    fn finish(self) -> ReadPage {
+        let mut page = self.builder.finish();
+        if !self.full {
+            page.more = self.again;
+        }
+        page
+    }
+}
+
+/// Which of two ends of pages comes first in the order of the read.
+fn order(command: &ReadCommand, left: &Resume, right: &Resume) -> Ordering {
+    let within = || match (&left.clustering, &right.clustering) {
+        (Some(left), Some(right)) if command.reversed => right.cmp(left),
+        (Some(left), Some(right)) => left.cmp(right),
+        // Without a row: behind the whole partition.
+        (left, right) => left.is_none().cmp(&right.is_none()),
+    };
+    left.key.cmp(&right.key).then_with(within)
+}
+
+/// Takes away what lies behind `end`.
+fn clip(command: &ReadCommand, page: &mut ReadPage, end: &Resume) {
+    page.partitions.retain(|partition| partition.key <= end.key);
+    let Some(last) = page.partitions.last_mut().filter(|partition| partition.key == end.key) else { return };
+    let Some(clustering) = &end.clustering else { return };
+    let behind = |row: &Row| {
+        let order = row.clustering.cmp(clustering);
+        if command.reversed { order.is_lt() } else { order.is_gt() }
+    };
+    let kept = last.rows.iter().position(behind).unwrap_or(last.rows.len());
+    last.rows.truncate(kept);
+    last.clip_ranges(&command.table, clustering, command.reversed);
+}
+
+/// A partition as a stream.
+fn fragments(partition: &PartitionResult, reversed: bool, out: &mut FragmentBuffer) {
+    out.push_back(Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion });
+    out.extend(partition.static_row.clone().map(Fragment::StaticRow));
+    let mut changes = partition.range_tombstones.changes(reversed).into_iter().peekable();
+    let comes_first = |bound: &Bound, clustering: &Clustering| {
+        if reversed {
+            bound.position() > clustering.position()
+        } else {
+            bound.position() < clustering.position()
+        }
+    };
+    for row in &partition.rows {
+        while let Some((bound, deletion)) = changes.next_if(|(bound, _)| comes_first(bound, &row.clustering))
+        {
+            out.push_back(Fragment::RangeTombstoneChange { bound, deletion });
+        }
+        out.push_back(Fragment::Row(row.clone()));
+    }
+    out.extend(changes.map(|(bound, deletion)| Fragment::RangeTombstoneChange { bound, deletion }));
+    out.push_back(Fragment::PartitionEnd);
+}
+
+/// What the replica that answered `page` has to be told to have all of `merged`.
+fn lacks(command: &ReadCommand, page: &ReadPage, merged: &[PartitionResult]) -> Vec<PartitionUpdate> {
+    let mut theirs = page.partitions.iter().peekable();
+    let mut out = Vec::new();
+    for partition in merged {
+        while theirs.next_if(|their| their.key < partition.key).is_some() {}
+        let their = theirs.next_if(|their| their.key == partition.key);
+        let nothing = PartitionResult::new(partition.key.clone());
+        let missing = difference(their.unwrap_or(&nothing), partition, command.reversed);
+        if !missing.is_empty() {
+            out.push(missing.into_update(&command.table, command.reversed));
+        }
+    }
+    out
+}
+
+/// What of `merged` is not in `theirs`, row by row.
+fn difference(theirs: &PartitionResult, merged: &PartitionResult, reversed: bool) -> PartitionResult {
+    let mut out = PartitionResult::new(merged.key.clone());
+    if merged.deletion.supersedes(&theirs.deletion) {
+        out.deletion = merged.deletion;
+    }
+    if merged.static_row != theirs.static_row {
+        out.static_row = merged.static_row.clone();
+    }
+    let mut rows = theirs.rows.iter().peekable();
+    for row in &merged.rows {
+        let comes_first = |their: &&Row| {
+            if reversed { their.clustering > row.clustering } else { their.clustering < row.clustering }
+        };
+        while rows.next_if(comes_first).is_some() {}
+        if rows.next_if(|their| their.clustering == row.clustering) != Some(row) {
+            out.rows.push(row.clone());
+        }
+    }
+    let known = |range: &mutation::RangeTombstone| theirs.range_tombstones.iter().any(|their| their == range);
+    out.range_tombstones = merged.range_tombstones.iter().filter(|range| !known(range)).cloned().collect();
+    out
+}
+
+#[cfg(test)]
+#[path = "reconcile_tests.rs"]
+mod tests;

@@ -1,0 +1,433 @@
+//! Reads and their pages as bytes, for other nodes. Columns are named and tables told by their ids, as in the commit log:
+//! the other side may have a newer schema.
+//!
+//! ```text
+//! command   := version (1), table id (16), flags (1), now (4), rows (8), rows a partition (8), bytes (8),
+//!              columns, partitions, slices, [resume]
+//! columns   := vint 0 for all | vint count + 1, { bytes }
+//! partitions:= 0, vint count, { bytes } | 1, position, position
+//! position  := kind (1), token (8) | kind (1), bytes
+//! slices    := vint 0 for all | vint count + 1, { bound, bound }
+//! resume    := bytes, vint rows of the partition, 0 | 1, prefix
+//! page      := version (1), tombstones vint, 0 | 1 with resume, vint count, { vint length, update }
+//! bytes     := vint length, bytes
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::{
+    Bound, Clustering, ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition,
+    RowRange, Side, Slices,
+};
+use schema::{ColumnId, Table, TableId};
+use stdx::vint::{read_unsigned, write_unsigned};
+use stdx::{Reader, ShortRead};
+
+use crate::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, codec};
+
+const VERSION: u8 = 1;
+
+const REVERSED: u8 = 1;
+const BYPASS_CACHE: u8 = 2;
+const FULL: u8 = 4;
+const UNBROKEN: u8 = 8;
+const RESUMES: u8 = 16;
+
+/// Bytes that are no command or page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadCodecError {
+    /// They are not what was expected.
+    #[error("expected {expected} at byte {offset} of a message")]
+    Malformed {
+        /// Where, from the message's start.
+        offset: usize,
+        /// What was expected there.
+        expected: &'static str,
+    },
+    /// An update within a page is not one.
+    #[error(transparent)]
+    Update(#[from] codec::DecodeError),
+    /// The table is not there.
+    #[error("there is no table with id {0}")]
+    UnknownTable(TableId),
+}
+
+/// Appends a command.
+pub fn encode_command(command: &ReadCommand, out: &mut Vec<u8>) {
+    out.push(VERSION);
+    out.extend_from_slice(&command.table.id.0);
+    let form = match command.form {
+        Form::Live => 0,
+        Form::Full => FULL,
+        Form::Unbroken => UNBROKEN,
+    };
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    out.push(
+        form | flag(command.reversed, REVERSED)
+            | flag(command.bypass_cache, BYPASS_CACHE)
+            | flag(command.resume.is_some(), RESUMES),
+    );
+    out.extend_from_slice(&command.now.to_be_bytes());
+    let limits = &command.limits;
+    for limit in [limits.rows, limits.rows_per_partition, limits.bytes as u64] {
+        out.extend_from_slice(&limit.to_be_bytes());
+    }
+    match &command.columns {
+        ColumnSelection::All => out.push(0),
+        ColumnSelection::Some(ids) => {
+            write_unsigned(ids.len() as u64 + 1, out);
+            for id in ids.iter() {
+                let name = command.table.column_by_id(*id).map_or("", |column| &column.name);
+                put_bytes(name.as_bytes(), out);
+            }
+        }
+    }
+    match &command.partitions {
+        Partitions::Keys(keys) => {
+            out.push(0);
+            write_unsigned(keys.len() as u64, out);
+            keys.iter().for_each(|key| put_bytes(&key.key, out));
+        }
+        Partitions::Range(range) => {
+            out.push(1);
+            put_position(&range.start, out);
+            put_position(&range.end, out);
+        }
+    }
+    if command.slices.is_all() {
+        out.push(0);
+    } else {
+        write_unsigned(command.slices.ranges().len() as u64 + 1, out);
+        for range in command.slices.ranges() {
+            put_bound(&range.start, out);
+            put_bound(&range.end, out);
+        }
+    }
+    if let Some(resume) = &command.resume {
+        put_resume(resume, out);
+    }
+}
+
+/// Reads a command for a table of the present schema.
+pub fn decode_command(
+    buffer: &Bytes,
+    table: impl FnOnce(TableId) -> Option<Arc<Table>>,
+) -> Result<ReadCommand, ReadCodecError> {
+    let mut decoder = Decoder { buffer, reader: Reader::new(buffer) };
+    decoder.version()?;
+    let id = TableId(decoder.take(16, "a table id")?.try_into().expect("16 bytes"));
+    let table = table(id).ok_or(ReadCodecError::UnknownTable(id))?;
+    let flags = decoder.read("flags", Reader::u8)?;
+    let now = decoder.read("a time", Reader::u32)?;
+    let rows = decoder.read("a limit", Reader::i64)? as u64;
+    let rows_per_partition = decoder.read("a limit", Reader::i64)? as u64;
+    let bytes = usize::try_from(decoder.read("a limit", Reader::i64)? as u64).unwrap_or(usize::MAX);
+    let columns = decoder.columns(&table)?;
+    let partitions = decoder.partitions()?;
+    let slices = decoder.slices(&table)?;
+    let resume = if flags & RESUMES == 0 { None } else { Some(decoder.resume(&table)?) };
+    decoder.end()?;
+    let form = match flags & (FULL | UNBROKEN) {
+        0 => Form::Live,
+        FULL => Form::Full,
+        _ => Form::Unbroken,
+    };
+    Ok(ReadCommand {
+        table,
+        partitions,
+        slices,
+        columns,
+        reversed: flags & REVERSED != 0,
+        limits: Limits { rows, rows_per_partition, bytes },
+        resume,
+        now,
+        bypass_cache: flags & BYPASS_CACHE != 0,
+        form,
+    })
+}
+
+/// Appends a page that answers `command`.
+pub fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8>) {
+    out.push(VERSION);
+    write_unsigned(page.tombstones, out);
+    match &page.more {
+        None => out.push(0),
+        Some(resume) => {
+            out.push(1);
+            put_resume(resume, out);
+        }
+    }
+    write_unsigned(page.partitions.len() as u64, out);
+    let mut bytes = Vec::new();
+    for partition in page.partitions {
+        bytes.clear();
+        codec::encode_update(&partition.into_update(&command.table, command.reversed), &mut bytes);
+        put_bytes(&bytes, out);
+    }
+}
+
+/// Reads a page that answers `command`.
+pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, ReadCodecError> {
+    let table = &command.table;
+    let mut decoder = Decoder { buffer, reader: Reader::new(buffer) };
+    decoder.version()?;
+    let tombstones = decoder.read("a number of tombstones", read_unsigned)?;
+    let more = match decoder.read("0 or 1", Reader::u8)? {
+        0 => None,
+        1 => Some(decoder.resume(table)?),
+        _ => return Err(decoder.error("0 or 1")),
+    };
+    let count = decoder.count("a number of partitions")?;
+    let mut partitions = Vec::with_capacity(count.min(1024));
+    for _ in 0..count {
+        let bytes = decoder.bytes("a partition")?;
+        let update = codec::decode_update(&bytes, |id| (id == table.id).then(|| table.clone()))?;
+        let update =
+            update.ok_or(ReadCodecError::Malformed { offset: 0, expected: "the table that was read" })?;
+        partitions.push(PartitionResult::from_update(update, command.reversed));
+    }
+    decoder.end()?;
+    Ok(ReadPage { partitions, more, tombstones })
+}
+
+/// What stands for a page when only its equality matters (xxHash's XXH3, 128 bits, over [`encode_page`]; the number of
+/// tombstones stepped over left out).
+pub fn digest(command: &ReadCommand, mut page: ReadPage) -> u128 {
+    page.tombstones = 0;
+    let mut bytes = Vec::new();
+    encode_page(command, page, &mut bytes);
+    xxhash_rust::xxh3::xxh3_128(&bytes)
+}
+
+impl PartitionResult {
+    /// As an update of the partition.
+    pub fn into_update(mut self, table: &Arc<Table>, reversed: bool) -> PartitionUpdate {
+        if reversed {
+            self.rows.reverse();
+        }
+        let mut update = PartitionUpdate::with_rows(table.clone(), self.key, self.rows);
+        update.deletion = self.deletion;
+        update.static_row = self.static_row;
+        update.range_tombstones = self.range_tombstones;
+        update
+    }
+
+    /// What an update says, in the order of a read.
+    pub fn from_update(update: PartitionUpdate, reversed: bool) -> Self {
+        let mut result = Self {
+            key: update.key.clone(),
+            deletion: update.deletion,
+            static_row: update.static_row.clone(),
+            range_tombstones: update.range_tombstones.clone(),
+            rows: update.into_rows(),
+        };
+        if reversed {
+            result.rows.reverse();
+        }
+        result
+    }
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    write_unsigned(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_position(position: &RingPosition, out: &mut Vec<u8>) {
+    match position {
+        RingPosition::BeforeToken(token) | RingPosition::AfterToken(token) => {
+            out.push(u8::from(matches!(position, RingPosition::AfterToken(_))));
+            out.extend_from_slice(&token.to_be_bytes());
+        }
+        RingPosition::BeforeKey(key) | RingPosition::AfterKey(key) => {
+            out.push(2 + u8::from(matches!(position, RingPosition::AfterKey(_))));
+            put_bytes(&key.key, out);
+        }
+    }
+}
+
+fn put_prefix<'a>(components: impl Iterator<Item = Option<&'a [u8]>> + Clone, out: &mut Vec<u8>) {
+    write_unsigned(components.clone().count() as u64, out);
+    for component in components {
+        match component {
+            Some(value) => {
+                write_unsigned(value.len() as u64 + 1, out);
+                out.extend_from_slice(value);
+            }
+            None => out.push(0),
+        }
+    }
+}
+
+fn put_bound(bound: &Bound, out: &mut Vec<u8>) {
+    out.push(u8::from(bound.side() == Side::After));
+    put_prefix(bound.components(), out);
+}
+
+fn put_resume(resume: &Resume, out: &mut Vec<u8>) {
+    put_bytes(&resume.key.key, out);
+    write_unsigned(resume.rows_in_partition, out);
+    match &resume.clustering {
+        None => out.push(0),
+        Some(clustering) => {
+            out.push(1);
+            put_prefix(clustering.components(), out);
+        }
+    }
+}
+
+struct Decoder<'a> {
+    buffer: &'a Bytes,
+    reader: Reader<'a>,
+}
+
+impl<'a> Decoder<'a> {
+    fn error(&self, expected: &'static str) -> ReadCodecError {
+        ReadCodecError::Malformed { offset: self.buffer.len() - self.reader.len(), expected }
+    }
+
+    fn read<T>(
+        &mut self,
+        expected: &'static str,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, ShortRead>,
+    ) -> Result<T, ReadCodecError> {
+        read(&mut self.reader).map_err(|_| self.error(expected))
+    }
+
+    fn version(&mut self) -> Result<(), ReadCodecError> {
+        match self.read("a version", Reader::u8)? {
+            VERSION => Ok(()),
+            _ => Err(self.error("version 1")),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), ReadCodecError> {
+        if self.reader.is_empty() { Ok(()) } else { Err(self.error("the end of the message")) }
+    }
+
+    fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], ReadCodecError> {
+        self.read(expected, |reader| reader.bytes(len))
+    }
+
+    fn bytes(&mut self, expected: &'static str) -> Result<Bytes, ReadCodecError> {
+        let slice = self.read(expected, Reader::bytes_vint)?;
+        Ok(if slice.is_empty() { Bytes::new() } else { self.buffer.slice_ref(slice) })
+    }
+
+    /// A count of things that take at least a byte each.
+    fn count(&mut self, expected: &'static str) -> Result<usize, ReadCodecError> {
+        let count = self.read(expected, read_unsigned)?;
+        self.checked(count, expected)
+    }
+
+    /// The same, where 0 stands for no list at all.
+    fn count_or_none(&mut self, expected: &'static str) -> Result<Option<usize>, ReadCodecError> {
+        match self.read(expected, read_unsigned)? {
+            0 => Ok(None),
+            count => self.checked(count - 1, expected).map(Some),
+        }
+    }
+
+    fn checked(&self, count: u64, expected: &'static str) -> Result<usize, ReadCodecError> {
+        match usize::try_from(count) {
+            Ok(count) if count <= self.reader.len() => Ok(count),
+            _ => Err(self.error(expected)),
+        }
+    }
+
+    fn columns(&mut self, table: &Table) -> Result<ColumnSelection, ReadCodecError> {
+        let Some(count) = self.count_or_none("a number of columns")? else { return Ok(ColumnSelection::All) };
+        let mut ids: Vec<ColumnId> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let name = self.read("a column name", Reader::bytes_vint)?;
+            let name = std::str::from_utf8(name).map_err(|_| self.error("a column name in UTF-8"))?;
+            // One that was dropped meanwhile has no values left to read.
+            ids.extend(table.column(name).map(|column| column.id));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ColumnSelection::Some(ids.into()))
+    }
+
+    fn partitions(&mut self) -> Result<Partitions, ReadCodecError> {
+        match self.read("keys or a range", Reader::u8)? {
+            0 => {
+                let count = self.count("a number of keys")?;
+                let keys: Result<Keys, _> =
+                    (0..count).map(|_| self.bytes("a partition key").map(DecoratedKey::new)).collect();
+                Ok(Partitions::Keys(keys?))
+            }
+            1 => {
+                let (start, end) = (self.position()?, self.position()?);
+                Ok(Partitions::Range(PartitionRange { start, end }))
+            }
+            _ => Err(self.error("keys or a range")),
+        }
+    }
+
+    fn position(&mut self) -> Result<RingPosition, ReadCodecError> {
+        Ok(match self.read("a position", Reader::u8)? {
+            0 => RingPosition::BeforeToken(self.read("a token", Reader::i64)?),
+            1 => RingPosition::AfterToken(self.read("a token", Reader::i64)?),
+            2 => RingPosition::BeforeKey(DecoratedKey::new(self.bytes("a partition key")?)),
+            3 => RingPosition::AfterKey(DecoratedKey::new(self.bytes("a partition key")?)),
+            _ => return Err(self.error("a position")),
+        })
+    }
+
+    fn slices(&mut self, table: &Table) -> Result<Slices, ReadCodecError> {
+        let Some(count) = self.count_or_none("a number of slices")? else { return Ok(Slices::all()) };
+        let mut ranges = Vec::with_capacity(count);
+        for _ in 0..count {
+            ranges.push(RowRange { start: self.bound(table)?, end: self.bound(table)? });
+        }
+        Ok(Slices::new(ranges))
+    }
+
+    fn prefix(&mut self, count_max: usize) -> Result<Vec<Option<&'a [u8]>>, ReadCodecError> {
+        let count = self.count("a number of clustering values")?;
+        if count > count_max {
+            return Err(self.error("at most as many clustering values as the table has"));
+        }
+        let mut out = Vec::with_capacity(count);
+        for _ in 0..count {
+            let len = self.read("a clustering value's length", read_unsigned)?;
+            out.push(match len.checked_sub(1) {
+                None => None,
+                Some(len) => {
+                    let len = usize::try_from(len).unwrap_or(usize::MAX);
+                    Some(self.take(len, "a clustering value")?)
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    fn bound(&mut self, table: &Table) -> Result<Bound, ReadCodecError> {
+        let side = match self.read("a bound's side", Reader::u8)? {
+            0 => Side::Before,
+            1 => Side::After,
+            _ => return Err(self.error("a bound's side, 0 or 1")),
+        };
+        let prefix = self.prefix(table.clustering().len())?;
+        Ok(Bound::new(table, &prefix, side))
+    }
+
+    fn resume(&mut self, table: &Table) -> Result<Resume, ReadCodecError> {
+        let key = DecoratedKey::new(self.bytes("a partition key")?);
+        let rows_in_partition = self.read("a number of rows", read_unsigned)?;
+        let clustering = match self.read("0 or 1", Reader::u8)? {
+            0 => None,
+            1 => {
+                let components = self.prefix(table.clustering().len())?;
+                if components.len() != table.clustering().len() {
+                    return Err(self.error("a whole clustering key"));
+                }
+                Some(Clustering::new(table, &components))
+            }
+            _ => return Err(self.error("0 or 1")),
+        };
+        Ok(Resume { key, clustering, rows_in_partition })
+    }
+}

@@ -1,0 +1,161 @@
+//! Reads and pages as bytes: what is written comes back, and no bytes make the decoder panic.
+
+use bytes::Bytes;
+use mutation::{
+    ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, RowRange, Side, Slices,
+};
+use proptest::prelude::*;
+use replica::read_codec::{ReadCodecError, decode_command, decode_page, digest, encode_command, encode_page};
+use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use schema::TableId;
+use testkit::data::{bound, clustering, table, update};
+
+fn key(k: i32) -> DecoratedKey {
+    DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes()))
+}
+
+fn position() -> impl Strategy<Value = RingPosition> {
+    prop_oneof![
+        any::<i64>().prop_map(RingPosition::BeforeToken),
+        any::<i64>().prop_map(RingPosition::AfterToken),
+        any::<i32>().prop_map(|k| RingPosition::BeforeKey(key(k))),
+        any::<i32>().prop_map(|k| RingPosition::AfterKey(key(k))),
+    ]
+}
+
+fn partitions() -> impl Strategy<Value = Partitions> {
+    prop_oneof![
+        prop::collection::vec(any::<i32>(), 0..4)
+            .prop_map(|keys| Partitions::Keys(keys.into_iter().map(key).collect())),
+        (position(), position()).prop_map(|(start, end)| Partitions::Range(PartitionRange { start, end })),
+    ]
+}
+
+fn slices() -> impl Strategy<Value = Slices> {
+    let range = (0i32..9, any::<bool>(), 0i32..9).prop_map(|(from, inclusive, to)| {
+        let table = table();
+        let side = if inclusive { Side::Before } else { Side::After };
+        RowRange { start: bound(&table, from, side), end: bound(&table, to, Side::After) }
+    });
+    prop_oneof![Just(Slices::all()), prop::collection::vec(range, 0..4).prop_map(Slices::new)]
+}
+
+fn resume() -> impl Strategy<Value = Option<Resume>> {
+    prop::option::of((any::<i32>(), prop::option::of(any::<i32>()), any::<u64>())).prop_map(|resume| {
+        resume.map(|(k, c, rows_in_partition)| Resume {
+            key: key(k),
+            clustering: c.map(|c| clustering(&table(), c)),
+            rows_in_partition,
+        })
+    })
+}
+
+fn command() -> impl Strategy<Value = ReadCommand> {
+    let form = prop_oneof![Just(Form::Live), Just(Form::Full), Just(Form::Unbroken)];
+    let columns = prop_oneof![
+        Just(ColumnSelection::All),
+        Just(ColumnSelection::Some([].into())),
+        Just(ColumnSelection::Some([table().column("v").expect("it has v").id].into())),
+    ];
+    let flags = (any::<bool>(), any::<bool>(), form);
+    let limits = (any::<u64>(), any::<u64>(), any::<u32>());
+    (partitions(), slices(), columns, resume(), flags, limits, any::<u32>()).prop_map(
+        |(partitions, slices, columns, resume, (reversed, bypass_cache, form), limits, now)| ReadCommand {
+            table: table(),
+            partitions,
+            slices,
+            columns,
+            reversed,
+            limits: Limits { rows: limits.0, rows_per_partition: limits.1, bytes: limits.2 as usize },
+            resume,
+            now,
+            bypass_cache,
+            form,
+        },
+    )
+}
+
+/// A page of these updates; a page holds no empty row.
+fn page(
+    command: &ReadCommand,
+    updates: &[PartitionUpdate],
+    more: Option<Resume>,
+    tombstones: u64,
+) -> ReadPage {
+    let result = |update: &PartitionUpdate| {
+        let mut result = PartitionResult::from_update(update.clone(), command.reversed);
+        result.rows.retain(|row| !row.is_empty());
+        result
+    };
+    ReadPage { partitions: updates.iter().map(result).collect(), more, tombstones }
+}
+
+proptest! {
+    #[test]
+    fn commands_come_back(command in command()) {
+        let mut bytes = Vec::new();
+        encode_command(&command, &mut bytes);
+        let bytes = Bytes::from(bytes);
+        let back = decode_command(&bytes, |_| Some(table())).expect("it was written here");
+        prop_assert_eq!(format!("{back:?}"), format!("{command:?}"));
+        let unknown = decode_command(&bytes, |_| None);
+        prop_assert_eq!(unknown.err(), Some(ReadCodecError::UnknownTable(TableId([7; 16]))));
+        for len in 0..bytes.len() {
+            prop_assert!(decode_command(&bytes.slice(..len), |_| Some(table())).is_err(), "cut at {}", len);
+        }
+    }
+
+    #[test]
+    fn pages_come_back(
+        command in command(),
+        updates in prop::collection::vec(update(table()), 0..4),
+        more in resume(),
+        tombstones in any::<u64>(),
+    ) {
+        let page = page(&command, &updates, more, tombstones);
+        let mut bytes = Vec::new();
+        encode_page(&command, page.clone(), &mut bytes);
+        let bytes = Bytes::from(bytes);
+        let back = decode_page(&command, &bytes).expect("it was written here");
+        prop_assert_eq!(&back, &page);
+        prop_assert_eq!(digest(&command, back), digest(&command, page.clone()));
+        let steps = ReadPage { tombstones: tombstones.wrapping_add(1), ..page.clone() };
+        prop_assert_eq!(digest(&command, steps), digest(&command, page.clone()), "steps are no content");
+        if let Some(partition) = page.partitions.first() {
+            let fewer = ReadPage { partitions: page.partitions[1..].to_vec(), ..page.clone() };
+            prop_assert_ne!(digest(&command, fewer), digest(&command, page.clone()), "without {:?}", partition);
+        }
+        for len in 0..bytes.len() {
+            prop_assert!(decode_page(&command, &bytes.slice(..len)).is_err(), "cut at {}", len);
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(command in command(), mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Some(first) = bytes.first_mut() {
+            *first = 1;
+        }
+        let bytes = Bytes::from(bytes);
+        let _ = decode_command(&bytes, |_| Some(table()));
+        let _ = decode_page(&command, &bytes);
+    }
+
+    #[test]
+    fn no_damage_panics(
+        command in command(),
+        updates in prop::collection::vec(update(table()), 1..3),
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+    ) {
+        let mut bytes = Vec::new();
+        encode_page(&command, page(&command, &updates, None, 0), &mut bytes);
+        let place = at.index(bytes.len());
+        bytes[place] = to;
+        let _ = decode_page(&command, &Bytes::from(bytes));
+        let mut bytes = Vec::new();
+        encode_command(&command, &mut bytes);
+        let place = at.index(bytes.len());
+        bytes[place] = to;
+        let _ = decode_command(&Bytes::from(bytes), |_| Some(table()));
+    }
+}
