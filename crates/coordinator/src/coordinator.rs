@@ -1,7 +1,6 @@
 //! The coordinator of one shard: requests come in here whatever shard or node holds their data.
 
 use std::cell::RefCell;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,23 +17,17 @@ use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
 use crate::latency::{Counters, RequestFigures};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
-use crate::{Consistency, Placement, ReplicaFailure, RequestError, WriteKind, WriteOptions};
+use crate::{ClusterView, Consistency, Placement, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
 /// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
 const FAILURE_UNKNOWN: u16 = 0;
 const FAILURE_TOO_MANY_TOMBSTONES: u16 = 1;
 
-/// What a coordinator is told by the node's configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CoordinatorConfig {
-    /// This node, for error reports.
-    pub address: IpAddr,
-    /// Its datacenter.
-    pub datacenter: String,
-}
-
 /// Called on each shard when the schema has changed, with what changed.
 pub type SchemaListener = Box<dyn Fn(&Arc<Schema>, &[SchemaEvent])>;
+
+/// Called on each shard when the cluster's nodes have changed, with the view before and the view now.
+pub type ViewListener = Box<dyn Fn(&ClusterView, &Arc<ClusterView>)>;
 
 /// One shard's coordinator. Cheap to clone.
 #[derive(Clone)]
@@ -42,7 +35,7 @@ pub struct Coordinator(Rc<Inner>);
 
 struct Inner {
     rt: Rt,
-    config: CoordinatorConfig,
+    view: RefCell<Arc<ClusterView>>,
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
     schema: RefCell<Arc<Schema>>,
@@ -50,6 +43,7 @@ struct Inner {
     reads: Counters,
     writes: Counters,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
+    view_listeners: RefCell<Vec<Rc<ViewListener>>>,
     computed: RefCell<Option<Rc<dyn ComputedTables>>>,
     /// Shard 0 only: the schema on disk. Taken out while a change is made, so that changes are made one by one.
     store: rt::sync::Semaphore,
@@ -60,7 +54,7 @@ impl Coordinator {
     /// A coordinator over this shard's replica. Shard 0 is given the schema's store.
     pub fn new(
         rt: Rt,
-        config: CoordinatorConfig,
+        view: Arc<ClusterView>,
         replica: Replica,
         port: Port<NodeRequest, NodeResponse>,
         schema: Arc<Schema>,
@@ -70,13 +64,14 @@ impl Coordinator {
         let inner = Inner {
             batchlog: Batchlog::new(&rt, &replica, &schema),
             rt,
-            config,
+            view: RefCell::new(view),
             replica,
             port: port.clone(),
             schema: RefCell::new(schema),
             reads: Counters::default(),
             writes: Counters::default(),
             listeners: RefCell::new(Vec::new()),
+            view_listeners: RefCell::new(Vec::new()),
             computed: RefCell::new(None),
             store: rt::sync::Semaphore::new(1),
             store_slot: RefCell::new(store),
@@ -98,6 +93,23 @@ impl Coordinator {
     /// The node's data.
     pub fn replica(&self) -> &Replica {
         &self.0.replica
+    }
+
+    /// The cluster as this shard sees it.
+    pub fn view(&self) -> Arc<ClusterView> {
+        self.0.view.borrow().clone()
+    }
+
+    /// Takes over a changed view of the cluster on this shard.
+    pub fn use_view(&self, view: Arc<ClusterView>) {
+        let old = self.0.view.replace(view.clone());
+        let listeners = self.0.view_listeners.borrow().clone();
+        listeners.iter().for_each(|listener| listener(&old, &view));
+    }
+
+    /// Calls `listener` on this shard at every later change of the cluster's nodes.
+    pub fn on_view_change(&self, listener: ViewListener) {
+        self.0.view_listeners.borrow_mut().push(Rc::new(listener));
     }
 
     /// Calls `listener` on this shard at every later change of the schema.
@@ -307,7 +319,8 @@ impl Coordinator {
             Some(keyspace) if keyspace.computes(&table.name) => Ok(Kind::Computed),
             Some(keyspace) if keyspace.system => Ok(Kind::Stored),
             Some(keyspace) => {
-                let placement = Placement::single_node(keyspace, &self.0.config.datacenter);
+                let view = self.0.view.borrow();
+                let placement = Placement::single_node(keyspace, &view.node(view.own()).location.datacenter);
                 placement.check(consistency).map(|()| Kind::Stored)
             }
             None => Err(RequestError::Invalid(format!("Keyspace {} does not exist", table.keyspace))),
@@ -315,7 +328,9 @@ impl Coordinator {
     }
 
     fn failure(&self, code: u16, error: &ReplicaError) -> Vec<ReplicaFailure> {
-        vec![ReplicaFailure { address: self.0.config.address, code, message: error.to_string() }]
+        let view = self.0.view.borrow();
+        let address = view.node(view.own()).native.ip();
+        vec![ReplicaFailure { address, code, message: error.to_string() }]
     }
 
     fn read_failed(&self, consistency: Consistency, error: ReplicaError) -> RequestError {

@@ -5,6 +5,7 @@
 
 mod batchlog;
 mod computed;
+pub mod contact;
 mod coordinator;
 mod error;
 mod latency;
@@ -12,14 +13,16 @@ mod placement;
 pub mod reconcile;
 mod request;
 mod schema_change;
+mod view;
 
 pub use batchlog::BatchlogStats;
 pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};
 pub use computed::ComputedTables;
-pub use coordinator::{Coordinator, CoordinatorConfig};
+pub use coordinator::{Coordinator, SchemaListener, ViewListener};
 pub use error::{ReplicaFailure, RequestError};
 pub use latency::{Latencies, RequestFigures};
 pub use placement::Placement;
 pub use request::{WriteKind, WriteOptions};
 pub use schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 pub use topology::Consistency;
+pub use view::{ClusterView, ViewNode};

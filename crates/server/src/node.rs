@@ -10,11 +10,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{NodeIdentity, SchemaStore};
+use coordinator::{ClusterView, ViewNode};
 use futures_util::future::join_all;
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::sync::Notify;
 use rt::{LockGuard, Rt, ShardId, ShardMain};
 use schema::Schema;
+use topology::{HostId, Location};
 
 use crate::admin_node::AdminNode;
 use crate::shard::{RunningShard, ShardSetup};
@@ -336,6 +338,20 @@ impl Boot {
     /// The engine's settings for one shard.
     pub(crate) fn engine_config(&self, rt: &Rt) -> engine::EngineConfig {
         crate::shard::engine_config(self, rt)
+    }
+
+    /// The cluster when it is this node alone.
+    pub(crate) fn view_alone(&self, shards: u16) -> ClusterView {
+        let config = &self.config;
+        ClusterView::alone(ViewNode {
+            host: HostId(self.identity.host_id),
+            native: (config.rpc_address, config.native_transport_port).into(),
+            internode: (config.listen_address, config.storage_port).into(),
+            location: Location::new(&*config.datacenter, &*config.rack),
+            shards,
+            tokens: self.identity.tokens.clone(),
+            alive: true,
+        })
     }
 
     /// Keeps the number of shards that the data is now written by.

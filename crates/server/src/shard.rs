@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cluster::SchemaStore;
 use commitlog::{CommitLogConfig, SyncMode};
-use coordinator::{Coordinator, CoordinatorConfig, NodeRequest, NodeResponse};
+use coordinator::{Coordinator, NodeRequest, NodeResponse};
 use engine::{Engine, EngineConfig, FailurePolicy};
 use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
 use rt::mesh::{Endpoint, Mesh};
@@ -59,7 +59,7 @@ impl RunningShard {
         let replica = Replica::new(rt, engine.clone(), setup.replica.attach(rt), replica_config);
         let coordinator = Coordinator::new(
             rt.clone(),
-            CoordinatorConfig { address: config.rpc_address, datacenter: config.datacenter.clone() },
+            Arc::new(boot.view_alone(rt.shard_count())),
             replica.clone(),
             setup.coordinator.attach(rt),
             boot.schema.clone(),

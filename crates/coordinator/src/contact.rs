@@ -1,0 +1,210 @@
+//! Which replicas a request asks, and when enough of them have answered. Pure.
+
+use schema::Replication;
+use smallvec::SmallVec;
+use topology::{Consistency, NodeIndex, Replicas};
+
+use crate::RequestError;
+use crate::view::ClusterView;
+
+/// What a consistency level asks of the replicas: so many answers from each of these groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needs(SmallVec<[Need; 1]>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Need {
+    /// The datacenter whose replicas count; all when none.
+    datacenter: Option<u16>,
+    required: usize,
+}
+
+/// How many copies a replication keeps in all; with NetworkTopologyStrategy also where.
+fn copies(replication: &Replication, view: &ClusterView) -> usize {
+    match replication {
+        Replication::Local => 1,
+        Replication::Everywhere => view.nodes().len(),
+        Replication::Simple { factor } => *factor as usize,
+        Replication::NetworkTopology { factors } => factors.values().map(|copies| *copies as usize).sum(),
+    }
+}
+
+fn copies_in(replication: &Replication, view: &ClusterView, datacenter: u16) -> usize {
+    match replication {
+        Replication::NetworkTopology { factors } => {
+            factors.get(view.datacenter_name(datacenter)).map_or(0, |copies| *copies as usize)
+        }
+        Replication::Everywhere => {
+            let here = |index: &NodeIndex| view.datacenter(*index) == datacenter;
+            view.ring().indexes().filter(here).count()
+        }
+        Replication::Local | Replication::Simple { .. } => copies(replication, view),
+    }
+}
+
+impl Needs {
+    /// What `consistency` needs of a keyspace with this replication. `pending` nodes are about to become replicas: they take
+    /// writes, and as many more answers are needed, so that whichever nodes are the replicas afterwards a quorum has it.
+    pub fn new(
+        consistency: Consistency,
+        replication: &Replication,
+        view: &ClusterView,
+        pending: &[NodeIndex],
+    ) -> Self {
+        let local = view.datacenter(view.own());
+        let pending_in = |dc: u16| pending.iter().filter(|node| view.datacenter(**node) == dc).count();
+        let one = |datacenter: Option<u16>, copies: usize, pending: usize| Need {
+            datacenter,
+            required: consistency.required(copies) + pending,
+        };
+        Self(match consistency {
+            Consistency::LocalOne | Consistency::LocalQuorum | Consistency::LocalSerial => {
+                smallvec::smallvec![one(Some(local), copies_in(replication, view, local), pending_in(local))]
+            }
+            Consistency::EachQuorum if matches!(replication, Replication::NetworkTopology { .. }) => view
+                .datacenter_numbers()
+                .filter(|dc| copies_in(replication, view, *dc) > 0)
+                .map(|dc| one(Some(dc), copies_in(replication, view, dc), pending_in(dc)))
+                .collect(),
+            _ => smallvec::smallvec![one(None, copies(replication, view), pending.len())],
+        })
+    }
+
+    /// Answers needed in all.
+    pub fn required(&self) -> usize {
+        self.0.iter().map(|need| need.required).sum()
+    }
+
+    /// Fails when `nodes` cannot be enough. ANY is content with a hint, which this node can always keep.
+    pub fn check(
+        &self,
+        consistency: Consistency,
+        view: &ClusterView,
+        nodes: &[NodeIndex],
+    ) -> Result<(), RequestError> {
+        if consistency == Consistency::Any {
+            return Ok(());
+        }
+        for need in &self.0 {
+            let alive = nodes.iter().filter(|node| need.counts(view, **node)).count();
+            if alive < need.required {
+                let (required, alive) = (need.required as u32, alive as u32);
+                return Err(RequestError::Unavailable { consistency, required, alive });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes from `candidates`, the best first, those that are to be asked: as many of each group as it needs. Fails when
+    /// there are too few.
+    pub fn choose(
+        &self,
+        consistency: Consistency,
+        view: &ClusterView,
+        candidates: &[NodeIndex],
+    ) -> Result<Replicas, RequestError> {
+        self.check(consistency, view, candidates)?;
+        let mut chosen = Replicas::new();
+        for need in &self.0 {
+            let counting = candidates.iter().filter(|node| need.counts(view, **node));
+            chosen.extend(counting.take(need.required).copied());
+        }
+        Ok(chosen)
+    }
+}
+
+impl Need {
+    fn counts(&self, view: &ClusterView, node: NodeIndex) -> bool {
+        self.datacenter.is_none_or(|dc| dc == view.datacenter(node))
+    }
+}
+
+/// The replicas that a read may ask, the best first: alive, near, and among equals another one each time.
+pub fn candidates(view: &ClusterView, replicas: &[NodeIndex], turn: usize) -> Replicas {
+    let mut out: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
+    if !out.is_empty() {
+        let count = out.len();
+        out.rotate_left(turn % count);
+    }
+    // Stable: the turn decides among nodes that are equally far away.
+    out.sort_by_key(|node| view.distance(*node));
+    out
+}
+
+/// Counts answers until there are enough, or can no longer be.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    groups: SmallVec<[Group; 1]>,
+    received: usize,
+    failed: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    datacenter: Option<u16>,
+    required: usize,
+    acknowledged: usize,
+    /// Of which an answer may still come.
+    open: usize,
+}
+
+impl Tally {
+    /// For a request that was sent to `asked`.
+    pub fn new(needs: &Needs, view: &ClusterView, asked: &[NodeIndex]) -> Self {
+        let group = |need: &Need| Group {
+            datacenter: need.datacenter,
+            required: need.required,
+            acknowledged: 0,
+            open: asked.iter().filter(|node| need.counts(view, **node)).count(),
+        };
+        Self { groups: needs.0.iter().map(group).collect(), received: 0, failed: 0 }
+    }
+
+    /// A node of this datacenter has answered.
+    pub fn acknowledge(&mut self, datacenter: u16) {
+        let mut counted = false;
+        for group in self.of(datacenter) {
+            assert!(group.open > 0, "a node answers once");
+            group.open -= 1;
+            group.acknowledged += 1;
+            counted = true;
+        }
+        self.received += usize::from(counted);
+    }
+
+    /// A node of this datacenter will not answer.
+    pub fn fail(&mut self, datacenter: u16) {
+        for group in self.of(datacenter) {
+            assert!(group.open > 0, "a node fails once, and not after it answered");
+            group.open -= 1;
+        }
+        self.failed += 1;
+    }
+
+    fn of(&mut self, datacenter: u16) -> impl Iterator<Item = &mut Group> {
+        self.groups.iter_mut().filter(move |group| group.datacenter.is_none_or(|dc| dc == datacenter))
+    }
+
+    /// Whether enough have answered.
+    pub fn is_met(&self) -> bool {
+        self.groups.iter().all(|group| group.acknowledged >= group.required)
+    }
+
+    /// Whether too many have failed.
+    pub fn is_hopeless(&self) -> bool {
+        self.groups.iter().any(|group| group.acknowledged + group.open < group.required)
+    }
+
+    /// Answers that count, so far.
+    pub fn received(&self) -> u32 {
+        self.received as u32
+    }
+
+    /// Answers that are needed.
+    pub fn required(&self) -> u32 {
+        self.groups.iter().map(|group| group.required as u32).sum()
+    }
+}
+
+#[cfg(test)]
+#[path = "contact_tests.rs"]
+mod tests;

@@ -1,0 +1,133 @@
+//! Golden decisions: for a cluster drawn as text, who is asked at which level, and what is said when it cannot be.
+
+use std::collections::BTreeMap;
+
+use topology::{HostId, Location};
+
+use super::*;
+use crate::view::ViewNode;
+
+/// `dc/rack` for each node, `!` before one that is down; the first is this node.
+fn view(nodes: &str) -> ClusterView {
+    let node = |(at, text): (usize, &str)| {
+        let (alive, place) = text.strip_prefix('!').map_or((true, text), |place| (false, place));
+        let (datacenter, rack) = place.split_once('/').expect("dc/rack");
+        ViewNode {
+            host: HostId([at as u8 + 1; 16]),
+            native: ([10, 0, 0, at as u8 + 1], 9042).into(),
+            internode: ([10, 0, 0, at as u8 + 1], 7000).into(),
+            location: Location::new(datacenter, rack),
+            shards: 2,
+            tokens: vec![at as i64 * 100],
+            alive,
+        }
+    };
+    ClusterView::new(HostId([1; 16]), nodes.split_whitespace().enumerate().map(node).collect()).unwrap()
+}
+
+fn each(factors: &[(&str, u32)]) -> Replication {
+    let factors: BTreeMap<String, u32> = factors.iter().map(|(dc, n)| ((*dc).to_owned(), *n)).collect();
+    Replication::NetworkTopology { factors }
+}
+
+/// Who is asked, as numbers of nodes, or `required/alive`.
+fn asked(nodes: &str, replication: &Replication, consistency: Consistency) -> String {
+    let view = view(nodes);
+    let placement = view.place(replication);
+    let candidates = candidates(&view, placement.replicas(0), 0);
+    match Needs::new(consistency, replication, &view, &[]).choose(consistency, &view, &candidates) {
+        Ok(chosen) => chosen.iter().map(|node| (node.0 + 1).to_string()).collect::<Vec<_>>().join(" "),
+        Err(RequestError::Unavailable { required, alive, .. }) => format!("{alive} of {required}"),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn who_is_asked() {
+    use Consistency::{All, EachQuorum, LocalOne, LocalQuorum, One, Quorum, Three, Two};
+    let three = Replication::Simple { factor: 3 };
+    let both = each(&[("dc1", 3), ("dc2", 3)]);
+    let one_rack = "a/r a/r a/r";
+    let two = "dc1/r dc1/r dc1/r dc2/r dc2/r dc2/r";
+    let rows: &[(&str, &Replication, Consistency, &str)] = &[
+        (one_rack, &three, One, "1"),
+        (one_rack, &three, Quorum, "1 2"),
+        (one_rack, &three, All, "1 2 3"),
+        ("a/r !a/r a/r", &three, Quorum, "1 3"),
+        ("a/r !a/r a/r", &three, All, "2 of 3"),
+        ("a/r !a/r !a/r", &three, Quorum, "1 of 2"),
+        ("a/r !a/r !a/r", &three, Two, "1 of 2"),
+        ("a/r a/r", &three, Three, "2 of 3"),
+        // The near ones first: this node, its rack, its datacenter.
+        ("a/r1 a/r2 a/r1", &three, Quorum, "1 3"),
+        (two, &both, LocalOne, "1"),
+        (two, &both, LocalQuorum, "1 2"),
+        (two, &both, EachQuorum, "1 2 4 5"),
+        (two, &both, Quorum, "1 2 3 4"),
+        ("dc1/r dc1/r dc1/r dc2/r !dc2/r !dc2/r", &both, EachQuorum, "1 of 2"),
+        ("dc1/r dc1/r dc1/r !dc2/r !dc2/r !dc2/r", &both, LocalQuorum, "1 2"),
+        ("dc1/r dc1/r dc1/r !dc2/r !dc2/r !dc2/r", &both, Quorum, "3 of 4"),
+        // Nobody else can stand in for the local datacenter.
+        ("dc1/r !dc1/r !dc1/r dc2/r dc2/r dc2/r", &both, LocalQuorum, "1 of 2"),
+        ("dc1/r dc2/r", &each(&[("dc2", 1)]), LocalOne, "0 of 1"),
+        ("dc1/r dc2/r", &each(&[("dc2", 1)]), One, "2"),
+    ];
+    for (nodes, replication, consistency, expected) in rows {
+        assert_eq!(
+            asked(nodes, replication, *consistency),
+            *expected,
+            "{nodes} {replication:?} {consistency:?}"
+        );
+    }
+}
+
+#[test]
+fn equals_take_turns() {
+    let view = view("a/r1 b/r b/r b/r");
+    let replicas = [NodeIndex(1), NodeIndex(2), NodeIndex(3)];
+    let first: Vec<u16> = (0..4).map(|turn| candidates(&view, &replicas, turn)[0].0).collect();
+    assert_eq!(first, [1, 2, 3, 1]);
+}
+
+#[test]
+fn any_is_content_with_a_hint() {
+    let view = view("a/r !a/r !a/r");
+    let replication = Replication::Simple { factor: 3 };
+    let needs = Needs::new(Consistency::Any, &replication, &view, &[]);
+    assert!(needs.check(Consistency::Any, &view, &[]).is_ok());
+}
+
+#[test]
+fn a_tally_ends_as_soon_as_it_is_decided() {
+    let view = view("dc1/r dc1/r dc1/r dc2/r dc2/r dc2/r");
+    let replication = each(&[("dc1", 3), ("dc2", 3)]);
+    let all: Vec<NodeIndex> = view.ring().indexes().collect();
+    let (near, far) = (view.datacenter(NodeIndex(0)), view.datacenter(NodeIndex(3)));
+    let tally = |consistency| Tally::new(&Needs::new(consistency, &replication, &view, &[]), &view, &all);
+
+    let mut quorum = tally(Consistency::LocalQuorum);
+    quorum.acknowledge(far);
+    quorum.acknowledge(far);
+    quorum.acknowledge(near);
+    assert!(!quorum.is_met(), "the far ones do not count");
+    assert_eq!((quorum.received(), quorum.required()), (1, 2));
+    quorum.acknowledge(near);
+    assert!(quorum.is_met());
+
+    let mut each = tally(Consistency::EachQuorum);
+    [near, near, near, far].into_iter().for_each(|dc| each.acknowledge(dc));
+    assert!(!each.is_met() && !each.is_hopeless());
+    each.fail(far);
+    assert!(!each.is_hopeless(), "one more of the far ones suffices");
+    each.fail(far);
+    assert!(each.is_hopeless());
+}
+
+#[test]
+fn pending_replicas_are_waited_for_beside_the_others() {
+    let view = view("a/r a/r a/r a/r");
+    let replication = Replication::Simple { factor: 3 };
+    let needs = Needs::new(Consistency::Quorum, &replication, &view, &[NodeIndex(3)]);
+    assert_eq!(needs.required(), 3);
+    assert_eq!(Needs::new(Consistency::One, &replication, &view, &[NodeIndex(3)]).required(), 2);
+}
