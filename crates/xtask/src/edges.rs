@@ -35,10 +35,10 @@ pub const TABLE: &[Row] = &[
     row("rt", 1, "stdx"),
     row("rt-uring", 1, "rt stdx"),
     row("rt-sim", 1, "rt stdx"),
-    row("raft", 1, "stdx"),
-    row("gossip", 1, "stdx"),
-    row("paxos", 1, "stdx"),
     row("topology", 1, "stdx types schema"),
+    row("raft", 1, "stdx"),
+    row("gossip", 1, "stdx topology"),
+    row("paxos", 1, "stdx"),
     row("cql", 1, "stdx types schema"),
     row("wire", 1, "stdx types"),
     // L2: one shard's storage, and bytes between nodes.

@@ -1,0 +1,24 @@
+//! What nodes tell each other about each other: who lives, since when, with which load and versions. Pure.
+//!
+//! [`Gossip`] is a state machine: events and the time go in, [`Effect`]s come out; it has no tasks, no clock and no sockets.
+//! Membership is not its business: which hosts belong to the cluster is decided elsewhere and told by [`Event::Members`].
+//! See docs/design/gossip.md.
+
+mod codec;
+mod config;
+mod detector;
+mod endpoint;
+mod exchange;
+mod machine;
+mod message;
+mod own;
+mod selection;
+
+pub use codec::{CodecError, FORMAT_VERSION, decode, encode};
+pub use config::Config;
+pub use detector::{ArrivalWindow, DetectorConfig, phi};
+pub use endpoint::{
+    ENDPOINT_BYTES_MAX, Endpoint, Key, STATES_MAX, StatesFull, VALUE_BYTES_MAX, Versioned, status,
+};
+pub use machine::{Change, Effect, Event, Gossip, Now, Peer, Refusal, Standing, Stats, Why};
+pub use message::{Delta, Digest, Message, Request};

@@ -1,0 +1,688 @@
+//! The state machine: what a node knows of all others, and what it does at each event.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use topology::HostId;
+
+use crate::endpoint::{self, Endpoint, Key, States, Versioned, status};
+use crate::exchange::{self, Differences};
+use crate::own::{self, Double, Verdict};
+use crate::{ArrivalWindow, Config, Delta, Digest, Message, Request, selection};
+
+/// The same warning is not given again within this time.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The time at an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Never goes back.
+    pub monotonic: Duration,
+    /// Seconds since 1970; may be wrong.
+    pub wall_seconds: u64,
+}
+
+/// What happens to a node.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Once a second.
+    Tick,
+    /// Another node's message.
+    Received(Message),
+    /// The end of a probe.
+    Echoed {
+        /// Whom the probe was for.
+        host: HostId,
+        /// Which of its lives.
+        generation: u64,
+        /// Whether it answered.
+        reached: bool,
+    },
+    /// This node says something new of itself.
+    Set(Vec<(Key, Bytes)>),
+    /// The cluster's members and their last known addresses, this node included. Who was one and is none any more is
+    /// forgotten, and not listened to for a while.
+    Members(BTreeMap<HostId, SocketAddr>),
+    /// This node stops, and says so. It does nothing afterwards.
+    Stop,
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Send a message; it may be lost.
+    Send {
+        /// Where to.
+        to: SocketAddr,
+        /// What.
+        message: Message,
+    },
+    /// Ask a host for an echo and tell by [`Event::Echoed`]: before it counts as alive it is reached once.
+    Probe {
+        /// Whom.
+        host: HostId,
+        /// Where.
+        address: SocketAddr,
+        /// Which of its lives.
+        generation: u64,
+    },
+    /// Something about an endpoint is new.
+    Changed {
+        /// Whose.
+        host: HostId,
+        /// What.
+        change: Change,
+    },
+    /// This node goes on in a later generation; the next start must be later still.
+    Generation(u64),
+    /// Another node lives with this one's host id since a later time: one of the two has to stop.
+    HostIdTaken {
+        /// Where the other one is.
+        address: SocketAddr,
+        /// Its generation.
+        generation: u64,
+    },
+    /// Something was not listened to, and an operator should know why.
+    Refused(Refusal),
+}
+
+/// What is new about an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was not known.
+    Found,
+    /// It has a later generation.
+    Restarted,
+    /// It was reached.
+    Alive,
+    /// It is down.
+    Down(Why),
+    /// It says something else.
+    States,
+    /// It is not remembered any more.
+    Forgotten,
+}
+
+/// Why something was not listened to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A node of another cluster.
+    #[error(
+        "the node at {from} gossips for cluster '{found}'; remove it from this cluster's seeds, or correct its cluster_name"
+    )]
+    Cluster {
+        /// Where it is.
+        from: SocketAddr,
+        /// Its cluster.
+        found: String,
+    },
+    /// A generation from far in the future.
+    #[error(
+        "generation {generation} of the node at {address} lies more than a year ahead; is the clock of one of the two wrong?"
+    )]
+    Generation {
+        /// Whose.
+        host: HostId,
+        /// Where it is.
+        address: SocketAddr,
+        /// The generation.
+        generation: u64,
+    },
+    /// More endpoints than this node remembers.
+    #[error("the node at {address} is not remembered, because {endpoints_max} others are")]
+    Full {
+        /// Whose.
+        host: HostId,
+        /// Where it is.
+        address: SocketAddr,
+        /// The bound.
+        endpoints_max: usize,
+    },
+}
+
+/// Why an endpoint is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It was heard of, but not reached yet.
+    NotReached,
+    /// It was silent for too long.
+    Convicted,
+    /// It said good-bye.
+    Shutdown,
+}
+
+/// How an endpoint stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Reached, and heard since.
+    Alive,
+    /// Not so.
+    Down(Why),
+}
+
+/// What is known of another node.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// What it says.
+    pub endpoint: Endpoint,
+    /// How it stands.
+    pub standing: Standing,
+    /// Since when, on the monotonic clock.
+    pub since: Duration,
+    window: ArrivalWindow,
+    /// When its heartbeat last grew.
+    heard: Duration,
+    /// When an echo was asked for, while no answer came.
+    probed: Option<Duration>,
+}
+
+impl Peer {
+    fn new(endpoint: Endpoint, now: Duration) -> Self {
+        let standing = Standing::Down(Why::NotReached);
+        Self { endpoint, standing, since: now, window: ArrivalWindow::default(), heard: now, probed: None }
+    }
+
+    fn stand(&mut self, standing: Standing, now: Duration) {
+        (self.standing, self.since) = (standing, now);
+        self.window = ArrivalWindow::default();
+    }
+}
+
+/// Figures since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Rounds of gossip.
+    pub rounds: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Messages of another cluster, absurd generations, endpoints for which there was no room.
+    pub refused: u64,
+    /// News of hosts in quarantine.
+    pub quarantined: u64,
+    /// News that left out what this node would have needed before.
+    pub incomplete: u64,
+    /// Pauses of this machine that were held against nobody.
+    pub pauses: u64,
+}
+
+/// Gossip of one node.
+#[derive(Debug)]
+pub struct Gossip {
+    config: Config,
+    own: Endpoint,
+    /// The newest version of this node.
+    version: u64,
+    peers: BTreeMap<HostId, Peer>,
+    members: Option<BTreeMap<HostId, SocketAddr>>,
+    /// Hosts not listened to, and since when.
+    quarantine: BTreeMap<HostId, Duration>,
+    double: Option<Double>,
+    /// When the last event was.
+    last_step: Option<Duration>,
+    /// When each kind of warning was last given.
+    warned: [Option<Duration>; 3],
+    stopped: bool,
+    stats: Stats,
+}
+
+impl Gossip {
+    /// A node that begins its life `generation` at `address` (where others reach it).
+    ///
+    /// # Panics
+    ///
+    /// When the bounds of the configuration are too small, or the values too many or too long.
+    pub fn new(
+        config: Config,
+        host: HostId,
+        generation: u64,
+        address: SocketAddr,
+        states: Vec<(Key, Bytes)>,
+    ) -> Self {
+        assert!(config.message_bytes_max >= Config::MESSAGE_BYTES_LEAST, "messages hold an endpoint");
+        assert!(config.endpoints_max >= 2, "another node besides this one");
+        let own = Endpoint { host, generation, address, heartbeat: 1, states: Arc::default() };
+        let mut gossip = Self {
+            config,
+            own,
+            version: 1,
+            peers: BTreeMap::new(),
+            members: None,
+            quarantine: BTreeMap::new(),
+            double: None,
+            last_step: None,
+            warned: [None; 3],
+            stopped: false,
+            stats: Stats::default(),
+        };
+        gossip.set(states);
+        gossip
+    }
+
+    /// What this node says of itself.
+    pub fn own(&self) -> &Endpoint {
+        &self.own
+    }
+
+    /// The other nodes that are known, ascending by host id.
+    pub fn peers(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.values()
+    }
+
+    /// What is known of another node.
+    pub fn peer(&self, host: HostId) -> Option<&Peer> {
+        self.peers.get(&host)
+    }
+
+    /// How suspicious the silence of a node is; 0 while it is not alive.
+    pub fn phi(&self, host: HostId, now: Duration) -> f64 {
+        self.peers.get(&host).map_or(0.0, |peer| peer.window.phi(now, &self.config.detector))
+    }
+
+    /// Figures since the start.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Takes an event in; `below(n)` is a random number below n.
+    pub fn step(&mut self, event: Event, now: Now, below: &mut dyn FnMut(u64) -> u64) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.stopped {
+            return effects;
+        }
+        self.notice_pause(now.monotonic);
+        match event {
+            Event::Tick => self.tick(now, below, &mut effects),
+            Event::Received(message) => {
+                self.stats.received += 1;
+                self.receive(message, now, &mut effects);
+            }
+            Event::Echoed { host, generation, reached } => {
+                self.echoed(host, generation, reached, now.monotonic, &mut effects);
+            }
+            Event::Set(values) => self.set(values),
+            Event::Members(members) => self.set_members(members, now.monotonic, &mut effects),
+            Event::Stop => self.stop(&mut effects),
+        }
+        let sent = effects.iter().filter(|effect| matches!(effect, Effect::Send { .. })).count();
+        self.stats.sent += sent as u64;
+        effects
+    }
+
+    /// Time in which this machine did not even tick says nothing about others.
+    fn notice_pause(&mut self, now: Duration) {
+        let gap = self.last_step.replace(now).map_or(Duration::ZERO, |last| now.saturating_sub(last));
+        if gap > self.config.detector.pause_max {
+            self.stats.pauses += 1;
+            for peer in self.peers.values_mut() {
+                peer.window.excuse(gap, now);
+                peer.heard = (peer.heard + gap).min(now);
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Now, below: &mut dyn FnMut(u64) -> u64, effects: &mut Vec<Effect>) {
+        self.stats.rounds += 1;
+        self.version += 1;
+        self.own.heartbeat = self.version;
+        self.convict(now.monotonic, effects);
+        self.forget_strangers(now.monotonic, effects);
+        let quarantine = self.config.quarantine;
+        self.quarantine.retain(|_, since| now.monotonic.saturating_sub(*since) <= quarantine);
+        let verdict = own::judge_silence(&mut self.double, self.config.double_silence_max, now.monotonic);
+        self.follow(verdict, effects);
+        let targets = self.targets(below);
+        if targets.is_empty() {
+            return;
+        }
+        let digests: Vec<Digest> = self.known().map(exchange::digest).collect();
+        let messages =
+            exchange::syns(&self.config.cluster, self.own.address, &digests, self.config.message_bytes_max);
+        for to in targets {
+            effects.extend(messages.iter().map(|message| Effect::Send { to, message: message.clone() }));
+        }
+    }
+
+    /// Everybody, this node included, ascending by host id.
+    fn known(&self) -> impl Iterator<Item = &Endpoint> {
+        self.known_between(HostId([0; 16]), HostId([0xff; 16]))
+    }
+
+    fn known_between(&self, first: HostId, last: HostId) -> impl Iterator<Item = &Endpoint> {
+        let own = Some(&self.own).filter(move |own| first <= own.host && own.host <= last);
+        let in_range = move |peer: &&Peer| first <= peer.endpoint.host && peer.endpoint.host <= last;
+        let endpoints = self.peers.values().filter(in_range).map(|peer| &peer.endpoint);
+        let mut all: Vec<&Endpoint> = endpoints.chain(own).collect();
+        all.sort_by_key(|endpoint| endpoint.host);
+        all.into_iter()
+    }
+
+    fn targets(&self, below: &mut dyn FnMut(u64) -> u64) -> Vec<SocketAddr> {
+        let (mut live, mut down) = (Vec::new(), Vec::new());
+        for peer in self.peers.values() {
+            match peer.standing {
+                Standing::Alive => live.push(peer.endpoint.address),
+                Standing::Down(_) => down.push(peer.endpoint.address),
+            }
+        }
+        let unknown = self
+            .members
+            .iter()
+            .flatten()
+            .filter(|(host, _)| **host != self.own.host && !self.peers.contains_key(host));
+        down.extend(unknown.map(|(_, address)| *address));
+        let seeds: Vec<SocketAddr> =
+            self.config.seeds.iter().copied().filter(|seed| *seed != self.own.address).collect();
+        selection::targets(&live, &down, &seeds, below)
+    }
+
+    fn convict(&mut self, now: Duration, effects: &mut Vec<Effect>) {
+        let detector = self.config.detector;
+        for (host, peer) in &mut self.peers {
+            if peer.standing == Standing::Alive && peer.window.phi(now, &detector) > detector.threshold {
+                peer.stand(Standing::Down(Why::Convicted), now);
+                effects.push(Effect::Changed { host: *host, change: Change::Down(Why::Convicted) });
+            }
+        }
+    }
+
+    fn forget_strangers(&mut self, now: Duration, effects: &mut Vec<Effect>) {
+        let Some(members) = &self.members else { return };
+        let silence_max = self.config.stranger_silence_max;
+        let silent =
+            |peer: &Peer| peer.standing != Standing::Alive && now.saturating_sub(peer.heard) > silence_max;
+        let gone: Vec<HostId> = self
+            .peers
+            .iter()
+            .filter(|(host, peer)| !members.contains_key(host) && silent(peer))
+            .map(|(host, _)| *host)
+            .collect();
+        for host in gone {
+            self.forget(host, now, effects);
+        }
+    }
+
+    fn forget(&mut self, host: HostId, now: Duration, effects: &mut Vec<Effect>) {
+        if self.quarantine.len() >= self.config.endpoints_max {
+            let oldest = self.quarantine.iter().min_by_key(|(_, since)| **since).map(|(host, _)| *host);
+            oldest.map(|oldest| self.quarantine.remove(&oldest));
+        }
+        self.quarantine.insert(host, now);
+        if self.peers.remove(&host).is_some() {
+            effects.push(Effect::Changed { host, change: Change::Forgotten });
+        }
+    }
+
+    fn set_members(
+        &mut self,
+        members: BTreeMap<HostId, SocketAddr>,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        for host in members.keys() {
+            self.quarantine.remove(host);
+        }
+        let before = self.members.replace(members).unwrap_or_default();
+        for host in before.into_keys() {
+            let stays = self.members.iter().any(|members| members.contains_key(&host));
+            if !stays && host != self.own.host {
+                self.forget(host, now, effects);
+            }
+        }
+    }
+
+    fn set(&mut self, values: Vec<(Key, Bytes)>) {
+        let states = Arc::make_mut(&mut self.own.states);
+        for (key, value) in values {
+            if states.get(&key).is_none_or(|state| state.value != value) {
+                self.version += 1;
+                states.insert(key, Versioned { version: self.version, value });
+            }
+        }
+        endpoint::check(states).expect("what this node says of itself is small");
+    }
+
+    fn stop(&mut self, effects: &mut Vec<Effect>) {
+        self.set(vec![(Key::STATUS, Bytes::from_static(status::SHUTDOWN.as_bytes()))]);
+        let good_bye = Message::Deltas(vec![exchange::delta(&self.own, None)]);
+        let live = self.peers.values().filter(|peer| peer.standing == Standing::Alive);
+        effects
+            .extend(live.map(|peer| Effect::Send { to: peer.endpoint.address, message: good_bye.clone() }));
+        self.stopped = true;
+    }
+
+    fn receive(&mut self, message: Message, now: Now, effects: &mut Vec<Effect>) {
+        match message {
+            Message::Syn { cluster, reply_to, .. } if cluster != self.config.cluster => {
+                self.refuse(Refusal::Cluster { from: reply_to, found: cluster }, now.monotonic, effects);
+            }
+            Message::Syn { reply_to, first, last, digests, .. } => {
+                self.answer(reply_to, first, last, &digests, effects);
+            }
+            Message::Ack { reply_to, deltas, requests } => {
+                self.apply_all(deltas, now, effects);
+                let asked = requests.iter().filter_map(|request| self.asked(request)).collect();
+                let messages = exchange::deltas(asked, self.config.message_bytes_max);
+                effects.extend(messages.into_iter().map(|message| Effect::Send { to: reply_to, message }));
+            }
+            Message::Deltas(deltas) => self.apply_all(deltas, now, effects),
+        }
+    }
+
+    fn answer(
+        &self,
+        reply_to: SocketAddr,
+        first: HostId,
+        last: HostId,
+        digests: &[Digest],
+        effects: &mut Vec<Effect>,
+    ) {
+        let listened: Vec<Digest> =
+            digests.iter().filter(|digest| !self.quarantine.contains_key(&digest.host)).copied().collect();
+        let unknown_max = match self.members {
+            // There may be room for a member.
+            Some(_) => self.config.endpoints_max,
+            None => self.config.endpoints_max.saturating_sub(self.peers.len() + 1),
+        };
+        let found: Differences = exchange::compare(&listened, self.known_between(first, last), unknown_max);
+        let messages = exchange::acks(self.own.address, found, self.config.message_bytes_max);
+        effects.extend(messages.into_iter().map(|message| Effect::Send { to: reply_to, message }));
+    }
+
+    fn asked(&self, request: &Request) -> Option<Delta> {
+        let endpoint = match request.host == self.own.host {
+            true => &self.own,
+            false => &self.peers.get(&request.host)?.endpoint,
+        };
+        let delta = exchange::delta(endpoint, Some(request));
+        (delta.heartbeat > delta.base || !delta.states.is_empty()).then_some(delta)
+    }
+
+    fn apply_all(&mut self, deltas: Vec<Delta>, now: Now, effects: &mut Vec<Effect>) {
+        for delta in deltas {
+            self.apply(delta, now, effects);
+        }
+    }
+
+    fn apply(&mut self, delta: Delta, now: Now, effects: &mut Vec<Effect>) {
+        if self.quarantine.contains_key(&delta.host) {
+            self.stats.quarantined += 1;
+            return;
+        }
+        let Delta { host, generation, address, .. } = delta;
+        if generation > now.wall_seconds.saturating_add(self.config.generation_ahead_max) {
+            self.refuse(Refusal::Generation { host, address, generation }, now.monotonic, effects);
+            return;
+        }
+        if host == self.own.host {
+            let verdict = own::judge(&self.own, &mut self.double, &delta, now.monotonic);
+            self.follow(verdict, effects);
+            return;
+        }
+        match self.peers.get(&host).map(|peer| (peer.endpoint.generation, peer.endpoint.address)) {
+            None => self.meet(delta, now.monotonic, effects),
+            Some(life) if life == (generation, address) => self.merge(delta, now.monotonic, effects),
+            Some(life) if life < (generation, address) => self.restart(delta, now.monotonic, effects),
+            Some(_) => {}
+        }
+    }
+
+    /// A host that was not known.
+    fn meet(&mut self, delta: Delta, now: Duration, effects: &mut Vec<Effect>) {
+        if delta.base != 0 {
+            self.stats.incomplete += 1;
+            return;
+        }
+        if self.peers.len() + 1 >= self.config.endpoints_max && !self.make_room(delta.host, effects) {
+            let endpoints_max = self.config.endpoints_max;
+            let refusal = Refusal::Full { host: delta.host, address: delta.address, endpoints_max };
+            self.refuse(refusal, now, effects);
+            return;
+        }
+        let host = delta.host;
+        self.peers.insert(host, Peer::new(whole(delta), now));
+        effects.push(Effect::Changed { host, change: Change::Found });
+        self.heard(host, now, effects);
+    }
+
+    /// Makes room for a member by forgetting the stranger that was silent longest.
+    fn make_room(&mut self, host: HostId, effects: &mut Vec<Effect>) -> bool {
+        let Some(members) = &self.members else { return false };
+        let strangers = self.peers.iter().filter(|(host, _)| !members.contains_key(host));
+        let silent = strangers.filter(|(_, peer)| peer.standing != Standing::Alive);
+        let longest = silent.min_by_key(|(_, peer)| peer.heard).map(|(host, _)| *host);
+        match longest.filter(|_| members.contains_key(&host)) {
+            Some(stranger) => {
+                self.peers.remove(&stranger);
+                effects.push(Effect::Changed { host: stranger, change: Change::Forgotten });
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A host in a later life.
+    fn restart(&mut self, delta: Delta, now: Duration, effects: &mut Vec<Effect>) {
+        if delta.base != 0 {
+            self.stats.incomplete += 1;
+            return;
+        }
+        let host = delta.host;
+        self.peers.insert(host, Peer::new(whole(delta), now));
+        effects.push(Effect::Changed { host, change: Change::Restarted });
+        self.heard(host, now, effects);
+    }
+
+    /// News of a host in the life that is known.
+    fn merge(&mut self, delta: Delta, now: Duration, effects: &mut Vec<Effect>) {
+        let peer = self.peers.get_mut(&delta.host).expect("a peer that was found");
+        if delta.base > peer.endpoint.version() {
+            self.stats.incomplete += 1;
+            return;
+        }
+        let newer: States = delta
+            .states
+            .into_iter()
+            .filter(|(key, state)| {
+                peer.endpoint.states.get(key).is_none_or(|known| known.version < state.version)
+            })
+            .collect();
+        let changed = !newer.is_empty();
+        if changed {
+            let mut merged = States::clone(&peer.endpoint.states);
+            merged.extend(newer);
+            if endpoint::check(&merged).is_err() {
+                self.stats.refused += 1;
+                return;
+            }
+            peer.endpoint.states = Arc::new(merged);
+            effects.push(Effect::Changed { host: delta.host, change: Change::States });
+        }
+        let grew = delta.heartbeat > peer.endpoint.heartbeat;
+        peer.endpoint.heartbeat = peer.endpoint.heartbeat.max(delta.heartbeat);
+        if grew || changed && peer.endpoint.is_shut_down() {
+            self.heard(delta.host, now, effects);
+        }
+    }
+
+    /// A host showed that it lives, or said good-bye.
+    fn heard(&mut self, host: HostId, now: Duration, effects: &mut Vec<Effect>) {
+        let peer = self.peers.get_mut(&host).expect("a peer that was found");
+        peer.heard = now;
+        if peer.endpoint.is_shut_down() {
+            if peer.standing != Standing::Down(Why::Shutdown) {
+                peer.stand(Standing::Down(Why::Shutdown), now);
+                effects.push(Effect::Changed { host, change: Change::Down(Why::Shutdown) });
+            }
+            return;
+        }
+        if peer.standing == Standing::Alive {
+            peer.window.heard(now, &self.config.detector);
+            return;
+        }
+        let timeout = self.config.probe_timeout;
+        if peer.probed.is_none_or(|asked| now.saturating_sub(asked) > timeout) {
+            peer.probed = Some(now);
+            let (address, generation) = (peer.endpoint.address, peer.endpoint.generation);
+            effects.push(Effect::Probe { host, address, generation });
+        }
+    }
+
+    fn echoed(
+        &mut self,
+        host: HostId,
+        generation: u64,
+        reached: bool,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        if peer.endpoint.generation != generation || peer.probed.take().is_none() {
+            return;
+        }
+        let waits = peer.standing != Standing::Alive && !peer.endpoint.is_shut_down();
+        if reached && waits {
+            peer.stand(Standing::Alive, now);
+            peer.window.heard(now, &self.config.detector);
+            effects.push(Effect::Changed { host, change: Change::Alive });
+        }
+    }
+
+    fn follow(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
+        match verdict {
+            Verdict::Nothing => {}
+            Verdict::Raise(generation) => {
+                self.own.generation = generation;
+                effects.push(Effect::Generation(generation));
+            }
+            Verdict::Taken { address, generation } => {
+                effects.push(Effect::HostIdTaken { address, generation });
+            }
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal, now: Duration, effects: &mut Vec<Effect>) {
+        self.stats.refused += 1;
+        let kind = match refusal {
+            Refusal::Cluster { .. } => 0,
+            Refusal::Generation { .. } => 1,
+            Refusal::Full { .. } => 2,
+        };
+        let warned = &mut self.warned[kind];
+        if warned.is_none_or(|last| now.saturating_sub(last) > WARNING_INTERVAL) {
+            *warned = Some(now);
+            effects.push(Effect::Refused(refusal));
+        }
+    }
+}
+
+/// All of an endpoint.
+fn whole(delta: Delta) -> Endpoint {
+    assert_eq!(delta.base, 0, "news that leave something out are no endpoint");
+    let Delta { host, generation, address, heartbeat, states, .. } = delta;
+    Endpoint { host, generation, address, heartbeat, states: Arc::new(states) }
+}

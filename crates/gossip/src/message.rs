@@ -1,0 +1,73 @@
+//! The three messages of an exchange, and what they carry.
+//!
+//! A sends digests ([`Message::Syn`]); B answers with what A lacks and asks for what B lacks ([`Message::Ack`]); A gives it
+//! ([`Message::Deltas`]). A digest message says which range of host ids it covers, so that B also sees whom A does not know
+//! at all, and so that it can be split.
+
+use std::net::SocketAddr;
+
+use topology::HostId;
+
+use crate::endpoint::States;
+
+/// How much the sender knows of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Whose.
+    pub host: HostId,
+    /// The generation known.
+    pub generation: u64,
+    /// Where it is in that generation; two that began in one second are told apart by it.
+    pub address: SocketAddr,
+    /// The newest version known.
+    pub version: u64,
+}
+
+/// Asks for what is newer than this; the form of a digest, version 0 for everything.
+pub type Request = Digest;
+
+/// News of an endpoint: all that is newer than `base`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// Whose.
+    pub host: HostId,
+    /// Its life.
+    pub generation: u64,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Its newest heartbeat.
+    pub heartbeat: u64,
+    /// Values with greater versions are all here. Who knows less must not take it: it would never learn of the rest.
+    pub base: u64,
+    /// The values.
+    pub states: States,
+}
+
+/// What goes from node to node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// What the sender knows of the endpoints of a range.
+    Syn {
+        /// Name of the sender's cluster.
+        cluster: String,
+        /// Where the answer goes.
+        reply_to: SocketAddr,
+        /// First host id of the range.
+        first: HostId,
+        /// Last host id of the range, included.
+        last: HostId,
+        /// Ascending by host id.
+        digests: Vec<Digest>,
+    },
+    /// What the sender of the digests lacks, and what it is asked for.
+    Ack {
+        /// Where the answer goes.
+        reply_to: SocketAddr,
+        /// News.
+        deltas: Vec<Delta>,
+        /// What the sender of this lacks.
+        requests: Vec<Request>,
+    },
+    /// What was asked for; also a good-bye.
+    Deltas(Vec<Delta>),
+}

@@ -1,0 +1,175 @@
+//! Messages survive their bytes, and no bytes harm a node.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use gossip::{
+    CodecError, Config, Delta, Digest, Event, FORMAT_VERSION, Gossip, Key, Message, Now, STATES_MAX,
+    VALUE_BYTES_MAX, Versioned, decode, encode,
+};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::prelude::*;
+use testkit::fuzz::{change, hunt};
+use topology::HostId;
+
+fn addresses() -> impl Strategy<Value = SocketAddr> {
+    let v4 = any::<[u8; 4]>().prop_map(IpAddr::from);
+    let v6 = any::<[u8; 16]>().prop_map(IpAddr::from);
+    (prop_oneof![v4, v6], any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
+}
+
+fn hosts() -> impl Strategy<Value = HostId> {
+    any::<[u8; 16]>().prop_map(HostId)
+}
+
+fn digests() -> impl Strategy<Value = Vec<Digest>> {
+    btree_set(hosts(), 0..20).prop_flat_map(|hosts| {
+        let count = hosts.len();
+        (Just(hosts), vec((any::<u64>(), addresses(), any::<u64>()), count)).prop_map(|(hosts, numbers)| {
+            let pairs = hosts.into_iter().zip(numbers);
+            pairs
+                .map(|(host, (generation, address, version))| Digest { host, generation, address, version })
+                .collect()
+        })
+    })
+}
+
+fn deltas() -> impl Strategy<Value = Delta> {
+    let value = (any::<u64>(), vec(any::<u8>(), 0..40));
+    let states = btree_map(any::<u8>(), value, 0..10);
+    (hosts(), any::<u64>(), addresses(), any::<u64>(), any::<u64>(), states).prop_map(
+        |(host, generation, address, heartbeat, base, states)| {
+            let versioned = |(version, value): (u64, Vec<u8>)| Versioned { version, value: value.into() };
+            let states = states.into_iter().map(|(key, value)| (Key(key), versioned(value))).collect();
+            Delta { host, generation, address, heartbeat, base, states }
+        },
+    )
+}
+
+fn messages() -> impl Strategy<Value = Message> {
+    let syn = (".{0,30}", addresses(), hosts(), hosts(), digests()).prop_map(
+        |(cluster, reply_to, first, last, digests)| Message::Syn { cluster, reply_to, first, last, digests },
+    );
+    let ack = (addresses(), vec(deltas(), 0..5), digests())
+        .prop_map(|(reply_to, deltas, requests)| Message::Ack { reply_to, deltas, requests });
+    prop_oneof![syn, ack, vec(deltas(), 0..5).prop_map(Message::Deltas)]
+}
+
+proptest! {
+    #[test]
+    fn round_trip(message in messages()) {
+        prop_assert_eq!(decode(&encode(&message)).unwrap(), message);
+    }
+
+    #[test]
+    fn every_shortened_message_is_refused(message in messages()) {
+        let bytes = encode(&message);
+        for len in 0..bytes.len() {
+            prop_assert!(decode(&bytes[..len]).is_err());
+        }
+        let mut longer = bytes.to_vec();
+        longer.push(0);
+        prop_assert_eq!(decode(&longer), Err(CodecError::Trailing { count: 1 }));
+    }
+
+    #[test]
+    fn noise_is_no_message_or_one(noise in vec(any::<u8>(), 0..200)) {
+        let mut bytes = vec![FORMAT_VERSION];
+        bytes.extend(noise);
+        if let Ok(message) = decode(&bytes) {
+            prop_assert_eq!(decode(&encode(&message)).unwrap(), message);
+        }
+    }
+}
+
+fn digest(id: u8) -> Digest {
+    let address = SocketAddr::from(([10, 0, 0, id], 7_000));
+    Digest { host: HostId([id; 16]), generation: 1, address, version: 1 }
+}
+
+fn syn(digests: Vec<Digest>) -> Message {
+    Message::Syn {
+        cluster: "c".to_owned(),
+        reply_to: SocketAddr::from(([10, 0, 0, 1], 7_000)),
+        first: HostId([0; 16]),
+        last: HostId([0xff; 16]),
+        digests,
+    }
+}
+
+fn delta(values: impl IntoIterator<Item = (u8, usize)>) -> Message {
+    let value = |(key, len)| (Key(key), Versioned { version: 1, value: Bytes::from(vec![7; len]) });
+    Message::Deltas(vec![Delta {
+        host: HostId([1; 16]),
+        generation: 1,
+        address: SocketAddr::from(([10, 0, 0, 1], 7_000)),
+        heartbeat: 1,
+        base: 0,
+        states: values.into_iter().map(value).collect(),
+    }])
+}
+
+#[test]
+fn bounds_are_held() {
+    let refused = |message: &Message| decode(&encode(message)).unwrap_err().to_string();
+    let mut future = encode(&syn(vec![])).to_vec();
+    future[0] = FORMAT_VERSION + 1;
+    assert_eq!(decode(&future), Err(CodecError::Version { found: FORMAT_VERSION + 1 }));
+    assert_eq!(refused(&syn(vec![digest(2), digest(1)])), "gossip message: digest out of order is 1");
+    assert_eq!(refused(&syn(vec![digest(1), digest(1)])), "gossip message: digest out of order is 1");
+    assert_eq!(
+        refused(&delta([(1, VALUE_BYTES_MAX + 1)])),
+        format!("gossip message: length of a value is {}", VALUE_BYTES_MAX + 1)
+    );
+    assert_eq!(
+        refused(&delta((0..=STATES_MAX as u8).map(|key| (key, 1)))),
+        format!("gossip message: number of an endpoint's values is {}", STATES_MAX + 1)
+    );
+    let too_much = refused(&delta((0..17).map(|key| (key, VALUE_BYTES_MAX))));
+    assert!(too_much.contains("16384 in all"), "{too_much}");
+    assert!(decode(&encode(&delta((0..16).map(|key| (key, VALUE_BYTES_MAX))))).is_ok());
+    // A count for which there are no bytes takes no memory.
+    let mut hostile = encode(&syn(vec![])).to_vec();
+    hostile.pop();
+    hostile.extend([0xc0, 0xff, 0xff]);
+    assert_eq!(decode(&hostile), Err(CodecError::Value { what: "number of digests", found: 0xffff }));
+}
+
+/// Messages with bytes changed, given to a node: it does not panic, remembers no more than it may, and sends no message
+/// that is too long.
+#[test]
+fn fuzz() {
+    let mut corpus =
+        vec![syn(vec![]), syn((1..40).map(digest).collect()), delta([(0, 8), (1, 3), (200, 1_000)])];
+    corpus.push(Message::Ack {
+        reply_to: SocketAddr::from(([10, 0, 0, 9], 7_000)),
+        deltas: match delta([(0, 5)]) {
+            Message::Deltas(deltas) => deltas,
+            other => panic!("{other:?}"),
+        },
+        requests: (1..9).map(digest).collect(),
+    });
+    let corpus: Vec<Vec<u8>> = corpus.iter().map(|message| encode(message).to_vec()).collect();
+    hunt("gossip messages", |random| {
+        let config = Config { endpoints_max: 20, ..Config::new("c", vec![]) };
+        let bytes_max = config.message_bytes_max;
+        let address = SocketAddr::from(([10, 0, 0, 2], 7_000));
+        let mut gossip = Gossip::new(config, HostId([2; 16]), 5, address, vec![]);
+        for second in 0..50 {
+            let mut bytes = random.of(&corpus).clone();
+            change(random, &mut bytes, &corpus);
+            let Ok(message) = decode(&bytes) else { continue };
+            assert_eq!(decode(&encode(&message)).as_ref(), Ok(&message));
+            let now = Now { monotonic: Duration::from_secs(second), wall_seconds: 1_000_000 + second };
+            for event in [Event::Received(message), Event::Tick] {
+                for effect in gossip.step(event, now, &mut |bound| random.next() % bound) {
+                    if let gossip::Effect::Send { message, .. } = effect {
+                        assert!(encode(&message).len() <= bytes_max);
+                    }
+                }
+            }
+            assert!(gossip.peers().count() < 20);
+        }
+    });
+}
