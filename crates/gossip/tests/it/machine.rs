@@ -193,7 +193,7 @@ fn an_absurd_generation_is_refused() {
     let year = 365 * 86_400;
     let generation = WALL + year + 1;
     let refused = Effect::Refused(Refusal::Generation { host: host(2), address: address(2), generation });
-    assert_eq!(case.hear(vec![delta(2, generation, 1)]), [refused.clone()]);
+    assert_eq!(case.hear(vec![delta(2, generation, 1)]), [refused]);
     assert_eq!(case.hear(vec![delta(2, generation, 2), delta(1, u64::MAX, 2)]), [], "said once a minute");
     assert_eq!(case.gossip.stats().refused, 3);
     case.pass(61);
