@@ -4,12 +4,11 @@
 //! certain is the stretch that all of them tell of: up to the end of the shortest. Up to there they are merged; when that
 //! is less than was asked for, the read goes on from there (what Cassandra calls short-read protection).
 
-use std::cmp::Ordering;
-
 use mutation::merge::{Merger, Step};
-use mutation::{Bound, Clustering, Fragment, FragmentBuffer, PartitionUpdate, Row};
+use mutation::{Fragment, PartitionUpdate};
+use replica::compare::{clip, fragments, lacks, order};
 use replica::page::{PageBuilder, Progress};
-use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use replica::{Form, Limits, Partitions, ReadCommand, ReadPage, Resume};
 
 /// What several pages amount to.
 #[derive(Debug)]
@@ -29,9 +28,13 @@ pub fn reconcile(command: &ReadCommand, mut pages: Vec<ReadPage>) -> Reconciled 
         !matches!(&command.partitions, Partitions::Keys(keys) if keys.len() != 1),
         "one partition or a range"
     );
-    let end = pages.iter().filter_map(|page| page.more.as_ref()).min_by(|a, b| order(command, a, b)).cloned();
+    let end = pages
+        .iter()
+        .filter_map(|page| page.more.as_ref())
+        .min_by(|a, b| order(a, b, command.reversed))
+        .cloned();
     if let Some(end) = &end {
-        pages.iter_mut().for_each(|page| clip(command, page, end));
+        pages.iter_mut().for_each(|page| clip(&command.table, page, end, command.reversed));
     }
     let tombstones = pages.iter().map(|page| page.tombstones).max().unwrap_or(0);
     let live = ReadCommand { form: Form::Live, ..command.clone() };
@@ -55,7 +58,7 @@ pub fn reconcile(command: &ReadCommand, mut pages: Vec<ReadPage>) -> Reconciled 
         }
     }
     let merged = merged.finish().partitions;
-    let repairs = pages.iter().map(|page| lacks(command, page, &merged)).collect();
+    let repairs = pages.iter().map(|page| lacks(&command.table, page, &merged, command.reversed)).collect();
     let mut page = wanted.finish();
     page.tombstones = tombstones;
     Reconciled { page, repairs }
@@ -150,94 +153,6 @@ impl Wanted {
         }
         page
     }
-}
-
-/// Which of two ends of pages comes first in the order of the read.
-fn order(command: &ReadCommand, left: &Resume, right: &Resume) -> Ordering {
-    let within = || match (&left.clustering, &right.clustering) {
-        (Some(left), Some(right)) if command.reversed => right.cmp(left),
-        (Some(left), Some(right)) => left.cmp(right),
-        // Without a row: behind the whole partition.
-        (left, right) => left.is_none().cmp(&right.is_none()),
-    };
-    left.key.cmp(&right.key).then_with(within)
-}
-
-/// Takes away what lies behind `end`.
-fn clip(command: &ReadCommand, page: &mut ReadPage, end: &Resume) {
-    page.partitions.retain(|partition| partition.key <= end.key);
-    let Some(last) = page.partitions.last_mut().filter(|partition| partition.key == end.key) else { return };
-    let Some(clustering) = &end.clustering else { return };
-    let behind = |row: &Row| {
-        let order = row.clustering.cmp(clustering);
-        if command.reversed { order.is_lt() } else { order.is_gt() }
-    };
-    let kept = last.rows.iter().position(behind).unwrap_or(last.rows.len());
-    last.rows.truncate(kept);
-    last.clip_ranges(&command.table, clustering, command.reversed);
-}
-
-/// A partition as a stream.
-fn fragments(partition: &PartitionResult, reversed: bool, out: &mut FragmentBuffer) {
-    out.push_back(Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion });
-    out.extend(partition.static_row.clone().map(Fragment::StaticRow));
-    let mut changes = partition.range_tombstones.changes(reversed).into_iter().peekable();
-    let comes_first = |bound: &Bound, clustering: &Clustering| {
-        if reversed {
-            bound.position() > clustering.position()
-        } else {
-            bound.position() < clustering.position()
-        }
-    };
-    for row in &partition.rows {
-        while let Some((bound, deletion)) = changes.next_if(|(bound, _)| comes_first(bound, &row.clustering))
-        {
-            out.push_back(Fragment::RangeTombstoneChange { bound, deletion });
-        }
-        out.push_back(Fragment::Row(row.clone()));
-    }
-    out.extend(changes.map(|(bound, deletion)| Fragment::RangeTombstoneChange { bound, deletion }));
-    out.push_back(Fragment::PartitionEnd);
-}
-
-/// What the replica that answered `page` has to be told to have all of `merged`.
-fn lacks(command: &ReadCommand, page: &ReadPage, merged: &[PartitionResult]) -> Vec<PartitionUpdate> {
-    let mut theirs = page.partitions.iter().peekable();
-    let mut out = Vec::new();
-    for partition in merged {
-        while theirs.next_if(|their| their.key < partition.key).is_some() {}
-        let their = theirs.next_if(|their| their.key == partition.key);
-        let nothing = PartitionResult::new(partition.key.clone());
-        let missing = difference(their.unwrap_or(&nothing), partition, command.reversed);
-        if !missing.is_empty() {
-            out.push(missing.into_update(&command.table, command.reversed));
-        }
-    }
-    out
-}
-
-/// What of `merged` is not in `theirs`, row by row.
-fn difference(theirs: &PartitionResult, merged: &PartitionResult, reversed: bool) -> PartitionResult {
-    let mut out = PartitionResult::new(merged.key.clone());
-    if merged.deletion.supersedes(&theirs.deletion) {
-        out.deletion = merged.deletion;
-    }
-    if merged.static_row != theirs.static_row {
-        out.static_row = merged.static_row.clone();
-    }
-    let mut rows = theirs.rows.iter().peekable();
-    for row in &merged.rows {
-        let comes_first = |their: &&Row| {
-            if reversed { their.clustering > row.clustering } else { their.clustering < row.clustering }
-        };
-        while rows.next_if(comes_first).is_some() {}
-        if rows.next_if(|their| their.clustering == row.clustering) != Some(row) {
-            out.rows.push(row.clone());
-        }
-    }
-    let known = |range: &mutation::RangeTombstone| theirs.range_tombstones.iter().any(|their| their == range);
-    out.range_tombstones = merged.range_tombstones.iter().filter(|range| !known(range)).cloned().collect();
-    out
 }
 
 #[cfg(test)]

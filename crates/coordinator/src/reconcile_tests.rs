@@ -10,7 +10,9 @@ use replica::page::{PageBuilder, Progress};
 use replica::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 use testkit::data::{table, update};
 
-use super::{fragments, reconcile, to_live};
+use replica::compare::fragments;
+
+use super::{reconcile, to_live};
 
 const NOW: u32 = 101;
 

@@ -60,6 +60,15 @@ pub enum Form {
     /// [`Form::Full`], and nothing is left out up to the page's end: where a partition's limit is reached the page ends too.
     /// What replicas' answers are merged from.
     Unbroken,
+    /// [`Form::Unbroken`] with what is past its grace: everything that the replica knows, as repair needs it.
+    Whole,
+}
+
+impl Form {
+    /// Whether a page tells everything up to its end.
+    pub fn is_unbroken(self) -> bool {
+        matches!(self, Self::Unbroken | Self::Whole)
+    }
 }
 
 /// A read of one table.

@@ -5,6 +5,7 @@
 //! only what is in [`command`].
 
 pub mod command;
+pub mod compare;
 mod error;
 mod message;
 pub mod page;

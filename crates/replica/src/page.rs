@@ -120,6 +120,10 @@ impl PageBuilder {
             _ => 0,
         };
         self.page.tombstones += u64::from(!deletion.is_live());
+        if self.form != Form::Live {
+            // Dead partitions have no rows that would end a page.
+            self.bytes += size_of::<PartitionResult>() + key.key.len();
+        }
         self.page.partitions.push(PartitionResult { deletion, ..PartitionResult::new(key) });
         self.open = Some(OpenPartition { rows_before, live: 0, range: None, done: false });
         Progress::More
@@ -145,9 +149,8 @@ impl PageBuilder {
         let partition_done = partition.done;
         self.rows += u64::from(live);
         self.bytes += bytes;
-        if self.rows >= limits.rows || self.bytes >= limits.bytes || partition_done && form == Form::Unbroken
-        {
-            self.cut(partition_done && form != Form::Unbroken, in_partition);
+        if self.rows >= limits.rows || self.bytes >= limits.bytes || partition_done && form.is_unbroken() {
+            self.cut(partition_done && !form.is_unbroken(), in_partition);
             return Progress::Full;
         }
         if partition_done {
@@ -159,15 +162,20 @@ impl PageBuilder {
 
     fn range_change(&mut self, bound: Bound, deletion: DeletionTime) {
         let reversed = self.reversed;
+        let mut bytes = 0;
         let (result, partition) = self.open_partition();
         if partition.done {
             return;
         }
         if let Some((from, before)) = partition.range.take() {
+            bytes = size_of::<RangeTombstone>() + from.memory_size() + bound.memory_size();
             add_range(result, reversed, from, bound.clone(), before);
         }
         if !deletion.is_live() {
             partition.range = Some((bound, deletion));
+        }
+        if self.form != Form::Live {
+            self.bytes += bytes;
         }
     }
 
@@ -193,7 +201,7 @@ impl PageBuilder {
         let counts_static = open.live == 0 && open.rows_before == 0 && static_lives;
         let kept = match self.form {
             Form::Live => open.live > 0 || counts_static,
-            Form::Full | Form::Unbroken => !result.is_empty(),
+            Form::Full | Form::Unbroken | Form::Whole => !result.is_empty(),
         };
         if !kept {
             self.page.partitions.pop();

@@ -129,7 +129,8 @@ impl Reader<'_> {
         };
         let single = range.as_single().is_some();
         let has_dropped = !table.dropped_columns.is_empty();
-        let mut purging = (command.form != Form::Live).then(|| Purging::new(command));
+        let purges = matches!(command.form, Form::Full | Form::Unbroken);
+        let mut purging = purges.then(|| Purging::new(command));
         loop {
             let mut fragment = match reader.try_next_sync()? {
                 SyncStep::Fragment(fragment) => fragment,

@@ -61,6 +61,7 @@ pub fn encode_command(command: &ReadCommand, out: &mut Vec<u8>) {
         Form::Live => 0,
         Form::Full => FULL,
         Form::Unbroken => UNBROKEN,
+        Form::Whole => FULL | UNBROKEN,
     };
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     out.push(
@@ -131,7 +132,8 @@ pub fn decode_command(
     let form = match flags & (FULL | UNBROKEN) {
         0 => Form::Live,
         FULL => Form::Full,
-        _ => Form::Unbroken,
+        UNBROKEN => Form::Unbroken,
+        _ => Form::Whole,
     };
     Ok(ReadCommand {
         table,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use futures_util::future::try_join_all;
 use mutation::{Row, Seconds};
 
-use crate::{Form, Limits, PartitionResult, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
+use crate::{Limits, PartitionResult, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
 
 /// Rows asked of a shard beyond its even share, because shares are never quite even.
 const SHARE_SLACK_ROWS: u64 = 16;
@@ -121,7 +121,7 @@ impl<'a> Merged<'a> {
             page.more = page.partitions.last().map(|last| {
                 let rows_in_partition = self.rows_before + last.live_rows(self.command.now);
                 let done = rows_in_partition >= self.command.limits.rows_per_partition
-                    && self.command.form != Form::Unbroken;
+                    && !self.command.form.is_unbroken();
                 let clustering = last.rows.last().filter(|_| !done).map(|row| row.clustering.clone());
                 Resume { key: last.key.clone(), clustering, rows_in_partition }
             });

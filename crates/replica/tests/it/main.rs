@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use mutation::{
-    ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, RowRange, Side, Slices,
+    ColumnSelection, DecoratedKey, DeletionTime, Fragment, PartitionRange, PartitionUpdate, RingPosition,
+    RowRange, Side, Slices,
 };
 use proptest::prelude::*;
+use replica::page::{PageBuilder, Progress};
 use replica::read_codec::{ReadCodecError, decode_command, decode_page, digest, encode_command, encode_page};
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 use schema::TableId;
@@ -51,7 +53,7 @@ fn resume() -> impl Strategy<Value = Option<Resume>> {
 }
 
 fn command() -> impl Strategy<Value = ReadCommand> {
-    let form = prop_oneof![Just(Form::Live), Just(Form::Full), Just(Form::Unbroken)];
+    let form = prop_oneof![Just(Form::Live), Just(Form::Full), Just(Form::Unbroken), Just(Form::Whole)];
     let columns = prop_oneof![
         Just(ColumnSelection::All),
         Just(ColumnSelection::Some([].into())),
@@ -158,4 +160,31 @@ proptest! {
         bytes[place] = to;
         let _ = decode_command(&Bytes::from(bytes), |_| Some(table()));
     }
+}
+
+/// Dead partitions have no rows; a page of nothing else ends all the same.
+#[test]
+fn a_page_of_dead_partitions_ends_by_its_bytes() {
+    let command = ReadCommand {
+        table: table(),
+        partitions: Partitions::Range(PartitionRange::all()),
+        slices: Slices::all(),
+        columns: ColumnSelection::All,
+        reversed: false,
+        limits: Limits { bytes: 10_000, ..Limits::NONE },
+        resume: None,
+        now: 100,
+        bypass_cache: false,
+        form: Form::Whole,
+    };
+    let mut page = PageBuilder::new(&command);
+    let full_after = (0i32..1_000).position(|k| {
+        let deletion = DeletionTime::new(5, 50);
+        page.push(Fragment::PartitionStart { key: key(k), deletion });
+        page.push(Fragment::PartitionEnd) == Progress::Full
+    });
+    let full_after = full_after.expect("it ends") as i32;
+    assert!((20..90).contains(&full_after), "after {full_after} partitions");
+    let more = page.finish().more.expect("there is more");
+    assert_eq!((more.key, more.clustering), (key(full_after), None));
 }
