@@ -42,7 +42,7 @@ pub const TABLE: &[Row] = &[
     row("cql", 1, "stdx types schema"),
     row("wire", 1, "stdx types"),
     // L2: one shard's storage, and bytes between nodes.
-    row("rpc", 2, "stdx types schema mutation rt"),
+    row("rpc", 2, "stdx types schema mutation rt topology"),
     row("sstable", 2, "stdx types schema mutation rt"),
     row("commitlog", 2, "stdx types schema mutation rt"),
     row("memtable", 2, "stdx types schema mutation rt"),

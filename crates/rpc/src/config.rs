@@ -1,0 +1,136 @@
+//! What can be set about the connections between nodes, and the limits of everything that a peer can make grow.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use topology::HostId;
+
+use crate::hello::Versions;
+use crate::packing::Packing;
+
+/// Between which nodes bodies are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressBetween {
+    /// All.
+    Nodes,
+    /// Those of different datacenters.
+    Datacenters,
+}
+
+/// How long things may take.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    /// Connecting and hello, at the side that connects.
+    pub connect: Duration,
+    /// From accepting a connection to its hello.
+    pub hello: Duration,
+    /// An idle connection asks for a sign of life so often.
+    pub keepalive: Duration,
+    /// A connection on which nothing came for this time is lost. More than twice `keepalive`.
+    pub silence: Duration,
+    /// A connection that no call used for this time is closed.
+    pub unused: Duration,
+    /// After a failed attempt to connect: the first pause, which doubles with every further failure.
+    pub backoff_min: Duration,
+    /// The longest pause.
+    pub backoff_max: Duration,
+    /// How long a one-way message is worth sending.
+    pub one_way: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            hello: Duration::from_secs(5),
+            keepalive: Duration::from_secs(2),
+            silence: Duration::from_secs(6),
+            unused: Duration::from_secs(300),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            one_way: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How much of everything there may be. All but the last three are a shard's.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The longest body, packed or not, in bytes.
+    pub body_len_max: usize,
+    /// Calls that wait for an answer of one connection.
+    pub calls_max: usize,
+    /// Bodies that wait to be written to one connection, in bytes.
+    pub outgoing_bytes_max: usize,
+    /// Frames that wait to be written to one connection.
+    pub outgoing_count_max: usize,
+    /// Requests of peers that are being served.
+    pub serving_max: usize,
+    /// Requests of peers that wait to be served.
+    pub waiting_count_max: usize,
+    /// Bodies of requests of peers, waiting or being served, in bytes.
+    pub inbound_bytes_max: usize,
+    /// Accepted connections of the node that have not said hello yet.
+    pub greeting_max: usize,
+    /// Accepted connections of the node from one address.
+    pub per_address_max: usize,
+    /// Accepted connections of the node.
+    pub connections_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_len_max: 32 << 20,
+            calls_max: 65_536,
+            outgoing_bytes_max: 32 << 20,
+            outgoing_count_max: 65_536,
+            serving_max: 4_096,
+            waiting_count_max: 65_536,
+            inbound_bytes_max: 128 << 20,
+            greeting_max: 256,
+            per_address_max: 16_384,
+            connections_max: 65_536,
+        }
+    }
+}
+
+/// The configuration of a node's connections to others.
+#[derive(Clone, Debug)]
+pub struct RpcConfig {
+    /// Nodes of other clusters are refused.
+    pub cluster_name: String,
+    /// Who this node is.
+    pub host: HostId,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// How bodies are packed.
+    pub compression: Packing,
+    /// For which peers.
+    pub compress_between: CompressBetween,
+    /// Bodies of at least so many bytes are packed.
+    pub compress_len_min: usize,
+    /// The versions of the protocol that are spoken.
+    pub versions: Versions,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// How much of everything there may be.
+    pub limits: Limits,
+}
+
+impl RpcConfig {
+    /// The defaults for a node.
+    pub fn new(cluster_name: impl Into<String>, host: HostId, listen: SocketAddr) -> RpcConfig {
+        RpcConfig {
+            cluster_name: cluster_name.into(),
+            host,
+            listen,
+            compression: Packing::None,
+            compress_between: CompressBetween::Nodes,
+            compress_len_min: 1024,
+            versions: Versions::SPOKEN,
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! [`Messenger`]: one shard's end of the protocol, as the rest of the node sees it.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rt::executor::TurnHook;
+use rt::sync::oneshot;
+use rt::{Endpoint, Instant, LocalBoxFuture, Mesh, NetError, Rt, ShardId};
+use topology::HostId;
+
+use crate::accept::{self, Acceptor, Greeted};
+use crate::link::Link;
+use crate::serving::{Reply, ReplyTo, Serving};
+use crate::shard::{Key, Shard, Tasks};
+use crate::stats::{Counters, RpcStats};
+use crate::{Peers, Refusal, RpcConfig, RpcError, Verb};
+
+/// Connections that are on their way from one shard to another.
+const HANDOVER_MAX: usize = 1024;
+/// Calls between two shards of this node under way.
+const LOCAL_CALLS_MAX: usize = 4096;
+
+/// What shards tell each other about connections.
+pub(crate) enum Handover {
+    /// Own this connection from now on.
+    Own(Box<Greeted>),
+    /// To shard 0: a connection of this address has ended.
+    Closed(IpAddr),
+}
+
+/// What they answer.
+pub(crate) enum HandoverReply {
+    /// It was done.
+    Done,
+    /// The connection could not be taken over.
+    Failed,
+}
+
+/// A call from one shard of the node to another.
+pub(crate) struct LocalCall {
+    verb: Verb,
+    body: Bytes,
+    deadline: Instant,
+}
+
+/// What a call between shards of the node gives.
+pub(crate) type LocalOutcome = Result<Bytes, RpcError>;
+
+/// One shard's end of what connects the messengers of a node, on its way to the shard.
+pub struct HandoverEndpoint {
+    handover: Endpoint<Handover, HandoverReply>,
+    local: Endpoint<LocalCall, LocalOutcome>,
+}
+
+/// Connects the messengers of a node: one endpoint a shard, in the order of the shards.
+pub fn handover_mesh(shard_count: u16) -> Vec<HandoverEndpoint> {
+    let handover = Mesh::new(shard_count, HANDOVER_MAX);
+    let local = Mesh::new(shard_count, LOCAL_CALLS_MAX);
+    handover.into_iter().zip(local).map(|(handover, local)| HandoverEndpoint { handover, local }).collect()
+}
+
+/// A request of a peer.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// The host that asks.
+    pub from: HostId,
+    /// Where its connection comes from; not where it listens.
+    pub address: SocketAddr,
+    /// What it asks for.
+    pub verb: Verb,
+    /// With which content.
+    pub body: Bytes,
+    /// When it does not want the answer any more.
+    pub deadline: Instant,
+}
+
+/// Whom to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A shard of a host of the cluster. The shard is taken modulo the peer's shard count.
+    Host {
+        /// The host.
+        host: HostId,
+        /// Its shard.
+        shard: u16,
+    },
+    /// Shard 0 of whoever listens there and belongs to the cluster.
+    Address(SocketAddr),
+}
+
+/// One shard's end of the internode protocol. Cheap to clone.
+#[derive(Clone)]
+pub struct Messenger {
+    shard: Rc<Shard>,
+}
+
+impl Messenger {
+    /// The end of the shard of `rt`, ready to own connections. To be made on every shard; shard 0 then calls
+    /// [`Messenger::listen`].
+    pub fn new(rt: &Rt, config: Arc<RpcConfig>, endpoint: HandoverEndpoint) -> Messenger {
+        let handover = endpoint.handover.attach(rt);
+        let local = endpoint.local.attach(rt);
+        let shard = Rc::new(Shard {
+            rt: rt.clone(),
+            serving: Serving::new(&config.limits),
+            config,
+            counters: Counters::default(),
+            handlers: RefCell::new(vec![None; Verb::COUNT]),
+            peers: RefCell::default(),
+            inbound: RefCell::default(),
+            inbound_made: Cell::new(0),
+            stopped: Cell::new(false),
+            tasks: Tasks::default(),
+            acceptor: Acceptor::default(),
+            handover: handover.clone(),
+            local: local.clone(),
+        });
+        rt.executor().add_hook(Rc::clone(&shard) as Rc<dyn TurnHook>);
+        let weak = Rc::downgrade(&shard);
+        handover.serve(move |_, request| {
+            let shard = Weak::upgrade(&weak);
+            async move {
+                match (shard, request) {
+                    (Some(shard), Handover::Own(greeted)) => accept::own(&shard, *greeted),
+                    (Some(shard), Handover::Closed(address)) => {
+                        shard.acceptor.closed(address);
+                        HandoverReply::Done
+                    }
+                    (None, _) => HandoverReply::Failed,
+                }
+            }
+        });
+        let weak = Rc::downgrade(&shard);
+        local.serve(move |_, call: LocalCall| {
+            let shard = Weak::upgrade(&weak);
+            async move {
+                match shard {
+                    Some(shard) => serve_local(&shard, call).await,
+                    None => Err(RpcError::Stopped),
+                }
+            }
+        });
+        Messenger { shard }
+    }
+
+    /// Answers requests of a verb on this shard. The handler's future runs in the verb's scheduling group and is
+    /// dropped at the deadline, after which no answer is sent; it goes on when the connection is lost.
+    ///
+    /// # Panics
+    /// When the verb has a handler already.
+    pub fn serve<F>(&self, verb: Verb, handler: impl Fn(Incoming) -> F + 'static)
+    where
+        F: Future<Output = Result<Bytes, Refusal>> + 'static,
+    {
+        let run = move |incoming: Incoming, reply: Reply| -> LocalBoxFuture<()> {
+            let future = handler(incoming);
+            Box::pin(async move { reply.send(future.await) })
+        };
+        if self.shard.stopped.get() {
+            return;
+        }
+        let mut handlers = self.shard.handlers.borrow_mut();
+        let place = handlers.get_mut(verb.index()).expect("one place a verb");
+        assert!(place.replace(Rc::new(run)).is_none(), "{} has one handler", verb.name());
+    }
+
+    /// Listens for other nodes; with the port that the system chose where port 0 was asked for.
+    ///
+    /// # Panics
+    /// On another shard than 0.
+    pub async fn listen(&self) -> Result<SocketAddr, NetError> {
+        accept::listen(&self.shard).await
+    }
+
+    /// Takes over where the hosts of the cluster are. Calls to hosts that have moved or are gone fail at once.
+    pub fn set_peers(&self, peers: Arc<Peers>) {
+        if !self.shard.stopped.get() {
+            self.shard.set_peers(&peers);
+        }
+    }
+
+    fn link(&self, to: Target, verb: Verb) -> Result<Rc<Link>, RpcError> {
+        let (key, wanted) = match to {
+            Target::Host { host, shard } => (Key::Host(host), shard),
+            Target::Address(address) => (Key::Address(address), 0),
+        };
+        let peer = self.shard.peer(key).ok_or(RpcError::UnknownHost)?;
+        Ok(peer.link(&self.shard, wanted, verb.class()))
+    }
+
+    fn check(&self, len: usize) -> Result<(), RpcError> {
+        if self.shard.stopped.get() {
+            return Err(RpcError::Stopped);
+        }
+        let max = self.shard.config.limits.body_len_max;
+        if len > max { Err(RpcError::TooLarge { len, max }) } else { Ok(()) }
+    }
+
+    /// The shard of this node that `to` names, if it does.
+    fn own_shard(&self, to: Target) -> Option<ShardId> {
+        match to {
+            Target::Host { host, shard } if host == self.shard.config.host => {
+                Some(ShardId(shard % self.shard.rt.shard_count()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks a peer and waits for the answer until the deadline. A call whose future is dropped is still sent and
+    /// served. A call to this node itself meets no socket.
+    pub async fn call(
+        &self,
+        to: Target,
+        verb: Verb,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<Bytes, RpcError> {
+        self.check(body.len())?;
+        if let Some(own) = self.own_shard(to) {
+            let call = self.shard.local.call(own, LocalCall { verb, body, deadline });
+            return self.shard.rt.timeout_at(deadline, call).await.unwrap_or(Err(RpcError::TimedOut));
+        }
+        self.link(to, verb)?.call(verb, body, deadline).await
+    }
+
+    /// Sends a message that wants no answer; dropped and counted when it cannot be sent.
+    pub fn send(&self, to: Target, verb: Verb, body: Bytes) {
+        if self.check(body.len()).is_err() {
+            self.shard.counters.dropped(verb, crate::Dropped::QueueFull);
+            return;
+        }
+        if let Some(own) = self.own_shard(to) {
+            let deadline = self.shard.rt.now() + self.shard.config.timeouts.one_way;
+            let port = self.shard.local.clone();
+            Tasks::spawn(&self.shard, verb.group(), async move {
+                // Nobody waits for the outcome.
+                let _ = port.call(own, LocalCall { verb, body, deadline }).await;
+            });
+            return;
+        }
+        match self.link(to, verb) {
+            Ok(link) => link.send(verb, body),
+            Err(_) => self.shard.counters.dropped(verb, crate::Dropped::NotConnected),
+        }
+    }
+
+    /// Closes all connections of this shard, and the listener when it is shard 0. What is under way ends: calls of
+    /// this shard with [`RpcError::Stopped`], requests of peers where they wait.
+    pub async fn stop(&self) {
+        self.shard.end();
+    }
+
+    /// What the connections of this shard have done and have under way.
+    pub fn stats(&self) -> RpcStats {
+        let shard = &self.shard;
+        let mut stats = shard.counters.snapshot();
+        for link in shard.links() {
+            let (count, bytes, waiting) = link.depth();
+            stats.outgoing_count += count;
+            stats.outgoing_bytes += bytes;
+            stats.calls_waiting += waiting;
+        }
+        for connection in shard.inbound.borrow().values() {
+            let (count, bytes) = connection.depth();
+            stats.outgoing_count += count;
+            stats.outgoing_bytes += bytes;
+        }
+        (stats.serving, stats.waiting, stats.inbound_bytes) = shard.serving.depth();
+        stats
+    }
+}
+
+/// Serves a call of another shard of this node, or of this one.
+async fn serve_local(shard: &Rc<Shard>, call: LocalCall) -> LocalOutcome {
+    let LocalCall { verb, body, deadline } = call;
+    if shard.stopped.get() {
+        return Err(RpcError::Stopped);
+    }
+    let Some(handler) = shard.handler(verb) else {
+        let message = format!("{} is not served here", verb.name());
+        return Err(RpcError::Refused(Refusal::new(Refusal::UNKNOWN_VERB, message)));
+    };
+    let config = &shard.config;
+    let incoming = Incoming { from: config.host, address: config.listen, verb, body, deadline };
+    let (sender, receiver) = oneshot::channel();
+    let served = shard.rt.timeout_at(deadline, handler(incoming, Reply(ReplyTo::Local(sender))));
+    Tasks::spawn(shard, verb.group(), async move {
+        // Past its deadline the sender is dropped with the handler.
+        let _ = served.await;
+    });
+    receiver.await.unwrap_or(Err(RpcError::TimedOut))
+}

@@ -1,0 +1,152 @@
+//! A queue whose entries have deadlines, bounded by count and bytes. Pure: the time is an argument.
+
+use std::collections::VecDeque;
+
+use rt::Instant;
+
+/// What a queue must know of its entries.
+pub(crate) trait Queued {
+    /// What it counts for, in bytes.
+    fn bytes(&self) -> usize;
+    /// When it is not wanted any more.
+    fn deadline(&self) -> Instant;
+}
+
+/// First in, first out; what is past its deadline is dropped to make room, oldest first.
+pub(crate) struct Queue<T> {
+    entries: VecDeque<T>,
+    bytes: usize,
+    count_max: usize,
+    bytes_max: usize,
+    /// No entry has a deadline before this.
+    earliest: Instant,
+}
+
+impl<T: Queued> Queue<T> {
+    /// A queue of at most so many entries of at most so many bytes together.
+    pub(crate) fn new(count_max: usize, bytes_max: usize) -> Queue<T> {
+        Queue { entries: VecDeque::new(), bytes: 0, count_max, bytes_max, earliest: Instant::MAX }
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What the entries count for together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What the oldest entry counts for.
+    pub(crate) fn front_bytes(&self) -> Option<usize> {
+        self.entries.front().map(Queued::bytes)
+    }
+
+    /// Appends an entry even when the queue is full; for what is small and bounded otherwise.
+    pub(crate) fn push_always(&mut self, entry: T) {
+        self.bytes += entry.bytes();
+        self.earliest = self.earliest.min(entry.deadline());
+        self.entries.push_back(entry);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        // One that is larger than the whole queue may still be alone in it.
+        self.entries.is_empty() || (self.len() < self.count_max && self.bytes + bytes <= self.bytes_max)
+    }
+
+    /// Appends an entry. When the queue is full, what is past its deadline goes to `expired`; when it is still full,
+    /// the entry is given back.
+    pub(crate) fn push(&mut self, entry: T, now: Instant, expired: impl FnMut(T)) -> Result<(), T> {
+        if !self.has_room(entry.bytes()) {
+            self.expire(now, expired);
+            if !self.has_room(entry.bytes()) {
+                return Err(entry);
+            }
+        }
+        self.push_always(entry);
+        Ok(())
+    }
+
+    /// Takes the oldest entry, whatever its deadline.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let entry = self.entries.pop_front()?;
+        self.bytes -= entry.bytes();
+        if self.entries.is_empty() {
+            self.earliest = Instant::MAX;
+        }
+        Some(entry)
+    }
+
+    /// Takes everything that is past its deadline out, oldest first.
+    pub(crate) fn expire(&mut self, now: Instant, mut expired: impl FnMut(T)) {
+        if now < self.earliest {
+            return;
+        }
+        let mut earliest = Instant::MAX;
+        for _ in 0..self.entries.len() {
+            let Some(entry) = self.entries.pop_front() else { break };
+            if entry.deadline() <= now {
+                self.bytes -= entry.bytes();
+                expired(entry);
+            } else {
+                earliest = earliest.min(entry.deadline());
+                self.entries.push_back(entry);
+            }
+        }
+        self.earliest = earliest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Clone, Copy)]
+    struct Entry(usize, u64);
+
+    impl Queued for Entry {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+
+        fn deadline(&self) -> Instant {
+            Instant::from_nanos(self.1)
+        }
+    }
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn the_expired_make_room_oldest_first() {
+        let mut queue = Queue::new(3, 100);
+        for entry in [Entry(1, 50), Entry(2, 10), Entry(3, 20)] {
+            queue.push(entry, at(0), |_| panic!("there is room")).unwrap();
+        }
+        assert_eq!(queue.push(Entry(4, 60), at(9), |_| panic!("none is past")), Err(Entry(4, 60)));
+        let mut expired = Vec::new();
+        queue.push(Entry(4, 60), at(20), |entry| expired.push(entry)).unwrap();
+        assert_eq!(expired, [Entry(2, 10), Entry(3, 20)]);
+        assert_eq!((queue.len(), queue.bytes()), (2, 5));
+        assert_eq!([queue.pop(), queue.pop(), queue.pop()], [Some(Entry(1, 50)), Some(Entry(4, 60)), None]);
+        assert_eq!(queue.bytes(), 0);
+    }
+
+    #[test]
+    fn bytes_are_bounded_but_one_always_fits() {
+        let mut queue = Queue::new(10, 100);
+        queue.push(Entry(500, 9), at(0), |_| ()).unwrap();
+        assert_eq!(queue.push(Entry(1, 9), at(0), |_| ()), Err(Entry(1, 9)));
+        queue.pop();
+        queue.push(Entry(60, 9), at(0), |_| ()).unwrap();
+        assert_eq!(queue.push(Entry(41, 9), at(0), |_| ()), Err(Entry(41, 9)));
+        queue.push(Entry(40, 9), at(0), |_| ()).unwrap();
+    }
+}

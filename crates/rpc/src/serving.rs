@@ -1,0 +1,257 @@
+//! Requests of peers on this shard: which are served at once, which wait, and which are refused.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use rt::sync::oneshot;
+use rt::{Instant, Task};
+
+use crate::config::Limits;
+use crate::inbound::Inbound;
+use crate::messenger::Incoming;
+use crate::queue::{Queue, Queued};
+use crate::shard::Shard;
+use crate::stats::Dropped;
+use crate::{Class, Refusal, RpcError, Verb};
+
+/// What a request counts for beside its body.
+const REQUEST_BYTES: usize = 64;
+
+/// A request of a peer that is not being served yet.
+pub(crate) struct Request {
+    pub(crate) connection: Rc<Inbound>,
+    /// None when no answer is wanted.
+    pub(crate) stream: Option<u64>,
+    pub(crate) verb: Verb,
+    pub(crate) body: Bytes,
+    pub(crate) deadline: Instant,
+}
+
+impl Queued for Request {
+    fn bytes(&self) -> usize {
+        REQUEST_BYTES + self.body.len()
+    }
+
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
+
+/// One class of requests.
+struct Lane {
+    waiting: RefCell<Queue<Request>>,
+    serving: Cell<usize>,
+    serving_bytes: Cell<usize>,
+}
+
+/// The requests of all peers on this shard.
+pub(crate) struct Serving {
+    lanes: [Lane; Class::ALL.len()],
+    serving_max: usize,
+    bytes_max: usize,
+}
+
+impl Serving {
+    /// Nothing is served yet.
+    pub(crate) fn new(limits: &Limits) -> Serving {
+        let lane = |_| Lane {
+            waiting: RefCell::new(Queue::new(limits.waiting_count_max, limits.inbound_bytes_max)),
+            serving: Cell::new(0),
+            serving_bytes: Cell::new(0),
+        };
+        Serving {
+            lanes: Class::ALL.map(lane),
+            serving_max: limits.serving_max.max(1),
+            bytes_max: limits.inbound_bytes_max,
+        }
+    }
+
+    fn lane(&self, class: Class) -> &Lane {
+        &self.lanes[class as usize]
+    }
+
+    /// Requests that are being served, that wait, and the bytes of both.
+    pub(crate) fn depth(&self) -> (usize, usize, usize) {
+        self.lanes.iter().fold((0, 0, 0), |(serving, waiting, bytes), lane| {
+            let queue = lane.waiting.borrow();
+            let bytes = bytes + lane.serving_bytes.get() + queue.bytes();
+            (serving + lane.serving.get(), waiting + queue.len(), bytes)
+        })
+    }
+
+    /// Forgets the requests that wait; the shard stops.
+    pub(crate) fn clear(&self) {
+        for lane in &self.lanes {
+            while lane.waiting.borrow_mut().pop().is_some() {}
+        }
+    }
+}
+
+impl Lane {
+    fn may_serve(&self, serving: &Serving, bytes: usize) -> bool {
+        let fits = self.serving.get() == 0 || self.serving_bytes.get() + bytes <= serving.bytes_max;
+        self.serving.get() < serving.serving_max && fits
+    }
+}
+
+/// Serves a request of a peer now or later, or refuses it.
+pub(crate) fn take(shard: &Rc<Shard>, request: Request) {
+    let lane = shard.serving.lane(request.verb.class());
+    if lane.waiting.borrow().is_empty() && lane.may_serve(&shard.serving, request.bytes()) {
+        begin(shard, lane, request);
+        return;
+    }
+    let expired = |request: Request| shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
+    let refused = lane.waiting.borrow_mut().push(request, shard.rt.now(), expired);
+    if let Err(request) = refused {
+        shard.counters.dropped(request.verb, Dropped::Overloaded);
+        let refusal = Refusal::new(Refusal::OVERLOADED, "too many requests wait");
+        request.connection.answer(request.stream, request.verb, request.deadline, Err(refusal));
+    }
+}
+
+/// A request was served, or given up.
+pub(crate) fn done(shard: &Rc<Shard>, class: Class, bytes: usize) {
+    let lane = shard.serving.lane(class);
+    lane.serving.set(lane.serving.get() - 1);
+    lane.serving_bytes.set(lane.serving_bytes.get() - bytes);
+    loop {
+        let next = {
+            let mut waiting = lane.waiting.borrow_mut();
+            match waiting.front_bytes() {
+                Some(bytes) if lane.may_serve(&shard.serving, bytes) => waiting.pop(),
+                _ => None,
+            }
+        };
+        let Some(request) = next else { return };
+        begin(shard, lane, request);
+    }
+}
+
+fn begin(shard: &Rc<Shard>, lane: &Lane, request: Request) {
+    if request.deadline <= shard.rt.now() {
+        shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
+        return;
+    }
+    let Some(handler) = shard.handler(request.verb) else {
+        shard.counters.dropped(request.verb, Dropped::UnknownVerb);
+        let message = format!("{} is not served here", request.verb.name());
+        let refusal = Refusal::new(Refusal::UNKNOWN_VERB, message);
+        request.connection.answer(request.stream, request.verb, request.deadline, Err(refusal));
+        return;
+    };
+    let bytes = request.bytes();
+    lane.serving.set(lane.serving.get() + 1);
+    lane.serving_bytes.set(lane.serving_bytes.get() + bytes);
+    let Request { connection, stream, verb, body, deadline } = request;
+    let incoming = Incoming { from: connection.from, address: connection.address, verb, body, deadline };
+    let place = connection.served.borrow_mut().begin(Served { stream, verb, deadline, bytes, task: None });
+    let reply = Reply(ReplyTo::Peer { connection: Rc::clone(&connection), place });
+    let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
+    connection.served.borrow_mut().started(place, task);
+}
+
+/// A request of one connection that is being served.
+pub(crate) struct Served {
+    pub(crate) stream: Option<u64>,
+    pub(crate) verb: Verb,
+    pub(crate) deadline: Instant,
+    pub(crate) bytes: usize,
+    /// The handler.
+    pub(crate) task: Option<Task<()>>,
+}
+
+/// The requests of one connection that are being served.
+#[derive(Default)]
+pub(crate) struct ServedSet {
+    places: Vec<Option<Served>>,
+    free: Vec<usize>,
+    count: usize,
+    earliest: Option<Instant>,
+}
+
+impl ServedSet {
+    /// Whether none is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Before this none is past its deadline.
+    pub(crate) fn earliest(&self) -> Option<Instant> {
+        self.earliest
+    }
+
+    fn begin(&mut self, served: Served) -> usize {
+        let deadline = served.deadline;
+        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+        self.count += 1;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        if let Some(empty) = self.places.get_mut(place) {
+            *empty = Some(served);
+        }
+        place
+    }
+
+    fn started(&mut self, place: usize, task: Task<()>) {
+        if let Some(Some(served)) = self.places.get_mut(place) {
+            served.task = Some(task);
+        }
+    }
+
+    pub(crate) fn end(&mut self, place: usize) -> Option<Served> {
+        let served = self.places.get_mut(place)?.take()?;
+        self.free.push(place);
+        self.count -= 1;
+        if self.count == 0 {
+            self.earliest = None;
+        }
+        Some(served)
+    }
+
+    /// Takes those out that are past their deadline.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<Served> {
+        if self.earliest.is_none_or(|earliest| now < earliest) {
+            return Vec::new();
+        }
+        let past = |served: &Option<Served>| served.as_ref().is_some_and(|served| served.deadline <= now);
+        let places: Vec<usize> = (0..self.places.len()).filter(|place| past(&self.places[*place])).collect();
+        let expired = places.into_iter().filter_map(|place| self.end(place)).collect();
+        self.earliest = self.places.iter().flatten().map(|served| served.deadline).min();
+        expired
+    }
+
+    /// Takes all out.
+    pub(crate) fn clear(&mut self) -> Vec<Served> {
+        self.free.clear();
+        self.count = 0;
+        self.earliest = None;
+        self.places.drain(..).flatten().collect()
+    }
+}
+
+/// Where the answer of a request goes.
+pub(crate) struct Reply(pub(crate) ReplyTo);
+
+pub(crate) enum ReplyTo {
+    /// Over the connection from which the request came.
+    Peer { connection: Rc<Inbound>, place: usize },
+    /// To a caller on this node.
+    Local(oneshot::Sender<Result<Bytes, RpcError>>),
+}
+
+impl Reply {
+    /// The handler has ended.
+    pub(crate) fn send(self, outcome: Result<Bytes, Refusal>) {
+        match self.0 {
+            ReplyTo::Peer { connection, place } => connection.finished(place, outcome),
+            ReplyTo::Local(caller) => {
+                // A caller that has gone does not want it.
+                let _ = caller.send(outcome.map_err(RpcError::Refused));
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What the connections of one shard share: handlers, peers, counters, and the tasks that `stop` ends.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rt::executor::TurnHook;
+use rt::{Group, LocalBoxFuture, Port, Rt, Task};
+use stdx::HashMap;
+use topology::HostId;
+
+use crate::accept::Acceptor;
+use crate::inbound::Inbound;
+use crate::link::Link;
+use crate::messenger::{Handover, HandoverReply, Incoming, LocalCall, LocalOutcome};
+use crate::serving::{Reply, Serving};
+use crate::stats::Counters;
+use crate::{Class, PeerInfo, Peers, RpcConfig, RpcError, Verb};
+
+/// Serves a request of a verb.
+pub(crate) type Handler = Rc<dyn Fn(Incoming, Reply) -> LocalBoxFuture<()>>;
+
+/// Whom a link leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// A host, wherever it is.
+    Host(HostId),
+    /// Whoever listens there.
+    Address(SocketAddr),
+}
+
+/// A peer and the links of this shard to its shards.
+pub(crate) struct Peer {
+    pub(crate) key: Key,
+    pub(crate) info: PeerInfo,
+    /// What the peer has said itself.
+    pub(crate) shard_count: Cell<u16>,
+    /// `shard * classes + class`.
+    links: RefCell<Vec<Option<Rc<Link>>>>,
+}
+
+impl Peer {
+    fn new(key: Key, info: PeerInfo) -> Rc<Peer> {
+        let shard_count = Cell::new(info.shard_count.max(1));
+        Rc::new(Peer { key, info, shard_count, links: RefCell::default() })
+    }
+
+    /// All links.
+    pub(crate) fn links(&self) -> Vec<Rc<Link>> {
+        self.links.borrow().iter().flatten().map(Rc::clone).collect()
+    }
+
+    /// The link to a shard, taken modulo the shards that the peer has.
+    pub(crate) fn link(self: &Rc<Self>, shard: &Rc<Shard>, wanted: u16, class: Class) -> Rc<Link> {
+        let wanted = wanted % self.shard_count.get();
+        let place = usize::from(wanted) * Class::ALL.len() + class as usize;
+        let mut links = self.links.borrow_mut();
+        if links.len() <= place {
+            links.resize_with(place + 1, || None);
+        }
+        let link = links.get_mut(place).expect("just made room");
+        Rc::clone(link.get_or_insert_with(|| Link::new(shard, self, wanted, class)))
+    }
+}
+
+/// Tasks that end when they are done or when the set is cleared.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    next: Cell<u64>,
+    running: RefCell<HashMap<u64, Task<()>>>,
+}
+
+impl Tasks {
+    /// Starts a task that `stop` of the shard ends.
+    pub(crate) fn spawn(shard: &Rc<Shard>, group: Group, future: impl Future<Output = ()> + 'static) {
+        let tasks = &shard.tasks;
+        let id = tasks.next.get();
+        tasks.next.set(id + 1);
+        let owner = Rc::clone(shard);
+        let task = shard.rt.spawn(group, async move {
+            future.await;
+            let own = owner.tasks.running.borrow_mut().remove(&id);
+            if let Some(own) = own {
+                own.detach();
+            }
+        });
+        tasks.running.borrow_mut().insert(id, task);
+    }
+
+    /// Ends all of them where they wait.
+    pub(crate) fn clear(&self) {
+        let running = std::mem::take(&mut *self.running.borrow_mut());
+        drop(running);
+    }
+}
+
+/// One shard's part of the protocol.
+pub(crate) struct Shard {
+    pub(crate) rt: Rt,
+    pub(crate) config: Arc<RpcConfig>,
+    pub(crate) counters: Counters,
+    pub(crate) handlers: RefCell<Vec<Option<Handler>>>,
+    pub(crate) serving: Serving,
+    pub(crate) peers: RefCell<HashMap<Key, Rc<Peer>>>,
+    pub(crate) inbound: RefCell<HashMap<u64, Rc<Inbound>>>,
+    pub(crate) inbound_made: Cell<u64>,
+    pub(crate) stopped: Cell<bool>,
+    pub(crate) tasks: Tasks,
+    /// On shard 0.
+    pub(crate) acceptor: Acceptor,
+    pub(crate) handover: Port<Handover, HandoverReply>,
+    pub(crate) local: Port<LocalCall, LocalOutcome>,
+}
+
+impl Shard {
+    /// What serves a verb here.
+    pub(crate) fn handler(&self, verb: Verb) -> Option<Handler> {
+        self.handlers.borrow().get(verb.index()).cloned().flatten()
+    }
+
+    /// The peer that a key names; an address needs not be known before.
+    pub(crate) fn peer(&self, key: Key) -> Option<Rc<Peer>> {
+        if let Some(peer) = self.peers.borrow().get(&key) {
+            return Some(Rc::clone(peer));
+        }
+        let Key::Address(address) = key else { return None };
+        let peer = Peer::new(key, PeerInfo { address, shard_count: 1, same_datacenter: false });
+        self.peers.borrow_mut().insert(key, Rc::clone(&peer));
+        Some(peer)
+    }
+
+    /// Takes over where the hosts are. Links to hosts that have moved or are gone are closed.
+    pub(crate) fn set_peers(&self, new: &Peers) {
+        let mut gone = Vec::new();
+        {
+            let mut peers = self.peers.borrow_mut();
+            peers.retain(|key, peer| {
+                let Key::Host(host) = key else { return true };
+                let kept = new.get(*host).is_some_and(|info| *info == peer.info);
+                if !kept {
+                    gone.push(Rc::clone(peer));
+                }
+                kept
+            });
+            for (host, info) in new.iter() {
+                let key = Key::Host(host);
+                peers.entry(key).or_insert_with(|| Peer::new(key, *info));
+            }
+        }
+        for link in gone.iter().flat_map(|peer| peer.links()) {
+            link.close(&RpcError::Lost);
+        }
+    }
+
+    /// The name of an accepted connection within the shard.
+    pub(crate) fn next_inbound(&self) -> u64 {
+        self.inbound_made.set(self.inbound_made.get() + 1);
+        self.inbound_made.get()
+    }
+
+    /// A host is there: what waits before it tries to connect again tries at once.
+    pub(crate) fn is_there(&self, host: HostId) {
+        let peer = self.peers.borrow().get(&Key::Host(host)).map(Rc::clone);
+        for link in peer.iter().flat_map(|peer| peer.links()) {
+            link.retry_now();
+        }
+    }
+
+    /// Ends everything at once. Handlers go too: they may hold this shard alive.
+    pub(crate) fn end(&self) {
+        self.stopped.set(true);
+        for link in self.links() {
+            link.close(&RpcError::Stopped);
+        }
+        let peers = std::mem::take(&mut *self.peers.borrow_mut());
+        self.serving.clear();
+        let inbound = std::mem::take(&mut *self.inbound.borrow_mut());
+        for connection in inbound.values() {
+            connection.close();
+        }
+        self.tasks.clear();
+        let handlers = std::mem::take(&mut *self.handlers.borrow_mut());
+        drop((peers, inbound, handlers));
+    }
+
+    /// All links of this shard.
+    pub(crate) fn links(&self) -> Vec<Rc<Link>> {
+        let peers: Vec<Rc<Peer>> = self.peers.borrow().values().map(Rc::clone).collect();
+        peers.iter().flat_map(|peer| peer.links()).collect()
+    }
+}
+
+/// Without this a node that ends without `stop` would keep its links for ever: they and the shard hold each other.
+impl TurnHook for Shard {
+    fn poll(&self) -> bool {
+        false
+    }
+
+    fn flush(&self) {}
+
+    fn has_input(&self) -> bool {
+        false
+    }
+
+    fn shutdown(&self) {
+        self.end();
+    }
+}

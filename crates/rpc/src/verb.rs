@@ -1,0 +1,192 @@
+//! The verbs of the protocol: their numbers, which never change, and which connection and scheduling group they use.
+
+use rt::Group;
+
+/// Which of the connections between two shards carries a verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// What clients wait for.
+    Request = 0,
+    /// Small messages that decide who is alive and who leads: never behind data.
+    Urgent = 1,
+    /// Bulk transfer.
+    Bulk = 2,
+}
+
+impl Class {
+    /// All classes, in the order of their numbers.
+    pub const ALL: [Class; 3] = [Class::Request, Class::Urgent, Class::Bulk];
+
+    /// The class of a number.
+    pub fn from_number(number: u8) -> Option<Class> {
+        Class::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Request => "request",
+            Class::Urgent => "urgent",
+            Class::Bulk => "bulk",
+        }
+    }
+
+    /// The scheduling group of the connection's own work.
+    pub const fn group(self) -> Group {
+        match self {
+            Class::Request => Group::Statement,
+            Class::Urgent => Group::Maintenance,
+            Class::Bulk => Group::Streaming,
+        }
+    }
+}
+
+macro_rules! verbs {
+    ($($(#[$doc:meta])* $verb:ident = $number:literal, $name:literal, $class:ident, $group:ident;)*) => {
+        /// What is asked of a node. The numbers are part of the protocol.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Verb {
+            $($(#[$doc])* $verb = $number,)*
+        }
+
+        impl Verb {
+            /// All verbs, in the order of their numbers.
+            pub const ALL: &'static [Verb] = &[$(Verb::$verb),*];
+
+            /// The name in logs and metrics.
+            pub const fn name(self) -> &'static str {
+                match self { $(Verb::$verb => $name,)* }
+            }
+
+            /// Which connection carries it.
+            pub const fn class(self) -> Class {
+                match self { $(Verb::$verb => Class::$class,)* }
+            }
+
+            /// In which scheduling group it is served.
+            pub const fn group(self) -> Group {
+                match self { $(Verb::$verb => Group::$group,)* }
+            }
+        }
+    };
+}
+
+verbs! {
+    /// Answers with the body that came: is a shard there, and how far away.
+    Echo = 1, "echo", Urgent, Maintenance;
+    /// Digests and states of gossip.
+    Gossip = 2, "gossip", Urgent, Maintenance;
+    /// A node asks to be let into the cluster, or who is in it.
+    Join = 3, "join", Urgent, Maintenance;
+    /// A message of the Raft group.
+    Raft = 8, "raft", Urgent, Maintenance;
+    /// An edit on its way to the leader.
+    RaftForward = 9, "raft_forward", Urgent, Maintenance;
+    /// The replicated state as a whole, for a node that was away too long.
+    RaftSnapshot = 10, "raft_snapshot", Bulk, Maintenance;
+    /// A read of rows.
+    Read = 16, "read", Request, Statement;
+    /// A read whose answer is a digest.
+    ReadDigest = 17, "read_digest", Request, Statement;
+    /// A mutation for a replica.
+    Apply = 18, "apply", Request, Statement;
+    /// An increment of counters for the leading replica.
+    Increment = 19, "increment", Request, Statement;
+    /// Truncation of a table.
+    Truncate = 20, "truncate", Request, Statement;
+    /// A mutation that was kept while the replica was away.
+    Hint = 21, "hint", Request, Maintenance;
+    /// A logged batch to keep until it is done.
+    BatchStore = 22, "batch_store", Request, Statement;
+    /// A logged batch that is done.
+    BatchRemove = 23, "batch_remove", Request, Statement;
+    /// A mutation that repairs what a read has found.
+    ReadRepair = 24, "read_repair", Request, Statement;
+    /// Paxos: a ballot is announced.
+    PaxosPrepare = 32, "paxos_prepare", Request, Statement;
+    /// Paxos: a value is proposed.
+    PaxosPropose = 33, "paxos_propose", Request, Statement;
+    /// Paxos: a value was chosen.
+    PaxosCommit = 34, "paxos_commit", Request, Statement;
+    /// Repair of a range begins on a replica.
+    RepairOpen = 48, "repair_open", Bulk, Streaming;
+    /// Digests of a part of the range.
+    RepairDigest = 49, "repair_digest", Bulk, Streaming;
+    /// Rows that differ.
+    RepairRows = 50, "repair_rows", Bulk, Streaming;
+    /// Repair of a range ends on a replica.
+    RepairClose = 51, "repair_close", Bulk, Streaming;
+    /// A transfer begins, or goes on where it was cut.
+    StreamOpen = 64, "stream_open", Bulk, Streaming;
+    /// A part of a transfer.
+    StreamChunk = 65, "stream_chunk", Bulk, Streaming;
+    /// A transfer is complete, or given up.
+    StreamClose = 66, "stream_close", Bulk, Streaming;
+}
+
+impl Verb {
+    /// How many verbs there are.
+    pub const COUNT: usize = Verb::ALL.len();
+
+    /// Its number in frames.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The verb of a number.
+    pub fn from_number(number: u8) -> Option<Verb> {
+        match INDEX_OF[usize::from(number)] {
+            ABSENT => None,
+            index => Some(Verb::ALL[usize::from(index)]),
+        }
+    }
+
+    /// Position in arrays that hold one entry a verb.
+    pub fn index(self) -> usize {
+        usize::from(INDEX_OF[usize::from(self.number())])
+    }
+}
+
+const ABSENT: u8 = u8::MAX;
+
+const INDEX_OF: [u8; 256] = {
+    let mut table = [ABSENT; 256];
+    let mut index = 0;
+    while index < Verb::COUNT {
+        table[Verb::ALL[index].number() as usize] = index as u8;
+        index += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_name_verbs_and_only_verbs() {
+        for (index, verb) in Verb::ALL.iter().enumerate() {
+            assert_eq!(Verb::from_number(verb.number()), Some(*verb));
+            assert_eq!(verb.index(), index);
+        }
+        let known = (0..=255).filter(|number| Verb::from_number(*number).is_some()).count();
+        assert_eq!(known, Verb::COUNT);
+        assert_eq!(Verb::from_number(0), None, "zeroed memory is no request");
+    }
+
+    /// The numbers are a promise to nodes of other versions: this list only grows.
+    #[test]
+    fn numbers_never_change() {
+        let listed: Vec<String> =
+            Verb::ALL.iter().map(|verb| format!("{} {}", verb.number(), verb.name())).collect();
+        assert_eq!(
+            listed.join(", "),
+            "1 echo, 2 gossip, 3 join, 8 raft, 9 raft_forward, 10 raft_snapshot, 16 read, 17 read_digest, 18 apply, \
+             19 increment, 20 truncate, 21 hint, 22 batch_store, 23 batch_remove, 24 read_repair, 32 paxos_prepare, \
+             33 paxos_propose, 34 paxos_commit, 48 repair_open, 49 repair_digest, 50 repair_rows, 51 repair_close, \
+             64 stream_open, 65 stream_chunk, 66 stream_close"
+        );
+    }
+}

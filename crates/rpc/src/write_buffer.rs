@@ -1,0 +1,138 @@
+//! What waits to be written to a connection: frames one after another, small bodies copied together, long ones by
+//! reference.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::frame::{HEADER_LEN, Header};
+use crate::packing::Packer;
+
+/// Bodies up to this length are copied behind their header, so that a write of many small frames has one slice.
+const COPIED_LEN_MAX: usize = 2 << 10;
+/// So many slices go into one write at most.
+pub(crate) const SLICES_MAX: usize = 32;
+/// A buffer that has grown beyond this is not kept.
+const KEPT_CAPACITY_MAX: usize = 256 << 10;
+
+enum Part {
+    /// The next so many bytes of the buffer.
+    Copied(usize),
+    /// A body that belongs to somebody else.
+    Shared(Bytes),
+}
+
+/// Frames on their way out.
+#[derive(Default)]
+pub(crate) struct WriteBuffer {
+    copied: BytesMut,
+    parts: VecDeque<Part>,
+    len: usize,
+}
+
+impl WriteBuffer {
+    /// Bytes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn add_copied(&mut self, len: usize) {
+        self.len += len;
+        match self.parts.back_mut() {
+            Some(Part::Copied(last)) => *last += len,
+            _ => self.parts.push_back(Part::Copied(len)),
+        }
+    }
+
+    /// Appends a frame; length, checksum and packing of the body are filled into the header. Gives its length on the
+    /// wire.
+    pub(crate) fn push(&mut self, mut header: Header, body: Bytes, packer: &mut Packer) -> usize {
+        let start = self.copied.len();
+        self.copied.extend_from_slice(&[0; HEADER_LEN]);
+        let body_start = self.copied.len();
+        header.packing = packer.pack(&body, &mut self.copied);
+        let packed = self.copied.len() > body_start;
+        let shared = !packed && body.len() > COPIED_LEN_MAX;
+        if !packed && !shared {
+            self.copied.extend_from_slice(&body);
+        }
+        let on_wire = if shared { &body[..] } else { self.copied.get(body_start..).unwrap_or_default() };
+        header.body_checksum = crc32fast::hash(on_wire);
+        let body_len = on_wire.len();
+        header.body_len = u32::try_from(body_len).expect("bodies are shorter than the limit of frames");
+        if let Some(place) = self.copied.get_mut(start..body_start) {
+            place.copy_from_slice(&header.encode());
+        }
+        self.add_copied(self.copied.len() - start);
+        if shared {
+            self.len += body_len;
+            self.parts.push_back(Part::Shared(body));
+        }
+        HEADER_LEN + body_len
+    }
+
+    /// Fills `slices` with what is to be written next; how many there are.
+    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        let mut copied = &self.copied[..];
+        let mut used = 0;
+        for (slot, part) in slices.iter_mut().zip(&self.parts) {
+            *slot = match part {
+                Part::Copied(len) => {
+                    let (these, rest) = copied.split_at(*len);
+                    copied = rest;
+                    IoSlice::new(these)
+                }
+                Part::Shared(body) => IoSlice::new(body),
+            };
+            used += 1;
+        }
+        used
+    }
+
+    /// So many bytes are written.
+    pub(crate) fn advance(&mut self, mut written: usize) {
+        assert!(written <= self.len, "more was written than there is");
+        self.len -= written;
+        while written > 0 {
+            let Some(part) = self.parts.front_mut() else { break };
+            let rest = match part {
+                Part::Copied(len) => {
+                    let taken = written.min(*len);
+                    self.copied.advance(taken);
+                    *len -= taken;
+                    written -= taken;
+                    *len
+                }
+                Part::Shared(body) => {
+                    let taken = written.min(body.len());
+                    body.advance(taken);
+                    written -= taken;
+                    body.len()
+                }
+            };
+            if rest == 0 {
+                self.parts.pop_front();
+            }
+        }
+        if self.len == 0 {
+            self.parts.clear();
+            match self.copied.capacity() > KEPT_CAPACITY_MAX {
+                true => self.copied = BytesMut::new(),
+                false => self.copied.clear(),
+            }
+        }
+    }
+
+    /// Gives memory back while the connection is idle.
+    pub(crate) fn rest(&mut self) {
+        if self.len == 0 && self.copied.capacity() > 0 {
+            self.copied = BytesMut::new();
+        }
+    }
+}
