@@ -106,6 +106,8 @@ pub const RESTRICTED: &[(&str, &[&str], &str)] = &[
     ("io-uring", &["rt-uring"], "files come through `rt`"),
     ("socket2", &["rt-uring", "bench"], "sockets come through `rt`"),
     ("libc", &["rt-uring", "torc", "bench"], "only the backend makes system calls"),
+    ("tikv-raft", &["raft"], "our crate `raft` keeps its order, its randomness and its codec in check"),
+    ("slog", &["raft"], "events are told through `tracing`"),
     ("rand", &[], "random numbers come from `rt`, so that a seed decides them"),
     ("hyper", &["admin", "dynamo"], "only the HTTP interfaces speak HTTP"),
     ("clap", &["torc", "server", "bench"], "only the binary reads its command line"),

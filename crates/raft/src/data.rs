@@ -1,0 +1,321 @@
+//! What goes into a node of the group and what comes out of it, as plain values.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+/// What a node promised: durable before any message that tells of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// The latest term that it has seen.
+    pub term: u64,
+    /// Whom it voted for in that term; 0 for nobody.
+    pub vote: u64,
+    /// Entries up to here are known to be committed. May lag behind.
+    pub commit: u64,
+}
+
+/// A place in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// From 1, without gaps.
+    pub index: u64,
+    /// The term of the leader that made it.
+    pub term: u64,
+    /// What it says.
+    pub payload: Payload,
+}
+
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing: a leader's first entry.
+    Empty,
+    /// A command of the state above. Never empty.
+    Command(Bytes),
+    /// A change of who belongs to the group; without changes, the end of a joint configuration.
+    Membership(Vec<Change>),
+}
+
+/// One change of who belongs to the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Gives a node a vote.
+    AddVoter(u64),
+    /// Adds a node without a vote, or takes the vote away.
+    AddLearner(u64),
+    /// Removes a node.
+    Remove(u64),
+}
+
+/// Who belongs to the group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// Who has a vote.
+    pub voters: BTreeSet<u64>,
+    /// Who follows without one.
+    pub learners: BTreeSet<u64>,
+    /// In a joint configuration: who had a vote before; a majority of these is needed, too.
+    pub outgoing: BTreeSet<u64>,
+    /// In a joint configuration: who loses the vote and stays.
+    pub learners_next: BTreeSet<u64>,
+    /// The leader ends the joint configuration by itself.
+    pub auto_leave: bool,
+}
+
+impl Membership {
+    /// A group of one.
+    pub fn alone(node: u64) -> Self {
+        Self { voters: BTreeSet::from([node]), ..Self::default() }
+    }
+
+    /// Whether a node belongs to it in any way.
+    pub fn contains(&self, node: u64) -> bool {
+        [&self.voters, &self.learners, &self.outgoing, &self.learners_next]
+            .iter()
+            .any(|nodes| nodes.contains(&node))
+    }
+
+    /// Whether a node has a vote.
+    pub fn votes(&self, node: u64) -> bool {
+        self.voters.contains(&node) || self.outgoing.contains(&node)
+    }
+
+    /// Everybody in it, ascending.
+    pub fn all(&self) -> BTreeSet<u64> {
+        self.voters.iter().chain(&self.learners).chain(&self.outgoing).copied().collect()
+    }
+
+    /// Whether it is between two sets of voters.
+    pub fn is_joint(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// What makes it impossible, if anything does: nobody votes, 0 is named, or a learner votes.
+    pub fn defect(&self) -> Option<&'static str> {
+        let sets = [&self.voters, &self.learners, &self.outgoing, &self.learners_next];
+        if sets.iter().any(|set| set.contains(&0)) {
+            return Some("a node has the number 0");
+        }
+        if self.voters.is_empty() {
+            return Some("nobody has a vote");
+        }
+        if self.learners.iter().any(|node| self.votes(*node)) {
+            return Some("a learner has a vote");
+        }
+        if !self.learners_next.is_subset(&self.outgoing) || !self.learners_next.is_disjoint(&self.voters) {
+            return Some("a future learner is no outgoing voter");
+        }
+        if self.auto_leave && self.outgoing.is_empty() {
+            return Some("a simple configuration has nothing to leave");
+        }
+        None
+    }
+}
+
+/// The state above as of an entry, in place of all entries up to that one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The last entry that it contains.
+    pub index: u64,
+    /// That entry's term.
+    pub term: u64,
+    /// Who belonged to the group then.
+    pub membership: Membership,
+    /// The state; this crate does not look into it.
+    pub data: Bytes,
+}
+
+/// What a node finds on its disk when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// What it promised.
+    pub hard_state: HardState,
+    /// The latest snapshot. Without one the node was never part of a group, or only heard of it.
+    pub snapshot: Option<Snapshot>,
+    /// Entries without gaps, ascending. Some may be older than the snapshot; none is missing after it.
+    pub entries: Vec<Entry>,
+}
+
+/// What must be durable before [`crate::Node::persisted`] is called, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Persist {
+    /// Takes the place of the whole log.
+    pub snapshot: Option<Snapshot>,
+    /// Entries to append. What the log has from the first one's index on goes.
+    pub entries: Vec<Entry>,
+    /// Takes the place of the one before.
+    pub hard_state: Option<HardState>,
+    /// Nothing of this may be lost by a crash; otherwise only a hint about commits changed.
+    pub must_sync: bool,
+}
+
+impl Persist {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.snapshot.is_none() && self.entries.is_empty() && self.hard_state.is_none()
+    }
+}
+
+/// What may happen once a [`Persist`] is durable, in this order.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// The state above is this snapshot's from now on.
+    pub install: Option<Snapshot>,
+    /// Entries to apply, ascending, after the snapshot.
+    pub committed: Vec<Committed>,
+    /// Messages to send, each encoded with [`crate::Message::encode`].
+    pub messages: Vec<crate::Message>,
+    /// Reads that were asked for and may be served once their index is applied.
+    pub reads: Vec<ReadState>,
+}
+
+/// A committed entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Where.
+    pub index: u64,
+    /// In which term it was made.
+    pub term: u64,
+    /// What.
+    pub outcome: Outcome,
+}
+
+/// What a committed entry means to the state above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing.
+    Empty,
+    /// A command to apply.
+    Command(Bytes),
+    /// The group is this from now on. Already in force in the node.
+    Membership(Membership),
+}
+
+/// The answer to a read: what was acknowledged before the read was asked for is at or before `index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadState {
+    /// What the caller gave.
+    pub read: u64,
+    /// Serve it after this entry was applied.
+    pub index: u64,
+}
+
+/// Where a proposal stands in the leader's log. It is decided when an entry of that index is committed: this one if the term
+/// agrees, otherwise the proposal is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proposed {
+    /// The entry's index.
+    pub index: u64,
+    /// The entry's term.
+    pub term: u64,
+}
+
+/// Why nothing was proposed. Nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Only the leader proposes.
+    #[error("this node does not lead the group")]
+    NotLeader,
+    /// A change of the group is under way; wait until it is committed.
+    #[error("another change of the group is under way")]
+    ChangeUnderWay,
+    /// Leadership is being handed over, or too much is waiting to be committed.
+    #[error("the leader takes nothing at the moment: too much waits to be committed, or it hands over")]
+    Busy,
+    /// More bytes than an entry may have, or none.
+    #[error("an entry has between 1 and {} bytes", crate::codec::ENTRY_BYTES_MAX)]
+    Size,
+}
+
+/// A message that this node cannot take. Nothing was done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unacceptable {
+    /// For somebody else.
+    #[error("the message is for node {to}")]
+    NotForUs {
+        /// Its receiver.
+        to: u64,
+    },
+    /// An answer from a node that does not belong to the group.
+    #[error("node {from} does not belong to the group")]
+    UnknownPeer {
+        /// Its sender.
+        from: u64,
+    },
+    /// The leader counts on entries that this node acknowledged and does not have.
+    #[error(
+        "the group counts on entry {expected} at this node, whose log ends at {last}: its raft directory was lost or \
+         replaced; remove the node from the cluster and let it join again"
+    )]
+    LostEntries {
+        /// What the leader counts on.
+        expected: u64,
+        /// What there is.
+        last: u64,
+    },
+    /// Another entry stands where this node has a committed one.
+    #[error(
+        "entry {index} is committed at this node and another one was sent: two groups, or a raft directory that was \
+         copied; remove the node from the cluster and let it join again"
+    )]
+    Diverged {
+        /// Where.
+        index: u64,
+    },
+    /// A peer acknowledges what was never sent to it.
+    #[error("node {from} acknowledges entry {index}, the log ends at {last}")]
+    FromTheFuture {
+        /// Its sender.
+        from: u64,
+        /// What it acknowledges.
+        index: u64,
+        /// What there is.
+        last: u64,
+    },
+}
+
+/// What a node is in its group at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Follows, or does not know whom to follow.
+    Follower,
+    /// Asks whether an election has a chance.
+    PreCandidate,
+    /// Asks for votes.
+    Candidate,
+    /// Leads.
+    Leader,
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its number.
+    pub id: u64,
+    /// Its term.
+    pub term: u64,
+    /// Its role.
+    pub role: Role,
+    /// Who leads, as far as it knows.
+    pub leader: Option<u64>,
+    /// Entries up to here are committed.
+    pub commit: u64,
+    /// Entries up to here were handed out.
+    pub applied: u64,
+    /// The first entry that its log still has.
+    pub first: u64,
+    /// The last entry of its log.
+    pub last: u64,
+}
+
+/// How far a peer is, as its leader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number.
+    pub id: u64,
+    /// It has the leader's entries up to here.
+    pub matched: u64,
+    /// It was heard of in this or the last election timeout.
+    pub active: bool,
+}

@@ -1,0 +1,21 @@
+//! One Raft group's state machine, without IO, clock or randomness of its own: events in, effects out.
+//!
+//! The algorithm is the `raft` crate of crates.io. This crate keeps it in the order that Raft demands (what must be durable is
+//! handed out before what may be said, as types: [`Batch`] before [`Effects`]), draws its election timeouts from a seed, and
+//! gives messages, entries and snapshots a codec with limits, so that no byte from the network reaches a protobuf parser.
+
+pub mod codec;
+mod convert;
+mod data;
+mod guard;
+mod message;
+mod node;
+mod store;
+
+pub use codec::CodecError;
+pub use data::{
+    Change, Committed, Effects, Entry, HardState, Membership, Outcome, Payload, Peer, Persist, Proposed,
+    ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
+};
+pub use message::Message;
+pub use node::{BadLog, Batch, Config, Node};

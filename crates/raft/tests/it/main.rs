@@ -1,0 +1,6 @@
+//! The group through the crate's own interface: its codec, single steps, and a network that misbehaves.
+
+mod bytes_of;
+mod rules;
+mod shuffle;
+mod world;
