@@ -11,6 +11,9 @@ use crate::view::ClusterView;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needs(SmallVec<[Need; 1]>);
 
+/// Stands for a datacenter without nodes.
+const NOWHERE: u16 = u16::MAX;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Need {
     /// The datacenter whose replicas count; all when none.
@@ -60,10 +63,13 @@ impl Needs {
             Consistency::LocalOne | Consistency::LocalQuorum | Consistency::LocalSerial => {
                 smallvec::smallvec![one(Some(local), copies_in(replication, view, local), pending_in(local))]
             }
-            Consistency::EachQuorum if matches!(replication, Replication::NetworkTopology { .. }) => view
-                .datacenter_numbers()
-                .filter(|dc| copies_in(replication, view, *dc) > 0)
-                .map(|dc| one(Some(dc), copies_in(replication, view, dc), pending_in(dc)))
+            Consistency::EachQuorum if let Replication::NetworkTopology { factors } = replication => factors
+                .iter()
+                .filter(|(_, copies)| **copies > 0)
+                .map(|(name, copies)| {
+                    let dc = view.datacenter_number(name).unwrap_or(NOWHERE);
+                    one(Some(dc), *copies as usize, pending_in(dc))
+                })
                 .collect(),
             _ => smallvec::smallvec![one(None, copies(replication, view), pending.len())],
         })

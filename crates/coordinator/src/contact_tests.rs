@@ -71,6 +71,13 @@ fn who_is_asked() {
         ("dc1/r !dc1/r !dc1/r dc2/r dc2/r dc2/r", &both, LocalQuorum, "1 of 2"),
         ("dc1/r dc2/r", &each(&[("dc2", 1)]), LocalOne, "0 of 1"),
         ("dc1/r dc2/r", &each(&[("dc2", 1)]), One, "2"),
+        // A datacenter that the keyspace names and that has no nodes.
+        ("dc1/r", &each(&[("dc1", 1), ("dc2", 1)]), EachQuorum, "0 of 1"),
+        ("dc1/r", &each(&[("dc1", 1), ("dc2", 1)]), LocalQuorum, "1"),
+        ("dc1/r", &each(&[("dc2", 3)]), One, "0 of 1"),
+        ("a/r", &three, Quorum, "1 of 2"),
+        ("a/r", &three, LocalQuorum, "1 of 2"),
+        ("a/r", &three, One, "1"),
     ];
     for (nodes, replication, consistency, expected) in rows {
         assert_eq!(

@@ -1,23 +1,32 @@
 //! The coordinator of one shard: requests come in here whatever shard or node holds their data.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use cluster::{SchemaEdit, SchemaEvent, SchemaStore};
 use futures_util::future::join_all;
 use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TableOperation, TraceLog};
+use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Group, Instant, Rt, ShardId};
-use schema::{Schema, Table, TableId};
+use schema::{Keyspace, Replication, Schema, Table, TableId};
+use topology::{HostId, NodeIndex, Placement};
 
 use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
+use crate::contact::Needs;
 use crate::latency::{Counters, RequestFigures};
+use crate::read::{Scene, speculation_delay};
+use crate::remote::{self, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
-use crate::{ClusterView, Consistency, Placement, ReplicaFailure, RequestError, WriteKind, WriteOptions};
+use crate::{ClusterView, Consistency, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
 /// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
 const FAILURE_UNKNOWN: u16 = 0;
@@ -29,6 +38,24 @@ pub type SchemaListener = Box<dyn Fn(&Arc<Schema>, &[SchemaEvent])>;
 /// Called on each shard when the cluster's nodes have changed, with the view before and the view now.
 pub type ViewListener = Box<dyn Fn(&ClusterView, &Arc<ClusterView>)>;
 
+/// Keeps an update for a node that is away: which node, which table, the update as a message; whether it was kept.
+pub type HintKeeper = Box<dyn Fn(HostId, &Table, Bytes) -> bool>;
+
+/// What a coordinator counts of its dealings with other nodes' replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicationStats {
+    /// Reads for which a further replica was asked, because those asked first were slow.
+    pub speculated: u64,
+    /// Reads whose replicas did not say the same.
+    pub mismatches: u64,
+    /// Replicas that were told what a read found them to lack.
+    pub repaired: u64,
+    /// Updates that were kept for a node that was away.
+    pub hinted: u64,
+    /// Updates that could not be kept for a node that was away.
+    pub not_hinted: u64,
+}
+
 /// One shard's coordinator. Cheap to clone.
 #[derive(Clone)]
 pub struct Coordinator(Rc<Inner>);
@@ -36,6 +63,13 @@ pub struct Coordinator(Rc<Inner>);
 struct Inner {
     rt: Rt,
     view: RefCell<Arc<ClusterView>>,
+    /// Where the tables of a keyspace are, until nodes or keyspaces change.
+    placements: RefCell<HashMap<String, Arc<Placement>>>,
+    remote: OnceCell<Remote>,
+    hints: OnceCell<HintKeeper>,
+    /// Which of several equal replicas is asked next.
+    turn: Cell<usize>,
+    replicated: Cell<ReplicationStats>,
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
     schema: RefCell<Arc<Schema>>,
@@ -65,6 +99,11 @@ impl Coordinator {
             batchlog: Batchlog::new(&rt, &replica, &schema),
             rt,
             view: RefCell::new(view),
+            placements: RefCell::default(),
+            remote: OnceCell::new(),
+            hints: OnceCell::new(),
+            turn: Cell::new(0),
+            replicated: Cell::default(),
             replica,
             port: port.clone(),
             schema: RefCell::new(schema),
@@ -103,8 +142,32 @@ impl Coordinator {
     /// Takes over a changed view of the cluster on this shard.
     pub fn use_view(&self, view: Arc<ClusterView>) {
         let old = self.0.view.replace(view.clone());
+        self.0.placements.borrow_mut().clear();
         let listeners = self.0.view_listeners.borrow().clone();
         listeners.iter().for_each(|listener| listener(&old, &view));
+    }
+
+    /// Reaches the other nodes through `messenger` from now on, and answers them.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub fn connect(&self, messenger: &Messenger) {
+        let connected = self.0.remote.set(Remote::new(messenger.clone()));
+        assert!(connected.is_ok(), "a coordinator is connected once");
+        remote::serve(self, messenger);
+    }
+
+    /// Keeps updates for nodes that are away with `keeper` from now on.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub fn keep_hints_with(&self, keeper: HintKeeper) {
+        assert!(self.0.hints.set(keeper).is_ok(), "hints have one keeper");
+    }
+
+    /// What this shard counts of its dealings with other nodes.
+    pub fn replication_stats(&self) -> ReplicationStats {
+        self.0.replicated.get()
     }
 
     /// Calls `listener` on this shard at every later change of the cluster's nodes.
@@ -140,13 +203,22 @@ impl Coordinator {
         }
         let rt = &self.0.rt;
         let began = rt.now();
-        // Pinned here, so that it is not moved on its way into the timeout.
-        let read = pin!(self.0.replica.read(command));
-        let result = match rt.timeout_at(deadline, read).await {
-            Ok(Ok(page)) => Ok(page),
-            Ok(Err(error)) => Err(self.read_failed(consistency, error)),
-            Err(_) => {
-                Err(RequestError::ReadTimeout { consistency, received: 0, required: 1, data_present: false })
+        let result = if kind == Kind::Replicated {
+            // Boxed: what several replicas take must not make every read's state larger.
+            let scene = self.scene(&command.table)?;
+            Box::pin(self.read_replicas(scene, command, consistency, deadline)).await
+        } else {
+            // Pinned here, so that it is not moved on its way into the timeout.
+            let read = pin!(self.0.replica.read(command));
+            match rt.timeout_at(deadline, read).await {
+                Ok(Ok(page)) => Ok(page),
+                Ok(Err(error)) => Err(self.read_failed(consistency, error)),
+                Err(_) => Err(RequestError::ReadTimeout {
+                    consistency,
+                    received: 0,
+                    required: 1,
+                    data_present: false,
+                }),
             }
         };
         self.0.reads.ended(rt.now() - began, &result);
@@ -161,9 +233,18 @@ impl Coordinator {
         deadline: Instant,
         trace: &TraceLog,
     ) -> Result<ReadPage, RequestError> {
-        if self.check(&command.table, consistency)? == Kind::Computed {
-            self.note(trace, format!("Computing {}", command.table.full_name()));
-            return self.read(command, consistency, deadline).await;
+        match self.check(&command.table, consistency)? {
+            Kind::Computed => {
+                self.note(trace, format!("Computing {}", command.table.full_name()));
+                return self.read(command, consistency, deadline).await;
+            }
+            Kind::Replicated => {
+                self.note(trace, format!("Reading {} from replicas", command.table.full_name()));
+                let page = self.read(command, consistency, deadline).await;
+                self.note(trace, "Replicas have answered");
+                return page;
+            }
+            Kind::Stored => {}
         }
         match self.0.rt.timeout_at(deadline, self.0.replica.read_traced(command, trace)).await {
             Ok(Ok(page)) => Ok(page),
@@ -182,8 +263,13 @@ impl Coordinator {
         options: WriteOptions,
         trace: &TraceLog,
     ) -> Result<(), RequestError> {
-        self.check_writes(&updates, options)?;
+        let kind = self.check_writes(&updates, options)?;
         self.note(trace, format!("Determining replicas for {} mutations", updates.len()));
+        if kind == Kind::Replicated {
+            let result = self.write(updates, options).await;
+            self.note(trace, "Replicas have answered");
+            return result;
+        }
         let replica = &self.0.replica;
         if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
             self.note(trace, "Writing to and removing from the batchlog (system.batches) around the batch");
@@ -208,10 +294,12 @@ impl Coordinator {
         mut updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        self.check_writes(&updates, options)?;
+        let kind = self.check_writes(&updates, options)?;
         let (rt, replica) = (&self.0.rt, &self.0.replica);
         let began = rt.now();
-        let result = if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
+        let result = if kind == Kind::Replicated {
+            Box::pin(self.write_replicas(updates, options)).await
+        } else if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
             self.write_batch(updates, options).await
         } else {
             let applied = if updates.len() == 1 {
@@ -269,21 +357,30 @@ impl Coordinator {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        self.check_writes(&updates, options)?;
+        let kind = self.check_writes(&updates, options)?;
         let replica = &self.0.replica;
-        let count =
-            futures_util::future::try_join_all(updates.into_iter().map(|update| replica.increment(update)));
         let began = self.0.rt.now();
-        let result = self.0.rt.timeout_at(options.deadline, count).await;
-        let result =
-            self.written(result.map(|done| done.map(|_| ())), options.consistency, WriteKind::Counter);
+        let result = if kind == Kind::Replicated {
+            Box::pin(self.increment_replicas(updates, options)).await
+        } else {
+            let count = futures_util::future::try_join_all(
+                updates.into_iter().map(|update| replica.increment(update)),
+            );
+            let result = self.0.rt.timeout_at(options.deadline, count).await;
+            self.written(result.map(|done| done.map(|_| ())), options.consistency, WriteKind::Counter)
+        };
         self.0.writes.ended(self.0.rt.now() - began, &result);
         result
     }
 
     /// Removes everything from a table, on every node.
     pub async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
-        let operation = TableOperation::Truncate { at_micros: self.0.rt.wall_micros() };
+        let at_micros = self.0.rt.wall_micros();
+        let view = self.view();
+        if !view.is_alone() && self.keyspace_of(table)?.1 != Replication::Local {
+            return self.truncate_everywhere(&view, table, at_micros, deadline).await;
+        }
+        let operation = TableOperation::Truncate { at_micros };
         match self.0.rt.timeout_at(deadline, self.0.replica.table_operation(table.id, operation)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(RequestError::Truncate(format!("Error during truncate: {error}"))),
@@ -291,6 +388,50 @@ impl Coordinator {
                 Err(RequestError::Truncate("Truncate timed out - received only 0 responses".to_owned()))
             }
         }
+    }
+
+    /// Every node of the ring must be there: one that is away would bring back what it has.
+    async fn truncate_everywhere(
+        &self,
+        view: &ClusterView,
+        table: &Table,
+        at_micros: i64,
+        deadline: Instant,
+    ) -> Result<(), RequestError> {
+        let nodes: Vec<NodeIndex> = view.ring().indexes().collect();
+        let alive = nodes.iter().filter(|node| view.is_alive(**node)).count();
+        if alive < nodes.len() {
+            let (required, alive) = (nodes.len() as u32, alive as u32);
+            return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
+        }
+        let one = |node: NodeIndex| async move {
+            if node != view.own() {
+                return self.remote().truncate(view.node(node), table.id, at_micros, deadline).await;
+            }
+            let operation = TableOperation::Truncate { at_micros };
+            let truncate = self.0.replica.table_operation(table.id, operation);
+            match self.0.rt.timeout_at(deadline, truncate).await {
+                Ok(done) => done.map_err(remote::PeerError::from),
+                Err(_) => Err(remote::PeerError::Silent("timed out".to_owned())),
+            }
+        };
+        let results = join_all(nodes.iter().map(|node| one(*node))).await;
+        let received = results.iter().filter(|result| result.is_ok()).count();
+        for (node, result) in nodes.iter().zip(results) {
+            match result {
+                Ok(()) => {}
+                Err(remote::PeerError::Silent(_)) => {
+                    let text = format!("Truncate timed out - received only {received} responses");
+                    return Err(RequestError::Truncate(text));
+                }
+                Err(remote::PeerError::Failed { message, .. } | remote::PeerError::Invalid(message)) => {
+                    let address = remote::address(view, *node);
+                    let text = format!("Error during truncate: {message} (on {address})");
+                    return Err(RequestError::Truncate(text));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Changes the schema, if it is still the one with version `base`; returns when every shard uses the new one.
@@ -305,26 +446,88 @@ impl Coordinator {
         }
     }
 
-    fn check_writes(&self, updates: &[PartitionUpdate], options: WriteOptions) -> Result<(), RequestError> {
+    /// Where the tables of a write are: with several replicas if one of them is.
+    fn check_writes(&self, updates: &[PartitionUpdate], options: WriteOptions) -> Result<Kind, RequestError> {
+        let mut kind = Kind::Stored;
         for update in updates {
             let checked = self.check(&update.table, options.consistency);
-            checked.inspect_err(|error| self.0.writes.failed(error))?;
+            if checked.inspect_err(|error| self.0.writes.failed(error))? == Kind::Replicated {
+                kind = Kind::Replicated;
+            }
         }
-        Ok(())
+        Ok(kind)
     }
 
     fn check(&self, table: &Table, consistency: Consistency) -> Result<Kind, RequestError> {
         let schema = self.0.schema.borrow();
-        match schema.keyspace(&table.keyspace) {
-            Some(keyspace) if keyspace.computes(&table.name) => Ok(Kind::Computed),
-            Some(keyspace) if keyspace.system => Ok(Kind::Stored),
-            Some(keyspace) => {
-                let view = self.0.view.borrow();
-                let placement = Placement::single_node(keyspace, &view.node(view.own()).location.datacenter);
-                placement.check(consistency).map(|()| Kind::Stored)
-            }
-            None => Err(RequestError::Invalid(format!("Keyspace {} does not exist", table.keyspace))),
+        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
+        if keyspace.computes(&table.name) {
+            return Ok(Kind::Computed);
         }
+        if keyspace.replication == Replication::Local {
+            return Ok(Kind::Stored);
+        }
+        let view = self.0.view.borrow();
+        if !view.is_alone() {
+            return Ok(Kind::Replicated);
+        }
+        if !keyspace.system {
+            check_alone(keyspace, consistency, &view)?;
+        }
+        Ok(Kind::Stored)
+    }
+
+    fn keyspace_of(&self, table: &Table) -> Result<(Arc<Placement>, Replication), RequestError> {
+        let schema = self.0.schema.borrow();
+        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
+        let mut placements = self.0.placements.borrow_mut();
+        let placement = match placements.get(&table.keyspace) {
+            Some(placement) => placement.clone(),
+            None => {
+                let placement = self.0.view.borrow().place(&keyspace.replication);
+                placements.insert(table.keyspace.clone(), placement.clone());
+                placement
+            }
+        };
+        Ok((placement, keyspace.replication.clone()))
+    }
+
+    /// What a request of a table with several replicas has to know.
+    pub(crate) fn scene(&self, table: &Table) -> Result<Scene, RequestError> {
+        let (placement, replication) = self.keyspace_of(table)?;
+        Ok(Scene { view: self.view(), placement, replication })
+    }
+
+    pub(crate) fn rt(&self) -> &Rt {
+        &self.0.rt
+    }
+
+    pub(crate) fn remote(&self) -> &Remote {
+        self.0.remote.get().expect("a node of several is connected before it is told of the others")
+    }
+
+    pub(crate) fn next_turn(&self) -> usize {
+        let turn = self.0.turn.get();
+        self.0.turn.set(turn.wrapping_add(1));
+        turn
+    }
+
+    /// After how long a further replica of a table is asked.
+    pub(crate) fn speculation(&self, table: &Table) -> Option<Duration> {
+        speculation_delay(&table.options.speculative_retry, |share| self.0.reads.below(share))
+    }
+
+    /// Keeps an update for a node that is away; whether it was kept.
+    pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes) -> bool {
+        let kept = self.0.hints.get().is_some_and(|keep| keep(host, table, update));
+        self.count(|stats| if kept { stats.hinted += 1 } else { stats.not_hinted += 1 });
+        kept
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut ReplicationStats)) {
+        let mut stats = self.0.replicated.get();
+        change(&mut stats);
+        self.0.replicated.set(stats);
     }
 
     fn failure(&self, code: u16, error: &ReplicaError) -> Vec<ReplicaFailure> {
@@ -436,6 +639,7 @@ impl Coordinator {
 
     fn use_schema(&self, schema: Arc<Schema>) {
         let old = self.0.schema.replace(schema.clone());
+        self.0.placements.borrow_mut().clear();
         self.0.batchlog.use_schema(&schema);
         let events = cluster::events(&old, &schema);
         let listeners = self.0.listeners.borrow().clone();
@@ -448,8 +652,40 @@ impl Coordinator {
 /// Where a table's rows come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// On this node.
     Stored,
+    /// On several nodes.
+    Replicated,
+    /// Nowhere: they are made when they are asked for.
     Computed,
+}
+
+fn no_keyspace(table: &Table) -> RequestError {
+    RequestError::Invalid(format!("Keyspace {} does not exist", table.keyspace))
+}
+
+/// Whether a node alone can serve a consistency level: it holds one copy of whatever is kept in its datacenter.
+fn check_alone(
+    keyspace: &Keyspace,
+    consistency: Consistency,
+    view: &ClusterView,
+) -> Result<(), RequestError> {
+    // Nearly every keyspace of a node alone.
+    if matches!(keyspace.replication, Replication::Simple { factor: 1 }) {
+        match consistency {
+            Consistency::Two | Consistency::Three => {}
+            _ => return Ok(()),
+        }
+    }
+    let own = [view.own()];
+    let here = match &keyspace.replication {
+        Replication::NetworkTopology { factors } => {
+            factors.get(&view.node(view.own()).location.datacenter).is_some_and(|copies| *copies > 0)
+        }
+        _ => true,
+    };
+    let alive: &[NodeIndex] = if here { &own } else { &[] };
+    Needs::new(consistency, &keyspace.replication, view, &[]).check(consistency, view, alive)
 }
 
 fn dropped_tables(old: &Schema, new: &Schema) -> Vec<TableId> {

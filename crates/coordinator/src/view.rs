@@ -102,9 +102,9 @@ impl ClusterView {
         &self.names[usize::from(number)]
     }
 
-    /// The datacenters that have nodes, by number.
-    pub fn datacenter_numbers(&self) -> impl Iterator<Item = u16> + use<> {
-        0..self.names.len() as u16
+    /// The number of a datacenter that has nodes.
+    pub fn datacenter_number(&self, name: &str) -> Option<u16> {
+        self.names.iter().position(|known| known == name).map(|at| at as u16)
     }
 
     /// How far away a node is: 0 this node, 1 its rack, 2 its datacenter, 3 further.

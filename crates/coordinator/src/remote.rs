@@ -1,0 +1,363 @@
+//! The other nodes' replicas: what is asked of them, and how this node answers the same questions.
+//!
+//! | verb | body | answer |
+//! |---|---|---|
+//! | read, read_digest | command | page, or its digest (16 bytes) |
+//! | apply, read_repair, hint | version, vint count, { vint length, update } | nothing |
+//! | increment | version, vint length, update | vint length, update: the state that the other replicas are to have |
+//! | truncate | version, table id, microseconds (8) | nothing |
+//!
+//! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::PartitionUpdate;
+use replica::read_codec::{self, ReadCodecError};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TableOperation};
+use rpc::{Messenger, Refusal, RpcError, Target, Verb};
+use rt::Instant;
+use schema::{Schema, TableId};
+use stdx::Reader;
+use stdx::vint::{read_unsigned, write_unsigned};
+use topology::{NodeIndex, Sharder};
+
+use crate::view::{ClusterView, ViewNode};
+use crate::{Coordinator, ReplicaFailure};
+
+const VERSION: u8 = 1;
+/// Updates in one message; a batch has fewer.
+const UPDATES_MAX: usize = 1 << 16;
+
+/// Why a replica did not do what it was asked: the codes of refusals, numbered as part of the protocol.
+mod code {
+    use rpc::Refusal;
+
+    pub(super) const STORAGE: u16 = Refusal::FIRST_FREE;
+    pub(super) const TOO_MANY_TOMBSTONES: u16 = Refusal::FIRST_FREE + 1;
+    pub(super) const UNKNOWN_TABLE: u16 = Refusal::FIRST_FREE + 2;
+    pub(super) const TOO_LARGE: u16 = Refusal::FIRST_FREE + 3;
+    pub(super) const MALFORMED: u16 = Refusal::FIRST_FREE + 4;
+    pub(super) const STOPPED: u16 = Refusal::FIRST_FREE + 5;
+}
+
+/// Why a replica gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PeerError {
+    /// It did not answer in time, or cannot be reached; it may have done what it was asked.
+    Silent(String),
+    /// It said that it failed.
+    Failed {
+        /// The reason as the native protocol numbers it (`<reasonmap>`).
+        reason: u16,
+        /// In words.
+        message: String,
+    },
+    /// What was asked for is wrong.
+    Invalid(String),
+}
+
+/// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
+mod reason {
+    pub(super) const UNKNOWN: u16 = 0;
+    pub(super) const TOO_MANY_TOMBSTONES: u16 = 1;
+    pub(super) const INCOMPATIBLE_SCHEMA: u16 = 2;
+}
+
+impl PeerError {
+    /// As one of the failures that an error lists; none when the replica was silent.
+    pub(crate) fn failure(&self, address: IpAddr) -> Option<ReplicaFailure> {
+        match self {
+            Self::Silent(_) => None,
+            Self::Failed { reason, message } => {
+                Some(ReplicaFailure { address, code: *reason, message: message.clone() })
+            }
+            Self::Invalid(message) => {
+                Some(ReplicaFailure { address, code: reason::UNKNOWN, message: message.clone() })
+            }
+        }
+    }
+}
+
+impl From<ReplicaError> for PeerError {
+    fn from(error: ReplicaError) -> Self {
+        let message = error.to_string();
+        match error {
+            ReplicaError::TooManyTombstones { .. } => {
+                Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message }
+            }
+            ReplicaError::UnknownTable(_) => Self::Invalid("unconfigured table".to_owned()),
+            ReplicaError::MutationTooLarge { .. } => Self::Invalid(message),
+            ReplicaError::Storage(_) | ReplicaError::Stopped => {
+                Self::Failed { reason: reason::UNKNOWN, message }
+            }
+        }
+    }
+}
+
+impl From<RpcError> for PeerError {
+    fn from(error: RpcError) -> Self {
+        let RpcError::Refused(Refusal { code, message }) = error else {
+            return Self::Silent(error.to_string());
+        };
+        match code {
+            Refusal::EXPIRED => Self::Silent(message),
+            code::TOO_MANY_TOMBSTONES => Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message },
+            // The schemas of two nodes may differ for a moment.
+            code::UNKNOWN_TABLE => Self::Failed { reason: reason::INCOMPATIBLE_SCHEMA, message },
+            code::TOO_LARGE => Self::Invalid(message),
+            _ => Self::Failed { reason: reason::UNKNOWN, message },
+        }
+    }
+}
+
+fn refusal(error: &ReplicaError) -> Refusal {
+    let code = match error {
+        ReplicaError::TooManyTombstones { .. } => code::TOO_MANY_TOMBSTONES,
+        ReplicaError::UnknownTable(_) => code::UNKNOWN_TABLE,
+        ReplicaError::MutationTooLarge { .. } => code::TOO_LARGE,
+        ReplicaError::Storage(_) => code::STORAGE,
+        ReplicaError::Stopped => code::STOPPED,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+fn malformed(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(code::MALFORMED, error.to_string())
+}
+
+fn unread(error: ReadCodecError) -> Refusal {
+    match error {
+        ReadCodecError::UnknownTable(_) => Refusal::new(code::UNKNOWN_TABLE, error.to_string()),
+        other => malformed(other),
+    }
+}
+
+/// The way to the replicas of other nodes.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    messenger: Messenger,
+}
+
+impl Remote {
+    pub(crate) fn new(messenger: Messenger) -> Self {
+        Self { messenger }
+    }
+
+    /// Calls the shard of a node that owns a token.
+    pub(crate) async fn call(
+        &self,
+        node: &ViewNode,
+        token: i64,
+        verb: Verb,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<Bytes, PeerError> {
+        let shard = Sharder::new(node.shards).shard_of(token);
+        Ok(self.messenger.call(Target::Host { host: node.host, shard }, verb, body, deadline).await?)
+    }
+
+    pub(crate) async fn read(
+        &self,
+        node: &ViewNode,
+        token: i64,
+        command: &ReadCommand,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<ReadPage, PeerError> {
+        let answer = self.call(node, token, Verb::Read, body, deadline).await?;
+        read_codec::decode_page(command, &answer).map_err(|error| unreadable(&error))
+    }
+
+    pub(crate) async fn digest(
+        &self,
+        node: &ViewNode,
+        token: i64,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<u128, PeerError> {
+        let answer = self.call(node, token, Verb::ReadDigest, body, deadline).await?;
+        let digest = <[u8; 16]>::try_from(&*answer).map_err(|_| unreadable(&"a digest has 16 bytes"))?;
+        Ok(u128::from_be_bytes(digest))
+    }
+
+    pub(crate) async fn increment(
+        &self,
+        node: &ViewNode,
+        update: &PartitionUpdate,
+        deadline: Instant,
+    ) -> Result<PartitionUpdate, PeerError> {
+        let body = encode_updates(std::slice::from_ref(update));
+        let answer = self.call(node, update.key.token, Verb::Increment, body, deadline).await?;
+        let table = update.table.clone();
+        let mut updates = decode_updates(&answer, |id| (id == table.id).then(|| table.clone()))
+            .map_err(|refusal| unreadable(&refusal))?;
+        updates.pop().ok_or_else(|| unreadable(&"no state of the counter"))
+    }
+
+    pub(crate) async fn truncate(
+        &self,
+        node: &ViewNode,
+        table: TableId,
+        at_micros: i64,
+        deadline: Instant,
+    ) -> Result<(), PeerError> {
+        let mut body = vec![VERSION];
+        body.extend_from_slice(&table.0);
+        body.extend_from_slice(&at_micros.to_be_bytes());
+        self.call(node, 0, Verb::Truncate, body.into(), deadline).await.map(|_| ())
+    }
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> PeerError {
+    PeerError::Failed { reason: reason::UNKNOWN, message: format!("an answer that cannot be read: {error}") }
+}
+
+/// A node and the address by which errors name it.
+pub(crate) fn address(view: &ClusterView, node: NodeIndex) -> IpAddr {
+    view.node(node).native.ip()
+}
+
+/// A command as a message.
+pub(crate) fn encode_command(command: &ReadCommand) -> Bytes {
+    let mut body = Vec::with_capacity(128);
+    read_codec::encode_command(command, &mut body);
+    body.into()
+}
+
+/// Updates as a message.
+pub(crate) fn encode_updates(updates: &[PartitionUpdate]) -> Bytes {
+    let mut body = Vec::with_capacity(128);
+    body.push(VERSION);
+    write_unsigned(updates.len() as u64, &mut body);
+    let mut one = Vec::with_capacity(128);
+    for update in updates {
+        one.clear();
+        replica::codec::encode_update(update, &mut one);
+        write_unsigned(one.len() as u64, &mut body);
+        body.extend_from_slice(&one);
+    }
+    body.into()
+}
+
+/// The updates of a message.
+pub(crate) fn decode_updates(
+    body: &Bytes,
+    table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
+) -> Result<Vec<PartitionUpdate>, Refusal> {
+    let mut reader = Reader::new(body);
+    let short = |_| malformed("the message ends too early");
+    if reader.u8().map_err(short)? != VERSION {
+        return Err(malformed("a version of updates that this node does not know"));
+    }
+    let count = read_unsigned(&mut reader).map_err(short)?;
+    let count = usize::try_from(count).ok().filter(|count| *count <= UPDATES_MAX);
+    let count = count.ok_or_else(|| malformed("more updates than a message may have"))?;
+    let mut updates = Vec::with_capacity(count.min(64));
+    for _ in 0..count {
+        let slice = reader.bytes_vint().map_err(short)?;
+        let update = replica::codec::decode_update(&body.slice_ref(slice), &table).map_err(malformed)?;
+        let unknown = || Refusal::new(code::UNKNOWN_TABLE, "there is no table with the id of an update");
+        updates.push(update.ok_or_else(unknown)?);
+    }
+    if reader.is_empty() { Ok(updates) } else { Err(malformed("bytes after the last update")) }
+}
+
+/// This node's answers to other nodes.
+pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
+    let server = Rc::new(Server { coordinator: coordinator.clone() });
+    let on = |verb: Verb| {
+        let server = server.clone();
+        messenger.serve(verb, move |incoming| {
+            let server = server.clone();
+            async move { server.answer(verb, incoming.body).await }
+        });
+    };
+    [
+        Verb::Read,
+        Verb::ReadDigest,
+        Verb::Apply,
+        Verb::ReadRepair,
+        Verb::Hint,
+        Verb::Increment,
+        Verb::Truncate,
+    ]
+    .into_iter()
+    .for_each(on);
+}
+
+struct Server {
+    coordinator: Coordinator,
+}
+
+impl Server {
+    fn schema(&self) -> Arc<Schema> {
+        self.coordinator.schema()
+    }
+
+    fn replica(&self) -> &Replica {
+        self.coordinator.replica()
+    }
+
+    async fn answer(&self, verb: Verb, body: Bytes) -> Result<Bytes, Refusal> {
+        match verb {
+            Verb::Read => {
+                let (command, page) = self.read(&body).await?;
+                let mut out = Vec::with_capacity(256);
+                read_codec::encode_page(&command, page, &mut out);
+                Ok(out.into())
+            }
+            Verb::ReadDigest => {
+                let (command, page) = self.read(&body).await?;
+                let digest = read_codec::digest(&command, page);
+                Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
+            }
+            Verb::Apply | Verb::ReadRepair | Verb::Hint => {
+                let mut updates = self.updates(&body)?;
+                let replica = self.replica();
+                let applied = match updates.len() {
+                    1 => replica.apply_one(updates.pop().expect("there is one")).await,
+                    _ => replica.apply(updates).await,
+                };
+                applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+            }
+            Verb::Increment => {
+                let mut states = Vec::new();
+                for update in self.updates(&body)? {
+                    let state = self.replica().increment(update).await;
+                    states.push(state.map_err(|error| refusal(&error))?);
+                }
+                Ok(encode_updates(&states))
+            }
+            Verb::Truncate => self.truncate(&body).await.map(|()| Bytes::new()),
+            other => Err(malformed(format!("{} is not served here", other.name()))),
+        }
+    }
+
+    async fn read(&self, body: &Bytes) -> Result<(ReadCommand, ReadPage), Refusal> {
+        let schema = self.schema();
+        let command =
+            read_codec::decode_command(body, |id| schema.table_by_id(id).cloned()).map_err(unread)?;
+        let page = self.replica().read(&command).await.map_err(|error| refusal(&error))?;
+        Ok((command, page))
+    }
+
+    fn updates(&self, body: &Bytes) -> Result<Vec<PartitionUpdate>, Refusal> {
+        let schema = self.schema();
+        decode_updates(body, |id| schema.table_by_id(id).cloned())
+    }
+
+    async fn truncate(&self, body: &Bytes) -> Result<(), Refusal> {
+        let mut reader = Reader::new(body);
+        let short = |_| malformed("the message ends too early");
+        if reader.u8().map_err(short)? != VERSION {
+            return Err(malformed("a version of truncations that this node does not know"));
+        }
+        let table = TableId(reader.bytes(16).map_err(short)?.try_into().expect("16 bytes"));
+        let at_micros = reader.i64().map_err(short)?;
+        let operation = TableOperation::Truncate { at_micros };
+        self.replica().table_operation(table, operation).await.map_err(|error| refusal(&error))
+    }
+}

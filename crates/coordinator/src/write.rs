@@ -1,0 +1,268 @@
+//! Writes to several replicas: every one that lives is told at once, the client is answered when enough of them have it, and
+//! those that are away or do not answer get a hint.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::future::{join_all, poll_fn};
+use mutation::PartitionUpdate;
+use rpc::Verb;
+use rt::{Group, sync::Notify};
+use topology::{NodeIndex, Replicas};
+
+use crate::contact::{Needs, Tally};
+use crate::read::Scene;
+use crate::remote::{self, PeerError};
+use crate::{Consistency, Coordinator, ReplicaFailure, RequestError, WriteOptions};
+
+/// A write on its way to its replicas. Goes on when the client has been answered.
+struct Ongoing {
+    coordinator: Coordinator,
+    scene: Scene,
+    tally: RefCell<Tally>,
+    errors: RefCell<Vec<(NodeIndex, PeerError)>>,
+    /// ANY: a hint was kept, which is enough.
+    hinted: Cell<bool>,
+    changed: Notify,
+    options: WriteOptions,
+}
+
+impl Coordinator {
+    /// Writes updates, each to the replicas of its partition.
+    pub(crate) async fn write_replicas(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let mut writes = Vec::with_capacity(updates.len());
+        for update in updates {
+            let scene = self.scene(&update.table)?;
+            let replicas: Replicas = scene.placement.replicas(update.key.token).iter().copied().collect();
+            let needs = Needs::new(options.consistency, &scene.replication, &scene.view, &[]);
+            let live: Replicas = replicas.iter().copied().filter(|node| scene.view.is_alive(*node)).collect();
+            // Before any is sent: a batch that cannot be written whole is not begun.
+            needs.check(options.consistency, &scene.view, &live)?;
+            writes.push((scene, replicas, needs, update));
+        }
+        if writes.len() == 1 {
+            let (scene, replicas, needs, update) = writes.pop().expect("there is one");
+            return self.write_partition(scene, replicas, needs, update, options, None).await;
+        }
+        let all = writes.into_iter().map(|(scene, replicas, needs, update)| {
+            self.write_partition(scene, replicas, needs, update, options, None)
+        });
+        join_all(all).await.into_iter().collect()
+    }
+
+    /// Counts: one replica adds the deltas to its own part of the counters and tells the state, which the others are given.
+    pub(crate) async fn increment_replicas(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let all = updates.into_iter().map(|update| self.increment_partition(update, options));
+        join_all(all).await.into_iter().collect()
+    }
+
+    async fn increment_partition(
+        &self,
+        update: PartitionUpdate,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let scene = self.scene(&update.table)?;
+        let view = &scene.view;
+        let replicas: Replicas = scene.placement.replicas(update.key.token).iter().copied().collect();
+        let needs = Needs::new(options.consistency, &scene.replication, view, &[]);
+        let candidates = crate::contact::candidates(view, &replicas, self.next_turn());
+        needs.check(options.consistency, view, &candidates)?;
+        let Some(leader) = candidates.first().copied() else {
+            return Err(RequestError::Unavailable {
+                consistency: options.consistency,
+                required: 1,
+                alive: 0,
+            });
+        };
+        let state = if leader == view.own() {
+            match self.rt().timeout_at(options.deadline, self.replica().increment(update)).await {
+                Ok(state) => state.map_err(PeerError::from),
+                Err(_) => Err(PeerError::Silent("timed out".to_owned())),
+            }
+        } else {
+            self.remote().increment(view.node(leader), &update, options.deadline).await
+        };
+        match state {
+            Ok(state) => self.write_partition(scene, replicas, needs, state, options, Some(leader)).await,
+            Err(error) => {
+                let required = needs.required() as u32;
+                Err(write_error(&scene, &[(leader, error)], options, (0, required)))
+            }
+        }
+    }
+
+    /// Writes one partition to its replicas, but for the one that has it already.
+    async fn write_partition(
+        &self,
+        scene: Scene,
+        replicas: Replicas,
+        needs: Needs,
+        update: PartitionUpdate,
+        options: WriteOptions,
+        has_it: Option<NodeIndex>,
+    ) -> Result<(), RequestError> {
+        let view = scene.view.clone();
+        let (live, away): (Replicas, Replicas) =
+            replicas.iter().copied().partition(|node| view.is_alive(*node));
+        let mut tally = Tally::new(&needs, &view, &live);
+        if let Some(node) = has_it {
+            tally.acknowledge(view.datacenter(node));
+        }
+        let ongoing = Rc::new(Ongoing {
+            coordinator: self.clone(),
+            scene,
+            tally: RefCell::new(tally),
+            errors: RefCell::default(),
+            hinted: Cell::new(false),
+            changed: Notify::new(),
+            options,
+        });
+        let token = update.key.token;
+        let own = view.own();
+        let others = live.iter().copied().filter(|node| *node != own && Some(*node) != has_it);
+        let mut body: Option<Bytes> = None;
+        for node in others {
+            let body =
+                body.get_or_insert_with(|| remote::encode_updates(std::slice::from_ref(&update))).clone();
+            let (ongoing, table) = (ongoing.clone(), update.table.clone());
+            let send = async move { ongoing.send(node, token, &table, body).await };
+            self.rt().spawn(Group::Statement, send).detach();
+        }
+        for node in away.iter().copied().filter(|node| Some(*node) != has_it) {
+            let body = body.get_or_insert_with(|| remote::encode_updates(std::slice::from_ref(&update)));
+            ongoing.hint(node, &update.table, body);
+        }
+        if live.contains(&own) && has_it != Some(own) {
+            ongoing.apply_here(update).await;
+        }
+        ongoing.ended().await
+    }
+}
+
+impl Ongoing {
+    async fn send(&self, node: NodeIndex, token: i64, table: &schema::Table, body: Bytes) {
+        let peer = self.scene.view.node(node);
+        let remote = self.coordinator.remote();
+        let answer = remote.call(peer, token, Verb::Apply, body.clone(), self.options.deadline).await;
+        match answer {
+            Ok(_) => self.acknowledged(node),
+            Err(error) => {
+                // It may come back to it, unless what was asked for is wrong.
+                if !matches!(error, PeerError::Invalid(_)) {
+                    self.hint(node, table, &body);
+                }
+                self.failed(node, error);
+            }
+        }
+    }
+
+    /// Applies on this node. Most updates are in memory at once; what takes longer goes on by itself, so that the client waits
+    /// for this replica no longer than for the others.
+    async fn apply_here(self: &Rc<Self>, update: PartitionUpdate) {
+        let own = self.scene.view.own();
+        let replica = self.coordinator.replica().clone();
+        let mut apply = Box::pin(async move { replica.apply_one(update).await });
+        let at_once = poll_fn(|cx| Poll::Ready(apply.as_mut().poll(cx))).await;
+        match at_once {
+            Poll::Ready(result) => self.applied(own, result),
+            Poll::Pending => {
+                let ongoing = self.clone();
+                let wait = async move { ongoing.applied(own, apply.await) };
+                self.coordinator.rt().spawn(Group::Statement, wait).detach();
+            }
+        }
+    }
+
+    fn applied(&self, own: NodeIndex, result: Result<(), replica::ReplicaError>) {
+        match result {
+            Ok(()) => self.acknowledged(own),
+            Err(error) => self.failed(own, error.into()),
+        }
+    }
+
+    fn acknowledged(&self, node: NodeIndex) {
+        let mut tally = self.tally.borrow_mut();
+        tally.acknowledge(self.scene.view.datacenter(node));
+        if tally.is_met() {
+            self.changed.notify_all();
+        }
+    }
+
+    fn failed(&self, node: NodeIndex, error: PeerError) {
+        self.errors.borrow_mut().push((node, error));
+        let mut tally = self.tally.borrow_mut();
+        tally.fail(self.scene.view.datacenter(node));
+        if tally.is_hopeless() {
+            self.changed.notify_all();
+        }
+    }
+
+    fn hint(&self, node: NodeIndex, table: &schema::Table, body: &Bytes) {
+        // The state of a counter is no delta: it may come twice.
+        if self.coordinator.keep_hint(self.scene.view.node(node).host, table, body.clone()) {
+            self.hinted.set(true);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until enough replicas have it, too many have failed, or the time is over.
+    async fn ended(&self) -> Result<(), RequestError> {
+        let rt = self.coordinator.rt();
+        loop {
+            let changed = self.changed.notified();
+            {
+                let tally = self.tally.borrow();
+                let any = self.options.consistency == Consistency::Any && self.hinted.get();
+                if tally.is_met() || any {
+                    return Ok(());
+                }
+                if tally.is_hopeless() {
+                    return Err(self.error());
+                }
+            }
+            if rt.timeout_at(self.options.deadline, changed).await.is_err() {
+                return Err(self.error());
+            }
+        }
+    }
+
+    fn error(&self) -> RequestError {
+        let counts = {
+            let tally = self.tally.borrow();
+            (tally.received(), tally.required())
+        };
+        write_error(&self.scene, &self.errors.borrow(), self.options, counts)
+    }
+}
+
+fn write_error(
+    scene: &Scene,
+    errors: &[(NodeIndex, PeerError)],
+    options: WriteOptions,
+    (received, required): (u32, u32),
+) -> RequestError {
+    let WriteOptions { consistency, kind, .. } = options;
+    for (_, error) in errors {
+        if let PeerError::Invalid(why) = error {
+            return RequestError::Invalid(why.clone());
+        }
+    }
+    let failures: Vec<ReplicaFailure> = errors
+        .iter()
+        .filter_map(|(node, error)| error.failure(remote::address(&scene.view, *node)))
+        .collect();
+    if failures.is_empty() {
+        return RequestError::WriteTimeout { consistency, received, required, kind };
+    }
+    RequestError::WriteFailure { consistency, received, required, kind, failures }
+}
