@@ -1,7 +1,6 @@
 //! The coordinator of one shard: requests come in here whatever shard or node holds their data.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Group, Instant, Rt, ShardId};
 use schema::{Keyspace, Replication, Schema, Table, TableId};
+use stdx::HashMap;
 use topology::{HostId, NodeIndex, Placement};
 
 use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};

@@ -353,6 +353,15 @@ struct Gather<'a> {
     needs: Needs,
 }
 
+/// What has come so far.
+struct Gathered {
+    tally: Tally,
+    answered: Replicas,
+    page: Option<ReadPage>,
+    digests: Vec<u128>,
+    errors: Vec<(NodeIndex, PeerError)>,
+}
+
 impl Gather<'_> {
     /// Who answered, and the rows when all said the same.
     async fn run(
@@ -361,78 +370,36 @@ impl Gather<'_> {
         mut spare: VecDeque<NodeIndex>,
     ) -> Result<(Replicas, Option<ReadPage>), RequestError> {
         let (reader, view) = (self.reader, &*self.reader.scene.view);
-        let rt = reader.coordinator.rt();
+        let (rt, deadline) = (reader.coordinator.rt(), reader.how.deadline);
         let body = remote::encode_command(&self.command);
         let all: Replicas = chosen.iter().chain(&spare).copied().collect();
-        let mut tally = Tally::new(&self.needs, view, &all);
+        let mut gathered = Gathered::new(Tally::new(&self.needs, view, &all));
         let mut asked: FuturesUnordered<Asked<'_>> = FuturesUnordered::new();
         for (at, node) in chosen.iter().enumerate() {
             asked.push(self.ask(*node, at == 0, body.clone()));
         }
         let mut speculate = reader.coordinator.speculation(&self.command.table).map(|delay| rt.now() + delay);
-        let mut answered = Replicas::new();
-        let mut page: Option<ReadPage> = None;
-        let mut digests: Vec<u128> = Vec::new();
-        let mut errors: Vec<(NodeIndex, PeerError)> = Vec::new();
-        while !tally.is_met() || page.is_none() {
-            let until = speculate.filter(|_| !spare.is_empty()).unwrap_or(reader.how.deadline);
-            let next = match rt.timeout_at(until.min(reader.how.deadline), asked.next()).await {
-                Ok(Some(answer)) => answer,
+        while !gathered.is_enough() {
+            let until = speculate.filter(|_| !spare.is_empty()).unwrap_or(deadline).min(deadline);
+            let failed = match rt.timeout_at(until, asked.next()).await {
+                Ok(Some((node, answer))) => gathered.take(self, node, answer),
                 Ok(None) => break,
-                Err(_) if rt.now() >= reader.how.deadline => {
-                    let received = tally.received() as usize;
-                    return Err(reader.timed_out(received, self.needs.required(), page.is_some()));
-                }
+                Err(_) if rt.now() >= deadline => break,
                 Err(_) => {
                     // Those asked are slow: one more, for its rows.
                     speculate = None;
-                    if let Some(node) = spare.pop_front() {
-                        reader.coordinator.count(|stats| stats.speculated += 1);
-                        asked.push(self.ask(node, true, body.clone()));
-                    }
-                    continue;
+                    reader.coordinator.count(|stats| stats.speculated += 1);
+                    true
                 }
             };
-            let (node, answer) = next;
-            match answer {
-                Ok(Answer::Page(rows)) => {
-                    if let Some(known) = &page {
-                        digests.push(read_codec::digest(&self.command, known.clone()));
-                    }
-                    page = Some(rows);
-                    tally.acknowledge(view.datacenter(node));
-                    answered.push(node);
-                }
-                Ok(Answer::Digest(digest)) => {
-                    digests.push(digest);
-                    tally.acknowledge(view.datacenter(node));
-                    answered.push(node);
-                }
-                Err(error) => {
-                    tally.fail(view.datacenter(node));
-                    errors.push((node, error));
-                    if let Some(node) = spare.pop_front() {
-                        asked.push(self.ask(node, true, body.clone()));
-                    }
-                }
+            if failed && let Some(node) = spare.pop_front() {
+                asked.push(self.ask(node, true, body.clone()));
             }
-            if tally.is_hopeless() {
+            if gathered.tally.is_hopeless() {
                 break;
             }
         }
-        let Some(page) = page.filter(|_| tally.is_met()) else {
-            let received = tally.received() as usize;
-            return Err(reader.not_enough(received, self.needs.required(), !answered.is_empty(), &errors));
-        };
-        if digests.is_empty() {
-            return Ok((answered, Some(page)));
-        }
-        let own = read_codec::digest(&self.command, page.clone());
-        let same = digests.iter().all(|digest| *digest == own);
-        if !same {
-            reader.coordinator.count(|stats| stats.mismatches += 1);
-        }
-        Ok((answered, same.then_some(page)))
+        gathered.finish(self)
     }
 
     fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_> {
@@ -445,6 +412,55 @@ impl Gather<'_> {
             };
             (node, answer)
         })
+    }
+}
+
+impl Gathered {
+    fn new(tally: Tally) -> Self {
+        Self { tally, answered: Replicas::new(), page: None, digests: Vec::new(), errors: Vec::new() }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.tally.is_met() && self.page.is_some()
+    }
+
+    /// Takes what a replica said; whether it failed.
+    fn take(&mut self, gather: &Gather<'_>, node: NodeIndex, answer: Result<Answer, PeerError>) -> bool {
+        let datacenter = gather.reader.scene.view.datacenter(node);
+        match answer {
+            Err(error) => {
+                self.tally.fail(datacenter);
+                self.errors.push((node, error));
+                return true;
+            }
+            Ok(Answer::Page(rows)) => {
+                if let Some(known) = self.page.replace(rows) {
+                    self.digests.push(read_codec::digest(&gather.command, known));
+                }
+            }
+            Ok(Answer::Digest(digest)) => self.digests.push(digest),
+        }
+        self.tally.acknowledge(datacenter);
+        self.answered.push(node);
+        false
+    }
+
+    fn finish(self, gather: &Gather<'_>) -> Result<(Replicas, Option<ReadPage>), RequestError> {
+        let reader = gather.reader;
+        let (received, required) = (self.tally.received() as usize, gather.needs.required());
+        let data_present = self.page.is_some();
+        let Some(page) = self.page.filter(|_| self.tally.is_met()) else {
+            return Err(reader.not_enough(received, required, data_present, &self.errors));
+        };
+        if self.digests.is_empty() {
+            return Ok((self.answered, Some(page)));
+        }
+        let own = read_codec::digest(&gather.command, page.clone());
+        let same = self.digests.iter().all(|digest| *digest == own);
+        if !same {
+            reader.coordinator.count(|stats| stats.mismatches += 1);
+        }
+        Ok((self.answered, same.then_some(page)))
     }
 }
 
