@@ -85,7 +85,7 @@ pub const TABLE: &[Row] = &[
     row(
         "bench",
         6,
-        "stdx types schema mutation rt rt-uring cql wire engine replica coordinator cluster exec session server",
+        "stdx types schema mutation rt rt-uring topology cql wire engine replica coordinator cluster exec session server",
     ),
     row(
         "sim",

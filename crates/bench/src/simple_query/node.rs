@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use cluster::SchemaStore;
-use coordinator::{Coordinator, CoordinatorConfig};
+use coordinator::{ClusterView, Coordinator, ViewNode};
 use engine::{Engine, EngineConfig};
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use replica::{Replica, ReplicaConfig, TableOperation};
 use rt::Rt;
 use rt::mesh::Mesh;
+use topology::{HostId, Location};
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody};
 use wire::{
     Consistency, Decoder, Dialect, Direction, Encoder, Envelope, Message, Request, ResponseWriter, Value,
@@ -58,11 +59,18 @@ impl Node {
         let replica_config = ReplicaConfig { host_id: [1; 16], tombstone_failure_threshold: 100_000 };
         let replica = Replica::new(rt, engine.clone(), replica_end.attach(rt), replica_config);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9042));
-        let coordinator_config =
-            CoordinatorConfig { address: address.ip(), datacenter: "datacenter1".to_owned() };
+        let view = ClusterView::alone(ViewNode {
+            host: HostId([1; 16]),
+            native: address,
+            internode: (Ipv4Addr::LOCALHOST, 7000).into(),
+            location: Location::new("datacenter1", "rack1"),
+            shards: 1,
+            tokens: vec![0],
+            alive: true,
+        });
         let coordinator = Coordinator::new(
             rt.clone(),
-            coordinator_config,
+            Arc::new(view),
             replica.clone(),
             coordinator_end.attach(rt),
             schema,
