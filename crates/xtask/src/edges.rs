@@ -43,6 +43,7 @@ pub const TABLE: &[Row] = &[
     row("wire", 1, "stdx types"),
     // L2: one shard's storage, and bytes between nodes.
     row("rpc", 2, "stdx types schema mutation rt topology"),
+    row("hints", 2, "stdx rt topology"),
     row("sstable", 2, "stdx types schema mutation rt"),
     row("commitlog", 2, "stdx types schema mutation rt"),
     row("memtable", 2, "stdx types schema mutation rt"),
@@ -54,7 +55,7 @@ pub const TABLE: &[Row] = &[
     row("replica", 3, "stdx types schema mutation rt topology engine"),
     row("cluster", 3, "stdx types schema mutation rt topology raft gossip rpc replica"),
     row("repair", 3, "stdx types schema mutation rt topology rpc streaming replica"),
-    row("coordinator", 3, "stdx types schema mutation rt topology paxos rpc replica cluster"),
+    row("coordinator", 3, "stdx types schema mutation rt topology paxos rpc hints replica cluster"),
     // L4: what clients speak.
     row("catalog", 4, "stdx types schema mutation rt topology coordinator cluster replica"),
     row("exec", 4, "stdx types schema mutation rt topology cql wire coordinator cluster replica catalog"),
@@ -70,7 +71,7 @@ pub const TABLE: &[Row] = &[
     row(
         "server",
         5,
-        "stdx types schema mutation rt topology cql wire rpc sstable commitlog memtable cache streaming \
+        "stdx types schema mutation rt topology cql wire rpc hints sstable commitlog memtable cache streaming \
          compaction engine replica coordinator cluster repair exec catalog session dynamo admin",
     ),
     row(

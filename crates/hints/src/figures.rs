@@ -1,0 +1,67 @@
+//! What is kept, and what was done since the start.
+
+/// What is kept for a host on this shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HintFigures {
+    /// Hints that were not delivered yet.
+    pub count: u64,
+    /// What they take, bytes.
+    pub bytes: u64,
+    /// When the oldest was kept, microseconds since 1970; of hints that are partly delivered it may be an older one.
+    pub oldest_micros: i64,
+}
+
+impl HintFigures {
+    pub(crate) fn add(&mut self, count: u64, bytes: u64, oldest_micros: i64) {
+        if count == 0 {
+            return;
+        }
+        self.oldest_micros =
+            if self.count == 0 { oldest_micros } else { self.oldest_micros.min(oldest_micros) };
+        self.count += count;
+        self.bytes += bytes;
+    }
+}
+
+/// What was done since the start, on this shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HintsStats {
+    /// Hints taken.
+    pub stored: u64,
+    /// Hints refused, for whatever reason.
+    pub refused: u64,
+    /// Of these, because the window had passed.
+    pub refused_window: u64,
+    /// Of these, because a limit of size was reached.
+    pub refused_size: u64,
+    /// Of these, because the disk could not be written.
+    pub refused_disk: u64,
+    /// Hints that were taken and then lost: the disk stayed broken until the stop.
+    pub lost: u64,
+    /// Hints that a host has.
+    pub delivered: u64,
+    /// Bytes of these.
+    pub delivered_bytes: u64,
+    /// Deliveries that failed; the hint is kept.
+    pub delivery_failures: u64,
+    /// Hints left out of a replay: too old, or their table is gone.
+    pub left_out: u64,
+    /// Hints thrown away because their host has left.
+    pub discarded: u64,
+    /// Places where a file was damaged.
+    pub corruptions: u64,
+    /// Reads, writes and syncs that failed.
+    pub disk_failures: u64,
+    /// Syncs of files.
+    pub syncs: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Hints that wait to be written now.
+    pub pending: u64,
+    /// Bytes of these.
+    pub pending_bytes: u64,
+    /// Hosts that are delivered to now.
+    pub replaying: u64,
+    /// Hints on their way to a host now.
+    pub in_flight: u64,
+}

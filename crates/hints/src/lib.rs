@@ -1,0 +1,23 @@
+//! Hints: writes that are kept for a replica that cannot be reached, and delivered when it can.
+//!
+//! One log a shard, in segments that belong to one host each. A hint is opaque bytes with the time at which it was kept
+//! and the time for which it may be delivered. Nothing here fails a write: a hint that cannot be kept is counted, and repair
+//! mends what it would have brought. It knows neither tables nor who is alive; it is told. Format and reasons:
+//! `docs/design/hints.md`.
+
+mod config;
+mod error;
+mod figures;
+pub mod format;
+mod log;
+mod open;
+mod reader;
+mod replay;
+mod segment;
+mod writer;
+
+pub use config::{Canaries, HintsConfig};
+pub use error::{HintRefused, HintsError};
+pub use figures::{HintFigures, HintsStats};
+pub use log::{Hint, Hints};
+pub use replay::{KeptHint, ReplayEnd, ReplayOutcome};

@@ -1,0 +1,101 @@
+//! What is known of one segment while the shard runs.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rt::{DiskError, File};
+
+use crate::figures::HintFigures;
+use crate::format::{BLOCK_LEN, Position};
+
+/// Bytes that are written again at once.
+const REWRITE_LEN: u64 = 1 << 20;
+
+/// A file of hints.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
+    /// Where its records end.
+    pub(crate) end: u64,
+    /// All its hints, delivered ones included.
+    pub(crate) hints: u64,
+    /// When its oldest was kept.
+    pub(crate) oldest_micros: i64,
+    /// How far it is delivered.
+    pub(crate) position: Position,
+    /// Damaged places that a crash explains.
+    pub(crate) torn: u64,
+}
+
+impl Segment {
+    pub(crate) fn new(number: u64, path: PathBuf) -> Self {
+        Self {
+            number,
+            path,
+            end: BLOCK_LEN as u64,
+            hints: 0,
+            oldest_micros: i64::MAX,
+            position: Position { offset: BLOCK_LEN as u64, ..Position::default() },
+            torn: 0,
+        }
+    }
+
+    /// Adds what is not delivered yet.
+    pub(crate) fn add_to(&self, figures: &mut HintFigures) {
+        let count = self.hints.saturating_sub(self.position.hints);
+        figures.add(count, self.end.saturating_sub(self.position.offset), self.oldest_micros);
+    }
+}
+
+/// The segment that a host's hints are written to.
+pub(crate) struct Active {
+    pub(crate) segment: Segment,
+    pub(crate) file: File,
+    /// Its end, for those who sync.
+    pub(crate) written: Rc<Cell<u64>>,
+}
+
+/// A file with writes that were not synced.
+#[derive(Clone)]
+pub(crate) struct Unsynced {
+    pub(crate) file: File,
+    /// How far it is written.
+    pub(crate) written: Rc<Cell<u64>>,
+    /// A sync failed: the system may take pages for clean that never reached the disk, so they are written again first.
+    pub(crate) again: Rc<Cell<bool>>,
+}
+
+impl Unsynced {
+    pub(crate) fn new(file: File, written: Rc<Cell<u64>>) -> Self {
+        Self { file, written, again: Rc::default() }
+    }
+
+    /// Makes what is written durable, and says how far that was.
+    pub(crate) async fn sync(&self) -> Result<u64, DiskError> {
+        let end = self.written.get();
+        // Stays set when this is dropped half-way.
+        if self.again.replace(true) {
+            rewrite(&self.file, end).await?;
+        }
+        self.file.sync_data().await?;
+        self.again.set(false);
+        Ok(end)
+    }
+}
+
+/// Writes the beginning of a file again as it is; a tear does no harm, because the bytes are the same.
+async fn rewrite(file: &File, len: u64) -> Result<(), DiskError> {
+    let mut at = 0;
+    while at < len {
+        let bytes = file.read_at(at, REWRITE_LEN.min(len - at) as usize).await?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let read = bytes.len() as u64;
+        file.write_at(at, bytes).await?;
+        at += read;
+    }
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Hints: what is kept is delivered, whatever happens to power, disk and the host meanwhile.
+
+mod crash;
+mod faults;
+mod format;
+mod limits;
+mod replay;
+mod world;
