@@ -91,12 +91,15 @@ struct Node {
     disk: Rc<NodeDisk>,
     boot: Rc<dyn Fn(&NodeInfo) -> Vec<ErasedMain>>,
     running: Option<Running>,
+    /// Its tasks and timers stand still, as after SIGSTOP.
+    paused: bool,
     last_exits: Vec<String>,
 }
 
 enum Control {
     Start(NodeId),
     Down(NodeId, Crash),
+    Pause(NodeId, bool),
 }
 
 /// A handle of a simulation, for use inside its tasks and outside. Cheap to clone.
@@ -110,7 +113,7 @@ struct Inner {
     client: Cell<Option<NodeId>>,
     in_task: Cell<bool>,
     control: RefCell<Vec<Control>>,
-    /// The shards of all running nodes, in the order of nodes and shards.
+    /// The shards of all running nodes that are not paused, in the order of nodes and shards.
     runners: RefCell<Vec<Runner>>,
     /// Positions of the runners that have work; kept to save the allocation.
     ready: RefCell<Vec<usize>>,
@@ -199,6 +202,7 @@ impl Sim {
             info,
             boot: Rc::new(boot),
             running: None,
+            paused: false,
             last_exits: Vec::new(),
         });
         id
@@ -231,6 +235,17 @@ impl Sim {
     pub fn restart(&self, node: NodeId) {
         self.crash(node);
         self.start(node);
+    }
+
+    /// Stops a running node's tasks and timers as SIGSTOP does: its clocks go on, and what its sockets and disk have done
+    /// waits for it until [`Sim::resume`]. From inside a task, right after its poll.
+    pub fn pause(&self, node: NodeId) {
+        self.control(Control::Pause(node, true));
+    }
+
+    /// Lets a paused node go on. A node that is started runs.
+    pub fn resume(&self, node: NodeId) {
+        self.control(Control::Pause(node, false));
     }
 
     /// Gives a node that is down another number of shards.
@@ -567,6 +582,11 @@ impl Sim {
             match order {
                 Control::Start(node) => self.boot(node),
                 Control::Down(node, crash) => self.take_down(node, crash),
+                Control::Pause(node, paused) => {
+                    self.0.world.note("pause", &[u64::from(node.0), u64::from(paused)]);
+                    self.0.nodes.borrow_mut()[node.index()].paused = paused;
+                    self.list_runners();
+                }
             }
         }
     }
@@ -602,14 +622,17 @@ impl Sim {
             rt.spawn(Group::Statement, main).detach();
             shards.push(rt);
         }
-        self.0.nodes.borrow_mut()[id.index()].running = Some(Running { shards, exits });
+        let mut nodes = self.0.nodes.borrow_mut();
+        let node = &mut nodes[id.index()];
+        (node.running, node.paused) = (Some(Running { shards, exits }), false);
+        drop(nodes);
         self.list_runners();
     }
 
     fn list_runners(&self) {
         let mut runners = self.0.runners.borrow_mut();
         runners.clear();
-        for node in self.0.nodes.borrow().iter() {
+        for node in self.0.nodes.borrow().iter().filter(|node| !node.paused) {
             let shards = node.running.iter().flat_map(|running| &running.shards);
             runners.extend(shards.map(|rt| Runner {
                 node: node.info.id,

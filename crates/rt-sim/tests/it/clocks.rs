@@ -1,5 +1,6 @@
 //! Clocks that drift and jump, while timers keep to their own node's time.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rt::ShardId;
@@ -63,4 +64,37 @@ fn the_monotonic_clock_begins_again_with_the_node() {
     sim.run_for(Duration::from_secs(100));
     sim.restart(node);
     assert!(sim.rt(node, ShardId(0)).unwrap().now() - rt::Instant::START < Duration::from_millis(1));
+}
+
+#[test]
+fn a_paused_node_stands_still_while_its_clock_goes_on() {
+    let sim = Simulation::new(3, Config::default());
+    let ticks = Arc::new(Mutex::new(Vec::new()));
+    let written = Arc::clone(&ticks);
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let written = Arc::clone(&written);
+        single(move |rt| async move {
+            loop {
+                rt.sleep(Duration::from_secs(1)).await;
+                written.lock().unwrap().push(rt.now().as_nanos() / 1_000_000_000);
+            }
+        })
+    });
+    sim.start(node);
+    sim.run_for(Duration::from_millis(2_500));
+    sim.pause(node);
+    sim.run_for(Duration::from_secs(10));
+    assert_eq!(*ticks.lock().unwrap(), [1, 2]);
+    sim.resume(node);
+    sim.run_for(Duration::from_millis(2_000));
+    assert_eq!(
+        *ticks.lock().unwrap(),
+        [1, 2, 12, 13],
+        "the timer that was due fires once, at the time that it is"
+    );
+    sim.pause(node);
+    sim.kill(node);
+    sim.start(node);
+    sim.run_for(Duration::from_millis(1_500));
+    assert_eq!(ticks.lock().unwrap().len(), 5, "a node that is started is not paused");
 }
