@@ -97,8 +97,8 @@ pub const TABLE: &[Row] = &[
     row("xtask", 6, ""),
 ];
 
-/// What any crate may name under `[dev-dependencies]` beside its own row: the test side and the two backends.
-pub const DEV_EXTRA: &[&str] = &["testkit", "model", "rt-sim", "rt-uring"];
+/// What any crate may name under `[dev-dependencies]` beside its own row: the test side, the two backends, and real storage.
+pub const DEV_EXTRA: &[&str] = &["testkit", "model", "rt-sim", "rt-uring", "engine"];
 
 /// Third-party crates that only some of ours may use: each is a capability that the others get passed in, or
 /// belongs to one layer.

@@ -1,0 +1,6 @@
+//! Coordinators, replicas and connections of several simulated nodes, without clients and without membership: the view of the
+//! cluster is what the test says it is.
+
+mod promises;
+mod replication;
+mod world;

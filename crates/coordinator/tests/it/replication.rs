@@ -1,0 +1,229 @@
+//! One thing at a time: who has what after a write, what a read tells whom, what is said when it cannot be done.
+
+use bytes::Bytes;
+use coordinator::{Consistency, RequestError, WriteKind, WriteOptions};
+use mutation::{Cell, Clustering, ColumnData, PartitionUpdate, Row};
+use replica::{Keys, Limits, Partitions};
+use rt_sim::Config;
+
+use crate::world::{
+    SECOND, World, command, deleted, everything, hints, host, key, partition, row, seconds, table, texts,
+};
+
+fn world() -> World {
+    World::new(1, &[1, 2, 3], Config::default())
+}
+
+fn one(c: i32, text: &str) -> Vec<(i32, String)> {
+    vec![(c, text.to_owned())]
+}
+
+#[test]
+fn a_write_reaches_every_replica_and_is_read_anywhere() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    for (node, consistency) in [(0, Consistency::One), (1, Consistency::Quorum), (2, Consistency::All)] {
+        let k = node as i32;
+        world.write(node, row(&t, k, 1, "a", 10), consistency).unwrap();
+        world.sim.run_for(SECOND);
+        for replica in 0..3 {
+            assert_eq!(
+                world.kept(replica, partition(&t, k, now)),
+                one(1, "a"),
+                "on {replica} written at {node}"
+            );
+            for read_at in [Consistency::One, Consistency::Quorum, Consistency::All] {
+                let page = world.read(replica, partition(&t, k, now), read_at).unwrap();
+                assert_eq!(texts(&page), one(1, "a"));
+            }
+        }
+    }
+    assert!(hints().is_empty(), "nobody was away");
+}
+
+#[test]
+fn with_a_node_away_a_quorum_serves_and_the_others_do_not() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.sim.crash(world.sim.node(2));
+    world.believe(&[0, 1]);
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
+    assert_eq!(hints(), [(0, host(2))]);
+    assert_eq!(texts(&world.read(1, partition(&t, 1, now), Consistency::Quorum).unwrap()), one(1, "a"));
+    let unavailable = RequestError::Unavailable { consistency: Consistency::All, required: 3, alive: 2 };
+    assert_eq!(world.write(0, row(&t, 1, 1, "b", 11), Consistency::All), Err(unavailable.clone()));
+    assert_eq!(world.read(0, partition(&t, 1, now), Consistency::All).unwrap_err(), unavailable);
+    world.believe(&[0]);
+    assert_eq!(
+        world.write(0, row(&t, 1, 1, "c", 12), Consistency::Quorum),
+        Err(RequestError::Unavailable { consistency: Consistency::Quorum, required: 2, alive: 1 })
+    );
+    world.write(0, row(&t, 1, 2, "d", 13), Consistency::Any).unwrap();
+    let truncated = world.on(0, 0, {
+        let t = t.clone();
+        |rt, coordinator| async move { coordinator.truncate(&t, rt.now() + SECOND).await }
+    });
+    let all = RequestError::Unavailable { consistency: Consistency::All, required: 3, alive: 1 };
+    assert_eq!(truncated, Err(all));
+}
+
+#[test]
+fn a_silent_replica_is_a_timeout_for_all_and_nothing_for_a_quorum() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.sim.isolate(world.sim.node(2));
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
+    let timeout = RequestError::WriteTimeout {
+        consistency: Consistency::All,
+        received: 2,
+        required: 3,
+        kind: WriteKind::Simple,
+    };
+    assert_eq!(world.write(0, row(&t, 1, 1, "b", 11), Consistency::All), Err(timeout));
+    // The connection may be known to be lost by now: then nobody waits for the time to pass.
+    let error = world.read(0, partition(&t, 1, now), Consistency::All).unwrap_err();
+    let RequestError::ReadTimeout { received, required: 3, data_present: true, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert!(received < 3, "{error:?}");
+    world.sim.run_for(5 * SECOND);
+    assert_eq!(hints().len(), 2, "both writes are kept for it: {:?}", hints());
+}
+
+#[test]
+fn what_a_read_finds_missing_is_told_before_it_answers() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.write(0, row(&t, 1, 1, "old", 10), Consistency::All).unwrap();
+    world.write(0, row(&t, 1, 2, "gone", 10), Consistency::All).unwrap();
+    world.sim.isolate(world.sim.node(2));
+    world.write(0, row(&t, 1, 1, "new", 20), Consistency::Quorum).unwrap();
+    world.write(0, deleted(&t, 1, 2, 20, now), Consistency::Quorum).unwrap();
+    world.write(0, row(&t, 1, 3, "more", 20), Consistency::Quorum).unwrap();
+    // Until the connections are lost, with what was on its way.
+    world.sim.run_for(40 * SECOND);
+    world.sim.heal_all();
+    world.sim.run_for(5 * SECOND);
+    let stale = vec![(1, "old".to_owned()), (2, "gone".to_owned())];
+    assert_eq!(world.kept(2, partition(&t, 1, now)), stale);
+    let page = world.read(2, partition(&t, 1, now), Consistency::Quorum).unwrap();
+    let fresh = vec![(1, "new".to_owned()), (3, "more".to_owned())];
+    assert_eq!(texts(&page), fresh, "nothing deleted comes back");
+    assert_eq!(world.kept(2, partition(&t, 1, now)), fresh, "the stale replica knows now");
+    let stats = world.on(2, 0, |_, coordinator| async move { coordinator.replication_stats() });
+    assert_eq!((stats.mismatches, stats.repaired), (1, 1));
+    // Once it is repaired there is nothing to repair any more.
+    world.read(2, partition(&t, 1, now), Consistency::All).unwrap();
+    let stats = world.on(2, 0, |_, coordinator| async move { coordinator.replication_stats() });
+    assert_eq!((stats.mismatches, stats.repaired), (1, 1));
+}
+
+#[test]
+fn limits_and_pages_are_exact_although_replicas_differ() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    for c in 0..20 {
+        world.write(0, row(&t, 1, c, "a", 10), Consistency::All).unwrap();
+    }
+    world.sim.isolate(world.sim.node(2));
+    for c in (0..20).filter(|c| c % 4 != 3) {
+        world.write(0, deleted(&t, 1, c, 20, now), Consistency::Quorum).unwrap();
+    }
+    world.sim.run_for(40 * SECOND);
+    world.sim.heal_all();
+    world.sim.run_for(5 * SECOND);
+    // The stale replica's first rows are all deleted by the others: its page is of no use, and the read goes on.
+    let mut read = partition(&t, 1, now);
+    read.limits = Limits { rows: 3, ..Limits::NONE };
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        let page = world.read(2, read.clone(), Consistency::Quorum).unwrap();
+        let rows = texts(&page);
+        assert!(rows.len() <= 3, "{rows:?}");
+        seen.extend(rows.into_iter().map(|(c, _)| c));
+        match page.more {
+            Some(more) => read.resume = Some(more),
+            None => break,
+        }
+    }
+    assert_eq!(seen, [3, 7, 11, 15, 19]);
+}
+
+#[test]
+fn a_range_is_gathered_from_all_owners_and_paged_exactly() {
+    let (world, t) = (world(), table("one", "t"));
+    let now = seconds(&world.sim, 0);
+    for k in 0..100 {
+        world.write(k as usize % 3, row(&t, k, k, "x", 10), Consistency::One).unwrap();
+    }
+    let shares: Vec<usize> = (0..3).map(|node| world.kept(node, everything(&t, now)).len()).collect();
+    assert_eq!(shares.iter().sum::<usize>(), 100, "one copy of each: {shares:?}");
+    assert!(shares.iter().all(|share| *share > 0), "every node has a share: {shares:?}");
+    for page_rows in [7, 1000] {
+        let mut read = everything(&t, now);
+        read.limits = Limits { rows: page_rows, ..Limits::NONE };
+        let (mut seen, mut tokens) = (Vec::new(), Vec::new());
+        loop {
+            let page = world.read(1, read.clone(), Consistency::One).unwrap();
+            assert!(texts(&page).len() as u64 <= page_rows);
+            tokens.extend(page.partitions.iter().map(|partition| partition.key.token));
+            seen.extend(texts(&page).into_iter().map(|(c, _)| c));
+            match page.more {
+                Some(more) => read.resume = Some(more),
+                None => break,
+            }
+        }
+        assert!(tokens.is_sorted(), "ring order");
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+    }
+    let keys: Keys = [5, 3, 99, 1000].into_iter().map(key).collect();
+    let page = world.read(0, command(&t, Partitions::Keys(keys), now), Consistency::One).unwrap();
+    assert_eq!(texts(&page).into_iter().map(|(c, _)| c).collect::<Vec<_>>(), [5, 3, 99]);
+}
+
+#[test]
+fn counters_count_once_whoever_leads() {
+    let (world, t) = (world(), table("ks", "counts"));
+    let now = seconds(&world.sim, 0);
+    let column = t.column("n").expect("it has n").id;
+    for turn in 0..9 {
+        let t = t.clone();
+        world
+            .on(turn % 3, 0, move |rt, coordinator| async move {
+                let mut row = Row::new(Clustering::empty());
+                let delta = Bytes::copy_from_slice(&(turn as i64).to_be_bytes());
+                row.set(column, ColumnData::Simple(Cell::live(rt.wall_micros(), delta)));
+                let mut update = PartitionUpdate::new(t, key(1));
+                update.add_row(row);
+                let options = WriteOptions {
+                    consistency: Consistency::Quorum,
+                    kind: WriteKind::Counter,
+                    deadline: rt.now() + SECOND,
+                };
+                coordinator.increment(vec![update], options).await
+            })
+            .unwrap();
+    }
+    world.sim.run_for(SECOND);
+    for node in 0..3 {
+        let page = world.read(node, partition(&t, 1, now), Consistency::One).unwrap();
+        let cell = page.partitions[0].rows[0].cell(column).expect("it was counted").clone();
+        assert_eq!(mutation::counter::total(&cell.value), 36, "at node {node}");
+    }
+}
+
+#[test]
+fn a_truncation_reaches_every_node() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::All).unwrap();
+    let truncated = world.on(1, 0, {
+        let t = t.clone();
+        |rt, coordinator| async move { coordinator.truncate(&t, rt.now() + 10 * SECOND).await }
+    });
+    truncated.unwrap();
+    for node in 0..3 {
+        assert_eq!(world.kept(node, partition(&t, 1, now)), []);
+    }
+}

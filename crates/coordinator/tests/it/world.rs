@@ -1,0 +1,329 @@
+//! Nodes of a simulation with everything from the coordinator down to the disk.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::SchemaStore;
+use coordinator::{ClusterView, Consistency, Coordinator, RequestError, ViewNode, WriteKind, WriteOptions};
+use engine::{Engine, EngineConfig};
+use mutation::{
+    Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, DeletionTime, LivenessInfo, PartitionRange,
+    PartitionUpdate, Row, Slices,
+};
+use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
+use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
+use rt::mesh::Mesh;
+use rt::{Group, Rt, ShardId, ShardMain};
+use rt_sim::{Config, NodeConfig, Sim, Simulation};
+use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use topology::{HostId, Location};
+use types::CqlType;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// The coordinators that run, by node and shard. A test is one thread.
+    static COORDINATORS: RefCell<BTreeMap<(usize, u16), Coordinator>> = const { RefCell::new(BTreeMap::new()) };
+    /// For which nodes hints were kept, by which node.
+    static HINTS: RefCell<Vec<(usize, HostId)>> = const { RefCell::new(Vec::new()) };
+}
+
+pub fn coordinator(node: usize, shard: u16) -> Coordinator {
+    COORDINATORS.with(|all| all.borrow().get(&(node, shard)).expect("the shard runs").clone())
+}
+
+pub fn hints() -> Vec<(usize, HostId)> {
+    HINTS.with(|hints| hints.borrow().clone())
+}
+
+pub fn host(node: usize) -> HostId {
+    HostId([node as u8 + 1; 16])
+}
+
+fn address(node: usize, port: u16) -> std::net::SocketAddr {
+    ([10, 0, 0, node as u8 + 1], port).into()
+}
+
+/// `ks.t` and `ks.counts` with three copies, `one.t` with one.
+pub fn schema() -> Schema {
+    let mut three = Keyspace::new("ks", Replication::Simple { factor: 3 });
+    let mut one = Keyspace::new("one", Replication::Simple { factor: 1 });
+    for (keyspace, id) in [(&mut three, 7), (&mut one, 8)] {
+        let table = TableBuilder::new(&keyspace.name, "t", TableId([id; 16]))
+            .partition_key("k", CqlType::Int)
+            .clustering("c", CqlType::Int, false)
+            .regular("v", CqlType::Text)
+            .build_known();
+        keyspace.tables.insert("t".to_owned(), table);
+    }
+    let counts = TableBuilder::new("ks", "counts", TableId([9; 16]))
+        .partition_key("k", CqlType::Int)
+        .regular("n", CqlType::Counter)
+        .build_known();
+    three.tables.insert("counts".to_owned(), counts);
+    cluster::own_schema().with_keyspace(three).with_keyspace(one)
+}
+
+pub fn table(keyspace: &str, name: &str) -> Arc<Table> {
+    schema().table(keyspace, name).expect("it is there").clone()
+}
+
+pub struct World {
+    pub sim: Simulation,
+    shards: Arc<Vec<u16>>,
+}
+
+impl World {
+    /// Running nodes with so many shards each.
+    pub fn new(seed: u64, shards: &[u16], config: Config) -> World {
+        COORDINATORS.with(|all| all.borrow_mut().clear());
+        HINTS.with(|hints| hints.borrow_mut().clear());
+        let sim = Simulation::new(seed, config);
+        let shards = Arc::new(shards.to_vec());
+        for (node, count) in shards.iter().enumerate() {
+            let of = Arc::clone(&shards);
+            let id = sim
+                .add_node(NodeConfig { shards: *count, ..NodeConfig::default() }, move |_| mains(node, &of));
+            sim.start(id);
+        }
+        sim.run_for(SECOND / 10);
+        World { sim, shards }
+    }
+
+    /// Has every running node believe that these nodes, and only these, live.
+    pub fn believe(&self, alive: &[usize]) {
+        COORDINATORS.with(|all| {
+            for ((node, _), coordinator) in &*all.borrow() {
+                coordinator.use_view(Arc::new(view(*node, &self.shards, alive)));
+            }
+        });
+    }
+
+    /// Runs a task on a shard of a node until its end.
+    pub fn on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: usize,
+        shard: u16,
+        task: impl FnOnce(Rt, Coordinator) -> F,
+    ) -> T {
+        join(&self.sim, begin(&self.sim, node, shard, task))
+    }
+
+    pub fn write(
+        &self,
+        node: usize,
+        update: PartitionUpdate,
+        consistency: Consistency,
+    ) -> Result<(), RequestError> {
+        self.on(node, 0, |rt, coordinator| async move { write(&rt, &coordinator, update, consistency).await })
+    }
+
+    pub fn read(
+        &self,
+        node: usize,
+        command: ReadCommand,
+        consistency: Consistency,
+    ) -> Result<ReadPage, RequestError> {
+        self.on(node, 0, |rt, coordinator| async move {
+            coordinator.read(&command, consistency, rt.now() + 2 * SECOND).await
+        })
+    }
+
+    /// The texts of a partition as one replica alone has them.
+    pub fn kept(&self, node: usize, command: ReadCommand) -> Vec<(i32, String)> {
+        self.on(node, 0, |_, coordinator| async move {
+            texts(&coordinator.replica().read(&command).await.expect("the disk is well"))
+        })
+    }
+}
+
+pub async fn write(
+    rt: &Rt,
+    coordinator: &Coordinator,
+    update: PartitionUpdate,
+    consistency: Consistency,
+) -> Result<(), RequestError> {
+    let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: rt.now() + 2 * SECOND };
+    coordinator.write(vec![update], options).await
+}
+
+/// A task on a shard of a node, to be awaited with [`join`].
+pub struct Begun<T> {
+    task: rt::Task<()>,
+    result: Rc<RefCell<Option<T>>>,
+}
+
+pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
+    sim: &Sim,
+    node: usize,
+    shard: u16,
+    task: impl FnOnce(Rt, Coordinator) -> F,
+) -> Begun<T> {
+    let rt = sim.rt(sim.node(node), ShardId(shard)).expect("the node runs");
+    let future = task(rt.clone(), coordinator(node, shard));
+    let result = Rc::new(RefCell::new(None));
+    let output = Rc::clone(&result);
+    let task = rt.spawn(Group::Statement, async move { *output.borrow_mut() = Some(future.await) });
+    Begun { task, result }
+}
+
+pub fn join<T>(sim: &Sim, begun: Begun<T>) -> T {
+    sim.run_until(|| begun.task.is_finished()).expect("it ends");
+    begun.result.borrow_mut().take().expect("a finished task has left its result")
+}
+
+fn view(own: usize, shards: &[u16], alive: &[usize]) -> ClusterView {
+    let node = |(node, count): (usize, &u16)| ViewNode {
+        host: host(node),
+        native: address(node, 9042),
+        internode: address(node, 7000),
+        location: Location::new("dc1", "r1"),
+        shards: *count,
+        // Four tokens each, spread evenly and interleaved.
+        tokens: (0..4).map(|turn| spread(turn * shards.len() + node, 4 * shards.len())).collect(),
+        alive: alive.contains(&node),
+    };
+    ClusterView::new(host(own), shards.iter().enumerate().map(node).collect()).expect("tokens are apart")
+}
+
+fn spread(place: usize, of: usize) -> i64 {
+    (i128::from(i64::MIN) + (1i128 << 64) * (place as i128 + 1) / (of as i128 + 1)) as i64
+}
+
+fn mains(node: usize, shards: &Arc<Vec<u16>>) -> Vec<ShardMain> {
+    let count = shards[node];
+    let config = Arc::new(RpcConfig::new("test", host(node), address(node, 7000)));
+    let ends = handover_mesh(count).into_iter().zip(Mesh::new(count, 256)).zip(Mesh::new(count, 256));
+    ends.map(|((handover, replicas), coordinators)| {
+        let (config, shards) = (Arc::clone(&config), Arc::clone(shards));
+        Box::new(move |rt: Rt| {
+            let main = async move {
+                let own = schema();
+                let messenger = Messenger::new(&rt, config, handover);
+                let (data, log) = (PathBuf::from("/data"), PathBuf::from("/log"));
+                for directory in [&data, &log] {
+                    rt.disk().create_dir_all(directory).await.expect("the disk is well");
+                }
+                let store = match rt.shard() {
+                    ShardId(0) => {
+                        Some(SchemaStore::open(&rt, &data, own.clone()).await.expect("the disk is well"))
+                    }
+                    _ => None,
+                };
+                let config = EngineConfig::new(data, log);
+                let engine =
+                    Engine::open(rt.clone(), config, Arc::new(own.stored())).await.expect("it opens");
+                let replica_config =
+                    ReplicaConfig { host_id: host(node).0, tombstone_failure_threshold: 10_000 };
+                let replica = Replica::new(&rt, engine, replicas.attach(&rt), replica_config);
+                let everyone: Vec<usize> = (0..shards.len()).collect();
+                let coordinator = Coordinator::new(
+                    rt.clone(),
+                    Arc::new(view(node, &shards, &everyone)),
+                    replica,
+                    coordinators.attach(&rt),
+                    Arc::new(own),
+                    store,
+                );
+                coordinator.connect(&messenger);
+                coordinator.keep_hints_with(Box::new(move |host, _, _| {
+                    HINTS.with(|hints| hints.borrow_mut().push((node, host)));
+                    true
+                }));
+                let peer = |other: usize| {
+                    let info = PeerInfo {
+                        address: address(other, 7000),
+                        shard_count: shards[other],
+                        same_datacenter: true,
+                    };
+                    (host(other), info)
+                };
+                messenger.set_peers(Arc::new(Peers::new((0..shards.len()).map(peer))));
+                COORDINATORS.with(|all| all.borrow_mut().insert((node, rt.shard().0), coordinator));
+                if rt.shard() == ShardId(0) {
+                    messenger.listen().await.expect("the port is free");
+                }
+                std::future::pending::<()>().await;
+            };
+            Box::pin(main) as rt::LocalBoxFuture<()>
+        }) as ShardMain
+    })
+    .collect()
+}
+
+pub fn key(k: i32) -> DecoratedKey {
+    DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes()))
+}
+
+fn clustering(table: &Table, c: i32) -> Clustering {
+    Clustering::new(table, &[Some(&c.to_be_bytes())])
+}
+
+/// Row `c` of partition `k` with a text.
+pub fn row(table: &Arc<Table>, k: i32, c: i32, text: &str, timestamp: i64) -> PartitionUpdate {
+    let mut row = Row::new(clustering(table, c));
+    row.liveness = LivenessInfo::forever(timestamp);
+    let column = table.column("v").expect("it has v").id;
+    row.set(column, ColumnData::Simple(Cell::live(timestamp, Bytes::copy_from_slice(text.as_bytes()))));
+    let mut update = PartitionUpdate::new(table.clone(), key(k));
+    update.add_row(row);
+    update
+}
+
+/// The deletion of row `c`.
+pub fn deleted(table: &Arc<Table>, k: i32, c: i32, timestamp: i64, now: u32) -> PartitionUpdate {
+    let mut row = Row::new(clustering(table, c));
+    row.deletion = DeletionTime::new(timestamp, now);
+    let mut update = PartitionUpdate::new(table.clone(), key(k));
+    update.add_row(row);
+    update
+}
+
+pub fn command(table: &Arc<Table>, partitions: Partitions, now: u32) -> ReadCommand {
+    ReadCommand {
+        table: table.clone(),
+        partitions,
+        slices: Slices::all(),
+        columns: ColumnSelection::All,
+        reversed: false,
+        limits: Limits::NONE,
+        resume: None,
+        now,
+        bypass_cache: false,
+        form: Form::Live,
+    }
+}
+
+/// A read of one partition.
+pub fn partition(table: &Arc<Table>, k: i32, now: u32) -> ReadCommand {
+    command(table, Partitions::Keys(Keys::from_elem(key(k), 1)), now)
+}
+
+/// A read of everything.
+pub fn everything(table: &Arc<Table>, now: u32) -> ReadCommand {
+    command(table, Partitions::Range(PartitionRange::all()), now)
+}
+
+/// Rows of a page with their texts.
+pub fn texts(page: &ReadPage) -> Vec<(i32, String)> {
+    let row = |row: &Row| {
+        let c = row.clustering.components().next().flatten().expect("one component");
+        let text = match row.columns().first() {
+            Some((_, ColumnData::Simple(cell))) => String::from_utf8_lossy(&cell.value).into_owned(),
+            _ => String::new(),
+        };
+        (i32::from_be_bytes(c.try_into().expect("an int")), text)
+    };
+    page.partitions.iter().flat_map(|partition| &partition.rows).map(row).collect()
+}
+
+/// The wall clock of a node, in seconds.
+pub fn seconds(sim: &Sim, node: usize) -> u32 {
+    (sim.wall_micros(sim.node(node)) / 1_000_000) as u32
+}
