@@ -279,6 +279,23 @@ fn put_resume(resume: &Resume, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a place to go on from.
+pub fn put_place(place: &Resume, out: &mut Vec<u8>) {
+    put_resume(place, out);
+}
+
+/// Reads a place off the front of `reader`, whose bytes lie in `buffer`.
+pub fn get_place<'a>(
+    buffer: &'a Bytes,
+    reader: &mut Reader<'a>,
+    table: &Table,
+) -> Result<Resume, ReadCodecError> {
+    let mut decoder = Decoder { buffer, reader: reader.clone() };
+    let place = decoder.resume(table)?;
+    *reader = decoder.reader;
+    Ok(place)
+}
+
 struct Decoder<'a> {
     buffer: &'a Bytes,
     reader: Reader<'a>,

@@ -1,0 +1,181 @@
+//! A shard that answers the questions of repairs. It keeps the piece that it was asked about last, because the next question is
+//! most often about the same one; when that was forgotten it reads again. So nothing here outlives a lost master for long, and
+//! nothing has to be told when one is lost.
+
+use std::cell::{Cell, RefCell};
+
+use mutation::PartitionUpdate;
+use replica::{ReadCommand, ReadPage, ReplicaError, Resume};
+use schema::TableId;
+use topology::TokenRange;
+
+use crate::message::{Answer, Ask, Request, Summary};
+use crate::piece::{Piece, command};
+use crate::scope::{Scope, Slice};
+
+/// The data of one shard.
+pub trait Data {
+    /// Reads what the shard owns of a command's partitions.
+    fn read(&self, command: &ReadCommand) -> impl Future<Output = Result<ReadPage, ReplicaError>>;
+    /// Applies an update of a partition that the shard owns.
+    fn apply(&self, update: PartitionUpdate) -> impl Future<Output = Result<(), ReplicaError>>;
+}
+
+/// What a shard keeps and allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowerConfig {
+    /// Bytes of a piece at most, whatever the master asks for; one row may be larger.
+    pub piece_bytes_max: u32,
+    /// Bytes of all pieces that are kept for the next question.
+    pub kept_bytes_max: usize,
+    /// How often another question may come before a piece that nobody asked about again is forgotten.
+    pub kept_questions_max: u64,
+}
+
+impl Default for FollowerConfig {
+    fn default() -> Self {
+        Self { piece_bytes_max: 4 << 20, kept_bytes_max: 8 << 20, kept_questions_max: 64 }
+    }
+}
+
+/// Why a question was not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FollowerError {
+    /// The data could not be read or written.
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
+    /// What lies up to the stretch's end has grown too large meanwhile. The master begins the stretch again.
+    #[error("the stretch has grown to more than {0} bytes since its end was agreed")]
+    Grown(u32),
+}
+
+/// What names a piece.
+#[derive(Clone, Debug, PartialEq)]
+struct Name {
+    table: TableId,
+    range: TokenRange,
+    slice: Slice,
+    seed: u64,
+    after: Option<Resume>,
+}
+
+struct Kept {
+    name: Name,
+    piece: Piece,
+    bytes: usize,
+    asked_at: u64,
+}
+
+/// One shard's side of all repairs.
+pub struct Follower<D> {
+    data: D,
+    config: FollowerConfig,
+    /// The one asked about last is the last.
+    kept: RefCell<Vec<Kept>>,
+    questions: Cell<u64>,
+}
+
+impl<D: Data> Follower<D> {
+    /// Answers from this data.
+    pub fn new(data: D, config: FollowerConfig) -> Self {
+        Self { data, config, kept: RefCell::default(), questions: Cell::new(0) }
+    }
+
+    /// Bytes kept for the next question.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.borrow().iter().map(|kept| kept.bytes).sum()
+    }
+
+    /// Forgets all pieces, as happens to those that nobody asks about.
+    pub fn forget(&self) {
+        self.kept.borrow_mut().clear();
+    }
+
+    /// Answers a question.
+    pub async fn answer(&self, request: Request) -> Result<Answer, FollowerError> {
+        let Request { scope, after, ask } = request;
+        let name = Name {
+            table: scope.table.id,
+            range: scope.range,
+            slice: scope.slice,
+            seed: scope.seed,
+            after: after.clone(),
+        };
+        let piece = match ask.upto() {
+            None => {
+                self.forget_stretch_before(&name);
+                let Ask::Summary { bytes_max } = ask else { unreachable!("only a summary has no end") };
+                self.read(&scope, after, bytes_max.min(self.config.piece_bytes_max)).await?
+            }
+            Some(upto) => {
+                let mut piece = match self.take(&name) {
+                    Some(piece) if piece.reaches(upto) => piece,
+                    _ => self.read(&scope, after, self.config.piece_bytes_max).await?,
+                };
+                if !piece.reaches(upto) {
+                    return Err(FollowerError::Grown(self.config.piece_bytes_max));
+                }
+                piece.cut(&scope, upto);
+                piece
+            }
+        };
+        let answer = match ask {
+            Ask::Summary { .. } => Answer::Summary(Summary {
+                end: piece.end().cloned(),
+                elements: piece.elements(),
+                sum: piece.sum(),
+            }),
+            Ask::Sums { buckets, .. } => Answer::Numbers(piece.sums(buckets)),
+            Ask::Contents { buckets, which, .. } => {
+                Answer::Numbers(piece.contents(buckets, |bucket| which.has(bucket)))
+            }
+            Ask::Fetch { contents, .. } => Answer::Partitions(piece.fetch(&scope, &contents)),
+            Ask::Push { updates, .. } => {
+                let hidden = piece.hides(&scope, &updates);
+                // Applied one by one: each is a row or more of one partition, and none has to wait for the others.
+                for update in updates {
+                    self.data.apply(update).await?;
+                }
+                Answer::Hidden(hidden)
+            }
+        };
+        self.keep(name, piece);
+        Ok(answer)
+    }
+
+    async fn read(
+        &self,
+        scope: &Scope,
+        after: Option<Resume>,
+        bytes_max: u32,
+    ) -> Result<Piece, FollowerError> {
+        let page = self.data.read(&command(scope, after.as_ref(), bytes_max as usize)).await?;
+        Ok(Piece::new(scope, after, page))
+    }
+
+    fn take(&self, name: &Name) -> Option<Piece> {
+        let mut kept = self.kept.borrow_mut();
+        let at = kept.iter().position(|kept| kept.name == *name)?;
+        Some(kept.remove(at).piece)
+    }
+
+    /// A master that goes on to the next stretch is done with the one before.
+    fn forget_stretch_before(&self, name: &Name) {
+        self.kept
+            .borrow_mut()
+            .retain(|kept| Name { after: None, ..kept.name.clone() } != Name { after: None, ..name.clone() });
+    }
+
+    fn keep(&self, name: Name, piece: Piece) {
+        let now = self.questions.get() + 1;
+        self.questions.set(now);
+        let mut kept = self.kept.borrow_mut();
+        kept.retain(|kept| now - kept.asked_at <= self.config.kept_questions_max);
+        let bytes = piece.memory_size();
+        kept.push(Kept { name, piece, bytes, asked_at: now });
+        let mut total: usize = kept.iter().map(|kept| kept.bytes).sum();
+        while total > self.config.kept_bytes_max {
+            total -= kept.remove(0).bytes;
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What one shard of a node has of a stretch: its rows as they are, their normal form, and the prints of that.
+//!
+//! The normal form leaves out what is past its grace, as a compaction of everything would: two nodes that once agreed have the
+//! same normal form whatever each has compacted since, so that what one has purged is not sent to it again. The rows as they
+//! are still decide: a deletion past its grace that hides what another node sends is sent back in answer, so that what was
+//! deleted does not return as long as anyone remembers the deletion.
+
+use mutation::merge::{Merger, Step};
+use mutation::purge::{PurgeRule, Purger};
+use mutation::{
+    Cell, ColumnData, ColumnSelection, DeletionTime, Fragment, FragmentBuffer, PartitionUpdate, Row, Slices,
+    Timestamp,
+};
+use replica::compare::{clip, fragments, order};
+use replica::page::PageBuilder;
+use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+
+use crate::element::{Print, Printer};
+use crate::scope::Scope;
+
+/// The read that finds a piece.
+pub fn command(scope: &Scope, after: Option<&Resume>, bytes_max: usize) -> ReadCommand {
+    ReadCommand {
+        table: scope.table.clone(),
+        partitions: Partitions::Range(scope.partitions()),
+        slices: Slices::all(),
+        columns: ColumnSelection::All,
+        reversed: false,
+        limits: Limits { bytes: bytes_max, ..Limits::NONE },
+        resume: after.cloned(),
+        now: scope.now,
+        bypass_cache: true,
+        form: Form::Whole,
+    }
+}
+
+/// One shard's part of a stretch.
+#[derive(Debug)]
+pub struct Piece {
+    after: Option<Resume>,
+    end: Option<Resume>,
+    parts: Vec<Part>,
+    prints: Vec<Print>,
+}
+
+#[derive(Debug)]
+struct Part {
+    whole: PartitionResult,
+    /// Where it is another one.
+    normal: Option<PartitionResult>,
+    /// Where its prints begin.
+    prints_from: usize,
+}
+
+impl Piece {
+    /// From the page that [`command`] gave.
+    pub fn new(scope: &Scope, after: Option<Resume>, page: ReadPage) -> Self {
+        let mut piece = Self {
+            after,
+            end: page.more,
+            parts: Vec::with_capacity(page.partitions.len()),
+            prints: Vec::new(),
+        };
+        page.partitions
+            .into_iter()
+            .filter(|partition| scope.slice.contains(partition.key.token))
+            .for_each(|partition| piece.add(scope, partition));
+        piece
+    }
+
+    fn add(&mut self, scope: &Scope, whole: PartitionResult) {
+        let normal = normal(scope, &whole);
+        let inner = self.is_inner(&whole);
+        let prints_from = self.prints.len();
+        let prints = &mut self.prints;
+        let mut printer = Printer::new(&scope.table, scope.seed);
+        printer.partition(normal.as_ref().unwrap_or(&whole), inner, |print| prints.push(print));
+        self.parts.push(Part { whole, normal, prints_from });
+    }
+
+    /// Whether the stretch begins inside of a partition.
+    fn is_inner(&self, partition: &PartitionResult) -> bool {
+        is_inner(self.after.as_ref(), partition)
+    }
+
+    /// Where it ends; none at the end of the scope.
+    pub fn end(&self) -> Option<&Resume> {
+        self.end.as_ref()
+    }
+
+    /// How many things it holds.
+    pub fn elements(&self) -> u64 {
+        self.prints.len() as u64
+    }
+
+    /// One number for everything.
+    pub fn sum(&self) -> u64 {
+        self.prints.iter().fold(0, |sum: u64, print| sum.wrapping_add(print.content))
+    }
+
+    /// Bytes that it holds, about.
+    pub fn memory_size(&self) -> usize {
+        let rows = |partition: &PartitionResult| {
+            size_of::<Part>()
+                + partition.key.key.len()
+                + partition.range_tombstones.memory_size()
+                + partition.rows.iter().chain(&partition.static_row).map(Row::memory_size).sum::<usize>()
+        };
+        let parts = self.parts.iter().map(|part| rows(&part.whole) + part.normal.as_ref().map_or(0, rows));
+        parts.sum::<usize>() + self.prints.len() * size_of::<Print>()
+    }
+
+    /// Whether it tells of everything up to `upto`.
+    pub fn reaches(&self, upto: Option<&Resume>) -> bool {
+        match (&self.end, upto) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(end), Some(upto)) => order(end, upto, false).is_ge(),
+        }
+    }
+
+    /// Forgets what lies behind `upto`, which it reaches.
+    pub fn cut(&mut self, scope: &Scope, upto: Option<&Resume>) {
+        assert!(self.reaches(upto), "a piece is only made shorter");
+        let Some(upto) = upto.filter(|upto| self.end.as_ref() != Some(*upto)) else { return };
+        self.end = Some(upto.clone());
+        let kept = self.parts.partition_point(|part| part.whole.key <= upto.key);
+        self.drop_parts(kept);
+        if upto.clustering.is_none() {
+            return;
+        }
+        if self.parts.last().is_some_and(|last| last.whole.key == upto.key) {
+            let last = self.parts.len() - 1;
+            self.prints.truncate(self.parts[last].prints_from);
+            let partition = self.parts.pop().expect("it has a last one").whole;
+            let mut page = ReadPage { partitions: vec![partition], ..ReadPage::default() };
+            clip(&scope.table, &mut page, upto, false);
+            page.partitions.into_iter().for_each(|partition| self.add(scope, partition));
+        }
+    }
+
+    fn drop_parts(&mut self, kept: usize) {
+        if let Some(first) = self.parts.get(kept) {
+            self.prints.truncate(first.prints_from);
+            self.parts.truncate(kept);
+        }
+    }
+
+    /// One number for each of so many buckets.
+    pub fn sums(&self, buckets: u32) -> Vec<u64> {
+        let mut out = vec![0u64; buckets as usize];
+        for print in &self.prints {
+            let sum = &mut out[print.bucket(buckets) as usize];
+            *sum = sum.wrapping_add(print.content);
+        }
+        out
+    }
+
+    /// What is in the buckets that `which` names.
+    pub fn contents(&self, buckets: u32, which: impl Fn(u32) -> bool) -> Vec<u64> {
+        self.prints.iter().filter(|print| which(print.bucket(buckets))).map(|print| print.content).collect()
+    }
+
+    /// The elements of these contents, in their normal form.
+    pub fn fetch(&self, scope: &Scope, contents: &[u64]) -> Vec<PartitionResult> {
+        let mut wanted = contents.to_vec();
+        wanted.sort_unstable();
+        let mut out = Vec::new();
+        let mut printer = Printer::new(&scope.table, scope.seed);
+        for (at, part) in self.parts.iter().enumerate() {
+            let upto = self.parts.get(at + 1).map_or(self.prints.len(), |next| next.prints_from);
+            let prints = &self.prints[part.prints_from..upto];
+            if !prints.iter().any(|print| wanted.binary_search(&print.content).is_ok()) {
+                continue;
+            }
+            let mut elements = Vec::with_capacity(prints.len());
+            let normal = part.normal.as_ref().unwrap_or(&part.whole).clone();
+            printer.elements(normal, self.is_inner(&part.whole), &mut elements);
+            let mut found = PartitionResult::new(part.whole.key.clone());
+            for (print, element) in elements {
+                if wanted.binary_search(&print.content).is_ok() {
+                    element.add_to(&mut found);
+                }
+            }
+            out.push(found);
+        }
+        out
+    }
+
+    /// What of `updates`, which another node has and this one lacks, is hidden here by what is past its grace or came in
+    /// meanwhile: as updates that make it known to those who do not know it.
+    pub fn hides(&self, scope: &Scope, updates: &[PartitionUpdate]) -> Vec<PartitionUpdate> {
+        let mut out = Vec::new();
+        for update in updates {
+            let Ok(at) = self.parts.binary_search_by(|part| part.whole.key.cmp(&update.key)) else {
+                continue;
+            };
+            let theirs = PartitionResult::from_update(update.clone(), false);
+            let both = [std::slice::from_ref(&self.parts[at].whole), std::slice::from_ref(&theirs)];
+            let merged = merge(scope, &both).pop().expect("the partition says something");
+            let kept = normal(scope, &merged);
+            let answer = hidden(&theirs, kept.as_ref().unwrap_or(&merged), &merged);
+            if !answer.is_empty() {
+                out.push(answer.into_update(&scope.table, false));
+            }
+        }
+        out
+    }
+}
+
+/// Whether a stretch that begins behind `after` begins inside of this partition.
+pub fn is_inner(after: Option<&Resume>, partition: &PartitionResult) -> bool {
+    after.is_some_and(|after| after.clustering.is_some() && after.key == partition.key)
+}
+
+/// Of what was told (`theirs`) and is not there in the end (`kept`): what of `merged` is the reason.
+fn hidden(theirs: &PartitionResult, kept: &PartitionResult, merged: &PartitionResult) -> PartitionResult {
+    let mut out = PartitionResult::new(theirs.key.clone());
+    let row = |rows: &[Row], wanted: &Row| {
+        let at = rows.binary_search_by(|row| row.clustering.cmp(&wanted.clustering)).ok()?;
+        Some(rows[at].clone())
+    };
+    let mut is_hidden = !theirs.deletion.is_live() && theirs.deletion != kept.deletion;
+    if theirs.static_row != kept.static_row && theirs.static_row.is_some() {
+        out.static_row = merged.static_row.clone();
+        is_hidden = true;
+    }
+    for told in &theirs.rows {
+        if row(&kept.rows, told).as_ref() == Some(told) {
+            continue;
+        }
+        is_hidden = true;
+        out.rows.extend(row(&merged.rows, told));
+        let covers = |range: &&mutation::RangeTombstone| {
+            range.start.position() < told.clustering.position()
+                && told.clustering.position() < range.end.position()
+        };
+        merged
+            .range_tombstones
+            .iter()
+            .filter(covers)
+            .for_each(|range| out.range_tombstones.insert(range.clone()));
+    }
+    for told in theirs.range_tombstones.iter() {
+        if kept.range_tombstones.iter().any(|range| range == told) {
+            continue;
+        }
+        is_hidden = true;
+        let meets = |range: &&mutation::RangeTombstone| range.start < told.end && told.start < range.end;
+        merged
+            .range_tombstones
+            .iter()
+            .filter(meets)
+            .for_each(|range| out.range_tombstones.insert(range.clone()));
+    }
+    if is_hidden && merged.deletion != theirs.deletion {
+        out.deletion = merged.deletion;
+    }
+    out
+}
+
+/// Merges what several nodes have, partitions in the order of the ring.
+pub fn merge(scope: &Scope, inputs: &[impl AsRef<[PartitionResult]>]) -> Vec<PartitionResult> {
+    let mut merger = Merger::new(scope.table.clone(), inputs.len(), false);
+    for (input, partitions) in inputs.iter().enumerate() {
+        let buffer = merger.buffer(input);
+        partitions.as_ref().iter().for_each(|partition| fragments(partition, false, buffer));
+        merger.end(input);
+    }
+    let mut page = PageBuilder::new(&command(scope, None, usize::MAX));
+    loop {
+        match merger.next() {
+            Step::Fragment(fragment) => {
+                page.push(fragment);
+            }
+            Step::End => return page.finish().partitions,
+            Step::Need(_) => unreachable!("inputs are whole"),
+        }
+    }
+}
+
+/// A partition without what is past its grace; none when that changes nothing.
+fn normal(scope: &Scope, partition: &PartitionResult) -> Option<PartitionResult> {
+    let past = |deletion: &DeletionTime| !deletion.is_live() && deletion.local < scope.gc_before;
+    let unchanged = !past(&partition.deletion)
+        && !partition.range_tombstones.iter().any(|range| past(&range.deletion))
+        && partition.rows.iter().chain(&partition.static_row).all(|row| keeps(scope, row));
+    if unchanged {
+        return None;
+    }
+    let rule = PurgeRule { now: scope.now, gc_before: scope.gc_before };
+    let mut purger = Purger::new(rule);
+    let (mut whole, mut kept) = (FragmentBuffer::new(), FragmentBuffer::new());
+    fragments(partition, false, &mut whole);
+    let mut page = PageBuilder::new(&command(scope, None, usize::MAX));
+    for fragment in whole {
+        purger.push(fragment, |_| Timestamp::MAX, &mut kept);
+        kept.drain(..).for_each(|fragment: Fragment| {
+            page.push(fragment);
+        });
+    }
+    let kept = page.finish().partitions.pop();
+    Some(kept.unwrap_or_else(|| PartitionResult::new(partition.key.clone())))
+}
+
+/// Whether a row is its own normal form.
+fn keeps(scope: &Scope, row: &Row) -> bool {
+    let past = |deletion: &DeletionTime| !deletion.is_live() && deletion.local < scope.gc_before;
+    let cell = |cell: &Cell| {
+        let expired = cell.is_expiring() && cell.local_deletion <= scope.now;
+        !expired && !(cell.is_tombstone() && cell.local_deletion < scope.gc_before)
+    };
+    let mark = row.liveness;
+    !past(&row.deletion)
+        && !(mark.ttl > 0 && mark.expires <= scope.now && mark.expires < scope.gc_before)
+        && row.columns().iter().all(|(_, data)| match data {
+            ColumnData::Simple(simple) => cell(simple),
+            ColumnData::Complex(complex) => {
+                !past(&complex.deletion) && complex.cells.iter().all(|element| cell(&element.cell))
+            }
+        })
+}

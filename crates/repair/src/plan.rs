@@ -1,0 +1,171 @@
+//! Which ranges a node repairs, and with whom. Pure.
+
+use topology::{NodeIndex, Placement, Ring, TokenRange};
+
+/// Which of the ranges that a node has copies of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranges {
+    /// All of them.
+    All,
+    /// Those of which it is the first replica (within the datacenters that take part): when every node repairs these,
+    /// everything is repaired once (`-pr`).
+    Primary,
+}
+
+/// What is to be repaired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Which of the node's ranges.
+    pub ranges: Ranges,
+    /// Only with replicas in these datacenters (`-dc`, `-local`); empty for all.
+    pub datacenters: Vec<String>,
+    /// Only these tokens (`-st`, `-et`).
+    pub tokens: Option<TokenRange>,
+    /// Ranges are cut so that each holds about so many bytes at most; what is finished is remembered range by range.
+    pub unit_bytes_max: u64,
+    /// Bytes that a copy of the whole ring would hold, as far as this node can tell.
+    pub ring_bytes: u64,
+}
+
+impl Wish {
+    /// Everything that a node has.
+    pub fn all() -> Self {
+        Self {
+            ranges: Ranges::All,
+            datacenters: Vec::new(),
+            tokens: None,
+            unit_bytes_max: 1 << 30,
+            ring_bytes: 0,
+        }
+    }
+}
+
+/// A range that is repaired as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Which tokens; never around the ring's end.
+    pub range: TokenRange,
+    /// The other nodes that take part.
+    pub peers: Vec<NodeIndex>,
+    /// Every replica of the range takes part: afterwards all of them have what any had.
+    pub complete: bool,
+}
+
+/// Why nothing can be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A datacenter that is not there.
+    #[error("there is no datacenter {0} in the ring; known are: {1}")]
+    UnknownDatacenter(String, String),
+    /// The node's own datacenter has to take part.
+    #[error("the repair has to include this node's own datacenter, {0}")]
+    OwnDatacenter(String),
+    /// The tokens asked for.
+    #[error("the range ({}, {}] has no token that this node keeps; name a range of its own, or ask another node", .0.after, .0.upto)]
+    NotKept(TokenRange),
+}
+
+/// Plans the repair of a keyspace by one of its nodes.
+pub fn plan(ring: &Ring, placement: &Placement, own: NodeIndex, wish: &Wish) -> Result<Vec<Unit>, PlanError> {
+    check(ring, own, wish)?;
+    let takes_part = |node: &NodeIndex| {
+        wish.datacenters.is_empty() || wish.datacenters.contains(&ring.node(*node).location.datacenter)
+    };
+    let mut kept = Vec::new();
+    for (range, replicas) in placement.ranges() {
+        let taking: Vec<NodeIndex> = replicas.iter().copied().filter(takes_part).collect();
+        let wanted = match wish.ranges {
+            Ranges::All => taking.contains(&own),
+            Ranges::Primary => taking.first() == Some(&own),
+        };
+        if wanted {
+            let complete = taking.len() == replicas.len();
+            let mut peers: Vec<NodeIndex> = taking.into_iter().filter(|node| *node != own).collect();
+            peers.sort_unstable();
+            kept.extend(straight(range).map(|range| Unit { range, peers: peers.clone(), complete }));
+        }
+    }
+    if let Some(tokens) = wish.tokens {
+        kept = straight(tokens).flat_map(|tokens| within(&kept, tokens)).collect();
+        if kept.is_empty() {
+            return Err(PlanError::NotKept(tokens));
+        }
+    }
+    kept.retain(|unit| !unit.peers.is_empty());
+    kept.sort_by_key(|unit| unit.range);
+    let joined = join(kept);
+    Ok(joined.into_iter().flat_map(|unit| cut(unit, wish)).collect())
+}
+
+fn check(ring: &Ring, own: NodeIndex, wish: &Wish) -> Result<(), PlanError> {
+    let known = |name: &String| ring.nodes().iter().any(|node| node.location.datacenter == *name);
+    if let Some(unknown) = wish.datacenters.iter().find(|name| !known(name)) {
+        let mut names: Vec<&str> =
+            ring.nodes().iter().map(|node| node.location.datacenter.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        return Err(PlanError::UnknownDatacenter(unknown.clone(), names.join(", ")));
+    }
+    let own = &ring.node(own).location.datacenter;
+    if !wish.datacenters.is_empty() && !wish.datacenters.contains(own) {
+        return Err(PlanError::OwnDatacenter(own.clone()));
+    }
+    Ok(())
+}
+
+/// A range that may go around the ring's end as ranges that do not. No key has the smallest token.
+pub fn straight(range: TokenRange) -> impl Iterator<Item = TokenRange> {
+    let TokenRange { after, upto } = range;
+    let parts = if after < upto {
+        [Some(range), None]
+    } else {
+        [Some(TokenRange { after, upto: i64::MAX }), Some(TokenRange { after: i64::MIN, upto })]
+    };
+    parts.into_iter().flatten().filter(|range| range.after < range.upto)
+}
+
+fn within(units: &[Unit], tokens: TokenRange) -> Vec<Unit> {
+    let clip = |unit: &Unit| {
+        let after = unit.range.after.max(tokens.after);
+        let upto = unit.range.upto.min(tokens.upto);
+        (after < upto).then(|| Unit { range: TokenRange { after, upto }, ..unit.clone() })
+    };
+    units.iter().filter_map(clip).collect()
+}
+
+/// Neighbours with the same peers become one.
+fn join(units: Vec<Unit>) -> Vec<Unit> {
+    let mut out: Vec<Unit> = Vec::new();
+    for unit in units {
+        match out.last_mut() {
+            Some(last)
+                if last.range.upto == unit.range.after
+                    && last.peers == unit.peers
+                    && last.complete == unit.complete =>
+            {
+                last.range.upto = unit.range.upto;
+            }
+            _ => out.push(unit),
+        }
+    }
+    out
+}
+
+/// How much of the ring a range is, from 0 to 1.
+pub fn share(range: TokenRange) -> f64 {
+    range.upto.wrapping_sub(range.after) as u64 as f64 / 2f64.powi(64)
+}
+
+/// Equal parts of about the size wanted.
+fn cut(unit: Unit, wish: &Wish) -> Vec<Unit> {
+    let bytes = share(unit.range) * wish.ring_bytes as f64;
+    let length = unit.range.upto.wrapping_sub(unit.range.after) as u64;
+    let parts = ((bytes / wish.unit_bytes_max.max(1) as f64).ceil() as u64).clamp(1, length.min(1 << 16));
+    let bound = |part: u64| {
+        let offset = u128::from(length) * u128::from(part) / u128::from(parts);
+        unit.range.after.wrapping_add(offset as i64)
+    };
+    (0..parts)
+        .map(|part| Unit { range: TokenRange { after: bound(part), upto: bound(part + 1) }, ..unit.clone() })
+        .collect()
+}

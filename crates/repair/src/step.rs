@@ -1,0 +1,244 @@
+//! One repair of one scope, stretch by stretch: the master's conversation with those that take part. It holds no more than what
+//! differs in one stretch, and every stretch that it has finished is in order for good, whatever becomes of the rest.
+
+use futures_util::future::try_join_all;
+use mutation::PartitionUpdate;
+use replica::{PartitionResult, Resume};
+use topology::Sharder;
+
+use crate::merge::{Bits, Compared, Holdings, bucket_count, compare, differing};
+use crate::message::{Answer, Ask, Request, Summary};
+use crate::scope::Scope;
+
+/// How often what was told to a node may turn out to be hidden by what another one knows.
+const CORRECTIONS_MAX: usize = 4;
+
+/// One shard of one node that takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Participant {
+    /// Which node; 0 is the master's own.
+    pub node: usize,
+    /// Which shard of it.
+    pub shard: u16,
+    /// How many shards the node has.
+    pub shard_count: u16,
+}
+
+/// All that take part in the repair of a slice: of each node (the master's own first) the shards that keep tokens of it.
+pub fn participants(scope: &Scope, shard_counts: &[u16]) -> Vec<Participant> {
+    let of = |(node, shard_count): (usize, &u16)| {
+        let shard_count = *shard_count;
+        scope.slice.shards(shard_count).map(move |shard| Participant { node, shard, shard_count })
+    };
+    shard_counts.iter().enumerate().flat_map(of).collect()
+}
+
+/// Brings questions to participants, and their answers back.
+pub trait Carrier {
+    /// Why an answer did not come.
+    type Error;
+    /// Asks a participant.
+    fn ask(
+        &self,
+        participant: Participant,
+        request: Request,
+    ) -> impl Future<Output = Result<Answer, Self::Error>>;
+}
+
+/// Why a stretch was not repaired.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StepError<E> {
+    /// A participant did not answer.
+    #[error("node {}, shard {}: {error}", participant.node, participant.shard)]
+    Carrier {
+        /// Which one.
+        participant: Participant,
+        /// Why.
+        error: E,
+    },
+    /// A participant answered something else.
+    #[error("node {}, shard {}: {what}", participant.node, participant.shard)]
+    Nonsense {
+        /// Which one.
+        participant: Participant,
+        /// What.
+        what: &'static str,
+    },
+}
+
+/// What a stretch came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    /// Where the next one begins; none when the scope is finished.
+    pub upto: Option<Resume>,
+    /// Elements that were compared (of the node that has most).
+    pub elements: u64,
+    /// Elements of which the nodes had different versions, each version counted.
+    pub differing: u64,
+    /// Rows and deletions that nodes were told.
+    pub told: u64,
+}
+
+/// Repairs the stretch behind `after`, of about `bytes_max` bytes.
+pub async fn step<C: Carrier>(
+    carrier: &C,
+    scope: &Scope,
+    participants: &[Participant],
+    after: Option<&Resume>,
+    bytes_max: u32,
+) -> Result<Done, StepError<C::Error>> {
+    let talk = Talk { carrier, scope, participants, after };
+    let nodes: Vec<usize> = participants.iter().map(|participant| participant.node).collect();
+    let summaries = talk.summaries(bytes_max).await?;
+    let Compared { upto, equal, elements } = compare(&nodes, &summaries);
+    let mut done = Done { upto: upto.clone(), elements, ..Done::default() };
+    if equal {
+        return Ok(done);
+    }
+    let buckets = bucket_count(elements);
+    let mut which = Bits::all(buckets);
+    if buckets > 1 {
+        let asked = || Ask::Sums { upto: upto.clone(), buckets };
+        let sums = talk.numbers(asked, Some(buckets as usize)).await?;
+        which = differing(&nodes, &sums);
+        if which.is_empty() {
+            return Ok(done);
+        }
+    }
+    let asked = || Ask::Contents { upto: upto.clone(), buckets, which: which.clone() };
+    let holdings = Holdings::new(&nodes, &talk.numbers(asked, None).await?);
+    if holdings.is_empty() {
+        return Ok(done);
+    }
+    done.differing = holdings.fetch.iter().map(|contents| contents.len() as u64).sum();
+    let fetched = talk.fetch(&upto, &holdings).await?;
+    let mut lacking = holdings.lacking(scope, after, fetched);
+    for _ in 0..CORRECTIONS_MAX {
+        if lacking.iter().all(Vec::is_empty) {
+            break;
+        }
+        done.told += lacking.iter().flatten().map(|update| update.operations() as u64).sum::<u64>();
+        lacking = talk.push(&upto, lacking).await?;
+    }
+    Ok(done)
+}
+
+/// The conversation about one stretch.
+struct Talk<'a, C> {
+    carrier: &'a C,
+    scope: &'a Scope,
+    participants: &'a [Participant],
+    after: Option<&'a Resume>,
+}
+
+impl<C: Carrier> Talk<'_, C> {
+    async fn ask(&self, participant: Participant, ask: Ask) -> Result<Answer, StepError<C::Error>> {
+        let request = Request { scope: self.scope.clone(), after: self.after.cloned(), ask };
+        let answer = self.carrier.ask(participant, request).await;
+        answer.map_err(|error| StepError::Carrier { participant, error })
+    }
+
+    async fn summaries(&self, bytes_max: u32) -> Result<Vec<Summary>, StepError<C::Error>> {
+        let ask = |participant: &Participant| {
+            let participant = *participant;
+            async move {
+                let nonsense = |what| StepError::Nonsense { participant, what };
+                match self.ask(participant, Ask::Summary { bytes_max }).await? {
+                    Answer::Summary(summary) => {
+                        let ends = (self.after, &summary.end);
+                        if let (Some(after), Some(end)) = ends
+                            && replica::compare::order(end, after, false).is_le()
+                        {
+                            return Err(nonsense("a stretch that ends before it begins"));
+                        }
+                        Ok(summary)
+                    }
+                    _ => Err(nonsense("no summary where one was asked for")),
+                }
+            }
+        };
+        try_join_all(self.participants.iter().map(ask)).await
+    }
+
+    /// Asks all the same; `count` numbers are expected of each.
+    async fn numbers(
+        &self,
+        asked: impl Fn() -> Ask,
+        count: Option<usize>,
+    ) -> Result<Vec<Vec<u64>>, StepError<C::Error>> {
+        let ask = |participant: &Participant| {
+            let (participant, asked) = (*participant, asked());
+            async move {
+                match self.ask(participant, asked).await? {
+                    Answer::Numbers(numbers) if count.is_none_or(|count| numbers.len() == count) => {
+                        Ok(numbers)
+                    }
+                    _ => {
+                        let what = "no numbers where they were asked for, or too few or many";
+                        Err(StepError::Nonsense { participant, what })
+                    }
+                }
+            }
+        };
+        try_join_all(self.participants.iter().map(ask)).await
+    }
+
+    async fn fetch(
+        &self,
+        upto: &Option<Resume>,
+        holdings: &Holdings,
+    ) -> Result<Vec<PartitionResult>, StepError<C::Error>> {
+        let wanted =
+            self.participants.iter().zip(&holdings.fetch).filter(|(_, contents)| !contents.is_empty());
+        let ask = |(participant, contents): (&Participant, &Vec<u64>)| {
+            let ask = Ask::Fetch { upto: upto.clone(), contents: contents.clone() };
+            let participant = *participant;
+            async move {
+                match self.ask(participant, ask).await? {
+                    Answer::Partitions(partitions) => Ok(partitions),
+                    _ => Err(StepError::Nonsense { participant, what: "no rows where they were asked for" }),
+                }
+            }
+        };
+        Ok(try_join_all(wanted.map(ask)).await?.into_iter().flatten().collect())
+    }
+
+    /// Tells each node what it lacks; gives what has to be told to each after that.
+    async fn push(
+        &self,
+        upto: &Option<Resume>,
+        lacking: Vec<Vec<PartitionUpdate>>,
+    ) -> Result<Vec<Vec<PartitionUpdate>>, StepError<C::Error>> {
+        let node_count = lacking.len();
+        let mut of_participant: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); self.participants.len()];
+        for (node, updates) in lacking.into_iter().enumerate() {
+            for update in updates {
+                let keeps = |participant: &&Participant| {
+                    let sharder = Sharder::new(participant.shard_count);
+                    participant.node == node && participant.shard == sharder.shard_of(update.key.token)
+                };
+                let at = self.participants.iter().position(|participant| keeps(&participant));
+                of_participant[at.expect("a slice names all shards that keep it")].push(update);
+            }
+        }
+        let told = self.participants.iter().zip(of_participant).filter(|(_, updates)| !updates.is_empty());
+        let ask = |(participant, updates): (&Participant, Vec<PartitionUpdate>)| {
+            let ask = Ask::Push { upto: upto.clone(), updates };
+            let participant = *participant;
+            async move {
+                match self.ask(participant, ask).await? {
+                    Answer::Hidden(hidden) => Ok((participant.node, hidden)),
+                    _ => Err(StepError::Nonsense { participant, what: "no answer to what was told" }),
+                }
+            }
+        };
+        let mut next = vec![Vec::new(); node_count];
+        for (hider, hidden) in try_join_all(told.map(ask)).await? {
+            for update in hidden {
+                let others = (0..node_count).filter(|node| *node != hider);
+                others.for_each(|node| next[node].push(update.clone()));
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,225 @@
+//! Nodes in memory whose shards answer as real ones do, and a carrier that counts what crosses between them and may fail.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use mutation::merge::{Merger, Step};
+use mutation::purge::{PurgeRule, Purger};
+use mutation::{Fragment, FragmentBuffer, PartitionUpdate, Timestamp};
+use repair::codec::{decode_answer, decode_request, encode_answer, encode_request};
+use repair::message::{Answer, Request};
+use repair::{
+    Carrier, Data, Done, Follower, FollowerConfig, FollowerError, Participant, Scope, StepError,
+    participants, step,
+};
+use replica::compare::fragments;
+use replica::page::{PageBuilder, Progress};
+use replica::{PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
+use schema::Table;
+use topology::Sharder;
+
+/// One node's updates, and how many shards share them.
+#[derive(Clone)]
+pub struct Node {
+    pub updates: Rc<RefCell<Vec<PartitionUpdate>>>,
+    pub shard_count: u16,
+}
+
+impl Node {
+    pub fn new(updates: Vec<PartitionUpdate>, shard_count: u16) -> Self {
+        Self { updates: Rc::new(RefCell::new(updates)), shard_count }
+    }
+
+    /// All that it has, merged, without what a rule forgets.
+    pub fn merged(&self, command: &ReadCommand, rule: Option<PurgeRule>) -> Vec<PartitionResult> {
+        read(command, &self.updates.borrow(), rule).partitions
+    }
+
+    /// Keeps the merge, without what a compaction forgets.
+    pub fn compact(&self, command: &ReadCommand, rule: PurgeRule) {
+        let kept = self.merged(command, Some(rule));
+        let table = &command.table;
+        *self.updates.borrow_mut() =
+            kept.into_iter().map(|partition| partition.into_update(table, false)).collect();
+    }
+}
+
+/// What a replica that holds `updates` answers.
+fn read(command: &ReadCommand, updates: &[PartitionUpdate], rule: Option<PurgeRule>) -> ReadPage {
+    let mut page = PageBuilder::new(command);
+    if let Some(resume) = &command.resume {
+        page.resume(resume.key.clone(), resume.rows_in_partition);
+    }
+    let mut merger = Merger::new(command.table.clone(), updates.len(), command.reversed);
+    for (input, update) in updates.iter().enumerate() {
+        if let Some(part) = asked_for(command, update) {
+            fragments(&part, command.reversed, merger.buffer(input));
+        }
+        merger.end(input);
+    }
+    let mut purger = rule.map(Purger::new);
+    let mut kept = FragmentBuffer::new();
+    while let Step::Fragment(fragment) = merger.next() {
+        match &mut purger {
+            Some(purger) => purger.push(fragment, |_| Timestamp::MAX, &mut kept),
+            None => kept.push_back(fragment),
+        }
+        if kept.drain(..).any(|fragment: Fragment| page.push(fragment) == Progress::Full) {
+            break;
+        }
+    }
+    page.finish()
+}
+
+/// The part of an update that lies behind the command's place to resume from.
+fn asked_for(command: &ReadCommand, update: &PartitionUpdate) -> Option<PartitionResult> {
+    let Partitions::Range(range) = &command.partitions else { panic!("repair reads ranges") };
+    let mut part = PartitionResult::from_update(update.clone(), command.reversed);
+    match &command.resume {
+        _ if !range.contains(&update.key) => return None,
+        Some(resume) if part.key < resume.key => return None,
+        Some(resume) if part.key == resume.key => {
+            let last = resume.clustering.as_ref()?;
+            let slices = command.slices.after(&command.table, last, command.reversed);
+            part.rows.retain(|row| slices.contains(&row.clustering));
+            part.range_tombstones = mutation::slice::clip(&part.range_tombstones, &slices);
+        }
+        Some(_) | None => {}
+    }
+    Some(part)
+}
+
+struct Shard {
+    node: Node,
+    number: u16,
+}
+
+impl Shard {
+    fn owns(&self, token: i64) -> bool {
+        Sharder::new(self.node.shard_count).shard_of(token) == self.number
+    }
+}
+
+impl Data for Shard {
+    async fn read(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
+        let updates = self.node.updates.borrow();
+        let own: Vec<PartitionUpdate> =
+            updates.iter().filter(|update| self.owns(update.key.token)).cloned().collect();
+        Ok(read(command, &own, None))
+    }
+
+    async fn apply(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
+        assert!(self.owns(update.key.token), "it belongs to another shard");
+        self.node.updates.borrow_mut().push(update);
+        Ok(())
+    }
+}
+
+/// Why a question was not answered.
+#[derive(Debug, PartialEq)]
+pub enum Failure {
+    /// The test's wire broke.
+    Broken,
+    /// The follower refused.
+    Refused(FollowerError),
+}
+
+/// Brings messages as bytes.
+pub struct Wire {
+    table: Arc<Table>,
+    /// By node and shard.
+    followers: Vec<Vec<Follower<Shard>>>,
+    /// Questions until the wire breaks.
+    pub breaks_after: Cell<Option<u64>>,
+    /// Followers forget what they were asked about before every so many questions.
+    pub forget_every: Cell<u64>,
+    pub questions: Cell<u64>,
+    /// Bytes between the master and others.
+    pub bytes: Cell<u64>,
+    /// Those of rows.
+    pub row_bytes: Cell<u64>,
+    /// Bytes that one follower's shard kept at most.
+    pub kept_bytes_max: Cell<usize>,
+}
+
+impl Wire {
+    pub fn new(table: &Arc<Table>, nodes: &[Node], config: FollowerConfig) -> Self {
+        let shards = |node: &Node| {
+            let shard = |number| Follower::new(Shard { node: node.clone(), number }, config);
+            (0..node.shard_count).map(shard).collect()
+        };
+        Self {
+            table: table.clone(),
+            followers: nodes.iter().map(shards).collect(),
+            breaks_after: Cell::new(None),
+            forget_every: Cell::new(u64::MAX),
+            questions: Cell::new(0),
+            bytes: Cell::new(0),
+            row_bytes: Cell::new(0),
+            kept_bytes_max: Cell::new(0),
+        }
+    }
+}
+
+impl Carrier for Wire {
+    type Error = Failure;
+
+    async fn ask(&self, participant: Participant, request: Request) -> Result<Answer, Failure> {
+        self.questions.set(self.questions.get() + 1);
+        if let Some(left) = self.breaks_after.get() {
+            self.breaks_after.set(left.checked_sub(1));
+            if left == 0 {
+                return Err(Failure::Broken);
+            }
+        }
+        let follower = &self.followers[participant.node][usize::from(participant.shard)];
+        if self.questions.get() % self.forget_every.get() == 0 {
+            follower.forget();
+        }
+        let mut there = Vec::new();
+        encode_request(&request, &mut there);
+        let there = Bytes::from(there);
+        let rows_there = matches!(request.ask, repair::message::Ask::Push { .. });
+        let request = decode_request(&there, |_| Some(self.table.clone())).expect("it was written here");
+        let answer = follower.answer(request).await.map_err(Failure::Refused)?;
+        self.kept_bytes_max.set(self.kept_bytes_max.get().max(follower.kept_bytes()));
+        let rows_back = matches!(answer, Answer::Partitions(_));
+        let mut back = Vec::new();
+        encode_answer(&self.table, answer, &mut back);
+        let back = Bytes::from(back);
+        if participant.node != 0 {
+            self.bytes.set(self.bytes.get() + (there.len() + back.len()) as u64);
+            let rows = if rows_there { there.len() } else { 0 } + if rows_back { back.len() } else { 0 };
+            self.row_bytes.set(self.row_bytes.get() + rows as u64);
+        }
+        Ok(decode_answer(&self.table, &back).expect("it was written here"))
+    }
+}
+
+/// Runs to the end of the scope; where the wire breaks it goes on from the last stretch that was finished.
+pub fn run(wire: &Wire, scope: &Scope, nodes: &[Node], bytes_max: u32) -> Done {
+    let counts: Vec<u16> = nodes.iter().map(|node| node.shard_count).collect();
+    let participants = participants(scope, &counts);
+    let mut after: Option<Resume> = None;
+    let mut total = Done::default();
+    for _ in 0..100_000 {
+        let one = step(wire, scope, &participants, after.as_ref(), bytes_max).now_or_never();
+        match one.expect("nothing waits in memory") {
+            Ok(done) => {
+                total.elements += done.elements;
+                total.differing += done.differing;
+                total.told += done.told;
+                match done.upto {
+                    None => return total,
+                    upto => after = upto,
+                }
+            }
+            Err(StepError::Carrier { error: Failure::Broken, .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    panic!("a repair of a handful of rows goes on for ever");
+}
