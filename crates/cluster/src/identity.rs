@@ -22,6 +22,9 @@ pub struct NodeIdentity {
     pub tokens: Vec<i64>,
     /// Shards that the data was last written by.
     pub shard_count: u16,
+    /// Its last life: seconds since 1970 at its start, or more, so that each is later than the one before.
+    #[serde(default)]
+    pub generation: u64,
 }
 
 /// A data directory that this node must not use.
@@ -105,6 +108,14 @@ impl NodeIdentity {
         rt.disk().write_atomically(directory.join(FILE_NAME), &bytes).await
     }
 
+    /// Begins another life. Its number is on disk before it is returned, for others must not hear of it twice.
+    pub async fn begin_life(&mut self, rt: &Rt, directory: &Path) -> Result<u64, DiskError> {
+        let now = u64::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
+        self.generation = now.max(self.generation + 1);
+        self.save(rt, directory).await?;
+        Ok(self.generation)
+    }
+
     fn fresh(rt: &Rt, cluster_name: &str, num_tokens: u16) -> Self {
         let mut host_id = [0; 16];
         rt.fill_random(&mut host_id);
@@ -119,6 +130,7 @@ impl NodeIdentity {
             host_id,
             tokens,
             shard_count: rt.shard_count(),
+            generation: 0,
         }
     }
 }

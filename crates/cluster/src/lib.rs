@@ -9,6 +9,7 @@ mod dropped;
 mod edit;
 mod event;
 mod identity;
+pub mod liveness;
 mod own;
 mod store;
 

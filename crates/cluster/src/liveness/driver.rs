@@ -1,0 +1,345 @@
+//! The driver of gossip, on shard 0: a round a second, echoes, and a new [`Liveness`] for whoever waits when something changed.
+//!
+//! It serves the verbs Gossip and Echo. An echo names the life that it is meant for, so that another node, or the same one
+//! after a restart, does not answer for it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use gossip::{Change, Effect, Endpoint, Event, Gossip, Key, Now, Standing, Stats};
+use rpc::{Incoming, Messenger, Refusal, Target, Verb};
+use rt::sync::Notify;
+use rt::{Rt, ShardId, Task};
+use schema::TableId;
+use topology::HostId;
+
+use super::{Liveness, PeerLiveness};
+
+/// Version of an echo's body.
+const ECHO_VERSION: u8 = 1;
+/// Refusals of the two verbs: bytes that are no message, an echo for somebody else, a node that stops.
+const UNREADABLE: u16 = Refusal::FIRST_FREE;
+const ANOTHER_LIFE: u16 = Refusal::FIRST_FREE + 1;
+const STOPPING: u16 = Refusal::FIRST_FREE + 2;
+/// A part of the interval by which rounds are shifted at random, so that nodes do not beat in step.
+const JITTER: f64 = 0.1;
+
+/// How the driver works.
+#[derive(Clone, Debug)]
+pub struct LivenessConfig {
+    /// Gossip itself.
+    pub gossip: gossip::Config,
+    /// Between two rounds.
+    pub interval: Duration,
+    /// How long an echo is waited for.
+    pub echo_timeout: Duration,
+    /// How long a node that stops waits for the others to have heard it.
+    pub good_bye_timeout: Duration,
+}
+
+impl LivenessConfig {
+    /// The defaults: a round a second.
+    pub fn new(gossip: gossip::Config) -> Self {
+        Self {
+            gossip,
+            interval: Duration::from_secs(1),
+            echo_timeout: Duration::from_secs(2),
+            good_bye_timeout: Duration::from_millis(500),
+        }
+    }
+}
+
+/// What this node says of itself at its start.
+#[derive(Clone, Debug)]
+pub struct OwnEndpoint {
+    /// Who it is.
+    pub host: HostId,
+    /// Later than all its lives before ([`crate::NodeIdentity::begin_life`]).
+    pub generation: u64,
+    /// Where other nodes reach it.
+    pub address: SocketAddr,
+    /// The rest.
+    pub states: Vec<(Key, Bytes)>,
+}
+
+/// What the node has to do something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It goes on in this generation; keep it, so that the next start is later still.
+    Generation(u64),
+    /// Another node lives with this one's host id, and began later: one of the two has to stop.
+    HostIdTaken {
+        /// Where the other one is.
+        address: SocketAddr,
+        /// Its generation.
+        generation: u64,
+    },
+}
+
+/// Gossip of this node. Cheap to clone; lives on shard 0.
+#[derive(Clone)]
+pub struct LivenessDriver(Rc<Inner>);
+
+struct Inner {
+    rt: Rt,
+    messenger: Messenger,
+    config: LivenessConfig,
+    machine: RefCell<Gossip>,
+    current: RefCell<Arc<Liveness>>,
+    changed: Notify,
+    notices: Box<dyn Fn(Notice)>,
+    ticking: RefCell<Option<Task<()>>>,
+    stopped: Cell<bool>,
+}
+
+impl LivenessDriver {
+    /// Serves the verbs of gossip and begins its rounds. `notices` is called with what the node has to act upon.
+    ///
+    /// # Panics
+    /// On another shard than 0, or when the messenger serves one of the verbs already.
+    pub fn start(
+        rt: &Rt,
+        messenger: &Messenger,
+        config: LivenessConfig,
+        own: OwnEndpoint,
+        notices: impl Fn(Notice) + 'static,
+    ) -> Self {
+        assert_eq!(rt.shard(), ShardId(0), "gossip lives on shard 0");
+        let OwnEndpoint { host, generation, address, states } = own;
+        let machine = Gossip::new(config.gossip.clone(), host, generation, address, states);
+        let current = RefCell::new(Arc::new(describe(&machine, rt, 1)));
+        let inner = Rc::new(Inner {
+            rt: rt.clone(),
+            messenger: messenger.clone(),
+            config,
+            machine: RefCell::new(machine),
+            current,
+            changed: Notify::new(),
+            notices: Box::new(notices),
+            ticking: RefCell::default(),
+            stopped: Cell::new(false),
+        });
+        inner.serve();
+        let weak = Rc::downgrade(&inner);
+        *inner.ticking.borrow_mut() = Some(rt.spawn(Verb::Gossip.group(), rounds(rt.clone(), weak)));
+        Self(inner)
+    }
+
+    /// What is known now, heartbeats included.
+    pub fn snapshot(&self) -> Liveness {
+        describe(&self.0.machine.borrow(), &self.0.rt, self.0.current.borrow().version)
+    }
+
+    /// What was known at the last change.
+    pub fn current(&self) -> Arc<Liveness> {
+        self.0.current.borrow().clone()
+    }
+
+    /// Waits for a value that is newer than `version`.
+    pub async fn newer_than(&self, version: u64) -> Arc<Liveness> {
+        loop {
+            let notified = self.0.changed.notified();
+            let current = self.current();
+            if current.version > version {
+                return current;
+            }
+            notified.await;
+        }
+    }
+
+    /// Figures since the start.
+    pub fn stats(&self) -> Stats {
+        self.0.machine.borrow().stats()
+    }
+
+    /// How suspicious the silence of a node is; 0 while it is down.
+    pub fn phi(&self, host: HostId) -> f64 {
+        self.0.machine.borrow().phi(host, monotonic(&self.0.rt))
+    }
+
+    /// This node says something new of itself; it travels with the next rounds.
+    pub fn set(&self, values: Vec<(Key, Bytes)>) {
+        self.0.step(Event::Set(values));
+        self.0.publish();
+    }
+
+    /// The cluster's members and their last known addresses, this node included.
+    pub fn set_members(&self, members: BTreeMap<HostId, SocketAddr>) {
+        self.0.step(Event::Members(members));
+    }
+
+    /// Tells the others that this node is down from now on, and waits a moment for them to have heard it.
+    pub async fn stop(&self) {
+        let inner = &self.0;
+        if inner.stopped.replace(true) {
+            return;
+        }
+        drop(inner.ticking.borrow_mut().take());
+        let deadline = inner.rt.now() + inner.config.good_bye_timeout;
+        let calls = inner.advance(Event::Stop).into_iter().filter_map(|effect| match effect {
+            Effect::Send { to, message } => {
+                let body = gossip::encode(&message);
+                Some(inner.messenger.call(Target::Address(to), Verb::Gossip, body, deadline))
+            }
+            _ => None,
+        });
+        // Who did not hear it convicts this node, or hears it from another.
+        join_all(calls).await;
+    }
+}
+
+/// A round at each interval, until the driver is gone.
+async fn rounds(rt: Rt, driver: Weak<Inner>) {
+    loop {
+        let Some(interval) = driver.upgrade().map(|inner| inner.config.interval) else { return };
+        let permille = rt.random_below(1_000) as f64 / 1_000.0;
+        rt.sleep(interval.mul_f64(1.0 - JITTER / 2.0 + JITTER * permille)).await;
+        match driver.upgrade() {
+            Some(inner) => inner.step(Event::Tick),
+            None => return,
+        }
+    }
+}
+
+impl Inner {
+    fn serve(self: &Rc<Self>) {
+        let weak = Rc::downgrade(self);
+        self.messenger.serve(Verb::Gossip, move |incoming: Incoming| {
+            let answer = weak.upgrade().map_or(Err(gone()), |inner| inner.receive(&incoming));
+            async move { answer }
+        });
+        let weak = Rc::downgrade(self);
+        self.messenger.serve(Verb::Echo, move |incoming: Incoming| {
+            let answer = weak.upgrade().map_or(Err(gone()), |inner| inner.echo(&incoming));
+            async move { answer }
+        });
+    }
+
+    fn receive(self: &Rc<Self>, incoming: &Incoming) -> Result<Bytes, Refusal> {
+        let message = gossip::decode(&incoming.body).map_err(|error| {
+            tracing::debug!(from = %name(incoming.from), address = %incoming.address, %error, "gossip that cannot be read");
+            Refusal::new(UNREADABLE, error.to_string())
+        })?;
+        self.step(Event::Received(message));
+        Ok(Bytes::new())
+    }
+
+    /// Answers an echo that is meant for this life of this node.
+    fn echo(&self, incoming: &Incoming) -> Result<Bytes, Refusal> {
+        if self.stopped.get() {
+            return Err(gone());
+        }
+        let machine = self.machine.borrow();
+        match incoming.body == echo_body(machine.own().host, machine.own().generation) {
+            true => Ok(incoming.body.clone()),
+            false => Err(Refusal::new(ANOTHER_LIFE, "the echo is meant for another node, or another life")),
+        }
+    }
+
+    fn advance(&self, event: Event) -> Vec<Effect> {
+        let rt = &self.rt;
+        let wall_seconds = u64::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
+        let now = Now { monotonic: monotonic(rt), wall_seconds };
+        self.machine.borrow_mut().step(event, now, &mut |bound| rt.random_below(bound))
+    }
+
+    fn step(self: &Rc<Self>, event: Event) {
+        let mut changed = false;
+        for effect in self.advance(event) {
+            match effect {
+                Effect::Send { to, message } => {
+                    self.messenger.send(Target::Address(to), Verb::Gossip, gossip::encode(&message));
+                }
+                Effect::Probe { host, address, generation } => self.probe(host, address, generation),
+                Effect::Changed { host, change } => {
+                    self.log(host, change);
+                    changed = true;
+                }
+                Effect::Generation(generation) => {
+                    tracing::warn!(generation, "this node was heard of in a later life than it knew of");
+                    (self.notices)(Notice::Generation(generation));
+                }
+                Effect::HostIdTaken { address, generation } => {
+                    tracing::error!(%address, generation, "another node runs with this one's host id, and began later");
+                    (self.notices)(Notice::HostIdTaken { address, generation });
+                }
+                Effect::Refused(refusal) => tracing::warn!("gossip refused: {refusal}"),
+            }
+        }
+        if changed {
+            self.publish();
+        }
+    }
+
+    fn publish(&self) {
+        let version = self.current.borrow().version + 1;
+        let value = describe(&self.machine.borrow(), &self.rt, version);
+        *self.current.borrow_mut() = Arc::new(value);
+        self.changed.notify_all();
+    }
+
+    fn probe(self: &Rc<Self>, host: HostId, address: SocketAddr, generation: u64) {
+        let (weak, messenger) = (Rc::downgrade(self), self.messenger.clone());
+        let deadline = self.rt.now() + self.config.echo_timeout;
+        let asking = async move {
+            let body = echo_body(host, generation);
+            let answer = messenger.call(Target::Address(address), Verb::Echo, body.clone(), deadline).await;
+            if let Some(inner) = weak.upgrade() {
+                let reached = answer.is_ok_and(|answer| answer == body);
+                inner.step(Event::Echoed { host, generation, reached });
+            }
+        };
+        // It ends at its deadline, and there is one at a time for a host.
+        self.rt.spawn(Verb::Echo.group(), asking).detach();
+    }
+
+    fn log(&self, host: HostId, change: Change) {
+        let machine = self.machine.borrow();
+        let address = machine.peer(host).map(|peer| peer.endpoint.address.to_string()).unwrap_or_default();
+        let host = name(host);
+        match change {
+            Change::Alive => tracing::info!(%host, %address, "node is up"),
+            Change::Down(why) => tracing::info!(%host, %address, ?why, "node is down"),
+            Change::Restarted => tracing::info!(%host, %address, "node has restarted"),
+            Change::Found => tracing::info!(%host, %address, "node was heard of"),
+            Change::Forgotten => tracing::info!(%host, "node is forgotten"),
+            Change::States => {}
+        }
+    }
+}
+
+fn gone() -> Refusal {
+    Refusal::new(STOPPING, "this node stops")
+}
+
+fn name(host: HostId) -> String {
+    TableId(host.0).to_string()
+}
+
+fn monotonic(rt: &Rt) -> Duration {
+    Duration::from_nanos(rt.now().as_nanos())
+}
+
+/// Version, host id, generation.
+fn echo_body(host: HostId, generation: u64) -> Bytes {
+    let mut body = vec![ECHO_VERSION];
+    body.extend_from_slice(&host.0);
+    body.extend_from_slice(&generation.to_be_bytes());
+    body.into()
+}
+
+fn describe(machine: &Gossip, rt: &Rt, version: u64) -> Liveness {
+    let (now, wall) = (monotonic(rt), rt.wall_micros());
+    let peers = machine.peers().map(|peer| {
+        let ago = i64::try_from(now.saturating_sub(peer.since).as_micros()).unwrap_or(i64::MAX);
+        let (endpoint, standing): (Endpoint, Standing) = (peer.endpoint.clone(), peer.standing);
+        (endpoint.host, PeerLiveness { endpoint, standing, since_micros: wall.saturating_sub(ago) })
+    });
+    Liveness { version, own: machine.own().clone(), peers: peers.collect() }
+}

@@ -1,0 +1,31 @@
+//! A node's identity: each start is a later life, whatever the clock says.
+
+use std::path::Path;
+
+use cluster::NodeIdentity;
+use rt::Rt;
+use rt_sim::{Config, Simulation};
+
+#[test]
+fn each_life_is_later_than_the_one_before() {
+    let sim = Simulation::new(1, Config::default());
+    let begin = |rt: Rt| async move {
+        let directory = Path::new("/data");
+        rt.disk().create_dir_all(directory).await.unwrap();
+        let mut identity = NodeIdentity::open(&rt, directory, "c", 4).await.unwrap();
+        let generation = identity.begin_life(&rt, directory).await.unwrap();
+        let kept = NodeIdentity::open(&rt, directory, "c", 4).await.unwrap();
+        assert_eq!(kept, identity, "it is on disk before anybody hears of it");
+        generation
+    };
+    let wall = |sim: &Simulation| sim.wall_micros(sim.client()) as u64 / 1_000_000;
+    let first = sim.block_on(begin).unwrap();
+    assert!(first.abs_diff(wall(&sim)) <= 1);
+    // In the same second, and an hour earlier.
+    assert_eq!(sim.block_on(begin).unwrap(), first + 1);
+    sim.jump_clock(sim.client(), -3_600_000_000);
+    assert_eq!(sim.block_on(begin).unwrap(), first + 2);
+    sim.jump_clock(sim.client(), 7_200_000_000);
+    let later = sim.block_on(begin).unwrap();
+    assert!(later.abs_diff(wall(&sim)) <= 1 && later > first + 3_000);
+}
