@@ -3,7 +3,8 @@
 //! | verb | body | answer |
 //! |---|---|---|
 //! | read, read_digest | command | page, or its digest (16 bytes) |
-//! | apply, read_repair, hint | version, vint count, { vint length, update } | nothing |
+//! | apply, read_repair | version, vint count, { vint length, update } | nothing |
+//! | hint | version, microseconds (8), an apply's body | nothing |
 //! | increment | version, vint length, update | vint length, update: the state that the other replicas are to have |
 //! | truncate | version, table id, microseconds (8) | nothing |
 //!
@@ -24,6 +25,7 @@ use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 use topology::{NodeIndex, Sharder};
 
+use crate::handoff;
 use crate::view::{ClusterView, ViewNode};
 use crate::{Coordinator, ReplicaFailure};
 
@@ -124,7 +126,7 @@ fn refusal(error: &ReplicaError) -> Refusal {
     Refusal::new(code, error.to_string())
 }
 
-fn malformed(error: impl std::fmt::Display) -> Refusal {
+pub(crate) fn malformed(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(code::MALFORMED, error.to_string())
 }
 
@@ -314,7 +316,13 @@ impl Server {
                 let digest = read_codec::digest(&command, page);
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
-            Verb::Apply | Verb::ReadRepair | Verb::Hint => {
+            Verb::Hint => {
+                let (_stored_micros, updates) = handoff::decode(&body)?;
+                let updates = self.updates(&updates)?;
+                self.replica().apply(updates).await.map_err(|error| refusal(&error))?;
+                Ok(Bytes::new())
+            }
+            Verb::Apply | Verb::ReadRepair => {
                 let mut updates = self.updates(&body)?;
                 let replica = self.replica();
                 let applied = match updates.len() {

@@ -3,15 +3,18 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::SchemaStore;
-use coordinator::{ClusterView, Consistency, Coordinator, RequestError, ViewNode, WriteKind, WriteOptions};
+use coordinator::{
+    ClusterView, Consistency, Coordinator, Handoff, RequestError, ViewNode, WriteKind, WriteOptions,
+};
 use engine::{Engine, EngineConfig};
+use hints::{Hints, HintsConfig};
 use mutation::{
     Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, DeletionTime, LivenessInfo, PartitionRange,
     PartitionUpdate, Row, Slices,
@@ -32,6 +35,8 @@ thread_local! {
     static COORDINATORS: RefCell<BTreeMap<(usize, u16), Coordinator>> = const { RefCell::new(BTreeMap::new()) };
     /// For which nodes hints were kept, by which node.
     static HINTS: RefCell<Vec<(usize, HostId)>> = const { RefCell::new(Vec::new()) };
+    /// The hinted handoffs that run, by node and shard.
+    static HANDOFFS: RefCell<BTreeMap<(usize, u16), Handoff>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 pub fn coordinator(node: usize, shard: u16) -> Coordinator {
@@ -40,6 +45,23 @@ pub fn coordinator(node: usize, shard: u16) -> Coordinator {
 
 pub fn hints() -> Vec<(usize, HostId)> {
     HINTS.with(|hints| hints.borrow().clone())
+}
+
+/// Hints that a node keeps, by the host that they are for.
+pub fn kept_hints(node: usize) -> BTreeMap<HostId, u64> {
+    let mut kept = BTreeMap::new();
+    HANDOFFS.with(|all| {
+        for (_, handoff) in all.borrow().iter().filter(|((of, _), _)| *of == node) {
+            for (host, figures) in handoff.hints().hosts() {
+                *kept.entry(host).or_default() += figures.count;
+            }
+        }
+    });
+    kept
+}
+
+pub fn handoff(node: usize, shard: u16) -> Handoff {
+    HANDOFFS.with(|all| all.borrow().get(&(node, shard)).expect("the shard hands off").clone())
 }
 
 pub fn host(node: usize) -> HostId {
@@ -80,16 +102,26 @@ pub struct World {
 }
 
 impl World {
-    /// Running nodes with so many shards each.
+    /// Running nodes with so many shards each, that only note which hints they would keep.
     pub fn new(seed: u64, shards: &[u16], config: Config) -> World {
+        Self::start(seed, shards, config, None)
+    }
+
+    /// [`World::new`] with nodes that keep hints and deliver them.
+    pub fn with_handoff(seed: u64, shards: &[u16], config: Config, hints: HintsConfig) -> World {
+        Self::start(seed, shards, config, Some(hints))
+    }
+
+    fn start(seed: u64, shards: &[u16], config: Config, hints: Option<HintsConfig>) -> World {
         COORDINATORS.with(|all| all.borrow_mut().clear());
         HINTS.with(|hints| hints.borrow_mut().clear());
+        HANDOFFS.with(|all| all.borrow_mut().clear());
         let sim = Simulation::new(seed, config);
         let shards = Arc::new(shards.to_vec());
         for (node, count) in shards.iter().enumerate() {
-            let of = Arc::clone(&shards);
-            let id = sim
-                .add_node(NodeConfig { shards: *count, ..NodeConfig::default() }, move |_| mains(node, &of));
+            let (of, hints) = (Arc::clone(&shards), hints.clone());
+            let config = NodeConfig { shards: *count, ..NodeConfig::default() };
+            let id = sim.add_node(config, move |_| mains(node, &of, hints.as_ref()));
             sim.start(id);
         }
         sim.run_for(SECOND / 10);
@@ -196,12 +228,12 @@ fn spread(place: usize, of: usize) -> i64 {
     (i128::from(i64::MIN) + (1i128 << 64) * (place as i128 + 1) / (of as i128 + 1)) as i64
 }
 
-fn mains(node: usize, shards: &Arc<Vec<u16>>) -> Vec<ShardMain> {
+fn mains(node: usize, shards: &Arc<Vec<u16>>, hints: Option<&HintsConfig>) -> Vec<ShardMain> {
     let count = shards[node];
     let config = Arc::new(RpcConfig::new("test", host(node), address(node, 7000)));
     let ends = handover_mesh(count).into_iter().zip(Mesh::new(count, 256)).zip(Mesh::new(count, 256));
     ends.map(|((handover, replicas), coordinators)| {
-        let (config, shards) = (Arc::clone(&config), Arc::clone(shards));
+        let (config, shards, hints) = (Arc::clone(&config), Arc::clone(shards), hints.cloned());
         Box::new(move |rt: Rt| {
             let main = async move {
                 let own = schema();
@@ -232,10 +264,18 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>) -> Vec<ShardMain> {
                     store,
                 );
                 coordinator.connect(&messenger);
-                coordinator.keep_hints_with(Box::new(move |host, _, _| {
-                    HINTS.with(|hints| hints.borrow_mut().push((node, host)));
-                    true
-                }));
+                match hints {
+                    Some(config) => {
+                        let hints =
+                            Hints::open(&rt, Path::new("/hints"), config).await.expect("the disk is well");
+                        let handoff = Handoff::start(&coordinator, hints);
+                        HANDOFFS.with(|all| all.borrow_mut().insert((node, rt.shard().0), handoff));
+                    }
+                    None => coordinator.keep_hints_with(Box::new(move |host, _, _| {
+                        HINTS.with(|hints| hints.borrow_mut().push((node, host)));
+                        true
+                    })),
+                }
                 let peer = |other: usize| {
                     let info = PeerInfo {
                         address: address(other, 7000),

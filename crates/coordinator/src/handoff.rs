@@ -1,0 +1,278 @@
+//! Hinted handoff: keeps what nodes that are away do not get, and brings it to them when they are back.
+//!
+//! Crate `hints` keeps; this module knows who is alive, since when one is away, and how a hint travels. The message is
+//! version, microseconds at which the hint was kept (8), and the updates as every other message has them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::select;
+use hints::{Hint, Hints, KeptHint, ReplayEnd};
+use rpc::{Refusal, Verb};
+use rt::sync::Notify;
+use rt::{Group, Task};
+use schema::{Table, TableId};
+use topology::HostId;
+
+use crate::remote::{self, PeerError};
+use crate::{ClusterView, Coordinator};
+
+/// How often it is looked whether there is something to deliver.
+const PERIOD: Duration = Duration::from_secs(10);
+/// How long a node may take for one hint.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
+const VERSION: u8 = 1;
+const HEADER_LEN: usize = 9;
+
+/// The hinted handoff of one shard. Cheap to clone.
+#[derive(Clone)]
+pub struct Handoff(Rc<Inner>);
+
+struct Inner {
+    coordinator: Coordinator,
+    hints: Hints,
+    /// Nodes that are away, and since when, microseconds since 1970.
+    away_since: RefCell<BTreeMap<HostId, i64>>,
+    /// The nodes of the cluster have changed.
+    changed: Notify,
+    /// Nodes that have left the cluster and whose hints are not thrown away yet.
+    left: RefCell<Vec<HostId>>,
+    /// What is delivered to whom now.
+    deliveries: RefCell<BTreeMap<HostId, Task<()>>>,
+    stopping: Cell<bool>,
+    task: RefCell<Option<Task<()>>>,
+}
+
+/// Why a hint was not delivered; it is kept.
+#[derive(Debug, thiserror::Error)]
+enum NotDelivered {
+    #[error("it is not in the cluster")]
+    NotMember,
+    #[error("it is away")]
+    Away,
+    #[error("the hint cannot be read: {0}")]
+    Unreadable(String),
+    #[error("{0}")]
+    Peer(String),
+}
+
+impl Handoff {
+    /// Keeps what `coordinator` cannot write in `hints` from now on, and delivers what is kept there.
+    pub fn start(coordinator: &Coordinator, hints: Hints) -> Self {
+        let handoff = Self(Rc::new(Inner {
+            coordinator: coordinator.clone(),
+            hints,
+            away_since: RefCell::default(),
+            changed: Notify::new(),
+            left: RefCell::default(),
+            deliveries: RefCell::default(),
+            stopping: Cell::new(false),
+            task: RefCell::default(),
+        }));
+        handoff.0.note_view(&coordinator.view());
+        // The coordinator outlives its node's tasks only through what it calls, so it is called weakly.
+        let keeper = Rc::downgrade(&handoff.0);
+        coordinator.keep_hints_with(Box::new(move |host, table, update| {
+            keeper.upgrade().is_some_and(|inner| inner.keep(host, table, update))
+        }));
+        let listener = Rc::downgrade(&handoff.0);
+        coordinator.on_view_change(Box::new(move |old, new| {
+            if let Some(inner) = listener.upgrade() {
+                inner.view_changed(old, new);
+            }
+        }));
+        let inner = Rc::clone(&handoff.0);
+        let run = async move { inner.run().await };
+        *handoff.0.task.borrow_mut() = Some(coordinator.rt().spawn(Group::Maintenance, run));
+        handoff
+    }
+
+    /// What is kept, with its figures and switches.
+    pub fn hints(&self) -> &Hints {
+        &self.0.hints
+    }
+
+    /// Ends deliveries, and makes durable what is kept. Nothing is kept any more.
+    pub async fn stop(&self) {
+        self.0.stopping.set(true);
+        let task = self.0.task.borrow_mut().take();
+        if let Some(task) = task {
+            task.cancel().await;
+        }
+        let deliveries = std::mem::take(&mut *self.0.deliveries.borrow_mut());
+        self.0.hints.stop().await;
+        for delivery in deliveries.into_values() {
+            delivery.await;
+        }
+    }
+}
+
+impl Inner {
+    fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool {
+        let hint = Hint {
+            host,
+            table: table.id.0,
+            update,
+            grace_seconds: table.options.gc_grace_seconds,
+            now_micros: self.coordinator.rt().wall_micros(),
+            down_since_micros: self.away_since.borrow().get(&host).copied(),
+        };
+        self.hints.store(hint).is_ok()
+    }
+
+    fn note_view(&self, view: &ClusterView) {
+        let now = self.coordinator.rt().wall_micros();
+        let mut away = self.away_since.borrow_mut();
+        for (index, node) in view.ring().indexes().zip(view.nodes()) {
+            if view.is_alive(index) {
+                away.remove(&node.host);
+            } else {
+                away.entry(node.host).or_insert(now);
+            }
+        }
+    }
+
+    fn view_changed(&self, old: &ClusterView, new: &ClusterView) {
+        self.note_view(new);
+        for node in old.nodes() {
+            if new.ring().index_of(node.host).is_none() {
+                self.away_since.borrow_mut().remove(&node.host);
+                self.left.borrow_mut().push(node.host);
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    async fn run(self: Rc<Self>) {
+        let rt = self.coordinator.rt();
+        loop {
+            let left = std::mem::take(&mut *self.left.borrow_mut());
+            for host in left {
+                // It may be back by now.
+                if self.coordinator.view().ring().index_of(host).is_none() {
+                    self.hints.drop_host(host).await;
+                }
+            }
+            self.deliver_all();
+            select(pin!(rt.sleep(PERIOD)), pin!(self.changed.notified())).await;
+        }
+    }
+
+    /// Begins to deliver to every node that is there.
+    fn deliver_all(self: &Rc<Self>) {
+        let view = self.coordinator.view();
+        let mut deliveries = self.deliveries.borrow_mut();
+        deliveries.retain(|_, delivery| !delivery.is_finished());
+        for (host, _) in self.hints.hosts() {
+            let away = view.ring().index_of(host).is_some_and(|index| !view.is_alive(index));
+            if away || deliveries.contains_key(&host) || self.stopping.get() {
+                continue;
+            }
+            // Of nodes that are not in the cluster (any more, or not known yet) only what is too old goes.
+            let inner = Rc::clone(self);
+            let deliver = async move { inner.deliver_to(host).await };
+            deliveries.insert(host, self.coordinator.rt().spawn(Group::Maintenance, deliver));
+        }
+    }
+
+    async fn deliver_to(&self, host: HostId) {
+        let outcome = self.hints.replay(host, |hint| self.deliver(host, hint)).await;
+        let (delivered, left_out) = (outcome.delivered, outcome.left_out);
+        let name = self.name(host);
+        match outcome.end {
+            ReplayEnd::Complete => {
+                tracing::info!(
+                    "delivered {delivered} hints to {name}, {left_out} more were too old or of no use"
+                );
+            }
+            ReplayEnd::Failed(why) if delivered > 0 => {
+                tracing::info!("delivered {delivered} hints to {name}, then: {why}; it goes on later");
+            }
+            ReplayEnd::Failed(why) => tracing::debug!("no hints can be delivered to {name}: {why}"),
+            ReplayEnd::Disk(_) | ReplayEnd::Cancelled | ReplayEnd::Busy => {}
+        }
+    }
+
+    fn name(&self, host: HostId) -> String {
+        let view = self.coordinator.view();
+        match view.ring().index_of(host) {
+            Some(index) => view.node(index).internode.to_string(),
+            None => host.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
+    async fn deliver(&self, host: HostId, hint: KeptHint) -> Result<(), NotDelivered> {
+        let view = self.coordinator.view();
+        let index = view.ring().index_of(host).ok_or(NotDelivered::NotMember)?;
+        if !view.is_alive(index) {
+            return Err(NotDelivered::Away);
+        }
+        let schema = self.coordinator.schema();
+        if schema.table_by_id(TableId(hint.table)).is_none() {
+            // It was dropped since.
+            return Ok(());
+        }
+        let updates = remote::decode_updates(&hint.update, |id| schema.table_by_id(id).cloned());
+        let updates = updates.map_err(|refusal| NotDelivered::Unreadable(refusal.message))?;
+        let Some(first) = updates.first() else { return Ok(()) };
+        let deadline = self.coordinator.rt().now() + DELIVERY_TIMEOUT;
+        let body = encode(hint.stored_micros, &hint.update);
+        let remote = self.coordinator.remote();
+        let answer = remote.call(view.node(index), first.key.token, Verb::Hint, body, deadline).await;
+        match answer {
+            Ok(_) => Ok(()),
+            // It will not be taken tomorrow either, and those behind it wait.
+            Err(PeerError::Invalid(why)) => {
+                tracing::warn!("a hint is thrown away, for {} does not take it: {why}", self.name(host));
+                Ok(())
+            }
+            Err(PeerError::Silent(why) | PeerError::Failed { message: why, .. }) => {
+                Err(NotDelivered::Peer(why))
+            }
+        }
+    }
+}
+
+/// The message that brings a hint.
+fn encode(stored_micros: i64, updates: &[u8]) -> Bytes {
+    let mut body = Vec::with_capacity(HEADER_LEN + updates.len());
+    body.push(VERSION);
+    body.extend_from_slice(&stored_micros.to_be_bytes());
+    body.extend_from_slice(updates);
+    body.into()
+}
+
+/// When the hint of a message was kept, and its updates as bytes.
+pub(crate) fn decode(body: &Bytes) -> Result<(i64, Bytes), Refusal> {
+    let mut reader = stdx::Reader::new(body);
+    let short = |_| remote::malformed("the message ends too early");
+    if reader.u8().map_err(short)? != VERSION {
+        return Err(remote::malformed("a version of hints that this node does not know"));
+    }
+    let stored_micros = reader.i64().map_err(short)?;
+    Ok((stored_micros, body.slice(HEADER_LEN..)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_hint_travels(stored: i64, updates in prop::collection::vec(any::<u8>(), 0..50)) {
+            let (read, rest) = decode(&encode(stored, &updates)).unwrap();
+            prop_assert_eq!((read, &*rest), (stored, &*updates));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            let whole = bytes.len() >= HEADER_LEN && bytes[0] == VERSION;
+            prop_assert_eq!(decode(&Bytes::from(bytes)).is_ok(), whole);
+        }
+    }
+}

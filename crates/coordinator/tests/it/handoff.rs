@@ -1,0 +1,131 @@
+//! Hinted handoff between nodes: what one did not get is brought to it when it is back, once, whole, and not too late.
+
+use std::time::Duration;
+
+use coordinator::Consistency;
+use hints::HintsConfig;
+use rt_sim::Config;
+
+use crate::world::{SECOND, World, deleted, handoff, host, kept_hints, partition, row, seconds, table};
+
+fn world(seed: u64, config: HintsConfig) -> World {
+    World::with_handoff(seed, &[1, 2, 3], Config::default(), config)
+}
+
+#[test]
+fn a_node_that_was_away_gets_what_it_missed() {
+    let (world, t) = (world(1, HintsConfig::default()), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.write(0, row(&t, 1, 0, "old", 10), Consistency::All).unwrap();
+    world.sim.crash(world.sim.node(2));
+    world.believe(&[0, 1]);
+    for k in 0..30 {
+        world.write(k as usize % 2, row(&t, k, 1, "a", 20), Consistency::Quorum).unwrap();
+    }
+    world.write(0, deleted(&t, 1, 0, 20, now), Consistency::Quorum).unwrap();
+    assert_eq!([kept_hints(0), kept_hints(1)], [[(host(2), 16)].into(), [(host(2), 15)].into()]);
+    // A restart of one that keeps hints: they are still there.
+    world.sim.run_for(15 * SECOND);
+    world.sim.restart(world.sim.node(1));
+    world.sim.run_for(SECOND);
+    world.believe(&[0, 1]);
+    // It believed for a moment that everybody is there; what it began then has failed by now.
+    world.sim.run_for(15 * SECOND);
+    world.sim.start(world.sim.node(2));
+    world.sim.run_for(30 * SECOND);
+    assert_eq!([kept_hints(0), kept_hints(1)], [[(host(2), 16)].into(), [(host(2), 15)].into()]);
+    world.believe(&[0, 1, 2]);
+    world.sim.run_for(15 * SECOND);
+    assert_eq!([kept_hints(0), kept_hints(1)], [[].into(), [].into()]);
+    for k in 0..30 {
+        assert_eq!(world.kept(2, partition(&t, k, now)), [(1, "a".to_owned())], "partition {k}");
+    }
+    let files = world.sim.files(world.sim.node(0)).into_iter().chain(world.sim.files(world.sim.node(1)));
+    let left: Vec<_> = files.filter(|(path, _)| path.starts_with("/hints")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_node_that_did_not_answer_in_time_gets_it_later() {
+    let (world, t) = (world(2, HintsConfig::default()), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.sim.isolate(world.sim.node(2));
+    // Nobody knows yet that it is away.
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
+    world.sim.run_for(5 * SECOND);
+    assert_eq!(kept_hints(0), [(host(2), 1)].into());
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(0), [(host(2), 1)].into(), "deliveries fail and the hint stays");
+    world.sim.heal_all();
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(0), [].into());
+    assert_eq!(world.kept(2, partition(&t, 1, now)), [(1, "a".to_owned())]);
+}
+
+#[test]
+fn any_is_content_with_a_hint() {
+    let (world, t) = (world(3, HintsConfig::default()), table("one", "t"));
+    let now = seconds(&world.sim, 0);
+    world.sim.crash(world.sim.node(1));
+    world.sim.crash(world.sim.node(2));
+    world.believe(&[0]);
+    for k in 0..20 {
+        world.write(0, row(&t, k, 1, "a", 10), Consistency::Any).unwrap();
+    }
+    assert!(kept_hints(0).values().sum::<u64>() > 5);
+    world.sim.start(world.sim.node(1));
+    world.sim.start(world.sim.node(2));
+    world.sim.run_for(SECOND);
+    world.believe(&[0, 1, 2]);
+    world.sim.run_for(15 * SECOND);
+    for k in 0..20 {
+        let page = world.read(1, partition(&t, k, now), Consistency::One).unwrap();
+        assert_eq!(crate::world::texts(&page), [(1, "a".to_owned())], "partition {k}");
+    }
+}
+
+#[test]
+fn after_the_window_nothing_more_is_kept() {
+    let config = HintsConfig { window: Duration::from_secs(60), ..HintsConfig::default() };
+    let (world, t) = (world(4, config), table("ks", "t"));
+    world.sim.crash(world.sim.node(2));
+    world.believe(&[0, 1]);
+    world.sim.run_for(55 * SECOND);
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
+    world.sim.run_for(10 * SECOND);
+    world.write(0, row(&t, 2, 1, "a", 10), Consistency::Quorum).unwrap();
+    assert_eq!(kept_hints(0), [(host(2), 1)].into());
+    let stats = world.on(0, 0, |_, coordinator| async move { coordinator.replication_stats() });
+    assert_eq!((stats.hinted, stats.not_hinted), (1, 1));
+}
+
+#[test]
+fn a_stop_keeps_the_rest_for_the_next_start() {
+    // So slow that two are delivered a second.
+    let config = HintsConfig { throttle_bytes: 200, in_flight_max: 1, ..HintsConfig::default() };
+    let (world, t) = (world(5, config), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.sim.crash(world.sim.node(2));
+    world.believe(&[0, 1]);
+    for k in 0..50 {
+        world.write(0, row(&t, k, 1, "a", 10), Consistency::Quorum).unwrap();
+    }
+    world.sim.start(world.sim.node(2));
+    world.sim.run_for(SECOND);
+    world.believe(&[0, 1, 2]);
+    world.sim.run_for(5 * SECOND);
+    world.on(0, 0, |_, _| async { handoff(0, 0).stop().await });
+    let delivered = handoff(0, 0).hints().stats().delivered;
+    assert!((5..30).contains(&delivered), "{delivered}");
+    world.sim.kill(world.sim.node(0));
+    world.sim.start(world.sim.node(0));
+    world.sim.run_for(SECOND);
+    let kept = 50 - delivered;
+    let now_kept = kept_hints(0).get(&host(2)).copied().unwrap_or(0);
+    assert!(now_kept <= kept && now_kept + 10 > kept, "{now_kept} of {kept}");
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(0), [].into());
+    for k in 0..50 {
+        assert_eq!(world.kept(2, partition(&t, k, now)), [(1, "a".to_owned())], "partition {k}");
+    }
+}
