@@ -59,6 +59,8 @@ struct Inner {
     /// Batches that are kept and were not applied wholly.
     failed: RefCell<BTreeSet<DecoratedKey>>,
     retrying: Cell<bool>,
+    /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
+    latest_micros: Cell<i64>,
     stats: Cell<BatchlogStats>,
 }
 
@@ -85,6 +87,7 @@ impl Batchlog {
             schema: RefCell::new(schema.clone()),
             failed: RefCell::default(),
             retrying: Cell::new(false),
+            latest_micros: Cell::new(i64::MIN),
             stats: Cell::default(),
         }))
     }
@@ -96,6 +99,11 @@ impl Batchlog {
 
     pub(crate) fn stats(&self) -> BatchlogStats {
         BatchlogStats { waiting: self.0.failed.borrow().len() as u64, ..self.0.stats.get() }
+    }
+
+    /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
+    pub(crate) fn latest_micros(&self) -> i64 {
+        self.0.latest_micros.get()
     }
 
     fn count(&self, change: impl FnOnce(&mut BatchlogStats)) {
@@ -116,7 +124,7 @@ impl Batchlog {
         replica.apply_here(row).await.map_err(BatchError::NotLogged)?;
         self.count(|stats| stats.logged += 1);
         let mut kept = Kept { log: self, key: Some(key) };
-        replica.apply(updates).await.map_err(BatchError::NotApplied)?;
+        replica.apply_since(updates, at_micros).await.map_err(BatchError::NotApplied)?;
         if let Some(key) = kept.key.take() {
             self.forget(batches, key, at_micros).await;
         }
@@ -133,10 +141,13 @@ impl Batchlog {
         }
     }
 
-    /// A time-based UUID whose token this shard owns, and its time in microseconds.
+    /// A time-based UUID whose token this shard owns, and its time in microseconds: later than that of all batches before,
+    /// and of all truncations, also when the wall clock went back.
     fn new_key(&self) -> (DecoratedKey, i64) {
         let (rt, replica) = (&self.0.rt, &self.0.replica);
-        let at_micros = rt.wall_micros();
+        let before = self.0.latest_micros.get().max(replica.engine().truncated_latest());
+        let at_micros = rt.wall_micros().max(before.saturating_add(1));
+        self.0.latest_micros.set(at_micros);
         loop {
             let mut id = [0; 16];
             rt.fill_random(&mut id[8..]);
@@ -197,7 +208,8 @@ impl Batchlog {
         };
         let updates: Vec<PartitionUpdate> = updates.into_iter().filter(fresh).collect();
         if !updates.is_empty() {
-            self.0.replica.apply(updates).await?;
+            // What was truncated since must not come back either.
+            self.0.replica.apply_since(updates, at_micros).await?;
         }
         self.forget(batches, kept.key.clone(), at_micros).await;
         self.count(|stats| stats.replayed += 1);

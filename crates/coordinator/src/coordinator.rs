@@ -373,65 +373,15 @@ impl Coordinator {
         result
     }
 
-    /// Removes everything from a table, on every node.
-    pub async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
-        let at_micros = self.0.rt.wall_micros();
-        let view = self.view();
-        if !view.is_alone() && self.keyspace_of(table)?.1 != Replication::Local {
-            return self.truncate_everywhere(&view, table, at_micros, deadline).await;
-        }
-        let operation = TableOperation::Truncate { at_micros };
-        match self.0.rt.timeout_at(deadline, self.0.replica.table_operation(table.id, operation)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(RequestError::Truncate(format!("Error during truncate: {error}"))),
-            Err(_) => {
-                Err(RequestError::Truncate("Truncate timed out - received only 0 responses".to_owned()))
-            }
-        }
-    }
-
-    /// Every node of the ring must be there: one that is away would bring back what it has.
-    async fn truncate_everywhere(
-        &self,
-        view: &ClusterView,
-        table: &Table,
-        at_micros: i64,
-        deadline: Instant,
-    ) -> Result<(), RequestError> {
-        let nodes: Vec<NodeIndex> = view.ring().indexes().collect();
-        let alive = nodes.iter().filter(|node| view.is_alive(**node)).count();
-        if alive < nodes.len() {
-            let (required, alive) = (nodes.len() as u32, alive as u32);
-            return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
-        }
-        let one = |node: NodeIndex| async move {
-            if node != view.own() {
-                return self.remote().truncate(view.node(node), table.id, at_micros, deadline).await;
-            }
-            let operation = TableOperation::Truncate { at_micros };
-            let truncate = self.0.replica.table_operation(table.id, operation);
-            match self.0.rt.timeout_at(deadline, truncate).await {
-                Ok(done) => done.map_err(remote::PeerError::from),
-                Err(_) => Err(remote::PeerError::Silent("timed out".to_owned())),
-            }
-        };
-        let results = join_all(nodes.iter().map(|node| one(*node))).await;
-        let received = results.iter().filter(|result| result.is_ok()).count();
-        for (node, result) in nodes.iter().zip(results) {
-            match result {
-                Ok(()) => {}
-                Err(remote::PeerError::Silent(_)) => {
-                    let text = format!("Truncate timed out - received only {received} responses");
-                    return Err(RequestError::Truncate(text));
-                }
-                Err(remote::PeerError::Failed { message, .. } | remote::PeerError::Invalid(message)) => {
-                    let address = remote::address(view, *node);
-                    let text = format!("Error during truncate: {message} (on {address})");
-                    return Err(RequestError::Truncate(text));
-                }
-            }
-        }
-        Ok(())
+    /// Now, and behind every logged batch that any shard has taken up, however the wall clock was moved meanwhile.
+    pub(crate) async fn truncation_time(&self) -> i64 {
+        let shards = (0..self.0.replica.shard_count()).map(ShardId);
+        let latest = shards.map(|shard| self.0.port.call(shard, NodeRequest::LatestBatch));
+        let latest = join_all(latest).await.into_iter().map(|answer| match answer {
+            NodeResponse::LatestBatch(at_micros) => at_micros,
+            other => panic!("a question for the latest batch was answered with {other:?}"),
+        });
+        latest.fold(self.0.rt.wall_micros(), |now, latest| now.max(latest.saturating_add(1)))
     }
 
     /// Changes the schema, if it is still the one with version `base`; returns when every shard uses the new one.
@@ -477,7 +427,7 @@ impl Coordinator {
         Ok(Kind::Stored)
     }
 
-    fn keyspace_of(&self, table: &Table) -> Result<(Arc<Placement>, Replication), RequestError> {
+    pub(crate) fn keyspace_of(&self, table: &Table) -> Result<(Arc<Placement>, Replication), RequestError> {
         let schema = self.0.schema.borrow();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
         let mut placements = self.0.placements.borrow_mut();
@@ -578,6 +528,7 @@ impl Coordinator {
                 self.use_schema(schema);
                 NodeResponse::Used
             }
+            NodeRequest::LatestBatch => NodeResponse::LatestBatch(self.0.batchlog.latest_micros()),
         }
     }
 

@@ -15,6 +15,7 @@ pub mod reconcile;
 mod remote;
 mod request;
 mod schema_change;
+mod truncate;
 mod view;
 mod write;
 

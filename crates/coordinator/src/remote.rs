@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use replica::read_codec::{self, ReadCodecError};
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TableOperation};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError};
 use rpc::{Messenger, Refusal, RpcError, Target, Verb};
 use rt::Instant;
 use schema::{Schema, TableId};
@@ -365,7 +365,7 @@ impl Server {
         }
         let table = TableId(reader.bytes(16).map_err(short)?.try_into().expect("16 bytes"));
         let at_micros = reader.i64().map_err(short)?;
-        let operation = TableOperation::Truncate { at_micros };
-        self.replica().table_operation(table, operation).await.map_err(|error| refusal(&error))
+        let truncated = self.coordinator.truncate_here(table, at_micros).await;
+        truncated.map_err(|message| Refusal::new(code::STORAGE, message))
     }
 }

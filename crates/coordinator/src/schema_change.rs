@@ -1,4 +1,5 @@
-//! Schema changes between the shards of a node: shard 0 decides and makes durable, then every shard takes over.
+//! What the coordinators of a node's shards ask of each other: schema changes, which shard 0 decides and makes durable
+//! before every shard takes over, and how late the batches are that one has taken up.
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub enum NodeRequest {
     },
     /// To every shard: use this schema.
     UseSchema(Arc<Schema>),
+    /// To every shard: when was the last logged batch taken up?
+    LatestBatch,
 }
 
 /// The answer to a [`NodeRequest`].
@@ -26,6 +29,8 @@ pub enum NodeResponse {
     SchemaChanged(Result<(), SchemaChangeError>),
     /// The shard uses the schema.
     Used,
+    /// When the shard took up its last logged batch, microseconds; [`i64::MIN`] for never.
+    LatestBatch(i64),
 }
 
 /// A schema change that was not made.

@@ -16,7 +16,7 @@ use crate::MaintenanceError;
 use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::flush::disk_or_source;
-use crate::live::{LiveSstable, Removal};
+use crate::live::LiveSstable;
 use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
 use crate::store::{EDITS_ALL, Store, count};
 
@@ -216,10 +216,9 @@ async fn compact(
         Ok((added, bytes_out, rows_merged)) => {
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
-            let log = inner.commit(edit, &names).await?;
-            let removal = Removal::new(inputs.len(), log);
-            inputs.iter().for_each(|live| live.obsolete(&removal));
+            let committed = inner.commit(store, edit, &names).await?;
             store.change_set(added, &inputs);
+            inner.retire(&inputs, committed, true).await;
             record(inner, store, id, &inputs, bytes_out, rows_merged, why);
             inner.compaction_check.notify_one();
             Ok(())

@@ -19,18 +19,14 @@ pub(crate) async fn increment(
     host: CounterId,
 ) -> Result<PartitionUpdate, WriteError> {
     let key = (update.table.id, update.key.key.clone());
-    let lock = {
-        let mut locks = engine.0.counter_locks.borrow_mut();
-        // Locks that nobody holds or waits for are dropped when there are many.
-        if locks.len() > 1024 {
-            locks.retain(|_, lock| lock.available() == 0 || lock.waiting() > 0);
-        }
-        locks.entry(key.clone()).or_insert_with(|| Semaphore::new(1)).clone()
-    };
+    let lock = lock_of(engine, &key);
     let _held = match engine.0.config.canaries.skip_counter_locks {
         true => None,
         false => Some(lock.acquire(1).await.map_err(|_| WriteError::Stopped)?),
     };
+    // A count that was read before a truncation must not be written behind it.
+    let store = engine.0.store_of_write(update.table.id)?;
+    let _not_truncated = engine.0.hold_truncations(vec![store]).await?;
     let known = present_values(engine, &update, host).await?;
     let clock = engine.0.rt.wall_micros();
     let add = |row: &Row, known: Option<&HashMap<ColumnId, Bytes>>| {
@@ -80,6 +76,16 @@ pub(crate) async fn increment(
             Err(error)
         }
     }
+}
+
+/// The lock of a partition.
+fn lock_of(engine: &Engine, key: &(schema::TableId, Bytes)) -> Semaphore {
+    let mut locks = engine.0.counter_locks.borrow_mut();
+    // Locks that nobody holds or waits for are dropped when there are many.
+    if locks.len() > 1024 {
+        locks.retain(|_, lock| lock.available() == 0 || lock.waiting() > 0);
+    }
+    locks.entry(key.clone()).or_insert_with(|| Semaphore::new(1)).clone()
 }
 
 /// Partitions with increments that the log did not take; more are refused until it works again.

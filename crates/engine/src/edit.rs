@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
 use sstable::{Component, Descriptor, SstableError};
 
+use crate::truncation;
+
 /// Longer logs are not read.
 const LOG_LEN_MAX: usize = 16 << 20;
 
@@ -18,6 +20,7 @@ pub(crate) struct Edit {
     disk: Disk,
     dir: PathBuf,
     path: PathBuf,
+    id: String,
     file: File,
     len: u64,
     added: Vec<Descriptor>,
@@ -43,11 +46,16 @@ impl Edit {
         operation: &str,
         id: [u8; 16],
     ) -> Result<Self, DiskError> {
-        let id = schema::TableId(id);
+        let id = schema::TableId(id).to_string();
         let path = dir.join(format!("nb_txn_{operation}_{id}.log"));
         let file = disk.open(&path, OpenOptions::CREATE_NEW).await?;
         disk.sync_dir(dir).await?;
-        Ok(Self { disk: disk.clone(), dir: dir.to_owned(), path, file, len: 0, added: Vec::new() })
+        Ok(Self { disk: disk.clone(), dir: dir.to_owned(), path, id, file, len: 0, added: Vec::new() })
+    }
+
+    /// What no other edit is called.
+    pub(crate) fn id(&self) -> String {
+        self.id.clone()
     }
 
     /// Records that an SSTable is going to be written; must be done before its TOC is.
@@ -77,6 +85,8 @@ impl Edit {
         for descriptor in &self.added {
             sstable::remove(&self.disk, descriptor).await?;
         }
+        // Without the log it means nothing, and goes at the next start.
+        let _ = truncation::finish(&self.disk, &self.dir, &self.id, false).await;
         Ok(())
     }
 
@@ -146,6 +156,7 @@ pub(crate) async fn finish_edits(disk: &Disk, dir: &Path) -> Result<usize, Sstab
             finished += 1;
         }
     }
+    truncation::remove_orphans(disk, dir).await?;
     Ok(finished)
 }
 
@@ -163,6 +174,9 @@ async fn finish_one(disk: &Disk, dir: &Path, path: &Path) -> Result<(), SstableE
             sstable::remove(disk, &descriptor).await?;
         }
     }
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let id = stem.rsplit('_').next().unwrap_or_default();
+    truncation::finish(disk, dir, id, committed).await?;
     disk.remove(path).await?;
     Ok(disk.sync_dir(dir).await?)
 }

@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) counter_locks: RefCell<HashMap<(TableId, bytes::Bytes), Semaphore>>,
     /// Increments that are in memtables but not in the log, whose writing failed.
     pub(crate) unlogged_counters: RefCell<HashMap<(TableId, bytes::Bytes), PartitionUpdate>>,
+    /// See [`Engine::truncated_latest`].
+    pub(crate) truncated_latest: Cell<i64>,
     pub(crate) tasks: RefCell<Vec<Task<()>>>,
 }
 
@@ -226,10 +228,28 @@ impl Engine {
         crate::compact::major(&self.0, &store).await
     }
 
-    /// Removes everything that was written before the call. `at_micros` (now) names the automatic snapshot.
+    /// [`Engine::apply`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was
+    /// truncated then or later is left out.
+    pub async fn apply_since(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        since_micros: i64,
+    ) -> Result<(), WriteError> {
+        crate::truncation::apply_since(self, updates, since_micros).await
+    }
+
+    /// Removes everything that was written before the call, and keeps that this was at `at_micros` (now), which also names
+    /// the automatic snapshot. All of it happens or nothing; when it fails because the disk did, and it could not be undone
+    /// either, the shard stops and the next start tells.
     pub async fn truncate(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        crate::maintain::truncate(&self.0, &store, at_micros).await
+        crate::truncation::truncate(&self.0, &store, at_micros).await
+    }
+
+    /// The latest time of a truncation that this shard knows of, of whatever table, [`i64::MIN`] for none. What is taken up
+    /// from now on must count as later, wherever the wall clock stands.
+    pub fn truncated_latest(&self) -> i64 {
+        self.0.truncated_latest.get()
     }
 
     /// Forgets a table and removes this shard's files of it, after a snapshot where that is set, which `at_micros` (now)
@@ -326,7 +346,7 @@ impl Inner {
         self.stores.borrow().get(&table).cloned()
     }
 
-    fn store_of_write(&self, table: TableId) -> Result<Rc<Store>, WriteError> {
+    pub(crate) fn store_of_write(&self, table: TableId) -> Result<Rc<Store>, WriteError> {
         self.store(table).ok_or(WriteError::UnknownTable(table))
     }
 

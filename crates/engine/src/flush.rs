@@ -169,10 +169,18 @@ impl Inner {
         match Sstable::open(&self.rt, descriptor.clone(), store.table(), self.blocks.clone()).await {
             Ok(sstable) => Ok(Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros()))),
             Err(error) => {
-                // The next attempt writes another; what cannot be removed only repeats what that will hold.
-                let _ = sstable::remove(self.rt.disk(), &descriptor).await;
+                // The next attempt writes another.
+                self.discard(store, descriptor).await;
                 Err(error)
             }
+        }
+    }
+
+    /// Removes an SSTable that did not enter the set. What cannot be removed repeats what the set will hold; the next edit
+    /// takes it along.
+    async fn discard(&self, store: &Store, descriptor: Descriptor) {
+        if sstable::remove(self.rt.disk(), &descriptor).await.is_err() {
+            store.strays.borrow_mut().push(descriptor);
         }
     }
 
@@ -196,8 +204,7 @@ impl Inner {
         };
         let empty = matches!(&written, Ok(written) if written.bounds.is_none());
         if written.is_err() || empty {
-            // What cannot be removed now has no TOC, and goes at the next start.
-            let _ = sstable::remove(self.rt.disk(), &Descriptor::new(&store.dir, generation)).await;
+            self.discard(store, Descriptor::new(&store.dir, generation)).await;
         }
         Ok(if empty { None } else { Some(written?) })
     }

@@ -21,6 +21,7 @@ mod read;
 mod reader;
 pub mod stats;
 mod store;
+mod truncation;
 
 pub use commitlog::codec as update_codec;
 pub use commitlog::{CommitLogConfig, SyncMode};

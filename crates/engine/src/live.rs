@@ -21,12 +21,12 @@ pub(crate) struct Trash {
 /// A committed edit whose files are still to be removed; the log of the edit goes last.
 pub(crate) struct Removal {
     left: Cell<usize>,
-    log: PathBuf,
+    log: Option<PathBuf>,
 }
 
 impl Removal {
-    /// An edit that removes `count` SSTables, recorded in `log`.
-    pub(crate) fn new(count: usize, log: PathBuf) -> Rc<Self> {
+    /// An edit that removes `count` SSTables, recorded in `log`; none when the log is to stay for the next start.
+    pub(crate) fn new(count: usize, log: Option<PathBuf>) -> Rc<Self> {
         assert!(count > 0, "an edit without removals has no log to keep");
         Rc::new(Self { left: Cell::new(count), log })
     }
@@ -38,6 +38,12 @@ impl Trash {
         self.bytes.get()
     }
 
+    /// Takes an SSTable that a committed edit removed and that was never in use.
+    pub(crate) fn add(&self, descriptor: Descriptor, removal: &Rc<Removal>) {
+        self.queue.borrow_mut().push_back((descriptor, removal.clone()));
+        self.filled.notify_one();
+    }
+
     /// Removes the files of what is in it; what fails stays for the next start, which finishes by the edit's log.
     pub(crate) async fn empty(&self, disk: &Disk) -> Result<(), DiskError> {
         loop {
@@ -47,8 +53,10 @@ impl Trash {
                 return Err(error);
             }
             removal.left.set(removal.left.get() - 1);
-            if removal.left.get() == 0 {
-                match disk.remove(&removal.log).await {
+            if removal.left.get() == 0
+                && let Some(log) = &removal.log
+            {
+                match disk.remove(log).await {
                     Err(error) if !error.is_not_found() => return Err(error),
                     _ => {}
                 }

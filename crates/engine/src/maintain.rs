@@ -1,4 +1,4 @@
-//! Snapshots, truncation and the end of tables.
+//! Edits that remove SSTables, snapshots, and the end of tables.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,6 +12,12 @@ use crate::live::{LiveSstable, Removal};
 use crate::store::{EDITS_ALL, Store};
 use crate::{MaintenanceError, OpenError};
 
+/// An edit that has happened, and whose files are still to be removed.
+pub(crate) struct Committed {
+    log: PathBuf,
+    strays: Vec<Descriptor>,
+}
+
 impl Inner {
     /// A name that no other edit has.
     pub(crate) fn unique_id(&self) -> [u8; 16] {
@@ -23,14 +29,21 @@ impl Inner {
         id
     }
 
-    /// Commits an edit, or undoes it for certain; where neither is possible the shard stops.
+    /// Commits an edit that removes SSTables, or undoes it for certain; where neither is possible the shard stops. What
+    /// could not be removed before goes with it: it repeats what the set holds, and must not outlive that.
     pub(crate) async fn commit(
         &self,
+        store: &Store,
         mut edit: Edit,
         removed: &[Descriptor],
-    ) -> Result<PathBuf, MaintenanceError> {
-        match edit.commit(removed).await {
-            Ok(log) => Ok(log),
+    ) -> Result<Committed, MaintenanceError> {
+        let strays = store.strays.borrow().clone();
+        let names: Vec<Descriptor> = removed.iter().chain(&strays).cloned().collect();
+        match edit.commit(&names).await {
+            Ok(log) => {
+                store.strays.borrow_mut().retain(|stray| !strays.contains(stray));
+                Ok(Committed { log, strays })
+            }
             Err(error) => {
                 if edit.revoke().await.is_err() {
                     self.stop_by_failure(&error, self.config.disk_failure_policy);
@@ -38,6 +51,22 @@ impl Inner {
                 Err(error.into())
             }
         }
+    }
+
+    /// Has the files of a committed edit removed when no reader needs them, and then its log, if it is `finished` apart
+    /// from that; otherwise the next start removes it.
+    pub(crate) async fn retire(&self, doomed: &[Rc<LiveSstable>], committed: Committed, finished: bool) {
+        let Committed { log, strays } = committed;
+        if doomed.is_empty() && strays.is_empty() {
+            if finished {
+                // What cannot be removed now is removed by the next start.
+                let _ = self.rt.disk().remove(&log).await;
+            }
+            return;
+        }
+        let removal = Removal::new(doomed.len() + strays.len(), finished.then_some(log));
+        doomed.iter().for_each(|live| live.obsolete(&removal));
+        strays.into_iter().for_each(|stray| self.trash.add(stray, &removal));
     }
 
     /// Takes SSTables out of a table's set by one edit; their files go when no reader needs them.
@@ -51,29 +80,12 @@ impl Inner {
         }
         let edit = Edit::begin(self.rt.disk(), &store.dir, "unknown", self.unique_id()).await?;
         let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
-        let log = self.commit(edit, &names).await?;
-        let removal = Removal::new(doomed.len(), log);
-        doomed.iter().for_each(|live| live.obsolete(&removal));
+        let committed = self.commit(store, edit, &names).await?;
         store.change_set(Vec::new(), doomed);
+        self.retire(doomed, committed, true).await;
         self.cache.forget_table(store.id);
         Ok(())
     }
-}
-
-/// See [`crate::Engine::truncate`].
-pub(crate) async fn truncate(
-    inner: &Rc<Inner>,
-    store: &Rc<Store>,
-    at_micros: i64,
-) -> Result<(), MaintenanceError> {
-    // Flushing first makes the rest one edit, and leaves nothing for the log to bring back.
-    inner.flush(store).await?;
-    stop_compactions(store);
-    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
-    let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
-    auto_snapshot(inner, store, &doomed, "truncated", at_micros).await?;
-    inner.remove_sstables(store, &doomed).await?;
-    Ok(())
 }
 
 /// See [`crate::Engine::drop_table`].
@@ -112,6 +124,7 @@ fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
 /// Gives whether nothing but snapshots and backups is left: readers may still hold files.
 pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path) -> Result<bool, DiskError> {
     if disk.exists(dir).await? {
+        crate::truncation::remove_all(disk, dir).await?;
         let left = disk.list(dir).await?;
         if left.iter().any(|entry| !entry.is_dir) {
             return Ok(false);
@@ -158,7 +171,7 @@ pub async fn finish_drop(
 }
 
 /// Asks the compactions of a table to end soon, without a result.
-fn stop_compactions(store: &Store) {
+pub(crate) fn stop_compactions(store: &Store) {
     store.stop_compactions.set(store.stop_compactions.get() + 1);
 }
 
@@ -166,7 +179,7 @@ fn wants_snapshot(inner: &Inner, store: &Store) -> bool {
     inner.config.auto_snapshot && store.table.borrow().options.allow_auto_snapshot
 }
 
-async fn auto_snapshot(
+pub(crate) async fn auto_snapshot(
     inner: &Inner,
     store: &Store,
     sstables: &[Rc<LiveSstable>],

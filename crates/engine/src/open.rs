@@ -86,6 +86,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         disk_full: Cell::new(false),
         counter_locks: RefCell::default(),
         unlogged_counters: RefCell::default(),
+        truncated_latest: Cell::new(i64::MIN),
         tasks: RefCell::default(),
     });
     inner.set_schema(&schema);
@@ -110,6 +111,9 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
     let generation = taken.iter().filter_map(|entry| generation_of_name(&entry.name)).max();
     store.generation.set(generation.unwrap_or(0));
     let count = inner.rt.shard_count();
+    let truncated = crate::truncation::read(disk, &store.dir, &taken, (inner.rt.shard().0, count)).await?;
+    store.truncated.set(truncated.here);
+    inner.note_truncation(truncated.anywhere);
     let mut found = Vec::new();
     for descriptor in sstable::list_complete(disk, &store.dir).await? {
         if count > 1 && shard_of_generation(&descriptor, count) != Some(inner.rt.shard().0) {

@@ -14,6 +14,7 @@ use schema::{Table, TableId};
 use sstable::{Component, Descriptor, Generation};
 
 use crate::live::LiveSstable;
+use crate::truncation::TRUNCATIONS_ALL;
 
 /// The SSTables of a table at a moment.
 pub(crate) type SstableSet = Rc<Vec<Rc<LiveSstable>>>;
@@ -75,6 +76,12 @@ pub(crate) struct Store {
     pub(crate) dir_made: Cell<bool>,
     /// Held while the set is edited by more than an addition: compactions take one unit, a truncation all.
     pub(crate) edits: Semaphore,
+    /// Held wholly while the table is being truncated; a write that must lie before or behind that takes one unit.
+    pub(crate) truncations: Semaphore,
+    /// When the table was truncated last, microseconds of the wall clock; [`i64::MIN`] for never.
+    pub(crate) truncated: Cell<i64>,
+    /// SSTables that did not enter the set and could not be removed.
+    pub(crate) strays: RefCell<Vec<Descriptor>>,
     pub(crate) counters: Counters,
     /// Compactions of this table that run now are to stop.
     pub(crate) stop_compactions: Cell<u64>,
@@ -105,6 +112,9 @@ impl Store {
             generation: Cell::new(0),
             dir_made: Cell::new(false),
             edits: Semaphore::new(EDITS_ALL),
+            truncations: Semaphore::new(TRUNCATIONS_ALL),
+            truncated: Cell::new(i64::MIN),
+            strays: RefCell::default(),
             counters: Counters::default(),
             stop_compactions: Cell::new(0),
             stop_minor: Cell::new(0),

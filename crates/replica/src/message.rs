@@ -17,7 +17,8 @@ pub enum TableOperation {
     Compact,
     /// Remove everything written so far.
     Truncate {
-        /// Now, microseconds since the epoch; names the automatic snapshot.
+        /// Now, microseconds since the epoch: what was taken up until then and comes late is left out from now on. Names the
+        /// automatic snapshot, too.
         at_micros: i64,
     },
     /// Forget the table.
@@ -44,6 +45,9 @@ pub enum ShardRequest {
     Read(ReadCommand),
     /// Apply updates of partitions that the shard owns, all or none.
     Apply(Vec<PartitionUpdate>),
+    /// [`ShardRequest::Apply`] of a write that was taken up at this time, microseconds since the epoch, without what belongs
+    /// to tables that were truncated since.
+    ApplySince(Vec<PartitionUpdate>, i64),
     /// [`ShardRequest::Read`] with its steps.
     ReadTraced(ReadCommand),
     /// [`ShardRequest::Apply`] with its steps.

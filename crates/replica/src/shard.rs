@@ -148,16 +148,38 @@ impl Replica {
 
     /// Applies updates, those of one shard all or none.
     pub async fn apply(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
+        self.apply_parts(updates, None).await
+    }
+
+    /// [`Replica::apply`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was
+    /// truncated then or later is left out.
+    pub async fn apply_since(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        since_micros: i64,
+    ) -> Result<(), ReplicaError> {
+        self.apply_parts(updates, Some(since_micros)).await
+    }
+
+    async fn apply_parts(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        since_micros: Option<i64>,
+    ) -> Result<(), ReplicaError> {
         let mut by_shard: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); usize::from(self.shard_count())];
         for update in updates {
             by_shard[usize::from(self.shard_of(update.key.token))].push(update);
         }
         let parts = by_shard.into_iter().enumerate().filter(|(_, updates)| !updates.is_empty());
         let writes = parts.map(|(shard, updates)| async move {
-            if shard == self.0.shard.index() {
-                return Ok(self.0.engine.apply(updates).await?);
+            match since_micros {
+                None if shard == self.0.shard.index() => Ok(self.0.engine.apply(updates).await?),
+                Some(since) if shard == self.0.shard.index() => {
+                    Ok(self.0.engine.apply_since(updates, since).await?)
+                }
+                None => self.done(shard as u16, ShardRequest::Apply(updates)).await,
+                Some(since) => self.done(shard as u16, ShardRequest::ApplySince(updates, since)).await,
             }
-            self.done(shard as u16, ShardRequest::Apply(updates)).await
         });
         try_join_all(writes).await.map(|_| ())
     }
@@ -206,9 +228,18 @@ impl Replica {
         table: TableId,
         operation: TableOperation,
     ) -> Result<(), ReplicaError> {
+        self.table_operation_on_each(table, operation).await.into_iter().collect()
+    }
+
+    /// [`Replica::table_operation`] that tells what became of it on each shard.
+    pub async fn table_operation_on_each(
+        &self,
+        table: TableId,
+        operation: TableOperation,
+    ) -> Vec<Result<(), ReplicaError>> {
         let shards = 0..self.shard_count();
         let all = shards.map(|shard| self.done(shard, ShardRequest::Table(table, operation.clone())));
-        join_all(all).await.into_iter().collect()
+        join_all(all).await
     }
 
     /// Removes the directory of a table that every shard has dropped; whether nothing is left to do.
@@ -273,6 +304,9 @@ impl Replica {
             }
             ShardRequest::Apply(updates) => {
                 ShardResponse::Done(engine.apply(updates).await.map_err(Into::into))
+            }
+            ShardRequest::ApplySince(updates, since) => {
+                ShardResponse::Done(engine.apply_since(updates, since).await.map_err(Into::into))
             }
             ShardRequest::ReadTraced(command) => {
                 let trace = TraceLog::default();

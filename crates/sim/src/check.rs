@@ -57,6 +57,12 @@ pub(crate) fn token(table: &Table, key: &Key) -> i64 {
     }
 }
 
+/// The shard of a token, as drivers compute it from what OPTIONS says of sharding.
+pub(crate) fn shard_of(token: i64, shards: u16) -> u16 {
+    let spread = (token as u64).wrapping_add(1 << 63) << 12;
+    ((u128::from(spread) * u128::from(shards)) >> 64) as u16
+}
+
 /// Reads the cells of an answer: key components first, then the columns asked for.
 fn read_row(table: &Table, question: &Question, cells: &[Option<Vec<u8>>]) -> Result<(Key, Row), String> {
     let shape = &table.shape;

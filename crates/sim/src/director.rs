@@ -133,7 +133,9 @@ impl Director {
         self.mend_disk();
         self.set_links(None);
         if self.plan.reshards && self.world.borrow().stats.starts > 0 && one_in(&mut self.rng, 2) {
-            self.sim.set_shards(self.node, 1 + self.rng.below(4) as u16);
+            let shards = 1 + self.rng.below(4) as u16;
+            self.world.borrow_mut().shards = shards;
+            self.sim.set_shards(self.node, shards);
         }
         let before = self.ready.load(Ordering::Relaxed);
         self.world.borrow_mut().stats.starts += 1;

@@ -168,6 +168,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
         server::mains_with_canaries(config, canaries, info.shards, ready)
     });
     let world = Rc::new(RefCell::new(World::new(sim.clone(), node)));
+    world.borrow_mut().shards = plan.shards;
     let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
     let ended = sim.block_on(move |rt| {
         Director {

@@ -206,6 +206,7 @@ fn draw_truncate(world: &mut World, at: usize) -> Change {
         world.begin(at, &key, Write { id, timestamp: 0, clock: (clock, clock), text: text.clone(), effects });
         writes.push((key, id));
     }
+    world.note_truncation(at, &writes);
     Change { table: at, text, pending: Pending::Truncate, writes }
 }
 

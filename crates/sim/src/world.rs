@@ -7,6 +7,7 @@ use std::rc::Rc;
 use model::{Clock, Column, ColumnId, Explained, Partition, Scalar, Shape, Write};
 use rt_sim::{NodeId, Sim};
 
+use crate::check;
 use crate::client::Failure;
 use crate::schemer::Pending;
 
@@ -109,6 +110,9 @@ impl std::fmt::Display for Stats {
     }
 }
 
+/// One shard's part of a TRUNCATE: the number of the statement's first write, and the shard.
+type ShardTruncation = (u64, u16);
+
 /// Shared by the tasks of a simulation.
 pub(crate) struct World {
     pub(crate) sim: Sim,
@@ -122,6 +126,12 @@ pub(crate) struct World {
     /// The clients shall wait.
     pub(crate) hold: bool,
     pub(crate) next_column: ColumnId,
+    /// The node's shards in the present life.
+    pub(crate) shards: u16,
+    /// TRUNCATE statements, as writes of the partitions that were there: which shard each was sent to.
+    truncations: BTreeMap<u64, ShardTruncation>,
+    /// Of those, what a reading has shown: whether it happened, and in which partition that was seen.
+    truncations_seen: BTreeMap<ShardTruncation, (bool, Key)>,
     next_write: u64,
     used: BTreeSet<i64>,
     /// No timestamp lies below: the server's clock moved there, so that tombstones may be gone early.
@@ -209,6 +219,9 @@ impl World {
             down: false,
             hold: false,
             next_column: 0,
+            shards: 1,
+            truncations: BTreeMap::new(),
+            truncations_seen: BTreeMap::new(),
             next_write: 0,
             used: BTreeSet::new(),
             floor: 0,
@@ -284,6 +297,33 @@ impl World {
         self.tables[table].partitions.entry(key.clone()).or_default().begin(Rc::new(write), now);
     }
 
+    /// Notes that writes are one TRUNCATE of a table: what one shard holds of that goes wholly or not at all.
+    pub(crate) fn note_truncation(&mut self, table: usize, writes: &[(Key, u64)]) {
+        let statement = writes.first().map_or(0, |(_, id)| *id);
+        for (key, id) in writes {
+            let shard = check::shard_of(check::token(&self.tables[table], key), self.shards);
+            self.truncations.insert(*id, (statement, shard));
+        }
+    }
+
+    /// Whether a truncation happened in one partition and not in another of the same shard.
+    fn check_truncations(&mut self, key: &Key, proofs: &[Explained]) -> Result<(), String> {
+        let happened = proofs.iter().flat_map(|proof| proof.happened.iter().map(|id| (*id, true)));
+        let not = proofs.iter().flat_map(|proof| proof.not_happened.iter().map(|id| (*id, false)));
+        for (id, happened) in happened.chain(not) {
+            let Some(part) = self.truncations.get(&id) else { continue };
+            let (before, of) = self.truncations_seen.entry(*part).or_insert_with(|| (happened, key.clone()));
+            if *before != happened {
+                let (with, without) = if happened { (key, &*of) } else { (&*of, key) };
+                return Err(format!(
+                    "shard {} truncated a table in part: partition {with:?} is truncated, {without:?} is not (write {id})",
+                    part.1
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Notes how a write ended, the same for all partitions of a batch.
     pub(crate) fn end(&mut self, table: usize, writes: &[(Key, u64)], outcome: Option<Outcome>) {
         let (now, seconds) = (self.now(), self.server_seconds());
@@ -340,7 +380,11 @@ impl World {
         let Some(partition) = table.partitions.get_mut(key) else { return };
         if let Err(mismatch) = partition.settle(proofs, now) {
             let text = format!("{}.{}, partition {key:?}: {mismatch}", table.keyspace, table.name);
-            self.fail(text);
+            return self.fail(text);
+        }
+        let name = table.full_name();
+        if let Err(torn) = self.check_truncations(key, proofs) {
+            self.fail(format!("{name}: {torn}"));
         }
     }
 }

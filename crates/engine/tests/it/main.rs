@@ -4,4 +4,5 @@ mod crash;
 mod flushing;
 mod model;
 mod shards;
+mod truncation;
 mod world;

@@ -1,0 +1,112 @@
+//! TRUNCATE: every node of the ring removes what it has of a table, each of its shards wholly or not at all.
+
+use futures_util::future::join_all;
+use replica::{ReplicaError, TableOperation};
+use rt::Instant;
+use schema::{Replication, Table, TableId};
+use topology::NodeIndex;
+
+use crate::remote::{self, PeerError};
+use crate::{ClusterView, Consistency, Coordinator, RequestError};
+
+/// What a client is told in addition when it is not told which shards have done it.
+const WHOLLY_OR_NOT: &str = "It may go on: each shard of each node truncates its part of the table wholly or not at all; repeat the \
+                             statement to be certain";
+
+impl Coordinator {
+    /// Removes everything from a table, on every node.
+    pub async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
+        let view = self.view();
+        if !view.is_alone() && self.keyspace_of(table)?.1 != Replication::Local {
+            return self.truncate_everywhere(&view, table, deadline).await;
+        }
+        let now = self.rt().wall_micros();
+        match self.rt().timeout_at(deadline, self.truncate_here(table.id, now)).await {
+            Ok(outcome) => outcome.map_err(RequestError::Truncate),
+            Err(_) => Err(timed_out(0)),
+        }
+    }
+
+    /// Every node of the ring must be there: one that is away would bring back what it has.
+    async fn truncate_everywhere(
+        &self,
+        view: &ClusterView,
+        table: &Table,
+        deadline: Instant,
+    ) -> Result<(), RequestError> {
+        let nodes: Vec<NodeIndex> = view.ring().indexes().collect();
+        let alive = nodes.iter().filter(|node| view.is_alive(**node)).count();
+        if alive < nodes.len() {
+            let (required, alive) = (nodes.len() as u32, alive as u32);
+            return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
+        }
+        let at_micros = self.truncation_time().await;
+        let one = |node: NodeIndex| async move {
+            if node != view.own() {
+                return self.remote().truncate(view.node(node), table.id, at_micros, deadline).await;
+            }
+            match self.rt().timeout_at(deadline, self.truncate_here(table.id, at_micros)).await {
+                Ok(outcome) => outcome.map_err(PeerError::Invalid),
+                Err(_) => Err(PeerError::Silent("timed out".to_owned())),
+            }
+        };
+        let results = join_all(nodes.iter().map(|node| one(*node))).await;
+        let received = results.iter().filter(|result| result.is_ok()).count();
+        for (node, result) in nodes.iter().zip(results) {
+            match result {
+                Ok(()) => {}
+                Err(PeerError::Silent(_)) => return Err(timed_out(received)),
+                Err(PeerError::Failed { message, .. } | PeerError::Invalid(message)) => {
+                    let address = remote::address(view, *node);
+                    return Err(RequestError::Truncate(format!("{message} (on {address})")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything from a table on this node. What was taken up until `at_micros` and comes late, and what this node
+    /// has taken up at all, does not come back. The error is a sentence for the client.
+    pub(crate) async fn truncate_here(&self, table: TableId, at_micros: i64) -> Result<(), String> {
+        let at_micros = at_micros.max(self.truncation_time().await);
+        let operation = TableOperation::Truncate { at_micros };
+        outcome(&self.replica().table_operation_on_each(table, operation).await)
+    }
+}
+
+fn timed_out(received: usize) -> RequestError {
+    let text = format!("Truncate timed out - received only {received} responses. {WHOLLY_OR_NOT}");
+    RequestError::Truncate(text)
+}
+
+/// What a client is told of a node's truncation, by what became of it on each shard.
+fn outcome(outcomes: &[Result<(), ReplicaError>]) -> Result<(), String> {
+    let failed: Vec<String> = outcomes
+        .iter()
+        .enumerate()
+        .filter_map(|(shard, outcome)| outcome.as_ref().err().map(|error| format!("shard {shard}: {error}")))
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "Error during truncate: {} of {} shards failed and may still hold their part of the table, wholly or not at all; \
+         the others are truncated. Repeat the statement when the cause is mended ({})",
+        failed.len(),
+        outcomes.len(),
+        failed.join("; ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_truncation_tells_which_shards_failed() {
+        assert_eq!(outcome(&[Ok(()), Ok(())]), Ok(()));
+        let told = outcome(&[Ok(()), Err(ReplicaError::Stopped), Ok(())]).unwrap_err();
+        assert!(told.starts_with("Error during truncate: 1 of 3 shards failed"), "{told}");
+        assert!(told.contains("(shard 1: the storage of this shard has stopped"), "{told}");
+    }
+}

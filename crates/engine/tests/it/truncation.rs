@@ -1,0 +1,269 @@
+//! TRUNCATE on a shard: all of it or nothing, whatever the disk does and whenever the machine ends, and what was taken up
+//! before it stays out however late it comes.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engine::{Canaries, Engine, EngineConfig, SyncMode, prepare};
+use mutation::{PartitionRange, PartitionUpdate};
+use rt::{Rt, shard_mains};
+use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
+use schema::Table;
+
+use crate::model::{Change, Op, key, read, schema, updates};
+use crate::world::{Plan, config};
+
+const ROWS: i32 = 12;
+/// When the table is truncated, and when writes are taken up that come late, microseconds.
+const TRUNCATED: i64 = 5_000;
+const LATE: i32 = 100;
+
+fn plan(sync: SyncMode) -> Plan {
+    Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 }
+}
+
+fn engine_config(sync: SyncMode) -> EngineConfig {
+    EngineConfig { auto_snapshot: true, ..config(&plan(sync)) }
+}
+
+/// One cell of a partition of its own, written at `ts`.
+fn cell(table: &Arc<Table>, pk: i32, ts: i64) -> Vec<PartitionUpdate> {
+    let op = Op { number: 0, changes: vec![Change::Cell { pk, ck: 0, b: false, ts }], large: false };
+    updates(table, &op, 1_700_000_000)
+}
+
+/// Which partitions there are.
+async fn partitions(engine: &Engine, table: &Arc<Table>) -> Vec<i32> {
+    let found = read(engine, table, &PartitionRange::all(), false).await.expect("the table can be read");
+    found.into_keys().map(|(pk, _, _)| pk).collect()
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Rows are there, some in SSTables and some in memory.
+    filled: bool,
+    /// What became of the truncation, once it ended.
+    truncated: Option<Result<(), String>>,
+    /// What the next life found.
+    found: Option<Vec<i32>>,
+    /// And after writes came late that were taken up just before the truncation, and just behind it.
+    late: Option<Vec<i32>>,
+}
+
+async fn first_life(rt: Rt, shared: Arc<Mutex<Shared>>, sync: SyncMode) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(sync), schema).await.unwrap();
+    for pk in 0..ROWS {
+        engine.apply(cell(&table, pk, 1_000 + i64::from(pk))).await.unwrap();
+        if pk == 3 || pk == 7 {
+            engine.flush(table.id).await.unwrap();
+        }
+    }
+    shared.lock().unwrap().filled = true;
+    let done = engine.truncate(table.id, TRUNCATED).await.map_err(|error| error.to_string());
+    if done.is_ok() {
+        assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new());
+    }
+    shared.lock().unwrap().truncated = Some(done);
+    std::future::pending::<()>().await;
+}
+
+async fn second_life(rt: Rt, shared: Arc<Mutex<Shared>>, sync: SyncMode) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(sync), schema).await.unwrap();
+    shared.lock().unwrap().found = Some(partitions(&engine, &table).await);
+    engine.apply_since(cell(&table, LATE, 1), TRUNCATED).await.unwrap();
+    engine.apply_since(cell(&table, LATE + 1, 1), TRUNCATED + 1).await.unwrap();
+    shared.lock().unwrap().late = Some(partitions(&engine, &table).await);
+    std::future::pending::<()>().await;
+}
+
+struct Run {
+    sim: Simulation,
+    node: NodeId,
+    shared: Arc<Mutex<Shared>>,
+}
+
+fn start(seed: u64, sync: SyncMode) -> Run {
+    let sim = Simulation::new(seed, Config::default());
+    let shared: Arc<Mutex<Shared>> = Arc::default();
+    let of_node = shared.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let shared = of_node.clone();
+        shard_mains(1, move |rt| {
+            let shared = shared.clone();
+            async move {
+                let filled = shared.lock().unwrap().filled;
+                match filled {
+                    false => first_life(rt, shared, sync).await,
+                    true => second_life(rt, shared, sync).await,
+                }
+            }
+        })
+    });
+    sim.start(node);
+    let watched = shared.clone();
+    sim.run_until(|| watched.lock().unwrap().filled).unwrap();
+    Run { sim, node, shared }
+}
+
+#[test]
+fn a_truncation_happens_wholly_or_not_at_all() {
+    let (mut all, mut none, mut failed) = (0, 0, 0);
+    for seed in 0..600 {
+        let sync = match seed % 2 {
+            0 => SyncMode::Batch,
+            _ => SyncMode::Periodic { period: Duration::from_millis(50) },
+        };
+        let Run { sim, node, shared } = start(seed, sync);
+        let mut rng = sim.rng(0);
+        let rate = [0, 30_000, 200_000][rng.below(3) as usize];
+        sim.configure_disk(node, |disk| {
+            disk.read_error_per_million = rate;
+            disk.write_error_per_million = rate;
+            disk.sync_error_per_million = rate;
+        });
+        sim.run_for(Duration::from_micros(rng.below(14_000)));
+        let healthy = rt_sim::DiskConfig::default();
+        sim.configure_disk(node, |disk| *disk = healthy);
+        if rng.below(4) == 0 {
+            sim.run_for(Duration::from_secs(3));
+        }
+        // What a loss of power may take from the log in the periodic mode is another test's matter.
+        match sync {
+            SyncMode::Batch => sim.crash(node),
+            _ => sim.kill(node),
+        }
+        sim.start(node);
+        let watched = shared.clone();
+        sim.run_until(|| watched.lock().unwrap().late.is_some()).unwrap();
+        let shared = shared.lock().unwrap();
+        let (found, late) = (shared.found.clone().unwrap(), shared.late.clone().unwrap());
+        let gone = found.is_empty();
+        assert!(gone || found == (0..ROWS).collect::<Vec<_>>(), "seed {seed}: a part is left: {found:?}");
+        assert!(gone || shared.truncated != Some(Ok(())), "seed {seed}: it came back");
+        let expected: Vec<i32> = match gone {
+            true => vec![LATE + 1],
+            false => found.into_iter().chain([LATE, LATE + 1]).collect(),
+        };
+        assert_eq!(late, expected, "seed {seed}: what came late");
+        *if gone { &mut all } else { &mut none } += 1;
+        failed += u32::from(matches!(&shared.truncated, Some(Err(_))));
+    }
+    assert!(all > 100 && none > 100 && failed > 30, "all {all}, none {none}, failed {failed}");
+}
+
+/// A flush whose SSTable could neither be opened nor removed, its repetition, then a truncation.
+async fn stray_life(rt: Rt, filled: Arc<Mutex<u32>>) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let config =
+        EngineConfig { disk_failure_policy: engine::FailurePolicy::Ignore, ..engine_config(SyncMode::Batch) };
+    let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
+    if *filled.lock().unwrap() > 0 {
+        assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new());
+        return engine.stop().await.unwrap();
+    }
+    engine.apply(cell(&table, 1, 1)).await.unwrap();
+    *filled.lock().unwrap() = 1;
+    rt.sleep(Duration::from_millis(1)).await;
+    engine.flush(table.id).await.unwrap_err();
+    *filled.lock().unwrap() = 2;
+    rt.sleep(Duration::from_millis(1)).await;
+    engine.flush(table.id).await.unwrap();
+    engine.truncate(table.id, TRUNCATED).await.unwrap();
+    *filled.lock().unwrap() = 3;
+    std::future::pending::<()>().await;
+}
+
+#[test]
+fn what_a_failed_flush_left_does_not_come_back() {
+    let sim = Simulation::new(9, Config::default());
+    let stage = Arc::new(Mutex::new(0));
+    let of_node = stage.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let stage = of_node.clone();
+        shard_mains(1, move |rt| stray_life(rt, stage.clone()))
+    });
+    let reached = |least: u32| {
+        let stage = stage.clone();
+        sim.run_until(move || *stage.lock().unwrap() >= least).unwrap();
+    };
+    sim.start(node);
+    reached(1);
+    for op in [rt::DiskOp::Read, rt::DiskOp::Remove] {
+        let fault = DiskFault { op, path_contains: "/nb-".to_owned(), errno: 5, skip: 0, times: u32::MAX };
+        sim.inject_disk_fault(node, fault);
+    }
+    reached(2);
+    sim.clear_disk_faults(node);
+    let sstables = |sim: &Simulation| {
+        sim.files(node).iter().filter(|(path, _)| path.to_string_lossy().ends_with("TOC.txt")).count()
+    };
+    assert_eq!(sstables(&sim), 1, "the flush that failed has left an SSTable");
+    reached(3);
+    sim.kill(node);
+    sim.start(node);
+    sim.run_until_exit(node).unwrap();
+    assert_eq!(sim.exits(node), ["()"]);
+    assert_eq!(sstables(&sim), 1, "that of the automatic snapshot");
+}
+
+/// A truncation, a change of the number of shards, a drop of the table.
+async fn reshard_life(rt: Rt, life: Arc<Mutex<u32>>, done: Arc<Mutex<u16>>) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let sync = SyncMode::Batch;
+    let number = *life.lock().unwrap();
+    if rt.shard().0 == 0 {
+        prepare(&rt, &engine_config(sync), &schema).await.unwrap();
+    } else {
+        rt.sleep(Duration::from_millis(200)).await;
+    }
+    let engine = Engine::open(rt.clone(), engine_config(sync), schema).await.unwrap();
+    let mine =
+        (0..).find(|pk| topology::Sharder::new(rt.shard_count()).shard_of(key(*pk).token) == rt.shard().0);
+    let pk = mine.unwrap();
+    match number {
+        0 => {
+            // The second truncation has the earlier time: the clock went back.
+            engine.truncate(table.id, TRUNCATED).await.unwrap();
+            engine.truncate(table.id, TRUNCATED - 1_000).await.unwrap();
+        }
+        _ => assert_eq!(engine.truncated_latest(), TRUNCATED, "life {number}"),
+    }
+    engine.apply_since(cell(&table, pk, 1), TRUNCATED).await.unwrap();
+    assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new(), "life {number}");
+    if number == 2 {
+        engine.drop_table(table.id, TRUNCATED).await.unwrap();
+        rt.sleep(Duration::from_millis(200)).await;
+        if rt.shard().0 == 0 {
+            assert!(engine.remove_dropped_dir("ks", "t1", table.id).await.unwrap());
+        }
+    }
+    engine.stop().await.unwrap();
+    *done.lock().unwrap() += 1;
+}
+
+#[test]
+fn the_time_of_a_truncation_outlives_a_change_of_shards_and_goes_with_the_table() {
+    let sim = Simulation::new(7, Config::default());
+    let (life, done) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
+    let (of_node, ended) = (life.clone(), done.clone());
+    let node = sim.add_node(NodeConfig { shards: 2, ..NodeConfig::default() }, move |info| {
+        let (life, done) = (of_node.clone(), ended.clone());
+        shard_mains(info.shards, move |rt| reshard_life(rt, life.clone(), done.clone()))
+    });
+    for (number, shards) in [2, 3, 1].into_iter().enumerate() {
+        *life.lock().unwrap() = number as u32;
+        *done.lock().unwrap() = 0;
+        sim.set_shards(node, shards);
+        sim.start(node);
+        sim.run_until_exit(node).unwrap();
+        assert_eq!(*done.lock().unwrap(), shards, "{:?}", sim.exits(node));
+    }
+    let left: Vec<_> = sim.files(node).into_iter().filter(|(path, _)| path.starts_with("/data")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
