@@ -18,9 +18,9 @@ use crate::messenger::{Handover, HandoverReply};
 use crate::packing::Packing;
 use crate::pipe::Pipe;
 use crate::shard::{Peer, Shard, Tasks};
-use crate::stats::count;
 use crate::{Class, RpcError};
 
+const REFUSED: &str = "refused an internode connection from";
 /// How long the acceptor waits when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -116,11 +116,10 @@ pub(crate) async fn greet(shard: &Shard, peer: &Peer, wanted: u16, class: Class)
     stream.write_all(&hello.encode()).await.map_err(|error| failed(error.to_string()))?;
     let answer = read_hello(&stream, HelloAnswer::decode).await.map_err(failed)?;
     let agreed = agreed(shard, peer, &answer).inspect_err(|error| {
-        count(&shard.counters.connections_refused);
-        tracing::warn!(peer = %address, "no internode connection: {error}");
+        shard.warn(Some(address), "no internode connection to", &error.to_string());
     })?;
     peer.shard_count.set(answer.shard_count);
-    Ok(Pipe::new(stream, config.limits.body_len_max, agreed.packing, config.compress_len_min))
+    Ok(Pipe::new(stream, shard, agreed.packing))
 }
 
 /// What the peer's answer means for this side.
@@ -174,8 +173,7 @@ async fn accept(shard: Rc<Shard>, listener: Listener) {
             }
         };
         if let Err(why) = shard.acceptor.admit(address.ip(), &shard.config.limits) {
-            count(&shard.counters.connections_refused);
-            tracing::warn!(peer = %address, "refused an internode connection: {why}");
+            shard.warn(Some(address), REFUSED, why);
             continue;
         }
         let receiver = Rc::clone(&shard);
@@ -196,10 +194,7 @@ async fn accept(shard: Rc<Shard>, listener: Listener) {
 /// Waits for the hello of a connection and judges it. A refusal is told to both sides.
 async fn receive(shard: &Rc<Shard>, stream: Stream, address: SocketAddr) -> Option<(ShardId, Greeted)> {
     let config = &shard.config;
-    let refused = |why: &str| {
-        count(&shard.counters.connections_refused);
-        tracing::warn!(peer = %address, "refused an internode connection: {why}");
-    };
+    let refused = |why: &str| shard.warn(Some(address), REFUSED, why);
     let hello = match shard.rt.timeout(config.timeouts.hello, read_hello(&stream, Hello::decode)).await {
         Ok(Ok(hello)) => hello,
         Ok(Err(error)) => {
@@ -258,7 +253,7 @@ pub(crate) fn own(shard: &Rc<Shard>, greeted: Greeted) -> HandoverReply {
     let stream = match shard.rt.net().attach(stream) {
         Ok(stream) => stream,
         Err(error) => {
-            tracing::warn!(peer = %address, "refused an internode connection: {error}");
+            shard.warn(Some(address), REFUSED, &error.to_string());
             return HandoverReply::Failed;
         }
     };

@@ -53,7 +53,7 @@ impl Default for Timeouts {
     }
 }
 
-/// How much of everything there may be. All but the last three are a shard's.
+/// How much of everything there may be. All but the last three belong to one shard.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The longest body, packed or not, in bytes.
@@ -64,12 +64,17 @@ pub struct Limits {
     pub outgoing_bytes_max: usize,
     /// Frames that wait to be written to one connection.
     pub outgoing_count_max: usize,
-    /// Requests of peers that are being served.
+    /// Bodies that wait to be written to all connections together, in bytes.
+    pub outgoing_total_bytes_max: usize,
+    /// Requests of peers that are being served, of each class.
     pub serving_max: usize,
-    /// Requests of peers that wait to be served.
+    /// Requests of peers that wait to be served, of each class.
     pub waiting_count_max: usize,
-    /// Bodies of requests of peers, waiting or being served, in bytes.
+    /// Bodies of requests of peers that clients wait for, waiting or being served, in bytes. Bulk transfer may have a
+    /// quarter of this beside it, urgent messages an eighth.
     pub inbound_bytes_max: usize,
+    /// Long frames that have begun to come in, in bytes; at least one may always come in.
+    pub partial_bytes_max: usize,
     /// Accepted connections of the node that have not said hello yet.
     pub greeting_max: usize,
     /// Accepted connections of the node from one address.
@@ -85,9 +90,11 @@ impl Default for Limits {
             calls_max: 65_536,
             outgoing_bytes_max: 32 << 20,
             outgoing_count_max: 65_536,
+            outgoing_total_bytes_max: 128 << 20,
             serving_max: 4_096,
             waiting_count_max: 65_536,
             inbound_bytes_max: 128 << 20,
+            partial_bytes_max: 64 << 20,
             greeting_max: 256,
             per_address_max: 16_384,
             connections_max: 65_536,

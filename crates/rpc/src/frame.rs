@@ -213,6 +213,11 @@ impl Decoder {
         Ok(Some(Frame { header, body }))
     }
 
+    /// Length of the body that is coming in; 0 between frames.
+    pub fn body_len(&self) -> usize {
+        self.header.map_or(0, |header| header.body_len as usize)
+    }
+
     /// How many bytes the next frame lacks at least; `have` are there already.
     pub fn missing(&self, have: usize) -> usize {
         let needed = self.header.map_or(HEADER_LEN, |header| header.body_len as usize);

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use rt::{Instant, Sleep, Stream};
 use topology::HostId;
 
-use crate::config::RpcConfig;
 use crate::frame::{self, Frame, Header, Kind};
 use crate::hello::Agreement;
 use crate::link::{SWEEP_PAUSE, soonest};
@@ -66,7 +65,11 @@ impl Inbound {
             from,
             address,
             class,
-            answers: RefCell::new(Queue::new(limits.outgoing_count_max, limits.outgoing_bytes_max)),
+            answers: RefCell::new(Queue::new(
+                limits.outgoing_count_max,
+                limits.outgoing_bytes_max,
+                &shard.outgoing,
+            )),
             served: RefCell::default(),
             waker: RefCell::default(),
             closed: Cell::new(false),
@@ -175,18 +178,25 @@ struct InboundTask {
     timer: Option<Sleep>,
     swept_at: Instant,
     received_at: Instant,
+    /// Nothing is read because too many answers wait.
+    paused: bool,
 }
 
 /// Serves a connection until it ends and nothing of it is being served any more.
 pub(crate) async fn run(inbound: Rc<Inbound>, stream: Stream, agreed: Agreement) {
     let shard = Rc::clone(&inbound.shard);
-    let config: &RpcConfig = &shard.config;
     let now = shard.rt.now();
     let packing: Packing = agreed.packing;
-    let pipe = Pipe::new(stream, config.limits.body_len_max, packing, config.compress_len_min);
+    let pipe = Pipe::new(stream, &shard, packing);
     let open = Open::new(&shard, inbound.class, true);
-    let mut task =
-        InboundTask { inbound: Rc::clone(&inbound), pipe, timer: None, swept_at: now, received_at: now };
+    let mut task = InboundTask {
+        inbound: Rc::clone(&inbound),
+        pipe,
+        timer: None,
+        swept_at: now,
+        received_at: now,
+        paused: false,
+    };
     let end = poll_fn(|cx| task.poll(cx)).await;
     inbound.closed.set(true);
     drop((task, open));
@@ -194,12 +204,11 @@ pub(crate) async fn run(inbound: Rc<Inbound>, stream: Stream, agreed: Agreement)
         End::Gone => {}
         End::Silent => {
             count(&shard.counters.connections_lost);
-            let silence = config.timeouts.silence;
+            let silence = shard.config.timeouts.silence;
             tracing::debug!(peer = %inbound.address, "closed an internode connection: nothing came for {silence:?}");
         }
         End::Protocol(error) => {
-            count(&shard.counters.connections_refused);
-            tracing::warn!(peer = %inbound.address, "closed an internode connection: {error}");
+            shard.warn(Some(inbound.address), "closed the internode connection from", &error);
         }
     }
     drain(&inbound).await;
@@ -233,11 +242,15 @@ impl InboundTask {
         let backlog_max = limits.outgoing_bytes_max / 2;
         let mut now = now;
         loop {
-            if self.poll_write(cx, now).is_err() {
-                return Poll::Ready(End::Gone);
+            match self.poll_write(cx, now) {
+                Err(_) => return Poll::Ready(End::Gone),
+                // A peer that is not listened to shows by reading that it is there.
+                Ok(true) if self.paused => self.received_at = now,
+                Ok(_) => {}
             }
             // A peer that does not read its answers gets no more requests served.
-            if self.inbound.answers.borrow().bytes() > backlog_max {
+            self.paused = self.inbound.answers.borrow().bytes() > backlog_max;
+            if self.paused {
                 return Poll::Pending;
             }
             match self.pipe.poll_read(cx) {
@@ -264,7 +277,9 @@ impl InboundTask {
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> std::io::Result<()> {
+    /// Writes what is there; whether the socket took any of it.
+    fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> std::io::Result<bool> {
+        let mut wrote = false;
         loop {
             while self.pipe.wants_frames() {
                 let answer = self.inbound.answers.borrow_mut().pop();
@@ -276,8 +291,14 @@ impl InboundTask {
                 let header = Header::outgoing(answer.kind, answer.verb, answer.stream, 0);
                 self.pipe.out.push(header, answer.body, &mut self.pipe.packer);
             }
-            if self.pipe.out.is_empty() || !self.pipe.poll_write(cx)? {
-                return Ok(());
+            let before = self.pipe.out.len();
+            if before == 0 {
+                return Ok(wrote);
+            }
+            let all = self.pipe.poll_write(cx)?;
+            wrote |= self.pipe.out.len() < before;
+            if !all {
+                return Ok(wrote);
             }
         }
     }
@@ -339,6 +360,10 @@ impl InboundTask {
             let now = self.inbound.shard.rt.now();
             self.swept_at = now;
             self.inbound.expire(now);
+            if self.pipe.waits_for_room() {
+                // That nothing came is not the peer's doing.
+                self.received_at = now;
+            }
             if now >= self.received_at + silence {
                 return Poll::Ready(End::Silent);
             }

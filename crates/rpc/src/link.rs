@@ -25,6 +25,9 @@ use crate::{Class, Refusal, RpcError, Verb};
 /// Deadlines are looked after so often at most.
 pub(crate) const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
+/// A connection that broke earlier is as good as one that could not be made.
+const LASTING: Duration = Duration::from_secs(1);
+
 /// The earlier of two instants, of which one may be missing.
 pub(crate) fn soonest(one: Option<Instant>, other: Instant) -> Instant {
     one.map_or(other, |one| one.min(other))
@@ -71,6 +74,7 @@ pub(crate) struct Link {
     calls: RefCell<Calls>,
     waker: RefCell<Option<Waker>>,
     used_at: Cell<Instant>,
+    opened_at: Cell<Instant>,
 }
 
 impl Link {
@@ -85,10 +89,15 @@ impl Link {
             phase: RefCell::new(Phase::Idle { not_before: now, error: RpcError::Lost }),
             epoch: Cell::new(0),
             failures: Cell::new(0),
-            queue: RefCell::new(Queue::new(limits.outgoing_count_max, limits.outgoing_bytes_max)),
+            queue: RefCell::new(Queue::new(
+                limits.outgoing_count_max,
+                limits.outgoing_bytes_max,
+                &shard.outgoing,
+            )),
             calls: RefCell::default(),
             waker: RefCell::default(),
             used_at: Cell::new(now),
+            opened_at: Cell::new(now),
         })
     }
 
@@ -238,15 +247,20 @@ impl Link {
                 RpcError::Lost
             }
         };
+        // One that broke after it had served for a while may be made again at once.
+        let lasted = self.shard.rt.now() - self.opened_at.get();
         let pause = match error {
-            RpcError::Lost => Duration::ZERO,
+            RpcError::Lost if lasted >= LASTING => Duration::ZERO,
             _ => self.backoff(),
         };
-        if pause > Duration::ZERO {
-            self.failures.set(self.failures.get() + 1);
-        }
+        self.failures.set(if pause > Duration::ZERO { self.failures.get() + 1 } else { 0 });
         let not_before = self.shard.rt.now() + pause;
-        *self.phase.borrow_mut() = Phase::Idle { not_before, error: error.clone() };
+        // What is asked in the meantime has not left.
+        let meanwhile = match &error {
+            RpcError::Lost => RpcError::Connect("the connection broke a moment ago".to_owned()),
+            error => error.clone(),
+        };
+        *self.phase.borrow_mut() = Phase::Idle { not_before, error: meanwhile };
         *self.waker.borrow_mut() = None;
         self.fail_all(&error);
     }
@@ -331,7 +345,7 @@ impl LinkTask {
             match result {
                 Err(error) => return Poll::Ready(End::Failed(error)),
                 Ok(pipe) => {
-                    self.link.failures.set(0);
+                    self.link.opened_at.set(now);
                     (self.checked_at, self.received_at) = (now, now);
                     let open = Open::new(&self.link.shard, self.link.class, false);
                     self.io = Io::Open(Box::new(pipe), open);
@@ -366,9 +380,8 @@ impl LinkTask {
                     Err(error) => Some(error),
                 };
                 if let Some(error) = error {
-                    count(&shard.counters.connections_refused);
                     let peer = self.link.peer.upgrade().map(|peer| peer.info.address);
-                    tracing::warn!(?peer, "closed an internode connection: {error}");
+                    shard.warn(peer, "closed the internode connection to", &error);
                     return Poll::Ready(End::Lost(error));
                 }
             }
@@ -415,6 +428,10 @@ impl LinkTask {
     fn check(&mut self, now: Instant) -> Option<End> {
         let timeouts = &self.link.shard.config.timeouts;
         let Io::Open(pipe, _) = &mut self.io else { return None };
+        if pipe.waits_for_room() {
+            // That nothing came is not the peer's doing.
+            self.received_at = now;
+        }
         if now >= self.received_at + timeouts.silence {
             return Some(End::Lost(format!("nothing came for {:?}", timeouts.silence)));
         }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rt::executor::TurnHook;
-use rt::sync::oneshot;
+use rt::sync::{Semaphore, oneshot};
 use rt::{Endpoint, Instant, LocalBoxFuture, Mesh, NetError, Rt, ShardId};
 use topology::HostId;
 
 use crate::accept::{self, Acceptor, Greeted};
 use crate::link::Link;
+use crate::queue::Budget;
 use crate::serving::{Reply, ReplyTo, Serving};
 use crate::shard::{Key, Shard, Tasks};
 use crate::stats::{Counters, RpcStats};
@@ -107,6 +108,9 @@ impl Messenger {
         let shard = Rc::new(Shard {
             rt: rt.clone(),
             serving: Serving::new(&config.limits),
+            outgoing: Budget::new(config.limits.outgoing_total_bytes_max),
+            partial: Semaphore::new(config.limits.partial_bytes_max.max(config.limits.body_len_max)),
+            log_limit: RefCell::default(),
             config,
             counters: Counters::default(),
             handlers: RefCell::new(vec![None; Verb::COUNT]),

@@ -46,14 +46,14 @@ enum Method {
 }
 
 /// Packs bodies for one connection.
-pub(crate) struct Packer {
+pub struct Packer {
     method: Method,
     len_min: usize,
 }
 
 impl Packer {
     /// Packs bodies of at least `len_min` bytes.
-    pub(crate) fn new(packing: Packing, len_min: usize) -> Packer {
+    pub fn new(packing: Packing, len_min: usize) -> Packer {
         let method = match packing {
             Packing::None => Method::None,
             Packing::Lz4 => Method::Lz4(Box::default()),
@@ -66,7 +66,7 @@ impl Packer {
     }
 
     /// Appends the packed form of `body` to `out`, when that is shorter; otherwise leaves `out` as it was.
-    pub(crate) fn pack(&mut self, body: &[u8], out: &mut BytesMut) -> Packing {
+    pub fn pack(&mut self, body: &[u8], out: &mut BytesMut) -> Packing {
         if body.len() < self.len_min {
             return Packing::None;
         }

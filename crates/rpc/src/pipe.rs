@@ -1,13 +1,17 @@
 //! One connection's bytes: what is read is cut into frames, what is to be written leaves in as few writes as possible.
 
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use rt::Stream;
+use rt::sync::Permit;
+use rt::sync::semaphore::{Acquire, Semaphore};
 
 use crate::frame::{Decoder, Frame, FrameError, REFUSAL_MESSAGE_LEN_MAX};
 use crate::packing::{Packer, Packing, unpack};
+use crate::shard::Shard;
 use crate::write_buffer::{SLICES_MAX, WriteBuffer};
 
 /// Room that a read has, in bytes.
@@ -31,32 +35,38 @@ pub(crate) enum Filled {
     End,
 }
 
+/// The memory of a long frame that is coming in.
+enum Booking {
+    None,
+    Held(#[expect(dead_code, reason = "holds the memory until it is dropped")] Permit),
+    Waiting(Pin<Box<Acquire>>),
+}
+
 /// A connection past its hello.
 pub(crate) struct Pipe {
     stream: Stream,
     input: BytesMut,
     decoder: Decoder,
     body_len_max: usize,
+    budget: Semaphore,
+    booking: Booking,
     pub(crate) out: WriteBuffer,
     pub(crate) packer: Packer,
 }
 
 impl Pipe {
-    /// Frames over `stream` with bodies of at most `body_len_max` bytes.
-    pub(crate) fn new(
-        stream: Stream,
-        body_len_max: usize,
-        packing: Packing,
-        compress_len_min: usize,
-    ) -> Pipe {
-        let body_len_max = body_len_max.max(BODY_LEN_MAX_LEAST);
+    /// Frames over `stream`.
+    pub(crate) fn new(stream: Stream, shard: &Shard, packing: Packing) -> Pipe {
+        let body_len_max = shard.config.limits.body_len_max.max(BODY_LEN_MAX_LEAST);
         Pipe {
             stream,
             input: BytesMut::new(),
             decoder: Decoder::new(body_len_max),
             body_len_max,
+            budget: shard.partial.clone(),
+            booking: Booking::None,
             out: WriteBuffer::default(),
-            packer: Packer::new(packing, compress_len_min),
+            packer: Packer::new(packing, shard.config.compress_len_min),
         }
     }
 
@@ -80,15 +90,44 @@ impl Pipe {
         Ok(true)
     }
 
+    /// Whether nothing is read because too many long frames are coming in over other connections.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        matches!(self.booking, Booking::Waiting(_))
+    }
+
+    /// Books the memory of a long frame whose header has come; ready when it may come in.
+    fn poll_booking(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let len = self.decoder.body_len();
+        loop {
+            match &mut self.booking {
+                Booking::None if len <= READ_LEN => return Poll::Ready(()),
+                Booking::None => match self.budget.try_acquire(len) {
+                    Some(permit) => self.booking = Booking::Held(permit),
+                    None => self.booking = Booking::Waiting(Box::pin(self.budget.acquire(len))),
+                },
+                Booking::Held(_) => return Poll::Ready(()),
+                Booking::Waiting(acquire) => match std::task::ready!(acquire.as_mut().poll(cx)) {
+                    Ok(permit) => self.booking = Booking::Held(permit),
+                    // The budget is never closed; without it the frame may come in as the others do.
+                    Err(_) => return Poll::Ready(()),
+                },
+            }
+        }
+    }
+
     /// Reads once.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<Filled> {
-        if self.input.capacity() - self.input.len() < READ_LEN_MIN {
+        if self.poll_booking(cx).is_pending() {
+            return Ok(Filled::Nothing);
+        }
+        let missing = self.decoder.missing(self.input.len());
+        let room = self.input.capacity() - self.input.len();
+        if room < READ_LEN_MIN.max(missing) {
             if self.stream.poll_read_ready(cx)?.is_pending() {
                 return Ok(Filled::Nothing);
             }
-            // Never much more than has come already, whatever length the peer promises.
-            let missing = self.decoder.missing(self.input.len());
-            self.input.reserve(missing.min(self.input.len()).max(READ_LEN));
+            // A long frame has its memory booked: it moves once, to where it has all its room.
+            self.input.reserve(missing.max(READ_LEN));
         }
         match self.stream.poll_read_buf(cx, &mut self.input)? {
             Poll::Pending => Ok(Filled::Nothing),
@@ -100,6 +139,7 @@ impl Pipe {
     /// The next frame that is here as a whole, its body unpacked.
     pub(crate) fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(mut frame) = self.decoder.next(&mut self.input)? else { return Ok(None) };
+        self.booking = Booking::None;
         frame.body = unpack(frame.header.packing, frame.body, self.body_len_max)?;
         Ok(Some(frame))
     }

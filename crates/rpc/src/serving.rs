@@ -10,7 +10,7 @@ use rt::{Instant, Task};
 use crate::config::Limits;
 use crate::inbound::Inbound;
 use crate::messenger::Incoming;
-use crate::queue::{Queue, Queued};
+use crate::queue::{Budget, Queue, Queued};
 use crate::shard::Shard;
 use crate::stats::Dropped;
 use crate::{Class, Refusal, RpcError, Verb};
@@ -40,6 +40,8 @@ impl Queued for Request {
 
 /// One class of requests.
 struct Lane {
+    /// Half of what the class may have; the other half is for what waits.
+    serving_bytes_max: usize,
     waiting: RefCell<Queue<Request>>,
     serving: Cell<usize>,
     serving_bytes: Cell<usize>,
@@ -49,22 +51,26 @@ struct Lane {
 pub(crate) struct Serving {
     lanes: [Lane; Class::ALL.len()],
     serving_max: usize,
-    bytes_max: usize,
 }
 
 impl Serving {
     /// Nothing is served yet.
     pub(crate) fn new(limits: &Limits) -> Serving {
-        let lane = |_| Lane {
-            waiting: RefCell::new(Queue::new(limits.waiting_count_max, limits.inbound_bytes_max)),
-            serving: Cell::new(0),
-            serving_bytes: Cell::new(0),
+        let lane = |class| {
+            let bytes_max = match class {
+                Class::Request => limits.inbound_bytes_max / 2,
+                Class::Bulk => limits.inbound_bytes_max / 8,
+                Class::Urgent => limits.inbound_bytes_max / 16,
+            };
+            let budget = Budget::new(bytes_max);
+            Lane {
+                serving_bytes_max: bytes_max,
+                waiting: RefCell::new(Queue::new(limits.waiting_count_max, bytes_max, &budget)),
+                serving: Cell::new(0),
+                serving_bytes: Cell::new(0),
+            }
         };
-        Serving {
-            lanes: Class::ALL.map(lane),
-            serving_max: limits.serving_max.max(1),
-            bytes_max: limits.inbound_bytes_max,
-        }
+        Serving { lanes: Class::ALL.map(lane), serving_max: limits.serving_max.max(1) }
     }
 
     fn lane(&self, class: Class) -> &Lane {
@@ -90,7 +96,7 @@ impl Serving {
 
 impl Lane {
     fn may_serve(&self, serving: &Serving, bytes: usize) -> bool {
-        let fits = self.serving.get() == 0 || self.serving_bytes.get() + bytes <= serving.bytes_max;
+        let fits = self.serving.get() == 0 || self.serving_bytes.get() + bytes <= self.serving_bytes_max;
         self.serving.get() < serving.serving_max && fits
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rt::executor::TurnHook;
+use rt::sync::Semaphore;
 use rt::{Group, LocalBoxFuture, Port, Rt, Task};
 use stdx::HashMap;
 use topology::HostId;
@@ -14,7 +15,9 @@ use topology::HostId;
 use crate::accept::Acceptor;
 use crate::inbound::Inbound;
 use crate::link::Link;
+use crate::log_limit::LogLimit;
 use crate::messenger::{Handover, HandoverReply, Incoming, LocalCall, LocalOutcome};
+use crate::queue::Budget;
 use crate::serving::{Reply, Serving};
 use crate::stats::Counters;
 use crate::{Class, PeerInfo, Peers, RpcConfig, RpcError, Verb};
@@ -103,6 +106,11 @@ pub(crate) struct Shard {
     pub(crate) counters: Counters,
     pub(crate) handlers: RefCell<Vec<Option<Handler>>>,
     pub(crate) serving: Serving,
+    /// What waits to be written.
+    pub(crate) outgoing: Budget,
+    /// What long frames that come in have booked.
+    pub(crate) partial: Semaphore,
+    pub(crate) log_limit: RefCell<LogLimit>,
     pub(crate) peers: RefCell<HashMap<Key, Rc<Peer>>>,
     pub(crate) inbound: RefCell<HashMap<u64, Rc<Inbound>>>,
     pub(crate) inbound_made: Cell<u64>,
@@ -151,6 +159,20 @@ impl Shard {
         }
         for link in gone.iter().flat_map(|peer| peer.links()) {
             link.close(&RpcError::Lost);
+        }
+    }
+
+    /// Says why a connection was refused or closed: at most some lines a second, however many there are.
+    pub(crate) fn warn(&self, peer: Option<SocketAddr>, what: &str, why: &str) {
+        crate::stats::count(&self.counters.connections_refused);
+        let suppressed = self.log_limit.borrow_mut().line(self.rt.now());
+        let peer = peer.map_or_else(|| "a peer".to_owned(), |address| address.to_string());
+        match suppressed {
+            None => {}
+            Some(0) => tracing::warn!("{what} {peer}: {why}"),
+            Some(suppressed) => {
+                tracing::warn!("{what} {peer}: {why} ({suppressed} more such lines were left out)")
+            }
         }
     }
 

@@ -36,7 +36,7 @@ impl Class {
     pub const fn group(self) -> Group {
         match self {
             Class::Request => Group::Statement,
-            Class::Urgent => Group::Maintenance,
+            Class::Urgent => Group::Membership,
             Class::Bulk => Group::Streaming,
         }
     }
@@ -75,17 +75,17 @@ macro_rules! verbs {
 
 verbs! {
     /// Answers with the body that came: is a shard there, and how far away.
-    Echo = 1, "echo", Urgent, Maintenance;
+    Echo = 1, "echo", Urgent, Membership;
     /// Digests and states of gossip.
-    Gossip = 2, "gossip", Urgent, Maintenance;
+    Gossip = 2, "gossip", Urgent, Membership;
     /// A node asks to be let into the cluster, or who is in it.
-    Join = 3, "join", Urgent, Maintenance;
+    Join = 3, "join", Urgent, Membership;
     /// A message of the Raft group.
-    Raft = 8, "raft", Urgent, Maintenance;
+    Raft = 8, "raft", Urgent, Membership;
     /// An edit on its way to the leader.
-    RaftForward = 9, "raft_forward", Urgent, Maintenance;
+    RaftForward = 9, "raft_forward", Urgent, Membership;
     /// The replicated state as a whole, for a node that was away too long.
-    RaftSnapshot = 10, "raft_snapshot", Bulk, Maintenance;
+    RaftSnapshot = 10, "raft_snapshot", Bulk, Membership;
     /// A read of rows.
     Read = 16, "read", Request, Statement;
     /// A read whose answer is a digest.

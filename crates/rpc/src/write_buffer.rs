@@ -12,7 +12,7 @@ use crate::packing::Packer;
 /// Bodies up to this length are copied behind their header, so that a write of many small frames has one slice.
 const COPIED_LEN_MAX: usize = 2 << 10;
 /// So many slices go into one write at most.
-pub(crate) const SLICES_MAX: usize = 32;
+pub const SLICES_MAX: usize = 32;
 /// A buffer that has grown beyond this is not kept.
 const KEPT_CAPACITY_MAX: usize = 256 << 10;
 
@@ -25,7 +25,7 @@ enum Part {
 
 /// Frames on their way out.
 #[derive(Default)]
-pub(crate) struct WriteBuffer {
+pub struct WriteBuffer {
     copied: BytesMut,
     parts: VecDeque<Part>,
     len: usize,
@@ -33,12 +33,12 @@ pub(crate) struct WriteBuffer {
 
 impl WriteBuffer {
     /// Bytes that wait.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -52,7 +52,7 @@ impl WriteBuffer {
 
     /// Appends a frame; length, checksum and packing of the body are filled into the header. Gives its length on the
     /// wire.
-    pub(crate) fn push(&mut self, mut header: Header, body: Bytes, packer: &mut Packer) -> usize {
+    pub fn push(&mut self, mut header: Header, body: Bytes, packer: &mut Packer) -> usize {
         let start = self.copied.len();
         self.copied.extend_from_slice(&[0; HEADER_LEN]);
         let body_start = self.copied.len();
@@ -78,7 +78,7 @@ impl WriteBuffer {
     }
 
     /// Fills `slices` with what is to be written next; how many there are.
-    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let mut copied = &self.copied[..];
         let mut used = 0;
         for (slot, part) in slices.iter_mut().zip(&self.parts) {
@@ -96,7 +96,7 @@ impl WriteBuffer {
     }
 
     /// So many bytes are written.
-    pub(crate) fn advance(&mut self, mut written: usize) {
+    pub fn advance(&mut self, mut written: usize) {
         assert!(written <= self.len, "more was written than there is");
         self.len -= written;
         while written > 0 {
@@ -130,7 +130,7 @@ impl WriteBuffer {
     }
 
     /// Gives memory back while the connection is idle.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         if self.len == 0 && self.copied.capacity() > 0 {
             self.copied = BytesMut::new();
         }

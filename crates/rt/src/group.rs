@@ -13,17 +13,25 @@ pub enum Group {
     Flush = 2,
     /// Bulk transfer: bootstrap, repair, rebuild.
     Streaming = 3,
-    /// Everything else that is not urgent: metrics, gossip housekeeping, deleting files.
+    /// Everything else that is not urgent: metrics, deleting files, hints.
     Maintenance = 4,
+    /// Who is alive and who leads: gossip, Raft, accepting nodes. Little work that must not wait behind data.
+    Membership = 5,
 }
 
 impl Group {
     /// Number of groups.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 
     /// All groups, in the order of their index.
-    pub const ALL: [Group; Group::COUNT] =
-        [Group::Statement, Group::Compaction, Group::Flush, Group::Streaming, Group::Maintenance];
+    pub const ALL: [Group; Group::COUNT] = [
+        Group::Statement,
+        Group::Compaction,
+        Group::Flush,
+        Group::Streaming,
+        Group::Maintenance,
+        Group::Membership,
+    ];
 
     /// Position in arrays that hold one entry a group.
     pub const fn index(self) -> usize {
@@ -38,6 +46,7 @@ impl Group {
             Group::Flush => 200,
             Group::Streaming => 200,
             Group::Maintenance => 100,
+            Group::Membership => 1000,
         }
     }
 
@@ -49,6 +58,7 @@ impl Group {
             Group::Flush => "flush",
             Group::Streaming => "streaming",
             Group::Maintenance => "maintenance",
+            Group::Membership => "membership",
         }
     }
 }

@@ -71,7 +71,6 @@ pub(crate) fn prepared(statements: &[Rc<exec::prepared::Prepared>]) -> Vec<Prepa
 }
 
 pub(crate) fn pools(rt: &Rt) -> Vec<PoolFacts> {
-    let groups = [Group::Statement, Group::Compaction, Group::Flush, Group::Streaming, Group::Maintenance];
     let one = |group: Group| {
         let stats = rt.group_stats(group);
         let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
@@ -82,7 +81,7 @@ pub(crate) fn pools(rt: &Rt) -> Vec<PoolFacts> {
             completed: signed(stats.polls),
         }
     };
-    groups.map(one).into()
+    Group::ALL.map(one).into()
 }
 
 pub(crate) fn compactions(shards: &[EngineStats]) -> Vec<CompactionFacts> {

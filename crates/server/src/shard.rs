@@ -96,12 +96,10 @@ impl RunningShard {
 
     /// Figures of this moment.
     pub(crate) fn figures(&self, rt: &Rt) -> admin::ShardFigures {
-        let groups =
-            [Group::Statement, Group::Compaction, Group::Flush, Group::Streaming, Group::Maintenance];
         let (coordinated_reads, coordinated_writes) = self.coordinator.request_figures();
         admin::ShardFigures {
             engine: self.engine.stats(),
-            groups: groups.iter().map(|group| (group.name().to_owned(), rt.group_stats(*group))).collect(),
+            groups: Group::ALL.map(|group| (group.name().to_owned(), rt.group_stats(group))).into(),
             transport: self.front.figures(),
             shard_calls: self.replica.port_stats().calls,
             batchlog: self.coordinator.batchlog_stats(),

@@ -1,6 +1,10 @@
-//! Tests of the internode protocol under the simulator.
+//! Tests of the internode protocol: its bytes, and nodes that speak it under the simulator.
 
 mod harness;
 
 mod calls;
 mod failures;
+mod frames;
+mod fuzz;
+mod hostile;
+mod load;

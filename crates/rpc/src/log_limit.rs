@@ -1,0 +1,48 @@
+//! How many lines of one kind may be logged: what a stranger can cause must not fill the disk.
+
+use std::time::Duration;
+
+use rt::Instant;
+
+/// Lines within [`WINDOW`].
+const LINES_MAX: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Counts lines.
+#[derive(Default)]
+pub(crate) struct LogLimit {
+    window_start: Instant,
+    lines: u32,
+    suppressed: u64,
+}
+
+impl LogLimit {
+    /// Whether a line may be logged now, and how many were left out before it.
+    pub(crate) fn line(&mut self, now: Instant) -> Option<u64> {
+        if now >= self.window_start + WINDOW {
+            self.window_start = now;
+            self.lines = 0;
+        }
+        if self.lines >= LINES_MAX {
+            self.suppressed += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_lines_a_second() {
+        let mut limit = LogLimit::default();
+        let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+        assert_eq!((0..1000).filter(|_| limit.line(at(5)).is_some()).count(), 10);
+        assert_eq!(limit.line(at(999)), None);
+        assert_eq!(limit.line(at(1000)), Some(991));
+        assert_eq!(limit.line(at(1001)), Some(0));
+    }
+}
