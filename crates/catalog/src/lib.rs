@@ -6,6 +6,8 @@
 
 mod definitions;
 pub mod describe;
+mod estimates;
+mod nodes;
 mod rows;
 mod schema_tables;
 mod system_tables;

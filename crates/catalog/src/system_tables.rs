@@ -1,37 +1,24 @@
 //! `system` and `system_views`: the node, its clients, its work.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use coordinator::ClusterView;
 use schema::{Schema, TableId};
 
 use crate::rows::{Datum, RowBuilder};
+use crate::{estimates, nodes};
 
-/// The node itself.
+/// What the node knows of itself beside its place in the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
     /// Name of the cluster.
     pub cluster_name: String,
-    /// Datacenter.
-    pub datacenter: String,
-    /// Rack.
-    pub rack: String,
-    /// The node's id.
-    pub host_id: [u8; 16],
-    /// Address for clients.
-    pub rpc_address: IpAddr,
-    /// Port for clients.
-    pub native_port: u16,
-    /// Address for nodes.
-    pub listen_address: IpAddr,
-    /// Port for nodes.
-    pub storage_port: u16,
-    /// Tokens.
-    pub tokens: Vec<i64>,
+    /// Where it listens for other nodes.
+    pub listen: SocketAddr,
     /// Start, seconds since the epoch.
     pub started_seconds: i32,
-    /// The version of Cassandra whose interface this is; drivers choose their ways by it.
-    pub release_version: String,
 }
 
 /// One connection.
@@ -158,10 +145,12 @@ pub struct PoolFacts {
 }
 
 /// What the tables of `system` and `system_views` are computed from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Facts {
     /// The node.
     pub node: NodeFacts,
+    /// The cluster.
+    pub view: Arc<ClusterView>,
     /// Settings by name.
     pub settings: Vec<(String, String)>,
     /// Connections.
@@ -184,8 +173,10 @@ pub struct Facts {
 
 pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
     match rows.table().name.clone().as_str() {
-        "local" => local(rows, schema, &facts.node),
-        "size_estimates" | "table_estimates" => estimates(rows, schema, facts),
+        "local" => nodes::local(rows, schema, &facts.node, &facts.view),
+        "peers" => nodes::peers(rows, &facts.view),
+        "peers_v2" => nodes::peers_v2(rows, &facts.view),
+        "size_estimates" | "table_estimates" => estimates::fill(rows, schema, facts),
         "compaction_history" => facts.compactions.iter().for_each(|record| compaction(rows, record)),
         "prepared_statements" => facts.prepared.iter().for_each(|prepared| {
             rows.row([
@@ -223,65 +214,6 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
         }
         // The others exist because drivers and tools look for them; this version has nothing to say in them.
         _ => {}
-    }
-}
-
-fn local(rows: &mut RowBuilder, schema: &Schema, node: &NodeFacts) {
-    rows.row([
-        ("key", "local".into()),
-        ("bootstrapped", "COMPLETED".into()),
-        ("broadcast_address", node.listen_address.into()),
-        ("broadcast_port", i32::from(node.storage_port).into()),
-        ("cluster_name", node.cluster_name.as_str().into()),
-        ("cql_version", "3.4.7".into()),
-        ("data_center", node.datacenter.as_str().into()),
-        ("gossip_generation", node.started_seconds.into()),
-        ("host_id", node.host_id.into()),
-        ("listen_address", node.listen_address.into()),
-        ("listen_port", i32::from(node.storage_port).into()),
-        ("native_protocol_version", "5".into()),
-        ("partitioner", "org.apache.cassandra.dht.Murmur3Partitioner".into()),
-        ("rack", node.rack.as_str().into()),
-        ("release_version", node.release_version.as_str().into()),
-        ("rpc_address", node.rpc_address.into()),
-        ("rpc_port", i32::from(node.native_port).into()),
-        ("schema_version", schema.version().into()),
-        ("tokens", Datum::texts(node.tokens.iter().map(ToString::to_string))),
-    ]);
-}
-
-/// Estimates a range between two tokens each; partitions spread evenly over the ring.
-fn estimates(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
-    let mut tokens = facts.node.tokens.clone();
-    tokens.sort_unstable();
-    let Some(last) = tokens.last().copied() else {
-        return;
-    };
-    let with_kind = rows.table().column("range_type").is_some();
-    for size in &facts.sizes {
-        let Some(table) = schema.table_by_id(size.table) else {
-            continue;
-        };
-        let mut from = last;
-        for to in &tokens {
-            let width = (*to as u64).wrapping_sub(from as u64) as f64 / u64::MAX as f64;
-            let width = if tokens.len() == 1 { 1.0 } else { width };
-            let mut row = vec![
-                ("keyspace_name", Datum::from(table.keyspace.as_str())),
-                ("table_name", table.name.as_str().into()),
-                ("range_start", from.to_string().into()),
-                ("range_end", to.to_string().into()),
-                ("mean_partition_size", size.partition_bytes_mean.into()),
-                ("partitions_count", ((size.partitions as f64 * width) as i64).into()),
-            ];
-            for kind in if with_kind { &["primary", "local_primary"][..] } else { &[""][..] } {
-                if with_kind {
-                    row.push(("range_type", (*kind).into()));
-                }
-                rows.row(row.clone());
-            }
-            from = *to;
-        }
     }
 }
 

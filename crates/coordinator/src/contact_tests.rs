@@ -20,6 +20,9 @@ fn view(nodes: &str) -> ClusterView {
             shards: 2,
             tokens: vec![at as i64 * 100],
             alive,
+            ready: alive,
+            release_version: "5.0.6".to_owned(),
+            schema_version: None,
         }
     };
     ClusterView::new(HostId([1; 16]), nodes.split_whitespace().enumerate().map(node).collect()).unwrap()

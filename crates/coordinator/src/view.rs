@@ -25,6 +25,12 @@ pub struct ViewNode {
     pub tokens: Vec<i64>,
     /// Whether it is believed to answer.
     pub alive: bool,
+    /// Whether it says that it lets clients in.
+    pub ready: bool,
+    /// The version of Cassandra whose interface it has; drivers choose their ways by it.
+    pub release_version: String,
+    /// The version of its schema, once it has told it; for this node itself the schema tells.
+    pub schema_version: Option<[u8; 16]>,
 }
 
 /// The nodes of the ring and what follows from them.
@@ -100,6 +106,15 @@ impl ClusterView {
     /// The name of a datacenter.
     pub fn datacenter_name(&self, number: u16) -> &str {
         &self.names[usize::from(number)]
+    }
+
+    /// The datacenters that have nodes, with how many those are.
+    pub fn datacenter_sizes(&self) -> BTreeMap<&str, usize> {
+        let mut sizes = BTreeMap::new();
+        for node in &self.nodes {
+            *sizes.entry(&*node.location.datacenter).or_insert(0) += 1;
+        }
+        sizes
     }
 
     /// The number of a datacenter that has nodes.

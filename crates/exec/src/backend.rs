@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
-use coordinator::{Consistency, RequestError, SchemaChangeError, WriteOptions};
+use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions};
 use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
@@ -14,6 +14,9 @@ use schema::{Schema, Table};
 pub trait Coordinator: 'static {
     /// The schema as this shard knows it.
     fn schema(&self) -> Arc<Schema>;
+
+    /// The cluster as this shard sees it.
+    fn view(&self) -> Arc<ClusterView>;
 
     /// Reads one page.
     fn read(
@@ -77,6 +80,10 @@ pub trait Coordinator: 'static {
 impl Coordinator for coordinator::Coordinator {
     fn schema(&self) -> Arc<Schema> {
         coordinator::Coordinator::schema(self)
+    }
+
+    fn view(&self) -> Arc<ClusterView> {
+        coordinator::Coordinator::view(self)
     }
 
     async fn read(

@@ -1,8 +1,13 @@
 //! DESCRIBE, answered by the server in Cassandra 5.0's form.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use coordinator::ClusterView;
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
 use schema::Keyspace;
+use topology::NodeIndex;
 use types::{CqlType, quote_identifier};
 use wire::{Metadata, ResponseWriter};
 
@@ -34,31 +39,75 @@ fn has_statements(target: &DescribeTarget) -> bool {
     )
 }
 
-/// The columns of the result.
-pub fn result_metadata(ast: &Describe) -> Metadata {
+/// The columns of the result, for a client that uses keyspace `session`.
+pub fn result_metadata(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Metadata {
     let names: Vec<&str> = match &ast.target {
         DescribeTarget::Cluster => vec!["cluster", "partitioner", "snitch"],
         target if has_statements(target) => COLUMNS.to_vec(),
         _ => COLUMNS[..3].to_vec(),
     };
-    metadata("system", "describe", names.into_iter().map(|name| (name, &CqlType::Text)))
+    let owners = CqlType::map(CqlType::Text, CqlType::list(CqlType::Text, false), false);
+    let more = owned_keyspace(ast, lookup, session).map(|_| ("range_ownership", &owners));
+    metadata("system", "describe", names.into_iter().map(|name| (name, &CqlType::Text)).chain(more))
+}
+
+/// The keyspace whose ranges DESCRIBE CLUSTER tells: the one in use, unless it is the server's own.
+fn owned_keyspace<'a>(
+    ast: &Describe,
+    lookup: &Lookup<'a>,
+    session: Option<&str>,
+) -> Option<&'a std::sync::Arc<Keyspace>> {
+    let keyspace = session.and_then(|name| lookup.keyspace(name)).filter(|keyspace| !keyspace.system);
+    keyspace.filter(|_| ast.target == DescribeTarget::Cluster)
+}
+
+/// The end of each range and the nodes that keep it, in the order of a map of texts, as its bytes.
+fn range_ownership(keyspace: &Keyspace, view: &ClusterView) -> BytesMut {
+    let endpoint = |index: &NodeIndex| match view.node(*index).internode {
+        SocketAddr::V4(address) => format!("/{address}"),
+        SocketAddr::V6(address) => {
+            let segments = address.ip().segments().map(|segment| format!("{segment:x}"));
+            format!("/[{}]:{}", segments.join(":"), address.port())
+        }
+    };
+    let placement = view.place(&keyspace.replication);
+    let ranges: BTreeMap<String, Vec<String>> = placement
+        .ranges()
+        .map(|(range, replicas)| (range.upto.to_string(), replicas.iter().map(endpoint).collect()))
+        .collect();
+    let mut out = BytesMut::new();
+    let put = |out: &mut BytesMut, text: &str| {
+        out.put_u32(text.len() as u32);
+        out.put_slice(text.as_bytes());
+    };
+    out.put_u32(ranges.len() as u32);
+    for (token, endpoints) in &ranges {
+        put(&mut out, token);
+        out.put_u32(4 + endpoints.iter().map(|endpoint| 4 + endpoint.len() as u32).sum::<u32>());
+        out.put_u32(endpoints.len() as u32);
+        endpoints.iter().for_each(|endpoint| put(&mut out, endpoint));
+    }
+    out
 }
 
 /// Runs a DESCRIBE.
 pub fn run(
     ast: &Describe,
     lookup: &Lookup<'_>,
-    node: &NodeInfo,
+    (node, view): (&NodeInfo, &ClusterView),
     session: Option<&str>,
     request: &Request<'_>,
     out: &mut ResponseWriter,
 ) -> Result<()> {
-    let metadata = result_metadata(ast);
+    let metadata = result_metadata(ast, lookup, session);
     if ast.target == DescribeTarget::Cluster {
         let mut rows = out.rows(&metadata, request.skip_metadata, request.known_metadata_id);
         rows.cell(node.cluster_name.as_bytes());
         rows.cell(b"Murmur3Partitioner");
         rows.cell(node.snitch.as_bytes());
+        if let Some(keyspace) = owned_keyspace(ast, lookup, session) {
+            rows.cell(&range_ownership(keyspace, view));
+        }
         rows.end_row();
         return Ok(());
     }

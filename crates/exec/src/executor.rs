@@ -27,17 +27,13 @@ use crate::request::{ExecLimits, Request};
 use crate::select::{self, SelectPlan};
 use crate::trace::Trace;
 
-/// The node and its cluster, as far as statements show it.
+/// The node, as far as statements show it and the view of the cluster does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     /// Name of the cluster.
     pub cluster_name: String,
     /// Name of the snitch, as DESCRIBE CLUSTER shows it.
     pub snitch: String,
-    /// The datacenters of the cluster.
-    pub datacenters: Vec<String>,
-    /// Number of nodes.
-    pub nodes: usize,
     /// The node's address for clients.
     pub address: SocketAddr,
 }
@@ -481,7 +477,8 @@ impl<C: Coordinator> Executor<C> {
                 Ok(())
             }
             Statement::Describe(ast) => {
-                describe::run(ast, &lookup, &self.node, client.keyspace.as_deref(), &request, out)
+                let cluster = (&self.node, &*self.coordinator.view());
+                describe::run(ast, &lookup, cluster, client.keyspace.as_deref(), &request, out)
             }
             _ => self.change_schema(statement, client.keyspace.as_deref(), out).await,
         }
@@ -494,11 +491,11 @@ impl<C: Coordinator> Executor<C> {
         out: &mut ResponseWriter,
     ) -> Result<()> {
         for _ in 0..SCHEMA_CHANGE_TRIES_MAX {
-            let schema = self.coordinator.schema();
+            let (schema, view) = (self.coordinator.schema(), self.coordinator.view());
             let context = DdlContext {
                 lookup: Lookup { schema: &schema },
                 keyspace,
-                node: &self.node,
+                view: &view,
                 table_id: self.call.time_uuid(),
                 now_micros: self.timestamp(),
             };

@@ -67,7 +67,9 @@ impl Prepared {
         let markers = markers.finish();
         let result = match &plan {
             Plan::Select(plan) => plan.selection.metadata.clone(),
-            Plan::Other(Statement::Describe(describe)) => describe::result_metadata(describe),
+            Plan::Other(Statement::Describe(describe)) => {
+                describe::result_metadata(describe, lookup, keyspace)
+            }
             _ => Metadata::none(),
         };
         let bind_markers = match plan.table() {

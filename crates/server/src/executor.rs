@@ -48,8 +48,6 @@ pub(crate) fn executor(
     let node = NodeInfo {
         cluster_name: config.cluster_name.clone(),
         snitch: "DynamicEndpointSnitch".to_owned(),
-        datacenters: vec![config.datacenter.clone()],
-        nodes: 1,
         address: SocketAddr::new(config.rpc_address, config.native_transport_port),
     };
     let clock = Rc::new(rt.clone());

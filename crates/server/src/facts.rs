@@ -17,22 +17,14 @@ use crate::Config;
 use crate::node::Boot;
 
 /// The version of Cassandra whose interface this is: drivers and cqlsh choose their ways by it.
-const RELEASE_VERSION: &str = "5.0.6";
+pub(crate) const RELEASE_VERSION: &str = "5.0.6";
 
 pub(crate) fn node(boot: &Boot) -> NodeFacts {
     let config = &boot.config;
     NodeFacts {
         cluster_name: config.cluster_name.clone(),
-        datacenter: config.datacenter.clone(),
-        rack: config.rack.clone(),
-        host_id: boot.identity.host_id,
-        rpc_address: config.rpc_address,
-        native_port: config.native_transport_port,
-        listen_address: config.listen_address,
-        storage_port: config.storage_port,
-        tokens: boot.identity.tokens.clone(),
+        listen: (config.listen_address, config.storage_port).into(),
         started_seconds: i32::try_from(boot.started_micros / 1_000_000).unwrap_or(i32::MAX),
-        release_version: RELEASE_VERSION.to_owned(),
     }
 }
 

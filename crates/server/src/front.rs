@@ -194,6 +194,7 @@ impl ComputedTables for Tables {
         Box::pin(async move {
             let mut facts = Facts {
                 node: facts::node(&boot),
+                view: coordinator.view(),
                 settings: Vec::new(),
                 clients: Vec::new(),
                 compactions: Vec::new(),

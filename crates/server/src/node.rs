@@ -351,6 +351,9 @@ impl Boot {
             shards,
             tokens: self.identity.tokens.clone(),
             alive: true,
+            ready: true,
+            release_version: crate::facts::RELEASE_VERSION.to_owned(),
+            schema_version: None,
         })
     }
 

@@ -67,6 +67,9 @@ impl Node {
             shards: 1,
             tokens: vec![0],
             alive: true,
+            ready: true,
+            release_version: "5.0.6".to_owned(),
+            schema_version: None,
         });
         let coordinator = Coordinator::new(
             rt.clone(),
@@ -76,13 +79,8 @@ impl Node {
             schema,
             Some(store),
         );
-        let node = NodeInfo {
-            cluster_name: "simple-query".to_owned(),
-            snitch: "SimpleSnitch".to_owned(),
-            datacenters: vec!["datacenter1".to_owned()],
-            nodes: 1,
-            address,
-        };
+        let node =
+            NodeInfo { cluster_name: "simple-query".to_owned(), snitch: "SimpleSnitch".to_owned(), address };
         let clock = Rc::new(rt.clone());
         let executor = Executor::new(coordinator.clone(), clock, node, ExecLimits::default());
         let connection = RefCell::new((Encoder::new(), BytesMut::with_capacity(4096)));

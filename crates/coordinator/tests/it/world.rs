@@ -220,6 +220,9 @@ fn view(own: usize, shards: &[u16], alive: &[usize]) -> ClusterView {
         // Four tokens each, spread evenly and interleaved.
         tokens: (0..4).map(|turn| spread(turn * shards.len() + node, 4 * shards.len())).collect(),
         alive: alive.contains(&node),
+        ready: alive.contains(&node),
+        release_version: "5.0.6".to_owned(),
+        schema_version: None,
     };
     ClusterView::new(host(own), shards.iter().enumerate().map(node).collect()).expect("tokens are apart")
 }

@@ -11,18 +11,29 @@ use super::{DdlContext, Outcome, check_name, check_not_system, options};
 use crate::error::{ExecError, Result, invalid};
 
 const PACKAGE: &str = "org.apache.cassandra.locator.";
+/// Copies where nothing is said (`default_keyspace_rf`).
+const FACTOR_DEFAULT: u32 = 1;
+const MORE_COPIES: &str =
+    "When increasing replication factor you need to run a full (-full) repair to distribute the data.";
 
 struct Settings {
     replication: Option<Replication>,
     durable_writes: Option<bool>,
 }
 
-/// Reads the properties of a keyspace. `old` is its replication before, whose factors ALTER keeps.
-fn settings(name: &str, properties: &[Property], context: &DdlContext<'_>) -> Result<Settings> {
+/// Reads the properties of a keyspace. `old` is its replication before, from which ALTER takes what is not said.
+fn settings(
+    name: &str,
+    properties: &[Property],
+    old: Option<&Replication>,
+    context: &DdlContext<'_>,
+) -> Result<Settings> {
     let mut out = Settings { replication: None, durable_writes: None };
     for property in properties {
         match property.name.as_str() {
-            "replication" => out.replication = Some(replication(name, options::map(property)?, context)?),
+            "replication" => {
+                out.replication = Some(replication(name, options::map(property)?, old, context)?);
+            }
             "durable_writes" => out.durable_writes = Some(options::boolean(property)?),
             // Tablets are a matter of placement, which this keyspace leaves to the ring.
             "tablets" => return Err(ExecError::unsupported("The keyspace option 'tablets'")),
@@ -51,40 +62,33 @@ fn factor(text: &str) -> Result<u32> {
 fn replication(
     keyspace: &str,
     mut map: BTreeMap<String, String>,
+    old: Option<&Replication>,
     context: &DdlContext<'_>,
 ) -> Result<Replication> {
     let Some(class) = map.remove("class") else {
         return Err(ExecError::Config("Missing replication strategy class".to_owned()));
     };
     let short = class.strip_prefix(PACKAGE).unwrap_or(&class);
-    let unknown = |option: &str, strategy: &str| {
-        Err(ExecError::Config(format!(
-            "Unrecognized strategy option {{{option}}} passed to {strategy} for keyspace {keyspace}"
-        )))
+    // A factor without a datacenter that was given, or else the one before.
+    let given = map.remove("replication_factor");
+    let before = || match old {
+        Some(Replication::Simple { factor }) => *factor,
+        _ => FACTOR_DEFAULT,
     };
     match short {
         "SimpleStrategy" => {
-            let given = map.remove("replication_factor");
             if let Some(option) = map.keys().next() {
-                return unknown(option, "SimpleStrategy");
+                return Err(unknown_option(option, "SimpleStrategy", keyspace));
             }
-            Ok(Replication::Simple { factor: given.map_or(Ok(1), |text| factor(&text))? })
+            Ok(Replication::Simple { factor: given.map_or(Ok(before()), |text| factor(&text))? })
         }
         "NetworkTopologyStrategy" => {
-            let mut factors = BTreeMap::new();
-            let everywhere = map.remove("replication_factor").map(|text| factor(&text)).transpose()?;
-            for (datacenter, text) in &map {
-                if !context.node.datacenters.contains(datacenter) {
-                    return unknown(datacenter, "NetworkTopologyStrategy");
-                }
-                factors.insert(datacenter.clone(), factor(text)?);
-            }
-            for datacenter in &context.node.datacenters {
-                if everywhere.is_some() || map.is_empty() {
-                    factors.entry(datacenter.clone()).or_insert(everywhere.unwrap_or(1));
-                }
-            }
-            Ok(Replication::NetworkTopology { factors })
+            let everywhere = match given {
+                Some(text) => Some(factor(&text)?),
+                None if map.is_empty() => Some(before()),
+                None => None,
+            };
+            network_topology(keyspace, &map, everywhere, old, context)
         }
         "EverywhereStrategy" => Ok(Replication::Everywhere),
         "LocalStrategy" => Err(ExecError::Config(
@@ -97,29 +101,79 @@ fn replication(
     }
 }
 
-/// The warning about more copies than there are nodes.
-fn warning(keyspace: &str, replication: &Replication, context: &DdlContext<'_>) -> Option<String> {
-    let copies = match replication {
-        Replication::Simple { factor } => *factor as usize,
-        Replication::NetworkTopology { factors } => {
-            let most = factors.values().copied().max().unwrap_or(0) as usize;
-            return (most > context.node.nodes).then(|| {
-                let datacenter = factors.iter().find(|(_, n)| **n as usize == most).map_or("", |(dc, _)| dc);
-                format!(
-                    "Your replication factor {most} for keyspace {keyspace} is higher than the number of nodes {} for \
-                     datacenter {datacenter}",
-                    context.node.nodes
-                )
-            });
+fn unknown_option(option: &str, strategy: &str, keyspace: &str) -> ExecError {
+    ExecError::Config(format!(
+        "Unrecognized strategy option {{{option}}} passed to {strategy} for keyspace {keyspace}"
+    ))
+}
+
+/// The factors of the datacenters that are named. A factor for all others leaves those alone that have one already, so that
+/// nobody loses copies by it.
+fn network_topology(
+    keyspace: &str,
+    named: &BTreeMap<String, String>,
+    everywhere: Option<u32>,
+    old: Option<&Replication>,
+    context: &DdlContext<'_>,
+) -> Result<Replication> {
+    let known = context.view.datacenter_sizes();
+    let mut factors = BTreeMap::new();
+    for (datacenter, text) in named.iter().filter(|(_, text)| *text != "0") {
+        factors.insert(datacenter.clone(), factor(text)?);
+    }
+    if let Some(everywhere) = everywhere {
+        let none = |datacenter: &str| named.get(datacenter).is_some_and(|text| text == "0");
+        if let Some(Replication::NetworkTopology { factors: old }) = old {
+            for (datacenter, copies) in old.iter().filter(|(datacenter, _)| !none(datacenter)) {
+                factors.entry(datacenter.clone()).or_insert(*copies);
+            }
         }
-        Replication::Local | Replication::Everywhere => return None,
+        for datacenter in known.keys().filter(|datacenter| everywhere > 0 && !none(datacenter)) {
+            factors.entry((*datacenter).to_owned()).or_insert(everywhere);
+        }
+    }
+    if factors.is_empty() {
+        return Err(ExecError::Config(
+            "Configuration for at least one datacenter must be present".to_owned(),
+        ));
+    }
+    match factors.keys().find(|datacenter| !known.contains_key(datacenter.as_str())) {
+        Some(datacenter) => Err(unknown_option(datacenter, "NetworkTopologyStrategy", keyspace)),
+        None => Ok(Replication::NetworkTopology { factors }),
+    }
+}
+
+/// The warnings about more copies than there are nodes.
+fn warnings(keyspace: &str, replication: &Replication, context: &DdlContext<'_>) -> Vec<String> {
+    let warning = |copies: u32, nodes: usize| {
+        (copies as usize > nodes).then(|| {
+            format!(
+                "Your replication factor {copies} for keyspace {keyspace} is higher than the number of nodes {nodes}"
+            )
+        })
     };
-    (copies > context.node.nodes).then(|| {
-        format!(
-            "Your replication factor {copies} for keyspace {keyspace} is higher than the number of nodes {}",
-            context.node.nodes
-        )
-    })
+    match replication {
+        Replication::Simple { factor } => warning(*factor, context.view.nodes().len()).into_iter().collect(),
+        Replication::NetworkTopology { factors } => {
+            let sizes = context.view.datacenter_sizes();
+            let of = |(datacenter, copies): (&String, &u32)| {
+                let nodes = sizes.get(datacenter.as_str()).copied().unwrap_or(0);
+                warning(*copies, nodes).map(|text| format!("{text} for datacenter {datacenter}"))
+            };
+            factors.iter().filter_map(of).collect()
+        }
+        Replication::Local | Replication::Everywhere => Vec::new(),
+    }
+}
+
+/// How many copies there are in all.
+fn copies(replication: &Replication, context: &DdlContext<'_>) -> usize {
+    match replication {
+        Replication::Local => 1,
+        Replication::Everywhere => context.view.nodes().len(),
+        Replication::Simple { factor } => *factor as usize,
+        Replication::NetworkTopology { factors } => factors.values().map(|copies| *copies as usize).sum(),
+    }
 }
 
 pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<Outcome> {
@@ -128,7 +182,7 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
         return invalid!("System keyspace '{name}' is not user-modifiable");
     }
     check_name(name, "Keyspace").map_err(ExecError::Invalid)?;
-    let settings = settings(name, &ast.properties, context)?;
+    let settings = settings(name, &ast.properties, None, context)?;
     let Some(replication) = settings.replication else {
         return invalid!("Missing mandatory option 'replication'");
     };
@@ -138,20 +192,21 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
         }
         return Err(ExecError::AlreadyExists { keyspace: name.clone(), table: String::new() });
     }
-    let warning = warning(name, &replication, context);
+    let warnings = warnings(name, &replication, context);
     let mut keyspace = Keyspace::new(name.clone(), replication);
     keyspace.durable_writes = settings.durable_writes.unwrap_or(true);
     let mut outcome = Outcome::new(ChangeType::Created, name, SchemaTarget::Keyspace);
     outcome.edits.push(SchemaEdit::PutKeyspace(keyspace));
-    outcome.warnings.extend(warning);
+    outcome.warnings = warnings;
     Ok(outcome)
 }
 
 pub(super) fn alter(ast: &AlterKeyspace, context: &DdlContext<'_>) -> Result<Outcome> {
     let name = &ast.name.name;
     check_not_system(context, name)?;
-    let settings = settings(name, &ast.properties, context)?;
-    let Some(old) = context.lookup.schema.keyspace(name) else {
+    let old = context.lookup.schema.keyspace(name);
+    let settings = settings(name, &ast.properties, old.map(|old| &old.replication), context)?;
+    let Some(old) = old else {
         if ast.if_exists {
             return Ok(Outcome::nothing());
         }
@@ -160,7 +215,10 @@ pub(super) fn alter(ast: &AlterKeyspace, context: &DdlContext<'_>) -> Result<Out
     let mut keyspace = Keyspace::clone(old);
     let mut outcome = Outcome::new(ChangeType::Updated, name, SchemaTarget::Keyspace);
     if let Some(replication) = settings.replication {
-        outcome.warnings.extend(warning(name, &replication, context));
+        outcome.warnings = warnings(name, &replication, context);
+        if copies(&old.replication, context) < copies(&replication, context) {
+            outcome.warnings.push(MORE_COPIES.to_owned());
+        }
         keyspace.replication = replication;
     }
     keyspace.durable_writes = settings.durable_writes.unwrap_or(keyspace.durable_writes);

@@ -8,11 +8,11 @@ pub mod type_name;
 mod user_type;
 
 use cluster::SchemaEdit;
+use coordinator::ClusterView;
 use cql::ast::Statement;
 use wire::{ChangeType, SchemaChange, SchemaTarget};
 
 use crate::error::{ExecError, Result};
-use crate::executor::NodeInfo;
 use crate::lookup::Lookup;
 
 /// What planning depends on beside the statement.
@@ -21,8 +21,8 @@ pub struct DdlContext<'a> {
     pub lookup: Lookup<'a>,
     /// The session's keyspace.
     pub keyspace: Option<&'a str>,
-    /// The node and its cluster.
-    pub node: &'a NodeInfo,
+    /// The nodes of the cluster.
+    pub view: &'a ClusterView,
     /// The id of a table that is created.
     pub table_id: [u8; 16],
     /// Microseconds since the epoch.

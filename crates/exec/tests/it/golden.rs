@@ -38,15 +38,18 @@ pub fn dialect() -> Dialect {
 
 impl Node {
     pub fn new() -> Self {
+        Self::of(Memory::new())
+    }
+
+    /// A node of that cluster.
+    pub fn of(cluster: Memory) -> Self {
         let node = NodeInfo {
             cluster_name: "test".to_owned(),
             snitch: "SimpleSnitch".to_owned(),
-            datacenters: vec!["datacenter1".to_owned()],
-            nodes: 1,
             address: "127.0.0.1:9042".parse().unwrap(),
         };
         let clock = Rc::new(TestClock::default());
-        let executor = Executor::new(Memory::new(), clock, node, ExecLimits::default());
+        let executor = Executor::new(cluster, clock, node, ExecLimits::default());
         Self { executor, keyspace: Default::default() }
     }
 
@@ -223,9 +226,13 @@ pub fn show(answer: &Answer) -> String {
 
 /// Runs every statement of a file on a fresh node and compares what comes out.
 pub fn check(name: &str) {
+    check_on(&Node::new(), name);
+}
+
+/// Runs every statement of a file on a node and compares what comes out.
+pub fn check_on(node: &Node, name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     let text = std::fs::read_to_string(&path).unwrap();
-    let node = Node::new();
     let mut actual = String::new();
     let mut answered = false;
     for line in text.lines() {

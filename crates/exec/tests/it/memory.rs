@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
-use coordinator::{Consistency, RequestError, SchemaChangeError, WriteOptions};
+use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, ViewNode, WriteOptions};
 use exec::backend::{Clock, Coordinator};
 use mutation::row::ColumnData;
 use mutation::{Cell, DecoratedKey, Fragment, PartitionUpdate, Row, counter};
@@ -13,6 +13,7 @@ use replica::page::{PageBuilder, Progress};
 use replica::{Partitions, ReadCommand, ReadPage};
 use rt::Instant;
 use schema::{Schema, Table, TableId};
+use topology::{HostId, Location};
 
 /// Seconds at which the clock starts.
 pub const START_SECONDS: i64 = 1_700_000_000;
@@ -43,18 +44,44 @@ type Partitioned = BTreeMap<DecoratedKey, PartitionUpdate>;
 
 /// The cluster.
 pub struct Memory {
+    view: Arc<ClusterView>,
     schema: RefCell<Arc<Schema>>,
     tables: RefCell<BTreeMap<TableId, Partitioned>>,
     versions: StdCell<u64>,
 }
 
 impl Memory {
+    /// A node alone.
     pub fn new() -> Self {
+        Self::with_nodes(&["datacenter1"])
+    }
+
+    /// A cluster with a node in each of these datacenters; the first is this one.
+    pub fn with_nodes(datacenters: &[&str]) -> Self {
+        let node = |(at, datacenter): (usize, &&str)| ViewNode {
+            host: HostId([at as u8 + 1; 16]),
+            native: ([127, 0, 0, at as u8 + 1], 9042).into(),
+            internode: ([127, 0, 0, at as u8 + 1], 7000).into(),
+            location: Location::new(*datacenter, "rack1"),
+            shards: 1,
+            tokens: vec![at as i64 * 10 - 5],
+            alive: true,
+            ready: true,
+            release_version: "5.0.6".to_owned(),
+            schema_version: None,
+        };
+        let nodes = datacenters.iter().enumerate().map(node).collect();
+        let view = Arc::new(ClusterView::new(HostId([1; 16]), nodes).unwrap());
         let mut schema = cluster::own_schema();
         for keyspace in catalog::computed_keyspaces() {
             schema = schema.with_keyspace(keyspace);
         }
-        Self { schema: RefCell::new(Arc::new(schema)), tables: RefCell::default(), versions: StdCell::new(0) }
+        Self {
+            view,
+            schema: RefCell::new(Arc::new(schema)),
+            tables: RefCell::default(),
+            versions: StdCell::new(0),
+        }
     }
 
     fn put(&self, update: PartitionUpdate) {
@@ -112,6 +139,10 @@ impl Coordinator for Memory {
         self.schema.borrow().clone()
     }
 
+    fn view(&self) -> Arc<ClusterView> {
+        self.view.clone()
+    }
+
     async fn read(
         &self,
         command: &ReadCommand,
@@ -125,7 +156,7 @@ impl Coordinator for Memory {
             Partitions::Keys(keys) => keys.iter().filter_map(|key| table.get(key)).collect(),
             Partitions::Range(range) => table.values().filter(|p| range.contains(&p.key)).collect(),
         };
-        let mut page = PageBuilder::new(command.now, command.limits, command.reversed);
+        let mut page = PageBuilder::new(command);
         if let Some(resume) = &command.resume {
             let place = partitions.iter().position(|p| p.key == resume.key);
             partitions.drain(..place.unwrap_or(0));

@@ -1,6 +1,7 @@
 //! The golden tables, one test a file.
 
-use crate::golden::check;
+use crate::golden::{Node, check, check_on};
+use crate::memory::Memory;
 
 #[test]
 fn schema_statements() {
@@ -20,4 +21,9 @@ fn selections() {
 #[test]
 fn rows_and_functions() {
     check("rows.txt");
+}
+
+#[test]
+fn statements_about_a_cluster_of_several_datacenters() {
+    check_on(&Node::of(Memory::with_nodes(&["a", "b", "a", "a"])), "cluster.txt");
 }

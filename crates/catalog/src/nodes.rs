@@ -1,0 +1,162 @@
+//! `system.local`, `system.peers` and `system.peers_v2`: the nodes of the cluster, by which drivers find their way.
+
+use coordinator::{ClusterView, ViewNode};
+use schema::Schema;
+
+use crate::NodeFacts;
+use crate::rows::{Datum, RowBuilder};
+
+fn tokens(node: &ViewNode) -> Datum {
+    Datum::texts(node.tokens.iter().map(ToString::to_string))
+}
+
+pub(crate) fn local(rows: &mut RowBuilder, schema: &Schema, node: &NodeFacts, view: &ClusterView) {
+    let own = view.node(view.own());
+    rows.row([
+        ("key", "local".into()),
+        ("bootstrapped", "COMPLETED".into()),
+        ("broadcast_address", own.internode.ip().into()),
+        ("broadcast_port", i32::from(own.internode.port()).into()),
+        ("cluster_name", node.cluster_name.as_str().into()),
+        ("cql_version", "3.4.7".into()),
+        ("data_center", own.location.datacenter.as_str().into()),
+        ("gossip_generation", node.started_seconds.into()),
+        ("host_id", own.host.0.into()),
+        ("listen_address", node.listen.ip().into()),
+        ("listen_port", i32::from(node.listen.port()).into()),
+        ("native_protocol_version", "5".into()),
+        ("partitioner", "org.apache.cassandra.dht.Murmur3Partitioner".into()),
+        ("rack", own.location.rack.as_str().into()),
+        ("release_version", own.release_version.as_str().into()),
+        ("rpc_address", own.native.ip().into()),
+        ("rpc_port", i32::from(own.native.port()).into()),
+        ("schema_version", schema.version().into()),
+        ("tokens", tokens(own)),
+    ]);
+}
+
+fn others(view: &ClusterView) -> impl Iterator<Item = &ViewNode> {
+    let own = view.node(view.own()).host;
+    view.nodes().iter().filter(move |node| node.host != own)
+}
+
+pub(crate) fn peers(rows: &mut RowBuilder, view: &ClusterView) {
+    for node in others(view) {
+        rows.row([
+            ("peer", node.internode.ip().into()),
+            ("data_center", node.location.datacenter.as_str().into()),
+            ("host_id", node.host.0.into()),
+            ("rack", node.location.rack.as_str().into()),
+            ("release_version", node.release_version.as_str().into()),
+            ("rpc_address", node.native.ip().into()),
+            ("schema_version", node.schema_version.into()),
+            ("tokens", tokens(node)),
+        ]);
+    }
+}
+
+pub(crate) fn peers_v2(rows: &mut RowBuilder, view: &ClusterView) {
+    for node in others(view) {
+        rows.row([
+            ("peer", node.internode.ip().into()),
+            ("peer_port", i32::from(node.internode.port()).into()),
+            ("data_center", node.location.datacenter.as_str().into()),
+            ("host_id", node.host.0.into()),
+            ("native_address", node.native.ip().into()),
+            ("native_port", i32::from(node.native.port()).into()),
+            ("rack", node.location.rack.as_str().into()),
+            ("release_version", node.release_version.as_str().into()),
+            ("schema_version", node.schema_version.into()),
+            ("tokens", tokens(node)),
+        ]);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use mutation::row::ColumnData;
+    use schema::{Keyspace, Replication};
+    use topology::{HostId, Location};
+
+    use super::*;
+
+    /// A node for each datacenter and tokens; the first is this one.
+    pub(crate) fn cluster(nodes: &[(&str, &[i64])]) -> ClusterView {
+        let node = |(at, (datacenter, tokens)): (usize, &(&str, &[i64]))| ViewNode {
+            host: HostId([at as u8 + 1; 16]),
+            native: ([10, 0, 1, at as u8 + 1], 9042).into(),
+            internode: ([10, 0, 0, at as u8 + 1], 7000).into(),
+            location: Location::new(*datacenter, "r1"),
+            shards: 2,
+            tokens: tokens.to_vec(),
+            alive: true,
+            ready: true,
+            release_version: "5.0.6".to_owned(),
+            schema_version: (at != 2).then_some([9; 16]),
+        };
+        ClusterView::new(HostId([1; 16]), nodes.iter().enumerate().map(node).collect()).unwrap()
+    }
+
+    /// The rows of a table of `system`, each as `column=bytes` of its regular columns.
+    fn rows(name: &str, fill: impl FnOnce(&mut RowBuilder)) -> Vec<Vec<(String, Vec<u8>)>> {
+        let system: Arc<Keyspace> = Arc::new(crate::computed_keyspaces().remove(0));
+        assert_eq!(system.replication, Replication::Local);
+        let table = system.tables[name].clone();
+        let mut rows = RowBuilder::new(table.clone());
+        fill(&mut rows);
+        let updates = rows.finish();
+        let shown = updates.iter().flat_map(|update| update.rows().iter()).map(|row| {
+            let cells = table.columns().iter().filter_map(|column| match row.column(column.id) {
+                Some(ColumnData::Simple(cell)) => Some((column.name.clone(), cell.value.to_vec())),
+                Some(ColumnData::Complex(complex)) => {
+                    let elements = complex.cells.iter().flat_map(|cell| cell.path.to_vec());
+                    Some((column.name.clone(), elements.collect()))
+                }
+                None => None,
+            });
+            cells.collect::<Vec<_>>()
+        });
+        shown.collect()
+    }
+
+    fn cell<'a>(row: &'a [(String, Vec<u8>)], name: &str) -> Option<&'a [u8]> {
+        row.iter().find(|(column, _)| column == name).map(|(_, value)| value.as_slice())
+    }
+
+    #[test]
+    fn a_node_is_local_to_itself_and_the_others_are_its_peers() {
+        let view = cluster(&[("a", &[1, -3]), ("b", &[2]), ("c", &[3])]);
+        let node = NodeFacts {
+            cluster_name: "rings".to_owned(),
+            listen: ([192, 168, 0, 1], 7007).into(),
+            started_seconds: 5,
+        };
+        let local = rows("local", |rows| local(rows, &Schema::default(), &node, &view));
+        let local = &local[0];
+        assert_eq!(cell(local, "broadcast_address"), Some(&[10, 0, 0, 1][..]));
+        assert_eq!(cell(local, "listen_address"), Some(&[192, 168, 0, 1][..]));
+        assert_eq!(cell(local, "rpc_address"), Some(&[10, 0, 1, 1][..]));
+        assert_eq!(cell(local, "tokens"), Some(&b"-31"[..]));
+        assert_eq!(cell(local, "data_center"), Some(&b"a"[..]));
+
+        for (table, address) in [("peers", "rpc_address"), ("peers_v2", "native_address")] {
+            let peers =
+                rows(table, |rows| if table == "peers" { peers(rows, &view) } else { peers_v2(rows, &view) });
+            let mut hosts: Vec<_> = peers.iter().map(|peer| cell(peer, "host_id").unwrap()[0]).collect();
+            hosts.sort_unstable();
+            assert_eq!(hosts, [2, 3], "{table}");
+            for peer in &peers {
+                let host = cell(peer, "host_id").unwrap()[0];
+                assert_eq!(cell(peer, address), Some(&[10, 0, 1, host][..]));
+                assert_eq!(cell(peer, "tokens"), Some(host.to_string().as_bytes()));
+                assert_eq!(
+                    cell(peer, "schema_version").is_some(),
+                    host == 2,
+                    "what a node has not told is null"
+                );
+            }
+        }
+    }
+}
