@@ -23,6 +23,7 @@ use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
 use crate::contact::Needs;
 use crate::latency::{Counters, RequestFigures};
+use crate::paxos::Turns;
 use crate::read::{Scene, speculation_delay};
 use crate::remote::{self, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
@@ -74,6 +75,8 @@ struct Inner {
     port: Port<NodeRequest, NodeResponse>,
     schema: RefCell<Arc<Schema>>,
     batchlog: Batchlog,
+    turns: Turns,
+    last_ballot: std::cell::Cell<i64>,
     reads: Counters,
     writes: Counters,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
@@ -107,6 +110,8 @@ impl Coordinator {
             replica,
             port: port.clone(),
             schema: RefCell::new(schema),
+            turns: Turns::default(),
+            last_ballot: std::cell::Cell::new(0),
             reads: Counters::default(),
             writes: Counters::default(),
             listeners: RefCell::new(Vec::new()),
@@ -281,6 +286,17 @@ impl Coordinator {
 
     fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
         trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.0.turns
+    }
+
+    /// A time that no conditional write of this shard had before.
+    pub(crate) fn next_timestamp(&self) -> i64 {
+        let next = self.0.rt.wall_micros().max(self.0.last_ballot.get() + 1);
+        self.0.last_ballot.set(next);
+        next
     }
 
     /// The shard that this is.

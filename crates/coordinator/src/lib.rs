@@ -10,6 +10,7 @@ mod coordinator;
 mod error;
 mod handoff;
 mod latency;
+mod paxos;
 mod read;
 pub mod reconcile;
 mod remote;
@@ -26,6 +27,7 @@ pub use coordinator::{Coordinator, HintKeeper, ReplicationStats, SchemaListener,
 pub use error::{ReplicaFailure, RequestError};
 pub use handoff::Handoff;
 pub use latency::{Latencies, RequestFigures};
+pub use paxos::{CasOptions, CasOutcome};
 pub use request::{WriteKind, WriteOptions};
 pub use schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 pub use topology::Consistency;

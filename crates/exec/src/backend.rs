@@ -4,11 +4,18 @@
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
-use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions};
-use mutation::PartitionUpdate;
+use coordinator::{
+    CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions,
+};
+use mutation::{PartitionUpdate, Timestamp};
 use replica::{ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
+
+use crate::ExecError;
+
+/// What a conditional request writes at a time, given what was read; none when its conditions do not hold.
+pub type Decide<'a> = &'a mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, ExecError>;
 
 /// The coordinator as execution sees it.
 pub trait Coordinator: 'static {
@@ -58,6 +65,22 @@ pub trait Coordinator: 'static {
     fn shard(&self) -> u16 {
         0
     }
+
+    /// Reads one partition with the command, and writes what `decide` then says, with nothing agreed on in between.
+    fn cas(
+        &self,
+        command: &ReadCommand,
+        options: CasOptions,
+        decide: Decide<'_>,
+    ) -> impl Future<Output = Result<CasOutcome, ExecError>>;
+
+    /// Reads one partition so that everything agreed on before is seen.
+    fn read_serial(
+        &self,
+        command: &ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<ReadPage, RequestError>>;
 
     /// Adds to counters: each cell's value is the change as eight bytes.
     fn increment(
@@ -120,6 +143,24 @@ impl Coordinator for coordinator::Coordinator {
 
     fn shard(&self) -> u16 {
         coordinator::Coordinator::shard(self)
+    }
+
+    async fn cas(
+        &self,
+        command: &ReadCommand,
+        options: CasOptions,
+        decide: Decide<'_>,
+    ) -> Result<CasOutcome, ExecError> {
+        coordinator::Coordinator::cas(self, command, options, decide).await
+    }
+
+    async fn read_serial(
+        &self,
+        command: &ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<ReadPage, RequestError> {
+        coordinator::Coordinator::read_serial(self, command, consistency, deadline).await
     }
 
     async fn increment(

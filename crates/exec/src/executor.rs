@@ -13,6 +13,7 @@ use wire::{BatchType, CqlError, QueryParameters, ResponseWriter, StatementSource
 
 use crate::backend::{Clock, Coordinator};
 use crate::bind::Binds;
+use crate::conditional;
 use crate::ddl::{self, DdlContext};
 use crate::describe;
 use crate::error::{ExecError, Result, invalid};
@@ -308,6 +309,10 @@ impl<C: Coordinator> Executor<C> {
         request.skip_metadata &= !prepared.result_changed || known_metadata_id.is_some();
         match &prepared.plan {
             Plan::Select(plan) => self.select(plan, &binds, request, trace, out).await,
+            Plan::Modification(plan) if !plan.conditions.is_empty() => {
+                request.take_timeout(plan.timeout.as_ref(), &Env::new(&binds, &self.call))?;
+                Box::pin(self.conditional(&[(plan, &binds)], false, request, trace, out)).await
+            }
             Plan::Modification(plan) => {
                 let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
                 self.modify(plan, &binds, request, timestamp, trace).await?;
@@ -338,9 +343,9 @@ impl<C: Coordinator> Executor<C> {
             Consistency::EachQuorum => {
                 return invalid!("EACH_QUORUM ConsistencyLevel is only supported for writes");
             }
-            // Without conditional writes a majority sees everything that a serial read would.
-            Consistency::Serial => Consistency::Quorum,
-            Consistency::LocalSerial => Consistency::LocalQuorum,
+            // Only the write of one partition can be agreed on: a scan sees what a majority has.
+            Consistency::Serial if !plan.restrictions.names_partitions() => Consistency::Quorum,
+            Consistency::LocalSerial if !plan.restrictions.names_partitions() => Consistency::LocalQuorum,
             other => other,
         };
         if plan.restrictions.keys.is_none() {
@@ -415,6 +420,21 @@ impl<C: Coordinator> Executor<C> {
         Ok(())
     }
 
+    /// A conditional statement, or a batch with one in it.
+    async fn conditional(
+        &self,
+        statements: &[(&ModificationPlan, &Binds)],
+        is_batch: bool,
+        request: Request<'_>,
+        trace: Option<&Trace>,
+        out: &mut ResponseWriter,
+    ) -> Result<()> {
+        self.note(trace, || "Executing a conditional statement".to_owned());
+        conditional::run(&self.coordinator, statements, is_batch, &request, &self.call, out).await?;
+        self.note(trace, || "Conditional statement decided".to_owned());
+        Ok(())
+    }
+
     async fn write_batch(
         &self,
         kind: BatchKind,
@@ -424,6 +444,9 @@ impl<C: Coordinator> Executor<C> {
         trace: Option<&Trace>,
         out: &mut ResponseWriter,
     ) -> Result<()> {
+        if batch::is_conditional(statements.iter().map(|(plan, _)| *plan)) {
+            return Box::pin(self.conditional(statements, true, request, trace, out)).await;
+        }
         let (mut updates, mut increments) = (Vec::with_capacity(statements.len()), Vec::new());
         for (plan, binds) in statements {
             let env = Env::new(binds, &self.call);

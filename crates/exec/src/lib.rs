@@ -7,6 +7,7 @@
 
 pub mod backend;
 pub mod bind;
+pub mod conditional;
 pub mod ddl;
 pub mod describe;
 mod error;

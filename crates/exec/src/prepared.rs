@@ -12,7 +12,7 @@ use crate::error::{ExecError, Result};
 use crate::expr::resolve::Markers;
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
-use crate::modification::batch::BatchPlan;
+use crate::modification::batch::{BatchPlan, is_conditional};
 use crate::select::SelectPlan;
 use crate::select::selection::metadata;
 
@@ -81,7 +81,7 @@ impl Prepared {
             bind_markers,
             partition_key_markers: plan.key_markers(),
             result,
-            is_conditional: false,
+            is_conditional: plan.is_conditional(),
         };
         let (text, keyspace) = (text.to_owned(), keyspace.map(str::to_owned));
         Ok(Self { text, keyspace, plan, markers, metadata, result_changed: false })
@@ -144,6 +144,15 @@ fn bind_metadata(keyspace: &str, table: &str, markers: &[MarkerSpec]) -> Metadat
 }
 
 impl Plan {
+    /// Whether it has conditions.
+    pub fn is_conditional(&self) -> bool {
+        match self {
+            Plan::Modification(plan) => !plan.conditions.is_empty(),
+            Plan::Batch(plan) => is_conditional(plan.statements.iter()),
+            Plan::Select(_) | Plan::Other(_) => false,
+        }
+    }
+
     /// The statement's table; of a batch the first statement's.
     pub fn table(&self) -> Option<&Arc<Table>> {
         match self {

@@ -24,6 +24,8 @@ pub struct ExecLimits {
     pub write_timeout: Duration,
     /// `counter_write_request_timeout`
     pub counter_timeout: Duration,
+    /// `cas_contention_timeout`
+    pub cas_contention_timeout: Duration,
     /// `truncate_request_timeout`
     pub truncate_timeout: Duration,
     /// `batch_size_warn_threshold`, in bytes.
@@ -45,6 +47,7 @@ impl Default for ExecLimits {
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
             counter_timeout: Duration::from_secs(5),
+            cas_contention_timeout: Duration::from_millis(1800),
             truncate_timeout: Duration::from_secs(60),
             batch_warn_bytes: 5 << 10,
             batch_fail_bytes: 50 << 10,
@@ -60,6 +63,8 @@ impl Default for ExecLimits {
 pub struct Request<'a> {
     /// Consistency level.
     pub consistency: Consistency,
+    /// Consistency level of the agreement that conditional statements and serial reads need.
+    pub serial_consistency: Consistency,
     /// Rows of a page; none without paging.
     pub page_size: Option<u32>,
     /// Where to go on.
@@ -101,6 +106,9 @@ impl<'a> Request<'a> {
         };
         Ok(Self {
             consistency: from_wire_consistency(parameters.consistency),
+            serial_consistency: parameters
+                .serial_consistency
+                .map_or(Consistency::Serial, from_wire_consistency),
             page_size: parameters
                 .page_size
                 .and_then(|size| u32::try_from(size).ok())

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use schema::Table;
 
-use crate::{DecoratedKey, DeletionTime, RangeTombstone, RangeTombstones, Row};
+use crate::row::ColumnData;
+use crate::{Cell, DecoratedKey, DeletionTime, RangeTombstone, RangeTombstones, Row, Timestamp};
 
 /// Everything that a write (or a read's result) says about one partition of one table.
 #[derive(Clone, Debug)]
@@ -96,6 +97,36 @@ impl PartitionUpdate {
         other.rows.into_iter().for_each(|row| self.add_row(row));
     }
 
+    /// Gives everything that it deletes one time. The write of a conditional statement deletes just before it writes, so
+    /// that its own deletions hide nothing of it.
+    pub fn stamp_deletions(&mut self, timestamp: Timestamp) {
+        let stamp = |deletion: &mut DeletionTime| {
+            if !deletion.is_live() {
+                *deletion = DeletionTime::new(timestamp, deletion.local);
+            }
+        };
+        let stamp_row = |row: &mut Row| {
+            stamp(&mut row.deletion);
+            row.retain(|_, data| {
+                match data {
+                    ColumnData::Simple(cell) => stamp_tombstone(cell, timestamp),
+                    ColumnData::Complex(complex) => {
+                        stamp(&mut complex.deletion);
+                        complex.cells.iter_mut().for_each(|one| stamp_tombstone(&mut one.cell, timestamp));
+                    }
+                }
+                true
+            });
+        };
+        stamp(&mut self.deletion);
+        self.static_row.iter_mut().for_each(stamp_row);
+        self.rows.iter_mut().for_each(stamp_row);
+        for mut range in std::mem::take(&mut self.range_tombstones).iter().cloned() {
+            stamp(&mut range.deletion);
+            self.range_tombstones.insert(range);
+        }
+    }
+
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         self.deletion.is_live()
@@ -119,5 +150,12 @@ impl PartitionUpdate {
             + self.range_tombstones.memory_size()
             + self.static_row.as_ref().map_or(0, Row::memory_size)
             + self.rows.iter().map(Row::memory_size).sum::<usize>()
+    }
+}
+
+/// Gives a tombstone this time.
+fn stamp_tombstone(cell: &mut Cell, timestamp: Timestamp) {
+    if cell.is_tombstone() {
+        cell.timestamp = timestamp;
     }
 }

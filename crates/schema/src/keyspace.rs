@@ -28,6 +28,11 @@ pub enum Replication {
 }
 
 impl Replication {
+    /// The name of its class, as clients know it.
+    pub fn class_name(&self) -> String {
+        self.to_map().remove("class").unwrap_or_default()
+    }
+
     /// The map that `system_schema.keyspaces.replication` shows.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         let class = |name: &str| ("class".to_owned(), format!("org.apache.cassandra.locator.{name}"));

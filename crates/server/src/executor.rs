@@ -87,6 +87,7 @@ fn limits(config: &Config) -> ExecLimits {
         range_timeout: config.range_request_timeout,
         write_timeout: config.write_request_timeout,
         counter_timeout: config.counter_write_request_timeout,
+        cas_contention_timeout: config.cas_contention_timeout,
         truncate_timeout: config.truncate_request_timeout,
         batch_warn_bytes: bytes(config.batch_size_warn_threshold),
         batch_fail_bytes: bytes(config.batch_size_fail_threshold),

@@ -20,6 +20,8 @@ pub struct Stamp {
     pub ttl: Seconds,
     /// The server's clock.
     pub now: Seconds,
+    /// Microseconds that order the elements of lists; the clock's when there are none.
+    pub ordered_at: Option<i64>,
 }
 
 impl Stamp {
@@ -35,6 +37,11 @@ impl Stamp {
     /// When what has the statement's TTL expires; the far future is cut to the last second that can be stored.
     pub fn expires(&self) -> Seconds {
         self.now.saturating_add(self.ttl).min(mutation::NO_DELETION - 1)
+    }
+
+    /// The time of an element's place in a list, in microseconds.
+    fn element_micros(&self, env: &Env<'_>) -> i64 {
+        self.ordered_at.unwrap_or_else(|| env.call.clock.wall_micros())
     }
 
     /// A tombstone of one cell.
@@ -66,7 +73,9 @@ pub fn row(
     let mut operations = operations.iter();
     // Nearly always each operation has a column of its own, in their order.
     for operation in operations.by_ref() {
-        let Some(data) = data(operation, stamp, env, existing)? else { continue };
+        // What is added to one column twice adds up.
+        let pending = columns.last().filter(|(id, _)| *id == operation.column.id).map(|(_, data)| data);
+        let Some(data) = data(operation, stamp, env, (existing, pending))? else { continue };
         let column = &operation.column;
         if columns.last().is_none_or(|(last, _)| *last < column.id) {
             columns.push((column.id, data));
@@ -75,7 +84,8 @@ pub fn row(
         let mut row = Row::from_columns(clustering, columns);
         row.merge_column(column.id, data, &column.ty);
         for operation in operations {
-            if let Some(data) = self::data(operation, stamp, env, existing)? {
+            let pending = row.column(operation.column.id);
+            if let Some(data) = self::data(operation, stamp, env, (existing, pending))? {
                 row.merge_column(operation.column.id, data, &operation.column.ty);
             }
         }
@@ -84,13 +94,15 @@ pub fn row(
     Ok(Row::from_columns(clustering, columns))
 }
 
-/// What an operation says of its column, if anything.
+/// What an operation says of its column, if anything. `before` is the row as it was read, and what the statement's earlier
+/// operations say of the column.
 fn data(
     operation: &Operation,
     stamp: &Stamp,
     env: &Env<'_>,
-    existing: Option<&Row>,
+    before: (Option<&Row>, Option<&ColumnData>),
 ) -> Result<Option<ColumnData>> {
+    let (existing, pending) = before;
     let column = &operation.column;
     Ok(Some(match &operation.change {
         Change::Set(expr) => match (expr.eval(env)?, column.ty.is_multi_cell()) {
@@ -118,6 +130,18 @@ fn data(
             };
             ColumnData::Simple(Cell::live(stamp.timestamp, Bytes::copy_from_slice(&delta.to_be_bytes())))
         }
+        Change::Plus(expr) => {
+            let held = match pending {
+                Some(ColumnData::Simple(cell)) => Some(cell),
+                _ => existing.and_then(|row| row.cell(column.id)),
+            };
+            let Some(held) = held.filter(|cell| cell.is_live(stamp.now)) else { return Ok(None) };
+            match expr.eval(env)? {
+                Value::Unset => return Ok(None),
+                Value::Null => return invalid!("Invalid null value for number increment/decrement"),
+                Value::Set(more) => ColumnData::Simple(stamp.live(plus(&column.ty, &held.value, &more)?)),
+            }
+        }
         change => {
             let cells = changed_cells(operation, change, stamp, env, existing)?;
             if cells.is_empty() {
@@ -126,6 +150,17 @@ fn data(
             ColumnData::Complex(Complex { cells, ..Complex::empty() })
         }
     }))
+}
+
+/// The sum of two numbers, or one text behind the other.
+fn plus(ty: &CqlType, held: &[u8], more: &[u8]) -> Result<Bytes> {
+    if matches!(ty, CqlType::Ascii | CqlType::Text) {
+        return Ok([held, more].concat().into());
+    }
+    match types::native::add(ty, held, more) {
+        Ok(sum) => Ok(sum.into()),
+        Err(error) => invalid!("{error}"),
+    }
 }
 
 fn delta(value: &[u8], negative: bool) -> Result<i64> {
@@ -175,7 +210,7 @@ fn changed_cells(
                 let mut cells: Vec<ComplexCell> = Vec::with_capacity(elements.len());
                 // From the last to the first, each before the one made last.
                 for element in elements.into_iter().rev() {
-                    let path = Bytes::copy_from_slice(&env.call.uuids.before(env.call.clock.wall_micros()));
+                    let path = Bytes::copy_from_slice(&env.call.uuids.before(stamp.element_micros(env)));
                     cells.push(cell(path, Value::Set(value.slice_ref(element))));
                 }
                 cells.reverse();
@@ -245,7 +280,7 @@ fn changed_cells(
             value => Ok(vec![cell(Bytes::copy_from_slice(&at.to_be_bytes()), value)]),
         },
         Change::DeleteField(at) => Ok(vec![cell(Bytes::copy_from_slice(&at.to_be_bytes()), Value::Null)]),
-        Change::Set(_) | Change::Delete | Change::Count(..) => Ok(Vec::new()),
+        Change::Set(_) | Change::Delete | Change::Count(..) | Change::Plus(_) => Ok(Vec::new()),
     }
 }
 
@@ -276,7 +311,7 @@ fn split(ty: &CqlType, value: &Bytes, stamp: &Stamp, env: &Env<'_>) -> Result<Co
     match ty {
         CqlType::List { .. } => {
             for item in collect_elements(Elements::of_list(value)?)? {
-                let path = env.call.uuids.next(env.call.clock.wall_micros());
+                let path = env.call.uuids.next(stamp.element_micros(env));
                 cells.push(element(Bytes::copy_from_slice(&path), shared(item)));
             }
         }

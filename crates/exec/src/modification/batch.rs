@@ -56,6 +56,9 @@ impl BatchPlan {
         check(ast.kind, statements.iter())?;
         let mut timestamp = None;
         if let Some(term) = &ast.using.timestamp {
+            if statements.iter().any(|statement| !statement.conditions.is_empty()) {
+                return invalid!("Cannot provide custom timestamp for conditional BATCH");
+            }
             if ast.kind == BatchKind::Counter {
                 return invalid!("Cannot provide custom timestamp for counter BATCH");
             }
@@ -100,7 +103,19 @@ pub fn check<'a>(
     if kind == BatchKind::Logged && counters {
         return invalid!("Cannot include a counter statement in a logged batch");
     }
+    if is_conditional(statements.clone()) {
+        let mut tables = statements.map(|statement| statement.table.id);
+        let first = tables.next();
+        if tables.any(|table| Some(table) != first) {
+            return invalid!("Batch with conditions cannot span multiple tables");
+        }
+    }
     Ok(())
+}
+
+/// Whether one of them has conditions.
+pub fn is_conditional<'a>(mut statements: impl Iterator<Item = &'a ModificationPlan>) -> bool {
+    statements.any(|statement| !statement.conditions.is_empty())
 }
 
 /// Merges the updates of one partition into one, in the order in which partitions were first named.

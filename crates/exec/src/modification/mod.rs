@@ -9,9 +9,10 @@ pub mod operation;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cql::ast::{Condition, Delete, Insert, InsertSource, Term, Update, Using};
+use cql::ast::{Delete, Insert, InsertSource, Term, Update, Using};
 use mutation::{
-    Clustering, ColumnSelection, LivenessInfo, PartitionUpdate, RangeTombstone, Row, Slices, Timestamp,
+    Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, RangeTombstone, Row, Slices,
+    Timestamp,
 };
 use replica::{Form, Limits, Partitions, ReadCommand};
 use schema::{Column, ColumnKind, Table};
@@ -20,13 +21,15 @@ use stdx::HashMap;
 use types::CqlType;
 
 use crate::backend::Coordinator;
+use crate::bind::Binds;
+use crate::conditional::condition::Conditions;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Kind, Value};
 use crate::lookup::Lookup;
 use crate::request::Request;
 use crate::select::bounds::{self, Clusterings};
-use crate::select::restrictions::{self, Choice, Restrictions, RowRestriction, StatementKind};
+use crate::select::restrictions::{self, Choice, Restrictions, RowRestriction, StatementKind, TupleChoice};
 use apply::Stamp;
 use operation::Operation;
 
@@ -69,7 +72,12 @@ pub struct ModificationPlan {
     json: Option<(Expr, bool)>,
     /// For each partition key column the marker bound to it.
     pub key_markers: Vec<Option<u32>>,
+    /// The IF clause.
+    pub conditions: Conditions,
 }
+
+/// The rows of a partition that a change of lists looks at: the static row, and the others.
+pub type Existing<'a> = (Option<&'a Row>, &'a [Row]);
 
 impl ModificationPlan {
     /// Whether it counts.
@@ -100,6 +108,7 @@ impl ModificationPlan {
             timeout: None,
             json: None,
             key_markers: Vec::new(),
+            conditions: Conditions::None,
         }
     }
 
@@ -139,10 +148,7 @@ impl ModificationPlan {
             return invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead");
         }
         if ast.if_not_exists {
-            if ast.using.timestamp.is_some() {
-                return invalid!("Cannot provide custom timestamp for conditional updates");
-            }
-            return Err(ExecError::unsupported("INSERT ... IF NOT EXISTS"));
+            plan.set_conditions(Conditions::NotExists, &ast.using)?;
         }
         match &ast.source {
             InsertSource::Values { columns, values } => {
@@ -239,14 +245,18 @@ impl ModificationPlan {
         let table = writable(lookup, &ast.table, keyspace)?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Update);
-        refuse_condition(&ast.condition, &ast.using, "UPDATE")?;
+        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
         plan.using(&ast.using, &mut resolver)?;
         for (at, assignment) in ast.assignments.iter().enumerate() {
             let column = resolver.column(&assignment.column.name)?;
             let sets = |operation: &cql::ast::Operation| matches!(operation, cql::ast::Operation::Set(_));
+            let adds = |operation: &cql::ast::Operation| matches!(operation, cql::ast::Operation::Add(_));
+            let adds_up = !plan.conditions.is_empty() && adds(&assignment.operation);
             let twice = ast.assignments[..at].iter().any(|before| {
                 before.column.name == column.name
-                    && (sets(&before.operation) || sets(&assignment.operation) || !column.is_complex())
+                    && (sets(&before.operation)
+                        || sets(&assignment.operation)
+                        || !(column.is_complex() || adds_up && adds(&before.operation)))
             });
             if twice {
                 return Err(ExecError::Syntax(format!(
@@ -257,7 +267,8 @@ impl ModificationPlan {
         }
         for assignment in &ast.assignments {
             let column = resolver.column(&assignment.column.name)?;
-            plan.push(Operation::update(column, &assignment.operation, &mut resolver)?);
+            let reads = !plan.conditions.is_empty();
+            plan.push(Operation::update(column, &assignment.operation, reads, &mut resolver)?);
         }
         let restrictions = restrictions::resolve(&ast.filter, StatementKind::Update, &mut resolver)?;
         plan.check_rows(&restrictions, "UPDATE")?;
@@ -275,34 +286,123 @@ impl ModificationPlan {
         let table = writable(lookup, &ast.table, keyspace)?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Delete);
-        refuse_condition(&ast.condition, &ast.using, "DELETE")?;
+        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
         for target in &ast.targets {
             let operation = Operation::delete(target, &mut resolver)?;
             plan.push(operation);
         }
         plan.using(&ast.using, &mut resolver)?;
         let restrictions = restrictions::resolve(&ast.filter, StatementKind::Delete, &mut resolver)?;
-        if !ast.targets.is_empty() {
-            let static_only = plan.regulars.is_empty();
-            if static_only && restrictions.restricts_clustering && !restrictions.is_full_row(&table) {
-                return invalid!("Range deletions are not supported for specific columns");
-            }
-            if static_only && restrictions.restricts_clustering {
-                return invalid!(
-                    "Invalid restrictions on clustering columns since the DELETE statement modifies only static columns"
-                );
-            }
-            if !static_only && !restrictions.is_full_row(&table) {
-                return invalid!("Range deletions are not supported for specific columns");
-            }
-        }
+        plan.check_deleted(&restrictions)?;
         plan.take(restrictions);
         Ok(plan)
     }
 
+    /// Takes an IF clause, unless it cannot stand in the statement.
+    fn set_conditions(&mut self, conditions: Conditions, using: &Using) -> Result<()> {
+        if conditions.is_empty() {
+            return Ok(());
+        }
+        if self.is_counter() {
+            return invalid!("Conditional updates are not supported on counter tables");
+        }
+        if using.timestamp.is_some() {
+            return invalid!("Cannot provide custom timestamp for conditional updates");
+        }
+        self.conditions = conditions;
+        Ok(())
+    }
+
+    /// Whether rows are changed or deleted, and not only the static row.
+    fn changes_rows(&self) -> bool {
+        !self.regulars.is_empty() || (self.kind == ModificationKind::Delete && self.statics.is_empty())
+    }
+
+    /// Whether the static row is changed.
+    pub fn changes_static_row(&self) -> bool {
+        !self.statics.is_empty()
+    }
+
+    /// Whether a row is named, and not only its partition.
+    pub fn names_a_row(&self) -> bool {
+        self.table.clustering().is_empty() || !self.rows.is_empty()
+    }
+
+    /// Whether the conditions are about the static row alone.
+    pub fn is_about_static_row(&self) -> bool {
+        self.is_static_only() && self.rows.is_empty()
+    }
+
+    /// Whether each column of the partition key has one value.
+    pub fn names_one_partition(&self) -> bool {
+        self.keys.iter().all(|choice| match choice {
+            Choice::One(_) => true,
+            Choice::List(values) => values.len() == 1,
+            Choice::Marker(_) => false,
+        })
+    }
+
+    /// Whether rows are named by `IN`.
+    pub fn names_several_rows(&self) -> bool {
+        self.rows.iter().any(|row| match row {
+            RowRestriction::Single(Choice::One(_)) | RowRestriction::Slice { .. } => false,
+            RowRestriction::Single(Choice::List(values)) => values.len() != 1,
+            RowRestriction::Multi(_, TupleChoice::One(_)) => false,
+            RowRestriction::Multi(_, TupleChoice::List(values)) => values.len() != 1,
+            RowRestriction::Single(Choice::Marker(_)) | RowRestriction::Multi(_, TupleChoice::Marker(_)) => {
+                true
+            }
+        })
+    }
+
+    /// The columns whose values decide what is written.
+    pub fn columns_to_read(&self) -> impl Iterator<Item = schema::ColumnId> {
+        let all = self.statics.iter().chain(&self.regulars);
+        all.filter(|operation| operation.change.needs_read()).map(|operation| operation.column.id)
+    }
+
+    /// Whether nothing but static columns is changed and asked for.
+    pub fn is_static_only(&self) -> bool {
+        !self.changes_rows()
+            && !self.conditions.has_regular()
+            && (!self.statics.is_empty() || self.conditions.has_static())
+    }
+
+    /// Refuses restrictions that do not go with what a DELETE deletes.
+    fn check_deleted(&self, restrictions: &Restrictions) -> Result<()> {
+        if !self.conditions.is_empty() && !restrictions.is_full_row(&self.table) {
+            let what = match (self.changes_rows(), self.conditions.has_regular()) {
+                (true, _) => "delete non static columns",
+                (false, true) => "use IF condition on non static columns",
+                (false, false) => "",
+            };
+            if !what.is_empty() {
+                return invalid!(
+                    "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to {what}"
+                );
+            }
+        }
+        if self.statics.is_empty() && self.regulars.is_empty() {
+            return Ok(());
+        }
+        let full = restrictions.is_full_row(&self.table);
+        if self.is_static_only() && restrictions.restricts_clustering {
+            if !full {
+                return invalid!("Range deletions are not supported for specific columns");
+            }
+            return invalid!(
+                "Invalid restrictions on clustering columns since the DELETE statement modifies only static columns"
+            );
+        }
+        if self.changes_rows() && !full {
+            return invalid!("Range deletions are not supported for specific columns");
+        }
+        Ok(())
+    }
+
     /// Refuses restrictions that do not name whole rows.
     fn check_rows(&self, restrictions: &Restrictions, statement: &str) -> Result<()> {
-        if self.regulars.is_empty() && !self.statics.is_empty() {
+        if self.is_static_only() {
             if restrictions.restricts_clustering {
                 return invalid!(
                     "Invalid restrictions on clustering columns since the {statement} statement modifies only static \
@@ -397,52 +497,85 @@ impl ModificationPlan {
             timestamp: self.timestamp(env, timestamp)?,
             ttl: self.ttl(env, request.now)?,
             now: request.now,
+            ordered_at: None,
         };
-        let document = match &self.json {
-            Some((expr, default_unset)) => {
-                Some(json::values(&self.table, expr.eval_option(env)?, *default_unset)?)
-            }
-            None => None,
-        };
+        let document = self.document(env)?;
         let env = Env { binds: document.as_ref().unwrap_or(env.binds), ..*env };
         let keys = bounds::partition_keys(&self.table, &self.keys, &env)?;
-        let deletes_ranges =
-            self.kind == ModificationKind::Delete && self.statics.is_empty() && self.regulars.is_empty();
-        if deletes_ranges {
-            let slices = bounds::slices(&self.table, &self.rows, &env)?;
-            for key in keys {
-                let mut update = PartitionUpdate::new(self.table.clone(), key);
-                self.delete_ranges(&slices, &stamp, &env, &mut update)?;
-                if !update.is_empty() {
-                    out.push(update);
-                }
-            }
-            return Ok(());
-        }
         let clusterings = if self.names_rows() { self.clusterings(&env)? } else { Clusterings::new() };
         let read = self.read_lists(coordinator, request, &keys, &clusterings).await?;
         for key in keys {
-            let mut update = PartitionUpdate::new(self.table.clone(), key);
-            let existing = read.as_ref().and_then(|read| read.get(&update.key.key));
-            if !self.statics.is_empty() {
-                let before = existing.and_then(|partition| partition.0.as_ref());
-                let row = apply::row(Clustering::empty(), &self.statics, &stamp, &env, before)?;
-                if !row.is_empty() {
-                    update.add_static(row);
-                }
-            }
-            for clustering in &clusterings {
-                let before = existing.and_then(|p| p.1.iter().find(|row| row.clustering == *clustering));
-                let row = self.row(clustering.clone(), &stamp, &env, before)?;
-                if !row.is_empty() {
-                    update.add_row(row);
-                }
-            }
+            let existing = read.as_ref().and_then(|read| read.get(&key.key));
+            let existing = existing.map(|(row, rows)| (row.as_ref(), rows.as_slice()));
+            let update = self.update_of(key, &clusterings, &stamp, &env, existing)?;
             if !update.is_empty() {
                 out.push(update);
             }
         }
         Ok(())
+    }
+
+    /// The members of the document of INSERT JSON, as the values that the plan's expressions are bound to.
+    pub fn document(&self, env: &Env<'_>) -> Result<Option<Binds>> {
+        match &self.json {
+            Some((expr, default_unset)) => {
+                json::values(&self.table, expr.eval_option(env)?, *default_unset).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The partitions, given the values of [`ModificationPlan::document`].
+    pub fn partition_keys(&self, env: &Env<'_>) -> Result<replica::Keys> {
+        bounds::partition_keys(&self.table, &self.keys, env)
+    }
+
+    /// What a conditional statement writes into its partition: everything at `timestamp`, its ballot's time. `existing` is
+    /// what was read for its conditions.
+    pub fn conditional_update(
+        &self,
+        key: DecoratedKey,
+        request: &Request<'_>,
+        env: &Env<'_>,
+        timestamp: Timestamp,
+        existing: Option<Existing<'_>>,
+    ) -> Result<PartitionUpdate> {
+        let ttl = self.ttl(env, request.now)?;
+        let stamp = Stamp { timestamp, ttl, now: request.now, ordered_at: Some(timestamp) };
+        let clusterings = if self.names_rows() { self.clusterings(env)? } else { Clusterings::new() };
+        self.update_of(key, &clusterings, &stamp, env, existing)
+    }
+
+    /// What the statement writes into one partition.
+    fn update_of(
+        &self,
+        key: DecoratedKey,
+        clusterings: &[Clustering],
+        stamp: &Stamp,
+        env: &Env<'_>,
+        existing: Option<Existing<'_>>,
+    ) -> Result<PartitionUpdate> {
+        let mut update = PartitionUpdate::new(self.table.clone(), key);
+        if self.kind == ModificationKind::Delete && self.statics.is_empty() && self.regulars.is_empty() {
+            let slices = bounds::slices(&self.table, &self.rows, env)?;
+            self.delete_ranges(&slices, stamp, env, &mut update)?;
+            return Ok(update);
+        }
+        if !self.statics.is_empty() {
+            let before = existing.and_then(|partition| partition.0);
+            let row = apply::row(Clustering::empty(), &self.statics, stamp, env, before)?;
+            if !row.is_empty() {
+                update.add_static(row);
+            }
+        }
+        for clustering in clusterings {
+            let before = existing.and_then(|p| p.1.iter().find(|row| row.clustering == *clustering));
+            let row = self.row(clustering.clone(), stamp, env, before)?;
+            if !row.is_empty() {
+                update.add_row(row);
+            }
+        }
+        Ok(update)
     }
 
     /// Whether single rows are written, beside or instead of the static row.
@@ -505,7 +638,7 @@ impl ModificationPlan {
     }
 
     /// The clustering keys of the rows that are named.
-    fn clusterings(&self, env: &Env<'_>) -> Result<Clusterings> {
+    pub fn clusterings(&self, env: &Env<'_>) -> Result<Clusterings> {
         if self.rows.is_empty() {
             return Ok(Clusterings::from_iter([Clustering::empty()]));
         }
@@ -536,14 +669,10 @@ impl ModificationPlan {
         keys: &[mutation::DecoratedKey],
         clusterings: &[Clustering],
     ) -> Result<Option<HashMap<Bytes, (Option<Row>, Vec<Row>)>>> {
-        let all = || self.statics.iter().chain(&self.regulars);
-        if !all().any(|operation| operation.change.needs_read()) {
+        let mut columns: Vec<_> = self.columns_to_read().collect();
+        if columns.is_empty() {
             return Ok(None);
         }
-        let mut columns: Vec<_> = all()
-            .filter(|operation| operation.change.needs_read())
-            .map(|operation| operation.column.id)
-            .collect();
         columns.sort();
         columns.dedup();
         let range = |key: &Clustering| mutation::RowRange {
@@ -584,13 +713,4 @@ fn writable(
         return invalid!("Modification is not supported by table {}", table.full_name());
     }
     Ok(table)
-}
-
-fn refuse_condition(condition: &Condition, using: &Using, statement: &str) -> Result<()> {
-    match condition {
-        Condition::None => Ok(()),
-        _ if using.timestamp.is_some() => invalid!("Cannot provide custom timestamp for conditional updates"),
-        Condition::Exists => Err(ExecError::unsupported(format_args!("{statement} ... IF EXISTS"))),
-        Condition::Relations(_) => Err(ExecError::unsupported(format_args!("{statement} ... IF"))),
-    }
 }

@@ -52,12 +52,14 @@ pub enum Change {
     DeleteField(u16),
     /// A counter changes by this, or by its negative.
     Count(Expr, bool),
+    /// A number grows by this, or this is put behind a text; the column is read first, which only conditional statements do.
+    Plus(Expr),
 }
 
 impl Change {
     /// Whether the list has to be read before it can be changed.
     pub fn needs_read(&self) -> bool {
-        matches!(self, Self::Discard(_) | Self::SetIndex(..) | Self::DeleteIndex(_))
+        matches!(self, Self::Discard(_) | Self::SetIndex(..) | Self::DeleteIndex(_) | Self::Plus(_))
     }
 }
 
@@ -82,8 +84,13 @@ impl Operation {
         Self::new(column, Change::Set(expr))
     }
 
-    /// An assignment of UPDATE.
-    pub fn update(column: &Column, operation: &OperationAst, resolver: &mut Resolver<'_>) -> Result<Self> {
+    /// An assignment of UPDATE. `reads` when the statement has conditions, and so reads before it writes.
+    pub fn update(
+        column: &Column,
+        operation: &OperationAst,
+        reads: bool,
+        resolver: &mut Resolver<'_>,
+    ) -> Result<Self> {
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return invalid!("PRIMARY KEY part {} found in SET part", column.name);
         }
@@ -97,6 +104,7 @@ impl Operation {
                 }
                 Change::Set(resolver.term(term, &Receiver::column(column))?)
             }
+            OperationAst::Add(term) if reads && !column.ty.is_collection() => plus(column, term, resolver)?,
             OperationAst::Add(term) => add(column, term, resolver)?,
             OperationAst::Prepend(term) => prepend(column, term, resolver)?,
             OperationAst::Subtract(term) => subtract(column, term, resolver)?,
@@ -166,6 +174,32 @@ fn add(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Chan
     check_collection(column, &format!("{name} = {name} + {}", term_text(term)))?;
     let expr = resolver.term(term, &Receiver::column(column))?;
     Ok(if matches!(column.ty, CqlType::List { .. }) { Change::Append(expr) } else { Change::Add(expr) })
+}
+
+/// What is added to a column whose value was read.
+fn plus(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Change> {
+    let name = &column.name;
+    let shown = || format!("{name} = {name} + {}", term_text(term));
+    let added = matches!(
+        column.ty,
+        CqlType::Tinyint
+            | CqlType::Smallint
+            | CqlType::Int
+            | CqlType::Bigint
+            | CqlType::Varint
+            | CqlType::Float
+            | CqlType::Double
+            | CqlType::Decimal
+            | CqlType::Ascii
+            | CqlType::Text
+    );
+    if matches!(column.ty, CqlType::Tuple(_) | CqlType::Udt { .. }) {
+        return invalid!("Invalid operation ({}) for tuple column {name}", shown());
+    }
+    if !added {
+        return invalid!("Invalid operation ({}) for non-numeric and non-text type {name}", shown());
+    }
+    Ok(Change::Plus(resolver.term(term, &Receiver::column(column))?))
 }
 
 fn prepend(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Change> {

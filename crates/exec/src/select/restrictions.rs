@@ -133,6 +133,11 @@ impl Restrictions {
         })
     }
 
+    /// Whether partitions are named by their keys.
+    pub fn names_partitions(&self) -> bool {
+        self.keys.is_some()
+    }
+
     /// Whether there is a slice of the clustering columns.
     pub fn has_slice(&self) -> bool {
         self.rows.iter().any(|row| matches!(row, RowRestriction::Slice { .. }))

@@ -58,6 +58,9 @@ async fn read<C: Coordinator>(
     deadline: rt::Instant,
 ) -> Result<ReadPage> {
     let consistency = request.consistency;
+    if consistency.is_serial() {
+        return Ok(Box::pin(coordinator.read_serial(command, consistency, deadline)).await?);
+    }
     match request.trace {
         None => Ok(coordinator.read(command, consistency, deadline).await?),
         Some(trace) => Ok(Box::pin(coordinator.read_traced(command, consistency, deadline, trace)).await?),
@@ -89,7 +92,7 @@ pub async fn run<'a, C: Coordinator>(
     }
     let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(env));
     let filters = filters.collect::<Result<Vec<BoundFilter<'_>>>>()?;
-    let partitions = partitions(plan, env)?;
+    let partitions = partitions(plan, request, env)?;
     let slices = bounds::slices(&plan.table, &plan.restrictions.rows, env)?;
     let mut rows = out.rows(&plan.selection.metadata, request.skip_metadata, request.known_metadata_id);
     let nothing = slices.ranges().is_empty() && !plan.static_rows;
@@ -141,7 +144,7 @@ pub async fn run<'a, C: Coordinator>(
 }
 
 /// Which partitions to read; none when there cannot be any.
-fn partitions(plan: &SelectPlan, env: &Env<'_>) -> Result<Option<Partitions>> {
+fn partitions(plan: &SelectPlan, request: &Request<'_>, env: &Env<'_>) -> Result<Option<Partitions>> {
     let range = match &plan.restrictions.token {
         None => PartitionRange::all(),
         Some(token) => match bounds::token_range(token, env)? {
@@ -153,6 +156,9 @@ fn partitions(plan: &SelectPlan, env: &Env<'_>) -> Result<Option<Partitions>> {
     let mut keys = bounds::partition_keys(&plan.table, choices, env)?;
     if plan.restrictions.token.is_some() {
         keys.retain(|key| range.contains(key));
+    }
+    if request.consistency.is_serial() && keys.len() > 1 {
+        return invalid!("SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time");
     }
     Ok(if keys.is_empty() { None } else { Some(Partitions::Keys(keys)) })
 }

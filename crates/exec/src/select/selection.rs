@@ -288,7 +288,7 @@ fn first_values(expr: Expr, resolver: &mut Resolver<'_>) -> Expr {
 
 /// Writes a column's value straight into the response.
 #[inline]
-fn write_column(row: &RowView<'_>, column: &ColumnRef, rows: &mut RowsWriter<'_>) {
+pub fn write_column(row: &RowView<'_>, column: &ColumnRef, rows: &mut RowsWriter<'_>) {
     match column.kind {
         ColumnKind::PartitionKey | ColumnKind::Clustering => rows.optional(row.borrowed(column)),
         ColumnKind::Static | ColumnKind::Regular => {

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
-use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, ViewNode, WriteOptions};
-use exec::backend::{Clock, Coordinator};
+use coordinator::{
+    CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, ViewNode, WriteOptions,
+};
+use exec::ExecError;
+use exec::backend::{Clock, Coordinator, Decide};
 use mutation::row::ColumnData;
 use mutation::{Cell, DecoratedKey, Fragment, PartitionUpdate, Row, counter};
 use replica::page::{PageBuilder, Progress};
@@ -181,6 +184,34 @@ impl Coordinator for Memory {
     async fn write(&self, updates: Vec<PartitionUpdate>, _: WriteOptions) -> Result<(), RequestError> {
         updates.into_iter().for_each(|update| self.put(update));
         Ok(())
+    }
+
+    async fn cas(
+        &self,
+        command: &ReadCommand,
+        options: CasOptions,
+        decide: Decide<'_>,
+    ) -> Result<CasOutcome, ExecError> {
+        let page = self.read(command, options.commit, options.deadline).await?;
+        // Later than what the test's clock has given out.
+        self.versions.set(self.versions.get() + 1);
+        let ballot = (START_SECONDS + 1) * 1_000_000 + i64::try_from(self.versions.get()).unwrap();
+        match decide(&page, ballot)? {
+            None => Ok(CasOutcome::Refused(page)),
+            Some(update) => {
+                self.put(update);
+                Ok(CasOutcome::Applied)
+            }
+        }
+    }
+
+    async fn read_serial(
+        &self,
+        command: &ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<ReadPage, RequestError> {
+        self.read(command, consistency, deadline).await
     }
 
     async fn increment(&self, updates: Vec<PartitionUpdate>, _: WriteOptions) -> Result<(), RequestError> {

@@ -27,3 +27,8 @@ fn rows_and_functions() {
 fn statements_about_a_cluster_of_several_datacenters() {
     check_on(&Node::of(Memory::with_nodes(&["a", "b", "a", "a"])), "cluster.txt");
 }
+
+#[test]
+fn conditional_statements() {
+    check("conditional.txt");
+}

@@ -126,6 +126,8 @@ options! {
     range_request_timeout: Duration = Duration::from_secs(10), "How long a page of a scan may take.";
     #[alias("write_request_timeout_in_ms", "ms")]
     write_request_timeout: Duration = Duration::from_secs(2), "How long a write may take.";
+    #[alias("cas_contention_timeout_in_ms", "ms")]
+    cas_contention_timeout: Duration = Duration::from_millis(1800), "How long a conditional statement may wait for others of its partition.";
     #[alias("counter_write_request_timeout_in_ms", "ms")]
     counter_write_request_timeout: Duration = Duration::from_secs(5), "How long a counter update may take.";
     #[alias("truncate_request_timeout_in_ms", "ms")]

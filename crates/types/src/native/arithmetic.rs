@@ -107,6 +107,19 @@ impl Function {
     }
 }
 
+/// The sum of two numbers of one type, in that type: integers wrap.
+///
+/// # Errors
+/// When a value is none of the type, or the sum is too large for it.
+pub fn add(ty: &CqlType, left: &[u8], right: &[u8]) -> Result<Vec<u8>, FunctionError> {
+    let number = |value| {
+        let malformed = || FunctionError::Invalid(format!("Invalid value for type {}", ty.cql_name()));
+        Number::read(ty, value).ok_or_else(malformed)
+    };
+    let sum = compute(ty, Operator::Add, &number(left)?, &number(right)?);
+    sum.map_err(|why| FunctionError::Invalid(format!("The sum cannot be computed: {why}")))
+}
+
 /// The result in the type; the error is Java's text of the failure.
 fn compute(ty: &CqlType, operator: Operator, left: &Number, right: &Number) -> Result<Vec<u8>, &'static str> {
     let result = match ty {

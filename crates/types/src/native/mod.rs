@@ -16,7 +16,7 @@ mod temporal;
 mod vector;
 
 pub use aggregate::{Aggregate, AggregateKind};
-pub use arithmetic::Operator;
+pub use arithmetic::{Operator, add};
 pub use resolve::{
     Argument, ConstantArgument, TypedArgument, resolve, resolve_cast, resolve_negation, resolve_operator,
 };
