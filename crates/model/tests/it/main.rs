@@ -1,5 +1,7 @@
 //! The model's own rules, each in the smallest history that shows it.
 
+mod linear;
+
 use std::rc::Rc;
 
 use model::{
