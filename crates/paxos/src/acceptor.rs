@@ -1,0 +1,198 @@
+//! The voter of one replica for one partition: what it promised, what it accepted, and the last write that it saw
+//! committed. A pure step; whoever carries it out stores the new state before the reply leaves.
+
+use crate::{Ballot, Proposal};
+
+/// What a replica remembers of a partition. Without memory it is the default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptorState<V> {
+    /// No round below this one is followed any more.
+    pub promised: Ballot,
+    /// The proposal of the highest round that was accepted and not committed since.
+    pub accepted: Option<Proposal<V>>,
+    /// The commit of the highest round that was seen.
+    pub committed: Option<Proposal<V>>,
+}
+
+impl<V> Default for AcceptorState<V> {
+    fn default() -> Self {
+        Self { promised: Ballot::NONE, accepted: None, committed: None }
+    }
+}
+
+impl<V> AcceptorState<V> {
+    /// The round of the last commit.
+    pub fn committed_ballot(&self) -> Ballot {
+        self.committed.as_ref().map_or(Ballot::NONE, |commit| commit.ballot)
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.promised.is_none() && self.accepted.is_none() && self.committed.is_none()
+    }
+
+    /// The last round that left a trace.
+    fn last(&self) -> Ballot {
+        let accepted = self.accepted.as_ref().map_or(Ballot::NONE, |proposal| proposal.ballot);
+        self.promised.max(accepted).max(self.committed_ballot())
+    }
+}
+
+/// What a proposer asks of a voter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request<V> {
+    /// Follow no round below this one, and say what is unfinished.
+    Prepare(Ballot),
+    /// Accept this.
+    Propose(Proposal<V>),
+    /// This was accepted by a quorum: write it.
+    Commit(Proposal<V>),
+}
+
+/// What a voter answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply<V> {
+    /// The promise, and what was accepted and committed before.
+    Promised {
+        /// See [`AcceptorState::accepted`].
+        accepted: Option<Proposal<V>>,
+        /// See [`AcceptorState::committed`].
+        committed: Option<Proposal<V>>,
+    },
+    /// Accepted.
+    Accepted,
+    /// Written.
+    Committed,
+    /// A higher round was promised, or the round is too old to be followed.
+    Refused {
+        /// The round to be above.
+        promised: Ballot,
+    },
+}
+
+/// What a step leads to, in this order: the state is stored, the write applied, the reply sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step<V> {
+    /// The new state; none when it did not change.
+    pub state: Option<AcceptorState<V>>,
+    /// The write to apply to the partition.
+    pub apply: Option<V>,
+    /// The reply.
+    pub reply: Reply<V>,
+}
+
+/// Takes a request. `memory_micros` is how long states are kept: what is older may have been forgotten, so that rounds from
+/// before are not followed, and a state from before counts for nothing.
+pub fn step<V: Clone>(
+    state: &AcceptorState<V>,
+    request: Request<V>,
+    now_micros: i64,
+    memory_micros: i64,
+) -> Step<V> {
+    let forgotten = now_micros.saturating_sub(memory_micros);
+    let blank = AcceptorState::default();
+    let state = if state.last().micros < forgotten { &blank } else { state };
+    let refused = |promised: Ballot| Step { state: None, apply: None, reply: Reply::Refused { promised } };
+    let too_old = |ballot: Ballot| ballot.micros < forgotten;
+    match request {
+        Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) if too_old(ballot) => {
+            refused(Ballot { micros: forgotten, node: 0 }.max(state.promised))
+        }
+        Request::Prepare(ballot) if ballot <= state.promised => refused(state.promised),
+        Request::Prepare(ballot) => {
+            let (accepted, committed) = (state.accepted.clone(), state.committed.clone());
+            Step {
+                state: Some(AcceptorState { promised: ballot, ..state.clone() }),
+                apply: None,
+                reply: Reply::Promised { accepted, committed },
+            }
+        }
+        Request::Propose(proposal) if proposal.ballot < state.promised => refused(state.promised),
+        Request::Propose(proposal) => {
+            let state = AcceptorState {
+                promised: proposal.ballot,
+                accepted: Some(proposal),
+                committed: state.committed.clone(),
+            };
+            Step { state: Some(state), apply: None, reply: Reply::Accepted }
+        }
+        Request::Commit(commit) => {
+            // Writes carry the times of their rounds, so that one that comes late hides nothing.
+            let apply = commit.value.clone();
+            let newer = commit.ballot > state.committed_ballot();
+            let state = newer.then(|| AcceptorState {
+                // Who has not followed the round so far still knows that it was followed.
+                promised: state.promised.max(commit.ballot),
+                accepted: state.accepted.clone().filter(|accepted| accepted.ballot > commit.ballot),
+                committed: Some(commit),
+            });
+            Step { state, apply, reply: Reply::Committed }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+    const MEMORY: i64 = 100_000;
+
+    fn ballot(micros: i64) -> Ballot {
+        Ballot { micros: NOW + micros, node: 1 }
+    }
+
+    fn proposal(at: i64, value: &'static str) -> Proposal<&'static str> {
+        Proposal { ballot: ballot(at), id: ballot(at), after: Vec::new(), value: Some(value) }
+    }
+
+    fn take(state: &mut AcceptorState<&'static str>, request: Request<&'static str>) -> Reply<&'static str> {
+        let step = step(state, request, NOW, MEMORY);
+        if let Some(next) = step.state {
+            *state = next;
+        }
+        step.reply
+    }
+
+    #[test]
+    fn a_promise_holds_and_tells_what_is_unfinished() {
+        let mut state = AcceptorState::default();
+        let promised = |accepted, committed| Reply::Promised { accepted, committed };
+        assert_eq!(take(&mut state, Request::Prepare(ballot(5))), promised(None, None));
+        assert_eq!(take(&mut state, Request::Prepare(ballot(5))), Reply::Refused { promised: ballot(5) });
+        assert_eq!(
+            take(&mut state, Request::Propose(proposal(4, "a"))),
+            Reply::Refused { promised: ballot(5) }
+        );
+        assert_eq!(take(&mut state, Request::Propose(proposal(5, "b"))), Reply::Accepted);
+        // A round that nobody here promised to follow is followed when it is higher.
+        assert_eq!(take(&mut state, Request::Propose(proposal(6, "c"))), Reply::Accepted);
+        assert_eq!(state.promised, ballot(6));
+        assert_eq!(take(&mut state, Request::Prepare(ballot(7))), promised(Some(proposal(6, "c")), None));
+        assert_eq!(take(&mut state, Request::Commit(proposal(6, "c"))), Reply::Committed);
+        assert_eq!(take(&mut state, Request::Prepare(ballot(8))), promised(None, Some(proposal(6, "c"))));
+    }
+
+    #[test]
+    fn a_late_commit_is_applied_and_does_not_replace_a_newer_one() {
+        let mut state = AcceptorState::default();
+        take(&mut state, Request::Commit(proposal(9, "new")));
+        let late = step(&state, Request::Commit(proposal(3, "old")), NOW, MEMORY);
+        assert_eq!((late.apply, late.state, late.reply), (Some("old"), None, Reply::Committed));
+        take(&mut state, Request::Propose(proposal(12, "open")));
+        take(&mut state, Request::Commit(proposal(10, "newer")));
+        assert_eq!(state.accepted, Some(proposal(12, "open")), "what is above the commit is still open");
+    }
+
+    #[test]
+    fn what_is_older_than_the_memory_counts_for_nothing_and_is_not_followed() {
+        let mut state = AcceptorState::default();
+        take(&mut state, Request::Propose(proposal(0, "a")));
+        let later = NOW + MEMORY + 1;
+        let prepare = step(&state, Request::Prepare(Ballot { micros: later, node: 1 }), later, MEMORY);
+        assert_eq!(prepare.reply, Reply::Promised { accepted: None, committed: None });
+        let old = step(&state, Request::Propose(proposal(0, "b")), later, MEMORY);
+        assert!(matches!(old.reply, Reply::Refused { promised } if promised > ballot(0)));
+        assert_eq!(old.state, None);
+    }
+}

@@ -1,0 +1,31 @@
+//! Agreement on the next write of one partition: the rules of Paxos for those who vote ([`acceptor`]) and those who
+//! propose ([`proposer`]), as state machines without tasks, clock or network.
+//!
+//! A round: a proposer takes a [`Ballot`], has a quorum promise to follow nobody with a lower one, learns from the promises
+//! what is unfinished and finishes it, reads, proposes its write, and when a quorum has accepted it, has every replica
+//! commit it. docs/design/lwt.md says what differs from Cassandra's and why it is right.
+
+pub mod acceptor;
+mod ballot;
+pub mod proposer;
+
+pub use acceptor::{AcceptorState, Reply, Request, Step, step};
+pub use ballot::{Ballot, BallotClock};
+pub use proposer::{Action, Failure, Proposer};
+
+/// A value that stands for election: a write, or nothing, which is proposed to be sure that nothing older still stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal<V> {
+    /// The round in which it is proposed; higher when another than its author finishes it.
+    pub ballot: Ballot,
+    /// The round of its author: who it is, and the time that its write has.
+    pub id: Ballot,
+    /// The authors' rounds of the writes that were chosen before it, the last one first; a few of them. They tell an author
+    /// whose write another finished, and others followed, what became of it.
+    pub after: Vec<Ballot>,
+    /// The write.
+    pub value: Option<V>,
+}
+
+/// How many writes before it a proposal names.
+pub const AFTER_MAX: usize = 16;

@@ -1,0 +1,5 @@
+//! Agreement under chance: many proposers, voters that crash, messages that are lost, doubled and late.
+
+mod scenarios;
+mod shuffle;
+mod world;

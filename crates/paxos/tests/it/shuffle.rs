@@ -1,0 +1,90 @@
+//! Thousands of worlds, each judged; and planted bugs, each found.
+
+use model::linear::{Linearity, Register, RegisterOutput, check};
+
+use crate::world::{Bug, Weather, World};
+
+const CALM: Weather = Weather {
+    voters: 3,
+    clients: 3,
+    operations: 24,
+    lost: 0,
+    doubled: 0,
+    crashes: 0,
+    impatience: 0,
+    bug: Bug::None,
+};
+
+const ROUGH: Weather = Weather { lost: 12, doubled: 15, crashes: 40, impatience: 200, ..CALM };
+
+/// What became of the operations of some worlds.
+#[derive(Debug, Default)]
+struct Sum {
+    applied: usize,
+    refused: usize,
+    read: usize,
+    open: usize,
+    contended: usize,
+}
+
+/// Runs a world; whether what its clients saw is right.
+fn is_right(seed: u64, weather: Weather, sum: &mut Sum) -> bool {
+    let mut world = World::new(seed, weather);
+    world.run();
+    sum.contended += world.contended;
+    for operation in &world.history {
+        match &operation.output {
+            Some(RegisterOutput::Applied(_)) => sum.applied += 1,
+            Some(RegisterOutput::Refused(_)) => sum.refused += 1,
+            Some(_) => sum.read += 1,
+            None => sum.open += 1,
+        }
+    }
+    match check(&Register, &world.history) {
+        Linearity::Linear(_) => true,
+        Linearity::Broken(_) => false,
+        Linearity::Unknown => panic!("seed {seed}: too many orders to judge"),
+    }
+}
+
+fn all_right(seeds: std::ops::Range<u64>, weather: Weather) -> Sum {
+    let mut sum = Sum::default();
+    for seed in seeds {
+        assert!(is_right(seed, weather, &mut sum), "seed {seed} in {weather:?}");
+    }
+    sum
+}
+
+#[test]
+fn calm_worlds_are_linear_and_everything_ends() {
+    let sum = all_right(0..1500, CALM);
+    assert_eq!(sum.open, 0, "{sum:?}");
+    assert!(
+        sum.applied > 5_000 && sum.refused > 3_000 && sum.read > 5_000 && sum.contended > 1_000,
+        "{sum:?}"
+    );
+}
+
+#[test]
+fn rough_worlds_are_linear() {
+    let three = all_right(0..2000, ROUGH);
+    assert!(three.applied > 3_000 && three.open > 1_000, "{three:?}");
+    all_right(10_000..10_800, Weather { voters: 5, clients: 4, ..ROUGH });
+    all_right(20_000..20_300, Weather { voters: 1, ..ROUGH });
+    all_right(30_000..30_300, Weather { voters: 4, ..ROUGH });
+}
+
+/// The seeds that a bug takes until it is found.
+fn seeds_until_found(bug: Bug) -> Option<u64> {
+    let mut sum = Sum::default();
+    (0..2000).find(|seed| !is_right(*seed, Weather { bug, ..ROUGH }, &mut sum))
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    for bug in [Bug::PromiseNotStored, Bug::UnfinishedIgnored, Bug::NothingProposed] {
+        let found = seeds_until_found(bug);
+        assert!(found.is_some(), "{bug:?} was not found");
+        println!("{bug:?}: found with seed {}", found.unwrap_or_default());
+    }
+}
