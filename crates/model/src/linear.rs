@@ -5,9 +5,11 @@
 //! next, undone when it leads nowhere. An operation whose outcome is not known may have happened at any time since it began,
 //! or up to a time that its history names, or never.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
+
+use stdx::HashSet;
 
 /// What an object is and does, one operation at a time.
 pub trait Sequential {
@@ -92,8 +94,14 @@ fn with(done: &Done, at: usize) -> Done {
 pub fn check<S: Sequential>(object: &S, history: &[Operation<S::Input, S::Output>]) -> Linearity {
     let mut by_begin: Vec<usize> = (0..history.len()).collect();
     by_begin.sort_by_key(|at| history[*at].invoked);
-    let search =
-        Search { object, history, by_begin, seen: HashSet::new(), order: Vec::new(), longest: Vec::new() };
+    let search = Search {
+        object,
+        history,
+        by_begin,
+        seen: HashSet::default(),
+        order: Vec::new(),
+        longest: Vec::new(),
+    };
     search.run()
 }
 
