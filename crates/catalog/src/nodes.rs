@@ -92,6 +92,7 @@ pub(crate) mod tests {
             shards: 2,
             tokens: tokens.to_vec(),
             alive: true,
+            phase: coordinator::Phase::Normal,
             ready: true,
             release_version: "5.0.6".to_owned(),
             schema_version: (at != 2).then_some([9; 16]),

@@ -25,7 +25,7 @@ struct Need {
 fn copies(replication: &Replication, view: &ClusterView) -> usize {
     match replication {
         Replication::Local => 1,
-        Replication::Everywhere => view.nodes().len(),
+        Replication::Everywhere => view.ring().nodes().len(),
         Replication::Simple { factor } => *factor as usize,
         Replication::NetworkTopology { factors } => factors.values().map(|copies| *copies as usize).sum(),
     }

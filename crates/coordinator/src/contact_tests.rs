@@ -23,6 +23,7 @@ fn view(nodes: &str) -> ClusterView {
             ready: alive,
             release_version: "5.0.6".to_owned(),
             schema_version: None,
+            phase: crate::Phase::Normal,
         }
     };
     ClusterView::new(HostId([1; 16]), nodes.split_whitespace().enumerate().map(node).collect()).unwrap()
@@ -140,4 +141,36 @@ fn pending_replicas_are_waited_for_beside_the_others() {
     let needs = Needs::new(Consistency::Quorum, &replication, &view, &[NodeIndex(3)]);
     assert_eq!(needs.required(), 3);
     assert_eq!(Needs::new(Consistency::One, &replication, &view, &[NodeIndex(3)]).required(), 2);
+}
+
+#[test]
+fn while_a_node_joins_its_writes_go_to_it_and_its_reads_do_not() {
+    let mut nodes = view("a/r a/r a/r a/r").nodes().to_vec();
+    nodes[3].phase = crate::Phase::Joining;
+    nodes[3].tokens = vec![150];
+    let view = ClusterView::new(HostId([1; 16]), nodes).unwrap();
+    let copies = view.place(&Replication::Simple { factor: 2 });
+    // Nodes 0, 1, 2 own 0, 100, 200; 150 will belong to node 3.
+    let places = |token| {
+        let numbers = |nodes: &[NodeIndex]| nodes.iter().map(|node| node.0).collect::<Vec<_>>();
+        (numbers(copies.replicas(token)), numbers(&copies.pending(token)))
+    };
+    assert_eq!(places(50), (vec![1, 2], vec![3]));
+    assert_eq!(places(120), (vec![2, 0], vec![3]));
+    assert_eq!(places(180), (vec![2, 0], vec![]));
+    assert_eq!(places(-5), (vec![0, 1], vec![]));
+    let gained = copies.gained(NodeIndex(3));
+    let range = |after, upto| topology::TokenRange { after, upto };
+    assert_eq!(gained, [range(0, 100), range(100, 150)]);
+    assert!(copies.gained(NodeIndex(0)).is_empty());
+}
+
+#[test]
+fn while_a_node_leaves_those_who_follow_it_take_its_writes() {
+    let mut nodes = view("a/r a/r a/r").nodes().to_vec();
+    nodes[1].phase = crate::Phase::Leaving;
+    let view = ClusterView::new(HostId([1; 16]), nodes).unwrap();
+    let copies = view.place(&Replication::Simple { factor: 1 });
+    assert_eq!((copies.replicas(50), &*copies.pending(50)), (&[NodeIndex(1)][..], &[NodeIndex(2)][..]));
+    assert_eq!(copies.gained(NodeIndex(2)), [topology::TokenRange { after: 0, upto: 100 }]);
 }

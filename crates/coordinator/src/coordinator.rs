@@ -17,7 +17,7 @@ use rt::mesh::Port;
 use rt::{Group, Instant, Rt, ShardId};
 use schema::{Keyspace, Replication, Schema, Table, TableId};
 use stdx::HashMap;
-use topology::{HostId, NodeIndex, Placement};
+use topology::{HostId, NodeIndex};
 
 use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
@@ -27,7 +27,7 @@ use crate::paxos::Turns;
 use crate::read::{Scene, speculation_delay};
 use crate::remote::{self, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
-use crate::{ClusterView, Consistency, ReplicaFailure, RequestError, WriteKind, WriteOptions};
+use crate::{ClusterView, Consistency, Copies, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
 /// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
 const FAILURE_UNKNOWN: u16 = 0;
@@ -65,7 +65,7 @@ struct Inner {
     rt: Rt,
     view: RefCell<Arc<ClusterView>>,
     /// Where the tables of a keyspace are, until nodes or keyspaces change.
-    placements: RefCell<HashMap<String, Arc<Placement>>>,
+    placements: RefCell<HashMap<String, Arc<Copies>>>,
     remote: OnceCell<Remote>,
     hints: OnceCell<HintKeeper>,
     /// Which of several equal replicas is asked next.
@@ -443,14 +443,14 @@ impl Coordinator {
         Ok(Kind::Stored)
     }
 
-    pub(crate) fn keyspace_of(&self, table: &Table) -> Result<(Arc<Placement>, Replication), RequestError> {
+    pub(crate) fn keyspace_of(&self, table: &Table) -> Result<(Arc<Copies>, Replication), RequestError> {
         let schema = self.0.schema.borrow();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
         let mut placements = self.0.placements.borrow_mut();
         let placement = match placements.get(&table.keyspace) {
             Some(placement) => placement.clone(),
             None => {
-                let placement = self.0.view.borrow().place(&keyspace.replication);
+                let placement = Arc::new(self.0.view.borrow().place(&keyspace.replication));
                 placements.insert(table.keyspace.clone(), placement.clone());
                 placement
             }

@@ -127,7 +127,7 @@ impl Inner {
     fn note_view(&self, view: &ClusterView) {
         let now = self.coordinator.rt().wall_micros();
         let mut away = self.away_since.borrow_mut();
-        for (index, node) in view.ring().indexes().zip(view.nodes()) {
+        for (index, node) in view.indexes().zip(view.nodes()) {
             if view.is_alive(index) {
                 away.remove(&node.host);
             } else {

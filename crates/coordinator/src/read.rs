@@ -21,7 +21,7 @@ use crate::contact::{self, Needs, Tally};
 use crate::reconcile::{Reconciled, reconcile, to_live};
 use crate::remote::{self, PeerError};
 use crate::view::ClusterView;
-use crate::{Consistency, Coordinator, ReplicaFailure, RequestError};
+use crate::{Consistency, Coordinator, Copies, ReplicaFailure, RequestError};
 
 /// Partitions of an IN that are read at once.
 const KEYS_AT_ONCE: usize = 16;
@@ -32,15 +32,15 @@ const RANGES_AT_ONCE_MAX: usize = 32;
 #[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) view: Arc<ClusterView>,
-    pub(crate) placement: Arc<Placement>,
+    pub(crate) placement: Arc<Copies>,
     pub(crate) replication: Replication,
 }
 
 /// How a read is to be done.
 #[derive(Clone, Copy)]
-struct How {
-    consistency: Consistency,
-    deadline: Instant,
+pub(crate) struct How {
+    pub(crate) consistency: Consistency,
+    pub(crate) deadline: Instant,
 }
 
 enum Answer {
@@ -68,10 +68,11 @@ impl Coordinator {
     }
 }
 
-struct Reader<'a> {
-    coordinator: &'a Coordinator,
-    scene: Scene,
-    how: How,
+/// A read under way.
+pub(crate) struct Reader<'a> {
+    pub(crate) coordinator: &'a Coordinator,
+    pub(crate) scene: Scene,
+    pub(crate) how: How,
 }
 
 impl Reader<'_> {
@@ -118,7 +119,7 @@ impl Reader<'_> {
 
     /// A range: its parts that have the same replicas, in ring order; more of them at once the fewer rows they have.
     async fn range(&self, command: &ReadCommand, range: &PartitionRange) -> Result<ReadPage, RequestError> {
-        let mut parts = parts(&self.scene.placement, range, command.resume.as_ref());
+        let mut parts = parts(self.scene.placement.now(), range, command.resume.as_ref());
         let mut assembly = Assembly::new(command);
         let mut at_once = 1;
         let mut resume = command.resume.clone();
@@ -264,7 +265,7 @@ impl Reader<'_> {
     }
 
     /// A replica's rows.
-    async fn page(
+    pub(crate) async fn page(
         &self,
         node: NodeIndex,
         command: &ReadCommand,
@@ -281,7 +282,8 @@ impl Reader<'_> {
         }
     }
 
-    async fn digest(
+    /// What a replica's rows come to.
+    pub(crate) async fn digest(
         &self,
         node: NodeIndex,
         command: &ReadCommand,
@@ -331,7 +333,7 @@ impl Reader<'_> {
     }
 
     /// Replicas failed, or were silent.
-    fn not_enough(
+    pub(crate) fn not_enough(
         &self,
         received: usize,
         required: usize,

@@ -34,7 +34,7 @@ impl Coordinator {
         table: &Table,
         deadline: Instant,
     ) -> Result<(), RequestError> {
-        let nodes: Vec<NodeIndex> = view.ring().indexes().collect();
+        let nodes: Vec<NodeIndex> = view.indexes().collect();
         let alive = nodes.iter().filter(|node| view.is_alive(**node)).count();
         if alive < nodes.len() {
             let (required, alive) = (nodes.len() as u32, alive as u32);

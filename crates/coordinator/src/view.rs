@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use schema::Replication;
-use topology::{HostId, Location, NodeIndex, Placement, Ring, RingNode};
+use topology::{HostId, Location, NodeIndex, Placement, Replicas, Ring, RingNode, TokenRange};
 
-/// A node of the ring.
+/// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewNode {
     /// Who it is.
@@ -31,13 +30,30 @@ pub struct ViewNode {
     pub release_version: String,
     /// The version of its schema, once it has told it; for this node itself the schema tells.
     pub schema_version: Option<[u8; 16]>,
+    /// Whether its place changes.
+    pub phase: Phase,
 }
 
-/// The nodes of the ring and what follows from them.
+/// Where a node is on its way through the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// It owns its tokens.
+    #[default]
+    Normal,
+    /// It will own its tokens: it takes writes of what it will own, and reads do not ask it.
+    Joining,
+    /// It owns its tokens still; those who will own them take writes already.
+    Leaving,
+}
+
+/// The nodes of the cluster and what follows from them.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
+    /// Those who own tokens now; they come first among the nodes.
     ring: Ring,
     nodes: Vec<ViewNode>,
+    /// When nodes join or leave: the ring as it will be, and its nodes' places in `nodes`.
+    then: Option<(Ring, Vec<NodeIndex>)>,
     /// The datacenter of each node, as a number.
     datacenters: Vec<u16>,
     names: Vec<String>,
@@ -46,11 +62,24 @@ pub struct ClusterView {
 
 impl ClusterView {
     /// A view of these nodes, `own` among them.
-    pub fn new(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, topology::RingError> {
+    ///
+    /// # Panics
+    /// When `own` is not among them.
+    pub fn new(own: HostId, mut nodes: Vec<ViewNode>) -> Result<Self, topology::RingError> {
+        nodes.sort_by_key(|node| node.phase == Phase::Joining);
         let member = |node: &ViewNode| {
             (RingNode { host: node.host, location: node.location.clone() }, node.tokens.clone())
         };
-        let ring = Ring::new(nodes.iter().map(member))?;
+        let ring = Ring::new(nodes.iter().filter(|node| node.phase != Phase::Joining).map(member))?;
+        let moves = nodes.iter().any(|node| node.phase != Phase::Normal);
+        let then = if moves {
+            let stays = |node: &&ViewNode| node.phase != Phase::Leaving;
+            let places = (0..).map(NodeIndex).zip(&nodes).filter(|(_, node)| stays(node)).map(|(at, _)| at);
+            let places = places.collect();
+            Some((Ring::new(nodes.iter().filter(stays).map(member))?, places))
+        } else {
+            None
+        };
         let mut numbers: BTreeMap<&str, u16> = BTreeMap::new();
         for node in &nodes {
             let next = numbers.len() as u16;
@@ -59,8 +88,8 @@ impl ClusterView {
         let datacenters = nodes.iter().map(|node| numbers[&*node.location.datacenter]).collect();
         let mut names = vec![String::new(); numbers.len()];
         numbers.iter().for_each(|(name, number)| names[usize::from(*number)] = (*name).to_owned());
-        let own = ring.index_of(own).expect("a node is in its own view");
-        Ok(Self { ring, nodes, datacenters, names, own })
+        let own = nodes.iter().position(|node| node.host == own).expect("a node is in its own view");
+        Ok(Self { ring, nodes, then, datacenters, names, own: NodeIndex(own as u16) })
     }
 
     /// A node that is the whole cluster.
@@ -78,9 +107,14 @@ impl ClusterView {
         self.own
     }
 
-    /// The ring.
+    /// The ring of those who own tokens now.
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// The places of all nodes.
+    pub fn indexes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        (0..self.nodes.len() as u16).map(NodeIndex)
     }
 
     /// All nodes, this one included, in the order of their indexes.
@@ -134,7 +168,50 @@ impl ClusterView {
     }
 
     /// Where a replication puts its copies.
-    pub fn place(&self, replication: &Replication) -> Arc<Placement> {
-        Arc::new(Placement::new(&self.ring, replication))
+    pub fn place(&self, replication: &Replication) -> Copies {
+        let now = Placement::new(&self.ring, replication);
+        let then =
+            self.then.as_ref().map(|(ring, places)| (Placement::new(ring, replication), places.clone()));
+        Copies { now, then }
+    }
+}
+
+/// Where the copies of a keyspace are, and where they will be.
+#[derive(Clone, Debug)]
+pub struct Copies {
+    now: Placement,
+    then: Option<(Placement, Vec<NodeIndex>)>,
+}
+
+impl Copies {
+    /// Where they are.
+    pub fn now(&self) -> &Placement {
+        &self.now
+    }
+
+    /// The replicas of a token.
+    pub fn replicas(&self, token: i64) -> &[NodeIndex] {
+        self.now.replicas(token)
+    }
+
+    /// Those who will be replicas of a token and are not yet: they take its writes.
+    pub fn pending(&self, token: i64) -> Replicas {
+        let Some((then, places)) = &self.then else { return Replicas::new() };
+        let now = self.now.replicas(token);
+        let places = then.replicas(token).iter().map(|node| places[usize::from(node.0)]);
+        places.filter(|node| !now.contains(node)).collect()
+    }
+
+    /// The ranges of which a node will be a replica and is not yet.
+    pub fn gained(&self, node: NodeIndex) -> Vec<TokenRange> {
+        let Some((then, _)) = &self.then else { return Vec::new() };
+        // Both rings' tokens cut the ring: within a piece neither placement changes.
+        let mut cuts: Vec<i64> =
+            self.now.ranges().chain(then.ranges()).map(|(range, _)| range.upto).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let before = |at: usize| cuts[(at + cuts.len() - 1) % cuts.len()];
+        let pieces = cuts.iter().enumerate().map(|(at, upto)| TokenRange { after: before(at), upto: *upto });
+        pieces.filter(|piece| self.pending(piece.upto).contains(&node)).collect()
     }
 }

@@ -39,8 +39,7 @@ impl Coordinator {
         let mut writes = Vec::with_capacity(updates.len());
         for update in updates {
             let scene = self.scene(&update.table)?;
-            let replicas: Replicas = scene.placement.replicas(update.key.token).iter().copied().collect();
-            let needs = Needs::new(options.consistency, &scene.replication, &scene.view, &[]);
+            let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| scene.view.is_alive(*node)).collect();
             // Before any is sent: a batch that cannot be written whole is not begun.
             needs.check(options.consistency, &scene.view, &live)?;
@@ -73,10 +72,12 @@ impl Coordinator {
     ) -> Result<(), RequestError> {
         let scene = self.scene(&update.table)?;
         let view = &scene.view;
-        let replicas: Replicas = scene.placement.replicas(update.key.token).iter().copied().collect();
-        let needs = Needs::new(options.consistency, &scene.replication, view, &[]);
-        let candidates = crate::contact::candidates(view, &replicas, self.next_turn());
-        needs.check(options.consistency, view, &candidates)?;
+        let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
+        let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
+        needs.check(options.consistency, view, &live)?;
+        // A node that is only about to be a replica does not have what the counter was.
+        let leaders = scene.placement.replicas(update.key.token);
+        let candidates = crate::contact::candidates(view, leaders, self.next_turn());
         let Some(leader) = candidates.first().copied() else {
             return Err(RequestError::Unavailable {
                 consistency: options.consistency,
@@ -243,6 +244,15 @@ impl Ongoing {
         };
         write_error(&self.scene, &self.errors.borrow(), self.options, counts)
     }
+}
+
+/// Who is told of a write of a token: its replicas, and those who will be; and how many must have it.
+fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (Replicas, Needs) {
+    let pending = scene.placement.pending(token);
+    let needs = Needs::new(consistency, &scene.replication, &scene.view, &pending);
+    let mut replicas: Replicas = scene.placement.replicas(token).iter().copied().collect();
+    replicas.extend(pending);
+    (replicas, needs)
 }
 
 fn write_error(

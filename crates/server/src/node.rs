@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{NodeIdentity, SchemaStore};
-use coordinator::{ClusterView, ViewNode};
+use coordinator::{ClusterView, Phase, ViewNode};
 use futures_util::future::join_all;
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::sync::Notify;
@@ -354,6 +354,7 @@ impl Boot {
             ready: true,
             release_version: crate::facts::RELEASE_VERSION.to_owned(),
             schema_version: None,
+            phase: Phase::Normal,
         })
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use cluster::SchemaStore;
-use coordinator::{ClusterView, Coordinator, ViewNode};
+use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use engine::{Engine, EngineConfig};
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use replica::{Replica, ReplicaConfig, TableOperation};
@@ -70,6 +70,7 @@ impl Node {
             ready: true,
             release_version: "5.0.6".to_owned(),
             schema_version: None,
+            phase: Phase::Normal,
         });
         let coordinator = Coordinator::new(
             rt.clone(),

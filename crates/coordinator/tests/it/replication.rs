@@ -1,7 +1,7 @@
 //! One thing at a time: who has what after a write, what a read tells whom, what is said when it cannot be done.
 
 use bytes::Bytes;
-use coordinator::{Consistency, RequestError, WriteKind, WriteOptions};
+use coordinator::{Consistency, Phase, RequestError, WriteKind, WriteOptions};
 use mutation::{Cell, Clustering, ColumnData, PartitionUpdate, Row};
 use replica::{Keys, Limits, Partitions};
 use rt_sim::Config;
@@ -226,4 +226,67 @@ fn a_truncation_reaches_every_node() {
     for node in 0..3 {
         assert_eq!(world.kept(node, partition(&t, 1, now)), []);
     }
+}
+
+/// Rows `k, 0` of all keys as a read at a level shows them.
+fn all_keys(
+    world: &World,
+    node: usize,
+    t: &std::sync::Arc<schema::Table>,
+    consistency: Consistency,
+) -> Vec<i32> {
+    let now = seconds(&world.sim, 0);
+    let page = world.read(node, everything(t, now), consistency).unwrap();
+    let mut keys: Vec<i32> = texts(&page).into_iter().map(|(c, _)| c).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn a_node_that_joins_has_what_a_quorum_had() {
+    let world = World::new(1, &[1, 2, 1, 3], Config::default());
+    let now = seconds(&world.sim, 0);
+    let joining = |node| if node == 3 { Phase::Joining } else { Phase::Normal };
+    world.believe_phases(&[0, 1, 2, 3], joining);
+    let (three, one) = (table("ks", "t"), table("one", "t"));
+    for k in 0..60 {
+        world.write(0, row(&one, k, k, "x", 10), Consistency::All).unwrap();
+        world.write(0, row(&three, k, k, "x", 10), Consistency::All).unwrap();
+    }
+    // A replica that is stale in what the new node might take from it.
+    world.sim.isolate(world.sim.node(2));
+    for k in 0..30 {
+        world.write(0, deleted(&three, k, k, 20, now), Consistency::Quorum).unwrap();
+    }
+    world.sim.run_for(40 * SECOND);
+    world.sim.heal_all();
+    world.sim.run_for(5 * SECOND);
+    for t in [&one, &three] {
+        world.pull(3, t).unwrap();
+        assert_eq!(world.pull(3, t).unwrap().partitions, 0, "a second time there is nothing left to fetch");
+    }
+    world.believe(&[0, 1, 2, 3]);
+    assert_eq!(all_keys(&world, 1, &one, Consistency::One), (0..60).collect::<Vec<_>>());
+    assert!(!world.kept(3, everything(&one, now)).is_empty(), "it has a share");
+    assert_eq!(all_keys(&world, 1, &three, Consistency::Quorum), (30..60).collect::<Vec<_>>());
+    // What it took is no staler than a quorum: alone it shows nothing that was deleted.
+    assert!(world.kept(3, everything(&three, now)).iter().all(|(c, _)| *c >= 30));
+}
+
+#[test]
+fn writes_meant_for_a_node_that_joins_reach_it_before_they_are_acknowledged() {
+    let world = World::new(1, &[1, 1, 1, 1], Config::default());
+    let now = seconds(&world.sim, 0);
+    let t = table("one", "t");
+    world.believe_phases(&[0, 1, 2, 3], |node| if node == 3 { Phase::Joining } else { Phase::Normal });
+    for k in 0..40 {
+        world.write(0, row(&t, k, k, "x", 10), Consistency::One).unwrap();
+    }
+    world.believe(&[0, 1, 2, 3]);
+    assert!(!world.kept(3, everything(&t, now)).is_empty());
+    assert_eq!(
+        all_keys(&world, 0, &t, Consistency::One),
+        (0..40).collect::<Vec<_>>(),
+        "without fetching anything"
+    );
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::SchemaStore;
 use coordinator::{
-    ClusterView, Consistency, Coordinator, Handoff, RequestError, ViewNode, WriteKind, WriteOptions,
+    ClusterView, Consistency, Coordinator, Handoff, Phase, PullStats, RequestError, ViewNode, WriteKind,
+    WriteOptions,
 };
 use engine::{Engine, EngineConfig};
 use hints::{Hints, HintsConfig};
@@ -130,11 +131,31 @@ impl World {
 
     /// Has every running node believe that these nodes, and only these, live.
     pub fn believe(&self, alive: &[usize]) {
+        self.believe_phases(alive, |_| Phase::Normal);
+    }
+
+    /// The same, while places change.
+    pub fn believe_phases(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
         COORDINATORS.with(|all| {
             for ((node, _), coordinator) in &*all.borrow() {
-                coordinator.use_view(Arc::new(view(*node, &self.shards, alive)));
+                coordinator.use_view(Arc::new(view(*node, &self.shards, alive, &phase)));
             }
         });
+    }
+
+    /// Has a node fetch all that it will own of a table.
+    pub fn pull(&self, node: usize, table: &Arc<Table>) -> Result<PullStats, RequestError> {
+        let table = table.clone();
+        self.on(node, 0, |_, coordinator| async move {
+            let view = coordinator.view();
+            let schema = coordinator.schema();
+            let replication = &schema.keyspace(&table.keyspace).expect("it is there").replication;
+            let mut stats = PullStats::default();
+            for range in view.place(replication).gained(view.own()) {
+                stats += coordinator.pull(&table, range).await?;
+            }
+            Ok(stats)
+        })
     }
 
     /// Runs a task on a shard of a node until its end.
@@ -210,7 +231,7 @@ pub fn join<T>(sim: &Sim, begun: Begun<T>) -> T {
     begun.result.borrow_mut().take().expect("a finished task has left its result")
 }
 
-fn view(own: usize, shards: &[u16], alive: &[usize]) -> ClusterView {
+fn view(own: usize, shards: &[u16], alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> ClusterView {
     let node = |(node, count): (usize, &u16)| ViewNode {
         host: host(node),
         native: address(node, 9042),
@@ -223,6 +244,7 @@ fn view(own: usize, shards: &[u16], alive: &[usize]) -> ClusterView {
         ready: alive.contains(&node),
         release_version: "5.0.6".to_owned(),
         schema_version: None,
+        phase: phase(node),
     };
     ClusterView::new(host(own), shards.iter().enumerate().map(node).collect()).expect("tokens are apart")
 }
@@ -260,7 +282,7 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, hints: Option<&HintsConfig>) -> Ve
                 let everyone: Vec<usize> = (0..shards.len()).collect();
                 let coordinator = Coordinator::new(
                     rt.clone(),
-                    Arc::new(view(node, &shards, &everyone)),
+                    Arc::new(view(node, &shards, &everyone, &|_| Phase::Normal)),
                     replica,
                     coordinators.attach(&rt),
                     Arc::new(own),

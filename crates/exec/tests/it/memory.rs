@@ -69,6 +69,7 @@ impl Memory {
             shards: 1,
             tokens: vec![at as i64 * 10 - 5],
             alive: true,
+            phase: coordinator::Phase::Normal,
             ready: true,
             release_version: "5.0.6".to_owned(),
             schema_version: None,

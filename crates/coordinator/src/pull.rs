@@ -1,0 +1,151 @@
+//! Fetching what this node is to have of a range of the ring: when it joins, when another leaves, when a copy is to be rebuilt.
+//!
+//! The range is read as a quorum of its replicas has it, deletions included, and compared with what this node has: only what
+//! differs is written. So a quorum that includes this node sees what a quorum saw before, and fetching again after an
+//! interruption is cheap in writes and changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use mutation::{ColumnSelection, PartitionRange, RingPosition, Slices};
+use replica::{Form, Limits, Partitions, ReadCommand, ReadPage};
+use schema::Table;
+use topology::{NodeIndex, Replicas, TokenRange};
+
+use crate::contact::{self, Needs};
+use crate::read::{How, Reader};
+use crate::reconcile::{Reconciled, reconcile};
+use crate::remote::{self, PeerError};
+use crate::{Consistency, Coordinator, RequestError};
+
+/// Bytes that one step reads from a replica.
+const STEP_BYTES: usize = 1 << 20;
+/// Rows that one step reads from a replica.
+const STEP_ROWS: u64 = 10_000;
+/// A step that has no answer for so long has failed.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What fetching a range came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PullStats {
+    /// Partitions of which this node lacked something.
+    pub partitions: u64,
+    /// Bytes of what it lacked, as they are held in memory.
+    pub bytes: u64,
+    /// Steps in which the replicas did not agree among themselves.
+    pub mismatches: u64,
+}
+
+impl std::ops::AddAssign for PullStats {
+    fn add_assign(&mut self, other: Self) {
+        self.partitions += other.partitions;
+        self.bytes += other.bytes;
+        self.mismatches += other.mismatches;
+    }
+}
+
+/// A range of tokens as ranges that do not go around the ring's end.
+pub fn partition_ranges(range: TokenRange) -> Vec<PartitionRange> {
+    let (after, upto) = (RingPosition::AfterToken(range.after), RingPosition::AfterToken(range.upto));
+    if range.after < range.upto {
+        return vec![PartitionRange { start: after, end: upto }];
+    }
+    let PartitionRange { start, end } = PartitionRange::all();
+    vec![PartitionRange { start, end: upto }, PartitionRange { start: after, end }]
+}
+
+impl Coordinator {
+    /// Fetches what this node lacks of a table's range, within which all tokens have the same replicas, from a quorum of
+    /// these.
+    pub async fn pull(&self, table: &Arc<Table>, range: TokenRange) -> Result<PullStats, RequestError> {
+        let scene = self.scene(table)?;
+        let (view, consistency) = (scene.view.clone(), Consistency::Quorum);
+        let needs = Needs::new(consistency, &scene.replication, &view, &[]);
+        let replicas: Vec<NodeIndex> = scene.placement.replicas(range.upto).to_vec();
+        let candidates = contact::candidates(&view, &replicas, self.next_turn());
+        let sources = needs.choose(consistency, &view, &candidates)?;
+        let mut stats = PullStats::default();
+        for part in partition_ranges(range) {
+            let mut command = ReadCommand {
+                table: table.clone(),
+                partitions: Partitions::Range(part),
+                slices: Slices::all(),
+                columns: ColumnSelection::All,
+                reversed: false,
+                limits: Limits { rows: STEP_ROWS, rows_per_partition: u64::MAX, bytes: STEP_BYTES },
+                resume: None,
+                now: u32::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0),
+                bypass_cache: true,
+                form: Form::Unbroken,
+            };
+            loop {
+                let how = How { consistency, deadline: self.rt().now() + STEP_TIMEOUT };
+                let reader = Reader { coordinator: self, scene: scene.clone(), how };
+                let (step, more) = pull_step(&reader, &command, &sources, range.upto).await?;
+                stats += step;
+                match more {
+                    Some(more) => command.resume = Some(more),
+                    None => break,
+                }
+            }
+        }
+        Ok(stats)
+    }
+}
+
+async fn pull_step(
+    reader: &Reader<'_>,
+    command: &ReadCommand,
+    sources: &Replicas,
+    token: i64,
+) -> Result<(PullStats, Option<replica::Resume>), RequestError> {
+    let failed =
+        |(node, error): (NodeIndex, PeerError)| reader.not_enough(0, sources.len(), false, &[(node, error)]);
+    let own = reader.scene.view.own();
+    let body = remote::encode_command(command);
+    let mine = reader.page(own, command, body.clone(), token).await.map_err(|error| failed((own, error)))?;
+    let others: Vec<NodeIndex> = sources.iter().copied().filter(|node| *node != own).collect();
+    let (pages, agreed) = source_pages(reader, command, &others, token).await.map_err(failed)?;
+    let pages = std::iter::once(mine).chain(pages).collect();
+    let Reconciled { page, mut repairs } = reconcile(command, pages);
+    let lacking = std::mem::take(&mut repairs[0]);
+    let stats = PullStats {
+        partitions: lacking.len() as u64,
+        bytes: lacking.iter().map(|update| update.memory_size() as u64).sum(),
+        mismatches: u64::from(!agreed),
+    };
+    if !lacking.is_empty() {
+        let applied = reader.coordinator.replica().apply(lacking).await;
+        applied.map_err(|error| failed((own, error.into())))?;
+    }
+    Ok((stats, page.more))
+}
+
+/// The pages of the sources; one when they agree.
+async fn source_pages(
+    reader: &Reader<'_>,
+    command: &ReadCommand,
+    sources: &[NodeIndex],
+    token: i64,
+) -> Result<(Vec<ReadPage>, bool), (NodeIndex, PeerError)> {
+    let Some((first, rest)) = sources.split_first() else { return Ok((Vec::new(), true)) };
+    let body = remote::encode_command(command);
+    let page = |node: NodeIndex| {
+        let body = body.clone();
+        async move { reader.page(node, command, body, token).await.map_err(|error| (node, error)) }
+    };
+    let digest = |node: NodeIndex| {
+        let body = body.clone();
+        async move { reader.digest(node, command, body, token).await.map_err(|error| (node, error)) }
+    };
+    let digests = try_join_all(rest.iter().map(|node| digest(*node)));
+    let (first, digests) = futures_util::future::try_join(page(*first), digests).await?;
+    let expected = replica::read_codec::digest(command, first.clone());
+    if digests.iter().all(|digest| *digest == expected) {
+        return Ok((vec![first], true));
+    }
+    let mut pages = vec![first];
+    pages.extend(try_join_all(rest.iter().map(|node| page(*node))).await?);
+    Ok((pages, false))
+}
