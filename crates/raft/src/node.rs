@@ -9,8 +9,8 @@ use tikv_raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use crate::codec;
 use crate::convert;
 use crate::data::{
-    Change, Committed, Effects, HardState, Membership, Outcome, Peer, Persist, Proposed, ReadState, Refused,
-    Role, Snapshot, Status, Stored, Unacceptable,
+    Change, Committed, Effects, Entry, HardState, Membership, Outcome, Peer, Persist, Proposed, ReadState,
+    Refused, Role, Snapshot, Status, Stored, Unacceptable,
 };
 use crate::guard;
 use crate::message::{self, Message};
@@ -117,7 +117,7 @@ pub struct Node {
     taken: bool,
     /// The last entry that was handed out.
     applied: u64,
-    /// Committed entries that are not handed out yet: a change of the group leads them, and that it is committed is not durable.
+    /// Committed entries that are not handed out yet: that they are committed is not durable.
     held: VecDeque<pb::Entry>,
     /// For each peer that was sent a snapshot: since how many ticks.
     snapshots: Vec<(u64, u16)>,
@@ -267,8 +267,8 @@ impl Node {
         let hard_state = ready.hs().map(convert::hard_state_from_pb);
         let snapshot = (!ready.snapshot().is_empty()).then(|| convert::snapshot_from_pb(ready.snapshot()));
         let entries = ready.entries().iter().map(convert::entry_from_pb).collect();
-        // How far the group has committed is a hint, unless it lets a change of the group take effect.
-        let must_sync = ready.must_sync() || ready.committed_entries().iter().any(changes_group);
+        // How far the group has committed is a hint, unless it lets entries take effect.
+        let must_sync = ready.must_sync() || !ready.committed_entries().is_empty();
         let persist = Persist { snapshot, entries, hard_state, must_sync };
         Some(Batch { ready: Some(ready), persist })
     }
@@ -314,13 +314,13 @@ impl Node {
         }
     }
 
-    /// Committed entries take effect, up to a change of the group that a restart could forget: the node would come back with a
-    /// group that is over, and could win an election in it.
+    /// Entries take effect once it is durable that they are committed. What took effect is then there after a restart: data that
+    /// was written to a new table finds it, and a node does not come back with a group that is over, in which it could win an
+    /// election.
     fn hand_out(&mut self) -> Vec<Committed> {
         let durable = self.raw.store().hard_state.commit;
-        let waits = |entry: &pb::Entry| changes_group(entry) && entry.index > durable;
-        let ready = self.held.iter().position(waits).unwrap_or(self.held.len());
-        let entries: Vec<pb::Entry> = self.held.drain(..ready).collect();
+        let count = self.held.partition_point(|entry| entry.index <= durable);
+        let entries: Vec<pb::Entry> = self.held.drain(..count).collect();
         entries.iter().map(|entry| self.commit(entry)).collect()
     }
 
@@ -348,6 +348,15 @@ impl Node {
         assert!(snapshot.index <= self.applied, "a snapshot contains what was applied");
         let kept = self.config.kept_entries;
         self.raw.mut_store().compact(snapshot, kept);
+    }
+
+    /// What a log that begins after a snapshot holds: the promises of this node, and its entries from there on. All of it was
+    /// durable before.
+    pub fn log_after(&self, index: u64) -> (HardState, Vec<Entry>) {
+        let store = self.raw.store();
+        let entries = store.since(index + 1).map(convert::entry_from_pb).collect();
+        let hard_state = HardState { commit: store.hard_state.commit.max(index), ..store.hard_state };
+        (hard_state, entries)
     }
 
     /// Where the node stands.
@@ -504,10 +513,6 @@ fn check_log(stored: &Stored) -> Result<(), BadLog> {
         return Err(BadLog::Short { last, commit: stored.hard_state.commit });
     }
     Ok(())
-}
-
-fn changes_group(entry: &pb::Entry) -> bool {
-    entry.get_entry_type() != pb::EntryType::EntryNormal
 }
 
 fn role(state: StateRole) -> Role {

@@ -139,6 +139,20 @@ fn a_change_of_the_group_survives_a_restart() {
 }
 
 #[test]
+fn what_was_handed_out_is_handed_out_after_a_restart() {
+    let mut world = World::new(7, 3, Bug::None);
+    until(&mut world, "a leader", |world| world.leader().is_some());
+    let leader = world.leader().unwrap();
+    world.propose(leader);
+    world.pump(leader, 0);
+    until(&mut world, "it is applied", |world| world.hosts[&leader].state.len() == 1);
+    world.crash(leader);
+    world.start(leader);
+    world.pump(leader, 0);
+    assert_eq!(world.hosts[&leader].state.len(), 1, "before anybody else was heard of");
+}
+
+#[test]
 fn several_changes_pass_through_a_joint_configuration() {
     let mut world = World::new(6, 3, Bug::None);
     until(&mut world, "a leader", |world| world.leader().is_some());

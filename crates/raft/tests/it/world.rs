@@ -72,8 +72,6 @@ impl Disk {
 
     fn compact(&mut self, snapshot: Snapshot) {
         self.stored.entries.retain(|entry: &Entry| entry.index > snapshot.index);
-        let commit = self.stored.hard_state.commit.max(snapshot.index);
-        self.stored.hard_state.commit = commit;
         self.stored.snapshot = Some(snapshot);
     }
 }
@@ -286,10 +284,15 @@ impl World {
         if !self.on(id, Node::snapshot_due).unwrap_or(false) {
             return;
         }
+        let bug = self.bug;
         let host = self.hosts.get_mut(&id).unwrap();
         let node = host.node.as_mut().unwrap();
         let snapshot = node.snapshot(encode_state(&host.state));
+        let log = node.log_after(snapshot.index);
         host.disk.compact(snapshot.clone());
+        if bug == Bug::None {
+            assert_eq!(log, (host.disk.stored.hard_state, host.disk.stored.entries.clone()));
+        }
         if self.rng.percent(crash_chance) {
             return self.crash(id);
         }
