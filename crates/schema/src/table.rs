@@ -169,6 +169,41 @@ impl Table {
         format!("{}.{}", self.keyspace, self.name)
     }
 
+    /// This definition for a process that has used an older one of the same table: what both have keeps the id under which the
+    /// process knows it, and everything else gets one that was never used. A column that was dropped and added again is
+    /// another one.
+    ///
+    /// # Panics
+    /// When `old` is another table.
+    pub fn with_ids_of(&self, old: &Table) -> Table {
+        assert_eq!(self.id, old.id, "ids have a meaning within one table");
+        let mut builder = self.to_builder();
+        builder.next_id = old.next_id;
+        let dropped =
+            |table: &Table, name: &str| table.dropped_columns.get(name).map(|column| column.dropped_micros);
+        for column in &mut builder.columns {
+            let same = |known: &&Column| match column.kind {
+                ColumnKind::PartitionKey | ColumnKind::Clustering => {
+                    (known.kind, known.position) == (column.kind, column.position)
+                }
+                ColumnKind::Static | ColumnKind::Regular => {
+                    known.kind == column.kind
+                        && known.name == column.name
+                        && dropped(self, &column.name) == dropped(old, &column.name)
+                }
+            };
+            column.id = match old.columns.iter().find(same) {
+                Some(known) => known.id,
+                None => {
+                    let id = builder.next_id;
+                    builder.next_id = id.checked_add(1).expect("fewer than 65,536 columns in a table's life");
+                    ColumnId(id)
+                }
+            };
+        }
+        builder.build().expect("only ids have changed")
+    }
+
     /// A builder that starts from this definition; ids of existing columns stay.
     pub fn to_builder(&self) -> TableBuilder {
         TableBuilder {
@@ -354,5 +389,42 @@ impl TableBuilder {
     /// When the definition is invalid.
     pub fn build_known(self) -> Arc<Table> {
         Arc::new(self.build().expect("a built-in table is valid"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(names: &[&str]) -> TableBuilder {
+        let builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("pk", CqlType::Int);
+        names.iter().fold(builder, |builder, name| builder.regular(*name, CqlType::Int))
+    }
+
+    #[test]
+    fn a_definition_from_elsewhere_keeps_the_ids_of_this_process() {
+        let old = table(&["a", "b", "c"]).build().unwrap();
+        let mut changed = old.to_builder();
+        changed.drop_column("a", 7);
+        let here = changed.regular("d", CqlType::Int).build().unwrap();
+        // The same content, made anew as a node does that read it.
+        let mut anew = table(&["b", "c", "d"]);
+        anew.dropped_columns = here.dropped_columns.clone();
+        let there = anew.build().unwrap();
+        assert_ne!(there.column("b").unwrap().id, old.column("b").unwrap().id);
+        assert_eq!(there.with_ids_of(&old), here);
+    }
+
+    #[test]
+    fn a_column_that_came_back_is_another_one() {
+        let old = table(&["a"]).build().unwrap();
+        let mut builder = old.to_builder();
+        builder.drop_column("a", 7);
+        let here = builder.regular("a", CqlType::Int).build().unwrap();
+        let mut anew = table(&["a"]);
+        anew.dropped_columns = here.dropped_columns.clone();
+        let seen = anew.build().unwrap().with_ids_of(&old);
+        assert_eq!(seen, here);
+        assert_ne!(seen.column("a").unwrap().id, old.column("a").unwrap().id);
     }
 }
