@@ -55,13 +55,13 @@ pub enum SchemaCodecError {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredSchema {
+pub(crate) struct StoredSchema {
     format: u32,
     keyspaces: Vec<StoredKeyspace>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredKeyspace {
+pub(crate) struct StoredKeyspace {
     name: String,
     replication: StoredReplication,
     durable_writes: bool,
@@ -78,13 +78,13 @@ enum StoredReplication {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredType {
+pub(crate) struct StoredType {
     name: String,
     fields: Vec<(String, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredTable {
+pub(crate) struct StoredTable {
     name: String,
     id: String,
     compact_storage: bool,
@@ -143,15 +143,23 @@ enum StoredRetry {
 
 /// The user-made part of a schema as JSON.
 pub(crate) fn encode(schema: &Schema) -> Vec<u8> {
-    let keyspaces =
-        schema.keyspaces().filter(|keyspace| !keyspace.system).map(|k| store_keyspace(k)).collect();
-    let stored = StoredSchema { format: FORMAT_VERSION, keyspaces };
-    serde_json::to_vec_pretty(&stored).expect("a schema has only string keys and finite numbers")
+    serde_json::to_vec_pretty(&store(schema)).expect("a schema has only string keys and finite numbers")
 }
 
 /// Adds what [`encode`] wrote to `base` (the server's own keyspaces).
 pub(crate) fn decode(bytes: &[u8], base: Schema) -> Result<Schema, SchemaCodecError> {
-    let stored: StoredSchema = serde_json::from_slice(bytes)?;
+    load(serde_json::from_slice(bytes)?, base)
+}
+
+/// The user-made part of a schema.
+pub(crate) fn store(schema: &Schema) -> StoredSchema {
+    let keyspaces =
+        schema.keyspaces().filter(|keyspace| !keyspace.system).map(|k| store_keyspace(k)).collect();
+    StoredSchema { format: FORMAT_VERSION, keyspaces }
+}
+
+/// Adds what [`store`] made to `base`.
+pub(crate) fn load(stored: StoredSchema, base: Schema) -> Result<Schema, SchemaCodecError> {
     if stored.format > FORMAT_VERSION {
         return Err(SchemaCodecError::Newer { found: stored.format });
     }
@@ -161,11 +169,14 @@ pub(crate) fn decode(bytes: &[u8], base: Schema) -> Result<Schema, SchemaCodecEr
         .try_fold(base, |schema, keyspace| Ok(schema.with_keyspace(load_keyspace(keyspace)?)))
 }
 
-fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
-    let store_type = |ty: &Arc<UserType>| StoredType {
+pub(crate) fn store_type(ty: &UserType) -> StoredType {
+    StoredType {
         name: ty.name.clone(),
         fields: ty.fields.iter().map(|(name, ty)| (name.clone(), ty.class_name(false))).collect(),
-    };
+    }
+}
+
+pub(crate) fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
     StoredKeyspace {
         name: keyspace.name.clone(),
         replication: match &keyspace.replication {
@@ -175,12 +186,12 @@ fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
             Replication::NetworkTopology { factors } => StoredReplication::NetworkTopology(factors.clone()),
         },
         durable_writes: keyspace.durable_writes,
-        types: keyspace.types.values().map(store_type).collect(),
+        types: keyspace.types.values().map(|ty| store_type(ty)).collect(),
         tables: keyspace.tables.values().map(|table| store_table(table)).collect(),
     }
 }
 
-fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
+pub(crate) fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
     let replication = match stored.replication {
         StoredReplication::Local => Replication::Local,
         StoredReplication::Everywhere => Replication::Everywhere,
@@ -190,12 +201,7 @@ fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
     let mut keyspace = Keyspace::new(stored.name, replication);
     keyspace.durable_writes = stored.durable_writes;
     for ty in stored.types {
-        let fields = ty.fields.into_iter().map(|(name, class)| {
-            let ty = load_type(&class, || format!("field {name} of type {}", ty.name))?;
-            Ok((name, ty))
-        });
-        let fields = fields.collect::<Result<_, SchemaCodecError>>()?;
-        let ty = UserType { keyspace: keyspace.name.clone(), name: ty.name.clone(), fields };
+        let ty = load_user_type(&keyspace.name, ty)?;
         keyspace.types.insert(ty.name.clone(), Arc::new(ty));
     }
     for table in stored.tables {
@@ -203,6 +209,15 @@ fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
         keyspace.tables.insert(table.name.clone(), Arc::new(table));
     }
     Ok(keyspace)
+}
+
+pub(crate) fn load_user_type(keyspace: &str, stored: StoredType) -> Result<UserType, SchemaCodecError> {
+    let fields = stored.fields.into_iter().map(|(name, class)| {
+        let ty = load_type(&class, || format!("field {name} of type {}", stored.name))?;
+        Ok((name, ty))
+    });
+    let fields = fields.collect::<Result<_, SchemaCodecError>>()?;
+    Ok(UserType { keyspace: keyspace.to_owned(), name: stored.name.clone(), fields })
 }
 
 fn load_type(class: &str, what: impl FnOnce() -> String) -> Result<CqlType, SchemaCodecError> {
@@ -221,7 +236,7 @@ fn kind_name(kind: ColumnKind) -> &'static str {
     }
 }
 
-fn store_table(table: &Table) -> StoredTable {
+pub(crate) fn store_table(table: &Table) -> StoredTable {
     let column = |column: &schema::Column| StoredColumn {
         name: column.name.clone(),
         kind: kind_name(column.kind).to_owned(),
@@ -244,7 +259,7 @@ fn store_table(table: &Table) -> StoredTable {
     }
 }
 
-fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, SchemaCodecError> {
+pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, SchemaCodecError> {
     let id = parse_id(&stored.id)
         .ok_or_else(|| SchemaCodecError::Value { what: "table id", found: stored.id.clone() })?;
     let mut builder = TableBuilder::new(keyspace, stored.name.clone(), id);

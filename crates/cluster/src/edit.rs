@@ -64,7 +64,10 @@ pub(crate) fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema
                 schema.with_keyspace(keyspace)
             }
             SchemaEdit::DropKeyspace(name) => schema.without_keyspace(&name),
-            SchemaEdit::PutTable(table) => schema.with_table(table),
+            SchemaEdit::PutTable(table) => {
+                let known = schema.table_by_id(table.id).map(|old| table.with_ids_of(old));
+                schema.with_table(known.unwrap_or(table))
+            }
             SchemaEdit::DropTable { keyspace, name } => schema.without_table(&keyspace, &name),
             SchemaEdit::PutType(ty) => schema.with_type(ty),
             SchemaEdit::DropType { keyspace, name } => schema.without_type(&keyspace, &name),

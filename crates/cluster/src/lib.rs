@@ -8,9 +8,11 @@ mod codec;
 mod dropped;
 mod edit;
 mod event;
+pub mod group;
 mod identity;
 pub mod liveness;
 mod own;
+pub mod state;
 mod store;
 
 pub use codec::SchemaCodecError;

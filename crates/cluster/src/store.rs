@@ -10,7 +10,7 @@ use crate::codec::{self, SchemaCodecError};
 use crate::dropped::{DropLog, DroppedTable};
 use crate::edit::{self, EditError, SchemaEdit};
 
-const FILE_NAME: &str = "schema.json";
+pub(crate) const FILE_NAME: &str = "schema.json";
 const BYTES_MAX: usize = 256 << 20;
 
 /// A schema that could not be read or written.
@@ -129,7 +129,7 @@ fn decode(path: &Path, bytes: &[u8], own: Schema) -> Result<Schema, StoreError> 
 }
 
 /// Gives the schema the version that its content determines, in the form of a UUID.
-fn stamp(schema: Schema) -> Schema {
+pub(crate) fn stamp(schema: Schema) -> Schema {
     let [high, low] = stdx::murmur3::hash128(&codec::encode(&schema), 0);
     let mut version = [0; 16];
     version[..8].copy_from_slice(&high.to_be_bytes());

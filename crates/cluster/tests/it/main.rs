@@ -1,4 +1,9 @@
 //! The cluster's drivers on simulated nodes that speak the protocol between nodes.
 
+mod group;
+mod group_faults;
+mod group_world;
 mod identity;
 mod liveness;
+mod raft_log;
+mod state;

@@ -1,0 +1,417 @@
+//! The task that drives this node's part of the group: events into the state machine, batches to disk, then messages and
+//! entries. It alone owns the log.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use raft::{Change, Config, HardState, Node, Persist, Stored, Unacceptable};
+use rpc::{Target, Verb};
+use rt::sync::oneshot;
+use rt::{Group as Tasks, Instant};
+use schema::{Schema, Table};
+use topology::HostId;
+
+use super::error::GroupError;
+use super::inner::{Applied, Inner, Input, Proposed};
+use super::log::RaftLog;
+use super::wire::{self, Forward};
+use crate::dropped::DropLog;
+use crate::state::{ClusterState, CommandId, Proposal};
+
+/// Nodes beyond this number follow without a vote: each further vote makes a majority slower and no safer.
+pub const VOTERS_MAX: usize = 7;
+/// A follower is given a vote when it lacks at most so many entries.
+const LAG_MAX: u64 = 32;
+/// A node that knows no leader asks the others whether it was removed after this many ticks, and again after as many.
+const ORPHAN_TICKS: u32 = 50;
+/// Events between two batches.
+const EVENTS_MAX: usize = 256;
+
+/// The driver's own state.
+pub(crate) struct Driver {
+    inner: Rc<Inner>,
+    node: Node,
+    log: RaftLog,
+    drops: DropLog,
+    state: Arc<ClusterState>,
+    index: u64,
+    /// What the log last promised.
+    hard_state: HardState,
+    waiting: BTreeMap<CommandId, Vec<oneshot::Sender<Proposed>>>,
+    reads: BTreeMap<u64, oneshot::Sender<Option<u64>>>,
+    next_read: u64,
+    led: bool,
+    ticks_without_leader: u32,
+}
+
+impl Driver {
+    /// The node as its log describes it; what was known to be committed is applied when this returns.
+    pub(crate) async fn new(
+        inner: &Rc<Inner>,
+        log: RaftLog,
+        drops: DropLog,
+        stored: Stored,
+    ) -> Result<Self, GroupError> {
+        let mut state = inner.state();
+        let mut index = 0;
+        if let Some(snapshot) = &stored.snapshot {
+            index = snapshot.index;
+            let read = state.decode_after(&snapshot.data);
+            state = Arc::new(read.map_err(|error| GroupError::Entry { index, error })?);
+        }
+        let snapshot_entries = inner.config.snapshot_entries;
+        let config = Config { snapshot_entries, ..Config::new(log.member(), inner.rt.random_u64()) };
+        let hard_state = stored.hard_state;
+        let node = Node::new(config, stored)?;
+        let mut driver = Self {
+            inner: Rc::clone(inner),
+            node,
+            log,
+            drops,
+            state,
+            index,
+            hard_state,
+            waiting: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            next_read: 1,
+            led: false,
+            ticks_without_leader: 0,
+        };
+        driver.pump().await?;
+        let membership = driver.node.membership();
+        if membership.voters.len() == 1 && membership.voters.contains(&driver.log.member()) {
+            // Alone: nobody else has to be asked, and everything in the log counts.
+            driver.node.campaign();
+            driver.pump().await?;
+        }
+        driver.publish();
+        Ok(driver)
+    }
+
+    /// Runs until the node stops or cannot go on.
+    pub(crate) async fn run(mut self) {
+        let ended = self.drive().await;
+        self.answer_lost();
+        match ended {
+            Ok(()) => self.inner.end("the node is stopping"),
+            Err(error) => {
+                tracing::error!("this node takes no part in the cluster's decisions any more: {error}");
+                self.inner.end(&error.to_string());
+            }
+        }
+    }
+
+    async fn drive(&mut self) -> Result<(), GroupError> {
+        let mut next = self.next_tick();
+        while !self.inner.stop.get() {
+            if self.inner.rt.now() >= next {
+                // One, however late: a disk that was slow is no silence of the leader.
+                self.tick();
+                next = self.next_tick();
+            }
+            for _ in 0..EVENTS_MAX {
+                let Some(input) = self.inner.pop() else { break };
+                self.take_in(input).await?;
+            }
+            self.pump().await?;
+            let wake = std::pin::pin!(self.inner.wake.notified());
+            let tick = std::pin::pin!(self.inner.rt.sleep_until(next));
+            match select(wake, tick).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A tenth of a tick around its length, so that nodes do not keep step.
+    fn next_tick(&self) -> Instant {
+        let tick = self.inner.config.tick.as_micros() as u64;
+        let jittered = tick - tick / 10 + self.inner.rt.random_below(tick / 5 + 1);
+        self.inner.rt.now() + Duration::from_micros(jittered)
+    }
+
+    fn tick(&mut self) {
+        self.node.tick();
+        if self.node.is_leader() {
+            self.reconcile();
+        }
+        self.ticks_without_leader =
+            if self.node.status().leader.is_some() { 0 } else { self.ticks_without_leader + 1 };
+        if self.ticks_without_leader >= ORPHAN_TICKS {
+            self.ticks_without_leader = 0;
+            self.ask_whether_removed();
+        }
+        // A read whose messages were lost is asked for again by its caller.
+        self.reads.retain(|_, reply| !reply.is_disconnected());
+        self.waiting.retain(|_, replies| {
+            replies.retain(|reply| !reply.is_disconnected());
+            !replies.is_empty()
+        });
+    }
+
+    async fn take_in(&mut self, input: Input) -> Result<(), GroupError> {
+        match input {
+            Input::Message { from, message } => return self.receive(from, message),
+            Input::Propose { id, bytes, reply } => self.propose(id, bytes, reply),
+            Input::Read(reply) => {
+                let read = self.next_read;
+                self.next_read += 1;
+                match self.node.read(read) {
+                    Ok(()) => drop(self.reads.insert(read, reply)),
+                    // Who asks will ask again, or somebody else.
+                    Err(_) => drop(reply.send(None)),
+                }
+            }
+            Input::Transfer => {
+                if let Some(heir) = self.heir() {
+                    // Refused only where this node does not lead: then there is nothing to hand over.
+                    let _ = self.node.transfer_leadership(heir);
+                }
+            }
+            Input::ForgetDrops(tables, reply) => {
+                let forgotten = self.drops.forget(&tables).await;
+                self.inner.drops.replace(self.drops.tables().to_vec());
+                // The caller may have gone.
+                let _ = reply.send(forgotten);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, from: HostId, message: raft::Message) -> Result<(), GroupError> {
+        // Who speaks for a number that is another host's is not of this cluster any more.
+        if self.inner.host_of(message.from()).is_some_and(|host| host != from) {
+            return Ok(());
+        }
+        match self.node.receive(message) {
+            Ok(()) | Err(Unacceptable::NotForUs { .. } | Unacceptable::UnknownPeer { .. }) => Ok(()),
+            Err(error @ Unacceptable::FromTheFuture { .. }) => {
+                tracing::error!("{error}: its raft directory is not of this cluster");
+                Ok(())
+            }
+            Err(error) => Err(GroupError::Inconsistent(error)),
+        }
+    }
+
+    fn propose(&mut self, id: CommandId, bytes: Bytes, reply: oneshot::Sender<Proposed>) {
+        // Applied before: the state remembers what came of it.
+        if let Some(outcome) = self.state.outcome(id) {
+            let applied = Proposed::Applied { index: self.index, outcome: outcome.clone() };
+            let _ = reply.send(applied);
+            return;
+        }
+        // Proposed before, and still under way here.
+        if let Some(replies) = self.waiting.get_mut(&id) {
+            replies.push(reply);
+            return;
+        }
+        match self.node.propose(bytes) {
+            Ok(_) => drop(self.waiting.insert(id, vec![reply])),
+            // Whoever waits may have gone.
+            Err(raft::Refused::NotLeader) => drop(reply.send(Proposed::NotLeader)),
+            Err(_) => drop(reply.send(Proposed::Busy)),
+        }
+    }
+
+    /// Carries out what the state machine wants, until it wants nothing.
+    async fn pump(&mut self) -> Result<(), GroupError> {
+        let before = self.index;
+        while let Some(batch) = self.node.take() {
+            self.write(batch.persist()).await?;
+            let effects = self.node.persisted(batch);
+            for message in &effects.messages {
+                self.send(message);
+            }
+            if let Some(snapshot) = effects.install {
+                tracing::info!("the cluster's state arrives as a snapshot of entry {}", snapshot.index);
+                let read = self.state.decode_after(&snapshot.data);
+                let next = read.map_err(|error| GroupError::Entry { index: snapshot.index, error })?;
+                self.replace(next).await?;
+                self.index = snapshot.index;
+            }
+            for entry in effects.committed {
+                self.apply(entry).await?;
+            }
+            for read in effects.reads {
+                if let Some(reply) = self.reads.remove(&read.read) {
+                    // Whoever waits may have gone.
+                    let _ = reply.send(Some(read.index));
+                }
+            }
+        }
+        let leads = self.node.is_leader();
+        if self.led && !leads {
+            self.answer_lost();
+        }
+        self.led = leads;
+        if self.index != before {
+            self.publish();
+        }
+        self.publish_status();
+        self.snapshot_when_due().await
+    }
+
+    async fn write(&mut self, persist: &Persist) -> Result<(), GroupError> {
+        self.log.write(persist, self.hard_state).await?;
+        if let Some(hard_state) = persist.hard_state {
+            self.hard_state = hard_state;
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self, entry: raft::Committed) -> Result<(), GroupError> {
+        let index = entry.index;
+        if let raft::Outcome::Command(bytes) = entry.outcome {
+            let proposal = Proposal::decode(&bytes).map_err(|error| GroupError::Entry { index, error })?;
+            let id = proposal.id;
+            let (next, outcome) = self.state.apply(proposal);
+            self.replace(next).await?;
+            self.index = index;
+            let replies = self.waiting.remove(&id).unwrap_or_default();
+            if !replies.is_empty() {
+                // Who waits finds the state published.
+                self.publish();
+            }
+            for reply in replies {
+                // Whoever waits may have gone.
+                let _ = reply.send(Proposed::Applied { index, outcome: outcome.clone() });
+            }
+        }
+        self.index = index;
+        Ok(())
+    }
+
+    /// Goes over to another state. Which tables go by it is durable before anybody sees it, so that a crash leaves no files behind.
+    async fn replace(&mut self, next: ClusterState) -> Result<(), GroupError> {
+        let gone = gone_tables(&self.state.schema, &next.schema);
+        let known = |table: &&&Table| self.drops.tables().iter().any(|dropped| dropped.id == table.id);
+        let fresh: Vec<&Table> = gone.iter().filter(|table| !known(table)).copied().collect();
+        if !fresh.is_empty() {
+            self.drops.add(&fresh, self.inner.rt.wall_micros()).await?;
+            self.inner.drops.replace(self.drops.tables().to_vec());
+        }
+        self.state = Arc::new(next);
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let moved = self.inner.state().topology_version != self.state.topology_version;
+        self.inner.applied.set(Applied { index: self.index, state: Arc::clone(&self.state) });
+        if moved {
+            self.inner.publish_peers();
+        }
+    }
+
+    fn publish_status(&self) {
+        let status = self.node.status();
+        let leader = status.leader.and_then(|number| self.inner.host_of(number));
+        if leader != self.inner.leader.get() {
+            tracing::info!("the cluster's log is led by {leader:?} (term {})", status.term);
+        }
+        self.inner.status.set(Some(status));
+        self.inner.leader.set(leader);
+        if *self.inner.membership.borrow() != *self.node.membership() {
+            self.inner.membership.replace(self.node.membership().clone());
+        }
+    }
+
+    async fn snapshot_when_due(&mut self) -> Result<(), GroupError> {
+        if !self.node.snapshot_due() {
+            return Ok(());
+        }
+        let snapshot = self.node.snapshot(self.state.encode().into());
+        assert_eq!(snapshot.index, self.index, "everything that was handed out is applied");
+        let (hard_state, entries) = self.node.log_after(snapshot.index);
+        self.log.restart(&snapshot, hard_state, &entries).await?;
+        self.hard_state = hard_state;
+        self.node.compact(snapshot);
+        Ok(())
+    }
+
+    fn send(&self, message: &raft::Message) {
+        let Some(host) = self.inner.host_of(message.to()) else { return };
+        let verb = if message.is_snapshot() { Verb::RaftSnapshot } else { Verb::Raft };
+        self.inner.messenger.send(Target::Host { host, shard: 0 }, verb, message.encode().into());
+    }
+
+    /// The leader brings the group in line with the members: who joined follows, who has caught up votes, who was removed goes. One
+    /// step a tick; whoever leads next goes on where this one ended.
+    fn reconcile(&mut self) {
+        let membership = self.node.membership().clone();
+        if membership.is_joint() || self.state.members.is_empty() {
+            return;
+        }
+        let own = self.log.member();
+        let numbers: Vec<u64> = self.state.members.values().map(|member| member.number).collect();
+        let gone = membership.all().into_iter().find(|number| !numbers.contains(number));
+        let new = numbers.iter().copied().find(|number| !membership.contains(*number));
+        let change = match (gone, new) {
+            (Some(gone), _) if gone == own => {
+                self.inner.push(Input::Transfer);
+                return;
+            }
+            (Some(gone), _) => Some(Change::Remove(gone)),
+            (None, Some(new)) => Some(Change::AddLearner(new)),
+            (None, None) if membership.voters.len() < VOTERS_MAX => self.caught_up().map(Change::AddVoter),
+            (None, None) => None,
+        };
+        if let Some(change) = change {
+            // Refused while another change is under way; the next tick tries again.
+            let _ = self.node.change_membership(&[change]);
+        }
+    }
+
+    /// A follower without a vote that has the log.
+    fn caught_up(&self) -> Option<u64> {
+        let commit = self.node.status().commit;
+        let ready = |peer: &&raft::Peer| peer.active && peer.matched + LAG_MAX >= commit;
+        let learner = |peer: &&raft::Peer| self.node.membership().learners.contains(&peer.id);
+        let peers = self.node.peers();
+        peers.iter().filter(learner).find(ready).map(|peer| peer.id)
+    }
+
+    /// Who would lead next: the active voter with most of the log.
+    fn heir(&self) -> Option<u64> {
+        let voters = &self.node.membership().voters;
+        let peers = self.node.peers();
+        let able = peers.iter().filter(|peer| peer.active && voters.contains(&peer.id));
+        able.max_by_key(|peer| (peer.matched, std::cmp::Reverse(peer.id))).map(|peer| peer.id)
+    }
+
+    /// Who is without a leader for long may have been removed: nobody speaks to it any more.
+    fn ask_whether_removed(&self) {
+        let own = self.inner.config.host;
+        for host in self.state.members.keys().copied().filter(|host| *host != own) {
+            let inner = Rc::clone(&self.inner);
+            let deadline = inner.rt.now() + inner.config.tick * 20;
+            let ask = async move {
+                let body = Forward::Removed(own).encode();
+                let target = Target::Host { host, shard: 0 };
+                let answer = inner.messenger.call(target, Verb::RaftForward, body, deadline).await;
+                if answer.is_ok_and(|answer| wire::decode_number(&answer).is_ok_and(|number| number == 1)) {
+                    inner.stop.set(true);
+                    inner.end(&GroupError::Removed.to_string());
+                    inner.wake.notify_one();
+                }
+            };
+            self.inner.rt.spawn(Tasks::Maintenance, ask).detach();
+        }
+    }
+
+    /// Leadership, or the driver, is gone: whether what waits was decided is not known here.
+    fn answer_lost(&mut self) {
+        for reply in std::mem::take(&mut self.waiting).into_values().flatten() {
+            // Whoever waits may have gone.
+            let _ = reply.send(Proposed::Lost);
+        }
+        self.reads.clear();
+    }
+}
+
+fn gone_tables<'a>(old: &'a Schema, new: &Schema) -> Vec<&'a Table> {
+    old.tables().filter(|table| new.table_by_id(table.id).is_none()).map(|table| &**table).collect()
+}

@@ -1,0 +1,111 @@
+//! Why something of the group did not happen.
+
+use std::net::SocketAddr;
+
+use crate::group::log::LogError;
+use crate::state::StateCodecError;
+use crate::store::StoreError;
+use rt::DiskError;
+
+/// The group of this node cannot go on: nothing is decided at this node until it is started again.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Another file beside it.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The schema of a version without a log.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An entry, or a snapshot, that this version does not understand.
+    #[error("entry {index} of the cluster's log: {error}")]
+    Entry {
+        /// Where.
+        index: u64,
+        /// What is wrong.
+        error: StateCodecError,
+    },
+    /// The log cannot be one.
+    #[error("the cluster's log: {0}")]
+    BadLog(#[from] raft::BadLog),
+    /// The directory is of another cluster.
+    #[error(
+        "the data directory belongs to cluster '{found}', but cluster_name is '{expected}'; correct cluster_name or use \
+         another directory"
+    )]
+    OtherCluster {
+        /// The configured name.
+        expected: String,
+        /// The log's.
+        found: String,
+    },
+    /// The node was removed from the cluster.
+    #[error(
+        "this node was removed from the cluster and its data is out of date; clear its data directory, and it joins as a \
+         new node"
+    )]
+    Removed,
+    /// The group's messages say that this node is not what it seems.
+    #[error("{0}")]
+    Inconsistent(raft::Unacceptable),
+}
+
+/// A command without a known outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// No leader took it in time; it was not and will not be applied.
+    #[error(
+        "the cluster has no leader at the moment: a majority of its voting nodes must be up and reach each other"
+    )]
+    NoLeader,
+    /// It was proposed, and no answer came in time: it may have been or may yet be applied.
+    #[error("no answer in time: whether the change was made is not known")]
+    Unknown,
+    /// Larger than an entry of the log.
+    #[error("the change is too large for the cluster's log ({len} bytes)")]
+    TooLarge {
+        /// Its bytes.
+        len: usize,
+    },
+    /// The group of this node has failed or stopped.
+    #[error("this node's part of the cluster's log has stopped: {0}")]
+    Stopped(String),
+}
+
+/// A node that was not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The cluster, or the protocol, refuses, and time does not heal it.
+    #[error("{seed} refuses to let this node join: {reason}")]
+    Refused {
+        /// Who said so.
+        seed: SocketAddr,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Nobody let it in in time.
+    #[error(
+        "no seed let this node join in time ({tried}); check the addresses of seeds, and that one of them is up"
+    )]
+    NoSeed {
+        /// What was tried, with what result.
+        tried: String,
+    },
+    /// No seed is configured except for this node.
+    #[error("there is no seed to ask; set seeds to the address of a node of the cluster")]
+    NoSeeds,
+    /// It was let in, and the cluster's state did not arrive in time.
+    #[error(
+        "the cluster let this node join, and its state did not arrive in time; check that all nodes reach {own}, then \
+         start again"
+    )]
+    NoState {
+        /// Where this node listens.
+        own: SocketAddr,
+    },
+    /// This node itself.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+}

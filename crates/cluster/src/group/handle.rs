@@ -1,0 +1,390 @@
+//! [`Group`]: what the rest of the node asks of the cluster's log.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use raft::codec::ENTRY_BYTES_MAX;
+use rpc::{RpcError, Target, Verb};
+use rt::sync::{WatchReader, oneshot};
+use rt::{DiskError, Instant, Task};
+use schema::{Schema, TableId};
+use topology::HostId;
+
+use super::error::ProposeError;
+use super::inner::{Applied, Inner, Input, Proposed};
+use super::wire::{self, Forward, code};
+use crate::state::{Command, CommandId, MemberStatus, Outcome, Proposal, Refused};
+use crate::{DroppedTable, SchemaEdit};
+
+/// How long a member that is believed to be alive is given before it is asked again.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// This node's part in the cluster's log. Lives on shard 0; cheap to clone.
+#[derive(Clone)]
+pub struct Group {
+    pub(crate) inner: Rc<Inner>,
+    pub(crate) tasks: Rc<std::cell::RefCell<Vec<Task<()>>>>,
+}
+
+/// A schema change that is in the log, and who uses it.
+#[derive(Clone, Debug)]
+pub struct SchemaAgreement {
+    /// The schema since.
+    pub schema: Arc<Schema>,
+    /// Its number.
+    pub number: u64,
+    /// Live members that did not report in time that all their shards use it. They will.
+    pub behind: Vec<HostId>,
+}
+
+/// A schema change that was not made, or may not have been.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeSchemaError {
+    /// The schema is not the one that the change was planned against; plan again.
+    #[error("the schema changed meanwhile")]
+    Moved,
+    /// The change does not fit the schema.
+    #[error("{0}")]
+    Invalid(String),
+    /// It was not decided.
+    #[error(transparent)]
+    Propose(#[from] ProposeError),
+}
+
+/// Where a node stands in its group.
+#[derive(Clone, Debug)]
+pub struct GroupStatus {
+    /// Where its log stands.
+    pub log: raft::Status,
+    /// Who leads, as far as it knows.
+    pub leader: Option<HostId>,
+    /// Who votes and who follows.
+    pub membership: raft::Membership,
+}
+
+impl Group {
+    /// The state as of the last entry that this node has applied.
+    pub fn applied(&self) -> Applied {
+        self.inner.applied.get().clone()
+    }
+
+    /// Follows the state.
+    pub fn subscribe(&self) -> WatchReader<Applied> {
+        self.inner.applied.reader()
+    }
+
+    /// Follows why this node's part has ended, if it has: nothing is decided here from then on, and the node should stop.
+    pub fn ended(&self) -> WatchReader<Option<Rc<str>>> {
+        self.inner.ended.reader()
+    }
+
+    /// Where this node stands.
+    pub fn status(&self) -> Option<GroupStatus> {
+        let log = self.inner.status.get()?;
+        let membership = self.inner.membership.borrow().clone();
+        Some(GroupStatus { log, leader: self.inner.leader.get(), membership })
+    }
+
+    /// Puts a command into the log, through whoever leads, and waits until it is applied at this node (or the deadline). It is
+    /// applied once, however often messages are lost.
+    pub async fn propose(&self, command: Command, deadline: Instant) -> Result<Outcome, ProposeError> {
+        let mut id = [0; 16];
+        self.inner.rt.fill_random(&mut id);
+        let id = CommandId(id);
+        let bytes = Bytes::from(Proposal { id, command }.encode());
+        if bytes.len() > ENTRY_BYTES_MAX {
+            return Err(ProposeError::TooLarge { len: bytes.len() });
+        }
+        let mut maybe = false;
+        while self.inner.rt.now() < deadline {
+            self.check_running()?;
+            match self.propose_once(id, &bytes, deadline).await {
+                Proposed::Applied { index, outcome } => {
+                    // Applied at the leader; here a moment later.
+                    let here = self.wait_for(deadline, |applied| applied.index >= index);
+                    let _ = here.await;
+                    return Ok(outcome);
+                }
+                Proposed::Lost => maybe = true,
+                Proposed::NotLeader | Proposed::Busy => {}
+            }
+            self.pause(deadline).await;
+        }
+        Err(if maybe { ProposeError::Unknown } else { ProposeError::NoLeader })
+    }
+
+    async fn propose_once(&self, id: CommandId, bytes: &Bytes, deadline: Instant) -> Proposed {
+        let Some(leader) = self.leader_or_anybody() else { return Proposed::NotLeader };
+        if leader == self.inner.config.host {
+            return propose_here(&self.inner, id, bytes.clone(), deadline).await;
+        }
+        let body = Forward::Propose(bytes.clone()).encode();
+        match self.ask(leader, body, deadline).await {
+            Ok(answer) => match wire::decode_applied(&answer) {
+                Ok((index, outcome)) => Proposed::Applied { index, outcome },
+                Err(_) => Proposed::Lost,
+            },
+            Err(RpcError::Refused(refusal)) if refusal.code == code::NOT_LEADER => Proposed::NotLeader,
+            Err(RpcError::Refused(refusal)) if refusal.code == code::BUSY => Proposed::Busy,
+            Err(RpcError::Connect(_) | RpcError::UnknownHost | RpcError::Mismatch(_)) => Proposed::NotLeader,
+            Err(RpcError::Overloaded) => Proposed::Busy,
+            Err(_) => Proposed::Lost,
+        }
+    }
+
+    /// Waits until this node has applied everything that was acknowledged, anywhere, before this call.
+    pub async fn barrier(&self, deadline: Instant) -> Result<Applied, ProposeError> {
+        while self.inner.rt.now() < deadline {
+            self.check_running()?;
+            if let Some(index) = self.read_index(deadline).await
+                && let Some(applied) = self.wait_for(deadline, |applied| applied.index >= index).await
+            {
+                return Ok(applied);
+            }
+            self.pause(deadline).await;
+        }
+        Err(ProposeError::NoLeader)
+    }
+
+    async fn read_index(&self, deadline: Instant) -> Option<u64> {
+        let leader = self.leader_or_anybody()?;
+        if leader == self.inner.config.host {
+            return read_here(&self.inner, deadline).await;
+        }
+        let answer = self.ask(leader, Forward::Read.encode(), deadline).await.ok()?;
+        wire::decode_number(&answer).ok()
+    }
+
+    /// Changes the schema, if it is still the one with version `base`: in the log, applied here, and in use on all shards of every
+    /// member of which `alive` says that it lives. Returns at the deadline with those that were not heard of.
+    pub async fn change_schema(
+        &self,
+        base: [u8; 16],
+        edits: Vec<SchemaEdit>,
+        deadline: Instant,
+        alive: impl Fn(HostId) -> bool,
+    ) -> Result<SchemaAgreement, ChangeSchemaError> {
+        let number = match self.propose(Command::SchemaChange { base, edits }, deadline).await? {
+            Outcome::SchemaChanged { number, .. } => number,
+            Outcome::Refused(Refused::SchemaMoved) => return Err(ChangeSchemaError::Moved),
+            Outcome::Refused(refused) => return Err(ChangeSchemaError::Invalid(refused.to_string())),
+            other => unreachable!("a schema change has the outcome {other:?}"),
+        };
+        let Some(applied) = self.wait_for(deadline, |applied| applied.state.schema_number >= number).await
+        else {
+            return Err(ProposeError::Unknown.into());
+        };
+        let behind = self.schema_agreement(number, deadline, alive).await;
+        Ok(SchemaAgreement { schema: applied.state.schema.clone(), number, behind })
+    }
+
+    /// Waits until every live member uses the schema of a number, or a later one, on all its shards; gives those that were not
+    /// heard of at the deadline.
+    pub async fn schema_agreement(
+        &self,
+        number: u64,
+        deadline: Instant,
+        alive: impl Fn(HostId) -> bool,
+    ) -> Vec<HostId> {
+        let state = self.inner.state();
+        let uses = |member: &MemberStatus| *member != MemberStatus::Left;
+        let hosts = state.members.iter().filter(|(_, member)| uses(&member.status)).map(|(host, _)| *host);
+        let alive = &alive;
+        let each = hosts.map(|host| async move {
+            let used = self.uses_schema(host, number, deadline, alive).await;
+            (!used).then_some(host)
+        });
+        join_all(each).await.into_iter().flatten().collect()
+    }
+
+    /// Whether a member reports in time that it uses a schema; a dead one need not.
+    async fn uses_schema(
+        &self,
+        host: HostId,
+        number: u64,
+        deadline: Instant,
+        alive: &impl Fn(HostId) -> bool,
+    ) -> bool {
+        let rt = &self.inner.rt;
+        if host == self.inner.config.host {
+            return rt.timeout_at(deadline, await_in_use(&self.inner, number)).await.is_ok();
+        }
+        while alive(host) && self.inner.state().members.contains_key(&host) {
+            if rt.now() >= deadline {
+                return false;
+            }
+            let until = deadline.min(rt.now() + ASK_TIMEOUT);
+            let body = Forward::AwaitSchema(number).encode();
+            let answer = self.inner.messenger.call(target(host), Verb::RaftForward, body, until).await;
+            if answer.is_ok_and(|answer| wire::decode_number(&answer).is_ok_and(|used| used >= number)) {
+                return true;
+            }
+            self.pause(deadline).await;
+        }
+        true
+    }
+
+    /// Says that all shards of this node use the schema of a number: what other nodes wait for.
+    pub fn schema_in_use(&self, number: u64) {
+        let known = *self.inner.in_use.get();
+        if number > known {
+            self.inner.in_use.set(number);
+        }
+    }
+
+    /// Chooses tokens for this node, which joins, so that data spreads evenly, and has them written into the state.
+    pub async fn take_tokens(&self, count: u16, deadline: Instant) -> Result<Outcome, ProposeError> {
+        let host = self.inner.config.host;
+        loop {
+            let state = self.barrier(deadline).await?.state;
+            let location = &self.inner.config.info.location;
+            let ring = state.ring().expect("the state's members make a ring");
+            let seed = self.inner.rt.random_u64();
+            let tokens = topology::allocate(&ring, location, usize::from(count.max(1)), seed);
+            let base = state.topology_version;
+            match self.propose(Command::SetTokens { host, tokens, base }, deadline).await? {
+                // Somebody else joined meanwhile: choose again.
+                Outcome::Refused(Refused::MembersMoved | Refused::TokenTaken { .. }) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Tells where a host was found that is not where the state says: messages to it go there until the state knows.
+    pub fn host_moved(&self, host: HostId, address: SocketAddr) {
+        self.inner.moved.borrow_mut().insert(host, address);
+        self.inner.publish_peers();
+    }
+
+    /// Tables that were dropped and whose files may still be there.
+    pub fn unfinished_drops(&self) -> Vec<DroppedTable> {
+        let state = self.inner.state();
+        let gone = |dropped: &&DroppedTable| state.schema.table_by_id(dropped.id).is_none();
+        self.inner.drops.borrow().iter().filter(gone).cloned().collect()
+    }
+
+    /// Forgets drops of which nothing is left to do.
+    pub async fn forget_drops(&self, finished: &[TableId]) -> Result<(), DiskError> {
+        let (sender, receiver) = oneshot::channel();
+        self.inner.push(Input::ForgetDrops(finished.to_vec(), sender));
+        // A driver that has ended forgets nothing; the next start finds the drops again.
+        receiver.await.unwrap_or(Ok(()))
+    }
+
+    /// Hands leadership over, if this node leads: before it stops, so that nobody has to miss it first.
+    pub async fn step_down(&self, deadline: Instant) {
+        while self.inner.leader.get() == Some(self.inner.config.host) && self.inner.rt.now() < deadline {
+            if self.inner.membership.borrow().voters.len() < 2 {
+                return;
+            }
+            self.inner.push(Input::Transfer);
+            self.pause(deadline).await;
+        }
+    }
+
+    /// Ends this node's part. What waits is answered.
+    pub async fn stop(&self) {
+        self.inner.stop.set(true);
+        self.inner.wake.notify_one();
+        let mut ended = self.inner.ended.reader();
+        while self.inner.ended.get().is_none() {
+            // The writer is held by `inner`.
+            let _ = ended.changed().await;
+        }
+        self.tasks.borrow_mut().clear();
+    }
+
+    pub(crate) async fn wait_for(
+        &self,
+        deadline: Instant,
+        done: impl Fn(&Applied) -> bool,
+    ) -> Option<Applied> {
+        let mut reader = self.inner.applied.reader();
+        let wait = async {
+            loop {
+                let applied = self.inner.applied.get().clone();
+                if done(&applied) {
+                    return applied;
+                }
+                // The writer is held by `inner`.
+                let _ = reader.changed().await;
+            }
+        };
+        self.inner.rt.timeout_at(deadline, wait).await.ok()
+    }
+
+    /// Who leads. A node that does not know asks anybody: after it has moved, the leader cannot find it to tell.
+    fn leader_or_anybody(&self) -> Option<HostId> {
+        self.inner.leader.get().or_else(|| {
+            let (state, own) = (self.inner.state(), self.inner.config.host);
+            let others: Vec<HostId> = state.members.keys().copied().filter(|host| *host != own).collect();
+            let at = self.inner.rt.random_below(others.len().max(1) as u64) as usize;
+            others.get(at).copied()
+        })
+    }
+
+    /// A question to the leader; not longer than it takes to miss one.
+    async fn ask(&self, host: HostId, body: Bytes, deadline: Instant) -> Result<Bytes, RpcError> {
+        let until = deadline.min(self.inner.rt.now() + self.inner.config.tick * 20);
+        self.inner.messenger.call(target(host), Verb::RaftForward, body, until).await
+    }
+
+    async fn pause(&self, deadline: Instant) {
+        let until = deadline.min(self.inner.rt.now() + self.inner.config.tick / 2);
+        self.inner.rt.sleep_until(until).await;
+    }
+
+    fn check_running(&self) -> Result<(), ProposeError> {
+        match &*self.inner.ended.get() {
+            Some(why) => Err(ProposeError::Stopped(why.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn target(host: HostId) -> Target {
+    Target::Host { host, shard: 0 }
+}
+
+/// Proposes at this node, which leads or says that it does not.
+pub(crate) async fn propose_here(
+    inner: &Rc<Inner>,
+    id: CommandId,
+    bytes: Bytes,
+    deadline: Instant,
+) -> Proposed {
+    let (reply, receiver) = oneshot::channel();
+    inner.push(Input::Propose { id, bytes, reply });
+    match inner.rt.timeout_at(deadline, receiver).await {
+        Ok(Ok(proposed)) => proposed,
+        // The inbox was full, or the driver has ended before it looked.
+        Ok(Err(_)) => Proposed::Busy,
+        Err(_) => Proposed::Lost,
+    }
+}
+
+/// A point in the log of this node, which leads, after everything that was acknowledged.
+pub(crate) async fn read_here(inner: &Rc<Inner>, deadline: Instant) -> Option<u64> {
+    let (reply, receiver) = oneshot::channel();
+    inner.push(Input::Read(reply));
+    // Its messages may be lost: who asked asks again.
+    let until = deadline.min(inner.rt.now() + inner.config.tick * 5);
+    inner.rt.timeout_at(until, receiver).await.ok()?.ok()?
+}
+
+/// Waits until all shards of this node use a schema.
+pub(crate) async fn await_in_use(inner: &Rc<Inner>, number: u64) -> u64 {
+    let mut reader = inner.in_use.reader();
+    loop {
+        let used = *inner.in_use.get();
+        if used >= number {
+            return used;
+        }
+        // The writer is held by `inner`.
+        let _ = reader.changed().await;
+    }
+}

@@ -1,0 +1,193 @@
+//! What the driver's task and the callers of a group share. One shard; nobody holds a borrow over an `await`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use raft::Status;
+use rpc::{Messenger, PeerInfo, Peers};
+use rt::sync::{Notify, Watch, oneshot};
+use rt::{DiskError, Rt};
+use schema::{Schema, TableId};
+use topology::HostId;
+
+use crate::DroppedTable;
+use crate::state::{ClusterState, CommandId, MemberInfo, Outcome};
+
+/// Events that wait for the driver.
+const INBOX_MAX: usize = 4096;
+
+/// How a node takes part in its cluster's group.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// The node's own directory, which exists; the log is the folder `raft` in it.
+    pub directory: PathBuf,
+    /// The cluster's name.
+    pub cluster_name: String,
+    /// Who this node is.
+    pub host: HostId,
+    /// What it says of itself.
+    pub info: MemberInfo,
+    /// The server's own keyspaces.
+    pub own: Schema,
+    /// A tick of the group: a leader is heard of every second one, and missed after ten to twenty.
+    pub tick: Duration,
+    /// Entries between two snapshots.
+    pub snapshot_entries: u64,
+}
+
+impl GroupConfig {
+    /// The defaults.
+    pub fn new(
+        directory: impl Into<PathBuf>,
+        cluster_name: impl Into<String>,
+        host: HostId,
+        info: MemberInfo,
+    ) -> Self {
+        Self {
+            directory: directory.into(),
+            cluster_name: cluster_name.into(),
+            host,
+            info,
+            own: crate::own_schema(),
+            tick: Duration::from_millis(100),
+            snapshot_entries: 512,
+        }
+    }
+}
+
+/// The state as of an entry of the log.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The last entry that it contains; 0 before the cluster's state has arrived.
+    pub index: u64,
+    /// The state.
+    pub state: Arc<ClusterState>,
+}
+
+/// What a proposal at this node's own part of the group gave.
+pub(crate) enum Proposed {
+    /// Applied.
+    Applied { index: u64, outcome: Outcome },
+    /// This node does not lead; nothing was proposed.
+    NotLeader,
+    /// The leader takes nothing now; nothing was proposed.
+    Busy,
+    /// Proposed, and leadership lost.
+    Lost,
+}
+
+/// An event for the driver.
+pub(crate) enum Input {
+    Message {
+        from: HostId,
+        message: raft::Message,
+    },
+    Propose {
+        id: CommandId,
+        bytes: Bytes,
+        reply: oneshot::Sender<Proposed>,
+    },
+    /// The answer is an index, or none when this node does not lead.
+    Read(oneshot::Sender<Option<u64>>),
+    Transfer,
+    ForgetDrops(Vec<TableId>, oneshot::Sender<Result<(), DiskError>>),
+}
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) messenger: Messenger,
+    pub(crate) config: GroupConfig,
+    inbox: RefCell<VecDeque<Input>>,
+    pub(crate) wake: Notify,
+    pub(crate) applied: Watch<Applied>,
+    /// The number of the schema that all shards of this node use.
+    pub(crate) in_use: Watch<u64>,
+    pub(crate) status: Cell<Option<Status>>,
+    pub(crate) leader: Cell<Option<HostId>>,
+    /// Why the driver has ended.
+    pub(crate) ended: Watch<Option<Rc<str>>>,
+    pub(crate) stop: Cell<bool>,
+    /// Where hosts are by other accounts than the state's.
+    pub(crate) moved: RefCell<BTreeMap<HostId, SocketAddr>>,
+    /// Hosts of which a node heard when it joined, until the state says where they are.
+    pub(crate) greeted: RefCell<BTreeMap<u64, (HostId, PeerInfo)>>,
+    pub(crate) drops: RefCell<Vec<DroppedTable>>,
+    pub(crate) membership: RefCell<raft::Membership>,
+}
+
+impl Inner {
+    pub(crate) fn new(rt: &Rt, messenger: &Messenger, config: GroupConfig, applied: Applied) -> Rc<Self> {
+        Rc::new(Self {
+            rt: rt.clone(),
+            messenger: messenger.clone(),
+            config,
+            inbox: RefCell::default(),
+            wake: Notify::new(),
+            applied: Watch::new(applied),
+            in_use: Watch::new(0),
+            status: Cell::new(None),
+            leader: Cell::new(None),
+            ended: Watch::new(None),
+            stop: Cell::new(false),
+            moved: RefCell::default(),
+            greeted: RefCell::default(),
+            drops: RefCell::default(),
+            membership: RefCell::default(),
+        })
+    }
+
+    /// Gives the driver an event; dropped when too many wait, which senders of all kinds live with.
+    pub(crate) fn push(&self, input: Input) {
+        let mut inbox = self.inbox.borrow_mut();
+        if inbox.len() < INBOX_MAX && self.ended.get().is_none() {
+            inbox.push_back(input);
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn pop(&self) -> Option<Input> {
+        self.inbox.borrow_mut().pop_front()
+    }
+
+    /// Ends everything that waits for the driver. The first reason stays.
+    pub(crate) fn end(&self, why: &str) {
+        self.inbox.borrow_mut().clear();
+        self.leader.set(None);
+        let first = self.ended.get().is_none();
+        if first {
+            self.ended.set(Some(Rc::from(why)));
+        }
+    }
+
+    pub(crate) fn state(&self) -> Arc<ClusterState> {
+        self.applied.get().state.clone()
+    }
+
+    /// The host with a number in the group.
+    pub(crate) fn host_of(&self, number: u64) -> Option<HostId> {
+        let known = self.applied.get().state.host_of(number);
+        known.or_else(|| self.greeted.borrow().get(&number).map(|(host, _)| *host))
+    }
+
+    /// Tells this shard's messenger where everybody is.
+    pub(crate) fn publish_peers(&self) {
+        let state = self.state();
+        let moved = self.moved.borrow();
+        let mut peers: BTreeMap<HostId, PeerInfo> =
+            self.greeted.borrow().values().filter(|(host, _)| !state.was_removed(*host)).copied().collect();
+        let own = &self.config.info.location.datacenter;
+        for (host, member) in &state.members {
+            let info = &member.info;
+            let address = moved.get(host).copied().unwrap_or(info.internode);
+            let same_datacenter = info.location.datacenter == *own;
+            peers.insert(*host, PeerInfo { address, shard_count: info.shard_count.max(1), same_datacenter });
+        }
+        self.messenger.set_peers(Arc::new(Peers::new(peers)));
+    }
+}

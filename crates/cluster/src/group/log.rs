@@ -1,0 +1,195 @@
+//! The Raft log on disk: a directory with one log file and the snapshot that it begins after.
+//!
+//! A record is synced before it counts. A snapshot gets a file and a new log file after it; the new log's name, made durable at
+//! once, is the moment of change, and files of other numbers are left-overs of a crash.
+
+use std::path::{Path, PathBuf};
+
+use raft::{Entry, HardState, Persist, Snapshot, Stored};
+use rt::{Disk, DiskError, File, IoBuf, OpenOptions, Rt};
+
+use super::log_format::{self, Damage, HEADER_LEN, Header, Record};
+
+/// More than a log and a snapshot ever have.
+const BYTES_MAX: usize = 1 << 30;
+
+/// A log that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A file is not what was written.
+    #[error(
+        "{path}: {damage}. Nothing was changed. Other nodes have the same log: remove this node from the cluster, clear its \
+         data directory and let it join again; a node that is alone needs a backup"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        damage: Damage,
+    },
+}
+
+/// The open log.
+pub(crate) struct RaftLog {
+    disk: Disk,
+    directory: PathBuf,
+    header: Header,
+    file: File,
+    /// Where the next record goes.
+    position: u64,
+    records: u64,
+}
+
+impl RaftLog {
+    /// Opens the log in `directory`, with what it holds; none when there never was one.
+    pub(crate) async fn open(rt: &Rt, directory: &Path) -> Result<Option<(Self, Stored)>, LogError> {
+        let disk = rt.disk().clone();
+        let Some(number) = newest(&disk, directory).await? else { return Ok(None) };
+        let path = log_path(directory, number);
+        let bytes = disk.read_to_end(&path, BYTES_MAX).await?;
+        let damaged = |damage| LogError::Damaged { path: path.clone(), damage };
+        let header = Header::decode(&bytes).map_err(damaged)?;
+        let content = log_format::read_records(&bytes).map_err(damaged)?;
+        let snapshot = if header.has_snapshot {
+            let path = snapshot_path(directory, number);
+            let bytes = disk.read_to_end(&path, BYTES_MAX).await?;
+            Some(log_format::decode_snapshot(&bytes).map_err(|damage| LogError::Damaged { path, damage })?)
+        } else {
+            None
+        };
+        let file = disk.open(&path, OpenOptions::READ_WRITE).await?;
+        if content.len < bytes.len() {
+            tracing::info!(
+                "{}: {} bytes of a torn write are cut off",
+                path.display(),
+                bytes.len() - content.len
+            );
+            file.set_len(content.len as u64).await?;
+            file.sync_all().await?;
+        }
+        remove_others(&disk, directory, number, header.has_snapshot).await?;
+        let stored = Stored { hard_state: content.hard_state, snapshot, entries: content.entries };
+        let (position, records) = (content.len as u64, content.records);
+        Ok(Some((Self { disk, directory: directory.to_owned(), header, file, position, records }, stored)))
+    }
+
+    /// Makes a log for a node that has none: with a snapshot to begin after, or blank.
+    pub(crate) async fn create(
+        rt: &Rt,
+        directory: &Path,
+        member: u64,
+        stored: &Stored,
+    ) -> Result<Self, LogError> {
+        let disk = rt.disk().clone();
+        disk.create_dir_all(directory).await?;
+        if let Some(parent) = directory.parent() {
+            disk.sync_dir(parent).await?;
+        }
+        let header = Header { file: 1, member, has_snapshot: stored.snapshot.is_some() };
+        let (file, position, records) =
+            begin(&disk, directory, header, stored.snapshot.as_ref(), stored.hard_state, &stored.entries)
+                .await?;
+        Ok(Self { disk, directory: directory.to_owned(), header, file, position, records })
+    }
+
+    /// The node's number in the group.
+    pub(crate) fn member(&self) -> u64 {
+        self.header.member
+    }
+
+    /// Makes a batch durable.
+    pub(crate) async fn write(&mut self, persist: &Persist, hard_state: HardState) -> Result<(), LogError> {
+        if let Some(snapshot) = &persist.snapshot {
+            let hard_state = persist.hard_state.unwrap_or(hard_state);
+            return self.restart(snapshot, hard_state, &persist.entries).await;
+        }
+        if persist.is_empty() {
+            return Ok(());
+        }
+        let record = Record { hard_state: persist.hard_state, entries: persist.entries.clone() };
+        let bytes = record.encode(self.records);
+        self.file.write_at(self.position, IoBuf::copy_of(&bytes)).await?;
+        // Always: what is written after a record says that the record is durable.
+        self.file.sync_data().await?;
+        self.position += bytes.len() as u64;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Begins anew after a snapshot.
+    pub(crate) async fn restart(
+        &mut self,
+        snapshot: &Snapshot,
+        hard_state: HardState,
+        entries: &[Entry],
+    ) -> Result<(), LogError> {
+        let hard_state = HardState { commit: hard_state.commit.max(snapshot.index), ..hard_state };
+        let header = Header { file: self.header.file + 1, has_snapshot: true, ..self.header };
+        let (file, position, records) =
+            begin(&self.disk, &self.directory, header, Some(snapshot), hard_state, entries).await?;
+        (self.header, self.file, self.position, self.records) = (header, file, position, records);
+        remove_others(&self.disk, &self.directory, header.file, true).await?;
+        Ok(())
+    }
+}
+
+/// Writes a snapshot, then the log that begins after it.
+async fn begin(
+    disk: &Disk,
+    directory: &Path,
+    header: Header,
+    snapshot: Option<&Snapshot>,
+    hard_state: HardState,
+    entries: &[Entry],
+) -> Result<(File, u64, u64), LogError> {
+    if let Some(snapshot) = snapshot {
+        let bytes = log_format::encode_snapshot(snapshot);
+        disk.write_atomically(snapshot_path(directory, header.file), &bytes).await?;
+    }
+    let mut bytes = header.encode();
+    assert_eq!(bytes.len(), HEADER_LEN, "a header has one length");
+    let record = Record { hard_state: Some(hard_state), entries: entries.to_vec() };
+    bytes.extend(record.encode(0));
+    let path = log_path(directory, header.file);
+    disk.write_atomically(&path, &bytes).await?;
+    let file = disk.open(&path, OpenOptions::READ_WRITE).await?;
+    Ok((file, bytes.len() as u64, 1))
+}
+
+fn log_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("log-{number}"))
+}
+
+fn snapshot_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("snapshot-{number}"))
+}
+
+/// The number of the newest log.
+async fn newest(disk: &Disk, directory: &Path) -> Result<Option<u64>, LogError> {
+    if !disk.is_dir(directory).await? {
+        return Ok(None);
+    }
+    let entries = disk.list(directory).await?;
+    let number = |name: &str| name.strip_prefix("log-")?.parse::<u64>().ok();
+    Ok(entries.iter().filter_map(|entry| number(&entry.name)).max())
+}
+
+/// Removes what a crash, or the log before, has left.
+async fn remove_others(
+    disk: &Disk,
+    directory: &Path,
+    number: u64,
+    has_snapshot: bool,
+) -> Result<(), LogError> {
+    let kept = [Some(format!("log-{number}")), has_snapshot.then(|| format!("snapshot-{number}"))];
+    for entry in disk.list(directory).await? {
+        let ours = entry.name.starts_with("log-") || entry.name.starts_with("snapshot-");
+        if ours && !kept.iter().flatten().any(|name| *name == entry.name) {
+            disk.remove(directory.join(&entry.name)).await?;
+        }
+    }
+    Ok(())
+}

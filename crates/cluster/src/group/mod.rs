@@ -1,0 +1,20 @@
+//! The group of all nodes that agrees on schema and members: its log on disk, its task on shard 0, and what the rest of the node
+//! asks of it (docs/design/raft.md).
+
+mod driver;
+mod error;
+mod handle;
+mod inner;
+mod log;
+mod log_format;
+mod serve;
+mod start;
+mod wire;
+
+pub use driver::VOTERS_MAX;
+pub use error::{GroupError, JoinError, ProposeError};
+pub use handle::{ChangeSchemaError, Group, GroupStatus, SchemaAgreement};
+pub use inner::{Applied, GroupConfig};
+pub use log::LogError;
+pub use log_format::Damage;
+pub use start::{Blank, Opened};

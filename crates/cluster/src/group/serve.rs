@@ -1,0 +1,146 @@
+//! What this node answers to others about the group.
+
+use std::rc::{Rc, Weak};
+
+use bytes::Bytes;
+use raft::Message;
+use rpc::{Incoming, Refusal, Target, Verb};
+use rt::Instant;
+use topology::HostId;
+
+use super::handle::{Group, await_in_use, propose_here, read_here};
+use super::inner::{Inner, Input, Proposed};
+use super::wire::{self, Forward, JoinAnswer, JoinPeer, JoinRequest, WireError, code};
+use crate::state::text::uuid;
+use crate::state::{Command, MemberStatus, Outcome, Proposal, STATE_VERSION};
+
+/// How long a host is given to show that it lives.
+const ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Registers the group's verbs.
+pub(crate) fn serve(group: &Group) {
+    let messenger = &group.inner.messenger;
+    for verb in [Verb::Raft, Verb::RaftSnapshot] {
+        let inner = Rc::downgrade(&group.inner);
+        messenger.serve(verb, move |incoming| {
+            let taken = take_message(&inner, &incoming);
+            async move { taken }
+        });
+    }
+    let inner = Rc::downgrade(&group.inner);
+    messenger.serve(Verb::RaftForward, move |incoming| {
+        let inner = inner.clone();
+        async move { forwarded(&running(&inner)?, incoming).await }
+    });
+    let (inner, tasks) = (Rc::downgrade(&group.inner), Rc::downgrade(&group.tasks));
+    messenger.serve(Verb::Join, move |incoming| {
+        let (inner, tasks) = (inner.clone(), tasks.clone());
+        async move {
+            let inner = running(&inner)?;
+            let tasks = tasks.upgrade().ok_or_else(|| not_leader("the node is stopping"))?;
+            join(&Group { inner, tasks }, incoming).await
+        }
+    });
+}
+
+fn running(inner: &Weak<Inner>) -> Result<Rc<Inner>, Refusal> {
+    inner.upgrade().ok_or_else(|| not_leader("the node is stopping"))
+}
+
+fn not_leader(message: &str) -> Refusal {
+    Refusal::new(code::NOT_LEADER, message)
+}
+
+fn take_message(inner: &Weak<Inner>, incoming: &Incoming) -> Result<Bytes, Refusal> {
+    let inner = running(inner)?;
+    let message = Message::decode(&incoming.body).map_err(|error| {
+        tracing::warn!("a message of the cluster's log from {}: {error}", incoming.address);
+        Refusal::new(code::BAD_REQUEST, error.to_string())
+    })?;
+    inner.push(Input::Message { from: incoming.from, message });
+    Ok(Bytes::new())
+}
+
+async fn forwarded(inner: &Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refusal> {
+    match Forward::decode(&incoming.body)? {
+        Forward::Propose(bytes) => {
+            // What cannot be read here must not come into the log, where every node would stop at it.
+            let proposal = Proposal::decode(&bytes).map_err(WireError::from)?;
+            match propose_here(inner, proposal.id, bytes, incoming.deadline).await {
+                Proposed::Applied { index, outcome } => Ok(wire::encode_applied(index, &outcome)),
+                Proposed::NotLeader => Err(not_leader("this node does not lead")),
+                Proposed::Busy => Err(Refusal::new(code::BUSY, "the leader takes nothing at the moment")),
+                Proposed::Lost => Err(Refusal::new(code::LOST, "leadership was lost")),
+            }
+        }
+        Forward::Read => match read_here(inner, incoming.deadline).await {
+            Some(index) => Ok(wire::encode_number(index)),
+            None => Err(not_leader("this node does not lead")),
+        },
+        Forward::AwaitSchema(number) => Ok(wire::encode_number(await_in_use(inner, number).await)),
+        Forward::Removed(host) => Ok(wire::encode_number(u64::from(inner.state().was_removed(host)))),
+    }
+}
+
+/// Lets a node in.
+async fn join(group: &Group, incoming: Incoming) -> Result<Bytes, Refusal> {
+    let request: JoinRequest = wire::decode_json(&incoming.body)?;
+    let refused = |why: String| Refusal::new(code::JOIN_REFUSED, why);
+    let later = |why: &str| Refusal::new(code::JOIN_LATER, why);
+    let (inner, state) = (&group.inner, group.inner.state());
+    if request.cluster_name != inner.config.cluster_name {
+        return Err(refused(format!(
+            "this is cluster '{}', not '{}'; correct cluster_name or seeds",
+            inner.config.cluster_name, request.cluster_name
+        )));
+    }
+    if request.host != incoming.from {
+        return Err(refused(format!("the request is not of host {}", uuid(&incoming.from.0))));
+    }
+    if state.members.is_empty() {
+        return Err(later("this node has not joined the cluster itself yet"));
+    }
+    if let Some(known) = state.member(request.host) {
+        let same = known.info.internode == request.info.internode;
+        if !same && lives(inner, request.host, incoming.deadline).await {
+            return Err(refused(format!(
+                "host {} runs at {} already; two nodes have copies of one data directory: clear that of the new one",
+                uuid(&request.host.0),
+                known.info.internode
+            )));
+        }
+        if same && known.status != MemberStatus::Joining {
+            return Err(refused(format!(
+                "host {} is a member already, and its raft directory is gone; restore it, or run removenode and clear the \
+                 data directory",
+                uuid(&request.host.0)
+            )));
+        }
+    }
+    let command = Command::AddMember { host: request.host, info: request.info };
+    match group.propose(command, incoming.deadline).await {
+        Ok(Outcome::Added { number }) => Ok(wire::encode_json(&answer(inner, number))),
+        Ok(Outcome::Refused(why)) => Err(refused(why.to_string())),
+        Ok(other) => unreachable!("a member that is added has the outcome {other:?}"),
+        Err(error) => Err(later(&error.to_string())),
+    }
+}
+
+/// Whether a host answers where the state says that it is.
+async fn lives(inner: &Inner, host: HostId, deadline: Instant) -> bool {
+    let until = deadline.min(inner.rt.now() + ALIVE_TIMEOUT);
+    let target = Target::Host { host, shard: 0 };
+    let body = Forward::Removed(host).encode();
+    inner.messenger.call(target, Verb::RaftForward, body, until).await.is_ok()
+}
+
+fn answer(inner: &Inner, number: u64) -> JoinAnswer {
+    let state = inner.state();
+    let peers = state.members.iter().map(|(host, member)| JoinPeer {
+        host: *host,
+        number: member.number,
+        internode: member.info.internode,
+        shard_count: member.info.shard_count,
+    });
+    JoinAnswer { number, state_version: STATE_VERSION, peers: peers.collect() }
+}

@@ -1,0 +1,267 @@
+//! How a node comes into its group: from its log, as the first of a new cluster, or let in by a seed.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft::{Membership, Snapshot, Stored};
+use rpc::{Messenger, PeerInfo, Refusal, RpcError, Target, Verb};
+use rt::{Group as Tasks, Instant, Rt};
+
+use super::driver::Driver;
+use super::error::{GroupError, JoinError};
+use super::handle::Group;
+use super::inner::{Applied, GroupConfig, Inner};
+use super::log::{LogError, RaftLog};
+use super::serve;
+use super::wire::{self, JoinAnswer, JoinRequest, code};
+use crate::dropped::DropLog;
+use crate::state::{ClusterState, Command, Outcome};
+use crate::store::{self, SchemaStore};
+
+const FOLDER: &str = "raft";
+/// The schema of a node that has a log now.
+const OLD_SCHEMA: &str = "schema.json.before-raft";
+/// How long a seed is given to let a node in.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two rounds over the seeds.
+const JOIN_PAUSE: Duration = Duration::from_millis(500);
+/// How long a node goes on to announce its address.
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a node finds when it starts.
+pub enum Opened {
+    /// It belongs to a cluster.
+    Member(Group),
+    /// It belongs to none yet.
+    Blank(Blank),
+}
+
+/// A node without a cluster.
+pub struct Blank {
+    rt: Rt,
+    messenger: Messenger,
+    config: GroupConfig,
+}
+
+impl Group {
+    /// Opens this node's part of the group; what it had applied before is applied again when this returns. To be called once a
+    /// messenger, on shard 0.
+    pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
+        let directory = config.directory.join(FOLDER);
+        let blank = |config| Opened::Blank(Blank { rt: rt.clone(), messenger: messenger.clone(), config });
+        let Some((log, stored)) = RaftLog::open(rt, &directory).await? else { return Ok(blank(config)) };
+        if stored.snapshot.is_none() {
+            // It was let in and has heard nothing since: it asks again, and gets the same number.
+            return Ok(blank(config));
+        }
+        put_away_old_schema(rt, &config.directory).await?;
+        let group = begin(rt, messenger, config, log, stored).await?;
+        let (state, config) = (group.inner.state(), &group.inner.config);
+        if state.cluster_name != config.cluster_name {
+            let (expected, found) = (config.cluster_name.clone(), state.cluster_name.clone());
+            return Err(GroupError::OtherCluster { expected, found });
+        }
+        if state.was_removed(config.host) {
+            return Err(GroupError::Removed);
+        }
+        run(&group);
+        Ok(Opened::Member(group))
+    }
+}
+
+impl Blank {
+    /// Founds a cluster with this node as its only member, in force, with these tokens. The schema of a node that had no log
+    /// until now is taken over.
+    pub async fn start_first_node(self, tokens: Vec<i64>) -> Result<Group, GroupError> {
+        let Self { rt, messenger, config } = self;
+        let old = SchemaStore::open(&rt, &config.directory, config.own.clone()).await?;
+        let schema = schema::Schema::clone(old.current());
+        let (name, own) = (config.cluster_name.clone(), config.own.clone());
+        let state = ClusterState::found(name, own, schema, config.host, config.info.clone(), tokens);
+        let data = state.encode().into();
+        let snapshot = Snapshot { index: 1, term: 1, membership: Membership::alone(1), data };
+        let hard_state = raft::HardState { term: 1, vote: 0, commit: 1 };
+        let stored = Stored { hard_state, snapshot: Some(snapshot), entries: Vec::new() };
+        let log = RaftLog::create(&rt, &config.directory.join(FOLDER), 1, &stored).await?;
+        put_away_old_schema(&rt, &config.directory).await?;
+        let group = begin(&rt, &messenger, config, log, stored).await?;
+        run(&group);
+        Ok(group)
+    }
+
+    /// Asks seeds to be let in, until one does or the deadline comes, and waits for the cluster's state. The node is joining then,
+    /// and owns nothing.
+    pub async fn join(self, seeds: &[SocketAddr], deadline: Instant) -> Result<Group, JoinError> {
+        let own = self.config.info.internode;
+        let others: Vec<SocketAddr> = seeds.iter().copied().filter(|seed| *seed != own).collect();
+        if others.is_empty() {
+            return Err(JoinError::NoSeeds);
+        }
+        loop {
+            let tried = match self.ask_all(&others, deadline).await? {
+                Ok(answer) => return self.enter(answer, deadline).await,
+                Err(tried) => tried,
+            };
+            if self.rt.now() + JOIN_PAUSE >= deadline {
+                return Err(JoinError::NoSeed { tried });
+            }
+            self.rt.sleep(JOIN_PAUSE).await;
+        }
+    }
+
+    /// Joins the cluster of the seeds, or founds it: the first seed of the list does when no other seed knows a cluster. The same
+    /// list on all nodes makes one cluster.
+    pub async fn found_or_join(
+        self,
+        seeds: &[SocketAddr],
+        tokens: Vec<i64>,
+        deadline: Instant,
+    ) -> Result<Group, JoinError> {
+        let own = self.config.info.internode;
+        if seeds.first().is_some_and(|first| *first != own) {
+            return self.join(seeds, deadline).await;
+        }
+        let others: Vec<SocketAddr> = seeds.iter().copied().filter(|seed| *seed != own).collect();
+        match self.ask_all(&others, deadline).await? {
+            Ok(answer) => self.enter(answer, deadline).await,
+            Err(_) => Ok(self.start_first_node(tokens).await?),
+        }
+    }
+
+    /// One round over the seeds: the first answer, or what each said. A refusal that time does not heal ends the round.
+    async fn ask_all(
+        &self,
+        seeds: &[SocketAddr],
+        deadline: Instant,
+    ) -> Result<Result<JoinAnswer, String>, JoinError> {
+        let mut tried = Vec::new();
+        for seed in seeds {
+            let until = deadline.min(self.rt.now() + JOIN_TIMEOUT);
+            match self.ask(*seed, until).await {
+                Ok(answer) if answer.is_readable() => return Ok(Ok(answer)),
+                Ok(answer) => {
+                    let version = answer.state_version;
+                    let reason = format!(
+                        "the cluster's state has version {version}, which this node does not read; upgrade its software"
+                    );
+                    return Err(JoinError::Refused { seed: *seed, reason });
+                }
+                Err(RpcError::Refused(Refusal { code: code::JOIN_REFUSED, message })) => {
+                    return Err(JoinError::Refused { seed: *seed, reason: message });
+                }
+                Err(RpcError::Mismatch(reason)) => return Err(JoinError::Refused { seed: *seed, reason }),
+                Err(error) => tried.push(format!("{seed}: {error}")),
+            }
+        }
+        Ok(Err(tried.join("; ")))
+    }
+
+    async fn ask(&self, seed: SocketAddr, deadline: Instant) -> Result<JoinAnswer, RpcError> {
+        let GroupConfig { cluster_name, host, info, .. } = &self.config;
+        let request = JoinRequest { cluster_name: cluster_name.clone(), host: *host, info: info.clone() };
+        let body = wire::encode_json(&request);
+        let answer = self.messenger.call(Target::Address(seed), Verb::Join, body, deadline).await?;
+        wire::decode_json(&answer).map_err(|error| RpcError::Mismatch(error.to_string()))
+    }
+
+    /// The node is let in: a blank log with its number, and then what the leader sends.
+    async fn enter(self, answer: JoinAnswer, deadline: Instant) -> Result<Group, JoinError> {
+        let Self { rt, messenger, config } = self;
+        let directory = config.directory.join(FOLDER);
+        let known = RaftLog::open(&rt, &directory).await.map_err(GroupError::from)?;
+        let (log, stored) = match known {
+            Some((log, stored)) if log.member() == answer.number => (log, stored),
+            _ => {
+                if rt.disk().is_dir(&directory).await.map_err(GroupError::from)? {
+                    rt.disk().remove_dir_all(&directory).await.map_err(GroupError::from)?;
+                }
+                let stored = Stored::default();
+                let log = RaftLog::create(&rt, &directory, answer.number, &stored).await;
+                (log.map_err(GroupError::from)?, stored)
+            }
+        };
+        let own = config.info.internode;
+        let host = config.host;
+        let group = begin(&rt, &messenger, config, log, stored).await?;
+        for peer in answer.peers.iter().filter(|peer| peer.host != host) {
+            let shard_count = peer.shard_count.max(1);
+            let info = PeerInfo { address: peer.internode, shard_count, same_datacenter: false };
+            group.inner.greeted.borrow_mut().insert(peer.number, (peer.host, info));
+        }
+        group.inner.publish_peers();
+        run(&group);
+        let member = |applied: &Applied| applied.state.member(host).is_some();
+        match group.wait_for(deadline, member).await {
+            Some(_) => Ok(group),
+            None => {
+                group.stop().await;
+                Err(JoinError::NoState { own })
+            }
+        }
+    }
+}
+
+/// The driver, with what is on disk applied. It does not run yet.
+async fn begin(
+    rt: &Rt,
+    messenger: &Messenger,
+    config: GroupConfig,
+    log: RaftLog,
+    stored: Stored,
+) -> Result<Group, GroupError> {
+    let drops = DropLog::open(rt.disk(), &config.directory).await?;
+    let state = ClusterState::unknown(config.cluster_name.clone(), config.own.clone());
+    let applied = Applied { index: 0, state: Arc::new(state) };
+    let inner = Inner::new(rt, messenger, config, applied);
+    inner.drops.replace(drops.tables().to_vec());
+    let driver = Driver::new(&inner, log, drops, stored).await?;
+    let task = rt.spawn(Tasks::Maintenance, driver.run());
+    let group = Group { inner, tasks: Rc::new(RefCell::new(vec![task])) };
+    Ok(group)
+}
+
+/// Answers others, and tells them where this node is when it has moved.
+fn run(group: &Group) {
+    serve::serve(group);
+    group.inner.publish_peers();
+    let (host, info) = (group.inner.config.host, group.inner.config.info.clone());
+    let state = group.inner.state();
+    if state.member(host).is_none_or(|member| member.info == info) {
+        return;
+    }
+    let announcer = group.clone();
+    let announce = async move {
+        loop {
+            let command = Command::UpdateMember { host, info: info.clone() };
+            let deadline = announcer.inner.rt.now() + ANNOUNCE_TIMEOUT;
+            match announcer.propose(command, deadline).await {
+                Ok(Outcome::Refused(why)) => {
+                    return tracing::error!(
+                        "the cluster does not take over what this node says of itself: {why}"
+                    );
+                }
+                Ok(_) => return,
+                Err(error) => tracing::warn!("this node's address or version is not announced yet: {error}"),
+            }
+            if announcer.inner.ended.get().is_some() {
+                return;
+            }
+        }
+    };
+    let task = group.inner.rt.spawn(Tasks::Maintenance, announce);
+    group.tasks.borrow_mut().push(task);
+}
+
+/// The schema is in the log now; its old file stays for emergencies under another name.
+async fn put_away_old_schema(rt: &Rt, directory: &Path) -> Result<(), LogError> {
+    let old = directory.join(store::FILE_NAME);
+    if rt.disk().exists(&old).await? {
+        rt.disk().rename(&old, directory.join(OLD_SCHEMA)).await?;
+        rt.disk().sync_dir(directory).await?;
+    }
+    Ok(())
+}

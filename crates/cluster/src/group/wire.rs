@@ -1,0 +1,199 @@
+//! Bodies of the verbs `raft_forward` and `join`.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use rpc::Refusal;
+use serde::{Deserialize, Serialize};
+use stdx::{Reader, ShortRead};
+use topology::HostId;
+
+use crate::state::{MemberInfo, StateCodecError, decode_outcome, encode_outcome, text};
+use crate::state::{Outcome, STATE_VERSION};
+
+const VERSION: u8 = 1;
+
+/// Codes of refusals of these verbs.
+pub(crate) mod code {
+    use rpc::Refusal;
+
+    /// The node does not lead; nothing was proposed.
+    pub(crate) const NOT_LEADER: u16 = Refusal::FIRST_FREE;
+    /// The leader takes nothing at the moment; nothing was proposed.
+    pub(crate) const BUSY: u16 = Refusal::FIRST_FREE + 1;
+    /// It was proposed, and leadership was lost: whether it will be applied is not known.
+    pub(crate) const LOST: u16 = Refusal::FIRST_FREE + 2;
+    /// The body is not what the verb asks for.
+    pub(crate) const BAD_REQUEST: u16 = Refusal::FIRST_FREE + 3;
+    /// A node may not join, for a reason that time does not heal.
+    pub(crate) const JOIN_REFUSED: u16 = Refusal::FIRST_FREE + 4;
+    /// A node cannot be let in at the moment.
+    pub(crate) const JOIN_LATER: u16 = Refusal::FIRST_FREE + 5;
+}
+
+/// A body that is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    #[error("version {0} of the request, this node reads {VERSION}; run the same version on all nodes")]
+    Version(u8),
+    #[error("there is no request of kind {0}")]
+    Kind(u8),
+    #[error("the body ends early: {0}")]
+    Short(#[from] ShortRead),
+    #[error("{0}")]
+    State(#[from] StateCodecError),
+    #[error("not a request to join: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl From<WireError> for Refusal {
+    fn from(error: WireError) -> Self {
+        Refusal::new(code::BAD_REQUEST, error.to_string())
+    }
+}
+
+/// What a node asks another one about the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Forward {
+    /// To the leader: put this into the log, and answer when it is applied.
+    Propose(Bytes),
+    /// To the leader: a point in the log after everything that was acknowledged.
+    Read,
+    /// To anybody: answer when all shards use a schema of this number or a later one.
+    AwaitSchema(u64),
+    /// To anybody: was this host removed?
+    Removed(HostId),
+}
+
+impl Forward {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        match self {
+            Self::Propose(proposal) => {
+                out.push(1);
+                out.extend_from_slice(proposal);
+            }
+            Self::Read => out.push(2),
+            Self::AwaitSchema(number) => {
+                out.push(3);
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            Self::Removed(host) => {
+                out.push(4);
+                out.extend_from_slice(&host.0);
+            }
+        }
+        out.into()
+    }
+
+    pub(crate) fn decode(bytes: &Bytes) -> Result<Self, WireError> {
+        let mut reader = Reader::new(bytes);
+        check_version(&mut reader)?;
+        Ok(match reader.u8()? {
+            1 => Self::Propose(bytes.slice(2..)),
+            2 => Self::Read,
+            3 => Self::AwaitSchema(reader.u64()?),
+            4 => {
+                let mut host = [0; 16];
+                host.copy_from_slice(reader.bytes(16)?);
+                Self::Removed(HostId(host))
+            }
+            kind => return Err(WireError::Kind(kind)),
+        })
+    }
+}
+
+fn check_version(reader: &mut Reader<'_>) -> Result<(), WireError> {
+    match reader.u8()? {
+        VERSION => Ok(()),
+        other => Err(WireError::Version(other)),
+    }
+}
+
+/// The answer to [`Forward::Propose`]: where it was applied, and what came of it.
+pub(crate) fn encode_applied(index: u64, outcome: &Outcome) -> Bytes {
+    let mut out = index.to_be_bytes().to_vec();
+    out.extend(encode_outcome(outcome));
+    out.into()
+}
+
+pub(crate) fn decode_applied(bytes: &[u8]) -> Result<(u64, Outcome), WireError> {
+    let mut reader = Reader::new(bytes);
+    let index = reader.u64()?;
+    Ok((index, decode_outcome(reader.rest())?))
+}
+
+/// The answer to the others: one number.
+pub(crate) fn encode_number(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+pub(crate) fn decode_number(bytes: &[u8]) -> Result<u64, WireError> {
+    Ok(Reader::new(bytes).u64()?)
+}
+
+/// A node asks to be let in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JoinRequest {
+    pub(crate) cluster_name: String,
+    #[serde(with = "text::host")]
+    pub(crate) host: HostId,
+    pub(crate) info: MemberInfo,
+}
+
+/// It is in: its number in the group, and where the others are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JoinAnswer {
+    pub(crate) number: u64,
+    pub(crate) state_version: u32,
+    pub(crate) peers: Vec<JoinPeer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JoinPeer {
+    #[serde(with = "text::host")]
+    pub(crate) host: HostId,
+    pub(crate) number: u64,
+    pub(crate) internode: SocketAddr,
+    pub(crate) shard_count: u16,
+}
+
+pub(crate) fn encode_json<T: Serialize>(value: &T) -> Bytes {
+    let mut out = vec![VERSION];
+    serde_json::to_writer(&mut out, value).expect("plain values, and memory takes them");
+    out.into()
+}
+
+pub(crate) fn decode_json<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, WireError> {
+    let mut reader = Reader::new(bytes);
+    check_version(&mut reader)?;
+    Ok(serde_json::from_slice(reader.rest())?)
+}
+
+impl JoinAnswer {
+    /// Whether this node reads what the cluster writes.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.state_version <= STATE_VERSION
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_read_as_written_and_nothing_else_does() {
+        let host = HostId([7; 16]);
+        let proposal = Forward::Propose(Bytes::from_static(b"p"));
+        for request in [proposal, Forward::Read, Forward::AwaitSchema(9), Forward::Removed(host)] {
+            assert_eq!(Forward::decode(&request.encode()).unwrap(), request);
+        }
+        for bad in [&b""[..], &[1], &[2, 2], &[1, 9], &[1, 3, 0], &[1, 4, 1, 2]] {
+            assert!(Forward::decode(&Bytes::copy_from_slice(bad)).is_err(), "{bad:?}");
+        }
+        let outcome = Outcome::Added { number: 3 };
+        assert_eq!(decode_applied(&encode_applied(8, &outcome)).unwrap(), (8, outcome));
+        assert!(decode_applied(&[0; 9]).is_err());
+        assert!(decode_json::<JoinRequest>(b"\x01{}").is_err());
+    }
+}

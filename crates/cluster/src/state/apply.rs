@@ -1,0 +1,172 @@
+//! `apply`: the state after a command. Pure, and the same on every node: no clock, no randomness, no setting is looked at.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use schema::Schema;
+use topology::HostId;
+
+use super::command::{Command, Outcome, Proposal, Refused};
+use super::member::{Member, MemberInfo, MemberStatus};
+use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION};
+use crate::edit::{self, EditError, SchemaEdit};
+
+impl ClusterState {
+    /// The state after a command, and what came of it. A command that was applied already changes nothing and has the outcome
+    /// of then.
+    pub fn apply(&self, proposal: Proposal) -> (Self, Outcome) {
+        let Proposal { id, command } = proposal;
+        if let Some(outcome) = self.outcome(id) {
+            return (self.clone(), outcome.clone());
+        }
+        let mut next = self.clone();
+        let outcome = next.change(command).unwrap_or_else(Outcome::Refused);
+        if matches!(outcome, Outcome::Refused(_)) {
+            next = self.clone();
+        }
+        next.recent.push_back((id, outcome.clone()));
+        if next.recent.len() > OUTCOMES_MAX {
+            next.recent.pop_front();
+        }
+        (next, outcome)
+    }
+
+    /// Applies a command, perhaps in part when it is refused.
+    fn change(&mut self, command: Command) -> Result<Outcome, Refused> {
+        match command {
+            Command::SchemaChange { base, edits } => self.change_schema(base, edits),
+            Command::AddMember { host, info } => self.add_member(host, info),
+            Command::UpdateMember { host, info } => self.update_member(host, info),
+            Command::SetStatus { host, status } => self.set_status(host, status),
+            Command::SetTokens { host, tokens, base } => self.set_tokens(host, tokens, base),
+            Command::RemoveMember { host } => self.remove_member(host),
+        }
+    }
+
+    fn change_schema(&mut self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<Outcome, Refused> {
+        if base != self.schema.version() {
+            return Err(Refused::SchemaMoved);
+        }
+        let changed = edit::apply(Schema::clone(&self.schema), edits).map_err(|error| match error {
+            EditError::Moved => Refused::SchemaMoved,
+            EditError::NoKeyspace(_) => Refused::InvalidEdit(error.to_string()),
+        })?;
+        self.schema = Arc::new(crate::store::stamp(changed));
+        self.schema_number += 1;
+        Ok(Outcome::SchemaChanged { number: self.schema_number, version: self.schema.version() })
+    }
+
+    fn add_member(&mut self, host: HostId, info: MemberInfo) -> Result<Outcome, Refused> {
+        if self.was_removed(host) {
+            return Err(Refused::WasRemoved { host });
+        }
+        self.check_info(host, &info)?;
+        if let Some(known) = self.members.get_mut(&host) {
+            // A node that asked, and crashed before it heard the answer, asks again.
+            if known.status != MemberStatus::Joining || known.info.internode != info.internode {
+                let (address, status) = (known.info.internode, known.status);
+                return Err(Refused::HostExists { host, address, status });
+            }
+            known.info = info;
+            return Ok(Outcome::Added { number: known.number });
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let member = Member { number, info, status: MemberStatus::Joining, tokens: Vec::new() };
+        self.members.insert(host, member);
+        self.topology_version += 1;
+        Ok(Outcome::Added { number })
+    }
+
+    fn update_member(&mut self, host: HostId, info: MemberInfo) -> Result<Outcome, Refused> {
+        self.check_info(host, &info)?;
+        let member = self.members.get_mut(&host).ok_or(Refused::UnknownHost { host })?;
+        if member.info != info {
+            member.info = info;
+            self.topology_version += 1;
+        }
+        Ok(self.done())
+    }
+
+    fn set_status(&mut self, host: HostId, status: MemberStatus) -> Result<Outcome, Refused> {
+        let last = self.owners().all(|owner| owner == host);
+        let member = self.members.get_mut(&host).ok_or(Refused::UnknownHost { host })?;
+        if !member.status.may_become(status) {
+            return Err(Refused::NoSuchStep { from: member.status, to: status });
+        }
+        match status {
+            MemberStatus::Normal if member.tokens.is_empty() => return Err(Refused::BadTokens),
+            MemberStatus::Leaving | MemberStatus::Left if last => return Err(Refused::LastMember),
+            MemberStatus::Left => member.tokens.clear(),
+            _ => {}
+        }
+        if member.status != status {
+            member.status = status;
+            self.topology_version += 1;
+        }
+        Ok(self.done())
+    }
+
+    fn set_tokens(&mut self, host: HostId, mut tokens: Vec<i64>, base: u64) -> Result<Outcome, Refused> {
+        let member = self.members.get(&host).ok_or(Refused::UnknownHost { host })?;
+        if base != self.topology_version {
+            return Err(Refused::MembersMoved);
+        }
+        if member.status != MemberStatus::Joining {
+            return Err(Refused::TokensFixed { status: member.status });
+        }
+        tokens.sort_unstable();
+        if tokens.is_empty() || tokens.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Refused::BadTokens);
+        }
+        let others = self.members.iter().filter(|(other, _)| **other != host);
+        let taken: BTreeSet<i64> = others.flat_map(|(_, member)| &member.tokens).copied().collect();
+        if let Some(token) = tokens.iter().find(|token| taken.contains(token)) {
+            return Err(Refused::TokenTaken { token: *token });
+        }
+        self.members.get_mut(&host).expect("it was found above").tokens = tokens;
+        self.topology_version += 1;
+        Ok(self.done())
+    }
+
+    fn remove_member(&mut self, host: HostId) -> Result<Outcome, Refused> {
+        if self.was_removed(host) {
+            return Ok(self.done());
+        }
+        if !self.members.contains_key(&host) {
+            return Err(Refused::UnknownHost { host });
+        }
+        if self.owners().all(|owner| owner == host) {
+            return Err(Refused::LastMember);
+        }
+        self.members.remove(&host);
+        self.removed.push_back(host);
+        if self.removed.len() > REMOVED_MAX {
+            self.removed.pop_front();
+        }
+        self.topology_version += 1;
+        Ok(self.done())
+    }
+
+    /// Whose tokens are in force.
+    fn owners(&self) -> impl Iterator<Item = HostId> + '_ {
+        let owns = |member: &Member| matches!(member.status, MemberStatus::Normal | MemberStatus::Leaving);
+        self.members.iter().filter(move |(_, member)| owns(member)).map(|(host, _)| *host)
+    }
+
+    fn check_info(&self, host: HostId, info: &MemberInfo) -> Result<(), Refused> {
+        if info.state_version < STATE_VERSION {
+            return Err(Refused::TooOld { found: info.state_version, needed: STATE_VERSION });
+        }
+        let address = info.internode;
+        let mut others = self.members.iter().filter(|(other, _)| **other != host);
+        match others.find(|(_, member)| member.info.internode == address) {
+            Some((other, _)) => Err(Refused::AddressTaken { address, host: *other }),
+            None => Ok(()),
+        }
+    }
+
+    fn done(&self) -> Outcome {
+        Outcome::Done { topology_version: self.topology_version }
+    }
+}

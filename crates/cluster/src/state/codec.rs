@@ -1,0 +1,273 @@
+//! Bytes of commands, outcomes and states: a version, then JSON, which a person can read in an emergency and to which a later
+//! version can add fields with defaults.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use schema::{Keyspace, Schema};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use topology::HostId;
+
+use super::command::{Command, CommandId, Outcome, Proposal};
+use super::member::{Member, MemberInfo, MemberStatus};
+use super::{ClusterState, text};
+use crate::codec::{self, SchemaCodecError, StoredKeyspace, StoredSchema, StoredTable, StoredType};
+use crate::edit::SchemaEdit;
+
+/// The version of the forms here.
+const FORMAT: u8 = 1;
+
+/// Bytes that are no command, outcome or state.
+#[derive(Debug, thiserror::Error)]
+pub enum StateCodecError {
+    /// Another version wrote them.
+    #[error(
+        "format {found} of the cluster's state, this version reads up to {FORMAT}; upgrade this node's software"
+    )]
+    Newer {
+        /// The format found.
+        found: u8,
+    },
+    /// There is not even a version.
+    #[error("no bytes")]
+    Empty,
+    /// Not the JSON that was expected.
+    #[error("not what the cluster's log holds: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A part of the schema.
+    #[error("{0}")]
+    Schema(#[from] SchemaCodecError),
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredProposal {
+    #[serde(with = "text::id")]
+    id: [u8; 16],
+    command: StoredCommand,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredCommand {
+    SchemaChange {
+        #[serde(with = "text::id")]
+        base: [u8; 16],
+        edits: Vec<StoredEdit>,
+    },
+    AddMember {
+        #[serde(with = "text::host")]
+        host: HostId,
+        info: MemberInfo,
+    },
+    UpdateMember {
+        #[serde(with = "text::host")]
+        host: HostId,
+        info: MemberInfo,
+    },
+    SetStatus {
+        #[serde(with = "text::host")]
+        host: HostId,
+        status: MemberStatus,
+    },
+    SetTokens {
+        #[serde(with = "text::host")]
+        host: HostId,
+        tokens: Vec<i64>,
+        base: u64,
+    },
+    RemoveMember {
+        #[serde(with = "text::host")]
+        host: HostId,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredEdit {
+    PutKeyspace(StoredKeyspace),
+    DropKeyspace(String),
+    PutTable { keyspace: String, table: StoredTable },
+    DropTable { keyspace: String, name: String },
+    PutType { keyspace: String, ty: StoredType },
+    DropType { keyspace: String, name: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredMember {
+    #[serde(with = "text::host")]
+    host: HostId,
+    member: Member,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredHost(#[serde(with = "text::host")] HostId);
+
+#[derive(Serialize, Deserialize)]
+struct StoredOutcome {
+    #[serde(with = "text::id")]
+    id: [u8; 16],
+    outcome: Outcome,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredState {
+    cluster_name: String,
+    schema_number: u64,
+    topology_version: u64,
+    next_number: u64,
+    members: Vec<StoredMember>,
+    removed: Vec<StoredHost>,
+    recent: Vec<StoredOutcome>,
+    schema: StoredSchema,
+}
+
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut out = vec![FORMAT];
+    serde_json::to_writer(&mut out, value)
+        .expect("only string keys and finite numbers, and memory takes them");
+    out
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StateCodecError> {
+    match bytes.split_first() {
+        None => Err(StateCodecError::Empty),
+        Some((&FORMAT, json)) => Ok(serde_json::from_slice(json)?),
+        Some((&found, _)) => Err(StateCodecError::Newer { found }),
+    }
+}
+
+/// The bytes of an outcome.
+pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
+    encode(outcome)
+}
+
+/// What [`encode_outcome`] wrote.
+pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, StateCodecError> {
+    decode(bytes)
+}
+
+impl Proposal {
+    /// The bytes that stand in the log.
+    pub fn encode(&self) -> Vec<u8> {
+        let command = match &self.command {
+            Command::SchemaChange { base, edits } => {
+                StoredCommand::SchemaChange { base: *base, edits: edits.iter().map(store_edit).collect() }
+            }
+            Command::AddMember { host, info } => StoredCommand::AddMember { host: *host, info: info.clone() },
+            Command::UpdateMember { host, info } => {
+                StoredCommand::UpdateMember { host: *host, info: info.clone() }
+            }
+            Command::SetStatus { host, status } => StoredCommand::SetStatus { host: *host, status: *status },
+            Command::SetTokens { host, tokens, base } => {
+                StoredCommand::SetTokens { host: *host, tokens: tokens.clone(), base: *base }
+            }
+            Command::RemoveMember { host } => StoredCommand::RemoveMember { host: *host },
+        };
+        encode(&StoredProposal { id: self.id.0, command })
+    }
+
+    /// What [`Proposal::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateCodecError> {
+        let StoredProposal { id, command } = decode(bytes)?;
+        let command = match command {
+            StoredCommand::SchemaChange { base, edits } => {
+                let edits = edits.into_iter().map(load_edit).collect::<Result<_, _>>()?;
+                Command::SchemaChange { base, edits }
+            }
+            StoredCommand::AddMember { host, info } => Command::AddMember { host, info },
+            StoredCommand::UpdateMember { host, info } => Command::UpdateMember { host, info },
+            StoredCommand::SetStatus { host, status } => Command::SetStatus { host, status },
+            StoredCommand::SetTokens { host, tokens, base } => Command::SetTokens { host, tokens, base },
+            StoredCommand::RemoveMember { host } => Command::RemoveMember { host },
+        };
+        Ok(Self { id: CommandId(id), command })
+    }
+}
+
+fn store_edit(edit: &SchemaEdit) -> StoredEdit {
+    match edit {
+        SchemaEdit::PutKeyspace(keyspace) => StoredEdit::PutKeyspace(codec::store_keyspace(keyspace)),
+        SchemaEdit::DropKeyspace(name) => StoredEdit::DropKeyspace(name.clone()),
+        SchemaEdit::PutTable(table) => {
+            StoredEdit::PutTable { keyspace: table.keyspace.clone(), table: codec::store_table(table) }
+        }
+        SchemaEdit::DropTable { keyspace, name } => {
+            StoredEdit::DropTable { keyspace: keyspace.clone(), name: name.clone() }
+        }
+        SchemaEdit::PutType(ty) => {
+            StoredEdit::PutType { keyspace: ty.keyspace.clone(), ty: codec::store_type(ty) }
+        }
+        SchemaEdit::DropType { keyspace, name } => {
+            StoredEdit::DropType { keyspace: keyspace.clone(), name: name.clone() }
+        }
+    }
+}
+
+fn load_edit(stored: StoredEdit) -> Result<SchemaEdit, SchemaCodecError> {
+    Ok(match stored {
+        StoredEdit::PutKeyspace(keyspace) => SchemaEdit::PutKeyspace(codec::load_keyspace(keyspace)?),
+        StoredEdit::DropKeyspace(name) => SchemaEdit::DropKeyspace(name),
+        StoredEdit::PutTable { keyspace, table } => {
+            SchemaEdit::PutTable(codec::load_table(&keyspace, table)?)
+        }
+        StoredEdit::DropTable { keyspace, name } => SchemaEdit::DropTable { keyspace, name },
+        StoredEdit::PutType { keyspace, ty } => SchemaEdit::PutType(codec::load_user_type(&keyspace, ty)?),
+        StoredEdit::DropType { keyspace, name } => SchemaEdit::DropType { keyspace, name },
+    })
+}
+
+impl ClusterState {
+    /// The bytes of a snapshot.
+    pub fn encode(&self) -> Vec<u8> {
+        let member =
+            |(host, member): (&HostId, &Member)| StoredMember { host: *host, member: member.clone() };
+        let outcome =
+            |(id, outcome): &(CommandId, Outcome)| StoredOutcome { id: id.0, outcome: outcome.clone() };
+        encode(&StoredState {
+            cluster_name: self.cluster_name.clone(),
+            schema_number: self.schema_number,
+            topology_version: self.topology_version,
+            next_number: self.next_number,
+            members: self.members.iter().map(member).collect(),
+            removed: self.removed.iter().map(|host| StoredHost(*host)).collect(),
+            recent: self.recent.iter().map(outcome).collect(),
+            schema: codec::store(&self.schema),
+        })
+    }
+
+    /// What [`ClusterState::encode`] wrote, for a process that has used `self` until now: tables that both have keep the ids of
+    /// their columns.
+    pub fn decode_after(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
+        let stored: StoredState = decode(bytes)?;
+        let schema = codec::load(stored.schema, self.own.clone())?;
+        Ok(Self {
+            cluster_name: stored.cluster_name,
+            schema: Arc::new(crate::store::stamp(keep_ids(schema, &self.schema))),
+            schema_number: stored.schema_number,
+            members: stored.members.into_iter().map(|stored| (stored.host, stored.member)).collect(),
+            topology_version: stored.topology_version,
+            own: self.own.clone(),
+            next_number: stored.next_number,
+            removed: stored.removed.into_iter().map(|StoredHost(host)| host).collect(),
+            recent: stored
+                .recent
+                .into_iter()
+                .map(|stored| (CommandId(stored.id), stored.outcome))
+                .collect::<VecDeque<_>>(),
+        })
+    }
+}
+
+/// `schema` with the column ids of `old`, and its values where nothing differs.
+fn keep_ids(schema: Schema, old: &Schema) -> Schema {
+    let keyspaces: Vec<Arc<Keyspace>> = schema.keyspaces().cloned().collect();
+    keyspaces.into_iter().fold(schema, |schema, keyspace| {
+        let mut keyspace = Keyspace::clone(&keyspace);
+        for table in keyspace.tables.values_mut() {
+            if let Some(known) = old.table_by_id(table.id) {
+                let kept = table.with_ids_of(known);
+                *table = if kept == **known { known.clone() } else { Arc::new(kept) };
+            }
+        }
+        schema.with_keyspace(keyspace)
+    })
+}

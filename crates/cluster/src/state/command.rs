@@ -1,0 +1,194 @@
+//! What can be changed about the state, and what comes of it.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use topology::HostId;
+
+use super::member::{MemberInfo, MemberStatus};
+use super::text;
+use crate::edit::SchemaEdit;
+
+/// Names a command for good: sixteen random bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandId(pub [u8; 16]);
+
+impl fmt::Debug for CommandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::uuid(&self.0))
+    }
+}
+
+/// A change of the state.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Changes the schema, if it is still the one with version `base`.
+    SchemaChange {
+        /// Version of the schema that the edits were planned against.
+        base: [u8; 16],
+        /// The edits.
+        edits: Vec<SchemaEdit>,
+    },
+    /// Lets a host in, as joining and without tokens.
+    AddMember {
+        /// Who.
+        host: HostId,
+        /// What it says of itself.
+        info: MemberInfo,
+    },
+    /// A host says something else of itself: it has moved, or runs another version.
+    UpdateMember {
+        /// Who.
+        host: HostId,
+        /// All that it says.
+        info: MemberInfo,
+    },
+    /// Changes how a host takes part.
+    SetStatus {
+        /// Who.
+        host: HostId,
+        /// What it becomes.
+        status: MemberStatus,
+    },
+    /// Gives a host its places on the ring, if the members are still those of version `base`. Allowed while it joins.
+    SetTokens {
+        /// Who.
+        host: HostId,
+        /// Where.
+        tokens: Vec<i64>,
+        /// [`super::ClusterState::topology_version`] that the tokens were chosen against.
+        base: u64,
+    },
+    /// Removes a host for good: its id cannot come back.
+    RemoveMember {
+        /// Who.
+        host: HostId,
+    },
+}
+
+/// A command on its way into the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// Its name: the same one when it is proposed again.
+    pub id: CommandId,
+    /// What is to be changed.
+    pub command: Command,
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The members are changed.
+    Done {
+        /// [`super::ClusterState::topology_version`] since.
+        topology_version: u64,
+    },
+    /// The schema is changed.
+    SchemaChanged {
+        /// [`super::ClusterState::schema_number`] since.
+        number: u64,
+        /// The schema's version since.
+        #[serde(with = "text::id")]
+        version: [u8; 16],
+    },
+    /// A host is a member.
+    Added {
+        /// Its number in the Raft group.
+        number: u64,
+    },
+    /// Nothing was changed.
+    Refused(Refused),
+}
+
+/// Why a command changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refused {
+    /// The schema is not the one that the change was planned against; plan again.
+    #[error("the schema changed meanwhile")]
+    SchemaMoved,
+    /// The edits do not fit the schema.
+    #[error("{0}")]
+    InvalidEdit(String),
+    /// The members are not those that the tokens were chosen for; choose again.
+    #[error("the members of the cluster changed meanwhile")]
+    MembersMoved,
+    /// No such member.
+    #[error("host {} is not a member of the cluster", text::uuid(&host.0))]
+    UnknownHost {
+        /// Who.
+        #[serde(with = "text::host")]
+        host: HostId,
+    },
+    /// The host is a member already.
+    #[error(
+        "host {} is a member already, at {address}, and {status}; a node that lost its data directory joins with a new \
+         host id after `removenode` of the old one",
+        text::uuid(&host.0)
+    )]
+    HostExists {
+        /// Who.
+        #[serde(with = "text::host")]
+        host: HostId,
+        /// Where it is known to be.
+        address: SocketAddr,
+        /// How it takes part.
+        status: MemberStatus,
+    },
+    /// The host was removed.
+    #[error(
+        "host {} was removed from the cluster and its data is out of date; clear its data directory, and it joins as a \
+         new node",
+        text::uuid(&host.0)
+    )]
+    WasRemoved {
+        /// Who.
+        #[serde(with = "text::host")]
+        host: HostId,
+    },
+    /// Another member has the address.
+    #[error("{address} is the address of host {}; remove that host first, or use another address", text::uuid(&host.0))]
+    AddressTaken {
+        /// The address.
+        address: SocketAddr,
+        /// Whose it is.
+        #[serde(with = "text::host")]
+        host: HostId,
+    },
+    /// Another member has one of the tokens.
+    #[error("token {token} is taken by another node")]
+    TokenTaken {
+        /// The token.
+        token: i64,
+    },
+    /// A member in force has at least one token, and each once.
+    #[error("a node has at least one token, and each once")]
+    BadTokens,
+    /// A step that no node takes.
+    #[error("a node that is {from} cannot become {to}")]
+    NoSuchStep {
+        /// What it is.
+        from: MemberStatus,
+        /// What it was to become.
+        to: MemberStatus,
+    },
+    /// Tokens are given while a node joins.
+    #[error("a node that is {status} keeps its tokens")]
+    TokensFixed {
+        /// What it is.
+        status: MemberStatus,
+    },
+    /// Somebody has to own the data.
+    #[error("the last node that owns data cannot leave the cluster")]
+    LastMember,
+    /// The node cannot read what this cluster writes.
+    #[error(
+        "the node reads the cluster's state up to version {found}, but version {needed} is in use; upgrade its software"
+    )]
+    TooOld {
+        /// What it reads.
+        found: u32,
+        /// What it would have to read.
+        needed: u32,
+    },
+}

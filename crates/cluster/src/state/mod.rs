@@ -1,0 +1,127 @@
+//! What all nodes agree on: schema, members, tokens. A pure value; the entries of the cluster's log change it, on every node
+//! alike.
+//!
+//! A command carries an id that its proposer drew. The outcomes of the last ones are part of the state, so that a command whose
+//! answer was lost can be proposed again without being applied twice.
+
+mod apply;
+mod codec;
+mod command;
+mod member;
+pub(crate) mod text;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use schema::Schema;
+use topology::{HostId, Ring, RingError, RingNode};
+
+pub use codec::{StateCodecError, decode_outcome, encode_outcome};
+pub use command::{Command, CommandId, Outcome, Proposal, Refused};
+pub use member::{Member, MemberInfo, MemberStatus};
+
+/// The version of commands and state that this node writes and reads.
+pub const STATE_VERSION: u32 = 1;
+
+/// So many outcomes are remembered.
+pub const OUTCOMES_MAX: usize = 1024;
+
+/// So many removed hosts are remembered.
+const REMOVED_MAX: usize = 1024;
+
+/// What all nodes of a cluster agree on, as of an entry of its log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterState {
+    /// The cluster's name.
+    pub cluster_name: String,
+    /// The schema, with the server's own keyspaces.
+    pub schema: Arc<Schema>,
+    /// Rises with every change of the schema.
+    pub schema_number: u64,
+    /// The nodes.
+    pub members: BTreeMap<HostId, Member>,
+    /// Rises with every change of the members.
+    pub topology_version: u64,
+    /// The server's own keyspaces.
+    own: Schema,
+    /// The next member's number in the Raft group.
+    next_number: u64,
+    /// Hosts that were removed and must not come back, the latest last.
+    removed: VecDeque<HostId>,
+    /// The latest last.
+    recent: VecDeque<(CommandId, Outcome)>,
+}
+
+impl ClusterState {
+    /// A cluster of one node, with the schema that it has. The node's number is 1.
+    pub fn found(
+        cluster_name: impl Into<String>,
+        own: Schema,
+        schema: Schema,
+        host: HostId,
+        info: MemberInfo,
+        tokens: Vec<i64>,
+    ) -> Self {
+        let member = Member { number: 1, info, status: MemberStatus::Normal, tokens };
+        Self {
+            cluster_name: cluster_name.into(),
+            schema: Arc::new(crate::store::stamp(schema)),
+            schema_number: 1,
+            members: BTreeMap::from([(host, member)]),
+            topology_version: 1,
+            own,
+            next_number: 2,
+            removed: VecDeque::new(),
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// What a node has before it heard of any cluster's state.
+    pub fn unknown(cluster_name: impl Into<String>, own: Schema) -> Self {
+        Self {
+            cluster_name: cluster_name.into(),
+            schema: Arc::new(crate::store::stamp(own.clone())),
+            schema_number: 0,
+            members: BTreeMap::new(),
+            topology_version: 0,
+            own,
+            next_number: 1,
+            removed: VecDeque::new(),
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// A member.
+    pub fn member(&self, host: HostId) -> Option<&Member> {
+        self.members.get(&host)
+    }
+
+    /// The host with a number in the Raft group.
+    pub fn host_of(&self, number: u64) -> Option<HostId> {
+        self.members.iter().find(|(_, member)| member.number == number).map(|(host, _)| *host)
+    }
+
+    /// Whether a host was removed from the cluster.
+    pub fn was_removed(&self, host: HostId) -> bool {
+        self.removed.contains(&host)
+    }
+
+    /// The ring of the members whose status passes.
+    pub fn ring_of(&self, wanted: impl Fn(MemberStatus) -> bool) -> Result<Ring, RingError> {
+        let members =
+            self.members.iter().filter(|(_, member)| wanted(member.status) && !member.tokens.is_empty());
+        Ring::new(members.map(|(host, member)| {
+            (RingNode { host: *host, location: member.info.location.clone() }, member.tokens.clone())
+        }))
+    }
+
+    /// The ring of all who own tokens, those who join and leave included: who takes tokens must avoid theirs.
+    pub fn ring(&self) -> Result<Ring, RingError> {
+        self.ring_of(|_| true)
+    }
+
+    /// The outcome of a command that was applied already and not forgotten.
+    pub fn outcome(&self, id: CommandId) -> Option<&Outcome> {
+        self.recent.iter().rev().find(|(known, _)| *known == id).map(|(_, outcome)| outcome)
+    }
+}

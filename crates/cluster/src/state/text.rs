@@ -1,0 +1,59 @@
+//! Ids as text and places as objects, in the JSON of state and commands.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use topology::HostId;
+
+/// Sixteen bytes in the form of a UUID.
+pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// The sixteen bytes of a UUID.
+pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    crate::codec::parse_id(text).map(|id| id.0)
+}
+
+pub(crate) mod id {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(id: &[u8; 16], serializer: S) -> Result<S::Ok, S::Error> {
+        uuid(id).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 16], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_uuid(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is no UUID")))
+    }
+}
+
+pub(crate) mod host {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(host: &HostId, serializer: S) -> Result<S::Ok, S::Error> {
+        id::serialize(&host.0, serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HostId, D::Error> {
+        id::deserialize(deserializer).map(HostId)
+    }
+}
+
+pub(crate) mod location {
+    use super::*;
+    use topology::Location;
+
+    #[derive(Serialize, Deserialize)]
+    struct Stored {
+        datacenter: String,
+        rack: String,
+    }
+
+    pub(crate) fn serialize<S: Serializer>(location: &Location, serializer: S) -> Result<S::Ok, S::Error> {
+        Stored { datacenter: location.datacenter.clone(), rack: location.rack.clone() }.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Location, D::Error> {
+        Stored::deserialize(deserializer).map(|stored| Location::new(stored.datacenter, stored.rack))
+    }
+}

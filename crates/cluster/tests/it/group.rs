@@ -1,0 +1,316 @@
+//! The group of simulated nodes: coming together, deciding, going.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cluster::group::{ChangeSchemaError, SchemaAgreement};
+use cluster::state::{Command, MemberStatus, Outcome, Refused};
+use cluster::{SchemaEdit, SchemaStore, own_schema};
+use schema::{TableBuilder, TableId};
+use types::CqlType;
+
+use crate::group_world::*;
+
+fn create(cluster: &Cluster, node: usize, name: &str) -> Result<SchemaAgreement, ChangeSchemaError> {
+    let edits = keyspace(name);
+    cluster.on(node, |rt, group| async move {
+        let base = group.applied().state.schema.version();
+        group.change_schema(base, edits, rt.now() + 10 * SECOND, |_| true).await
+    })
+}
+
+#[test]
+fn nodes_come_together_and_agree() {
+    let cluster = Cluster::new(1, 3);
+    for node in 0..3 {
+        let agreed = create(&cluster, node, &format!("ks{node}")).unwrap();
+        assert!(agreed.behind.is_empty());
+        for other in 0..3 {
+            let applied = group(other).applied().state;
+            assert!(applied.schema_number >= agreed.number, "node {other} uses what node {node} was told of");
+            assert!(applied.schema.keyspace(&format!("ks{node}")).is_some());
+        }
+    }
+    let state = cluster.barrier(2).state;
+    assert_eq!(state.members.len(), 3);
+    assert_eq!(state.member(host(1)).unwrap().status, MemberStatus::Joining);
+    let lost = cluster.on(1, |rt, group| async move {
+        group.change_schema([0; 16], keyspace("late"), rt.now() + SECOND, |_| true).await
+    });
+    assert_eq!(lost.unwrap_err(), ChangeSchemaError::Moved);
+}
+
+#[test]
+fn a_node_alone_decides_without_waiting() {
+    let cluster = Cluster::new(2, 1);
+    let before = cluster.sim.now();
+    for number in 0..50 {
+        create(&cluster, 0, &format!("ks{number}")).unwrap();
+    }
+    let took = (cluster.sim.now() - before) / 50;
+    assert!(took < Duration::from_millis(10), "a decision takes two writes, not ticks: {took:?}");
+    cluster.crash(0);
+    cluster.sim.start(cluster.nodes[0]);
+    cluster.until("it is back", || is_in(0));
+    let state = group(0).applied().state;
+    assert_eq!(state.schema_number, 51, "everything is there at once");
+    let figures = cluster.sim.files(cluster.nodes[0]);
+    let logs = figures.iter().filter(|(path, _)| path.starts_with("/data/node/raft")).count();
+    assert_eq!(logs, 2, "one log, one snapshot: {figures:?}");
+}
+
+#[test]
+fn a_schema_is_agreed_on_by_those_who_live() {
+    let cluster = Cluster::new(3, 3);
+    let dead = (0..3).find(|node| *node != cluster.leader()).unwrap();
+    cluster.crash(dead);
+    let asked = (0..3).find(|node| *node != dead).unwrap();
+    let edits = keyspace("ks");
+    let agreed = cluster.on(asked, |rt, group| async move {
+        let base = group.applied().state.schema.version();
+        group
+            .change_schema(base, edits, rt.now() + 5 * SECOND, |host| host != crate::group_world::host(dead))
+            .await
+    });
+    assert!(agreed.unwrap().behind.is_empty(), "the dead are not waited for");
+    let late = create(&cluster, asked, "other").unwrap();
+    assert_eq!(late.behind, [host(dead)], "who should live is waited for until the deadline");
+}
+
+#[test]
+fn without_a_majority_nothing_is_decided_and_nothing_is_lost() {
+    let cluster = Cluster::new(4, 3);
+    let alone = cluster.leader();
+    cluster.sim.isolate(cluster.nodes[alone]);
+    let begun = cluster.begin(alone, |rt, group| async move {
+        let base = group.applied().state.schema.version();
+        group.change_schema(base, keyspace("never"), rt.now() + 5 * SECOND, |_| true).await
+    });
+    let other = (0..3).find(|node| *node != alone).unwrap();
+    let decided = create(&cluster, other, "ks").unwrap();
+    assert_eq!(decided.behind, [host(alone)]);
+    cluster.sim.run_until(|| begun.task.is_finished()).unwrap();
+    let told = begun.result.borrow_mut().take().unwrap();
+    assert!(
+        matches!(told, Err(ChangeSchemaError::Propose(cluster::group::ProposeError::Unknown))),
+        "{told:?}"
+    );
+    cluster.sim.heal_all();
+    let state = cluster.barrier(alone).state;
+    assert!(state.schema.keyspace("ks").is_some());
+    assert!(state.schema.keyspace("never").is_none(), "its base is over");
+}
+
+#[test]
+fn a_node_away_for_long_catches_up_by_snapshot() {
+    let cluster = Cluster::new(5, 3);
+    let away = (0..3).find(|node| *node != cluster.leader()).unwrap();
+    let before = group(away).applied().index;
+    cluster.crash(away);
+    let asked = (0..3).find(|node| *node != away).unwrap();
+    for number in 0..120 {
+        let edits = keyspace(&format!("ks{number}"));
+        let base = group(asked).applied().state.schema.version();
+        let decided = cluster.on(asked, |rt, group| async move {
+            group.propose(Command::SchemaChange { base, edits }, rt.now() + 10 * SECOND).await
+        });
+        assert!(matches!(decided, Ok(Outcome::SchemaChanged { .. })));
+    }
+    let first = group(asked).status().unwrap().log.first;
+    assert!(first > before + 1, "the log that it lacks is gone: {first}, it has {before}");
+    cluster.sim.start(cluster.nodes[away]);
+    cluster.until("it is back", || is_in(away));
+    let state = cluster.barrier(away).state;
+    assert_eq!(state.encode(), cluster.barrier(asked).state.encode());
+    assert!(group(away).status().unwrap().log.first > before + 1, "it was given a snapshot");
+}
+
+#[test]
+fn tokens_are_taken_and_serve() {
+    let cluster = Cluster::new(6, 3);
+    for node in 1..3 {
+        let taken =
+            cluster.on(node, |rt, group| async move { group.take_tokens(8, rt.now() + 10 * SECOND).await });
+        assert!(matches!(taken, Ok(Outcome::Done { .. })), "{taken:?}");
+        let command = Command::SetStatus { host: host(node), status: MemberStatus::Normal };
+        let normal =
+            cluster.on(node, |rt, group| async move { group.propose(command, rt.now() + 10 * SECOND).await });
+        assert!(matches!(normal, Ok(Outcome::Done { .. })), "{normal:?}");
+    }
+    let ring = cluster.barrier(0).state.ring_of(|status| status == MemberStatus::Normal).unwrap();
+    assert_eq!((ring.nodes().len(), ring.tokens().len()), (3, 17));
+}
+
+#[test]
+fn leadership_is_handed_over_before_a_stop() {
+    let cluster = Cluster::new(7, 3);
+    let leader = cluster.leader();
+    let before = cluster.sim.now();
+    cluster.on(leader, |rt, group| async move { group.step_down(rt.now() + 5 * SECOND).await });
+    assert_ne!(cluster.leader(), leader);
+    assert!(cluster.sim.now() - before < SECOND, "nobody had to miss the leader");
+}
+
+#[test]
+fn a_removed_node_goes_and_is_told() {
+    let cluster = Cluster::new(8, 3);
+    let gone = cluster.leader();
+    let asked = (0..3).find(|node| *node != gone).unwrap();
+    // Somebody else must own the data first.
+    let taken =
+        cluster.on(asked, |rt, group| async move { group.take_tokens(4, rt.now() + 10 * SECOND).await });
+    assert!(taken.is_ok());
+    for command in [
+        Command::SetStatus { host: host(asked), status: MemberStatus::Normal },
+        Command::RemoveMember { host: host(gone) },
+    ] {
+        let done = cluster
+            .on(asked, |rt, group| async move { group.propose(command, rt.now() + 10 * SECOND).await });
+        assert!(matches!(done, Ok(Outcome::Done { .. })), "{done:?}");
+    }
+    cluster.until("two are left", || group(asked).status().unwrap().membership.all().len() == 2);
+    cluster.until("the third has learnt it", || !is_in(gone));
+    let exits = cluster.sim.exits(cluster.nodes[gone]);
+    assert!(exits[0].contains("was removed from the cluster"), "{exits:?}");
+    create(&cluster, asked, "after").unwrap();
+    // And it does not come back.
+    cluster.sim.start(cluster.nodes[gone]);
+    cluster.sim.run_for(30 * SECOND);
+    assert!(!is_in(gone));
+}
+
+#[test]
+fn a_node_that_moved_is_found() {
+    let mut cluster = Cluster::empty(9);
+    cluster.add(Setup::new(0));
+    for node in 1..3 {
+        cluster.add_with(move |info| {
+            let mut setup = Setup::new(node);
+            setup.internode.set_port(7000 + info.starts as u16);
+            setup
+        });
+    }
+    cluster.all_in(3);
+    for node in 1..3 {
+        cluster.crash(node);
+        cluster.sim.start(cluster.nodes[node]);
+        cluster.until("it is back", || is_in(node));
+        let address = std::net::SocketAddr::new(address(node).ip(), 7001);
+        cluster.until("the others know where it is", || {
+            (0..3).filter(|other| is_in(*other)).all(|other| {
+                group(other).applied().state.member(host(node)).unwrap().info.internode == address
+            })
+        });
+    }
+    assert!(create(&cluster, 2, "ks").unwrap().behind.is_empty());
+}
+
+/// What a node that cannot join says.
+fn told(cluster: &Cluster, node: usize) -> String {
+    cluster.until("it gives up", || !cluster.sim.is_running(cluster.nodes[node]));
+    cluster.sim.exits(cluster.nodes[node]).join("")
+}
+
+#[test]
+fn who_does_not_belong_is_refused_with_the_reason() {
+    let mut cluster = Cluster::new(10, 2);
+    cluster.add(Setup { rpc_name: "other".into(), cluster_name: "other".into(), ..Setup::new(2) });
+    let text = told(&cluster, 2);
+    assert!(text.contains("refuses") && text.contains("test") && text.contains("other"), "{text}");
+    cluster.add(Setup { cluster_name: "third".into(), ..Setup::new(3) });
+    assert!(told(&cluster, 3).contains("this is cluster 'test', not 'third'"));
+    cluster.add(Setup { identity: 1, ..Setup::new(4) });
+    let text = told(&cluster, 4);
+    assert!(text.contains("two nodes have copies of one data directory"), "{text}");
+    cluster.add(Setup { seeds: vec![address(77)], ..Setup::new(5) });
+    let text = told(&cluster, 5);
+    assert!(text.contains("no seed let this node join") && text.contains("10.0.0.78"), "{text}");
+    // It took the id of a node that is down.
+    cluster.add(Setup::new(6));
+    cluster.until("another one is in", || is_in(6));
+    cluster.crash(6);
+    cluster.add(Setup { identity: 6, ..Setup::new(7) });
+    let text = told(&cluster, 7);
+    assert!(text.contains("is a member already"), "{text}");
+    assert_eq!(cluster.barrier(0).state.members.len(), 3);
+}
+
+#[test]
+fn a_node_whose_log_is_damaged_says_so() {
+    let cluster = Cluster::new(11, 1);
+    for number in 0..5 {
+        create(&cluster, 0, &format!("ks{number}")).unwrap();
+    }
+    cluster.crash(0);
+    assert!(cluster.sim.corrupt_file(cluster.nodes[0], "/data/node/raft/log-1", 40, 1));
+    cluster.sim.start(cluster.nodes[0]);
+    let text = told(&cluster, 0);
+    assert!(text.contains("/data/node/raft/log-1") && text.contains("damaged"), "{text}");
+}
+
+#[test]
+fn the_schema_of_a_node_without_a_log_is_taken_over() {
+    let mut cluster = Cluster::empty(12);
+    // The first start leaves what a version before the log left.
+    cluster.add_before_raft(Setup::new(0), |rt| {
+        Box::pin(async move {
+            let mut store = SchemaStore::open(&rt, Path::new(DIRECTORY), own_schema()).await.unwrap();
+            let table = TableBuilder::new("old", "t", TableId([4; 16])).partition_key("pk", CqlType::Int);
+            let mut edits = keyspace("old");
+            edits.push(SchemaEdit::PutTable(table.build().unwrap()));
+            store.change(store.current().version(), edits).await.unwrap();
+        })
+    });
+    cluster.sim.run_for(SECOND);
+    let node = cluster.nodes[0];
+    assert!(cluster.sim.read_file(node, "/data/node/schema.json").is_some());
+    cluster.sim.start(node);
+    cluster.until("it is up", || is_in(0));
+    let state = group(0).applied().state;
+    assert!(state.schema.table("old", "t").is_some());
+    assert_eq!(state.member(host(0)).unwrap().status, MemberStatus::Normal);
+    create(&cluster, 0, "new").unwrap();
+    assert!(cluster.sim.read_file(node, "/data/node/schema.json").is_none(), "it is not read any more");
+    assert!(cluster.sim.read_file(node, "/data/node/schema.json.before-raft").is_some());
+    cluster.crash(0);
+    cluster.sim.start(node);
+    cluster.until("it is back", || is_in(0));
+    let state = group(0).applied().state;
+    assert!(state.schema.table("old", "t").is_some() && state.schema.keyspace("new").is_some());
+}
+
+#[test]
+fn a_drop_is_on_disk_before_the_table_is_gone() {
+    let cluster = Cluster::new(13, 1);
+    let table =
+        TableBuilder::new("ks", "t", TableId([4; 16])).partition_key("pk", CqlType::Int).build().unwrap();
+    let drop = vec![SchemaEdit::DropTable { keyspace: "ks".into(), name: "t".into() }];
+    let mut with = keyspace("ks");
+    with.push(SchemaEdit::PutTable(table));
+    for edits in [with, drop] {
+        let changed = cluster.on(0, |rt, group| async move {
+            let base = group.applied().state.schema.version();
+            group.change_schema(base, edits, rt.now() + SECOND, |_| true).await
+        });
+        changed.unwrap();
+    }
+    assert_eq!(group(0).unfinished_drops().len(), 1);
+    cluster.crash(0);
+    cluster.sim.start(cluster.nodes[0]);
+    cluster.until("it is back", || is_in(0));
+    let drops = group(0).unfinished_drops();
+    assert_eq!((drops.len(), drops[0].name.as_str()), (1, "t"));
+    let id = drops[0].id;
+    cluster.on(0, |_, group| async move { group.forget_drops(&[id]).await }).unwrap();
+    assert!(group(0).unfinished_drops().is_empty());
+}
+
+#[test]
+fn a_host_that_exists_is_refused_as_a_command_too() {
+    let cluster = Cluster::new(14, 2);
+    let info = group(1).applied().state.member(host(1)).unwrap().info.clone();
+    let command = Command::AddMember { host: host(9), info };
+    let refused =
+        cluster.on(1, |rt, group| async move { group.propose(command, rt.now() + 5 * SECOND).await });
+    assert!(matches!(refused, Ok(Outcome::Refused(Refused::AddressTaken { .. }))), "{refused:?}");
+}

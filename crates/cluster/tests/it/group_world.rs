@@ -1,0 +1,268 @@
+//! Simulated nodes that run the cluster's group over the protocol between nodes, and nothing else.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::SchemaEdit;
+use cluster::group::{Applied, Group, GroupConfig, JoinError, Opened};
+use cluster::state::{MemberInfo, STATE_VERSION};
+use rpc::{Messenger, RpcConfig, handover_mesh};
+use rt::{Group as Tasks, LocalBoxFuture, Rt, ShardId, ShardMain};
+use rt_sim::{Config, LinkConfig, NodeConfig, NodeId, NodeInfo, Simulation};
+use schema::{Keyspace, Replication};
+use topology::{HostId, Location};
+
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const DIRECTORY: &str = "/data/node";
+
+thread_local! {
+    /// The groups that run, by node. A test is one thread.
+    static GROUPS: RefCell<BTreeMap<usize, Group>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+pub fn host(node: usize) -> HostId {
+    HostId([node as u8 + 1; 16])
+}
+
+pub fn address(node: usize) -> SocketAddr {
+    SocketAddr::new(IpAddr::from([10, 0, 0, node as u8 + 1]), 7000)
+}
+
+pub fn group(node: usize) -> Group {
+    GROUPS.with(|groups| groups.borrow().get(&node).expect("the node is in its group").clone())
+}
+
+pub fn is_in(node: usize) -> bool {
+    GROUPS.with(|groups| groups.borrow().contains_key(&node))
+}
+
+/// What a node is told at its start.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub node: usize,
+    pub identity: usize,
+    pub cluster_name: String,
+    pub rpc_name: String,
+    pub seeds: Vec<SocketAddr>,
+    pub internode: SocketAddr,
+    pub snapshot_entries: u64,
+}
+
+impl Setup {
+    pub fn new(node: usize) -> Self {
+        Self {
+            node,
+            identity: node,
+            cluster_name: "test".to_owned(),
+            rpc_name: "test".to_owned(),
+            seeds: vec![address(0)],
+            internode: address(node),
+            snapshot_entries: 20,
+        }
+    }
+}
+
+async fn make_directory(rt: &Rt) {
+    rt.disk().create_dir_all(DIRECTORY).await.unwrap();
+    rt.disk().sync_dir("/").await.unwrap();
+    rt.disk().sync_dir("/data").await.unwrap();
+}
+
+async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
+    let identity = host(setup.identity);
+    let config = Arc::new(RpcConfig::new(&setup.rpc_name, identity, setup.internode));
+    let endpoint = handover_mesh(1).pop().expect("one shard");
+    let messenger = Messenger::new(&rt, config, endpoint);
+    messenger.listen().await.map_err(|error| error.to_string())?;
+    make_directory(&rt).await;
+    let info = MemberInfo {
+        internode: setup.internode,
+        native: SocketAddr::new(setup.internode.ip(), 9042),
+        location: Location::new("dc1", format!("rack{}", setup.node % 3)),
+        shard_count: 1,
+        release_version: "5.0.0".to_owned(),
+        state_version: STATE_VERSION,
+    };
+    let mut config = GroupConfig::new(PathBuf::from(DIRECTORY), &setup.cluster_name, identity, info);
+    config.snapshot_entries = setup.snapshot_entries;
+    let opened = Group::open(&rt, &messenger, config).await.map_err(|error| error.to_string())?;
+    let group = match opened {
+        Opened::Member(group) => group,
+        Opened::Blank(blank) => {
+            let tokens = vec![setup.node as i64 * 1_000];
+            let joined = blank.found_or_join(&setup.seeds, tokens, rt.now() + 60 * SECOND).await;
+            joined.map_err(|error: JoinError| error.to_string())?
+        }
+    };
+    // What a node does with a new schema, without its shards.
+    let user = group.clone();
+    rt.spawn(Tasks::Statement, async move {
+        let mut reader = user.subscribe();
+        loop {
+            user.schema_in_use(user.applied().state.schema_number);
+            if reader.changed().await.is_err() {
+                return;
+            }
+        }
+    })
+    .detach();
+    GROUPS.with(|groups| groups.borrow_mut().insert(setup.node, group.clone()));
+    let mut ended = group.ended();
+    while ended.get().is_none() {
+        ended.changed().await.map_err(|error| error.to_string())?;
+    }
+    GROUPS.with(|groups| groups.borrow_mut().remove(&setup.node));
+    let why = ended.get().as_ref().map(|why| why.to_string());
+    messenger.stop().await;
+    Err(why.unwrap_or_default())
+}
+
+pub struct Cluster {
+    pub sim: Simulation,
+    pub nodes: Vec<NodeId>,
+}
+
+impl Cluster {
+    /// A world without nodes.
+    pub fn empty(seed: u64) -> Self {
+        GROUPS.with(|groups| groups.borrow_mut().clear());
+        let link = LinkConfig { loss_per_million: 1_000, ..LinkConfig::default() };
+        Self { sim: Simulation::new(seed, Config { link, ..Config::default() }), nodes: Vec::new() }
+    }
+
+    /// Nodes that have come together.
+    pub fn new(seed: u64, nodes: usize) -> Self {
+        let mut cluster = Self::empty(seed);
+        for node in 0..nodes {
+            cluster.add(Setup::new(node));
+        }
+        cluster.all_in(nodes);
+        cluster
+    }
+
+    pub fn add(&mut self, setup: Setup) -> NodeId {
+        self.add_with(move |_| setup.clone())
+    }
+
+    /// A node whose set-up may differ from start to start.
+    pub fn add_with(&mut self, setup: impl Fn(&NodeInfo) -> Setup + 'static) -> NodeId {
+        let id = self.sim.add_node(NodeConfig::default(), move |info| {
+            let setup = setup(info);
+            let main: ShardMain<Result<(), String>> = Box::new(move |rt| Box::pin(main(rt, setup)));
+            vec![main]
+        });
+        self.nodes.push(id);
+        self.sim.start(id);
+        id
+    }
+
+    /// A node whose first start is something else, which ends by itself.
+    pub fn add_before_raft(&mut self, setup: Setup, first: fn(Rt) -> LocalBoxFuture<()>) {
+        let id = self.sim.add_node(NodeConfig::default(), move |info| {
+            let setup = setup.clone();
+            let begin = info.starts == 0;
+            let main: ShardMain<Result<(), String>> = Box::new(move |rt| {
+                Box::pin(async move {
+                    if !begin {
+                        return main(rt, setup).await;
+                    }
+                    make_directory(&rt).await;
+                    first(rt).await;
+                    Ok(())
+                })
+            });
+            vec![main]
+        });
+        self.nodes.push(id);
+        self.sim.start(id);
+    }
+
+    /// Runs until a condition holds; fails after two virtual minutes.
+    pub fn until(&self, what: &str, done: impl Fn() -> bool) {
+        for _ in 0..1_200 {
+            if done() {
+                return;
+            }
+            self.sim.run_for(Duration::from_millis(100));
+        }
+        for node in 0..self.nodes.len() {
+            if is_in(node) {
+                eprintln!("{node}: {:?}", group(node).status());
+            }
+            eprintln!("{node}: {:?}", self.sim.exits(self.nodes[node]));
+        }
+        panic!("never: {what}");
+    }
+
+    /// Everybody is a member, votes, and has the same state.
+    pub fn all_in(&self, count: usize) {
+        self.until("everybody votes", || {
+            (0..count).all(|node| {
+                is_in(node)
+                    && group(node).status().is_some_and(|status| status.membership.voters.len() == count)
+            })
+        });
+    }
+
+    pub fn leader(&self) -> usize {
+        let leads = |node: &usize| {
+            is_in(*node)
+                && self.sim.is_running(self.nodes[*node])
+                && group(*node).status().is_some_and(|status| status.log.role == raft::Role::Leader)
+        };
+        let term = |node: &usize| group(*node).status().map(|status| status.log.term);
+        (0..self.nodes.len()).filter(leads).max_by_key(term).expect("somebody leads")
+    }
+
+    pub fn crash(&self, node: usize) {
+        self.sim.crash(self.nodes[node]);
+        GROUPS.with(|groups| groups.borrow_mut().remove(&node));
+    }
+
+    /// Begins a task on a node.
+    pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: usize,
+        task: impl FnOnce(Rt, Group) -> F,
+    ) -> Begun<T> {
+        let rt = self.sim.rt(self.nodes[node], ShardId(0)).expect("the node runs");
+        let future = task(rt.clone(), group(node));
+        let result = Rc::new(RefCell::new(None));
+        let output = Rc::clone(&result);
+        let task = rt.spawn(Tasks::Statement, async move { *output.borrow_mut() = Some(future.await) });
+        Begun { task, result }
+    }
+
+    /// Runs a task on a node until its end.
+    pub fn on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: usize,
+        task: impl FnOnce(Rt, Group) -> F,
+    ) -> T {
+        let begun = self.begin(node, task);
+        self.sim.run_until(|| begun.task.is_finished()).expect("it ends");
+        begun.result.borrow_mut().take().expect("a finished task has left its result")
+    }
+
+    /// The state at a node after everything that was acknowledged.
+    pub fn barrier(&self, node: usize) -> Applied {
+        self.on(node, |rt, group| async move { group.barrier(rt.now() + 30 * SECOND).await })
+            .expect("a majority is up")
+    }
+}
+
+/// A task on a node.
+pub struct Begun<T> {
+    pub task: rt::Task<()>,
+    pub result: Rc<RefCell<Option<T>>>,
+}
+
+pub fn keyspace(name: &str) -> Vec<SchemaEdit> {
+    vec![SchemaEdit::PutKeyspace(Keyspace::new(name, Replication::Simple { factor: 1 }))]
+}

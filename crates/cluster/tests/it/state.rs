@@ -1,0 +1,299 @@
+//! The replicated state: commands, their outcomes, and their bytes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cluster::SchemaEdit;
+use cluster::own_schema;
+use cluster::state::{
+    ClusterState, Command, CommandId, MemberInfo, MemberStatus, OUTCOMES_MAX, Outcome, Proposal, Refused,
+    STATE_VERSION,
+};
+use proptest::prelude::*;
+use schema::{Keyspace, Replication, Table, TableBuilder, TableId, UserType};
+use topology::{HostId, Location};
+use types::CqlType;
+
+fn host(id: u8) -> HostId {
+    HostId([id; 16])
+}
+
+fn info(id: u8) -> MemberInfo {
+    MemberInfo {
+        internode: SocketAddr::from(([10, 0, 0, id], 7000)),
+        native: SocketAddr::from(([10, 0, 0, id], 9042)),
+        location: Location::new("dc1", format!("rack{}", id % 3)),
+        shard_count: 2,
+        release_version: "5.0.0".to_owned(),
+        state_version: STATE_VERSION,
+    }
+}
+
+fn founded() -> ClusterState {
+    ClusterState::found("test", own_schema(), own_schema(), host(1), info(1), vec![-5, 5])
+}
+
+/// Applies a command under an id of its own.
+fn apply(state: &mut ClusterState, command: Command) -> Outcome {
+    let number = state.topology_version * 1_000_000 + state.schema_number * 1_000 + next();
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&number.to_be_bytes());
+    let (next, outcome) = state.apply(Proposal { id: CommandId(id), command });
+    *state = next;
+    outcome
+}
+
+fn next() -> u64 {
+    use std::cell::Cell;
+    thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
+    NEXT.with(|next| next.replace(next.get() + 1))
+}
+
+fn refused(outcome: Outcome) -> Refused {
+    match outcome {
+        Outcome::Refused(refused) => refused,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn keyspace(name: &str) -> SchemaEdit {
+    SchemaEdit::PutKeyspace(Keyspace::new(name, Replication::Simple { factor: 1 }))
+}
+
+fn table(columns: &[&str]) -> Table {
+    let builder = TableBuilder::new("ks", "t", TableId([9; 16])).partition_key("pk", CqlType::Int);
+    columns.iter().fold(builder, |builder, name| builder.regular(*name, CqlType::Text)).build().unwrap()
+}
+
+fn change(state: &mut ClusterState, edits: Vec<SchemaEdit>) -> Outcome {
+    let base = state.schema.version();
+    apply(state, Command::SchemaChange { base, edits })
+}
+
+#[test]
+fn a_schema_change_needs_the_schema_that_it_was_planned_against() {
+    let mut state = founded();
+    let old = state.schema.version();
+    let changed = change(&mut state, vec![keyspace("ks")]);
+    assert_eq!(changed, Outcome::SchemaChanged { number: 2, version: state.schema.version() });
+    assert_ne!(old, state.schema.version());
+    let late = apply(&mut state, Command::SchemaChange { base: old, edits: vec![keyspace("other")] });
+    assert_eq!(refused(late), Refused::SchemaMoved);
+    let nowhere = change(&mut state, vec![SchemaEdit::DropTable { keyspace: "no".into(), name: "t".into() }]);
+    assert_eq!(refused(nowhere), Refused::InvalidEdit("Keyspace 'no' doesn't exist".to_owned()));
+    assert_eq!(state.schema_number, 2);
+}
+
+#[test]
+fn a_command_that_is_proposed_again_is_applied_once() {
+    let state = founded();
+    let command = Command::SchemaChange { base: state.schema.version(), edits: vec![keyspace("ks")] };
+    let proposal = Proposal { id: CommandId([7; 16]), command };
+    let (once, first) = state.apply(proposal.clone());
+    let (twice, second) = once.apply(proposal.clone());
+    assert_eq!((&once, &first), (&twice, &second));
+    // Also by a node that began with a snapshot.
+    let unknown = ClusterState::unknown("test", own_schema());
+    let (again, third) = unknown.decode_after(&once.encode()).unwrap().apply(proposal);
+    assert_eq!((again.schema.version(), third), (once.schema.version(), first));
+}
+
+#[test]
+fn remembered_outcomes_are_bounded() {
+    let mut state = founded();
+    for _ in 0..OUTCOMES_MAX + 10 {
+        apply(&mut state, Command::UpdateMember { host: host(9), info: info(9) });
+    }
+    let bytes = state.encode().len();
+    apply(&mut state, Command::UpdateMember { host: host(9), info: info(9) });
+    assert_eq!(state.encode().len(), bytes);
+}
+
+#[test]
+fn a_node_joins_takes_tokens_serves_and_leaves() {
+    let mut state = founded();
+    assert_eq!(
+        apply(&mut state, Command::AddMember { host: host(2), info: info(2) }),
+        Outcome::Added { number: 2 }
+    );
+    // Asked for again after a lost answer, as another command.
+    assert_eq!(
+        apply(&mut state, Command::AddMember { host: host(2), info: info(2) }),
+        Outcome::Added { number: 2 }
+    );
+    let normal = Command::SetStatus { host: host(2), status: MemberStatus::Normal };
+    assert_eq!(refused(apply(&mut state, normal.clone())), Refused::BadTokens);
+    let tokens = |tokens: &[i64], base| Command::SetTokens { host: host(2), tokens: tokens.to_vec(), base };
+    let base = state.topology_version;
+    assert_eq!(refused(apply(&mut state, tokens(&[1, 5], base))), Refused::TokenTaken { token: 5 });
+    assert_eq!(refused(apply(&mut state, tokens(&[1, 1], base))), Refused::BadTokens);
+    assert_eq!(refused(apply(&mut state, tokens(&[1], base - 1))), Refused::MembersMoved);
+    assert!(matches!(apply(&mut state, tokens(&[9, 1], base)), Outcome::Done { .. }));
+    assert_eq!(state.member(host(2)).unwrap().tokens, [1, 9]);
+    assert_eq!(state.ring_of(|status| status == MemberStatus::Normal).unwrap().nodes().len(), 1);
+    assert!(matches!(apply(&mut state, normal), Outcome::Done { .. }));
+    assert_eq!(state.ring_of(|status| status == MemberStatus::Normal).unwrap().nodes().len(), 2);
+    let base = state.topology_version;
+    let fixed = Refused::TokensFixed { status: MemberStatus::Normal };
+    assert_eq!(refused(apply(&mut state, tokens(&[2], base))), fixed);
+    let step = |status| Command::SetStatus { host: host(2), status };
+    let no_step = Refused::NoSuchStep { from: MemberStatus::Normal, to: MemberStatus::Left };
+    assert_eq!(refused(apply(&mut state, step(MemberStatus::Left))), no_step);
+    for status in [MemberStatus::Leaving, MemberStatus::Left] {
+        assert!(matches!(apply(&mut state, step(status)), Outcome::Done { .. }));
+    }
+    assert!(state.member(host(2)).unwrap().tokens.is_empty());
+    assert!(matches!(apply(&mut state, Command::RemoveMember { host: host(2) }), Outcome::Done { .. }));
+    let back = apply(&mut state, Command::AddMember { host: host(2), info: info(2) });
+    assert_eq!(refused(back), Refused::WasRemoved { host: host(2) });
+    let number = apply(&mut state, Command::AddMember { host: host(3), info: info(3) });
+    assert_eq!(number, Outcome::Added { number: 3 }, "numbers are never given twice");
+}
+
+#[test]
+fn what_would_break_the_cluster_is_refused() {
+    let mut state = founded();
+    assert_eq!(refused(apply(&mut state, Command::RemoveMember { host: host(1) })), Refused::LastMember);
+    let leaving = Command::SetStatus { host: host(1), status: MemberStatus::Leaving };
+    assert_eq!(refused(apply(&mut state, leaving)), Refused::LastMember);
+    let twice =
+        Command::AddMember { host: host(1), info: MemberInfo { internode: info(8).internode, ..info(1) } };
+    assert!(matches!(refused(apply(&mut state, twice)), Refused::HostExists { .. }));
+    let taken = Command::AddMember { host: host(2), info: info(1) };
+    let address = info(1).internode;
+    assert_eq!(refused(apply(&mut state, taken)), Refused::AddressTaken { address, host: host(1) });
+    let old = Command::AddMember { host: host(2), info: MemberInfo { state_version: 0, ..info(2) } };
+    assert!(matches!(refused(apply(&mut state, old)), Refused::TooOld { .. }));
+    assert_eq!(
+        refused(apply(&mut state, Command::RemoveMember { host: host(7) })),
+        Refused::UnknownHost { host: host(7) }
+    );
+}
+
+#[test]
+fn a_snapshot_is_the_same_state() {
+    let mut state = founded();
+    change(&mut state, vec![keyspace("ks"), SchemaEdit::PutTable(table(&["a", "b"]))]);
+    apply(&mut state, Command::AddMember { host: host(2), info: info(2) });
+    apply(&mut state, Command::RemoveMember { host: host(2) });
+    let unknown = ClusterState::unknown("test", own_schema());
+    let read = unknown.decode_after(&state.encode()).unwrap();
+    assert_eq!(read, state);
+    assert_eq!(read.encode(), state.encode());
+    let mut newer = state.encode();
+    newer[0] = 2;
+    assert!(unknown.decode_after(&newer).is_err());
+}
+
+/// Memtables and readers know columns by id: what comes from elsewhere must not give an id another meaning.
+#[test]
+fn column_ids_of_this_process_keep_their_meaning() {
+    let mut state = founded();
+    change(&mut state, vec![keyspace("ks"), SchemaEdit::PutTable(table(&["a", "b"]))]);
+    let known = state.schema.table("ks", "t").unwrap().clone();
+    let mut without = known.to_builder();
+    without.drop_column("a", 1);
+    let edit = SchemaEdit::PutTable(without.regular("c", CqlType::Int).build().unwrap());
+    let command = Command::SchemaChange { base: state.schema.version(), edits: vec![edit] };
+    let bytes = Proposal { id: CommandId([3; 16]), command }.encode();
+    let (after, _) = state.apply(Proposal::decode(&bytes).unwrap());
+    let table = after.schema.table("ks", "t").unwrap();
+    assert_eq!(table.column("b").unwrap().id, known.column("b").unwrap().id);
+    assert_ne!(table.column("c").unwrap().id, known.column("a").unwrap().id);
+    // The same by a snapshot.
+    let installed = state.decode_after(&after.encode()).unwrap();
+    assert_eq!(installed.schema.table("ks", "t").unwrap(), table);
+    assert_eq!(installed.schema.version(), after.schema.version());
+    let same = after.decode_after(&after.encode()).unwrap();
+    assert!(Arc::ptr_eq(same.schema.table("ks", "t").unwrap(), table), "what did not change is shared");
+}
+
+fn edits() -> impl Strategy<Value = Vec<SchemaEdit>> {
+    let name = "[a-c]";
+    let edit = prop_oneof![
+        (name, 1..4u32).prop_map(|(name, factor)| {
+            SchemaEdit::PutKeyspace(Keyspace::new(name, Replication::Simple { factor }))
+        }),
+        name.prop_map(SchemaEdit::DropKeyspace),
+        (name, name, any::<[u8; 16]>()).prop_map(|(keyspace, name, id)| {
+            let builder = TableBuilder::new(keyspace, name, TableId(id)).partition_key("pk", CqlType::Int);
+            SchemaEdit::PutTable(builder.regular("v", CqlType::Text).build().unwrap())
+        }),
+        (name, name).prop_map(|(keyspace, name)| SchemaEdit::DropTable { keyspace, name }),
+        (name, name).prop_map(|(keyspace, name)| {
+            SchemaEdit::PutType(UserType { keyspace, name, fields: vec![("f".to_owned(), CqlType::Int)] })
+        }),
+        (name, name).prop_map(|(keyspace, name)| SchemaEdit::DropType { keyspace, name }),
+    ];
+    prop::collection::vec(edit, 0..4)
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let status = prop::sample::select(vec![
+        MemberStatus::Joining,
+        MemberStatus::Normal,
+        MemberStatus::Leaving,
+        MemberStatus::Left,
+    ]);
+    prop_oneof![
+        (any::<[u8; 16]>(), edits()).prop_map(|(base, edits)| Command::SchemaChange { base, edits }),
+        (1..5u8, 1..6u8).prop_map(|(id, at)| Command::AddMember { host: host(id), info: info(at) }),
+        (1..5u8, 1..6u8).prop_map(|(id, at)| Command::UpdateMember { host: host(id), info: info(at) }),
+        (1..5u8, status).prop_map(|(id, status)| Command::SetStatus { host: host(id), status }),
+        (1..5u8, prop::collection::vec(-9..9i64, 0..4), 0..12u64)
+            .prop_map(|(id, tokens, base)| Command::SetTokens { host: host(id), tokens, base }),
+        (1..5u8).prop_map(|id| Command::RemoveMember { host: host(id) }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn commands_read_as_written(id: [u8; 16], command in command()) {
+        let proposal = Proposal { id: CommandId(id), command };
+        let read = Proposal::decode(&proposal.encode()).unwrap();
+        prop_assert_eq!(read.encode(), proposal.encode());
+        prop_assert_eq!(read, proposal);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let unknown = ClusterState::unknown("test", own_schema());
+        let mut framed = vec![1];
+        framed.extend_from_slice(&bytes);
+        for bytes in [&bytes, &framed] {
+            prop_assert!(Proposal::decode(bytes).is_err());
+            prop_assert!(unknown.decode_after(bytes).is_err());
+        }
+    }
+
+    /// Two nodes, of which one was given a snapshot in between, have the same state after the same commands; the ring of all
+    /// members is one, and somebody owns the data.
+    #[test]
+    fn nodes_agree(commands in prop::collection::vec((command(), any::<bool>()), 1..40)) {
+        let mut here = founded();
+        let mut there = ClusterState::unknown("test", own_schema()).decode_after(&here.encode()).unwrap();
+        for (number, (command, fits)) in commands.into_iter().enumerate() {
+            let command = match command {
+                Command::SchemaChange { edits, .. } if fits => {
+                    Command::SchemaChange { base: here.schema.version(), edits }
+                }
+                Command::SetTokens { host, tokens, .. } if fits => {
+                    Command::SetTokens { host, tokens, base: here.topology_version }
+                }
+                other => other,
+            };
+            let proposal = Proposal { id: CommandId([number as u8; 16]), command };
+            let (next, outcome) = here.apply(proposal.clone());
+            let (next_there, outcome_there) = there.apply(proposal);
+            prop_assert_eq!(&outcome, &outcome_there);
+            (here, there) = (next, next_there);
+            if number % 7 == 3 {
+                there = there.decode_after(&here.encode()).unwrap();
+            }
+            prop_assert_eq!(here.encode(), there.encode());
+            prop_assert!(here.ring().is_ok());
+            let normal = here.ring_of(|status| status != MemberStatus::Joining).unwrap();
+            prop_assert!(!normal.nodes().is_empty(), "somebody owns the data");
+        }
+    }
+}
