@@ -3,6 +3,7 @@
 mod harness;
 
 mod calls;
+mod capture;
 mod failures;
 mod frames;
 mod fuzz;
