@@ -86,7 +86,8 @@ pub const TABLE: &[Row] = &[
     row(
         "bench",
         6,
-        "stdx types schema mutation rt rt-uring topology cql wire engine replica coordinator cluster exec session server",
+        "stdx types schema mutation rt rt-uring topology cql wire rpc engine replica coordinator cluster exec session \
+         server",
     ),
     row(
         "sim",

@@ -1,6 +1,6 @@
 //! Measures one call between two nodes on loopback, both in this process: calls a second, and CPU time of both sides.
 //!
-//!     cargo run --release -p rpc --example call [callers] [calls] [body bytes] [the nodes' IP address]
+//!     cargo run --release -p bench --example internode [callers] [calls] [body bytes] [the nodes' IP address]
 //!
 //! Under callgrind, two runs with different numbers of calls give the instructions of one: see docs/design/rpc.md.
 
