@@ -37,7 +37,7 @@ pub struct Config {
     pub uncommitted_bytes_max: u64,
     /// Bytes of committed entries handed out at once, about.
     pub apply_bytes_max: u64,
-    /// Entries that stay after a snapshot for peers that are a little behind.
+    /// Entries that stay after a snapshot for peers that are a little behind; at most a quarter of `snapshot_bytes`.
     pub kept_entries: u64,
     /// A snapshot is due when this many entries were applied since the last.
     pub snapshot_entries: u64,
@@ -346,8 +346,8 @@ impl Node {
     /// A snapshot of this node is durable: the entries that it stands for may go.
     pub fn compact(&mut self, snapshot: Snapshot) {
         assert!(snapshot.index <= self.applied, "a snapshot contains what was applied");
-        let kept = self.config.kept_entries;
-        self.raw.mut_store().compact(snapshot, kept);
+        let (kept, bytes_max) = (self.config.kept_entries, self.config.snapshot_bytes / 4);
+        self.raw.mut_store().compact(snapshot, kept, bytes_max);
     }
 
     /// What a log that begins after a snapshot holds: the promises of this node, and its entries from there on. All of it was

@@ -110,11 +110,12 @@ impl Store {
         self.wanted.set(false);
     }
 
-    /// This node's own snapshot, durable by now: entries before the last `kept` that it contains go.
-    pub(crate) fn compact(&mut self, snapshot: Snapshot, kept: u64) {
+    /// This node's own snapshot, durable by now: entries that it contains go, except for the last `kept` and at most so many bytes.
+    pub(crate) fn compact(&mut self, snapshot: Snapshot, kept: u64, bytes_max: u64) {
         assert!(snapshot.index >= self.snapshot_index(), "a snapshot is not older than the one before");
         assert!(snapshot.index <= self.last(), "a snapshot contains what the log has");
-        while self.base.0 + kept < snapshot.index {
+        while self.base.0 + kept < snapshot.index || (self.bytes > bytes_max && self.base.0 < snapshot.index)
+        {
             let entry = self.entries.pop_front().expect("the log reaches to the snapshot");
             self.bytes -= size(&entry);
             self.base = (entry.index, entry.term);

@@ -22,8 +22,11 @@ use super::wire::{self, Forward};
 use crate::dropped::DropLog;
 use crate::state::{ClusterState, CommandId, Proposal};
 
-/// Nodes beyond this number follow without a vote: each further vote makes a majority slower and no safer.
+/// Nodes beyond this number follow without a vote: each further vote makes a majority slower and no safer. The number of votes is
+/// odd: an even one more survives no further failure, and a second vote of two is one more node that must not fail.
 pub const VOTERS_MAX: usize = 7;
+/// A message of more bytes may not fit the protocol between nodes.
+const MESSAGE_BYTES_MAX: usize = 31 << 20;
 /// A follower is given a vote when it lacks at most so many entries.
 const LAG_MAX: u64 = 32;
 /// A node that knows no leader asks the others whether it was removed after this many ticks, and again after as many.
@@ -335,7 +338,14 @@ impl Driver {
     fn send(&self, message: &raft::Message) {
         let Some(host) = self.inner.host_of(message.to()) else { return };
         let verb = if message.is_snapshot() { Verb::RaftSnapshot } else { Verb::Raft };
-        self.inner.messenger.send(Target::Host { host, shard: 0 }, verb, message.encode().into());
+        let body: Bytes = message.encode().into();
+        if body.len() > MESSAGE_BYTES_MAX {
+            let len = body.len();
+            tracing::error!(
+                "the cluster's state has {len} bytes, too many to send: drop tables that are not needed"
+            );
+        }
+        self.inner.messenger.send(Target::Host { host, shard: 0 }, verb, body);
     }
 
     /// The leader brings the group in line with the members: who joined follows, who has caught up votes, who was removed goes. One
@@ -349,29 +359,37 @@ impl Driver {
         let numbers: Vec<u64> = self.state.members.values().map(|member| member.number).collect();
         let gone = membership.all().into_iter().find(|number| !numbers.contains(number));
         let new = numbers.iter().copied().find(|number| !membership.contains(*number));
-        let change = match (gone, new) {
+        let changes = match (gone, new) {
             (Some(gone), _) if gone == own => {
                 self.inner.push(Input::Transfer);
                 return;
             }
-            (Some(gone), _) => Some(Change::Remove(gone)),
-            (None, Some(new)) => Some(Change::AddLearner(new)),
-            (None, None) if membership.voters.len() < VOTERS_MAX => self.caught_up().map(Change::AddVoter),
-            (None, None) => None,
+            (Some(gone), _) => vec![Change::Remove(gone)],
+            (None, Some(new)) => vec![Change::AddLearner(new)],
+            (None, None) => self.votes(&membership),
         };
-        if let Some(change) = change {
+        if !changes.is_empty() {
             // Refused while another change is under way; the next tick tries again.
-            let _ = self.node.change_membership(&[change]);
+            let _ = self.node.change_membership(&changes);
         }
     }
 
-    /// A follower without a vote that has the log.
-    fn caught_up(&self) -> Option<u64> {
-        let commit = self.node.status().commit;
+    /// Gives and takes votes so that their number is odd: two at a time, or one where one is missing or too many.
+    fn votes(&self, membership: &raft::Membership) -> Vec<Change> {
+        let (commit, peers) = (self.node.status().commit, self.node.peers());
         let ready = |peer: &&raft::Peer| peer.active && peer.matched + LAG_MAX >= commit;
-        let learner = |peer: &&raft::Peer| self.node.membership().learners.contains(&peer.id);
-        let peers = self.node.peers();
-        peers.iter().filter(learner).find(ready).map(|peer| peer.id)
+        let learner = |peer: &&raft::Peer| membership.learners.contains(&peer.id);
+        let mut caught_up = peers.iter().filter(learner).filter(ready).map(|peer| Change::AddVoter(peer.id));
+        if membership.voters.len().is_multiple_of(2) {
+            let voter = |peer: &&raft::Peer| membership.voters.contains(&peer.id);
+            let worst = peers.iter().filter(voter).min_by_key(|peer| (peer.active, peer.matched));
+            let one_less = || worst.map(|peer| Change::AddLearner(peer.id));
+            return caught_up.next().or_else(one_less).into_iter().collect();
+        }
+        match (caught_up.next(), caught_up.next()) {
+            (Some(one), Some(other)) if membership.voters.len() + 2 <= VOTERS_MAX => vec![one, other],
+            _ => Vec::new(),
+        }
     }
 
     /// Who would lead next: the active voter with most of the log.

@@ -152,6 +152,44 @@ fn leadership_is_handed_over_before_a_stop() {
 }
 
 #[test]
+fn who_fails_while_joining_does_not_stop_the_others() {
+    let mut cluster = Cluster::new(15, 1);
+    cluster.add(Setup::new(1));
+    cluster.all_in(2);
+    cluster.crash(1);
+    let agreed = cluster.on(0, |rt, group| async move {
+        let base = group.applied().state.schema.version();
+        group.change_schema(base, keyspace("ks"), rt.now() + 5 * SECOND, |other| other == host(0)).await
+    });
+    assert!(agreed.unwrap().behind.is_empty());
+    let command = Command::RemoveMember { host: host(1) };
+    let removed =
+        cluster.on(0, |rt, group| async move { group.propose(command, rt.now() + 5 * SECOND).await });
+    assert!(matches!(removed, Ok(Outcome::Done { .. })), "{removed:?}");
+    cluster.until("it is out of the group", || group(0).status().unwrap().membership.all().len() == 1);
+}
+
+#[test]
+fn a_large_group_has_few_votes_and_gives_one_away_when_a_voter_goes() {
+    let mut cluster = Cluster::new(16, 3);
+    for node in 3..9 {
+        cluster.add(Setup::new(node));
+    }
+    cluster.all_in(9);
+    let voters = group(0).status().unwrap().membership.voters;
+    let number = |node: usize| group(0).applied().state.member(host(node)).unwrap().number;
+    let gone = (1..9).find(|node| voters.contains(&number(*node)) && *node != cluster.leader()).unwrap();
+    let command = Command::RemoveMember { host: host(gone) };
+    let removed =
+        cluster.on(0, |rt, group| async move { group.propose(command, rt.now() + 10 * SECOND).await });
+    assert!(matches!(removed, Ok(Outcome::Done { .. })), "{removed:?}");
+    cluster.until("another one votes", || {
+        let membership = group(0).status().unwrap().membership;
+        membership.all().len() == 8 && membership.voters.len() == 7
+    });
+}
+
+#[test]
 fn a_removed_node_goes_and_is_told() {
     let cluster = Cluster::new(8, 3);
     let gone = cluster.leader();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::SchemaEdit;
-use cluster::group::{Applied, Group, GroupConfig, JoinError, Opened};
+use cluster::group::{Applied, Group, GroupConfig, JoinError, Opened, VOTERS_MAX};
 use cluster::state::{MemberInfo, STATE_VERSION};
 use rpc::{Messenger, RpcConfig, handover_mesh};
 use rt::{Group as Tasks, LocalBoxFuture, Rt, ShardId, ShardMain};
@@ -200,12 +200,14 @@ impl Cluster {
         panic!("never: {what}");
     }
 
-    /// Everybody is a member, votes, and has the same state.
+    /// Everybody is a member, and as many vote as an odd number allows.
     pub fn all_in(&self, count: usize) {
-        self.until("everybody votes", || {
+        self.until("everybody is in", || {
             (0..count).all(|node| {
-                is_in(node)
-                    && group(node).status().is_some_and(|status| status.membership.voters.len() == count)
+                let status = is_in(node).then(|| group(node).status()).flatten();
+                status.is_some_and(|status| {
+                    status.membership.all().len() == count && status.membership.voters.len() == votes(count)
+                })
             })
         });
     }
@@ -255,6 +257,11 @@ impl Cluster {
         self.on(node, |rt, group| async move { group.barrier(rt.now() + 30 * SECOND).await })
             .expect("a majority is up")
     }
+}
+
+/// How many of so many nodes vote.
+pub fn votes(count: usize) -> usize {
+    (count - (count + 1) % 2).min(VOTERS_MAX)
 }
 
 /// A task on a node.

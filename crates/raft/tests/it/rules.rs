@@ -203,6 +203,29 @@ fn the_log_stays_short() {
 }
 
 #[test]
+fn large_entries_do_not_stay_in_memory() {
+    let snapshot = Snapshot { index: 1, term: 1, membership: Membership::alone(1), data: Bytes::new() };
+    let stored = Stored { snapshot: Some(snapshot), ..Stored::default() };
+    let mut node = Node::new(Config { snapshot_bytes: 4_000, ..Config::new(1, 1) }, stored).unwrap();
+    node.campaign();
+    let mut snapshots = 0;
+    for _ in 0..100 {
+        while let Some(batch) = node.take() {
+            drop(node.persisted(batch));
+        }
+        if node.snapshot_due() {
+            let snapshot = node.snapshot(Bytes::new());
+            node.compact(snapshot);
+            snapshots += 1;
+        }
+        node.propose(Bytes::from(vec![1; 500])).unwrap();
+    }
+    let status = node.status();
+    assert!(status.last - status.first < 10, "{status:?}");
+    assert!((10..30).contains(&snapshots), "every few entries: {snapshots}");
+}
+
+#[test]
 fn too_much_that_waits_is_refused() {
     let snapshot = Snapshot { index: 1, term: 1, membership: Membership::alone(1), data: Bytes::new() };
     let stored = Stored { snapshot: Some(snapshot), ..Stored::default() };
