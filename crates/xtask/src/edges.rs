@@ -48,7 +48,7 @@ pub const TABLE: &[Row] = &[
     row("commitlog", 2, "stdx types schema mutation rt"),
     row("memtable", 2, "stdx types schema mutation rt"),
     row("cache", 2, "stdx types schema mutation rt memtable"),
-    row("streaming", 2, "stdx types schema mutation rt rpc sstable"),
+    row("streaming", 2, "stdx types schema mutation rt topology rpc sstable"),
     row("compaction", 2, "stdx types schema mutation rt sstable"),
     row("engine", 2, "stdx types schema mutation rt topology sstable commitlog memtable cache compaction"),
     // L3: replicas, membership, and operations over them.
