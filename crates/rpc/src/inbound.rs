@@ -95,7 +95,11 @@ impl Inbound {
         if let Some(task) = served.task {
             task.detach();
         }
-        self.shard.counters.verb(served.verb, |stats| stats.served += 1);
+        let bytes = outcome.as_ref().map_or(0, Bytes::len) as u64;
+        self.shard.counters.verb(served.verb, |stats| {
+            stats.served += 1;
+            stats.served_bytes += bytes;
+        });
         self.answer(served.stream, served.verb, served.deadline, outcome);
         serving::done(&self.shard, self.class, served.bytes);
     }

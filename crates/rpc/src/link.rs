@@ -501,6 +501,7 @@ fn remaining_ms(deadline: Instant, now: Instant) -> u32 {
 
 fn received(link: &Link, frame: Frame) -> Result<(), String> {
     let Frame { header, body } = frame;
+    let bytes = body.len() as u64;
     let outcome = match header.kind {
         Kind::Pong => return Ok(()),
         Kind::Answer => Ok(body),
@@ -508,7 +509,10 @@ fn received(link: &Link, frame: Frame) -> Result<(), String> {
         kind => return Err(format!("the accepting side has sent a frame of kind {kind:?}")),
     };
     if let Some(verb) = link.calls.borrow_mut().finish(header.stream, outcome) {
-        link.shard.counters.verb(verb, |stats| stats.answers += 1);
+        link.shard.counters.verb(verb, |stats| {
+            stats.answers += 1;
+            stats.answers_bytes += bytes;
+        });
     }
     Ok(())
 }

@@ -69,8 +69,12 @@ pub struct VerbStats {
     pub received_bytes: u64,
     /// Answers that came, refusals included.
     pub answers: u64,
+    /// The bytes of their bodies, unpacked.
+    pub answers_bytes: u64,
     /// Requests of peers that were served to their end.
     pub served: u64,
+    /// The bytes of the answers' bodies, before they were packed.
+    pub served_bytes: u64,
     /// Calls that ended without an answer in time.
     pub timeouts: u64,
     /// Messages that came to nothing, by [`Dropped::index`].

@@ -93,3 +93,29 @@ fn one_way_messages_arrive_without_an_answer() {
     assert_eq!((stats.sent, stats.answers), (10, 0));
     assert_eq!(messenger(1, 0).stats().connections_in, [0, 1, 0], "not over the connection of requests");
 }
+
+#[test]
+fn a_node_reaches_its_own_shards_without_a_socket() {
+    let sim = Cluster::new(6, &[2, 1]).start();
+    for shard in [0, 1, 5] {
+        let answer = call(&sim, (0, 1), to(0, shard), Verb::Read, "own", SECOND);
+        let mut expected = vec![(shard % 2) as u8, 1];
+        expected.extend_from_slice(b"own");
+        assert_eq!(answer, Ok(Bytes::from(expected)));
+        let slow = 2_000u64.to_be_bytes().to_vec();
+        let timed_out = call(&sim, (0, 1), to(0, shard), Verb::Truncate, slow, Duration::from_millis(50));
+        assert_eq!(timed_out, Err(RpcError::TimedOut));
+    }
+    sim.run_for(Duration::from_millis(10));
+    assert_eq!(slow_handlers(), (0, 3), "they ended at the deadline");
+    let unknown = call(&sim, (0, 1), to(0, 0), Verb::Hint, "", SECOND);
+    assert!(matches!(unknown, Err(RpcError::Refused(_))), "{unknown:?}");
+    on(&sim, 0, 0, |rt, messenger| async move {
+        messenger.send(to(0, 1), Verb::Gossip, Bytes::from_static(b"to myself"));
+        rt.sleep(Duration::from_millis(5)).await;
+    });
+    assert_eq!(gossip_heard(), [Bytes::from_static(b"to myself")]);
+    assert_eq!(messenger(0, 1).stats().connections_out, [0; 3]);
+    on(&sim, 0, 1, |_, messenger| async move { messenger.stop().await });
+    assert_eq!(call(&sim, (0, 0), to(0, 1), Verb::Read, "", SECOND), Err(RpcError::Stopped));
+}

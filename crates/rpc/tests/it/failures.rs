@@ -1,10 +1,11 @@
 //! Peers that die, return, fall silent, or are not the ones that were meant.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rpc::hello::Versions;
-use rpc::{RpcError, Target, Verb};
+use rpc::{PeerInfo, Peers, RpcError, Target, Verb};
 use rt_sim::Sim;
 
 use crate::harness::*;
@@ -152,4 +153,82 @@ fn stop_ends_everything_at_once() {
         let stats = messenger(node, shard).stats();
         assert_eq!((stats.connections_in, stats.connections_out), ([0; 3], [0; 3]), "{node}.{shard}");
     }
+}
+
+#[test]
+fn a_call_ends_at_its_deadline_while_there_is_no_connection_yet() {
+    let sim = Cluster::new(40, &[1, 1]).start();
+    sim.partition(sim.node(0), sim.node(1));
+    let begun = sim.now();
+    assert_eq!(echo(&sim, Duration::from_millis(100)), Err(RpcError::TimedOut));
+    assert!(sim.now() - begun < Duration::from_millis(110));
+    let failed = echo(&sim, Duration::from_secs(60));
+    assert!(matches!(failed, Err(RpcError::Connect(_))), "{failed:?}");
+    assert!(sim.now() - begun < Duration::from_millis(2_100), "connecting has a limit of its own");
+    let failed = echo(&sim, Duration::from_secs(60));
+    assert!(matches!(failed, Err(RpcError::Connect(_))), "{failed:?}");
+    assert!(sim.now() - begun < Duration::from_millis(2_100), "at once, in the pause");
+}
+
+#[test]
+fn a_peer_that_returns_with_other_shards_is_reached() {
+    let sim = Cluster::new(41, &[1, 3]).start();
+    let shard_of =
+        |sim: &Sim, shard| call(sim, (0, 0), to(1, shard), Verb::Read, "", SECOND).map(|answer| answer[0]);
+    assert_eq!(shard_of(&sim, 2), Ok(2));
+    sim.kill(sim.node(1));
+    sim.set_shards(sim.node(1), 2);
+    sim.start(sim.node(1));
+    sim.run_for(3 * SECOND);
+    assert_eq!(shard_of(&sim, 2), Ok(0));
+    assert_eq!(shard_of(&sim, 3), Ok(1), "it has said how many it has");
+}
+
+#[test]
+fn a_host_that_moves_is_followed() {
+    let sim = Cluster::new(42, &[1, 1, 1])
+        .change(|node, config| {
+            // The third node is to take the second one's place.
+            if node == 2 {
+                config.host = host(1);
+            }
+        })
+        .start();
+    assert!(echo(&sim, SECOND).is_ok());
+    let waiting = begin_slow(&sim, (0, 0), to(1, 0));
+    sim.run_for(Duration::from_millis(20));
+    let peers = |node| {
+        let info = PeerInfo { address: address(node), shard_count: 1, same_datacenter: true };
+        Arc::new(Peers::new([(host(1), info)]))
+    };
+    messenger(0, 0).set_peers(peers(1));
+    sim.run_for(Duration::from_millis(20));
+    assert_eq!(messenger(0, 0).stats().calls_waiting, 1, "nothing has changed");
+    messenger(0, 0).set_peers(peers(2));
+    assert_eq!(join(&sim, waiting), Err(RpcError::Lost));
+    assert!(echo(&sim, SECOND).is_ok());
+    assert_eq!(messenger(2, 0).stats().verb(Verb::Echo).served, 1);
+    assert_eq!(messenger(0, 0).stats().connections_out, [0, 1, 0], "the old connections are closed");
+    messenger(0, 0).set_peers(Arc::new(Peers::default()));
+    assert_eq!(echo(&sim, SECOND), Err(RpcError::UnknownHost));
+}
+
+#[test]
+fn what_was_begun_is_finished_when_the_caller_is_gone() {
+    let sim = Cluster::new(43, &[1, 1]).start();
+    let body = Bytes::from(1_000u64.to_be_bytes().to_vec());
+    let _caller = begin(&sim, 0, 0, |rt, messenger| async move {
+        messenger.call(to(1, 0), Verb::Truncate, body, rt.now() + 5 * SECOND).await
+    });
+    let _doomed = begin_slow(&sim, (0, 0), to(1, 0));
+    sim.run_for(Duration::from_millis(100));
+    assert_eq!(slow_handlers(), (2, 2));
+    sim.kill(sim.node(0));
+    sim.run_for(Duration::from_millis(800));
+    assert_eq!(slow_handlers(), (2, 2));
+    sim.run_for(Duration::from_millis(200));
+    assert_eq!(slow_handlers(), (1, 2));
+    assert_eq!(messenger(1, 0).stats().verb(Verb::Truncate).served, 1);
+    sim.run_for(Duration::from_secs(61));
+    assert_eq!((slow_handlers(), messenger(1, 0).stats().serving), ((0, 2), 0));
 }

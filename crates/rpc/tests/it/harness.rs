@@ -60,10 +60,10 @@ impl Cluster {
         let shards = Arc::new(self.shards.clone());
         for (node, count) in self.shards.iter().enumerate() {
             let (shards, change) = (Arc::clone(&shards), Arc::clone(&self.change));
-            let id = sim.add_node(NodeConfig { shards: *count, ..NodeConfig::default() }, move |_| {
+            let id = sim.add_node(NodeConfig { shards: *count, ..NodeConfig::default() }, move |info| {
                 let mut config = RpcConfig::new("test", host(node), address(node));
                 change(node, &mut config);
-                mains(node, Arc::new(config), &shards)
+                mains(node, info.shards, Arc::new(config), &shards)
             });
             sim.start(id);
         }
@@ -72,8 +72,8 @@ impl Cluster {
     }
 }
 
-fn mains(node: usize, config: Arc<RpcConfig>, shards: &Arc<Vec<u16>>) -> Vec<ShardMain> {
-    let endpoints = handover_mesh(shards[node]);
+fn mains(node: usize, count: u16, config: Arc<RpcConfig>, shards: &Arc<Vec<u16>>) -> Vec<ShardMain> {
+    let endpoints = handover_mesh(count);
     let main = |endpoint| {
         let (config, shards) = (Arc::clone(&config), Arc::clone(shards));
         Box::new(move |rt: Rt| {

@@ -228,3 +228,30 @@ fn a_seed_decides_everything() {
     assert_eq!(run(30), run(30));
     assert_ne!(run(30), run(31));
 }
+
+/// Data fill the connection while the link is cut; what waits behind them and is past its deadline by the time the link
+/// is back must not cost the peer anything.
+#[test]
+fn what_could_not_be_written_in_time_is_never_sent() {
+    let sim = Cluster::new(27, &[1, 1]).start();
+    call(&sim, (0, 0), to(1, 0), Verb::Read, "", SECOND).unwrap();
+    sim.partition(sim.node(0), sim.node(1));
+    let filling = begin(&sim, 0, 0, |rt, caller| async move {
+        many(&rt, &caller, 20, Verb::Read, |_| vec![1; 100_000], 30 * SECOND).await
+    });
+    sim.run_for(Duration::from_millis(10));
+    let late = begin(&sim, 0, 0, |rt, caller| async move {
+        many(&rt, &caller, 50, Verb::Truncate, |_| millis(0), Duration::from_millis(200)).await
+    });
+    sim.run_for(Duration::from_millis(1_500));
+    sim.heal_all();
+    assert!(join(&sim, filling).iter().all(Result::is_ok), "the connection has survived");
+    assert!(join(&sim, late).iter().all(|outcome| *outcome == Err(RpcError::TimedOut)));
+    sim.run_for(SECOND);
+    let stats = messenger(0, 0).stats();
+    assert_eq!(stats.dropped(Verb::Truncate, Dropped::ExpiredUnsent), 50);
+    assert_eq!(
+        (stats.verb(Verb::Truncate).sent, messenger(1, 0).stats().verb(Verb::Truncate).received),
+        (0, 0)
+    );
+}

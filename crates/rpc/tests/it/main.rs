@@ -9,3 +9,4 @@ mod frames;
 mod fuzz;
 mod hostile;
 mod load;
+mod sockets;
