@@ -268,7 +268,9 @@ impl Engine {
         id: TableId,
     ) -> Result<bool, rt::DiskError> {
         let dir = sstable::named_table_dir(&self.0.config.data_directory, keyspace, name, id);
-        crate::maintain::remove_dropped_dir(self.0.rt.disk(), &dir).await
+        // The next table of the keyspace may be about to make its directory.
+        let in_use = self.0.stores.borrow().values().any(|store| store.dir.parent() == dir.parent());
+        crate::maintain::remove_dropped_dir(self.0.rt.disk(), &dir, in_use).await
     }
 
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.

@@ -120,9 +120,10 @@ fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
     format!("{why}-{}-{table}", at_micros / 1000)
 }
 
-/// Removes the directory of a table that every shard has dropped, and that of its keyspace, as far as they are empty.
+/// Removes the directory of a table that every shard has dropped, and that of its keyspace unless that is `in_use`, as far
+/// as they are empty.
 /// Gives whether nothing but snapshots and backups is left: readers may still hold files.
-pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path) -> Result<bool, DiskError> {
+pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) -> Result<bool, DiskError> {
     if disk.exists(dir).await? {
         crate::truncation::remove_all(disk, dir).await?;
         let left = disk.list(dir).await?;
@@ -137,7 +138,7 @@ pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path) -> Result<bool, 
     if let Some(keyspace) = dir.parent()
         && disk.exists(keyspace).await?
     {
-        if disk.list(keyspace).await?.is_empty() {
+        if !in_use && disk.list(keyspace).await?.is_empty() {
             disk.remove_dir_all(keyspace).await?;
         } else {
             disk.sync_dir(keyspace).await?;
@@ -166,7 +167,7 @@ pub async fn finish_drop(
             sstable::remove(disk, &descriptor).await?;
         }
     }
-    remove_dropped_dir(disk, dir).await?;
+    remove_dropped_dir(disk, dir, false).await?;
     Ok(())
 }
 
