@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rt::{ConnectOptions, Rt, Sleep, Stream};
@@ -26,8 +27,11 @@ pub(crate) struct Prepared {
 
 /// An open connection.
 pub(crate) struct Connection {
+    rt: Rt,
     stream: Stream,
     server: SocketAddr,
+    /// How long a server may take for an answer to a request that is alone.
+    patience: Duration,
     pub(crate) dialect: Dialect,
     pub(crate) encoder: Encoder,
     pub(crate) decoder: Decoder,
@@ -44,17 +48,29 @@ pub(crate) enum Woken {
     Time,
 }
 
+/// What is said of a server that takes connections and does not answer.
+fn silent(server: SocketAddr, patience: Duration) -> String {
+    format!(
+        "{server} has not answered for {} s (--stall) while a connection was set up: it is paused, hangs or is overloaded",
+        patience.as_secs_f64()
+    )
+}
+
 impl Connection {
     /// Connects to the server whose turn it is, and starts the protocol.
     pub(crate) async fn open(rt: &Rt, options: &Options, index: usize) -> Result<Self, String> {
         let server = options.servers[index % options.servers.len()];
-        let stream = rt.net().connect(server, ConnectOptions::default()).await;
+        let patience = options.stall_max;
+        let connecting = rt.net().connect(server, ConnectOptions::default());
+        let stream = rt.timeout(patience, connecting).await.map_err(|_| silent(server, patience))?;
         let stream = stream.map_err(|error| format!("{error}; is a server running there?"))?;
         stream.set_nodelay(true).map_err(|error| format!("{server}: {error}"))?;
         let dialect = Dialect::new(options.version);
         let mut connection = Connection {
+            rt: rt.clone(),
             stream,
             server,
+            patience,
             dialect,
             encoder: Encoder::new(),
             decoder: Decoder::new(Direction::Response, ANSWER_LEN_MAX),
@@ -118,6 +134,7 @@ impl Connection {
     }
 
     async fn next_answer(&mut self) -> Result<AnswerBody, String> {
+        let mut limit = self.rt.sleep(self.patience);
         loop {
             if let Some(envelope) = self.decoder.next(&mut self.input) {
                 let envelope =
@@ -125,7 +142,9 @@ impl Connection {
                 let answer = Answer::decode(&envelope, self.dialect);
                 return Ok(answer.map_err(|error| format!("{}: {error}", self.server))?.body);
             }
-            self.exchange(None).await?;
+            if self.exchange(&mut limit).await? == Woken::Time {
+                return Err(silent(self.server, self.patience));
+            }
         }
     }
 
@@ -163,20 +182,16 @@ impl Connection {
 
     /// Writes what was pushed while it reads: returns when bytes have come, or at a time. Doing both at once is what
     /// keeps two full pipes from waiting for each other.
-    pub(crate) async fn exchange(&mut self, mut until: Option<&mut Sleep>) -> Result<Woken, String> {
+    pub(crate) async fn exchange(&mut self, until: &mut Sleep) -> Result<Woken, String> {
         if self.input.capacity() - self.input.len() < READ_ROOM / 2 {
             let room =
                 READ_ROOM.max(self.decoder.wanted().saturating_sub(self.input.len()).min(ANSWER_LEN_MAX));
             self.input.reserve(room);
         }
-        poll_fn(|cx| self.poll_exchange(cx, &mut until)).await
+        poll_fn(|cx| self.poll_exchange(cx, until)).await
     }
 
-    fn poll_exchange(
-        &mut self,
-        cx: &mut Context<'_>,
-        until: &mut Option<&mut Sleep>,
-    ) -> Poll<Result<Woken, String>> {
+    fn poll_exchange(&mut self, cx: &mut Context<'_>, until: &mut Sleep) -> Poll<Result<Woken, String>> {
         let output = self.encoder.finish();
         while !output.is_empty() {
             match self.stream.poll_write(cx, output) {
@@ -196,9 +211,6 @@ impl Connection {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(format!("{}: {error}", self.server))),
             Poll::Pending => {}
         }
-        match until {
-            Some(sleep) => Pin::new(&mut **sleep).poll(cx).map(|()| Ok(Woken::Time)),
-            None => Poll::Pending,
-        }
+        Pin::new(until).poll(cx).map(|()| Ok(Woken::Time))
     }
 }

@@ -501,7 +501,7 @@ impl Driver {
             if self.timer.deadline() != wake_at {
                 self.timer = self.rt.sleep_until(wake_at);
             }
-            self.connection.exchange(Some(&mut self.timer)).await?;
+            self.connection.exchange(&mut self.timer).await?;
             self.take_answers()?;
             if self.shared.stalled.load(Ordering::Relaxed) {
                 return Err("no answer".to_owned());

@@ -96,6 +96,16 @@ fn a_server_that_falls_silent_ends_the_run() {
 }
 
 #[test]
+fn a_server_that_takes_connections_and_does_not_answer_ends_the_run() {
+    for let_in in [0, 1, 3] {
+        let server = Server::start(Some(Fault::DeafAfter(let_in)));
+        let error =
+            measure(&options(&server, "write --stall 300ms --connections 4")).err().expect("no figures");
+        assert!(error.contains("has not answered for 0.3 s (--stall)"), "{let_in}: {error}");
+    }
+}
+
+#[test]
 fn a_number_of_operations_is_that_number() {
     let server = Server::start(None);
     // Threads that do not end together, with and without operations of a warm-up in flight when the counting begins.

@@ -35,6 +35,8 @@ pub enum Fault {
     SlowStart(u64),
     /// Connections after so many are closed at once.
     RefuseAfter(usize),
+    /// Connections after so many are taken, and nothing is ever read from them: what a stopped process looks like.
+    DeafAfter(usize),
 }
 
 /// A running server; stops when dropped.
@@ -51,12 +53,17 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, store) = (stop.clone(), Arc::new(Mutex::new(Store::new(fault))));
         let thread = std::thread::spawn(move || {
+            let mut unread = Vec::new();
             for (nth, stream) in listener.incoming().enumerate() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 let (stream, store) = (stream.expect("a connection"), store.clone());
                 if matches!(fault, Some(Fault::RefuseAfter(let_in)) if nth >= let_in) {
+                    continue;
+                }
+                if matches!(fault, Some(Fault::DeafAfter(let_in)) if nth >= let_in) {
+                    unread.push(stream);
                     continue;
                 }
                 std::thread::spawn(move || serve(stream, &store));
