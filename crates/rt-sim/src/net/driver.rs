@@ -73,6 +73,7 @@ impl SimNet {
             return Ok(SocketAddr::new(own, state.ephemeral_port(self.node)?));
         }
         let local = SocketAddr::new(own, wanted);
+        state.hosts.get_mut(&self.node).expect("a known node").ports_repeat = true;
         let taken = state.connections.values().any(|connection| {
             let [client, server] = &connection.ends;
             client.open && client.node == self.node && client.address == local && server.address == to

@@ -115,6 +115,9 @@ struct Host {
     /// Has power: answers packets, be it with a reset.
     up: bool,
     next_port: u16,
+    /// Ports may come a second time: the numbers have run through, or somebody chose one. Until then none is looked for
+    /// among the connections, which may be many.
+    ports_repeat: bool,
 }
 
 struct State {
@@ -146,7 +149,7 @@ impl Network {
     }
 
     pub(crate) fn add_host(&self, node: u64, ip: IpAddr) {
-        let host = Host { ip, up: true, next_port: EPHEMERAL_PORTS.start };
+        let host = Host { ip, up: true, next_port: EPHEMERAL_PORTS.start, ports_repeat: false };
         let mut state = self.state.borrow_mut();
         assert!(state.hosts.values().all(|host| host.ip != ip), "two nodes with the address {ip}");
         state.hosts.insert(node, host);
@@ -415,19 +418,22 @@ impl State {
     }
 
     fn port_taken(&self, node: u64, port: u16) -> bool {
+        let connected = || {
+            let mut ends = self.connections.values().flat_map(|c| &c.ends);
+            ends.any(|end| end.open && end.node == node && end.address.port() == port)
+        };
         self.listeners.values().any(|l| l.node == node && l.address.port() == port)
-            || self
-                .connections
-                .values()
-                .flat_map(|c| &c.ends)
-                .any(|end| end.open && end.node == node && end.address.port() == port)
+            || (self.hosts[&node].ports_repeat && connected())
     }
 
     fn ephemeral_port(&mut self, node: u64) -> io::Result<u16> {
         for _ in EPHEMERAL_PORTS {
             let host = self.hosts.get_mut(&node).expect("a known node");
             let port = host.next_port;
-            host.next_port = if port + 1 < EPHEMERAL_PORTS.end { port + 1 } else { EPHEMERAL_PORTS.start };
+            host.next_port = port + 1;
+            if host.next_port == EPHEMERAL_PORTS.end {
+                (host.next_port, host.ports_repeat) = (EPHEMERAL_PORTS.start, true);
+            }
             if !self.port_taken(node, port) {
                 return Ok(port);
             }

@@ -3,6 +3,7 @@
 mod backend;
 mod client;
 mod events;
+mod flood;
 mod handshake;
 mod hostile;
 mod limits;
