@@ -66,6 +66,8 @@ pub(crate) struct Connection {
     input: BytesMut,
     next_stream: i16,
     prepared: Vec<PreparedId>,
+    /// Of the statements from now on.
+    pub(crate) consistency: wire::Consistency,
 }
 
 /// Statements that a connection remembers.
@@ -90,6 +92,7 @@ impl Connection {
             input: BytesMut::new(),
             next_stream: 0,
             prepared: Vec::new(),
+            consistency: wire::Consistency::One,
         };
         connection.start().await?;
         Ok(connection)
@@ -163,7 +166,7 @@ impl Connection {
         page: Option<(i32, Option<&[u8]>)>,
     ) -> Result<ResultBody, Failure> {
         let values: Vec<Value<'_>> = query.values.iter().map(|value| Value::Set(value)).collect();
-        let mut parameters = Parameters::new(wire::Consistency::One, &values);
+        let mut parameters = Parameters::new(self.consistency, &values);
         if let Some((size, state)) = page {
             parameters.page_size = Some(size);
             parameters.paging_state = state;

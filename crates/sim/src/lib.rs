@@ -3,6 +3,7 @@
 
 mod check;
 mod client;
+mod cluster;
 mod director;
 mod nemesis;
 mod plan;
@@ -83,6 +84,8 @@ impl Canary {
 pub struct Options {
     /// A planted bug.
     pub canary: Option<Canary>,
+    /// Simulate a cluster of so many nodes; 0 for the simulation of a single node.
+    pub nodes: usize,
     /// Events of the trace that are kept as text.
     pub trace_lines_max: usize,
     /// Keep the first events after this one instead of the last of all; 0 for the last.
@@ -139,15 +142,39 @@ pub fn kept_seeds() -> impl Iterator<Item = (u64, &'static str)> {
 /// Virtual time that no run reaches.
 const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// Runs a seed.
-pub fn run(seed: u64, options: &Options) -> Report {
-    let config = rt_sim::Config {
+fn simulation_config(options: &Options) -> rt_sim::Config {
+    rt_sim::Config {
         trace_lines_max: options.trace_lines_max,
         trace_lines_from: options.trace_lines_from,
         time_max: TIME_MAX,
         ..rt_sim::Config::default()
-    };
-    let simulation = Simulation::new(seed, config);
+    }
+}
+
+fn report(seed: u64, sim: &rt_sim::Sim, world: &World, plan: String) -> Report {
+    Report {
+        seed,
+        failure: world.failure.clone(),
+        plan,
+        trace_hash: sim.trace_hash(),
+        trace_events: sim.trace_events(),
+        trace_blocks: sim.trace_blocks(),
+        trace: sim.trace_lines(),
+        stats: world.stats,
+    }
+}
+
+/// Runs a seed.
+pub fn run(seed: u64, options: &Options) -> Report {
+    match options.nodes {
+        0 => run_single(seed, options),
+        nodes => cluster::run(seed, nodes, options),
+    }
+}
+
+/// Runs a seed of the single node's simulation.
+fn run_single(seed: u64, options: &Options) -> Report {
+    let simulation = Simulation::new(seed, simulation_config(options));
     let sim = simulation.handle();
     let mut rng = sim.rng(1);
     let plan = Rc::new(Plan::draw(&mut rng));
@@ -167,7 +194,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
         });
         server::mains_with_canaries(config, canaries, info.shards, ready)
     });
-    let world = Rc::new(RefCell::new(World::new(sim.clone(), node)));
+    let world = Rc::new(RefCell::new(World::new(sim.clone(), vec![node])));
     world.borrow_mut().shards = plan.shards;
     let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
     let ended = sim.block_on(move |rt| {
@@ -189,14 +216,5 @@ pub fn run(seed: u64, options: &Options) -> Report {
     if let Err(stalled) = ended {
         world.fail(stalled.to_string());
     }
-    Report {
-        seed,
-        failure: world.failure.clone(),
-        plan: format!("{plan:?}"),
-        trace_hash: sim.trace_hash(),
-        trace_events: sim.trace_events(),
-        trace_blocks: sim.trace_blocks(),
-        trace: sim.trace_lines(),
-        stats: world.stats,
-    }
+    report(seed, &sim, &world, format!("{plan:?}"))
 }

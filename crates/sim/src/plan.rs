@@ -161,6 +161,11 @@ pub(crate) fn shape(rng: &mut Rng, counter: bool, next_column: &mut u32) -> Shap
 
 /// What stands behind WITH, the order of rows apart.
 pub(crate) fn options(rng: &mut Rng) -> String {
+    options_with_grace(rng, &[10, 10, 10, 30, 864_000])
+}
+
+/// [`options`] with one of these times until tombstones are forgotten, seconds.
+pub(crate) fn options_with_grace(rng: &mut Rng, graces: &[u32]) -> String {
     let compression = *pick(
         rng,
         &[
@@ -181,6 +186,6 @@ pub(crate) fn options(rng: &mut Rng) -> String {
             "{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'compaction_window_size': 1}",
         ],
     );
-    let grace = *pick(rng, &[10, 10, 10, 30, 864_000]);
+    let grace = *pick(rng, graces);
     format!("gc_grace_seconds = {grace} AND compression = {compression} AND compaction = {compaction}")
 }

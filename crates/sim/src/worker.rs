@@ -160,10 +160,21 @@ pub(crate) async fn ask(
     question: &Question,
     page: i32,
 ) -> Result<Option<Proofs>, Failure> {
-    let (since, from) = {
-        let mut world = world.borrow_mut();
-        (world.now(), world.server_seconds())
-    };
+    let since = world.borrow().now();
+    ask_since(world, connection, table, query, question, page, since).await
+}
+
+/// [`ask`] of a server that need not know what was acknowledged after `since`.
+pub(crate) async fn ask_since(
+    world: &SharedWorld,
+    connection: &mut Connection,
+    table: usize,
+    query: &Query,
+    question: &Question,
+    page: i32,
+    since: u64,
+) -> Result<Option<Proofs>, Failure> {
+    let from = world.borrow_mut().server_seconds();
     let answer = connection.rows(query, page).await;
     let mut world = world.borrow_mut();
     let rows = match answer {

@@ -116,7 +116,8 @@ type ShardTruncation = (u64, u16);
 /// Shared by the tasks of a simulation.
 pub(crate) struct World {
     pub(crate) sim: Sim,
-    pub(crate) node: NodeId,
+    /// The servers.
+    pub(crate) nodes: Vec<NodeId>,
     pub(crate) tables: Vec<Table>,
     pub(crate) failure: Option<String>,
     pub(crate) stats: Stats,
@@ -132,6 +133,8 @@ pub(crate) struct World {
     truncations: BTreeMap<u64, ShardTruncation>,
     /// Of those, what a reading has shown: whether it happened, and in which partition that was seen.
     truncations_seen: BTreeMap<ShardTruncation, (bool, Key)>,
+    /// Writes that few replicas have acknowledged.
+    promises: Vec<(usize, Key, u64)>,
     next_write: u64,
     used: BTreeSet<i64>,
     /// No timestamp lies below: the server's clock moved there, so that tombstones may be gone early.
@@ -208,10 +211,10 @@ pub(crate) enum Outcome {
 }
 
 impl World {
-    pub(crate) fn new(sim: Sim, node: NodeId) -> Self {
+    pub(crate) fn new(sim: Sim, nodes: Vec<NodeId>) -> Self {
         Self {
             sim,
-            node,
+            nodes,
             tables: Vec::new(),
             failure: None,
             stats: Stats::default(),
@@ -222,6 +225,7 @@ impl World {
             shards: 1,
             truncations: BTreeMap::new(),
             truncations_seen: BTreeMap::new(),
+            promises: Vec::new(),
             next_write: 0,
             used: BTreeSet::new(),
             floor: 0,
@@ -241,16 +245,23 @@ impl World {
         self.sim.now().as_nanos() as u64
     }
 
-    /// The second that the server's clock shows.
+    /// The seconds that the servers' clocks show: the earliest and the latest.
+    pub(crate) fn all_seconds(&mut self) -> (i64, i64) {
+        let seconds = self.nodes.iter().map(|node| self.sim.wall_micros(*node).div_euclid(1_000_000));
+        let (first, last) =
+            seconds.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
+        self.latest = self.latest.max(last);
+        (first, last)
+    }
+
+    /// The second that the server's clock shows; of several the earliest.
     pub(crate) fn server_seconds(&mut self) -> i64 {
-        let seconds = self.sim.wall_micros(self.node).div_euclid(1_000_000);
-        self.latest = self.latest.max(seconds);
-        seconds
+        self.all_seconds().0
     }
 
     /// When a read was made that was sent at `since`, when the server's clock showed `from`.
     pub(crate) fn clock(&mut self, since: u64, from: i64) -> Clock {
-        let now = self.server_seconds();
+        let now = self.all_seconds().1;
         Clock { since, now: (from, now), latest: self.latest }
     }
 
@@ -326,7 +337,7 @@ impl World {
 
     /// Notes how a write ended, the same for all partitions of a batch.
     pub(crate) fn end(&mut self, table: usize, writes: &[(Key, u64)], outcome: Option<Outcome>) {
-        let (now, seconds) = (self.now(), self.server_seconds());
+        let (now, seconds) = (self.now(), self.all_seconds().1);
         match outcome {
             None => self.stats.writes += 1,
             Some(Outcome::Unknown) => self.stats.unknown += 1,
@@ -353,6 +364,8 @@ impl World {
                     (Outcome::Unknown, self.excuses.errors)
                 }
                 0x1001 => (Outcome::Refused, self.excuses.errors),
+                // Unavailable: of a batch, a part may have been kept already.
+                0x1000 => (Outcome::Unknown, self.excuses.errors && self.nodes.len() > 1),
                 _ => (Outcome::Unknown, false),
             },
             Failure::Connection(_) => (Outcome::Unknown, self.excuses.connections || self.down),
@@ -365,6 +378,26 @@ impl World {
             self.fail(format!("nothing excuses this failure: {failure}\n  statement: {what}"));
         }
         outcome
+    }
+
+    /// Notes that a write was acknowledged by a replica or so: readers of others need not see it, but it must not be lost.
+    pub(crate) fn promise(&mut self, table: usize, writes: Vec<(Key, u64)>) {
+        self.end(table, &writes, Some(Outcome::Unknown));
+        self.promises.extend(writes.into_iter().map(|(key, id)| (table, key, id)));
+    }
+
+    /// From now on what was promised of a table has to be seen.
+    pub(crate) fn keep_promises(&mut self, table: usize) {
+        let (now, seconds) = (self.now(), self.all_seconds().1);
+        let (kept, others) =
+            std::mem::take(&mut self.promises).into_iter().partition(|(of, ..)| *of == table);
+        self.promises = others;
+        let kept: Vec<(usize, Key, u64)> = kept;
+        for (_, key, id) in kept {
+            if let Some(partition) = self.tables[table].partitions.get_mut(&key) {
+                partition.acknowledge(id, now, seconds);
+            }
+        }
     }
 
     /// Writes acknowledged at or after a time may be gone.

@@ -11,6 +11,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 /// Seeds after which a planted bug must have been found.
 const CANARY_SEEDS_MAX: u64 = 150;
+/// Nodes of a simulated cluster.
+const NODES_MAX: usize = 16;
 /// How often progress is told.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
 /// A simulation polls deep futures.
@@ -69,7 +71,7 @@ pub fn command() -> Command {
                 .value_parser(|name: &str| Canary::find(name).ok_or_else(canary_names))
                 .help("With --seed or --seeds: plant this bug"),
         )
-        .arg(number("nodes", "Nodes of the simulated cluster; only 1 so far"))
+        .arg(number("nodes", "Simulate a cluster of so many nodes instead of a node alone"))
         .arg(number("threads", "Seeds at once; one a core by default"))
         .arg(
             Arg::new("trace")
@@ -87,12 +89,9 @@ fn canary_names() -> String {
 /// Runs what [`command`] has parsed; the error is a sentence for the user.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let number = |name: &str| arguments.get_one::<u64>(name).copied();
-    if let Some(nodes) = number("nodes")
-        && nodes != 1
-    {
-        return Err(format!(
-            "--nodes {nodes}: Torc has no cluster yet, so that only a single node can be simulated; leave --nodes out"
-        ));
+    let nodes = number("nodes").unwrap_or(0) as usize;
+    if nodes > NODES_MAX {
+        return Err(format!("--nodes {nodes}: at most {NODES_MAX} nodes are simulated"));
     }
     std::panic::set_hook(Box::new(|info| {
         PANIC.with(|slot| *slot.borrow_mut() = info.to_string());
@@ -100,7 +99,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let threads = number("threads").unwrap_or(cores).max(1);
     let canary = arguments.get_one::<Canary>("canary").copied();
-    let options = Options { canary, ..Options::default() };
+    let options = Options { canary, nodes, ..Options::default() };
     if let Some(seed) = number("seed") {
         return one(seed, options, arguments.get_one::<String>("trace"));
     }
@@ -117,7 +116,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     }
     if let Some(count) = number("twice") {
         asked = true;
-        twice(number("from").unwrap_or(0), count, threads)?;
+        twice(number("from").unwrap_or(0), count, options, threads)?;
     }
     if arguments.get_flag("canaries") {
         asked = true;
@@ -144,8 +143,9 @@ fn guarded(seed: u64, options: &Options) -> Report {
 fn show(report: &Report, options: &Options) {
     let Some(failure) = &report.failure else { return };
     let canary = options.canary.map_or_else(String::new, |canary| format!(" --canary {}", canary.name));
+    let nodes = if options.nodes > 0 { format!(" --nodes {}", options.nodes) } else { String::new() };
     println!(
-        "\nseed {}: {failure}\n  plan: {}\n  repeat with: torc sim --seed {}{canary}",
+        "\nseed {}: {failure}\n  plan: {}\n  repeat with: torc sim --seed {}{nodes}{canary}",
         report.seed, report.plan, report.seed
     );
 }
@@ -277,11 +277,11 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
 }
 
 /// Runs seeds twice: equal traces.
-fn twice(from: u64, count: u64, threads: u64) -> Result<(), String> {
+fn twice(from: u64, count: u64, options: Options, threads: u64) -> Result<(), String> {
     let begun = Instant::now();
     let mut runs: [std::collections::BTreeMap<u64, Report>; 2] = Default::default();
     for run in &mut runs {
-        run_all(&Seeds::Range(from, from + count), Options::default(), threads, |report, _| {
+        run_all(&Seeds::Range(from, from + count), options, threads, |report, _| {
             run.insert(report.seed, report);
             false
         });
@@ -292,7 +292,7 @@ fn twice(from: u64, count: u64, threads: u64) -> Result<(), String> {
         if (report.trace_hash, report.trace_events, &report.failure)
             != (other.trace_hash, other.trace_events, &other.failure)
         {
-            return Err(difference(*seed, report, other));
+            return Err(difference(*seed, options, report, other));
         }
     }
     println!("{count} seeds twice in {:.0} s: their traces are equal", begun.elapsed().as_secs_f64());
@@ -300,12 +300,11 @@ fn twice(from: u64, count: u64, threads: u64) -> Result<(), String> {
 }
 
 /// Where two runs of a seed part.
-fn difference(seed: u64, first: &Report, second: &Report) -> String {
+fn difference(seed: u64, options: Options, first: &Report, second: &Report) -> String {
     let blocks = first.trace_blocks.iter().zip(&second.trace_blocks);
     let equal = blocks.take_while(|(a, b)| a == b).count() as u64;
     let from = equal * ::sim::TRACE_BLOCK;
-    let options =
-        Options { trace_lines_max: TRACE_AROUND as usize, trace_lines_from: from, ..Options::default() };
+    let options = Options { trace_lines_max: TRACE_AROUND as usize, trace_lines_from: from, ..options };
     let lines = [(); 2].map(|()| on_thread(|| guarded(seed, &options)).trace);
     let place = lines[0].iter().zip(&lines[1]).position(|(a, b)| a != b);
     let mut text = format!("seed {seed} run twice gives two traces; they part in or after event {from}");

@@ -1,0 +1,273 @@
+//! The course of a cluster's run: it comes up, and then in turns clients work while things happen to it, and in a calm
+//! everything is compared.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rt::{Group, Rt};
+use rt_sim::{NodeId, Rng, Sim};
+use wire::Consistency;
+use wire::client::ResultBody;
+
+use crate::client::{Connection, Failure};
+use crate::cluster::plan::ClusterPlan;
+use crate::cluster::worker::ClusterWorker;
+use crate::cluster::{bounded, durable, equal, left_behind, schema};
+use crate::plan::{one_in, options_with_grace, shape};
+use crate::statement::Query;
+use crate::worker;
+use crate::world::{Excuses, SharedWorld, Table};
+
+/// A node that is not ready by then will not be.
+const START_TIME_MAX: Duration = Duration::from_secs(180);
+/// How long the nodes may take to find each other again after trouble.
+const REUNION_TIME_MAX: Duration = Duration::from_secs(300);
+/// Longer than what a client has given up on can take to happen after all.
+const SETTLE_TIME: Duration = Duration::from_secs(15);
+
+/// A node of the cluster.
+pub(crate) struct Member {
+    pub(crate) id: NodeId,
+    /// How often it was ready.
+    pub(crate) ready: Arc<AtomicU64>,
+    /// Something is done to it.
+    pub(crate) troubled: bool,
+    /// Its disk gave errors, after which it may take no more requests.
+    pub(crate) disk_failed: bool,
+    /// It was started when it had been ready so often, and has not been seen ready since.
+    pub(crate) starts_from: Option<u64>,
+}
+
+/// Directs a run.
+pub(crate) struct ClusterDirector {
+    pub(crate) rt: Rt,
+    pub(crate) sim: Sim,
+    pub(crate) nodes: Vec<Member>,
+    pub(crate) plan: Rc<ClusterPlan>,
+    pub(crate) world: SharedWorld,
+    pub(crate) rng: Rng,
+}
+
+impl ClusterDirector {
+    /// Where a node takes clients.
+    pub(crate) fn server(&self, nth: usize) -> SocketAddr {
+        SocketAddr::new(self.sim.ip(self.nodes[nth].id), 9042)
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.world.borrow().failure.is_some()
+    }
+
+    /// The whole run.
+    pub(crate) async fn run(mut self) {
+        for (nth, drift) in self.plan.drifts.clone().into_iter().enumerate() {
+            self.sim.set_clock_drift(self.nodes[nth].id, drift);
+        }
+        for nth in 0..self.nodes.len() {
+            self.start(nth);
+            if one_in(&mut self.rng, 2) {
+                self.wait_ready(nth).await;
+            }
+        }
+        for nth in 0..self.nodes.len() {
+            self.wait_ready(nth).await;
+        }
+        self.reunite().await;
+        self.create().await;
+        for _ in 0..self.plan.rounds {
+            if self.failed() {
+                return;
+            }
+            self.work().await;
+            self.calm().await;
+        }
+        self.world.borrow_mut().down = true;
+    }
+
+    /// Starts a node that is down.
+    pub(crate) fn start(&mut self, nth: usize) {
+        self.world.borrow_mut().stats.starts += 1;
+        let node = &mut self.nodes[nth];
+        node.starts_from = Some(node.ready.load(Ordering::Relaxed));
+        self.sim.start(node.id);
+    }
+
+    /// Waits until a node that was started is ready.
+    async fn wait_ready(&mut self, nth: usize) {
+        let Some(before) = self.nodes[nth].starts_from.take() else { return };
+        let begun = self.sim.now();
+        while self.nodes[nth].ready.load(Ordering::Relaxed) <= before && !self.failed() {
+            self.rt.sleep(Duration::from_millis(5)).await;
+            let (id, exits) = (self.nodes[nth].id, self.sim.exits(self.nodes[nth].id));
+            if !self.sim.is_running(id) {
+                return self.world.borrow_mut().fail(format!("node {nth} does not start: {exits:?}"));
+            }
+            if self.sim.now() - begun > START_TIME_MAX {
+                return self
+                    .world
+                    .borrow_mut()
+                    .fail(format!("node {nth} is not ready after {START_TIME_MAX:?}"));
+            }
+        }
+    }
+
+    /// A connection to a node that must take one.
+    pub(crate) async fn connect(&mut self, nth: usize) -> Result<Connection, String> {
+        let mut last = None;
+        for _ in 0..50 {
+            let speech = worker::speech(&mut self.rng);
+            match Connection::open(&self.rt, self.server(nth), speech).await {
+                Ok(connection) => return Ok(connection),
+                Err(failure) => last = Some(failure),
+            }
+            self.rt.sleep(Duration::from_millis(100)).await;
+        }
+        Err(format!(
+            "node {nth} takes no connection: {}",
+            last.map_or_else(String::new, |why| why.to_string())
+        ))
+    }
+
+    /// Waits until every node knows all others and can ask them.
+    async fn reunite(&mut self) {
+        let begun = self.sim.now();
+        let expected = self.nodes.len() - 1;
+        loop {
+            if self.failed() {
+                return;
+            }
+            let mut missing = None;
+            for nth in 0..self.nodes.len() {
+                match self.peers(nth).await {
+                    Ok(peers) if peers == expected => {}
+                    Ok(peers) => missing = Some(format!("node {nth} knows {peers} of {expected} others")),
+                    Err(problem) => missing = Some(format!("node {nth}: {problem}")),
+                }
+            }
+            let Some(missing) = missing else { return };
+            if self.sim.now() - begun > REUNION_TIME_MAX {
+                let text =
+                    format!("the nodes have not found each other after {REUNION_TIME_MAX:?}: {missing}");
+                return self.world.borrow_mut().fail(text);
+            }
+            self.rt.sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    async fn peers(&mut self, nth: usize) -> Result<usize, String> {
+        let mut connection = self.connect(nth).await?;
+        let rows = connection.rows(&Query::text("SELECT peer FROM system.peers_v2"), 100).await;
+        Ok(rows.map_err(|failure| failure.to_string())?.len())
+    }
+
+    /// Makes a keyspace and tables.
+    async fn create(&mut self) {
+        if self.failed() {
+            return;
+        }
+        let mut connection = match self.connect(0).await {
+            Ok(connection) => connection,
+            Err(problem) => return self.world.borrow_mut().fail(problem),
+        };
+        let copies = self.plan.copies;
+        let class = match one_in(&mut self.rng, 2) {
+            true => format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"),
+            false => format!("'class': 'NetworkTopologyStrategy', 'datacenter1': {copies}"),
+        };
+        self.change_schema(&mut connection, &format!("CREATE KEYSPACE k0 WITH replication = {{{class}}}"))
+            .await;
+        for number in 0..self.plan.machine.tables {
+            let counter = number > 0 && one_in(&mut self.rng, 3);
+            // Nothing may be forgotten while a node that has not heard of it can be away.
+            let options = options_with_grace(&mut self.rng, &[864_000]);
+            let shape = shape(&mut self.rng, counter, &mut self.world.borrow_mut().next_column);
+            let table = Table::new("k0".to_owned(), format!("t{number}"), shape, options);
+            let text = table.create_text();
+            self.world.borrow_mut().tables.push(table);
+            self.change_schema(&mut connection, &text).await;
+        }
+    }
+
+    async fn change_schema(&mut self, connection: &mut Connection, text: &str) {
+        let answer = connection.query(&Query::text(text), None).await;
+        let mut world = self.world.borrow_mut();
+        match answer {
+            Ok(ResultBody::SchemaChange(_)) => world.stats.schema_changes += 1,
+            Ok(other) => world.fail(format!("{text} was answered with {other:?}")),
+            Err(failure) => world.fail(format!("{text}: {failure}")),
+        }
+    }
+
+    /// Has clients work for a while, under whatever happens.
+    async fn work(&mut self) {
+        self.world.borrow_mut().down = false;
+        let length = self.plan.machine.life_millis * 1_000;
+        let until = self.sim.now() + Duration::from_micros(length / 4 + self.rng.below(length));
+        let servers: Vec<SocketAddr> = (0..self.nodes.len()).map(|nth| self.server(nth)).collect();
+        let workers: Vec<_> = (0..self.plan.machine.workers)
+            .map(|_| {
+                let worker = ClusterWorker {
+                    rt: self.rt.clone(),
+                    world: self.world.clone(),
+                    servers: servers.clone(),
+                    rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
+                };
+                self.rt.spawn(Group::Statement, worker.run())
+            })
+            .collect();
+        self.disturb(until).await;
+        self.world.borrow_mut().down = true;
+        for worker in workers {
+            worker.await;
+        }
+    }
+
+    /// Ends all trouble, waits until the cluster has recovered, and compares everything.
+    async fn calm(&mut self) {
+        if self.failed() {
+            return;
+        }
+        self.sim.heal_all();
+        for nth in 0..self.nodes.len() {
+            self.relieve(nth);
+        }
+        for nth in 0..self.nodes.len() {
+            self.wait_ready(nth).await;
+        }
+        self.reunite().await;
+        self.rt.sleep(SETTLE_TIME).await;
+        self.world.borrow_mut().excuses = Excuses::default();
+        for check in ["left_behind", "durable", "equal", "schema", "bounded"] {
+            if self.failed() {
+                return;
+            }
+            let found = match check {
+                "left_behind" => left_behind::check(self).await,
+                "durable" => durable::check(self).await,
+                "equal" => equal::check(self).await,
+                "schema" => schema::check(self).await,
+                _ => bounded::check(self).await,
+            };
+            if let Err(problem) = found {
+                self.world.borrow_mut().fail(format!("checker {check}: {problem}"));
+            }
+        }
+        self.world.borrow_mut().raise_floor();
+    }
+
+    /// The only answer to a question, at this consistency.
+    pub(crate) async fn ask(
+        &mut self,
+        nth: usize,
+        text: &str,
+        consistency: Consistency,
+    ) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
+        let mut connection = self.connect(nth).await?;
+        connection.consistency = consistency;
+        let rows = connection.rows(&Query::text(text), 1000).await;
+        rows.map_err(|failure: Failure| format!("node {nth}: {text}: {failure}"))
+    }
+}

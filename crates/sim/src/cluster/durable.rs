@@ -1,0 +1,49 @@
+//! Checker: what was acknowledged is there, read at QUORUM, and at ALL also what was acknowledged by one replica only. Each write
+//! of unknown outcome is there wholly or not at all.
+
+use wire::Consistency;
+
+use crate::cluster::director::ClusterDirector;
+use crate::plan::{one_in, pick};
+use crate::{worker, workload};
+
+/// Reads every partition through nodes that are drawn; settles what was unknown.
+pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
+    let tables = director.world.borrow().tables.len();
+    for table in 0..tables {
+        read(director, table, Consistency::Quorum).await?;
+        // Every replica is asked, and nothing is on its way any more: what is not there now never comes.
+        director.world.borrow_mut().keep_promises(table);
+        read(director, table, Consistency::All).await?;
+    }
+    Ok(())
+}
+
+async fn read(director: &mut ClusterDirector, table: usize, consistency: Consistency) -> Result<(), String> {
+    let keys: Vec<_> = director.world.borrow().tables[table].partitions.keys().cloned().collect();
+    let nth = director.rng.below(director.nodes.len() as u64) as usize;
+    let mut connection = director.connect(nth).await?;
+    connection.consistency = consistency;
+    for key in keys {
+        let (query, question) = {
+            let world = director.world.borrow();
+            let known = &world.tables[table];
+            let reversed = !known.shape.clustering.is_empty() && one_in(&mut director.rng, 2);
+            workload::whole_partition(known, &key, reversed, one_in(&mut director.rng, 2))
+        };
+        let page = *pick(&mut director.rng, &[1, 3, 100]);
+        let asked = worker::ask(&director.world, &mut connection, table, &query, &question, page).await;
+        if director.failed() {
+            return Ok(());
+        }
+        let proofs = match asked {
+            Ok(Some(proofs)) => proofs,
+            Ok(None) => return Err(format!("node {nth} does not answer at {consistency:?}")),
+            Err(failure) => return Err(format!("node {nth} at {consistency:?}: {failure}")),
+        };
+        if consistency == Consistency::All {
+            proofs.iter().for_each(|(key, proof)| director.world.borrow_mut().settle(table, key, proof));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Checker: when the faults are over and the nodes have found each other, no hint and no logged batch stays behind.
+
+use std::time::Duration;
+
+use wire::Consistency;
+
+use crate::cluster::director::ClusterDirector;
+
+/// How long the nodes may take to deliver what they have kept for each other.
+const TIME_MAX: Duration = Duration::from_secs(300);
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Where a node keeps hints; an operator sees the files.
+const HINTS: &str = "/torc/hints/";
+
+/// Waits until nothing is kept any more.
+pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
+    let begun = director.sim.now();
+    loop {
+        let Some(left) = find(director).await? else { return Ok(()) };
+        if director.sim.now() - begun > TIME_MAX {
+            return Err(format!("after {TIME_MAX:?} there is still {left}"));
+        }
+        director.rt.sleep(LOOK_PERIOD).await;
+    }
+}
+
+/// Something that is still kept.
+async fn find(director: &mut ClusterDirector) -> Result<Option<String>, String> {
+    for nth in 0..director.nodes.len() {
+        let files = director.sim.files(director.nodes[nth].id);
+        if let Some((path, len)) = files.iter().find(|(path, len)| path.starts_with(HINTS) && *len > 0) {
+            return Ok(Some(format!("{} of {len} bytes on node {nth}", path.display())));
+        }
+        let batches = director.ask(nth, "SELECT id FROM system.batches", Consistency::One).await?;
+        if !batches.is_empty() {
+            return Ok(Some(format!("{} logged batches on node {nth}", batches.len())));
+        }
+    }
+    Ok(None)
+}

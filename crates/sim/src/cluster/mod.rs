@@ -1,0 +1,71 @@
+//! The simulation of a cluster: several nodes, each with a disk and clocks of its own, clients that ask any of them at levels
+//! that they draw, and a checker a promise (docs/design/simulator.md).
+
+mod bounded;
+mod director;
+mod durable;
+mod equal;
+mod left_behind;
+mod nemesis;
+mod plan;
+mod schema;
+mod worker;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rt_sim::{NodeConfig, Sim, Simulation};
+use server::Canaries;
+
+use crate::cluster::director::{ClusterDirector, Member};
+use crate::cluster::plan::ClusterPlan;
+use crate::world::World;
+use crate::{Options, Report};
+
+/// Where nodes tell their metrics.
+const METRICS_PORT: u16 = 9180;
+
+/// Adds a node to the simulation; the first is the seed of all.
+fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries) -> Member {
+    let ready = Arc::new(AtomicU64::new(0));
+    let config = NodeConfig { shards: plan.shards[nth], disk: plan.machine.disk(), ..NodeConfig::default() };
+    let (plan, hook) = (plan.clone(), ready.clone());
+    let rng = RefCell::new(sim.rng(100 + nth as u64));
+    let first = std::net::IpAddr::from([10, 0, 0, 1]);
+    let id = sim.add_node(config, move |info| {
+        let mut config = plan.config(&mut rng.borrow_mut(), nth, info.ip, first);
+        (config.prometheus_address, config.prometheus_port) = (info.ip, METRICS_PORT);
+        let hook = hook.clone();
+        let ready = Arc::new(move |_: &server::ReadyReport| {
+            hook.fetch_add(1, Ordering::Relaxed);
+        });
+        server::mains_with_canaries(config, canaries, info.shards, ready)
+    });
+    Member { id, ready, troubled: false, disk_failed: false, starts_from: None }
+}
+
+/// Runs a seed with so many nodes.
+pub(crate) fn run(seed: u64, nodes: usize, options: &Options) -> Report {
+    let simulation = Simulation::new(seed, crate::simulation_config(options));
+    let sim = simulation.handle();
+    let mut rng = sim.rng(1);
+    let plan = Rc::new(ClusterPlan::draw(&mut rng, nodes));
+    let mut canaries = Canaries::default();
+    if let Some(canary) = options.canary {
+        (canary.plant)(&mut canaries);
+    }
+    let members: Vec<Member> = (0..nodes).map(|nth| add_member(&sim, &plan, nth, canaries)).collect();
+    let ids = members.iter().map(|member| member.id).collect();
+    let world = Rc::new(RefCell::new(World::new(sim.clone(), ids)));
+    let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
+    let ended = sim.block_on(move |rt| {
+        ClusterDirector { rt, sim: inner, nodes: members, plan: directed, world: shared, rng }.run()
+    });
+    let mut world = world.borrow_mut();
+    if let Err(stalled) = ended {
+        world.fail(stalled.to_string());
+    }
+    crate::report(seed, &sim, &world, format!("{plan:?}"))
+}

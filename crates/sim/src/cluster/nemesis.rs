@@ -1,0 +1,198 @@
+//! What happens to a cluster while clients work: nodes that end, stand still or lose power, a network that parts, slows down
+//! or loses packets, clocks that jump, disks that fail.
+
+use std::time::Duration;
+
+use rt_sim::{DiskConfig, LinkConfig, NodeId, Rng};
+
+use crate::cluster::director::ClusterDirector;
+use crate::plan::{one_in, pick};
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// A process is killed and started again.
+    Kill,
+    /// A machine loses power and starts again.
+    Power,
+    /// A process stands still.
+    Pause,
+    /// A node is cut off from all others, and from the clients.
+    Isolate,
+    /// The nodes part in two groups.
+    Split,
+    /// What one node sends to another does not arrive, while the answers would.
+    OneWay,
+    /// A node's links are slow.
+    SlowLinks,
+    /// A node's links lose packets and break connections.
+    LossyLinks,
+    /// A node's clock jumps by some seconds.
+    ClockJump,
+    /// A disk is slow.
+    SlowDisk,
+    /// A disk is full.
+    FullDisk,
+    /// A disk gives errors.
+    DiskErrors,
+}
+
+impl Trouble {
+    /// All of them.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Kill,
+        Self::Power,
+        Self::Pause,
+        Self::Isolate,
+        Self::Split,
+        Self::OneWay,
+        Self::SlowLinks,
+        Self::LossyLinks,
+        Self::ClockJump,
+        Self::SlowDisk,
+        Self::FullDisk,
+        Self::DiskErrors,
+    ];
+
+    fn disk(self, rng: &mut Rng, disk: &mut DiskConfig) {
+        let rate = *pick(rng, &[3_000, 50_000, 400_000]);
+        match self {
+            Self::SlowDisk => {
+                (disk.slow_per_million, disk.slow_max) = (rate, Duration::from_millis(300));
+            }
+            Self::FullDisk => disk.capacity = 1,
+            _ => {
+                disk.read_error_per_million = rate;
+                disk.write_error_per_million = rate;
+                disk.sync_error_per_million = rate;
+            }
+        }
+    }
+}
+
+impl ClusterDirector {
+    /// Makes trouble until a time. What does not end by itself ends with the calm.
+    pub(crate) async fn disturb(&mut self, until: Duration) {
+        while self.sim.now() < until && !self.failed() {
+            let left = until - self.sim.now();
+            let pause = Duration::from_micros(self.rng.below(self.plan.machine.life_millis * 300));
+            self.rt.sleep(pause.min(left)).await;
+            if left <= pause {
+                return;
+            }
+            if self.plan.troubles.is_empty() {
+                continue;
+            }
+            let trouble = *pick(&mut self.rng, &self.plan.troubles);
+            let troubled = self.nodes.iter().filter(|node| node.troubled).count();
+            if troubled >= self.plan.troubled_max {
+                self.relieve_one().await;
+                continue;
+            }
+            let free: Vec<usize> = (0..self.nodes.len()).filter(|nth| !self.nodes[*nth].troubled).collect();
+            let nth = *pick(&mut self.rng, &free);
+            self.world.borrow_mut().excuses.errors = true;
+            self.world.borrow_mut().excuses.connections = true;
+            self.make(trouble, nth);
+        }
+    }
+
+    fn make(&mut self, trouble: Trouble, nth: usize) {
+        let id = self.nodes[nth].id;
+        self.nodes[nth].troubled = true;
+        match trouble {
+            Trouble::Kill => {
+                self.world.borrow_mut().stats.kills += 1;
+                self.sim.kill(id);
+            }
+            Trouble::Power => {
+                self.world.borrow_mut().stats.power_losses += 1;
+                self.sim.crash(id);
+            }
+            Trouble::Pause => self.sim.pause(id),
+            Trouble::Isolate => self.sim.isolate(id),
+            Trouble::Split => {
+                let side: Vec<NodeId> =
+                    self.nodes.iter().map(|node| node.id).filter(|_| one_in(&mut self.rng, 2)).collect();
+                for node in &self.nodes {
+                    let crosses = |other: &&NodeId| **other != node.id && !side.contains(&node.id);
+                    side.iter().filter(crosses).for_each(|other| self.sim.partition(node.id, *other));
+                }
+            }
+            Trouble::OneWay => {
+                let other = pick(&mut self.rng, &self.nodes).id;
+                if other != id {
+                    self.sim.partition_one_way(id, other);
+                }
+            }
+            Trouble::SlowLinks => {
+                let latency_max = Duration::from_millis(*pick(&mut self.rng, &[5, 50, 500]));
+                self.set_links(nth, Some(LinkConfig { latency_max, ..LinkConfig::default() }));
+            }
+            Trouble::LossyLinks => {
+                let link = LinkConfig {
+                    loss_per_million: *pick(&mut self.rng, &[1_000, 30_000, 300_000]),
+                    reset_per_million: *pick(&mut self.rng, &[0, 1_000, 30_000]),
+                    ..LinkConfig::default()
+                };
+                self.set_links(nth, Some(link));
+            }
+            Trouble::ClockJump => {
+                let seconds = *pick(&mut self.rng, &[1, 15, 90, -3, -20]);
+                self.sim.jump_clock(id, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
+                // It is no trouble that ends.
+                self.nodes[nth].troubled = false;
+            }
+            Trouble::SlowDisk | Trouble::FullDisk | Trouble::DiskErrors => {
+                self.world.borrow_mut().stats.disk_faults += 1;
+                self.nodes[nth].disk_failed |= trouble == Trouble::DiskErrors;
+                let rng = &mut self.rng;
+                self.sim.configure_disk(id, |disk| trouble.disk(rng, disk));
+            }
+        }
+    }
+
+    /// Sets the links between a node and all others, the clients included; none for sound ones.
+    fn set_links(&self, nth: usize, link: Option<LinkConfig>) {
+        let id = self.nodes[nth].id;
+        for other in self.nodes.iter().map(|node| node.id).chain([self.sim.client()]) {
+            if other != id {
+                self.sim.set_link(id, other, link);
+                self.sim.set_link(other, id, link);
+            }
+        }
+    }
+
+    /// Ends the trouble of one node.
+    async fn relieve_one(&mut self) {
+        let troubled: Vec<usize> = (0..self.nodes.len()).filter(|nth| self.nodes[*nth].troubled).collect();
+        if !troubled.is_empty() {
+            let nth = *pick(&mut self.rng, &troubled);
+            self.relieve(nth);
+        }
+    }
+
+    /// Ends a node's trouble: its network is whole, its disk works, its process runs.
+    pub(crate) fn relieve(&mut self, nth: usize) {
+        let id = self.nodes[nth].id;
+        for other in self.nodes.iter().map(|node| node.id).chain([self.sim.client()]) {
+            if other != id {
+                self.sim.heal(id, other);
+            }
+        }
+        self.set_links(nth, None);
+        let healthy = self.plan.machine.disk();
+        self.sim.configure_disk(id, |disk| *disk = healthy);
+        self.sim.resume(id);
+        if self.nodes[nth].disk_failed && self.sim.is_running(id) {
+            // A shard whose disk failed takes no requests until its node is started again.
+            self.world.borrow_mut().stats.kills += 1;
+            self.sim.kill(id);
+        }
+        self.nodes[nth].disk_failed = false;
+        if !self.sim.is_running(id) {
+            self.start(nth);
+        }
+        self.nodes[nth].troubled = false;
+    }
+}

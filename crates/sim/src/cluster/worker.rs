@@ -1,0 +1,126 @@
+//! A client of a cluster: connects to one node after another, writes and reads at consistency levels that it draws, and
+//! compares what the level promises.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rt::Rt;
+use rt_sim::Rng;
+use wire::Consistency;
+use wire::client::ResultBody;
+
+use crate::client::{Connection, Failure};
+use crate::plan::{one_in, pick};
+use crate::worker::{ask_since, speech};
+use crate::workload::{self, Prepared};
+use crate::world::SharedWorld;
+
+/// What a client needs.
+pub(crate) struct ClusterWorker {
+    pub(crate) rt: Rt,
+    pub(crate) world: SharedWorld,
+    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) rng: Rng,
+}
+
+/// Levels of which a write and a later read have a replica in common.
+const STRONG: [Consistency; 4] =
+    [Consistency::Quorum, Consistency::Quorum, Consistency::LocalQuorum, Consistency::All];
+/// Levels that promise less.
+const WEAK: [Consistency; 2] = [Consistency::One, Consistency::LocalOne];
+
+impl ClusterWorker {
+    fn is_down(&self) -> bool {
+        self.world.borrow().down
+    }
+
+    /// Works until the world is down.
+    pub(crate) async fn run(mut self) {
+        while !self.is_down() {
+            let (server, speech) = (*pick(&mut self.rng, &self.servers), speech(&mut self.rng));
+            match Connection::open(&self.rt, server, speech).await {
+                Ok(mut connection) => self.work(&mut connection, server, speech.prepared).await,
+                Err(failure) => {
+                    self.world.borrow_mut().classify(&failure, "STARTUP");
+                    self.rt.sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+
+    /// Works on one connection until it breaks, or for a while.
+    async fn work(&mut self, connection: &mut Connection, server: SocketAddr, bound: bool) {
+        for _ in 0..1 + self.rng.below(60) {
+            if self.is_down() {
+                return;
+            }
+            if one_in(&mut self.rng, 8) {
+                let pause = Duration::from_micros(self.rng.below(30_000));
+                self.rt.sleep(pause).await;
+            }
+            let tables = self.world.borrow().tables.len() as u64;
+            let table = self.rng.below(tables) as usize;
+            let whole = match self.rng.below(100) {
+                0..=54 => self.write(connection, table, bound).await,
+                55..=97 => self.read(connection, table, bound).await,
+                _ => {
+                    self.maintain(server).await;
+                    true
+                }
+            };
+            if !whole {
+                return;
+            }
+        }
+    }
+
+    /// False when the connection is of no more use.
+    async fn write(&mut self, connection: &mut Connection, table: usize, bound: bool) -> bool {
+        let drawn = workload::draw_write(&mut self.world.borrow_mut(), &mut self.rng, table, bound);
+        let Some(Prepared { query, writes }) = drawn else {
+            self.rt.sleep(Duration::from_millis(1)).await;
+            return true;
+        };
+        let strong = !one_in(&mut self.rng, 12);
+        connection.consistency = *pick(&mut self.rng, if strong { &STRONG[..] } else { &WEAK[..] });
+        let answer = connection.query(&query, None).await;
+        let mut world = self.world.borrow_mut();
+        match answer {
+            Ok(ResultBody::Void) if strong => world.end(table, &writes, None),
+            Ok(ResultBody::Void) => world.promise(table, writes),
+            Ok(other) => world.fail(format!("a write was answered with {other:?}: {}", query.shown)),
+            Err(failure) => {
+                let what = format!("{} at {:?}", query.shown, connection.consistency);
+                let outcome = world.classify(&failure, &what);
+                world.end(table, &writes, Some(outcome));
+                return matches!(failure, Failure::Error(_));
+            }
+        }
+        true
+    }
+
+    async fn read(&mut self, connection: &mut Connection, table: usize, bound: bool) -> bool {
+        let (query, question, page) =
+            workload::draw_read(&mut self.rng, &self.world.borrow().tables[table], bound);
+        let strong = !one_in(&mut self.rng, 8);
+        connection.consistency = *pick(&mut self.rng, if strong { &STRONG[..] } else { &WEAK[..] });
+        // Of a weak read it is only known that it shows nothing that nobody wrote.
+        let since = if strong { self.world.borrow().now() } else { 0 };
+        let asked = ask_since(&self.world, connection, table, &query, &question, page, since).await;
+        asked.is_ok_and(|answered| answered.is_some())
+    }
+
+    /// Asks a node to flush or compact.
+    async fn maintain(&mut self, server: SocketAddr) {
+        self.world.borrow_mut().stats.maintenance += 1;
+        let verb = *pick(&mut self.rng, &["keyspace_flush", "keyspace_flush", "keyspace_compaction"]);
+        let path = format!("/storage_service/{verb}/k0");
+        let done = crate::rest::post(&self.rt, SocketAddr::new(server.ip(), 10_000), &path).await;
+        if let Err(problem) = done {
+            let mut world = self.world.borrow_mut();
+            if !world.down && !world.excuses.errors {
+                world.fail(format!("POST {path}: {problem}"));
+            }
+        }
+    }
+}
