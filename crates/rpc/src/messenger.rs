@@ -273,6 +273,8 @@ impl Messenger {
             stats.outgoing_count += count;
             stats.outgoing_bytes += bytes;
         }
+        let partial_max = shard.config.limits.partial_bytes_max.max(shard.config.limits.body_len_max);
+        stats.partial_bytes = partial_max - shard.partial.available();
         (stats.serving, stats.waiting, stats.inbound_bytes) = shard.serving.depth();
         stats
     }

@@ -108,6 +108,8 @@ pub struct RpcStats {
     pub waiting: usize,
     /// The bytes of both.
     pub inbound_bytes: usize,
+    /// Bytes that long frames have booked which are coming in.
+    pub partial_bytes: usize,
 }
 
 impl RpcStats {

@@ -119,3 +119,20 @@ fn a_node_reaches_its_own_shards_without_a_socket() {
     on(&sim, 0, 1, |_, messenger| async move { messenger.stop().await });
     assert_eq!(call(&sim, (0, 0), to(0, 1), Verb::Read, "", SECOND), Err(RpcError::Stopped));
 }
+
+#[test]
+fn a_call_that_nobody_waits_for_is_forgotten_but_served() {
+    let sim = Cluster::new(7, &[1, 1]).start();
+    let body = Bytes::from(200u64.to_be_bytes().to_vec());
+    let given_up = begin(&sim, 0, 0, |rt, messenger| async move {
+        messenger.call(to(1, 0), Verb::Truncate, body, rt.now() + SECOND).await
+    });
+    sim.run_for(Duration::from_millis(50));
+    assert_eq!(messenger(0, 0).stats().calls_waiting, 1);
+    drop(given_up);
+    assert_eq!(messenger(0, 0).stats().calls_waiting, 0);
+    sim.run_for(Duration::from_millis(200));
+    assert_eq!(messenger(1, 0).stats().verb(Verb::Truncate).served, 1, "others may count on a write");
+    assert_eq!(messenger(0, 0).stats().verb(Verb::Truncate).answers, 0, "its answer meets nobody");
+    assert_eq!(call(&sim, (0, 0), to(1, 0), Verb::Read, "", SECOND), Ok(Bytes::from_static(b"\0\x01")));
+}

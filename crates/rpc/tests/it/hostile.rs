@@ -254,9 +254,16 @@ fn long_frames_wait_for_each_other() {
                 })
             })
             .collect();
+        let mut most = 0;
+        for _ in 0..20 {
+            rt.sleep(Duration::from_millis(5)).await;
+            most = most.max(messenger(0, 0).stats().partial_bytes);
+        }
+        assert_eq!(most, 2 << 20, "two at a time");
         for task in tasks {
             task.await;
         }
+        assert_eq!(messenger(0, 0).stats().partial_bytes, 0);
     });
     // The answer has two bytes more than a frame may have: a refusal, but an answer.
     assert_eq!(*served.borrow(), 20);

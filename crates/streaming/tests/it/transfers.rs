@@ -211,7 +211,9 @@ fn send_rows(sim: &Sim, count: u32) -> (Begun<Result<Summary, StreamError>>, Rc<
 fn rows_arrive_once_and_in_order_whatever_is_cut() {
     for seed in 0..20 {
         let sim = start(500 + seed, Config::default());
-        rows(|rows| rows.write_takes = Duration::from_millis(5));
+        // Also so long that a chunk comes again while it is still being written.
+        let takes = if seed % 2 == 0 { 5 } else { 400 };
+        rows(|rows| rows.write_takes = Duration::from_millis(takes));
         let (sending, _) = send_rows(&sim, 3_000);
         for cut in 0..3 {
             sim.run_for(Duration::from_millis(40 + seed * 3));
@@ -241,6 +243,25 @@ fn rows_arrive_once_and_in_order_whatever_is_cut() {
             assert_eq!(rows.most_at_once, 1, "seed {seed}");
         });
     }
+}
+
+/// The connection breaks at every moment of a transfer of one chunk, the closing included.
+#[test]
+fn a_cut_at_the_end_closes_once() {
+    let mut resumed = 0;
+    for moment in 0..60u64 {
+        let sim = start(550 + moment, Config::default());
+        let (sending, _) = send_rows(&sim, 50);
+        sim.run_for(Duration::from_micros(moment * 100));
+        sim.reset_connections(sim.node(0), sim.node(1));
+        resumed += join(&sim, sending).unwrap().resumed;
+        let expected: Vec<u8> = (0..50).flat_map(row).collect();
+        rows(|rows| {
+            assert!(rows.written == expected, "moment {moment}");
+            assert_eq!(rows.closed, [true], "moment {moment}");
+        });
+    }
+    assert!(resumed > 5, "{resumed}: the moments lie in the transfers");
 }
 
 #[test]
