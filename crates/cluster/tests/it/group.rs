@@ -78,6 +78,28 @@ fn a_schema_is_agreed_on_by_those_who_live() {
 }
 
 #[test]
+fn a_change_whose_answer_is_lost_is_made_once() {
+    let cluster = Cluster::new(17, 3);
+    let leader = cluster.leader();
+    let asked = (0..3).find(|node| *node != leader).unwrap();
+    // Requests arrive, answers do not.
+    cluster.sim.partition_one_way(cluster.nodes[leader], cluster.nodes[asked]);
+    let begun = cluster.begin(asked, |rt, group| async move {
+        let base = group.applied().state.schema.version();
+        let command = Command::SchemaChange { base, edits: keyspace("ks") };
+        group.propose(command, rt.now() + 20 * SECOND).await
+    });
+    cluster.until("the leader has made it", || group(leader).applied().state.schema_number == 2);
+    assert!(!begun.task.is_finished());
+    cluster.sim.run_for(3 * SECOND);
+    cluster.sim.heal_all();
+    cluster.sim.run_until(|| begun.task.is_finished()).unwrap();
+    let told = begun.result.borrow_mut().take().unwrap();
+    assert!(matches!(told, Ok(Outcome::SchemaChanged { number: 2, .. })), "{told:?}");
+    assert_eq!(cluster.barrier(asked).state.schema_number, 2);
+}
+
+#[test]
 fn without_a_majority_nothing_is_decided_and_nothing_is_lost() {
     let cluster = Cluster::new(4, 3);
     let alone = cluster.leader();
