@@ -291,7 +291,8 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
 }
 
 /// A UUID in its usual form.
-pub(crate) fn parse_id(text: &str) -> Option<TableId> {
+/// The id that a text in the form of a UUID stands for.
+pub fn parse_id(text: &str) -> Option<TableId> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     if digits.len() != 32 || !digits.is_ascii() {
         return None;

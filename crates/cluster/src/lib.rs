@@ -15,7 +15,7 @@ mod own;
 pub mod state;
 mod store;
 
-pub use codec::SchemaCodecError;
+pub use codec::{SchemaCodecError, parse_id};
 pub use dropped::DroppedTable;
 pub use edit::{EditError, SchemaEdit};
 pub use event::{Change, ChangedObject, SchemaEvent, events};

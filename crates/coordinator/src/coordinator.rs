@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-
-use cluster::{SchemaEdit, SchemaEvent, SchemaStore};
+use cluster::{SchemaEdit, SchemaEvent};
 use futures_util::future::join_all;
 use mutation::PartitionUpdate;
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TableOperation, TraceLog};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
 use rpc::Messenger;
 use rt::mesh::Port;
-use rt::{Group, Instant, Rt, ShardId};
-use schema::{Keyspace, Replication, Schema, Table, TableId};
+use rt::{Instant, Rt, ShardId, Task};
+use schema::{Keyspace, Replication, Schema, Table};
 use stdx::HashMap;
 use topology::{HostId, NodeIndex};
 
@@ -82,22 +81,21 @@ struct Inner {
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
     view_listeners: RefCell<Vec<Rc<ViewListener>>>,
     computed: RefCell<Option<Rc<dyn ComputedTables>>>,
-    /// Shard 0 only: the schema on disk. Taken out while a change is made, so that changes are made one by one.
-    store: rt::sync::Semaphore,
-    store_slot: RefCell<Option<SchemaStore>>,
+    /// Shard 0 only: the cluster's log, which decides on the schema.
+    group: OnceCell<cluster::group::Group>,
+    following: RefCell<Option<Task<()>>>,
 }
 
 impl Coordinator {
-    /// A coordinator over this shard's replica. Shard 0 is given the schema's store.
+    /// A coordinator over this shard's replica, with the schema of this moment. Shard 0 is then told to
+    /// [`Coordinator::follow_schema`].
     pub fn new(
         rt: Rt,
         view: Arc<ClusterView>,
         replica: Replica,
         port: Port<NodeRequest, NodeResponse>,
         schema: Arc<Schema>,
-        store: Option<SchemaStore>,
     ) -> Self {
-        assert_eq!(store.is_some(), rt.shard() == ShardId(0), "shard 0 alone keeps the schema");
         let inner = Inner {
             batchlog: Batchlog::new(&rt, &replica, &schema),
             rt,
@@ -117,8 +115,8 @@ impl Coordinator {
             listeners: RefCell::new(Vec::new()),
             view_listeners: RefCell::new(Vec::new()),
             computed: RefCell::new(None),
-            store: rt::sync::Semaphore::new(1),
-            store_slot: RefCell::new(store),
+            group: OnceCell::new(),
+            following: RefCell::default(),
         };
         let coordinator = Self(Rc::new(inner));
         let server = coordinator.clone();
@@ -148,6 +146,12 @@ impl Coordinator {
     pub fn use_view(&self, view: Arc<ClusterView>) {
         let old = self.0.view.replace(view.clone());
         self.0.placements.borrow_mut().clear();
+        // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.
+        if self.0.rt.shard() != ShardId(0)
+            && let Some(remote) = self.0.remote.get()
+        {
+            remote.set_peers(&view);
+        }
         let listeners = self.0.view_listeners.borrow().clone();
         listeners.iter().for_each(|listener| listener(&old, &view));
     }
@@ -464,6 +468,22 @@ impl Coordinator {
         Ok(Scene { view: self.view(), placement, replication })
     }
 
+    pub(crate) fn port(&self) -> &Port<NodeRequest, NodeResponse> {
+        &self.0.port
+    }
+
+    pub(crate) fn group(&self) -> Option<&cluster::group::Group> {
+        self.0.group.get()
+    }
+
+    pub(crate) fn set_group(&self, group: cluster::group::Group) {
+        assert!(self.0.group.set(group).is_ok(), "a coordinator follows one log");
+    }
+
+    pub(crate) fn set_following(&self, task: Option<Task<()>>) -> Option<Task<()>> {
+        self.0.following.replace(task)
+    }
+
     pub(crate) fn rt(&self) -> &Rt {
         &self.0.rt
     }
@@ -536,75 +556,21 @@ impl Coordinator {
     async fn serve(&self, request: NodeRequest) -> NodeResponse {
         match request {
             NodeRequest::ChangeSchema { base, edits } => {
-                let keeper = self.clone();
-                let change = async move { keeper.change_as_keeper(base, edits).await };
-                NodeResponse::SchemaChanged(self.0.rt.uncancelled(Group::Maintenance, change).await)
+                NodeResponse::SchemaChanged(self.propose_schema(base, edits).await)
             }
             NodeRequest::UseSchema(schema) => {
                 self.use_schema(schema);
+                NodeResponse::Used
+            }
+            NodeRequest::UseView(view) => {
+                self.use_view(view);
                 NodeResponse::Used
             }
             NodeRequest::LatestBatch => NodeResponse::LatestBatch(self.0.batchlog.latest_micros()),
         }
     }
 
-    /// Shard 0: makes a change durable and hands it to every shard. Changes are made one after the other.
-    async fn change_as_keeper(
-        &self,
-        base: [u8; 16],
-        edits: Vec<SchemaEdit>,
-    ) -> Result<(), SchemaChangeError> {
-        let _turn =
-            self.0.store.acquire(1).await.map_err(|_| SchemaChangeError::Failed("stopping".to_owned()))?;
-        let mut store =
-            self.0.store_slot.borrow_mut().take().expect("shard 0 keeps the schema, one change at a time");
-        let changed = self.change_with(&mut store, base, edits).await;
-        *self.0.store_slot.borrow_mut() = Some(store);
-        changed
-    }
-
-    async fn change_with(
-        &self,
-        store: &mut SchemaStore,
-        base: [u8; 16],
-        edits: Vec<SchemaEdit>,
-    ) -> Result<(), SchemaChangeError> {
-        let old = self.schema();
-        let schema = store.change(base, edits).await?;
-        let failed = |error: ReplicaError| SchemaChangeError::Failed(error.to_string());
-        // Engines first: a shard must be able to store what another shard's client may write at once.
-        self.0.replica.set_schema(&Arc::new(schema.stored())).await.map_err(failed)?;
-        let shards = (0..self.0.replica.shard_count()).map(ShardId);
-        join_all(shards.map(|shard| self.0.port.call(shard, NodeRequest::UseSchema(schema.clone())))).await;
-        // The tables are gone for everyone: files that cannot be removed now are no failure of the statement.
-        let at_micros = self.0.rt.wall_micros();
-        for table in dropped_tables(&old, &schema) {
-            let dropped = self.0.replica.table_operation(table, TableOperation::Drop { at_micros }).await;
-            if let Err(error) = dropped {
-                tracing::warn!("removing the files of a dropped table is left to the next start: {error}");
-            }
-        }
-        self.finish_drops(store).await;
-        Ok(())
-    }
-
-    /// Removes the directories of tables that every shard has dropped. Those that readers still use are left to the next
-    /// schema change or the next start.
-    async fn finish_drops(&self, store: &mut SchemaStore) {
-        let mut finished = Vec::new();
-        for dropped in store.unfinished_drops() {
-            match self.0.replica.remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id).await {
-                Ok(true) => finished.push(dropped.id),
-                Ok(false) => {}
-                Err(error) => tracing::warn!("the directory of a dropped table stays: {error}"),
-            }
-        }
-        if let Err(error) = store.forget_drops(&finished).await {
-            tracing::warn!("that tables are dropped wholly will be found again at the next start: {error}");
-        }
-    }
-
-    fn use_schema(&self, schema: Arc<Schema>) {
+    pub(crate) fn use_schema(&self, schema: Arc<Schema>) {
         let old = self.0.schema.replace(schema.clone());
         self.0.placements.borrow_mut().clear();
         self.0.batchlog.use_schema(&schema);
@@ -653,8 +619,4 @@ fn check_alone(
     };
     let alive: &[NodeIndex] = if here { &own } else { &[] };
     Needs::new(consistency, &keyspace.replication, view, &[]).check(consistency, view, alive)
-}
-
-fn dropped_tables(old: &Schema, new: &Schema) -> Vec<TableId> {
-    old.tables().map(|table| table.id).filter(|id| new.table_by_id(*id).is_none()).collect()
 }

@@ -139,7 +139,7 @@ impl Inner {
     fn view_changed(&self, old: &ClusterView, new: &ClusterView) {
         self.note_view(new);
         for node in old.nodes() {
-            if new.ring().index_of(node.host).is_none() {
+            if !new.nodes().iter().any(|now| now.host == node.host) {
                 self.away_since.borrow_mut().remove(&node.host);
                 self.left.borrow_mut().push(node.host);
             }

@@ -61,10 +61,16 @@ impl Coordinator {
     pub async fn pull(&self, table: &Arc<Table>, range: TokenRange) -> Result<PullStats, RequestError> {
         let scene = self.scene(table)?;
         let (view, consistency) = (scene.view.clone(), Consistency::Quorum);
-        let needs = Needs::new(consistency, &scene.replication, &view, &[]);
         let replicas: Vec<NodeIndex> = scene.placement.replicas(range.upto).to_vec();
         let candidates = contact::candidates(&view, &replicas, self.next_turn());
-        let sources = needs.choose(consistency, &view, &candidates)?;
+        // As many as share a replica with whatever acknowledged a write at QUORUM; there may be fewer replicas than copies.
+        let written = Needs::new(consistency, &scene.replication, &view, &[]).required();
+        let required = (replicas.len() + 1).saturating_sub(written).max(1);
+        if candidates.len() < required {
+            let (required, alive) = (required as u32, candidates.len() as u32);
+            return Err(RequestError::Unavailable { consistency, required, alive });
+        }
+        let sources: Replicas = candidates.iter().copied().take(required).collect();
         let mut stats = PullStats::default();
         for part in partition_ranges(range) {
             let mut command = ReadCommand {
@@ -141,7 +147,7 @@ async fn source_pages(
     };
     let digests = try_join_all(rest.iter().map(|node| digest(*node)));
     let (first, digests) = futures_util::future::try_join(page(*first), digests).await?;
-    let expected = replica::read_codec::digest(command, first.clone());
+    let expected = replica::digest(command, &first);
     if digests.iter().all(|digest| *digest == expected) {
         return Ok((vec![first], true));
     }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mutation::{PartitionRange, PartitionUpdate, RingPosition};
-use replica::read_codec;
 use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Resume};
 use rpc::Verb;
 use rt::Instant;
@@ -293,7 +292,7 @@ impl Reader<'_> {
         let view = &self.scene.view;
         if node == view.own() {
             let page = self.page(node, command, body, token).await?;
-            return Ok(read_codec::digest(command, page));
+            return Ok(replica::digest(command, &page));
         }
         self.coordinator.remote().digest(view.node(node), token, body, self.how.deadline).await
     }
@@ -437,7 +436,7 @@ impl Gathered {
             }
             Ok(Answer::Page(rows)) => {
                 if let Some(known) = self.page.replace(rows) {
-                    self.digests.push(read_codec::digest(&gather.command, known));
+                    self.digests.push(replica::digest(&gather.command, &known));
                 }
             }
             Ok(Answer::Digest(digest)) => self.digests.push(digest),
@@ -457,7 +456,7 @@ impl Gathered {
         if self.digests.is_empty() {
             return Ok((self.answered, Some(page)));
         }
-        let own = read_codec::digest(&gather.command, page.clone());
+        let own = replica::digest(&gather.command, &page);
         let same = self.digests.iter().all(|digest| *digest == own);
         if !same {
             reader.coordinator.count(|stats| stats.mismatches += 1);

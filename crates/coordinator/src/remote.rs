@@ -18,7 +18,7 @@ use bytes::Bytes;
 use mutation::PartitionUpdate;
 use replica::read_codec::{self, ReadCodecError};
 use replica::{ReadCommand, ReadPage, Replica, ReplicaError};
-use rpc::{Messenger, Refusal, RpcError, Target, Verb};
+use rpc::{Messenger, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
 use rt::Instant;
 use schema::{Schema, TableId};
 use stdx::Reader;
@@ -146,6 +146,18 @@ pub(crate) struct Remote {
 impl Remote {
     pub(crate) fn new(messenger: Messenger) -> Self {
         Self { messenger }
+    }
+
+    /// Tells where the nodes of a view are.
+    pub(crate) fn set_peers(&self, view: &ClusterView) {
+        let own = view.datacenter(view.own());
+        let peer = |(index, node): (NodeIndex, &ViewNode)| {
+            let same_datacenter = view.datacenter(index) == own;
+            let info = PeerInfo { address: node.internode, shard_count: node.shards, same_datacenter };
+            (node.host, info)
+        };
+        let peers = Peers::new(view.indexes().zip(view.nodes()).map(peer));
+        self.messenger.set_peers(Arc::new(peers));
     }
 
     /// Calls the shard of a node that owns a token.
@@ -313,7 +325,7 @@ impl Server {
             }
             Verb::ReadDigest => {
                 let (command, page) = self.read(&body).await?;
-                let digest = read_codec::digest(&command, page);
+                let digest = replica::digest(&command, &page);
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Hint => {

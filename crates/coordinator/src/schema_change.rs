@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use cluster::{EditError, SchemaEdit, StoreError};
+use cluster::SchemaEdit;
 use schema::Schema;
+
+use crate::ClusterView;
 
 /// What the coordinators of a node's shards ask of each other.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub enum NodeRequest {
     },
     /// To every shard: use this schema.
     UseSchema(Arc<Schema>),
+    /// To every shard: these are the cluster's nodes.
+    UseView(Arc<ClusterView>),
     /// To every shard: when was the last logged batch taken up?
     LatestBatch,
 }
@@ -27,7 +31,7 @@ pub enum NodeRequest {
 pub enum NodeResponse {
     /// Done, or why not.
     SchemaChanged(Result<(), SchemaChangeError>),
-    /// The shard uses the schema.
+    /// The shard uses the schema, or the view.
     Used,
     /// When the shard took up its last logged batch, microseconds; [`i64::MIN`] for never.
     LatestBatch(i64),
@@ -45,14 +49,4 @@ pub enum SchemaChangeError {
     /// It could not be made durable, or not carried out on every shard.
     #[error("{0}")]
     Failed(String),
-}
-
-impl From<StoreError> for SchemaChangeError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Edit(EditError::Moved) => Self::Moved,
-            StoreError::Edit(error) => Self::Invalid(error.to_string()),
-            other => Self::Failed(other.to_string()),
-        }
-    }
 }

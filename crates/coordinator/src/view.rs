@@ -28,7 +28,7 @@ pub struct ViewNode {
     pub ready: bool,
     /// The version of Cassandra whose interface it has; drivers choose their ways by it.
     pub release_version: String,
-    /// The version of its schema, once it has told it; for this node itself the schema tells.
+    /// The version of its schema, if it is not known to be this node's.
     pub schema_version: Option<[u8; 16]>,
     /// Whether its place changes.
     pub phase: Phase,
@@ -73,7 +73,7 @@ impl ClusterView {
         let ring = Ring::new(nodes.iter().filter(|node| node.phase != Phase::Joining).map(member))?;
         let moves = nodes.iter().any(|node| node.phase != Phase::Normal);
         let then = if moves {
-            let stays = |node: &&ViewNode| node.phase != Phase::Leaving;
+            let stays = |node: &&ViewNode| node.phase != Phase::Leaving && !node.tokens.is_empty();
             let places = (0..).map(NodeIndex).zip(&nodes).filter(|(_, node)| stays(node)).map(|(at, _)| at);
             let places = places.collect();
             Some((Ring::new(nodes.iter().filter(stays).map(member))?, places))
@@ -130,6 +130,12 @@ impl ClusterView {
     /// Whether a node is believed to answer; this one always does.
     pub fn is_alive(&self, index: NodeIndex) -> bool {
         index == self.own || self.node(index).alive
+    }
+
+    /// The same of a host; none that is not in the cluster lives.
+    pub fn is_alive_host(&self, host: HostId) -> bool {
+        let at = self.indexes().find(|index| self.node(*index).host == host);
+        at.is_some_and(|index| self.is_alive(index))
     }
 
     /// A number for a node's datacenter.

@@ -6,6 +6,7 @@
 
 pub mod command;
 pub mod compare;
+mod digest;
 mod error;
 mod message;
 pub mod page;
@@ -20,6 +21,7 @@ mod traced;
 pub use engine::update_codec as codec;
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+pub use digest::digest;
 pub use error::ReplicaError;
 pub use message::{ShardRequest, ShardResponse, TableOperation};
 pub use shard::{Replica, ReplicaConfig};

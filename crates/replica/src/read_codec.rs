@@ -193,15 +193,6 @@ pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, Re
     Ok(ReadPage { partitions, more, tombstones })
 }
 
-/// What stands for a page when only its equality matters (xxHash's XXH3, 128 bits, over [`encode_page`]; the number of
-/// tombstones stepped over left out).
-pub fn digest(command: &ReadCommand, mut page: ReadPage) -> u128 {
-    page.tombstones = 0;
-    let mut bytes = Vec::new();
-    encode_page(command, page, &mut bytes);
-    xxhash_rust::xxh3::xxh3_128(&bytes)
-}
-
 impl PartitionResult {
     /// As an update of the partition.
     pub fn into_update(mut self, table: &Arc<Table>, reversed: bool) -> PartitionUpdate {

@@ -27,6 +27,9 @@ pub enum NodeError {
     /// The stored schema.
     #[error(transparent)]
     Schema(#[from] cluster::StoreError),
+    /// The cluster: finding it, being let in, taking part.
+    #[error("{0}")]
+    Cluster(String),
     /// Storage.
     #[error("{0}")]
     Open(String),

@@ -9,6 +9,7 @@ mod error;
 mod executor;
 mod facts;
 mod front;
+mod membership;
 mod node;
 mod shard;
 

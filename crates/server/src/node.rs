@@ -8,22 +8,28 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cluster::{NodeIdentity, SchemaStore};
-use coordinator::{ClusterView, Phase, ViewNode};
+use cluster::NodeIdentity;
+use coordinator::ClusterView;
 use futures_util::future::join_all;
+use rpc::{Messenger, RpcConfig};
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::sync::Notify;
 use rt::{LockGuard, Rt, ShardId, ShardMain};
 use schema::Schema;
-use topology::{HostId, Location};
+use topology::HostId;
 
 use crate::admin_node::AdminNode;
+use crate::membership::{self, Membership, OwnNode};
 use crate::shard::{RunningShard, ShardSetup};
 use crate::{Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
 const MESH_QUEUE_MAX: usize = 4096;
+
+/// How long a node that starts waits to hear of the others before it serves.
+const HEARING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Memory of a node that was not told how much there is, as in a simulation.
 const MEMORY_ASSUMED: u64 = 4 << 30;
@@ -37,6 +43,7 @@ pub(crate) struct Boot {
     pub(crate) directories: Directories,
     pub(crate) identity: NodeIdentity,
     pub(crate) schema: Arc<Schema>,
+    pub(crate) view: Arc<ClusterView>,
     pub(crate) started_micros: i64,
 }
 
@@ -45,8 +52,9 @@ pub(crate) struct Boot {
 pub(crate) struct Directories {
     pub(crate) data: PathBuf,
     pub(crate) commitlog: PathBuf,
-    /// Identity, schema, lock.
+    /// Identity, the cluster's log, lock.
     pub(crate) node: PathBuf,
+    pub(crate) hints: PathBuf,
 }
 
 impl Directories {
@@ -54,15 +62,20 @@ impl Directories {
         let data = config.data_file_directories.clone();
         let beside = |name: &str| data.parent().unwrap_or(Path::new("/")).join(name);
         let commitlog = config.commitlog_directory.clone().unwrap_or_else(|| beside("commitlog"));
-        Self { commitlog, node: data.join(".torc"), data }
+        let hints = config.hints_directory.clone().unwrap_or_else(|| beside("hints"));
+        Self { commitlog, node: data.join(".torc"), hints, data }
     }
 }
 
 /// What shard 0 has the shards do.
 #[derive(Clone)]
 pub(crate) enum Order {
+    /// Reach other nodes.
+    Connect(Arc<RpcConfig>),
     /// Open storage.
     Open(Arc<Boot>),
+    /// Fetch the data that the node is to have.
+    Fetch,
     /// Complete logged batches that a crash interrupted.
     Replay,
     /// Let clients in.
@@ -144,8 +157,8 @@ struct Follower {
 }
 
 enum State {
-    /// Not opened; shard 0 is given the schema's store before it is.
-    Waiting(Option<ShardSetup>, Option<SchemaStore>),
+    /// Not opened, and connected before it is.
+    Waiting(Option<ShardSetup>, Option<Messenger>),
     Running(Rc<RunningShard>),
     Ended,
 }
@@ -166,6 +179,13 @@ impl Follower {
         follower
     }
 
+    fn messenger(&self) -> Option<Messenger> {
+        match &*self.state.borrow() {
+            State::Waiting(_, messenger) => messenger.clone(),
+            State::Running(_) | State::Ended => None,
+        }
+    }
+
     fn running(&self) -> Option<Rc<RunningShard>> {
         match &*self.state.borrow() {
             State::Running(shard) => Some(shard.clone()),
@@ -175,13 +195,27 @@ impl Follower {
 
     async fn carry_out(&self, rt: &Rt, order: Order) -> Report {
         match order {
+            Order::Connect(config) => {
+                match &mut *self.state.borrow_mut() {
+                    State::Waiting(Some(setup), messenger) => {
+                        let endpoint = setup.handover.take().expect("a shard is connected once");
+                        *messenger = Some(Messenger::new(rt, config, endpoint));
+                    }
+                    State::Waiting(..) | State::Running(_) | State::Ended => {}
+                }
+                Report::Done(Ok(()))
+            }
+            Order::Fetch => match self.running() {
+                Some(shard) => Report::Done(shard.fetch(rt).await),
+                None => Report::Done(Err(NodeError::Stopped)),
+            },
             Order::Open(boot) => {
                 let setup = match &mut *self.state.borrow_mut() {
-                    State::Waiting(setup, store) => setup.take().map(|setup| (setup, store.take())),
+                    State::Waiting(setup, messenger) => setup.take().zip(messenger.clone()),
                     State::Running(_) | State::Ended => None,
                 };
-                let (setup, store) = setup.expect("a shard is opened once");
-                match RunningShard::open(rt, boot, setup, store).await {
+                let (setup, messenger) = setup.expect("a shard is connected, then opened once");
+                match RunningShard::open(rt, boot, setup, messenger).await {
                     Ok(shard) => {
                         *self.state.borrow_mut() = State::Running(Rc::new(shard));
                         Report::Done(Ok(()))
@@ -211,6 +245,10 @@ impl Follower {
                 let state = std::mem::replace(&mut *self.state.borrow_mut(), State::Ended);
                 let result = match state {
                     State::Running(shard) => shard.stop().await,
+                    State::Waiting(_, Some(messenger)) => {
+                        messenger.stop().await;
+                        Ok(())
+                    }
                     State::Waiting(..) | State::Ended => Ok(()),
                 };
                 self.ended.notify_all();
@@ -245,16 +283,21 @@ async fn lead(
             ready(&report);
             rt.stop_requested().await;
             tracing::info!("stopping");
-            let Started { _lock: lock, admin } = started;
+            let Started { _lock: lock, admin, membership } = started;
+            membership.set_ready(false);
             admin.stop().await;
-            Ok(lock)
+            membership.say_good_bye().await;
+            Ok((lock, membership))
         }
         Err(error) => Err(error),
     };
     // A request of one shard may need another: none ends before all are quiet.
     let quiet = follower.order_all(shard_count, Order::Quiet).await;
+    if let Ok((_, membership)) = &led {
+        membership.stop().await;
+    }
     let stopped = follower.order_all(shard_count, Order::Stop).await.and(quiet);
-    let lock = led?;
+    let (lock, _) = led?;
     drop(lock);
     stopped
 }
@@ -263,6 +306,7 @@ async fn lead(
 struct Started {
     _lock: LockGuard,
     admin: AdminNode,
+    membership: Membership,
 }
 
 impl Started {
@@ -287,7 +331,7 @@ async fn start(
     follower: &Follower,
 ) -> Result<(Started, Arc<Boot>), NodeError> {
     let directories = Directories::of(&config);
-    for directory in [&directories.data, &directories.commitlog, &directories.node] {
+    for directory in [&directories.data, &directories.commitlog, &directories.node, &directories.hints] {
         rt.disk().create_dir_all(directory).await?;
         // The names must survive a loss of power before anything is acknowledged that lies below them. A start that was
         // cut off may have left them without that, so their being there already means nothing.
@@ -296,25 +340,69 @@ async fn start(
         }
     }
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
-    let identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
-    let mut store = SchemaStore::open(rt, &directories.node, own_schema()).await?;
-    finish_drops(rt, &config, &directories, &mut store).await?;
-    let schema = store.current().clone();
-    let boot = Boot { config, canaries, directories, identity, schema, started_micros: rt.wall_micros() };
+    let mut identity =
+        NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
+    let generation = identity.begin_life(rt, &directories.node).await?;
+    let own = OwnNode {
+        host: HostId(identity.host_id),
+        generation,
+        tokens: identity.tokens.clone(),
+        config: config.clone(),
+    };
+    follower.order_all(rt.shard_count(), Order::Connect(Arc::new(own.rpc_config()))).await?;
+    let messenger = follower.messenger().expect("shard 0 was just connected");
+    messenger.listen().await.map_err(|error| NodeError::Listen {
+        what: "the port for other nodes",
+        option: "storage_port",
+        error,
+    })?;
+    let group = membership::open_group(rt, &messenger, &own, &directories, own_schema()).await?;
+    finish_drops(rt, &config, &directories, &group).await?;
+    let membership = Membership::start(rt, &messenger, own, group)?;
+    let state = membership.group().applied().state;
+    if let Some(member) = state.member(HostId(identity.host_id)) {
+        identity.tokens = member.tokens.clone();
+    }
+    let view = Arc::new(membership.view().ok_or_else(|| left(&identity))?);
+    let schema = state.schema.clone();
+    let boot =
+        Boot { config, canaries, directories, identity, schema, view, started_micros: rt.wall_micros() };
     let boot = Arc::new(boot);
     engine::prepare(rt, &boot.engine_config(rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;
-    match &mut *follower.state.borrow_mut() {
-        State::Waiting(_, slot) => *slot = Some(store),
-        State::Running(_) | State::Ended => panic!("shard 0 opens once"),
-    }
     follower.order_all(rt.shard_count(), Order::Open(boot.clone())).await?;
     follower.order_all(rt.shard_count(), Order::Replay).await?;
-    follower.order_all(rt.shard_count(), Order::Listen).await?;
     let running = follower.running().expect("shard 0 was just opened");
+    membership.follow(running.coordinator());
+    if membership.is_joining() {
+        join(rt, &membership, follower).await?;
+    } else {
+        membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
+    }
+    follower.order_all(rt.shard_count(), Order::Listen).await?;
+    membership.set_ready(true);
     let port = follower.port.clone();
     let admin = AdminNode::start(rt, &boot, running, port).await?;
-    Ok((Started { _lock: lock, admin }, boot))
+    Ok((Started { _lock: lock, admin, membership }, boot))
+}
+
+/// A node that joins: it takes its place, fetches its data, and owns it.
+async fn join(rt: &Rt, membership: &Membership, follower: &Follower) -> Result<(), NodeError> {
+    tracing::info!("joining the cluster: taking a place on the ring");
+    membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
+    membership.take_place().await?;
+    tracing::info!("joining the cluster: fetching data");
+    follower.order_all(rt.shard_count(), Order::Fetch).await?;
+    membership.own_tokens().await?;
+    tracing::info!("joined the cluster");
+    Ok(())
+}
+
+fn left(identity: &NodeIdentity) -> NodeError {
+    let host = schema::TableId(identity.host_id);
+    NodeError::Cluster(format!(
+        "host {host} has left its cluster; clear its data directory, and it joins again as a new node"
+    ))
 }
 
 /// Finishes what a crash left of DROP statements.
@@ -322,40 +410,22 @@ async fn finish_drops(
     rt: &Rt,
     config: &Config,
     directories: &Directories,
-    store: &mut SchemaStore,
+    group: &cluster::group::Group,
 ) -> Result<(), NodeError> {
-    let drops = store.unfinished_drops();
+    let drops = group.unfinished_drops();
     for dropped in &drops {
         let snapshot = config.auto_snapshot && dropped.allow_snapshot;
         let dir = engine::dropped_table_dir(&directories.data, &dropped.keyspace, &dropped.name, dropped.id);
         engine::finish_drop(rt.disk(), &dir, &dropped.name, dropped.at_micros, snapshot).await?;
     }
     let ids: Vec<schema::TableId> = drops.iter().map(|dropped| dropped.id).collect();
-    Ok(store.forget_drops(&ids).await?)
+    Ok(group.forget_drops(&ids).await?)
 }
 
 impl Boot {
     /// The engine's settings for one shard.
     pub(crate) fn engine_config(&self, rt: &Rt) -> engine::EngineConfig {
         crate::shard::engine_config(self, rt)
-    }
-
-    /// The cluster when it is this node alone.
-    pub(crate) fn view_alone(&self, shards: u16) -> ClusterView {
-        let config = &self.config;
-        ClusterView::alone(ViewNode {
-            host: HostId(self.identity.host_id),
-            native: (config.rpc_address, config.native_transport_port).into(),
-            internode: (config.listen_address, config.storage_port).into(),
-            location: Location::new(&*config.datacenter, &*config.rack),
-            shards,
-            tokens: self.identity.tokens.clone(),
-            alive: true,
-            ready: true,
-            release_version: crate::facts::RELEASE_VERSION.to_owned(),
-            schema_version: None,
-            phase: Phase::Normal,
-        })
     }
 
     /// Keeps the number of shards that the data is now written by.

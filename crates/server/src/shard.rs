@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::SchemaStore;
 use commitlog::{CommitLogConfig, SyncMode};
-use coordinator::{Coordinator, NodeRequest, NodeResponse};
+use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse, PullStats};
 use engine::{Engine, EngineConfig, FailurePolicy};
+use hints::{Hints, HintsConfig};
 use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
+use rpc::{HandoverEndpoint, Messenger};
 use rt::mesh::{Endpoint, Mesh};
 use rt::{Group, Rt};
 
@@ -17,6 +18,8 @@ use crate::{Config, NodeError};
 
 /// A shard's ends of the meshes, on their way to the shard.
 pub(crate) struct ShardSetup {
+    /// Taken when the shard is connected, which is before it is opened.
+    pub(crate) handover: Option<HandoverEndpoint>,
     replica: Endpoint<ShardRequest, ShardResponse>,
     coordinator: Endpoint<NodeRequest, NodeResponse>,
     front: FrontEndpoint,
@@ -28,8 +31,15 @@ impl ShardSetup {
         let replicas = Mesh::new(shard_count, queue_max);
         let coordinators = Mesh::new(shard_count, queue_max);
         let fronts = FrontEndpoint::all(shard_count, queue_max);
-        let all = replicas.into_iter().zip(coordinators).zip(fronts);
-        all.map(|((replica, coordinator), front)| Self { replica, coordinator, front }).collect()
+        let handovers = rpc::handover_mesh(shard_count);
+        let all = replicas.into_iter().zip(coordinators).zip(fronts).zip(handovers);
+        all.map(|(((replica, coordinator), front), handover)| Self {
+            handover: Some(handover),
+            replica,
+            coordinator,
+            front,
+        })
+        .collect()
     }
 }
 
@@ -39,15 +49,17 @@ pub(crate) struct RunningShard {
     replica: Replica,
     coordinator: Coordinator,
     front: Front,
+    handoff: Handoff,
+    messenger: Messenger,
 }
 
 impl RunningShard {
-    /// Opens storage and makes everything above it, without letting clients in. Shard 0 is given the schema's store.
+    /// Opens storage and makes everything above it, without letting clients in.
     pub(crate) async fn open(
         rt: &Rt,
         boot: Arc<Boot>,
         setup: ShardSetup,
-        store: Option<SchemaStore>,
+        messenger: Messenger,
     ) -> Result<Self, NodeError> {
         let config = &boot.config;
         let engine =
@@ -59,14 +71,17 @@ impl RunningShard {
         let replica = Replica::new(rt, engine.clone(), setup.replica.attach(rt), replica_config);
         let coordinator = Coordinator::new(
             rt.clone(),
-            Arc::new(boot.view_alone(rt.shard_count())),
+            boot.view.clone(),
             replica.clone(),
             setup.coordinator.attach(rt),
             boot.schema.clone(),
-            store,
         );
+        coordinator.connect(&messenger);
+        let hints = Hints::open(rt, &boot.directories.hints, HintsConfig::default()).await;
+        let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
+        let handoff = Handoff::start(&coordinator, hints);
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
-        Ok(Self { engine, replica, coordinator, front })
+        Ok(Self { engine, replica, coordinator, front, handoff, messenger })
     }
 
     /// Completes the logged batches that a crash interrupted.
@@ -75,6 +90,41 @@ impl RunningShard {
         match replayed.map_err(|error| NodeError::Open(error.to_string()))? {
             0 => {}
             replayed => tracing::info!("completed {replayed} logged batches that were interrupted"),
+        }
+        Ok(())
+    }
+
+    /// Fetches this shard's part of what the node is to have when it joins: the shards share the ranges out.
+    pub(crate) async fn fetch(&self, rt: &Rt) -> Result<(), NodeError> {
+        let coordinator = &self.coordinator;
+        let (view, schema) = (coordinator.view(), coordinator.schema());
+        let mut stats = PullStats::default();
+        for keyspace in schema.keyspaces() {
+            let ranges = view.place(&keyspace.replication).gained(view.own());
+            let shards = usize::from(rt.shard_count());
+            let mine: Vec<_> = ranges.into_iter().skip(rt.shard().index()).step_by(shards).collect();
+            if mine.is_empty() {
+                continue;
+            }
+            let tables = keyspace.tables.values().filter(|table| !keyspace.computes(&table.name));
+            for table in tables {
+                for (at, range) in mine.iter().enumerate() {
+                    let pulled = coordinator.pull(table, *range).await;
+                    stats += pulled.map_err(|error| {
+                        let table = table.full_name();
+                        NodeError::Cluster(format!(
+                            "fetching {table} was interrupted and goes on when the node is started again: {error}"
+                        ))
+                    })?;
+                    tracing::debug!("fetched range {} of {} of {}", at + 1, mine.len(), table.full_name());
+                }
+                tracing::info!(
+                    "fetched {} on this shard ({} partitions, {} bytes so far)",
+                    table.full_name(),
+                    stats.partitions,
+                    stats.bytes
+                );
+            }
         }
         Ok(())
     }
@@ -111,6 +161,9 @@ impl RunningShard {
     /// Takes no more requests, and finishes those under way.
     pub(crate) async fn quiet(&self) {
         self.front.stop().await;
+        self.handoff.stop().await;
+        self.coordinator.stop_following().await;
+        self.messenger.stop().await;
     }
 
     /// Ends storage; no shard has requests any more.

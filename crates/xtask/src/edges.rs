@@ -71,7 +71,7 @@ pub const TABLE: &[Row] = &[
     row(
         "server",
         5,
-        "stdx types schema mutation rt topology cql wire rpc hints sstable commitlog memtable cache streaming \
+        "stdx types schema mutation rt topology cql wire gossip rpc hints sstable commitlog memtable cache streaming \
          compaction engine replica coordinator cluster repair exec catalog session dynamo admin",
     ),
     row(

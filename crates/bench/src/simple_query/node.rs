@@ -7,11 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
-use cluster::SchemaStore;
+use cluster::group::{Group, GroupConfig, Opened};
+use cluster::state::{MemberInfo, STATE_VERSION};
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use engine::{Engine, EngineConfig};
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use replica::{Replica, ReplicaConfig, TableOperation};
+use rpc::{Messenger, RpcConfig};
 use rt::Rt;
 use rt::mesh::Mesh;
 use topology::{HostId, Location};
@@ -29,6 +31,30 @@ const VERSION: Version = Version::V4;
 const MEMTABLE_BYTES: usize = 4 << 30;
 /// The longest message, in bytes.
 const MESSAGE_LEN_MAX: usize = 1 << 20;
+
+/// The host that the node is.
+const HOST: HostId = HostId([1; 16]);
+
+/// A cluster of this node alone, whose log decides on the schema.
+async fn found(rt: &Rt, directory: &Path) -> Result<Group, String> {
+    let name = "simple-query";
+    let internode = SocketAddr::from((Ipv4Addr::LOCALHOST, 7000));
+    let endpoint = rpc::handover_mesh(1).pop().expect("one shard, one end");
+    let messenger = Messenger::new(rt, Arc::new(RpcConfig::new(name, HOST, internode)), endpoint);
+    let info = MemberInfo {
+        internode,
+        native: (Ipv4Addr::LOCALHOST, 9042).into(),
+        location: Location::new("datacenter1", "rack1"),
+        shard_count: 1,
+        release_version: "5.0.6".to_owned(),
+        state_version: STATE_VERSION,
+    };
+    let config = GroupConfig::new(directory, name, HOST, info);
+    match Group::open(rt, &messenger, config).await.map_err(|error| error.to_string())? {
+        Opened::Member(group) => Ok(group),
+        Opened::Blank(blank) => blank.start_first_node(vec![0]).await.map_err(|error| error.to_string()),
+    }
+}
 
 /// A node of one shard without sockets.
 pub(super) struct Node {
@@ -48,9 +74,8 @@ impl Node {
         for directory in [&data, &log] {
             rt.disk().create_dir_all(directory).await.map_err(|error| error.to_string())?;
         }
-        let store =
-            SchemaStore::open(rt, &data, cluster::own_schema()).await.map_err(|error| error.to_string())?;
-        let schema = store.current().clone();
+        let group = found(rt, &data).await?;
+        let schema = group.applied().state.schema.clone();
         let config = EngineConfig { memtable_bytes_max: MEMTABLE_BYTES, ..EngineConfig::new(data, log) };
         let engine = Engine::open(rt.clone(), config, Arc::new(schema.stored()));
         let engine = engine.await.map_err(|error| error.to_string())?;
@@ -60,7 +85,7 @@ impl Node {
         let replica = Replica::new(rt, engine.clone(), replica_end.attach(rt), replica_config);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9042));
         let view = ClusterView::alone(ViewNode {
-            host: HostId([1; 16]),
+            host: HOST,
             native: address,
             internode: (Ipv4Addr::LOCALHOST, 7000).into(),
             location: Location::new("datacenter1", "rack1"),
@@ -72,14 +97,9 @@ impl Node {
             schema_version: None,
             phase: Phase::Normal,
         });
-        let coordinator = Coordinator::new(
-            rt.clone(),
-            Arc::new(view),
-            replica.clone(),
-            coordinator_end.attach(rt),
-            schema,
-            Some(store),
-        );
+        let coordinator =
+            Coordinator::new(rt.clone(), Arc::new(view), replica.clone(), coordinator_end.attach(rt), schema);
+        coordinator.follow(&group, Box::new(|_| None));
         let node =
             NodeInfo { cluster_name: "simple-query".to_owned(), snitch: "SimpleSnitch".to_owned(), address };
         let clock = Rc::new(rt.clone());

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::SchemaStore;
 use coordinator::{
     ClusterView, Consistency, Coordinator, Handoff, Phase, PullStats, RequestError, ViewNode, WriteKind,
     WriteOptions,
@@ -267,12 +266,6 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, hints: Option<&HintsConfig>) -> Ve
                 for directory in [&data, &log] {
                     rt.disk().create_dir_all(directory).await.expect("the disk is well");
                 }
-                let store = match rt.shard() {
-                    ShardId(0) => {
-                        Some(SchemaStore::open(&rt, &data, own.clone()).await.expect("the disk is well"))
-                    }
-                    _ => None,
-                };
                 let config = EngineConfig::new(data, log);
                 let engine =
                     Engine::open(rt.clone(), config, Arc::new(own.stored())).await.expect("it opens");
@@ -286,7 +279,6 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, hints: Option<&HintsConfig>) -> Ve
                     replica,
                     coordinators.attach(&rt),
                     Arc::new(own),
-                    store,
                 );
                 coordinator.connect(&messenger);
                 match hints {

@@ -1,0 +1,145 @@
+//! Shard 0 follows the cluster's log: who is in the cluster and what its schema is goes to every shard of the node, in the order of
+//! the log, and when all have taken it over the others are told so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::SchemaEdit;
+use cluster::group::ChangeSchemaError;
+use cluster::state::ClusterState;
+use futures_util::future::join_all;
+use replica::{ReplicaError, TableOperation};
+use rt::{Group, ShardId};
+use schema::{Schema, TableId};
+
+use crate::schema_change::{NodeRequest, SchemaChangeError};
+use crate::{ClusterView, Coordinator};
+
+/// How long a schema change is waited for, at this node and at the others.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before a schema that the engines did not take over is given to them again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Makes the view of a state; none when this node has no place in it.
+pub type ViewMaker = Box<dyn Fn(&ClusterState) -> Option<ClusterView>>;
+
+impl Coordinator {
+    /// Shard 0: takes over what the cluster's log says from now on, and puts this node's schema changes into it. `view` makes of a
+    /// state what requests need to know of the nodes.
+    ///
+    /// # Panics
+    /// On another shard, and when it is called twice.
+    pub fn follow(&self, group: &cluster::group::Group, view: ViewMaker) {
+        assert_eq!(self.rt().shard(), ShardId(0), "shard 0 follows the log");
+        self.set_group(group.clone());
+        let (coordinator, group) = (self.clone(), group.clone());
+        let task = async move { coordinator.run_following(group, view).await };
+        self.set_following(Some(self.rt().spawn(Group::Maintenance, task)));
+    }
+
+    /// Ends [`Coordinator::follow`].
+    pub async fn stop_following(&self) {
+        if let Some(task) = self.set_following(None) {
+            task.cancel().await;
+        }
+    }
+
+    /// Hands a view to every shard.
+    pub async fn publish_view(&self, view: ClusterView) {
+        let view = Arc::new(view);
+        self.tell_shards(|| NodeRequest::UseView(view.clone())).await;
+    }
+
+    async fn tell_shards(&self, request: impl Fn() -> NodeRequest) {
+        let shards = (0..self.replica().shard_count()).map(ShardId);
+        join_all(shards.map(|shard| self.port().call(shard, request()))).await;
+    }
+
+    async fn run_following(&self, group: cluster::group::Group, view: ViewMaker) {
+        let mut states = group.subscribe();
+        loop {
+            let state = group.applied().state;
+            if let Some(view) = view(&state) {
+                self.publish_view(view).await;
+            }
+            if state.schema.version() != self.schema().version() {
+                self.take_over(&group, &state.schema).await;
+            }
+            group.schema_in_use(state.schema_number);
+            if states.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Gives a schema to every shard, and removes what it has no longer.
+    async fn take_over(&self, group: &cluster::group::Group, schema: &Arc<Schema>) {
+        let old = self.schema();
+        // Engines first: a shard must be able to store what another shard's client may write at once.
+        while let Err(error) = self.replica().set_schema(&Arc::new(schema.stored())).await {
+            if error == ReplicaError::Stopped {
+                return;
+            }
+            tracing::error!("a schema change is not taken over yet, and is tried again: {error}");
+            self.rt().sleep(RETRY_PAUSE).await;
+        }
+        self.tell_shards(|| NodeRequest::UseSchema(schema.clone())).await;
+        // The tables are gone for everyone: files that cannot be removed now are no failure of the statement.
+        let at_micros = self.rt().wall_micros();
+        for table in dropped_tables(&old, schema) {
+            let dropped = self.replica().table_operation(table, TableOperation::Drop { at_micros }).await;
+            if let Err(error) = dropped {
+                tracing::warn!("removing the files of a dropped table is left to the next start: {error}");
+            }
+        }
+        self.finish_drops(group).await;
+    }
+
+    /// Removes the directories of tables that every shard has dropped. Those that readers still use are left to the next
+    /// schema change or the next start.
+    async fn finish_drops(&self, group: &cluster::group::Group) {
+        let mut finished = Vec::new();
+        for dropped in group.unfinished_drops() {
+            match self.replica().remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id).await {
+                Ok(true) => finished.push(dropped.id),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("the directory of a dropped table stays: {error}"),
+            }
+        }
+        if finished.is_empty() {
+            return;
+        }
+        if let Err(error) = group.forget_drops(&finished).await {
+            tracing::warn!("that tables are dropped wholly will be found again at the next start: {error}");
+        }
+    }
+
+    /// Shard 0: puts a change into the log, and waits until every live node uses it.
+    pub(crate) async fn propose_schema(
+        &self,
+        base: [u8; 16],
+        edits: Vec<SchemaEdit>,
+    ) -> Result<(), SchemaChangeError> {
+        let Some(group) = self.group() else {
+            return Err(SchemaChangeError::Failed("this node does not belong to a cluster yet".to_owned()));
+        };
+        let deadline = self.rt().now() + CHANGE_TIMEOUT;
+        let alive = |host| self.view().is_alive_host(host);
+        match group.change_schema(base, edits, deadline, alive).await {
+            Ok(agreement) => {
+                if !agreement.behind.is_empty() {
+                    let behind = agreement.behind.len();
+                    tracing::warn!("a schema change is decided, and {behind} live nodes do not use it yet");
+                }
+                Ok(())
+            }
+            Err(ChangeSchemaError::Moved) => Err(SchemaChangeError::Moved),
+            Err(ChangeSchemaError::Invalid(why)) => Err(SchemaChangeError::Invalid(why)),
+            Err(ChangeSchemaError::Propose(error)) => Err(SchemaChangeError::Failed(error.to_string())),
+        }
+    }
+}
+
+fn dropped_tables(old: &Schema, new: &Schema) -> Vec<TableId> {
+    old.tables().map(|table| table.id).filter(|id| new.table_by_id(*id).is_none()).collect()
+}

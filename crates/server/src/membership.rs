@@ -1,0 +1,347 @@
+//! This node's part in its cluster, on shard 0: it founds or joins one, follows who is in it and who lives, and when it joins it
+//! fetches its share of the data before it lets clients in.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::group::{Group, GroupConfig, Opened};
+use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
+use cluster::state::{ClusterState, Command, Member, MemberInfo, MemberStatus, Outcome, STATE_VERSION};
+use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
+use futures_util::future::{Either, select};
+use gossip::Key;
+use rpc::{Messenger, Packing, RpcConfig};
+use rt::{Instant, Rt, Task};
+use schema::Schema;
+use topology::{HostId, Location};
+
+use crate::facts::RELEASE_VERSION;
+use crate::node::Directories;
+use crate::{Config, NodeError};
+
+/// How long a node tries to be let into its cluster.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a step of joining may wait for the others.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Who this node is, for the others.
+#[derive(Clone)]
+pub(crate) struct OwnNode {
+    pub(crate) host: HostId,
+    pub(crate) generation: u64,
+    pub(crate) tokens: Vec<i64>,
+    pub(crate) config: Config,
+}
+
+impl OwnNode {
+    fn internode(&self) -> SocketAddr {
+        (self.config.listen_address, self.config.storage_port).into()
+    }
+
+    fn native(&self) -> SocketAddr {
+        (self.config.rpc_address, self.config.native_transport_port).into()
+    }
+
+    /// How this node speaks with others.
+    pub(crate) fn rpc_config(&self) -> RpcConfig {
+        let config = RpcConfig::new(self.config.cluster_name.clone(), self.host, self.internode());
+        RpcConfig { compression: Packing::Lz4, ..config }
+    }
+
+    fn info(&self, shards: u16) -> MemberInfo {
+        MemberInfo {
+            internode: self.internode(),
+            native: self.native(),
+            location: Location::new(&*self.config.datacenter, &*self.config.rack),
+            shard_count: shards,
+            release_version: RELEASE_VERSION.to_owned(),
+            state_version: STATE_VERSION,
+        }
+    }
+
+    /// Where the cluster may be found.
+    fn seeds(&self) -> Result<Vec<SocketAddr>, NodeError> {
+        let port = self.config.storage_port;
+        let texts = self.config.seeds.split(',').map(str::trim).filter(|text| !text.is_empty());
+        let parse = |text: &str| {
+            let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
+            address.or_else(|_| text.parse::<SocketAddr>()).map_err(|_| {
+                NodeError::Cluster(format!(
+                    "seeds: '{text}' is no address; give IP addresses, with a port where it is not storage_port"
+                ))
+            })
+        };
+        texts.map(parse).collect()
+    }
+}
+
+/// This node's part in the cluster's log. The node has one before it opens its storage: the schema comes from there.
+pub(crate) async fn open_group(
+    rt: &Rt,
+    messenger: &Messenger,
+    own: &OwnNode,
+    directories: &Directories,
+    own_schema: Schema,
+) -> Result<Group, NodeError> {
+    let failed = |error: &dyn std::fmt::Display| NodeError::Cluster(error.to_string());
+    let info = own.info(rt.shard_count());
+    let config = GroupConfig {
+        own: own_schema,
+        ..GroupConfig::new(&directories.node, own.config.cluster_name.clone(), own.host, info)
+    };
+    let seeds = own.seeds()?;
+    let opened = Group::open(rt, messenger, config).await.map_err(|error| failed(&error))?;
+    let blank = match opened {
+        Opened::Member(group) => return Ok(group),
+        Opened::Blank(blank) => blank,
+    };
+    if seeds.iter().all(|seed| *seed == own.internode()) {
+        return blank.start_first_node(own.tokens.clone()).await.map_err(|error| failed(&error));
+    }
+    tracing::info!("looking for the cluster at {}", own.config.seeds);
+    let deadline = rt.now() + JOIN_TIMEOUT;
+    blank.found_or_join(&seeds, own.tokens.clone(), deadline).await.map_err(|error| failed(&error))
+}
+
+/// What this node knows of its cluster, and tells it.
+#[derive(Clone)]
+pub(crate) struct Membership {
+    rt: Rt,
+    own: Rc<OwnNode>,
+    group: Group,
+    liveness: LivenessDriver,
+    task: Rc<std::cell::RefCell<Option<Task<()>>>>,
+}
+
+impl Membership {
+    /// Begins to gossip.
+    pub(crate) fn start(
+        rt: &Rt,
+        messenger: &Messenger,
+        own: OwnNode,
+        group: Group,
+    ) -> Result<Self, NodeError> {
+        let config = gossip::Config::new(own.config.cluster_name.clone(), own.seeds()?);
+        let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let endpoint = OwnEndpoint {
+            host: own.host,
+            generation: own.generation,
+            address: own.internode(),
+            states: vec![
+                (Key::DC, text(&own.config.datacenter)),
+                (Key::RACK, text(&own.config.rack)),
+                (Key::RELEASE_VERSION, text(RELEASE_VERSION)),
+                (Key::NATIVE_ADDRESS, text(&own.native().to_string())),
+                (Key::RPC_READY, text("false")),
+                (Key::SCHEMA, text(&schema_version(&group.applied().state.schema))),
+            ],
+        };
+        let stopping = rt.clone();
+        let notices = move |notice: Notice| match notice {
+            // It is kept at the next start, whose generation is later than the clock's anyway.
+            Notice::Generation(_) => {}
+            Notice::HostIdTaken { address, .. } => {
+                tracing::error!(
+                    "another node runs with this one's host id at {address}: is its data directory a copy? This node stops"
+                );
+                stopping.request_stop();
+            }
+        };
+        let liveness = LivenessDriver::start(rt, messenger, LivenessConfig::new(config), endpoint, notices);
+        liveness.set_members(addresses(&group.applied().state));
+        Ok(Self { rt: rt.clone(), own: Rc::new(own), group, liveness, task: Rc::default() })
+    }
+
+    /// The cluster's log.
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The cluster as it is known now.
+    pub(crate) fn view(&self) -> Option<ClusterView> {
+        view(self.own.host, &self.group.applied().state, &self.liveness.current())
+    }
+
+    /// Has the node's shards know of every change from now on.
+    pub(crate) fn follow(&self, coordinator: &Coordinator) {
+        let (host, liveness) = (self.own.host, self.liveness.clone());
+        let maker = move |state: &ClusterState| {
+            liveness.set_members(addresses(state));
+            liveness.set(vec![(Key::SCHEMA, Bytes::from(schema_version(&state.schema)))]);
+            view(host, state, &liveness.current())
+        };
+        coordinator.follow(&self.group, Box::new(maker));
+        let (this, coordinator) = (self.clone(), coordinator.clone());
+        let watch = async move {
+            let mut version = 0;
+            loop {
+                let liveness = this.liveness.newer_than(version).await;
+                version = liveness.version;
+                if let Some(view) = this.view() {
+                    coordinator.publish_view(view).await;
+                }
+            }
+        };
+        *self.task.borrow_mut() = Some(self.rt.spawn(rt::Group::Maintenance, watch));
+    }
+
+    /// Whether this node has yet to fetch its share of the data.
+    pub(crate) fn is_joining(&self) -> bool {
+        let state = self.group.applied().state;
+        state.member(self.own.host).is_some_and(|member| member.status == MemberStatus::Joining)
+    }
+
+    /// The steps of joining before data is fetched: tokens, and everyone knows of them.
+    pub(crate) async fn take_place(&self) -> Result<(), NodeError> {
+        let state = self.group.applied().state;
+        let own = state.member(self.own.host);
+        if own.is_none_or(|member| member.tokens.is_empty()) {
+            let deadline = self.rt.now() + STEP_TIMEOUT;
+            let count = self.own.config.num_tokens;
+            refused(self.group.take_tokens(count, deadline).await)?;
+        }
+        self.wait_for_everyone().await?;
+        // Writes that began before a node knew of this one may still be under way.
+        let longest =
+            self.own.config.write_request_timeout.max(self.own.config.counter_write_request_timeout);
+        self.rt.sleep(longest).await;
+        Ok(())
+    }
+
+    /// Returns when every live node has taken over what the log says now: a change of nothing has then come through.
+    pub(crate) async fn wait_for_everyone(&self) -> Result<(), NodeError> {
+        let deadline = self.rt.now() + STEP_TIMEOUT;
+        loop {
+            let base = self.group.applied().state.schema.version();
+            let alive = |host| self.liveness.current().is_alive(host);
+            match self.group.change_schema(base, Vec::new(), deadline, alive).await {
+                Ok(agreement) if agreement.behind.is_empty() => return Ok(()),
+                Ok(agreement) => {
+                    let behind = agreement.behind.len();
+                    return Err(NodeError::Cluster(format!(
+                        "{behind} live nodes did not take over that this node joins; it goes on when it is started again"
+                    )));
+                }
+                Err(cluster::group::ChangeSchemaError::Moved) if self.rt.now() < deadline => {}
+                Err(error) => return Err(NodeError::Cluster(error.to_string())),
+            }
+        }
+    }
+
+    /// Changes how a node takes part.
+    pub(crate) async fn set_status(&self, host: HostId, status: MemberStatus) -> Result<(), NodeError> {
+        let deadline = self.rt.now() + STEP_TIMEOUT;
+        refused(self.group.propose(Command::SetStatus { host, status }, deadline).await)
+    }
+
+    /// This node's data is complete: it owns its tokens from now on.
+    pub(crate) async fn own_tokens(&self) -> Result<(), NodeError> {
+        self.set_status(self.own.host, MemberStatus::Normal).await?;
+        self.wait_for_everyone().await
+    }
+
+    /// Tells the others whether clients are served.
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.liveness.set(vec![(Key::RPC_READY, Bytes::from(ready.to_string()))]);
+    }
+
+    /// Tells the others that this node stops, and hands over what it leads.
+    pub(crate) async fn say_good_bye(&self) {
+        let deadline = self.rt.now() + Duration::from_secs(2);
+        self.group.step_down(deadline).await;
+        self.liveness.stop().await;
+    }
+
+    /// Ends following.
+    pub(crate) async fn stop(&self) {
+        let task = self.task.borrow_mut().take();
+        if let Some(task) = task {
+            task.cancel().await;
+        }
+        self.group.stop().await;
+    }
+
+    /// Whether all nodes that are members and are to live have been heard of, or the time is over.
+    pub(crate) async fn hear_of_others(&self, deadline: Instant) {
+        let mut version = 0;
+        while self.rt.now() < deadline {
+            let liveness = self.liveness.current();
+            let state = self.group.applied().state;
+            if state.members.keys().all(|host| liveness.is_alive(*host)) {
+                return;
+            }
+            let news = std::pin::pin!(self.liveness.newer_than(version));
+            let end = std::pin::pin!(self.rt.sleep_until(deadline));
+            if let Either::Left((liveness, _)) = select(news, end).await {
+                version = liveness.version;
+            }
+        }
+    }
+}
+
+fn refused(outcome: Result<Outcome, cluster::group::ProposeError>) -> Result<(), NodeError> {
+    match outcome {
+        Ok(Outcome::Refused(why)) => Err(NodeError::Cluster(why.to_string())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(NodeError::Cluster(error.to_string())),
+    }
+}
+
+fn schema_version(schema: &Schema) -> String {
+    schema::TableId(schema.version()).to_string()
+}
+
+fn addresses(state: &ClusterState) -> BTreeMap<HostId, SocketAddr> {
+    state.members.iter().map(|(host, member)| (*host, member.info.internode)).collect()
+}
+
+/// The cluster as requests are to see it; none when the node has no place in it.
+fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<ClusterView> {
+    let node = |(host, member): (&HostId, &Member)| {
+        let phase = match member.status {
+            MemberStatus::Joining => Phase::Joining,
+            MemberStatus::Normal => Phase::Normal,
+            MemberStatus::Leaving => Phase::Leaving,
+            MemberStatus::Left => return None,
+        };
+        let said = |key| {
+            let endpoint = liveness.endpoint(*host)?;
+            let state = endpoint.states.get(&key)?;
+            std::str::from_utf8(&state.value).ok().map(str::to_owned)
+        };
+        let alive = liveness.is_alive(*host);
+        // A change of the schema has been waited for at every live node: they have this node's.
+        let schema_version = match alive || *host == own {
+            true => None,
+            false => said(Key::SCHEMA).and_then(|text| cluster::parse_id(&text)).map(|id| id.0),
+        };
+        Some(ViewNode {
+            host: *host,
+            native: member.info.native,
+            internode: member.info.internode,
+            location: member.info.location.clone(),
+            shards: member.info.shard_count.max(1),
+            tokens: member.tokens.clone(),
+            alive,
+            phase,
+            ready: *host == own || said(Key::RPC_READY).as_deref() == Some("true"),
+            release_version: said(Key::RELEASE_VERSION)
+                .unwrap_or_else(|| member.info.release_version.clone()),
+            schema_version,
+        })
+    };
+    let nodes: Vec<ViewNode> = state.members.iter().filter_map(node).collect();
+    if !nodes.iter().any(|node| node.host == own) {
+        return None;
+    }
+    match ClusterView::new(own, nodes) {
+        Ok(view) => Some(view),
+        Err(error) => {
+            tracing::error!("the members of the cluster make no ring: {error}");
+            None
+        }
+    }
+}
