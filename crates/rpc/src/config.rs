@@ -95,7 +95,7 @@ impl Default for Limits {
             waiting_count_max: 65_536,
             inbound_bytes_max: 128 << 20,
             partial_bytes_max: 64 << 20,
-            greeting_max: 256,
+            greeting_max: 1024,
             per_address_max: 16_384,
             connections_max: 65_536,
         }

@@ -39,12 +39,14 @@ struct Outgoing {
     verb: Option<Verb>,
     stream: u64,
     deadline: Instant,
-    body: Bytes,
+    /// The body's first part, and the rest.
+    body: [Bytes; 2],
 }
 
 impl Queued for Outgoing {
     fn bytes(&self) -> usize {
-        HEADER_LEN + self.body.len()
+        let [head, tail] = &self.body;
+        HEADER_LEN + head.len() + tail.len()
     }
 
     fn deadline(&self) -> Instant {
@@ -153,7 +155,7 @@ impl Link {
     pub(crate) async fn call(
         self: Rc<Self>,
         verb: Verb,
-        body: Bytes,
+        body: [Bytes; 2],
         deadline: Instant,
     ) -> Result<Bytes, RpcError> {
         let counters = &self.shard.counters;
@@ -188,6 +190,7 @@ impl Link {
             return;
         }
         let deadline = now + self.shard.config.timeouts.one_way;
+        let body = [Bytes::new(), body];
         let frame = Outgoing { kind: Kind::OneWay, verb: Some(verb), stream: 0, deadline, body };
         if !self.push(frame, now) {
             self.shard.counters.dropped(verb, Dropped::QueueFull);
@@ -448,7 +451,7 @@ impl LinkTask {
                 verb: None,
                 stream: 0,
                 deadline: Instant::MAX,
-                body: Bytes::new(),
+                body: Default::default(),
             };
             // A queue that is full has something to send.
             self.link.push(ping, now);
@@ -479,7 +482,8 @@ fn poll_write(
             }
             let verb = frame.verb.map_or(0, Verb::number);
             let header = Header::outgoing(frame.kind, verb, frame.stream, remaining_ms(frame.deadline, now));
-            let length = pipe.out.push(header, frame.body, &mut pipe.packer);
+            let [head, tail] = frame.body;
+            let length = pipe.out.push_parts(header, &head, tail, &mut pipe.packer);
             *sent = true;
             if let Some(verb) = frame.verb {
                 counters.verb(verb, |stats| {

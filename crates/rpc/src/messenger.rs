@@ -223,12 +223,25 @@ impl Messenger {
         body: Bytes,
         deadline: Instant,
     ) -> Result<Bytes, RpcError> {
-        self.check(body.len())?;
+        self.call_parts(to, verb, Bytes::new(), body, deadline).await
+    }
+
+    /// The same with a body of two parts, which arrive as one: a long second part is written from where it is.
+    pub async fn call_parts(
+        &self,
+        to: Target,
+        verb: Verb,
+        head: Bytes,
+        tail: Bytes,
+        deadline: Instant,
+    ) -> Result<Bytes, RpcError> {
+        self.check(head.len() + tail.len())?;
         if let Some(own) = self.own_shard(to) {
+            let body = if head.is_empty() { tail } else { Bytes::from([head, tail].concat()) };
             let call = self.shard.local.call(own, LocalCall { verb, body, deadline });
             return self.shard.rt.timeout_at(deadline, call).await.unwrap_or(Err(RpcError::TimedOut));
         }
-        self.link(to, verb)?.call(verb, body, deadline).await
+        self.link(to, verb)?.call(verb, [head, tail], deadline).await
     }
 
     /// Sends a message that wants no answer; dropped and counted when it cannot be sent.

@@ -65,6 +65,11 @@ impl Packer {
         Packer { method, len_min }
     }
 
+    /// Whether a body of this length is worth trying.
+    pub fn packs(&self, len: usize) -> bool {
+        len >= self.len_min && !matches!(self.method, Method::None)
+    }
+
     /// Appends the packed form of `body` to `out`, when that is shorter; otherwise leaves `out` as it was.
     pub fn pack(&mut self, body: &[u8], out: &mut BytesMut) -> Packing {
         if body.len() < self.len_min {

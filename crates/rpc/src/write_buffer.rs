@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::frame::{HEADER_LEN, Header};
-use crate::packing::Packer;
+use crate::packing::{Packer, Packing};
 
 /// Bodies up to this length are copied behind their header, so that a write of many small frames has one slice.
 const COPIED_LEN_MAX: usize = 2 << 10;
@@ -52,27 +52,46 @@ impl WriteBuffer {
 
     /// Appends a frame; length, checksum and packing of the body are filled into the header. Gives its length on the
     /// wire.
-    pub fn push(&mut self, mut header: Header, body: Bytes, packer: &mut Packer) -> usize {
+    pub fn push(&mut self, header: Header, body: Bytes, packer: &mut Packer) -> usize {
+        self.push_parts(header, &[], body, packer)
+    }
+
+    /// Appends a frame whose body has two parts, of which the first is short. The second is not copied when it is long,
+    /// unless the body is packed.
+    pub fn push_parts(&mut self, mut header: Header, head: &[u8], tail: Bytes, packer: &mut Packer) -> usize {
+        if !head.is_empty() && packer.packs(head.len() + tail.len()) {
+            let mut whole = BytesMut::with_capacity(head.len() + tail.len());
+            whole.extend_from_slice(head);
+            whole.extend_from_slice(&tail);
+            return self.push(header, whole.freeze(), packer);
+        }
         let start = self.copied.len();
         self.copied.extend_from_slice(&[0; HEADER_LEN]);
         let body_start = self.copied.len();
-        header.packing = packer.pack(&body, &mut self.copied);
+        header.packing = if head.is_empty() { packer.pack(&tail, &mut self.copied) } else { Packing::None };
         let packed = self.copied.len() > body_start;
-        let shared = !packed && body.len() > COPIED_LEN_MAX;
+        let shared = !packed && tail.len() > COPIED_LEN_MAX;
+        self.copied.extend_from_slice(head);
         if !packed && !shared {
-            self.copied.extend_from_slice(&body);
+            self.copied.extend_from_slice(&tail);
         }
-        let on_wire = if shared { &body[..] } else { self.copied.get(body_start..).unwrap_or_default() };
-        header.body_checksum = crc32fast::hash(on_wire);
-        let body_len = on_wire.len();
+        let copied = self.copied.get(body_start..).unwrap_or_default();
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(copied);
+        let mut body_len = copied.len();
+        if shared {
+            checksum.update(&tail);
+            body_len += tail.len();
+        }
+        header.body_checksum = checksum.finalize();
         header.body_len = u32::try_from(body_len).expect("bodies are shorter than the limit of frames");
         if let Some(place) = self.copied.get_mut(start..body_start) {
             place.copy_from_slice(&header.encode());
         }
         self.add_copied(self.copied.len() - start);
         if shared {
-            self.len += body_len;
-            self.parts.push_back(Part::Shared(body));
+            self.len += tail.len();
+            self.parts.push_back(Part::Shared(tail));
         }
         HEADER_LEN + body_len
     }

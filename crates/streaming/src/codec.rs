@@ -205,9 +205,17 @@ impl Chunk {
     /// # Panics
     /// When data or cursor are beyond their limits.
     pub fn encode(&self) -> Bytes {
+        [self.encode_head(), self.data.clone()].concat().into()
+    }
+
+    /// All but the data, which follow it.
+    ///
+    /// # Panics
+    /// When data or cursor are beyond their limits.
+    pub fn encode_head(&self) -> Bytes {
         assert!(self.data.len() <= CHUNK_LEN_MAX, "a chunk has at most 4 MiB");
         assert!(self.cursor.len() <= CURSOR_LEN_MAX, "a cursor has at most 128 KiB");
-        let mut out = BytesMut::with_capacity(64 + self.cursor.len() + self.data.len());
+        let mut out = BytesMut::with_capacity(64 + self.cursor.len());
         out.put_u8(VERSION);
         out.extend_from_slice(&self.transfer.0);
         out.put_u32(self.item);
@@ -216,7 +224,6 @@ impl Chunk {
         put_bytes(&mut out, &self.cursor);
         let checksum = Self::checksum(&out, &self.data);
         out.put_u32(checksum);
-        out.extend_from_slice(&self.data);
         out.freeze()
     }
 

@@ -273,10 +273,10 @@ impl Run<'_> {
             cursor: piece.cursor.clone(),
             data: piece.data.clone(),
         };
-        let (messenger, to, body) = (self.inner.messenger.clone(), self.to, chunk.encode());
+        let (messenger, to, head) = (self.inner.messenger.clone(), self.to, chunk.encode_head());
         let deadline = self.inner.rt.now() + self.inner.config.timeout;
         self.inner.rt.spawn(Group::Streaming, async move {
-            messenger.call(to, Verb::StreamChunk, body, deadline).await
+            messenger.call_parts(to, Verb::StreamChunk, head, chunk.data, deadline).await
         })
     }
 
