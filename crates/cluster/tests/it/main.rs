@@ -2,6 +2,7 @@
 
 mod group;
 mod group_faults;
+mod group_real;
 mod group_world;
 mod identity;
 mod liveness;
