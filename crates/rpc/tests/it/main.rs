@@ -10,3 +10,4 @@ mod fuzz;
 mod hostile;
 mod load;
 mod sockets;
+mod storm;
