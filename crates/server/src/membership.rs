@@ -180,12 +180,45 @@ impl Membership {
             loop {
                 let liveness = this.liveness.newer_than(version).await;
                 version = liveness.version;
+                this.tell_who_moved(&liveness);
                 if let Some(view) = this.view() {
                     coordinator.publish_view(view).await;
                 }
             }
         };
-        *self.task.borrow_mut() = Some(self.rt.spawn(rt::Group::Maintenance, watch));
+        let this = self.clone();
+        let ended = async move { this.stop_when_removed().await };
+        let both = async move {
+            futures_util::future::join(watch, ended).await;
+        };
+        *self.task.borrow_mut() = Some(self.rt.spawn(rt::Group::Maintenance, both));
+    }
+
+    /// Members that gossip from another address than the log knows: the log's messages reach them there.
+    fn tell_who_moved(&self, liveness: &Liveness) {
+        let state = self.group.applied().state;
+        for (host, peer) in &liveness.peers {
+            let known = state.member(*host).map(|member| member.info.internode);
+            if liveness.is_alive(*host) && known.is_some_and(|address| address != peer.endpoint.address) {
+                self.group.host_moved(*host, peer.endpoint.address);
+            }
+        }
+    }
+
+    /// A node that was removed from its cluster must not serve what it has: others own it now.
+    async fn stop_when_removed(&self) {
+        let mut ended = self.group.ended();
+        while ended.get().is_none() {
+            if ended.changed().await.is_err() {
+                return;
+            }
+        }
+        if self.group.applied().state.member(self.own.host).is_none() {
+            tracing::error!(
+                "this node was removed from its cluster and stops; clear its data directory to let it join anew"
+            );
+            self.rt.request_stop();
+        }
     }
 
     /// Whether this node has yet to fetch its share of the data.

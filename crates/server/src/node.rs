@@ -342,7 +342,16 @@ async fn start(
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
     let mut identity =
         NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
-    let generation = identity.begin_life(rt, &directories.node).await?;
+    let begun = identity.begin_life(rt, &directories.node).await;
+    let generation = match begun {
+        Ok(generation) => generation,
+        // What is there can still be read. The clock alone keeps this life apart from the next.
+        Err(error) if error.is_disk_full() => {
+            tracing::warn!("the data directory's file system is full: {error}");
+            identity.generation
+        }
+        Err(error) => return Err(error.into()),
+    };
     let own = OwnNode {
         host: HostId(identity.host_id),
         generation,

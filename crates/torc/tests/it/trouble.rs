@@ -72,6 +72,8 @@ fn a_port_in_use() {
     let node = Setup::new(one.path()).start();
     let mut other = Setup::new(two.path());
     other.address = node.address;
+    refused(&other, &["the port for other nodes", "7000", "storage_port"]);
+    other = other.option("storage_port", "7001");
     refused(&other, &["the CQL port", "9042", "native_transport_port"]);
     other =
         other.option("native_transport_port", "9043").option("native_shard_aware_transport_port", "19043");
@@ -126,13 +128,16 @@ fn a_directory_of_a_newer_version() {
     fs::write(&identity, &before[..before.len() / 2]).unwrap();
     refused(&setup, &["node.json", "damaged", "restore"]);
     fs::write(&identity, before).unwrap();
-    let schema = dir.path().join("data/.torc/schema.json");
     let node = setup.start();
     make_table(&mut node.any_client());
     assert!(node.stop().success());
+    // The schema is in the cluster's log.
+    let log = files_below(&dir.path().join("data/.torc/raft"));
+    let is_snapshot = |path: &&PathBuf| path.to_str().unwrap().contains("/snapshot-");
+    let schema = log.iter().find(is_snapshot).unwrap().clone();
     let good = fs::read(&schema).unwrap();
     flip(&schema, 40);
-    refused(&setup, &["schema.json", "checksum", "restore"]);
+    refused(&setup, &["raft/snapshot-", "Nothing was changed", "backup"]);
     fs::write(&schema, good).unwrap();
     assert!(setup.start().stop().success());
 }
