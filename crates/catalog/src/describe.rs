@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use schema::{Column, ColumnKind, Keyspace, Replication, Table, UserType};
+use schema::{Column, ColumnKind, Keyspace, Replication, Table, TombstoneGc, UserType};
 use types::{CqlType, quote_identifier};
 
 /// A string constant, quotes doubled.
@@ -165,7 +165,7 @@ fn table_options(table: &Table) -> Vec<String> {
     };
     let extensions = options.extensions.iter().map(|(k, v)| format!("{}: {}", quoted(k), hex(v)));
     let extensions = extensions.collect::<Vec<_>>().join(", ");
-    vec![
+    let mut lines = vec![
         format!("additional_write_policy = {}", quoted(&options.additional_write_policy.to_string())),
         format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
         format!("bloom_filter_fp_chance = {}", float(options.bloom_filter_fp_chance)),
@@ -185,7 +185,18 @@ fn table_options(table: &Table) -> Vec<String> {
         format!("min_index_interval = {}", options.min_index_interval),
         format!("read_repair = {}", quoted(&options.read_repair)),
         format!("speculative_retry = {}", quoted(&options.speculative_retry.to_string())),
-    ]
+    ];
+    // Cassandra has no such option: it is told only where it says something.
+    if options.tombstone_gc != TombstoneGc::Timeout {
+        let delay = match options.tombstone_gc {
+            TombstoneGc::Repair { propagation_delay_seconds } => {
+                format!(", 'propagation_delay_in_seconds': '{propagation_delay_seconds}'")
+            }
+            _ => String::new(),
+        };
+        lines.push(format!("tombstone_gc = {{'mode': '{}'{delay}}}", options.tombstone_gc.mode()));
+    }
+    lines
 }
 
 fn dropped_columns(table: &Table, name: &str, out: &mut String) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use schema::{
     ColumnKind, DroppedColumn, Keyspace, Replication, Schema, SpeculativeRetry, Table, TableBuilder, TableId,
-    TableOptions,
+    TableOptions, TombstoneGc,
 };
 use serde::{Deserialize, Serialize};
 use types::{CqlType, UserType};
@@ -129,6 +129,9 @@ struct StoredOptions {
     additional_write_policy: StoredRetry,
     incremental_backups: Option<bool>,
     allow_auto_snapshot: bool,
+    /// Mode and seconds; absent for the default, and in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tombstone_gc: Option<(String, u32)>,
     extensions: BTreeMap<String, Vec<u8>>,
 }
 
@@ -328,6 +331,23 @@ fn load_retry(stored: StoredRetry) -> SpeculativeRetry {
     }
 }
 
+fn store_tombstone_gc(gc: TombstoneGc) -> Option<(String, u32)> {
+    let delay = match gc {
+        TombstoneGc::Timeout => return None,
+        TombstoneGc::Repair { propagation_delay_seconds } => propagation_delay_seconds,
+        TombstoneGc::Disabled | TombstoneGc::Immediate => 0,
+    };
+    Some((gc.mode().to_owned(), delay))
+}
+
+/// A mode of a later version forgets nothing.
+fn load_tombstone_gc(stored: Option<(String, u32)>) -> TombstoneGc {
+    match stored {
+        None => TombstoneGc::Timeout,
+        Some((mode, delay)) => TombstoneGc::from_mode(&mode, delay).unwrap_or(TombstoneGc::Disabled),
+    }
+}
+
 fn store_options(options: &TableOptions) -> StoredOptions {
     let options = options.clone();
     StoredOptions {
@@ -349,6 +369,7 @@ fn store_options(options: &TableOptions) -> StoredOptions {
         additional_write_policy: store_retry(&options.additional_write_policy),
         incremental_backups: options.incremental_backups,
         allow_auto_snapshot: options.allow_auto_snapshot,
+        tombstone_gc: store_tombstone_gc(options.tombstone_gc),
         extensions: options.extensions,
     }
 }
@@ -373,6 +394,7 @@ fn load_options(stored: StoredOptions) -> TableOptions {
         additional_write_policy: load_retry(stored.additional_write_policy),
         incremental_backups: stored.incremental_backups,
         allow_auto_snapshot: stored.allow_auto_snapshot,
+        tombstone_gc: load_tombstone_gc(stored.tombstone_gc),
         extensions: stored.extensions,
     }
 }

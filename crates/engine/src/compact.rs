@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use compaction::worker::run;
 use compaction::{Candidate, Choice, Job, Progress, Reason, Strategy, WorkerError};
-use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, PartitionRange, Seconds, Timestamp};
 use rt::Group;
 use schema::Table;
@@ -162,7 +161,7 @@ impl Inner {
     /// Figures of the SSTables that are free to be compacted.
     pub(crate) fn candidates(&self, store: &Store, set: &[Rc<LiveSstable>]) -> Vec<Candidate> {
         let now = self.now_seconds();
-        let gc_before = now.saturating_sub(store.table.borrow().options.gc_grace_seconds);
+        let rule = store.purge_rule(now);
         let overlaps = |one: &LiveSstable, other: &LiveSstable| {
             one.sstable.first() <= other.sstable.last() && other.sstable.first() <= one.sstable.last()
         };
@@ -170,6 +169,7 @@ impl Inner {
         free.map(|(id, live)| {
             let sstable = &live.sstable;
             let overlapped = set.iter().any(|other| !Rc::ptr_eq(live, other) && overlaps(live, other));
+            let gc_before = rule.gc_before_of(sstable.first().token.saturating_sub(1), sstable.last().token);
             let since = live.since_micros / 1_000_000;
             Candidate {
                 id,
@@ -273,7 +273,7 @@ async fn merge(
     let table = store.table();
     let sstables: Vec<Rc<Sstable>> = inputs.iter().map(|live| live.sstable.clone()).collect();
     let now = inner.now_seconds();
-    let rule = PurgeRule { now, gc_before: now.saturating_sub(table.options.gc_grace_seconds) };
+    let rule = store.purge_rule(now);
     let encoding = sstables
         .iter()
         .map(|sstable| sstable.metadata().header.encoding)

@@ -10,7 +10,8 @@ use commitlog::{AppendError, CommitLog, SyncMode};
 use compaction::Throttle;
 use memtable::OnlyRow;
 use mutation::counter::CounterId;
-use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Slices};
+use mutation::purge::PurgeRule;
+use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Repaired, Seconds, Slices};
 use rt::sync::{Notify, Semaphore};
 use rt::{Rt, Task};
 use schema::{Schema, Table, TableId};
@@ -18,12 +19,13 @@ use sstable::table_dir;
 use stdx::HashMap;
 
 use crate::compact::RunningTask;
+use crate::figures;
 use crate::live::Trash;
 use crate::read::ReadSources;
 use crate::store::{Store, count};
 use crate::{
     CompactionRecord, EngineConfig, EngineReader, EngineStats, FailurePolicy, MaintenanceError, OpenError,
-    ReadError, WriteError,
+    ReadError, TableStats, WriteError,
 };
 
 /// One shard's storage. Cheap to clone; belongs to one shard.
@@ -91,6 +93,27 @@ impl Engine {
     /// until [`Engine::drop_table`].
     pub fn set_schema(&self, schema: Arc<Schema>) {
         self.0.set_schema(&schema);
+    }
+
+    /// Takes over when what of a table was repaired.
+    pub fn set_repaired(&self, table: TableId, repaired: Arc<Repaired>) {
+        if let Some(store) = self.0.store(table) {
+            *store.repaired.borrow_mut() = repaired;
+        }
+    }
+
+    /// What of a table a compaction of everything might forget at `now`.
+    pub fn purge_rule(&self, table: &Table, now: Seconds) -> PurgeRule {
+        match self.0.store(table.id) {
+            Some(store) => PurgeRule::for_table(table, now, &store.repaired.borrow()),
+            None => PurgeRule::for_table(table, now, &Arc::default()),
+        }
+    }
+
+    /// Figures of one table; none when it is not there.
+    pub fn table_stats(&self, table: TableId) -> Option<TableStats> {
+        let store = self.0.store(table)?;
+        Some(figures::table(&self.0, &store))
     }
 
     /// Applies updates as one: after a crash all of them are there or none. Waits while memtables are over their

@@ -44,7 +44,7 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
     }
 }
 
-fn table(inner: &Inner, store: &Store) -> TableStats {
+pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
     let set = store.set();
     let memtables = store.memtables();
     let counters = &store.counters;
@@ -58,8 +58,8 @@ fn table(inner: &Inner, store: &Store) -> TableStats {
         levels[level] += 1;
     }
     let definition = store.table();
-    let (now, gc_before) = (inner.now_seconds(), definition.options.gc_grace_seconds);
-    let gc_before = now.saturating_sub(gc_before);
+    let now = inner.now_seconds();
+    let gc_before = store.purge_rule(now).gc_before_of(i64::MIN, i64::MAX);
     let strategy = Strategy::of(&definition.options.compaction);
     let weight: u64 = sum(&|sstable| sstable.data_len()).max(1);
     let droppable = |live: &std::rc::Rc<crate::live::LiveSstable>| {

@@ -330,7 +330,7 @@ pub(crate) async fn write_memtable(
     let mut source = MemtableSource::new(memtable, &PartitionRange::all(), &Slices::all(), false);
     let mut merger = Merger::new(table.clone(), 1, false);
     // Purges nothing; what it does is to leave out partitions that say nothing.
-    let mut purger = Purger::new(PurgeRule { now: 0, gc_before: 0 });
+    let mut purger = Purger::new(PurgeRule::new(0, 0));
     let mut kept = FragmentBuffer::new();
     loop {
         match merger.next() {

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use memtable::Memtable;
-use mutation::{DecoratedKey, Timestamp};
+use mutation::purge::PurgeRule;
+use mutation::{DecoratedKey, Repaired, Seconds, Timestamp};
 use rt::Instant;
 use rt::sync::{Notify, Semaphore};
 use schema::{Table, TableId};
@@ -59,6 +60,8 @@ pub(crate) struct Store {
     pub(crate) id: TableId,
     pub(crate) table: RefCell<Arc<Table>>,
     pub(crate) dir: PathBuf,
+    /// When what of it was repaired.
+    pub(crate) repaired: RefCell<Arc<Repaired>>,
     /// Whether writes go to the commit log.
     pub(crate) durable: Cell<bool>,
     pub(crate) dropped: Cell<bool>,
@@ -102,6 +105,7 @@ impl Store {
             active: RefCell::new(Memtable::new(table.clone())),
             table: RefCell::new(table),
             dir,
+            repaired: RefCell::default(),
             durable: Cell::new(durable),
             dropped: Cell::new(false),
             active_first: Cell::new(None),
@@ -132,6 +136,11 @@ impl Store {
     /// The table as last known.
     pub(crate) fn table(&self) -> Arc<Table> {
         self.table.borrow().clone()
+    }
+
+    /// What of it may be forgotten at `now`.
+    pub(crate) fn purge_rule(&self, now: Seconds) -> PurgeRule {
+        PurgeRule::for_table(&self.table.borrow(), now, &self.repaired.borrow())
     }
 
     /// The SSTables of this moment.

@@ -1,23 +1,73 @@
 //! What compaction may forget: tombstones past their grace that no older data elsewhere still needs, and expired
 //! cells, which first become tombstones.
 
+use std::sync::Arc;
+
+use schema::{Table, TombstoneGc};
+
 use crate::{
-    Cell, DeletionTime, Fragment, FragmentBuffer, LivenessInfo, Row, Seconds, Timestamp, row::ColumnData,
+    Cell, DeletionTime, Fragment, FragmentBuffer, LivenessInfo, Repaired, Row, Seconds, Timestamp,
+    row::ColumnData,
 };
 
 /// The rule of one compaction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PurgeRule {
     /// The server's clock; cells that expire at or before it have expired.
-    pub now: Seconds,
-    /// Tombstones made before this have outlived their grace.
-    pub gc_before: Seconds,
+    now: Seconds,
+    grace: Grace,
+}
+
+#[derive(Clone, Debug)]
+enum Grace {
+    /// Tombstones made before this have outlived it.
+    Before(Seconds),
+    /// Those made so many seconds before their last repair have.
+    Repaired(Arc<Repaired>, Seconds),
+}
+
+impl PurgeRule {
+    /// Tombstones made before `gc_before` have outlived their grace.
+    pub fn new(now: Seconds, gc_before: Seconds) -> Self {
+        Self { now, grace: Grace::Before(gc_before) }
+    }
+
+    /// As the table's options say; `repaired` tells when what of it was repaired.
+    pub fn for_table(table: &Table, now: Seconds, repaired: &Arc<Repaired>) -> Self {
+        let grace = match table.options.tombstone_gc {
+            TombstoneGc::Timeout => Grace::Before(now.saturating_sub(table.options.gc_grace_seconds)),
+            TombstoneGc::Disabled => Grace::Before(0),
+            TombstoneGc::Immediate => Grace::Before(now),
+            TombstoneGc::Repair { propagation_delay_seconds } => {
+                Grace::Repaired(repaired.clone(), propagation_delay_seconds)
+            }
+        };
+        Self { now, grace }
+    }
+
+    /// Tombstones of a token that were made before this have outlived their grace.
+    pub fn gc_before(&self, token: i64) -> Seconds {
+        match &self.grace {
+            Grace::Before(before) => *before,
+            Grace::Repaired(repaired, delay) => repaired.at(token).saturating_sub(*delay),
+        }
+    }
+
+    /// Tombstones of any token above `after` up to `upto` that were made before this have outlived their grace.
+    pub fn gc_before_of(&self, after: i64, upto: i64) -> Seconds {
+        match &self.grace {
+            Grace::Before(before) => *before,
+            Grace::Repaired(repaired, delay) => repaired.oldest(after, upto).saturating_sub(*delay),
+        }
+    }
 }
 
 /// Applies a [`PurgeRule`] to a merged stream, partition by partition.
 #[derive(Debug)]
 pub struct Purger {
     rule: PurgeRule,
+    /// By the rule, for the current partition.
+    gc_before: Seconds,
     /// Tombstones of the current partition with smaller timestamps hide nothing outside the compaction.
     max_purgeable: Timestamp,
     /// A partition's start, held back until something of it is kept.
@@ -29,7 +79,7 @@ pub struct Purger {
 impl Purger {
     /// A purger at the start of a stream.
     pub fn new(rule: PurgeRule) -> Self {
-        Self { rule, max_purgeable: Timestamp::MIN, held: None, open: DeletionTime::LIVE }
+        Self { rule, gc_before: 0, max_purgeable: Timestamp::MIN, held: None, open: DeletionTime::LIVE }
     }
 
     /// Takes the next fragment of the merged stream and appends to `out` what remains of the partition.
@@ -44,6 +94,7 @@ impl Purger {
         match fragment {
             Fragment::PartitionStart { key, deletion } => {
                 self.max_purgeable = max_purgeable(&key);
+                self.gc_before = self.rule.gc_before(key.token);
                 self.open = DeletionTime::LIVE;
                 let keep = !self.purges(deletion);
                 let deletion = if keep { deletion } else { DeletionTime::LIVE };
@@ -80,7 +131,7 @@ impl Purger {
     }
 
     fn purges_at(&self, timestamp: Timestamp, local: Seconds) -> bool {
-        local < self.rule.gc_before && timestamp < self.max_purgeable
+        local < self.gc_before && timestamp < self.max_purgeable
     }
 
     fn row(&self, mut row: Row) -> Option<Row> {
@@ -111,5 +162,34 @@ impl Purger {
             *cell = Cell::tombstone(cell.timestamp, cell.local_deletion.saturating_sub(cell.ttl));
         }
         !(cell.is_tombstone() && self.purges_at(cell.timestamp, cell.local_deletion))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{TableBuilder, TableId};
+    use types::CqlType;
+
+    use super::*;
+
+    #[test]
+    fn the_table_says_when_deletions_are_forgotten() {
+        let repaired = Arc::new(Repaired::new([(0, 100, 5_000), (100, 200, 8_000)]));
+        let rule = |mode: TombstoneGc| {
+            let mut builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
+            builder.options.gc_grace_seconds = 1_000;
+            builder.options.tombstone_gc = mode;
+            PurgeRule::for_table(&builder.build_known(), 10_000, &repaired)
+        };
+        let times = |mode| {
+            let rule = rule(mode);
+            [rule.gc_before(50), rule.gc_before(150), rule.gc_before(250), rule.gc_before_of(0, 200)]
+        };
+        assert_eq!(times(TombstoneGc::Timeout), [9_000; 4]);
+        assert_eq!(times(TombstoneGc::Disabled), [0; 4]);
+        assert_eq!(times(TombstoneGc::Immediate), [10_000; 4]);
+        let repair = TombstoneGc::Repair { propagation_delay_seconds: 100 };
+        assert_eq!(times(repair), [4_900, 7_900, 0, 4_900]);
+        assert_eq!(rule(repair).gc_before_of(0, 300), 0, "a part was never repaired");
     }
 }

@@ -288,7 +288,7 @@ fn normal(scope: &Scope, partition: &PartitionResult) -> Option<PartitionResult>
     if unchanged {
         return None;
     }
-    let rule = PurgeRule { now: scope.now, gc_before: scope.gc_before };
+    let rule = PurgeRule::new(scope.now, scope.gc_before);
     let mut purger = Purger::new(rule);
     let (mut whole, mut kept) = (FragmentBuffer::new(), FragmentBuffer::new());
     fragments(partition, false, &mut whole);

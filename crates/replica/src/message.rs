@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::EngineStats;
-use mutation::PartitionUpdate;
+use mutation::{PartitionUpdate, Repaired};
 use schema::{Schema, TableId};
 
 use crate::{ReadCommand, ReadPage, ReplicaError, TraceEvent};
@@ -58,6 +58,8 @@ pub enum ShardRequest {
     Table(TableId, TableOperation),
     /// Take over a schema.
     SetSchema(Arc<Schema>),
+    /// Take over when what of a table was repaired.
+    SetRepaired(TableId, Arc<Repaired>),
     /// Tell figures.
     Stats,
 }

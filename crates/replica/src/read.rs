@@ -1,7 +1,7 @@
 //! Reads of partitions that this shard owns.
 
 use engine::{Engine, OnlyRow, SyncStep};
-use mutation::purge::{PurgeRule, Purger};
+use mutation::purge::Purger;
 use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices, Timestamp};
 
 use crate::page::{PageBuilder, Progress};
@@ -130,7 +130,7 @@ impl Reader<'_> {
         let single = range.as_single().is_some();
         let has_dropped = !table.dropped_columns.is_empty();
         let purges = matches!(command.form, Form::Full | Form::Unbroken);
-        let mut purging = purges.then(|| Purging::new(command));
+        let mut purging = purges.then(|| Purging::new(self.engine, command));
         loop {
             let mut fragment = match reader.try_next_sync()? {
                 SyncStep::Fragment(fragment) => fragment,
@@ -175,9 +175,8 @@ struct Purging {
 }
 
 impl Purging {
-    fn new(command: &ReadCommand) -> Self {
-        let gc_before = command.now.saturating_sub(command.table.options.gc_grace_seconds);
-        let rule = PurgeRule { now: command.now, gc_before };
+    fn new(engine: &Engine, command: &ReadCommand) -> Self {
+        let rule = engine.purge_rule(&command.table, command.now);
         Self { purger: Purger::new(rule), kept: FragmentBuffer::default() }
     }
 

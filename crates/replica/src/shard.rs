@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engine::{Engine, EngineStats};
 use futures_util::future::{join_all, try_join_all};
-use mutation::PartitionUpdate;
 use mutation::counter::CounterId;
+use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
 use rt::{Group, Rt, ShardId};
 use schema::{Schema, TableId};
@@ -260,6 +260,14 @@ impl Replica {
         Ok(())
     }
 
+    /// Tells all shards when what of a table was repaired.
+    pub async fn set_repaired(&self, table: TableId, repaired: Arc<Repaired>) {
+        let shards = 0..self.shard_count();
+        let tell = |shard| self.done(shard, ShardRequest::SetRepaired(table, repaired.clone()));
+        // A shard that has stopped forgets nothing any more.
+        join_all(shards.map(tell)).await;
+    }
+
     /// Figures of all shards, in shard order.
     pub async fn stats(&self) -> Vec<EngineStats> {
         let ask = |shard| async move {
@@ -328,6 +336,10 @@ impl Replica {
             }
             ShardRequest::SetSchema(schema) => {
                 engine.set_schema(schema);
+                ShardResponse::Done(Ok(()))
+            }
+            ShardRequest::SetRepaired(table, repaired) => {
+                engine.set_repaired(table, repaired);
                 ShardResponse::Done(Ok(()))
             }
             ShardRequest::Stats => ShardResponse::Stats(Box::new(engine.stats())),

@@ -9,7 +9,7 @@ mod options;
 mod table;
 
 pub use keyspace::{Keyspace, Replication, Schema};
-pub use options::{SpeculativeRetry, TableOptions};
+pub use options::{SpeculativeRetry, TableOptions, TombstoneGc};
 pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
 pub use types::UserType;
 

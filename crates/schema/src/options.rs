@@ -39,6 +39,48 @@ impl std::fmt::Display for SpeculativeRetry {
     }
 }
 
+/// When a deletion may be forgotten (`tombstone_gc`, as ScyllaDB has it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TombstoneGc {
+    /// After `gc_grace_seconds`.
+    Timeout,
+    /// Never.
+    Disabled,
+    /// At once: for tables of which every row is written once.
+    Immediate,
+    /// After a repair of all replicas that began so many seconds after the deletion.
+    Repair {
+        /// How long a write may be under way.
+        propagation_delay_seconds: u32,
+    },
+}
+
+impl TombstoneGc {
+    /// How long a write may be under way when nothing else was said, in seconds.
+    pub const PROPAGATION_DELAY_SECONDS: u32 = 3600;
+
+    /// The `mode` in CQL.
+    pub const fn mode(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Disabled => "disabled",
+            Self::Immediate => "immediate",
+            Self::Repair { .. } => "repair",
+        }
+    }
+
+    /// From the `mode` in CQL.
+    pub fn from_mode(mode: &str, propagation_delay_seconds: u32) -> Option<Self> {
+        Some(match mode {
+            "timeout" => Self::Timeout,
+            "disabled" => Self::Disabled,
+            "immediate" => Self::Immediate,
+            "repair" => Self::Repair { propagation_delay_seconds },
+            _ => return None,
+        })
+    }
+}
+
 /// What follows `WITH` in CREATE TABLE, defaults as in Cassandra 5.0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableOptions {
@@ -78,6 +120,8 @@ pub struct TableOptions {
     pub incremental_backups: Option<bool>,
     /// Snapshot before DROP and TRUNCATE.
     pub allow_auto_snapshot: bool,
+    /// When a deletion may be forgotten.
+    pub tombstone_gc: TombstoneGc,
     /// Opaque settings of extensions.
     pub extensions: BTreeMap<String, Vec<u8>>,
 }
@@ -113,6 +157,7 @@ impl Default for TableOptions {
             additional_write_policy: SpeculativeRetry::Percentile(99.0),
             incremental_backups: None,
             allow_auto_snapshot: true,
+            tombstone_gc: TombstoneGc::Timeout,
             extensions: BTreeMap::new(),
         }
     }

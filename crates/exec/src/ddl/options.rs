@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cql::ast::{Property, PropertyValue};
-use schema::{SpeculativeRetry, TableOptions};
+use schema::{SpeculativeRetry, TableOptions, TombstoneGc};
 
 use crate::error::{ExecError, Result, invalid};
 use crate::modification::TTL_MAX;
@@ -156,12 +156,8 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "additional_write_policy" => options.additional_write_policy = retry(property)?,
         "incremental_backups" => options.incremental_backups = Some(boolean(property)?),
         "allow_auto_snapshot" => options.allow_auto_snapshot = boolean(property)?,
-        "extensions" => {
-            let hex = |text: &str| types::CqlType::Blob.from_string(text.trim_start_matches("0x"));
-            for (name, value) in map(property)? {
-                options.extensions.insert(name, hex(&value)?);
-            }
-        }
+        "tombstone_gc" => options.tombstone_gc = tombstone_gc(property)?,
+        "extensions" => extensions(property, &mut options.extensions)?,
         // Options of old versions, which Cassandra takes and forgets.
         "read_repair_chance" | "dclocal_read_repair_chance" => {
             float(property)?;
@@ -178,6 +174,43 @@ pub fn table_id(properties: &[Property]) -> Result<Option<[u8; 16]>> {
     match types::uuid::parse(string(property)?) {
         Some(id) => Ok(Some(id)),
         None => config("Invalid table id"),
+    }
+}
+
+fn extensions(property: &Property, into: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+    let hex = |text: &str| types::CqlType::Blob.from_string(text.trim_start_matches("0x"));
+    for (name, value) in map(property)? {
+        into.insert(name, hex(&value)?);
+    }
+    Ok(())
+}
+
+fn tombstone_gc(property: &Property) -> Result<TombstoneGc> {
+    let mut given = map(property)?;
+    let delay = match given.remove("propagation_delay_in_seconds") {
+        None => TombstoneGc::PROPAGATION_DELAY_SECONDS,
+        Some(text) => match text.parse::<i32>().ok().and_then(|seconds| u32::try_from(seconds).ok()) {
+            Some(seconds) => seconds,
+            None => {
+                return config(format!(
+                    "Invalid value {text} for propagation_delay_in_seconds of 'tombstone_gc': seconds, 0 or more"
+                ));
+            }
+        },
+    };
+    let Some(mode) = given.remove("mode") else {
+        return config("'tombstone_gc' needs a 'mode': timeout, disabled, immediate or repair");
+    };
+    if let Some(unknown) = given.keys().next() {
+        return config(format!(
+            "Unknown sub-option {unknown} for 'tombstone_gc': mode and propagation_delay_in_seconds are known"
+        ));
+    }
+    match TombstoneGc::from_mode(&mode, delay) {
+        Some(gc) => Ok(gc),
+        None => {
+            config(format!("Invalid mode {mode} for 'tombstone_gc': timeout, disabled, immediate or repair"))
+        }
     }
 }
 

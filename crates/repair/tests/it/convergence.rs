@@ -144,19 +144,19 @@ fn check(case: Case) -> Result<(), TestCaseError> {
         .zip(case.shard_counts)
         .map(|(updates, count)| Node::new(updates, count))
         .collect();
-    let rule = PurgeRule { now: NOW, gc_before: case.gc_before };
+    let rule = PurgeRule::new(NOW, case.gc_before);
     let slices = *case.shard_counts.iter().min().expect("three nodes");
     let whole = scope(Slice::ALL, case.gc_before, case.seed);
     let all = repair::piece::command(&whole, None, usize::MAX);
     for (node, compacted) in nodes.iter().zip(case.compacted) {
         if compacted {
-            node.compact(&all, rule);
+            node.compact(&all, rule.clone());
         }
     }
     let everything: Vec<PartitionUpdate> =
         nodes.iter().flat_map(|node| node.updates.borrow().clone()).collect();
-    let truth = Node::new(everything, 1).merged(&all, Some(rule));
-    let forms: Vec<_> = nodes.iter().map(|node| node.merged(&all, Some(rule))).collect();
+    let truth = Node::new(everything, 1).merged(&all, Some(rule.clone()));
+    let forms: Vec<_> = nodes.iter().map(|node| node.merged(&all, Some(rule.clone()))).collect();
 
     let wire = Wire::new(&table(), &nodes, FollowerConfig::default());
     wire.breaks_after.set(case.breaks_after);
@@ -169,7 +169,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
     if case.bytes_max == u32::MAX && case.breaks_after.is_none() {
         prop_assert_eq!(found, differing(&whole, &forms), "only what differs is fetched");
     }
-    let after: Vec<_> = nodes.iter().map(|node| node.merged(&all, Some(rule))).collect();
+    let after: Vec<_> = nodes.iter().map(|node| node.merged(&all, Some(rule.clone()))).collect();
     for (at, form) in after.iter().enumerate() {
         prop_assert_eq!(form, &after[0], "node {} after repair", at);
     }
@@ -178,7 +178,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
     }
 
     // Compaction of what was sent changes nothing, and nothing is sent again.
-    nodes[1].compact(&all, rule);
+    nodes[1].compact(&all, rule.clone());
     for number in 0..slices {
         let scope = scope(Slice { number, of: slices }, case.gc_before, case.seed ^ 1);
         let again = run(&wire, &scope, &nodes, u32::MAX);
