@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage, ReplicaError, Resume};
 use schema::TableId;
@@ -86,6 +87,11 @@ impl<D: Data> Follower<D> {
         self.kept.borrow().iter().map(|kept| kept.bytes).sum()
     }
 
+    /// Questions answered so far.
+    pub fn questions(&self) -> u64 {
+        self.questions.get()
+    }
+
     /// Forgets all pieces, as happens to those that nobody asks about.
     pub fn forget(&self) {
         self.kept.borrow_mut().clear();
@@ -132,10 +138,8 @@ impl<D: Data> Follower<D> {
             Ask::Fetch { contents, .. } => Answer::Partitions(piece.fetch(&scope, &contents)),
             Ask::Push { updates, .. } => {
                 let hidden = piece.hides(&scope, &updates);
-                // Applied one by one: each is a row or more of one partition, and none has to wait for the others.
-                for update in updates {
-                    self.data.apply(update).await?;
-                }
+                // Each is a row or more of one partition, and none has to wait for the others to be durable.
+                try_join_all(updates.into_iter().map(|update| self.data.apply(update))).await?;
                 Answer::Hidden(hidden)
             }
         };

@@ -4,16 +4,26 @@
 //! one number for everything, numbers for parts of it where that differs, and last the rows that differ, which alone cross the
 //! wire. How, and why it may be interrupted anywhere: docs/design/repair.md.
 
+mod automatic;
 pub mod codec;
 pub mod element;
 pub mod follower;
+pub mod history;
+mod job;
+mod master;
 pub mod merge;
 pub mod message;
 pub mod piece;
 pub mod plan;
+pub mod schedule;
 pub mod scope;
+mod service;
 pub mod step;
+pub mod wire;
 
 pub use follower::{Data, Follower, FollowerConfig, FollowerError};
+pub use job::{JobState, JobStatus};
+pub use master::RepairError;
 pub use scope::{Scope, Slice};
+pub use service::{Members, Repair, RepairConfig, Surroundings, Wanted};
 pub use step::{Carrier, Done, Participant, StepError, participants, step};

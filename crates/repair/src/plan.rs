@@ -124,6 +124,12 @@ pub fn straight(range: TokenRange) -> impl Iterator<Item = TokenRange> {
     parts.into_iter().flatten().filter(|range| range.after < range.upto)
 }
 
+/// The ranges of which a node has the only copy.
+pub fn alone(placement: &Placement, own: NodeIndex) -> Vec<TokenRange> {
+    let only = placement.ranges().filter(|(_, replicas)| *replicas == [own]);
+    only.flat_map(|(range, _)| straight(range)).collect()
+}
+
 fn within(units: &[Unit], tokens: TokenRange) -> Vec<Unit> {
     let clip = |unit: &Unit| {
         let after = unit.range.after.max(tokens.after);

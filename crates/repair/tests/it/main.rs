@@ -1,7 +1,9 @@
 //! Repair through the crate's own interface: random replicas, what crosses between them, and plans.
 
+mod cluster;
 mod convergence;
 mod memory;
 mod messages;
 mod plan;
 mod volume;
+mod world;

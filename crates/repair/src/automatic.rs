@@ -1,0 +1,116 @@
+//! Repair by itself: each node keeps the ranges repaired of which it is the first replica.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutation::Seconds;
+use rt::Group;
+use schema::{Replication, Table, TableId, TombstoneGc};
+use topology::{Placement, TokenRange};
+
+use crate::job::Figures;
+use crate::plan::{Ranges, Unit, Wish, alone};
+use crate::schedule::{Candidate, interval, next};
+use crate::service::{Inner, Repair};
+use crate::wire::Close;
+
+/// How long after the start of the node the first repair begins at the earliest, and how often what is due is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// A range that could not be repaired is left alone for so long.
+const AFTER_FAILURE: Seconds = 600;
+/// After a range it rests for so many times as long as that took.
+const REST: u32 = 3;
+/// Ranges without other replicas are taken down so often.
+const ALONE_EVERY: Seconds = 3_600;
+
+/// Which range of which table, and until when it is left alone.
+type Failed = BTreeMap<(TableId, TokenRange), Seconds>;
+
+impl Repair {
+    /// Repairs what is due from now on, on shard 0.
+    pub(crate) fn begin_automatic(&self) {
+        let repair = self.clone();
+        let task = self.0.rt.spawn(Group::Streaming, async move { repair.0.keep_repaired().await });
+        *self.0.scheduler.borrow_mut() = Some(task);
+    }
+}
+
+impl Inner {
+    async fn keep_repaired(&self) {
+        let since = self.seconds();
+        let mut failed = Failed::new();
+        loop {
+            self.rt.sleep(LOOK_EVERY).await;
+            self.forget_dropped().await;
+            loop {
+                let now = self.seconds();
+                failed.retain(|_, until| *until > now);
+                let Some((table, unit)) = self.due(since, now, &failed).await else { break };
+                let begun = self.rt.now();
+                let name = vec![table.name.clone()];
+                let figures = RefCell::new(Figures::new(0, &table.keyspace, name, begun));
+                self.unit(&table, &unit, 0, &figures).await;
+                if !figures.borrow().status(self.rt.now()).failures.is_empty() {
+                    failed.insert((table.id, unit.range), now + AFTER_FAILURE);
+                }
+                self.rt.sleep((self.rt.now() - begun) * REST).await;
+            }
+        }
+    }
+
+    /// What is due now, if anything is.
+    async fn due(&self, since: Seconds, now: Seconds, failed: &Failed) -> Option<(Arc<Table>, Unit)> {
+        let members = self.surroundings.members();
+        let schema = self.surroundings.schema();
+        let history = self.history().current();
+        let wish = Wish { ranges: Ranges::Primary, ..Wish::all() };
+        let (mut units, mut candidates) = (Vec::new(), Vec::new());
+        for keyspace in schema.keyspaces() {
+            if keyspace.computed || keyspace.replication == Replication::Local {
+                continue;
+            }
+            let placement = Placement::new(&members.ring, &keyspace.replication);
+            for table in keyspace.tables.values() {
+                if matches!(table.options.tombstone_gc, TombstoneGc::Repair { .. }) {
+                    self.take_down_alone(table, alone(&placement, members.own), now).await;
+                }
+                // A plan of all datacenters names none that could be missing.
+                for unit in self.units(&members, table, &wish).unwrap_or_default() {
+                    candidates.push(Candidate {
+                        repaired: history.oldest(table.id, unit.range),
+                        interval: interval(table),
+                        not_before: failed.get(&(table.id, unit.range)).copied().unwrap_or(0),
+                    });
+                    units.push((table.clone(), unit));
+                }
+            }
+        }
+        let (at, due) = next(&candidates, since)?;
+        (due <= now).then(|| units.swap_remove(at))
+    }
+
+    /// What nobody else keeps is as good as repaired.
+    async fn take_down_alone(&self, table: &Table, ranges: Vec<TokenRange>, now: Seconds) {
+        for range in ranges {
+            if self.history().current().oldest(table.id, range) + ALONE_EVERY > now {
+                continue;
+            }
+            if let Err(error) = self.record(Close { table: table.id, range, at: now }).await {
+                return tracing::warn!("the history of repairs cannot be written: {error}");
+            }
+        }
+    }
+
+    /// Tables that are gone have no history.
+    async fn forget_dropped(&self) {
+        let schema = self.surroundings.schema();
+        let forget = self.history().change(|history| {
+            history.retain(|table| schema.table_by_id(table).is_some());
+        });
+        if let Err(error) = forget.await {
+            tracing::warn!("the history of repairs cannot be written: {error}");
+        }
+    }
+}

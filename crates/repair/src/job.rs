@@ -1,0 +1,221 @@
+//! What a repair that was asked for has done so far, and how long it will still take. Pure.
+
+use std::time::Duration;
+
+use rt::Instant;
+
+/// Failures that are kept of one job.
+const FAILURES_MAX: usize = 20;
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// Under way.
+    Running,
+    /// Every range was repaired.
+    Done,
+    /// Some range was not; the others were.
+    Failed,
+    /// It was stopped. What it had finished is remembered.
+    Cancelled,
+}
+
+impl JobState {
+    /// The name in the REST interface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::Done => "SUCCESSFUL",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+}
+
+/// What can be told of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobStatus {
+    /// Its number.
+    pub id: u64,
+    /// Which keyspace.
+    pub keyspace: String,
+    /// Which tables.
+    pub tables: Vec<String>,
+    /// How far it is.
+    pub state: JobState,
+    /// Ranges in all, over all tables.
+    pub units: u64,
+    /// Ranges that are repaired or have failed.
+    pub units_done: u64,
+    /// How much of the tokens is behind it, 0 to 1.
+    pub share: f64,
+    /// Rows and deletions compared.
+    pub elements: u64,
+    /// Versions of rows and deletions that not all had.
+    pub differing: u64,
+    /// Rows and deletions that nodes were told.
+    pub told: u64,
+    /// Bytes from and to other nodes.
+    pub bytes: u64,
+    /// For how long it has run.
+    pub elapsed: Duration,
+    /// For how long it will still run, as far as can be told.
+    pub left: Option<Duration>,
+    /// What went wrong.
+    pub failures: Vec<String>,
+}
+
+/// A job's figures.
+#[derive(Debug)]
+pub struct Figures {
+    id: u64,
+    keyspace: String,
+    tables: Vec<String>,
+    state: JobState,
+    begun: Instant,
+    ended: Option<Instant>,
+    units: u64,
+    units_done: u64,
+    /// How much of the ring the units are together.
+    share_all: f64,
+    share_done: f64,
+    /// Of the unit under way, by slice.
+    slices: Vec<f64>,
+    elements: u64,
+    differing: u64,
+    told: u64,
+    bytes: u64,
+    failures: Vec<String>,
+}
+
+impl Figures {
+    /// Of a job that begins.
+    pub fn new(id: u64, keyspace: &str, tables: Vec<String>, begun: Instant) -> Self {
+        Self {
+            id,
+            keyspace: keyspace.to_owned(),
+            tables,
+            state: JobState::Running,
+            begun,
+            ended: None,
+            units: 0,
+            units_done: 0,
+            share_all: 0.0,
+            share_done: 0.0,
+            slices: Vec::new(),
+            elements: 0,
+            differing: 0,
+            told: 0,
+            bytes: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.state != JobState::Running
+    }
+
+    /// More is to be done: a range of this share of the ring.
+    pub fn add_unit(&mut self, share: f64) {
+        self.units += 1;
+        self.share_all += share;
+    }
+
+    /// A range is begun, in so many slices.
+    pub fn begin_unit(&mut self, slices: u16) {
+        self.slices = vec![0.0; usize::from(slices)];
+    }
+
+    /// A slice of the range under way has come so far.
+    pub fn step(&mut self, slice: u16, share: f64, done: &crate::Done, bytes: u64) {
+        if let Some(so_far) = self.slices.get_mut(usize::from(slice)) {
+            *so_far = share;
+        }
+        self.elements += done.elements;
+        self.differing += done.differing;
+        self.told += done.told;
+        self.bytes += bytes;
+    }
+
+    /// The range under way is done, or not.
+    pub fn end_unit(&mut self, share: f64, failure: Option<String>) {
+        self.slices.clear();
+        self.units_done += 1;
+        self.share_done += share;
+        if let Some(failure) = failure
+            && self.failures.len() < FAILURES_MAX
+        {
+            self.failures.push(failure);
+        }
+    }
+
+    /// The job has ended.
+    pub fn end(&mut self, cancelled: bool, now: Instant) {
+        if self.is_over() {
+            return;
+        }
+        self.ended = Some(now);
+        self.state = match (cancelled, self.failures.is_empty()) {
+            (true, _) => JobState::Cancelled,
+            (false, true) => JobState::Done,
+            (false, false) => JobState::Failed,
+        };
+    }
+
+    /// What can be told of it.
+    pub fn status(&self, now: Instant) -> JobStatus {
+        let elapsed = self.ended.unwrap_or(now) - self.begun;
+        let unit = if self.units == 0 { 0.0 } else { self.share_all / self.units as f64 };
+        let slices = self.slices.iter().sum::<f64>() / self.slices.len().max(1) as f64;
+        let done = self.share_done + slices * unit;
+        let share = match self.state {
+            JobState::Done => 1.0,
+            _ if self.share_all > 0.0 => (done / self.share_all).clamp(0.0, 1.0),
+            _ => 0.0,
+        };
+        let left = (!self.is_over() && share > 0.0).then(|| elapsed.mul_f64((1.0 - share) / share));
+        JobStatus {
+            id: self.id,
+            keyspace: self.keyspace.clone(),
+            tables: self.tables.clone(),
+            state: self.state,
+            units: self.units,
+            units_done: self.units_done,
+            share,
+            elements: self.elements,
+            differing: self.differing,
+            told: self.told,
+            bytes: self.bytes,
+            elapsed,
+            left,
+            failures: self.failures.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_how_long_it_will_still_take() {
+        let begun = Instant::START + Duration::from_secs(100);
+        let mut figures = Figures::new(1, "ks", vec!["t".to_owned()], begun);
+        figures.add_unit(0.25);
+        figures.add_unit(0.25);
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(figures.status(at(1)).left, None, "nothing is known yet");
+        figures.begin_unit(2);
+        figures.step(0, 1.0, &crate::Done { elements: 5, ..crate::Done::default() }, 10);
+        let half = figures.status(at(10));
+        assert_eq!((half.share, half.left), (0.25, Some(Duration::from_secs(30))));
+        figures.end_unit(0.25, None);
+        figures.begin_unit(1);
+        figures.end_unit(0.25, Some("a node is away".to_owned()));
+        figures.end(false, at(20));
+        let ended = figures.status(at(100));
+        assert_eq!((ended.state, ended.units, ended.units_done), (JobState::Failed, 2, 2));
+        assert_eq!((ended.elapsed, ended.left, ended.elements), (Duration::from_secs(20), None, 5));
+    }
+}

@@ -1,0 +1,331 @@
+//! Repairs that this node leads: ranges one after the other, the slices of a range at once, stretch by stretch.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{join_all, try_join_all};
+use replica::Resume;
+use rpc::{RpcError, Target, Verb};
+use rt::{Group, Instant};
+use schema::Table;
+use topology::{HostId, Placement, TokenRange};
+
+use crate::codec::encode_request;
+use crate::job::{Figures, JobStatus};
+use crate::message::{Ask, Request};
+use crate::plan::{PlanError, Unit, Wish, plan, share, straight};
+use crate::scope::{Scope, Slice};
+use crate::service::{Inner, Job, Members, Repair, TRY_AGAIN, Wanted, host_name};
+use crate::step::Done;
+use crate::wire::{Close, Open, decode_checked, decode_done, definition, encode_close, encode_open};
+
+/// Clocks that differ by more are told of.
+const CLOCK_SECONDS_MAX: u32 = 60;
+
+/// Why a repair was not begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RepairError {
+    /// The keyspace is not there.
+    #[error("Keyspace [{0}] does not exist.")]
+    UnknownKeyspace(String),
+    /// The table is not there.
+    #[error("Keyspace [{0}] does not have table {1}")]
+    UnknownTable(String, String),
+    /// The ranges make no sense.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+/// What a unit is repaired with.
+struct Settled {
+    nodes: Vec<(HostId, u16)>,
+    slices: u16,
+    gc_before: u32,
+    at: u32,
+    seed: u64,
+}
+
+impl Repair {
+    /// Begins a repair; its number. To be called on shard 0.
+    pub fn begin(&self, wanted: Wanted) -> Result<u64, RepairError> {
+        let inner = &self.0;
+        let tables = self.tables(&wanted)?;
+        let members = inner.surroundings.members();
+        let mut work = Vec::new();
+        for table in tables {
+            let units = inner.units(&members, &table, &wanted.wish)?;
+            work.push((table, units));
+        }
+        let id = inner.next_job.get();
+        inner.next_job.set(id + 1);
+        let names = work.iter().map(|(table, _)| table.name.clone()).collect();
+        let figures = Rc::new(RefCell::new(Figures::new(id, &wanted.keyspace, names, inner.rt.now())));
+        let all = work.iter().flat_map(|(_, units)| units);
+        all.for_each(|unit| figures.borrow_mut().add_unit(share(unit.range)));
+        let (repair, shown, since) = (self.clone(), figures.clone(), wanted.unless_since);
+        let task = inner.rt.spawn(Group::Streaming, async move {
+            for (table, units) in work {
+                for unit in units {
+                    repair.0.unit(&table, &unit, since, &shown).await;
+                }
+            }
+            shown.borrow_mut().end(false, repair.0.rt.now());
+        });
+        inner.forget_old_jobs();
+        inner.jobs.borrow_mut().insert(id, Job { figures, task: Some(task) });
+        Ok(id)
+    }
+
+    fn tables(&self, wanted: &Wanted) -> Result<Vec<Arc<Table>>, RepairError> {
+        let schema = self.0.surroundings.schema();
+        let unknown = || RepairError::UnknownKeyspace(wanted.keyspace.clone());
+        let keyspace = schema.keyspace(&wanted.keyspace).ok_or_else(unknown)?;
+        if wanted.tables.is_empty() {
+            return Ok(keyspace.tables.values().cloned().collect());
+        }
+        let find = |name: &String| {
+            let table = keyspace.tables.get(name).cloned();
+            table.ok_or_else(|| RepairError::UnknownTable(wanted.keyspace.clone(), name.clone()))
+        };
+        wanted.tables.iter().map(find).collect()
+    }
+
+    /// How a job is going, on shard 0.
+    pub fn status(&self, id: u64) -> Option<JobStatus> {
+        let jobs = self.0.jobs.borrow();
+        jobs.get(&id).map(|job| job.figures.borrow().status(self.0.rt.now()))
+    }
+
+    /// How all jobs that are remembered are going, the oldest first.
+    pub fn statuses(&self) -> Vec<JobStatus> {
+        let now = self.0.rt.now();
+        self.0.jobs.borrow().values().map(|job| job.figures.borrow().status(now)).collect()
+    }
+
+    /// Stops a job; false when there is none of this number. What it has finished is remembered.
+    pub async fn cancel(&self, id: u64) -> bool {
+        let task = match self.0.jobs.borrow_mut().get_mut(&id) {
+            Some(job) => job.task.take(),
+            None => return false,
+        };
+        if let Some(task) = task {
+            task.cancel().await;
+        }
+        if let Some(job) = self.0.jobs.borrow().get(&id) {
+            job.figures.borrow_mut().end(true, self.0.rt.now());
+        }
+        true
+    }
+}
+
+impl Inner {
+    fn forget_old_jobs(&self) {
+        let mut jobs = self.jobs.borrow_mut();
+        while jobs.len() >= self.config.jobs_kept.max(1) {
+            let over = jobs.iter().find(|(_, job)| job.figures.borrow().is_over()).map(|(id, _)| *id);
+            match over {
+                Some(id) => jobs.remove(&id),
+                None => return,
+            };
+        }
+    }
+
+    /// What of a table this node is to repair.
+    pub(crate) fn units(
+        &self,
+        members: &Members,
+        table: &Table,
+        wish: &Wish,
+    ) -> Result<Vec<Unit>, PlanError> {
+        let schema = self.surroundings.schema();
+        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Ok(Vec::new()) };
+        let placement = Placement::new(&members.ring, &keyspace.replication);
+        let kept: f64 = placement
+            .ranges_of(members.own)
+            .flat_map(straight)
+            .map(share)
+            .sum::<f64>()
+            .max(f64::MIN_POSITIVE);
+        let held = self.replica.engine().table_stats(table.id).map_or(0, |stats| {
+            (stats.uncompressed_bytes + stats.memtable_bytes) * u64::from(self.rt.shard_count())
+        });
+        let ring_bytes = (held as f64 / kept) as u64;
+        let wish = Wish { unit_bytes_max: self.config.unit_bytes_max, ring_bytes, ..wish.clone() };
+        plan(&members.ring, &placement, members.own, &wish)
+    }
+
+    /// Repairs one range of one table, and takes it down.
+    pub(crate) async fn unit(&self, table: &Arc<Table>, unit: &Unit, since: u32, figures: &RefCell<Figures>) {
+        let part = share(unit.range);
+        if since > 0 && self.history().current().oldest(table.id, unit.range) >= since {
+            return figures.borrow_mut().end_unit(part, None);
+        }
+        let _one = self.one_unit.acquire(1).await.expect("it is never closed");
+        let failure = self.try_unit(table, unit, figures).await.err();
+        let failure = failure.map(|error| {
+            let (table, range) = (table.full_name(), unit.range);
+            let text = format!("{table}, tokens ({}, {}]: {error}", range.after, range.upto);
+            tracing::warn!("not repaired: {text}");
+            text
+        });
+        figures.borrow_mut().end_unit(part, failure);
+    }
+
+    async fn try_unit(
+        &self,
+        table: &Arc<Table>,
+        unit: &Unit,
+        figures: &RefCell<Figures>,
+    ) -> Result<(), String> {
+        let settled = self.settle(table, unit).await?;
+        figures.borrow_mut().begin_unit(settled.slices);
+        let slices = (0..settled.slices).map(|number| {
+            let slice = Slice { number, of: settled.slices };
+            self.slice(table, unit.range, slice, &settled, figures)
+        });
+        try_join_all(slices).await?;
+        if unit.complete {
+            self.close(&settled, Close { table: table.id, range: unit.range, at: settled.at }).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks whether all that take part are there and agree on the table.
+    async fn settle(&self, table: &Arc<Table>, unit: &Unit) -> Result<Settled, String> {
+        let members = self.surroundings.members();
+        let mut hosts = Vec::with_capacity(unit.peers.len());
+        for peer in &unit.peers {
+            let host = members.ring.node(*peer).host;
+            if !members.alive.get(usize::from(peer.0)).copied().unwrap_or(false) {
+                return Err(format!("host {} is down", host_name(host)));
+            }
+            hosts.push(host);
+        }
+        let body = encode_open(&Open::Check { table: table.id, definition: definition(table) });
+        let at = self.seconds();
+        let ask = |host: &HostId| {
+            let (host, body) = (*host, body.clone());
+            async move {
+                let named = |error: String| format!("host {}: {error}", host_name(host));
+                let target = Target::Host { host, shard: 0 };
+                let deadline = self.rt.now() + self.config.timeout;
+                let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
+                let answer = answer.map_err(|error| named(error.to_string()))?;
+                let checked = decode_checked(&answer).map_err(|error| named(error.to_string()))?;
+                if checked.seconds.abs_diff(at) > CLOCK_SECONDS_MAX {
+                    tracing::warn!(
+                        "{}",
+                        named(format!("its clock is {} seconds away", checked.seconds.abs_diff(at)))
+                    );
+                }
+                Ok::<_, String>((host, checked.shard_count))
+            }
+        };
+        let mut nodes = vec![(self.host, self.rt.shard_count())];
+        nodes.extend(try_join_all(hosts.iter().map(ask)).await?);
+        let slices = nodes.iter().map(|(_, shards)| *shards).min().expect("this node is one");
+        let repaired = Arc::new(self.history().table(table.id));
+        let rule = mutation::purge::PurgeRule::for_table(table, at, &repaired);
+        let gc_before = rule.gc_before_of(unit.range.after, unit.range.upto);
+        Ok(Settled { nodes, slices, gc_before, at, seed: self.rt.random_u64() })
+    }
+
+    /// Repairs one slice of a range, from its begin to its end.
+    async fn slice(
+        &self,
+        table: &Arc<Table>,
+        range: TokenRange,
+        slice: Slice,
+        settled: &Settled,
+        figures: &RefCell<Figures>,
+    ) -> Result<(), String> {
+        let &Settled { gc_before, at: now, seed, .. } = settled;
+        let scope = Scope { table: table.clone(), range, slice, now, gc_before, seed };
+        let mut after: Option<Resume> = None;
+        let (mut failures, mut bytes_max) = (0, self.config.stretch_bytes);
+        loop {
+            let begun = self.rt.now();
+            match self.one_step(&scope, settled, after.as_ref(), bytes_max).await {
+                Ok((done, bytes)) => {
+                    let ahead = done.upto.as_ref().map_or(range.upto, |upto| upto.key.token);
+                    let part = share(TokenRange { upto: ahead, ..range }) / share(range);
+                    figures.borrow_mut().step(slice.number, part, &done, bytes);
+                    self.pay(begun, bytes, settled.slices).await;
+                    failures = 0;
+                    match done.upto {
+                        None => return Ok(()),
+                        upto => after = upto,
+                    }
+                }
+                Err((again, error)) => {
+                    failures += 1;
+                    if !again || failures >= self.config.attempts_max {
+                        return Err(error);
+                    }
+                    // A smaller stretch grows past its limit less easily, and a page of it takes less time.
+                    bytes_max = (bytes_max / 2).max(16 << 10);
+                    self.rt.sleep(self.config.pause * failures).await;
+                }
+            }
+        }
+    }
+
+    /// Has the slice's shard repair the next stretch. An error says whether it is worth trying again.
+    async fn one_step(
+        &self,
+        scope: &Scope,
+        settled: &Settled,
+        after: Option<&Resume>,
+        bytes_max: u32,
+    ) -> Result<(Done, u64), (bool, String)> {
+        let request =
+            Request { scope: scope.clone(), after: after.cloned(), ask: Ask::Summary { bytes_max } };
+        let mut encoded = Vec::new();
+        encode_request(&request, &mut encoded);
+        let nodes = settled.nodes.clone();
+        let body = encode_open(&Open::Step { request: encoded.into(), nodes });
+        let shard = scope.slice.shards(self.rt.shard_count()).next().expect("a slice has a shard");
+        // A step asks at most ten times, one after the other.
+        let deadline = self.rt.now() + self.config.timeout * 10;
+        let target = Target::Host { host: self.host, shard };
+        let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
+        let answer: Bytes = answer.map_err(|error| match error {
+            RpcError::Refused(refusal) => (refusal.code == TRY_AGAIN, refusal.message),
+            RpcError::TimedOut | RpcError::Overloaded => (true, error.to_string()),
+            error => (false, error.to_string()),
+        })?;
+        decode_done(&answer, &scope.table).map_err(|error| (false, error.to_string()))
+    }
+
+    /// Waits until the bytes of a step are paid for at the slice's part of the rate.
+    async fn pay(&self, begun: Instant, bytes: u64, slices: u16) {
+        let rate = self.config.bytes_per_second / u64::from(slices.max(1));
+        if rate > 0 {
+            let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
+            self.rt.sleep_until(begun + cost).await;
+        }
+    }
+
+    /// Takes down that a range was repaired, here and wherever it was.
+    async fn close(&self, settled: &Settled, close: Close) -> Result<(), String> {
+        self.record(close).await.map_err(|error| error.to_string())?;
+        let body = encode_close(&close);
+        let tell = |(host, _): &(HostId, u16)| {
+            let (host, body) = (*host, body.clone());
+            async move {
+                let deadline = self.rt.now() + self.config.timeout;
+                let target = Target::Host { host, shard: 0 };
+                let told = self.messenger.call(target, Verb::RepairClose, body, deadline).await;
+                // That node keeps its deletions for longer than it would have to.
+                if let Err(error) = told {
+                    tracing::warn!("host {} has not heard of a repair: {error}", host_name(host));
+                }
+            }
+        };
+        join_all(settled.nodes[1..].iter().map(tell)).await;
+        Ok(())
+    }
+}

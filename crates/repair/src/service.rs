@@ -1,0 +1,418 @@
+//! One shard's end of repair: it answers the masters of other nodes, and on shard 0 it leads the repairs that were asked of
+//! this node.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::Path;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutation::{PartitionUpdate, Repaired};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError};
+use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
+use rt::sync::Semaphore;
+use rt::{DiskError, Group, Rt, ShardId, Task};
+use schema::{Schema, TableId};
+use topology::{HostId, NodeIndex, Ring};
+
+use crate::codec::{decode_request, encode_answer};
+use crate::follower::{Data, Follower, FollowerConfig, FollowerError};
+use crate::history::{History, HistoryStore};
+use crate::job::Figures;
+use crate::message::{Ask, Request};
+use crate::plan::Wish;
+use crate::scope::Scope;
+use crate::step::{StepError, participants, step};
+use crate::wire::{
+    Checked, Close, Open, Wire, WireError, decode_addressed, decode_close, decode_open, definition,
+    encode_checked, encode_done,
+};
+
+/// The refusals of repair: whether it is worth asking again soon.
+pub(crate) const TRY_AGAIN: u16 = Refusal::FIRST_FREE;
+/// Asking again will give the same answer.
+pub(crate) const NO_USE: u16 = Refusal::FIRST_FREE + 1;
+
+/// A shard that nobody asks for this time forgets what it kept for the next question.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// What can be set.
+#[derive(Clone, Debug)]
+pub struct RepairConfig {
+    /// What each shard answers with.
+    pub follower: FollowerConfig,
+    /// Questions that a shard works on at a time. Together with `follower` this bounds its memory.
+    pub serving_max: usize,
+    /// Bytes of a stretch: what each participant reads for one step.
+    pub stretch_bytes: u32,
+    /// Bytes a second that repairs led by this node exchange with others; 0 for no limit.
+    pub bytes_per_second: u64,
+    /// How long one answer may take.
+    pub timeout: Duration,
+    /// How often in a row a stretch is begun again before its range is given up.
+    pub attempts_max: u32,
+    /// The pause before that, which grows with every further attempt.
+    pub pause: Duration,
+    /// A repaired range holds at most about so many bytes.
+    pub unit_bytes_max: u64,
+    /// Ended jobs that are still told of.
+    pub jobs_kept: usize,
+    /// Whether this node repairs by itself what is due.
+    pub automatic: bool,
+}
+
+impl Default for RepairConfig {
+    fn default() -> Self {
+        Self {
+            follower: FollowerConfig::default(),
+            serving_max: 4,
+            stretch_bytes: 512 << 10,
+            bytes_per_second: 0,
+            timeout: Duration::from_secs(20),
+            attempts_max: 5,
+            pause: Duration::from_millis(500),
+            unit_bytes_max: 1 << 30,
+            jobs_kept: 100,
+            automatic: true,
+        }
+    }
+}
+
+/// The nodes of the ring as this node sees them.
+#[derive(Clone, Debug)]
+pub struct Members {
+    /// The ring.
+    pub ring: Ring,
+    /// This node.
+    pub own: NodeIndex,
+    /// By node: whether it is believed to answer.
+    pub alive: Vec<bool>,
+}
+
+/// What repair has to know of its node.
+pub trait Surroundings {
+    /// The schema of this moment.
+    fn schema(&self) -> Arc<Schema>;
+    /// The nodes of this moment.
+    fn members(&self) -> Members;
+}
+
+/// What is to be repaired.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Which keyspace.
+    pub keyspace: String,
+    /// Which tables; empty for all.
+    pub tables: Vec<String>,
+    /// Which ranges, with whom.
+    pub wish: Wish,
+    /// Ranges repaired at this time or later are left out, so that a repair goes on where another one ended; seconds, 0 for none.
+    pub unless_since: u32,
+}
+
+/// One shard's repair. Cheap to clone.
+#[derive(Clone)]
+pub struct Repair(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) messenger: Messenger,
+    pub(crate) replica: Replica,
+    pub(crate) surroundings: Rc<dyn Surroundings>,
+    pub(crate) config: RepairConfig,
+    pub(crate) host: HostId,
+    follower: Follower<Own>,
+    serving: Semaphore,
+    /// On shard 0.
+    pub(crate) history: Option<HistoryStore>,
+    pub(crate) jobs: RefCell<BTreeMap<u64, Job>>,
+    pub(crate) next_job: Cell<u64>,
+    /// One range is repaired at a time.
+    pub(crate) one_unit: Semaphore,
+    pub(crate) scheduler: RefCell<Option<Task<()>>>,
+    /// Forgets pieces that nobody asks about any more; while there are any.
+    reaper: RefCell<Option<Task<()>>>,
+}
+
+/// A repair that was asked for.
+pub(crate) struct Job {
+    pub(crate) figures: Rc<RefCell<Figures>>,
+    /// Until it has ended.
+    pub(crate) task: Option<Task<()>>,
+}
+
+/// This shard's data.
+struct Own(Replica);
+
+impl Data for Own {
+    async fn read(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
+        self.0.read_here(command).await
+    }
+
+    async fn apply(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
+        self.0.apply_here(update).await
+    }
+}
+
+impl Repair {
+    /// This shard's end, which answers from now on. Shard 0 reads the history of repairs from `directory`, which exists.
+    pub async fn open(
+        rt: &Rt,
+        host: HostId,
+        messenger: &Messenger,
+        replica: Replica,
+        surroundings: Rc<dyn Surroundings>,
+        config: RepairConfig,
+        directory: &Path,
+    ) -> Result<Self, DiskError> {
+        let history = match rt.shard() {
+            ShardId(0) => Some(HistoryStore::open(rt.disk(), directory).await?),
+            _ => None,
+        };
+        let repair = Self(Rc::new(Inner {
+            rt: rt.clone(),
+            messenger: messenger.clone(),
+            follower: Follower::new(Own(replica.clone()), config.follower),
+            serving: Semaphore::new(config.serving_max.max(1)),
+            replica,
+            surroundings,
+            config,
+            host,
+            history,
+            jobs: RefCell::default(),
+            next_job: Cell::new(1),
+            one_unit: Semaphore::new(1),
+            scheduler: RefCell::default(),
+            reaper: RefCell::default(),
+        }));
+        repair.serve(Verb::RepairOpen, |inner, incoming| async move { inner.opened(incoming).await });
+        repair.serve(Verb::RepairDigest, |inner, incoming| async move { asked(inner, incoming).await });
+        repair.serve(Verb::RepairRows, |inner, incoming| async move { asked(inner, incoming).await });
+        repair.serve(Verb::RepairClose, |inner, incoming| async move { inner.closed(incoming).await });
+        Ok(repair)
+    }
+
+    fn serve<F>(&self, verb: Verb, handler: impl Fn(Rc<Inner>, Incoming) -> F + 'static)
+    where
+        F: Future<Output = Result<Bytes, Refusal>> + 'static,
+    {
+        let weak = Rc::downgrade(&self.0);
+        let handler = Rc::new(handler);
+        self.0.messenger.serve(verb, move |incoming| {
+            let (inner, handler) = (Weak::upgrade(&weak), Rc::clone(&handler));
+            async move {
+                match inner {
+                    Some(inner) => handler(inner, incoming).await,
+                    None => Err(Refusal::new(NO_USE, "this node is stopping")),
+                }
+            }
+        });
+    }
+
+    /// Tells all shards what was repaired when, and begins to repair what is due. On shard 0, when all shards are open.
+    pub async fn start(&self) {
+        for (table, repaired) in self.history().tables() {
+            self.0.replica.set_repaired(table, Arc::new(repaired.clone())).await;
+        }
+        if self.0.config.automatic {
+            self.begin_automatic();
+        }
+    }
+
+    /// When what was repaired last, on shard 0.
+    ///
+    /// # Panics
+    /// On another shard.
+    pub fn history(&self) -> History {
+        self.0.history().current()
+    }
+
+    /// Bytes of pieces that this shard keeps for the next question.
+    pub fn kept_bytes(&self) -> usize {
+        self.0.follower.kept_bytes()
+    }
+
+    /// Ends what this node leads, and forgets what it kept for others.
+    pub async fn stop(&self) {
+        let scheduler = self.0.scheduler.borrow_mut().take();
+        if let Some(task) = scheduler {
+            task.cancel().await;
+        }
+        let ids: Vec<u64> = self.0.jobs.borrow().keys().copied().collect();
+        for id in ids {
+            self.cancel(id).await;
+        }
+        self.0.reaper.borrow_mut().take();
+        self.0.follower.forget();
+    }
+}
+
+/// Answers a question about a stretch, and sees to it that what is kept for the next one does not outlive its master for long.
+async fn asked(inner: Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refusal> {
+    let answer = inner.asked(incoming).await;
+    let mut reaper = inner.reaper.borrow_mut();
+    if inner.follower.kept_bytes() > 0 && reaper.as_ref().is_none_or(Task::is_finished) {
+        *reaper = Some(inner.rt.spawn(Group::Maintenance, reap(Rc::downgrade(&inner))));
+    }
+    drop(reaper);
+    answer
+}
+
+async fn reap(inner: Weak<Inner>) {
+    while let Some(strong) = inner.upgrade() {
+        let (seen, rt) = (strong.follower.questions(), strong.rt.clone());
+        drop(strong);
+        rt.sleep(KEPT_FOR).await;
+        let Some(inner) = inner.upgrade() else { return };
+        if inner.follower.questions() == seen {
+            return inner.follower.forget();
+        }
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(NO_USE, error.to_string())
+}
+
+impl Inner {
+    pub(crate) fn history(&self) -> &HistoryStore {
+        self.history.as_ref().expect("the history lives on shard 0")
+    }
+
+    pub(crate) fn seconds(&self) -> u32 {
+        u32::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0)
+    }
+
+    /// Takes down a repair, and lets compaction go by it.
+    pub(crate) async fn record(&self, close: Close) -> Result<(), DiskError> {
+        self.history().change(|history| history.insert(close.table, close.range, close.at)).await?;
+        let repaired: Repaired = self.history().table(close.table);
+        self.replica.set_repaired(close.table, Arc::new(repaired)).await;
+        Ok(())
+    }
+
+    fn table(&self, id: TableId) -> Option<Arc<schema::Table>> {
+        self.surroundings.schema().table_by_id(id).cloned()
+    }
+
+    /// A question of a master about a stretch.
+    async fn asked(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
+        let (shard, shard_count, body) = decode_addressed(&incoming.body).map_err(refused)?;
+        let (own, count) = (self.rt.shard().0, self.rt.shard_count());
+        if (shard, shard_count) != (own, count) {
+            let what = format!("this is shard {own} of {count}, not {shard} of {shard_count}: begin again");
+            return Err(Refusal::new(NO_USE, what));
+        }
+        let request = decode_request(&body, |id| self.table(id)).map_err(refused)?;
+        self.check_owned(&request)?;
+        let table = request.scope.table.clone();
+        let _place = self.serving.acquire(1).await.expect("it is never closed");
+        let answer = self.follower.answer(request).await.map_err(|error| match &error {
+            FollowerError::Grown(_) | FollowerError::Replica(ReplicaError::Stopped) => {
+                Refusal::new(TRY_AGAIN, error.to_string())
+            }
+            FollowerError::Replica(_) => refused(&error),
+        })?;
+        let mut out = Vec::new();
+        encode_answer(&table, answer, &mut out);
+        Ok(out.into())
+    }
+
+    /// What is told must belong here: no peer may put rows where nobody looks for them.
+    fn check_owned(&self, request: &Request) -> Result<(), Refusal> {
+        let Ask::Push { updates, .. } = &request.ask else { return Ok(()) };
+        let Scope { range, slice, .. } = &request.scope;
+        let belongs = |update: &PartitionUpdate| {
+            let token = update.key.token;
+            range.after < token
+                && token <= range.upto
+                && slice.contains(token)
+                && self.replica.shard_of(token) == self.rt.shard().0
+        };
+        if updates.iter().all(belongs) {
+            return Ok(());
+        }
+        Err(refused("a row that does not belong to this stretch and shard"))
+    }
+
+    async fn opened(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
+        match decode_open(&incoming.body).map_err(refused)? {
+            Open::Check { table, definition: theirs } => {
+                let known = self.table(table);
+                let known = known.ok_or_else(|| refused(format!("there is no table with id {table}")))?;
+                if definition(&known) != theirs {
+                    let what = format!("the columns of {} differ between nodes", known.full_name());
+                    return Err(Refusal::new(TRY_AGAIN, what));
+                }
+                let checked = Checked { shard_count: self.rt.shard_count(), seconds: self.seconds() };
+                Ok(encode_checked(checked))
+            }
+            Open::Step { request, nodes } => {
+                if incoming.from != self.host {
+                    return Err(refused("only a node itself may have it lead a repair"));
+                }
+                self.step(&request, &nodes).await
+            }
+        }
+    }
+
+    /// Leads the repair of one stretch.
+    async fn step(&self, request: &Bytes, nodes: &[(HostId, u16)]) -> Result<Bytes, Refusal> {
+        let Request { scope, after, ask } = decode_request(request, |id| self.table(id)).map_err(refused)?;
+        let Ask::Summary { bytes_max } = ask else { return Err(refused("a step begins with a summary")) };
+        let counts: Vec<u16> = nodes.iter().map(|(_, shards)| *shards).collect();
+        let (timeout, bytes) = (self.config.timeout, Cell::new(0));
+        let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, timeout, bytes };
+        let done = step(&wire, &scope, &participants(&scope, &counts), after.as_ref(), bytes_max).await;
+        let done = done.map_err(|error| failed(nodes, error))?;
+        Ok(encode_done(&done, wire.bytes.get()))
+    }
+
+    /// A master tells that a range was repaired.
+    async fn closed(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
+        let close = decode_close(&incoming.body).map_err(refused)?;
+        if self.history.is_none() {
+            return Err(refused("shard 0 keeps the history of repairs"));
+        }
+        if self.table(close.table).is_none() {
+            return Err(refused(format!("there is no table with id {}", close.table)));
+        }
+        self.record(close).await.map_err(refused)?;
+        Ok(Bytes::new())
+    }
+}
+
+/// Who failed, why, and whether it is worth trying again.
+fn failed(nodes: &[(HostId, u16)], error: StepError<WireError>) -> Refusal {
+    let name = |participant: crate::Participant| {
+        let (host, _) = nodes[participant.node];
+        format!("host {}, shard {}", host_name(host), participant.shard)
+    };
+    match error {
+        StepError::Nonsense { participant, what } => {
+            refused(format!("{} answered with {what}", name(participant)))
+        }
+        StepError::Carrier { participant, error } => {
+            let again = match &error {
+                WireError::Rpc(RpcError::Refused(refusal)) => {
+                    matches!(refusal.code, TRY_AGAIN | Refusal::OVERLOADED | Refusal::EXPIRED)
+                }
+                WireError::Rpc(
+                    RpcError::Lost | RpcError::TimedOut | RpcError::Overloaded | RpcError::Connect(_),
+                ) => true,
+                WireError::Rpc(_) | WireError::Codec(_) => false,
+            };
+            let code = if again { TRY_AGAIN } else { NO_USE };
+            Refusal::new(code, format!("{}: {error}", name(participant)))
+        }
+    }
+}
+
+/// A host's id as people write it.
+pub(crate) fn host_name(host: HostId) -> String {
+    let hex: String = host.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

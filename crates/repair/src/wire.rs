@@ -1,0 +1,262 @@
+//! How repair's questions travel: the bodies of the four verbs, and a carrier over [`rpc::Messenger`].
+//!
+//! ```text
+//! open   := version (1), 0, table id (16), definition (8)               answer: shards (2), seconds (4)
+//!         | version (1), 1, vint length, request, vint count, { host (16), shards (2) }
+//!                                      answer: 0 | 1 with place, vint elements, vint differing, vint told, vint bytes
+//! digest := shard (2), shards (2), request                              (`codec`; also rows)
+//! close  := version (1), table id (16), after (8), upto (8), seconds (4)
+//! ```
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutation::Seconds;
+use replica::read_codec::{get_place, put_place};
+use rpc::{Messenger, RpcError, Target, Verb};
+use rt::Rt;
+use schema::{Table, TableId};
+use stdx::Reader;
+use stdx::vint::{read_unsigned, write_unsigned};
+use topology::{HostId, TokenRange};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::codec::{CodecError, decode_answer, encode_request};
+use crate::message::{Answer, Ask, Request};
+use crate::step::{Carrier, Done, Participant};
+
+const VERSION: u8 = 1;
+const CHECK: u8 = 0;
+const STEP: u8 = 1;
+/// Nodes that may take part in one repair.
+const NODES_MAX: usize = 1 << 12;
+
+/// A question without a stretch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// Is the table there as the master knows it, and how many shards does the node have?
+    Check {
+        /// Which table.
+        table: TableId,
+        /// [`definition`] of it.
+        definition: u64,
+    },
+    /// To a shard of the master's own node: repair the next stretch.
+    Step {
+        /// A [`Request`] for a summary, as bytes.
+        request: Bytes,
+        /// All nodes, the own one first, with their numbers of shards.
+        nodes: Vec<(HostId, u16)>,
+    },
+}
+
+/// The answer to [`Open::Check`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Shards of the node.
+    pub shard_count: u16,
+    /// Its clock.
+    pub seconds: Seconds,
+}
+
+/// A range that was repaired, as all its replicas take it down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close {
+    /// Which table.
+    pub table: TableId,
+    /// Which range.
+    pub range: TokenRange,
+    /// When the repair began, by the master's clock.
+    pub at: Seconds,
+}
+
+/// What two nodes have to agree on before their rows can be compared: columns and their types.
+pub fn definition(table: &Table) -> u64 {
+    let mut text = String::new();
+    for column in table.columns() {
+        text.push_str(&format!("{} {:?} {:?}\n", column.name, column.kind, column.ty));
+    }
+    xxh3_64(text.as_bytes())
+}
+
+/// Writes a question.
+pub fn encode_open(open: &Open) -> Bytes {
+    let mut out = vec![VERSION];
+    match open {
+        Open::Check { table, definition } => {
+            out.push(CHECK);
+            out.extend_from_slice(&table.0);
+            out.extend_from_slice(&definition.to_be_bytes());
+        }
+        Open::Step { request, nodes } => {
+            out.push(STEP);
+            write_unsigned(request.len() as u64, &mut out);
+            out.extend_from_slice(request);
+            write_unsigned(nodes.len() as u64, &mut out);
+            for (host, shards) in nodes {
+                out.extend_from_slice(&host.0);
+                out.extend_from_slice(&shards.to_be_bytes());
+            }
+        }
+    }
+    out.into()
+}
+
+/// Reads a question.
+pub fn decode_open(buffer: &Bytes) -> Result<Open, CodecError> {
+    let mut reader = Reader::new(buffer);
+    version(&mut reader)?;
+    let open = match reader.u8()? {
+        CHECK => Open::Check { table: table_id(&mut reader)?, definition: reader.u64()? },
+        STEP => {
+            let request = buffer.slice_ref(reader.bytes_vint()?);
+            let count = read_unsigned(&mut reader)? as usize;
+            if count > NODES_MAX {
+                return Err(CodecError::Malformed("a number of nodes"));
+            }
+            let mut nodes = Vec::with_capacity(count);
+            for _ in 0..count {
+                let host = HostId(reader.bytes(16)?.try_into().expect("16 bytes"));
+                nodes.push((host, reader.u16()?));
+            }
+            if nodes.iter().any(|(_, shards)| *shards == 0) {
+                return Err(CodecError::Malformed("a number of shards"));
+            }
+            Open::Step { request, nodes }
+        }
+        _ => return Err(CodecError::Malformed("a known question")),
+    };
+    end(&reader)?;
+    Ok(open)
+}
+
+/// Writes an answer.
+pub fn encode_checked(checked: Checked) -> Bytes {
+    let mut out = checked.shard_count.to_be_bytes().to_vec();
+    out.extend_from_slice(&checked.seconds.to_be_bytes());
+    out.into()
+}
+
+/// Reads an answer.
+pub fn decode_checked(buffer: &Bytes) -> Result<Checked, CodecError> {
+    let mut reader = Reader::new(buffer);
+    let checked = Checked { shard_count: reader.u16()?.max(1), seconds: reader.u32()? };
+    end(&reader)?;
+    Ok(checked)
+}
+
+/// Writes what a stretch came to, and how many bytes crossed for it.
+pub fn encode_done(done: &Done, bytes: u64) -> Bytes {
+    let mut out = vec![u8::from(done.upto.is_some())];
+    if let Some(place) = &done.upto {
+        put_place(place, &mut out);
+    }
+    for number in [done.elements, done.differing, done.told, bytes] {
+        write_unsigned(number, &mut out);
+    }
+    out.into()
+}
+
+/// Reads what a stretch came to, and how many bytes crossed for it.
+pub fn decode_done(buffer: &Bytes, table: &Table) -> Result<(Done, u64), CodecError> {
+    let mut reader = Reader::new(buffer);
+    let upto = match reader.u8()? {
+        0 => None,
+        _ => Some(get_place(buffer, &mut reader, table)?),
+    };
+    let mut number = || read_unsigned(&mut reader);
+    let done = Done { upto, elements: number()?, differing: number()?, told: number()? };
+    let bytes = number()?;
+    end(&reader)?;
+    Ok((done, bytes))
+}
+
+/// Writes a range that was repaired.
+pub fn encode_close(close: &Close) -> Bytes {
+    let mut out = vec![VERSION];
+    out.extend_from_slice(&close.table.0);
+    out.extend_from_slice(&close.range.after.to_be_bytes());
+    out.extend_from_slice(&close.range.upto.to_be_bytes());
+    out.extend_from_slice(&close.at.to_be_bytes());
+    out.into()
+}
+
+/// Reads a range that was repaired.
+pub fn decode_close(buffer: &Bytes) -> Result<Close, CodecError> {
+    let mut reader = Reader::new(buffer);
+    version(&mut reader)?;
+    let table = table_id(&mut reader)?;
+    let range = TokenRange { after: reader.i64()?, upto: reader.i64()? };
+    let at = reader.u32()?;
+    end(&reader)?;
+    if range.after >= range.upto {
+        return Err(CodecError::Malformed("a range of tokens"));
+    }
+    Ok(Close { table, range, at })
+}
+
+/// Whom a question about a stretch is for, in front of it: `(shard, shards, request)`.
+pub fn decode_addressed(buffer: &Bytes) -> Result<(u16, u16, Bytes), CodecError> {
+    let mut reader = Reader::new(buffer);
+    let (shard, shard_count) = (reader.u16()?, reader.u16()?);
+    Ok((shard, shard_count, buffer.slice(4..)))
+}
+
+fn version(reader: &mut Reader<'_>) -> Result<(), CodecError> {
+    if reader.u8()? == VERSION { Ok(()) } else { Err(CodecError::Malformed("version 1")) }
+}
+
+fn table_id(reader: &mut Reader<'_>) -> Result<TableId, CodecError> {
+    Ok(TableId(reader.bytes(16)?.try_into().expect("16 bytes")))
+}
+
+fn end(reader: &Reader<'_>) -> Result<(), CodecError> {
+    if reader.is_empty() { Ok(()) } else { Err(CodecError::Malformed("the end of the message")) }
+}
+
+/// Why an answer did not come.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The call failed.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// The answer cannot be read.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+/// Brings questions to the shards of nodes.
+pub struct Wire<'a> {
+    /// This shard's end.
+    pub messenger: &'a Messenger,
+    /// For deadlines.
+    pub rt: &'a Rt,
+    /// Hosts of the nodes that take part, the master's own first.
+    pub nodes: &'a [(HostId, u16)],
+    /// How long one answer may take.
+    pub timeout: Duration,
+    /// Bytes from and to other nodes so far.
+    pub bytes: Cell<u64>,
+}
+
+impl Carrier for Wire<'_> {
+    type Error = WireError;
+
+    async fn ask(&self, participant: Participant, request: Request) -> Result<Answer, WireError> {
+        let mut body = participant.shard.to_be_bytes().to_vec();
+        body.extend_from_slice(&participant.shard_count.to_be_bytes());
+        encode_request(&request, &mut body);
+        let verb = match request.ask {
+            Ask::Summary { .. } | Ask::Sums { .. } | Ask::Contents { .. } => Verb::RepairDigest,
+            Ask::Fetch { .. } | Ask::Push { .. } => Verb::RepairRows,
+        };
+        let (host, _) = self.nodes[participant.node];
+        let (target, sent) = (Target::Host { host, shard: participant.shard }, body.len());
+        let answer = self.messenger.call(target, verb, body.into(), self.rt.now() + self.timeout).await?;
+        if participant.node != 0 {
+            self.bytes.set(self.bytes.get() + (sent + answer.len()) as u64);
+        }
+        Ok(decode_answer(&request.scope.table, &answer)?)
+    }
+}

@@ -1,0 +1,228 @@
+//! Three simulated nodes of different shard counts that lack different rows: repaired, interrupted, cut off, cancelled.
+
+use std::sync::Arc;
+
+use mutation::{DeletionTime, PartitionUpdate};
+use repair::{JobState, RepairConfig};
+use schema::Table;
+
+use crate::world::{SECOND, World, everything, key, row, table};
+
+const PARTITIONS: i32 = 200;
+const ROWS: i32 = 10;
+
+/// Small stretches, so that there is something to interrupt.
+fn config() -> RepairConfig {
+    RepairConfig { stretch_bytes: 16 << 10, automatic: false, ..RepairConfig::default() }
+}
+
+/// Of each hundred rows each node lacks one, and each another; that is three that differ.
+fn fill(world: &World, table: &Arc<Table>) {
+    for node in 0..world.shards.len() {
+        let lacks = |n: i32| n % 100 == 30 * node as i32;
+        let all = (0..PARTITIONS * ROWS).filter(|n| !lacks(*n));
+        let text = "some text of a usual length, so that a stretch is not the whole table";
+        world.write(node, all.map(|n| row(table, n / ROWS, n % ROWS, text, 1_000)).collect());
+    }
+}
+
+fn assert_equal(world: &World, table: &Arc<Table>) {
+    let first = world.kept(0, table);
+    let rows: usize = first.partitions.iter().map(|partition| partition.rows.len()).sum();
+    assert_eq!(rows as i32, PARTITIONS * ROWS, "all rows are there");
+    for node in 1..world.shards.len() {
+        assert_eq!(world.kept(node, table), first, "node {node}");
+    }
+}
+
+#[test]
+fn all_nodes_have_everything_afterwards() {
+    for shards in [[1, 1, 1], [2, 2, 2], [1, 2, 3], [3, 2, 2]] {
+        let world = World::new(1, &shards, RepairConfig { automatic: false, ..RepairConfig::default() });
+        let table = table("t");
+        fill(&world, &table);
+        let begun = world.seconds(0);
+        let status = world.wait(0, world.begin(0, &table, 0));
+        assert_eq!((status.state, &*status.failures), (JobState::Done, &[] as &[String]), "{shards:?}");
+        assert_eq!((status.units_done, status.units), (1, 1));
+        let differing = (PARTITIONS * ROWS / 100 * 3) as u64;
+        assert_eq!((status.differing, status.told), (differing, differing), "each to the one that lacks it");
+        assert_equal(&world, &table);
+        let per_row = status.bytes / differing;
+        println!("{shards:?}: {per_row} bytes a row that differs, {} kept", world.kept_bytes());
+        assert!(per_row < 600, "{per_row} bytes a row that differs");
+        assert!(world.kept_bytes() < 2 << 20, "{} bytes kept", world.kept_bytes());
+
+        // Everyone has taken it down, and has it after a restart.
+        world.sim.run_for(SECOND);
+        world.restart(1);
+        for node in 0..3 {
+            let history = world.repair(node).history();
+            let at = history.table(table.id).expect("it was repaired").oldest(i64::MIN, i64::MAX);
+            assert!(at >= begun, "node {node}: {at}");
+        }
+        // A repair that goes on from there has nothing to do; one that begins anew finds nothing that differs.
+        let again = world.wait(2, world.begin(2, &table, begun));
+        assert_eq!((again.state, again.elements), (JobState::Done, 0));
+        let again = world.wait(2, world.begin(2, &table, 0));
+        assert_eq!((again.state, again.differing), (JobState::Done, 0));
+        assert!(again.elements >= (PARTITIONS * ROWS) as u64);
+    }
+}
+
+/// Left to themselves, nodes repair what is due, each its own ranges, and go on doing so.
+#[test]
+fn nodes_repair_by_themselves() {
+    let world = World::new(6, &[1, 2, 1], RepairConfig::default());
+    let table = table("t");
+    fill(&world, &table);
+    let begun = world.seconds(0);
+    // A grace of four hours: due every three hours, and what was never repaired within a quarter of that.
+    world.sim.run_for(SECOND * 3_600);
+    assert_equal(&world, &table);
+    let oldest = |node: usize| {
+        let history = world.repair(node).history();
+        history.table(table.id).map_or(0, |repaired| repaired.oldest(i64::MIN, i64::MAX))
+    };
+    let first = [0, 1, 2].map(oldest);
+    assert!(first.iter().all(|at| *at >= begun), "{first:?} after {begun}");
+    world.sim.run_for(SECOND * 3_600 * 3);
+    assert!((0..3).all(|node| oldest(node) > first[node]), "and again: {:?}", [0, 1, 2].map(oldest));
+}
+
+#[test]
+fn a_peer_that_dies_fails_the_range_and_the_next_repair_completes_it() {
+    let world = World::new(2, &[2, 1, 2], RepairConfig { attempts_max: 2, timeout: 2 * SECOND, ..config() });
+    let table = table("t");
+    fill(&world, &table);
+    let job = world.begin(0, &table, 0);
+    world.sim.run_until(|| world.status(0, job).told > 5).expect("it repairs");
+    world.sim.kill(world.sim.node(2));
+    let status = world.wait(0, job);
+    assert_eq!(status.state, JobState::Failed);
+    assert!(status.failures[0].contains("03030303-0303-0303-0303-030303030303"), "{:?}", status.failures);
+    assert_eq!(world.repair(0).history().table(table.id), None, "nothing is taken down");
+
+    world.believe_dead(&[2]);
+    let refused = world.wait(0, world.begin(0, &table, 0));
+    assert_eq!(refused.state, JobState::Failed);
+    assert!(refused.failures[0].contains("is down"), "{:?}", refused.failures);
+
+    world.sim.start(world.sim.node(2));
+    world.believe_dead(&[]);
+    world.sim.run_for(5 * SECOND);
+    let done = world.wait(0, world.begin(0, &table, 0));
+    assert_eq!(done.state, JobState::Done, "{:?}", done.failures);
+    assert!(done.differing < 60, "what was repaired before is still repaired: {}", done.differing);
+    assert_equal(&world, &table);
+}
+
+#[test]
+fn a_short_partition_is_waited_out() {
+    for seed in 0..10 {
+        let world = World::new(seed, &[1, 2, 1], RepairConfig { timeout: 2 * SECOND, ..config() });
+        let table = table("t");
+        fill(&world, &table);
+        let job = world.begin(0, &table, 0);
+        world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+        let node = |n: usize| world.sim.node(n);
+        match seed % 3 {
+            0 => world.sim.isolate(node(1)),
+            1 => world.sim.partition_one_way(node(2), node(0)),
+            _ => world.sim.reset_connections(node(0), node(1)),
+        }
+        world.sim.after(3 * SECOND, |sim| sim.heal_all());
+        let status = world.wait(0, job);
+        assert_eq!(status.state, JobState::Done, "seed {seed}: {:?}", status.failures);
+        assert_equal(&world, &table);
+    }
+}
+
+#[test]
+fn a_master_that_dies_leaves_nothing_behind() {
+    let world = World::new(3, &[2, 2, 1], config());
+    let table = table("t");
+    fill(&world, &table);
+    let job = world.begin(0, &table, 0);
+    world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+    world.restart(0);
+    // Another node repairs the same, and the followers' pieces are within their limit.
+    let status = world.wait(1, world.begin(1, &table, 0));
+    assert_eq!(status.state, JobState::Done, "{:?}", status.failures);
+    assert!(world.kept_bytes() < 1 << 20, "{} bytes kept", world.kept_bytes());
+    assert_equal(&world, &table);
+    assert!(world.kept_bytes() > 0);
+    world.sim.run_for(121 * SECOND);
+    assert_eq!(world.kept_bytes(), 0, "nobody asks any more");
+}
+
+#[test]
+fn a_cancelled_repair_stops_and_can_be_begun_again() {
+    let world = World::new(4, &[1, 1, 2], RepairConfig { bytes_per_second: 20_000, ..config() });
+    let table = table("t");
+    fill(&world, &table);
+    let job = world.begin(0, &table, 0);
+    world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+    let underway = world.status(0, job);
+    assert!(underway.share > 0.0 && underway.share < 1.0, "{}", underway.share);
+    assert!(underway.left.is_some_and(|left| left > SECOND / 10), "{:?}", underway.left);
+    assert!(world.cancel(0, job));
+    assert!(!world.cancel(0, job + 1), "there is no such job");
+    let told = world.status(0, job).told;
+    assert_eq!(world.status(0, job).state, JobState::Cancelled);
+    world.sim.run_for(5 * SECOND);
+    assert_eq!(world.status(0, job).told, told, "it goes on no more");
+
+    let begun = world.sim.now();
+    let status = world.wait(0, world.begin(0, &table, 0));
+    assert_eq!(status.state, JobState::Done);
+    assert_equal(&world, &table);
+    // The limit is kept: most of what crosses is paid for before the next stretch.
+    let seconds = (world.sim.now() - begun).as_secs_f64();
+    assert!(status.bytes as f64 / seconds < 30_000.0, "{} bytes in {seconds} s", status.bytes);
+}
+
+/// With `tombstone_gc` by repair a deletion stays, however old, until a repair of all replicas has carried it everywhere.
+#[test]
+fn deletions_are_forgotten_after_a_repair() {
+    let world = World::new(5, &[1, 2, 1], config());
+    let table = table("gc");
+    let deletion = |at: u32| {
+        let mut update = PartitionUpdate::new(table.clone(), key(1));
+        update.add_deletion(DeletionTime::new(2_000, at));
+        update
+    };
+    for node in 0..3 {
+        world.write(node, vec![row(&table, 1, 1, "dead", 1_000), row(&table, 2, 2, "alive", 1_000)]);
+    }
+    // Made a month ago, and one node has missed it.
+    let now = world.seconds(0);
+    for node in 0..2 {
+        world.write(node, vec![deletion(now - 30 * 86_400)]);
+    }
+    let partitions = |node: usize| {
+        let command = everything(&table, world.seconds(node), replica::Form::Whole);
+        let id = table.id;
+        world.on(node, move |_, replica, _| async move {
+            use replica::TableOperation::{Compact, Flush};
+            for operation in [Flush, Compact] {
+                replica.table_operation(id, operation).await.expect("the disk is well");
+            }
+            replica.read(&command).await.expect("the disk is well").partitions
+        })
+    };
+    assert_eq!([0, 1, 2].map(|node| partitions(node).len()), [2, 2, 2]);
+    assert!(!partitions(0).iter().all(|partition| partition.deletion.is_live()), "still known");
+
+    let status = world.wait(1, world.begin(1, &table, 0));
+    assert_eq!(status.state, JobState::Done, "{:?}", status.failures);
+    world.sim.run_for(SECOND);
+    for node in 0..3 {
+        let left = partitions(node);
+        assert_eq!(left.len(), 1, "node {node}: {left:?}");
+        assert_eq!(left[0].key, key(2));
+    }
+    world.restart(2);
+    let after = world.wait(2, world.begin(2, &table, 0));
+    assert_eq!((after.state, after.differing), (JobState::Done, 0));
+}

@@ -1,0 +1,282 @@
+//! Nodes of a simulation with storage, connections and repair, and nothing else: the test says who is in the ring and who lives.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Engine, EngineConfig};
+use mutation::{
+    Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, LivenessInfo, PartitionRange,
+    PartitionUpdate, Row, Slices,
+};
+use repair::plan::Wish;
+use repair::{JobState, JobStatus, Members, Repair, RepairConfig, Surroundings, Wanted};
+use replica::{Form, Limits, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
+use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
+use rt::mesh::Mesh;
+use rt::{Group, Rt, ShardId, ShardMain};
+use rt_sim::{Config, NodeConfig, Simulation};
+use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc};
+use topology::{HostId, Location, NodeIndex, Ring, RingNode};
+use types::CqlType;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// A shard that runs.
+#[derive(Clone)]
+struct Running {
+    replica: Replica,
+    repair: Repair,
+}
+
+thread_local! {
+    /// By node and shard. A test is one thread.
+    static RUNNING: RefCell<BTreeMap<(usize, u16), Running>> = const { RefCell::new(BTreeMap::new()) };
+    /// Whom every node believes to be dead.
+    static DEAD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+pub fn host(node: usize) -> HostId {
+    HostId([node as u8 + 1; 16])
+}
+
+/// `ks.t` with three copies, `ks.gc` beside it, which forgets deletions after repairs.
+pub fn schema() -> Schema {
+    let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 3 });
+    for (name, id, gc) in
+        [("t", 7, TombstoneGc::Timeout), ("gc", 8, TombstoneGc::Repair { propagation_delay_seconds: 10 })]
+    {
+        let mut builder = TableBuilder::new("ks", name, TableId([id; 16]))
+            .partition_key("k", CqlType::Int)
+            .clustering("c", CqlType::Int, false)
+            .regular("v", CqlType::Text);
+        builder.options.tombstone_gc = gc;
+        builder.options.gc_grace_seconds = 4 * 3_600;
+        keyspace.tables.insert(name.to_owned(), builder.build_known());
+    }
+    Schema::default().with_keyspace(keyspace)
+}
+
+pub fn table(name: &str) -> Arc<Table> {
+    schema().table("ks", name).expect("it is there").clone()
+}
+
+struct Around {
+    schema: Arc<Schema>,
+    own: usize,
+    nodes: usize,
+}
+
+impl Surroundings for Around {
+    fn schema(&self) -> Arc<Schema> {
+        self.schema.clone()
+    }
+
+    fn members(&self) -> Members {
+        let nodes = self.nodes;
+        let member = |node: usize| {
+            let tokens = (0..4).map(|turn| spread(turn * nodes + node, 4 * nodes)).collect();
+            (RingNode { host: host(node), location: Location::new("dc1", "r1") }, tokens)
+        };
+        let alive = (0..nodes).map(|node| DEAD.with(|dead| !dead.borrow().contains(&node))).collect();
+        let ring = Ring::new((0..nodes).map(member)).expect("tokens are apart");
+        Members { ring, own: NodeIndex(self.own as u16), alive }
+    }
+}
+
+fn spread(place: usize, of: usize) -> i64 {
+    (i128::from(i64::MIN) + (1i128 << 64) * (place as i128 + 1) / (of as i128 + 1)) as i64
+}
+
+fn address(node: usize) -> std::net::SocketAddr {
+    ([10, 0, 0, node as u8 + 1], 7000).into()
+}
+
+pub struct World {
+    pub sim: Simulation,
+    pub shards: Vec<u16>,
+}
+
+impl World {
+    /// Running nodes with so many shards each.
+    pub fn new(seed: u64, shards: &[u16], config: RepairConfig) -> World {
+        RUNNING.with(|all| all.borrow_mut().clear());
+        DEAD.with(|dead| dead.borrow_mut().clear());
+        let sim = Simulation::new(seed, Config::default());
+        let of = Arc::new(shards.to_vec());
+        for (node, count) in shards.iter().enumerate() {
+            let (of, config) = (Arc::clone(&of), config.clone());
+            let id = sim.add_node(NodeConfig { shards: *count, ..NodeConfig::default() }, move |_| {
+                mains(node, &of, &config)
+            });
+            sim.start(id);
+        }
+        sim.run_for(SECOND / 10);
+        World { sim, shards: shards.to_vec() }
+    }
+
+    /// Has every node believe that these are dead.
+    pub fn believe_dead(&self, nodes: &[usize]) {
+        DEAD.with(|dead| *dead.borrow_mut() = nodes.to_vec());
+    }
+
+    /// Stops a node as `kill -9` does, and starts it again.
+    pub fn restart(&self, node: usize) {
+        self.sim.kill(self.sim.node(node));
+        self.sim.start(self.sim.node(node));
+        self.sim.run_for(SECOND / 10);
+    }
+
+    /// Runs a task on shard 0 of a node until its end.
+    pub fn on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        node: usize,
+        task: impl FnOnce(Rt, Replica, Repair) -> F,
+    ) -> T {
+        let rt = self.sim.rt(self.sim.node(node), ShardId(0)).expect("the node runs");
+        let Running { replica, repair } =
+            RUNNING.with(|all| all.borrow().get(&(node, 0)).expect("the shard runs").clone());
+        let future = task(rt.clone(), replica, repair);
+        let result = Rc::new(RefCell::new(None));
+        let output = Rc::clone(&result);
+        let task = rt.spawn(Group::Statement, async move { *output.borrow_mut() = Some(future.await) });
+        self.sim.run_until(|| task.is_finished()).expect("it ends");
+        result.borrow_mut().take().expect("a finished task has left its result")
+    }
+
+    pub fn repair(&self, node: usize) -> Repair {
+        RUNNING.with(|all| all.borrow().get(&(node, 0)).expect("the shard runs").repair.clone())
+    }
+
+    /// Writes on one node alone.
+    pub fn write(&self, node: usize, updates: Vec<PartitionUpdate>) {
+        self.on(node, |_, replica, _| async move {
+            for update in updates {
+                replica.apply_one(update).await.expect("the disk is well");
+            }
+        });
+    }
+
+    /// All that a node has, deletions included.
+    pub fn kept(&self, node: usize, table: &Arc<Table>) -> ReadPage {
+        let command = everything(table, self.seconds(node), Form::Full);
+        self.on(node, |_, replica, _| async move {
+            ReadPage { tombstones: 0, ..replica.read(&command).await.expect("the disk is well") }
+        })
+    }
+
+    pub fn seconds(&self, node: usize) -> u32 {
+        (self.sim.wall_micros(self.sim.node(node)) / 1_000_000) as u32
+    }
+
+    /// Begins a repair of one table by a node.
+    pub fn begin(&self, node: usize, table: &Arc<Table>, unless_since: u32) -> u64 {
+        let tables = vec![table.name.clone()];
+        let wanted = Wanted { keyspace: "ks".to_owned(), tables, wish: Wish::all(), unless_since };
+        self.on(node, |_, _, repair| async move { repair.begin(wanted).expect("it can be planned") })
+    }
+
+    pub fn status(&self, node: usize, job: u64) -> JobStatus {
+        self.repair(node).status(job).expect("it was begun")
+    }
+
+    /// Waits for the end of a repair.
+    pub fn wait(&self, node: usize, job: u64) -> JobStatus {
+        let ended = || self.status(node, job).state != JobState::Running;
+        self.sim.run_until(ended).expect("it ends");
+        self.status(node, job)
+    }
+
+    pub fn cancel(&self, node: usize, job: u64) -> bool {
+        self.on(node, |_, _, repair| async move { repair.cancel(job).await })
+    }
+
+    /// Bytes that the shards of all nodes keep for masters at most.
+    pub fn kept_bytes(&self) -> usize {
+        RUNNING
+            .with(|all| all.borrow().values().map(|running| running.repair.kept_bytes()).max().unwrap_or(0))
+    }
+}
+
+fn mains(node: usize, shards: &Arc<Vec<u16>>, repair_config: &RepairConfig) -> Vec<ShardMain> {
+    let count = shards[node];
+    let config = Arc::new(RpcConfig::new("test", host(node), address(node)));
+    let ends = handover_mesh(count).into_iter().zip(Mesh::new(count, 256));
+    ends.map(|(handover, replicas)| {
+        let (config, shards, repair_config) =
+            (Arc::clone(&config), Arc::clone(shards), repair_config.clone());
+        Box::new(move |rt: Rt| {
+            let main = async move {
+                let schema = Arc::new(schema());
+                let messenger = Messenger::new(&rt, config, handover);
+                let (data, log) = (PathBuf::from("/data"), PathBuf::from("/log"));
+                for directory in [&data, &log] {
+                    rt.disk().create_dir_all(directory).await.expect("the disk is well");
+                }
+                let engine = Engine::open(rt.clone(), EngineConfig::new(data.clone(), log), schema.clone());
+                let replica_config =
+                    ReplicaConfig { host_id: host(node).0, tombstone_failure_threshold: 100_000 };
+                let engine = engine.await.expect("it opens");
+                let replica = Replica::new(&rt, engine, replicas.attach(&rt), replica_config);
+                let around = Rc::new(Around { schema, own: node, nodes: shards.len() });
+                let repair =
+                    Repair::open(&rt, host(node), &messenger, replica.clone(), around, repair_config, &data)
+                        .await
+                        .expect("the disk is well");
+                let peer = |other: usize| {
+                    let info = PeerInfo {
+                        address: address(other),
+                        shard_count: shards[other],
+                        same_datacenter: true,
+                    };
+                    (host(other), info)
+                };
+                messenger.set_peers(Arc::new(Peers::new((0..shards.len()).map(peer))));
+                let running = Running { replica, repair: repair.clone() };
+                RUNNING.with(|all| all.borrow_mut().insert((node, rt.shard().0), running));
+                if rt.shard() == ShardId(0) {
+                    messenger.listen().await.expect("the port is free");
+                    repair.start().await;
+                }
+                std::future::pending::<()>().await;
+            };
+            Box::pin(main) as rt::LocalBoxFuture<()>
+        }) as ShardMain
+    })
+    .collect()
+}
+
+pub fn everything(table: &Arc<Table>, now: u32, form: Form) -> ReadCommand {
+    ReadCommand {
+        table: table.clone(),
+        partitions: Partitions::Range(PartitionRange::all()),
+        slices: Slices::all(),
+        columns: ColumnSelection::All,
+        reversed: false,
+        limits: Limits::NONE,
+        resume: None,
+        now,
+        bypass_cache: false,
+        form,
+    }
+}
+
+/// Row `c` of partition `k` with a text.
+pub fn row(table: &Arc<Table>, k: i32, c: i32, text: &str, timestamp: i64) -> PartitionUpdate {
+    let mut row = Row::new(Clustering::new(table, &[Some(&c.to_be_bytes())]));
+    row.liveness = LivenessInfo::forever(timestamp);
+    let column = table.column("v").expect("it has v").id;
+    row.set(column, ColumnData::Simple(Cell::live(timestamp, Bytes::copy_from_slice(text.as_bytes()))));
+    let mut update = PartitionUpdate::new(table.clone(), key(k));
+    update.add_row(row);
+    update
+}
+
+pub fn key(k: i32) -> DecoratedKey {
+    DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes()))
+}
