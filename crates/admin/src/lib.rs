@@ -5,6 +5,7 @@
 mod http;
 mod metrics;
 mod node;
+mod repairs;
 mod rest;
 
 pub use http::{HttpServer, HttpServerConfig};

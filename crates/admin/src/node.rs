@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use coordinator::{BatchlogStats, RequestFigures};
 use engine::EngineStats;
+use repair::Repair;
 use replica::{ReplicaError, TableOperation};
 use rt::{GroupStats, LocalBoxFuture};
 use schema::{Schema, TableId};
@@ -100,4 +101,8 @@ pub trait Node {
     fn request_stop(&self);
     /// Microseconds since the epoch.
     fn now_micros(&self) -> i64;
+    /// What leads this node's repairs, on shard 0; none while the node has no ring.
+    fn repair(&self) -> Option<Repair> {
+        None
+    }
 }

@@ -8,7 +8,7 @@ use rt::LocalBoxFuture;
 use schema::{Schema, Table};
 use serde_json::{Value, json};
 
-use crate::{Answer, Call, Node, Service, metrics};
+use crate::{Answer, Call, Node, Service, metrics, repairs};
 
 /// Answers the administration port and the metrics port of a node.
 pub struct RestService {
@@ -31,6 +31,9 @@ impl Service for RestService {
 
 async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     let segments: Vec<&str> = call.path.split('/').filter(|segment| !segment.is_empty()).collect();
+    if let Some(answer) = repairs::answer(&node, &call, &segments).await {
+        return answer;
+    }
     match (call.method.as_str(), segments.as_slice()) {
         ("GET", ["metrics"]) => {
             let shards = node.figures().await;
