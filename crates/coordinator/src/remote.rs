@@ -366,7 +366,9 @@ impl Server {
 
     fn updates(&self, body: &Bytes) -> Result<Vec<PartitionUpdate>, Refusal> {
         let schema = self.schema();
-        decode_updates(body, |id| schema.table_by_id(id).cloned())
+        // What is kept must not keep the connection's whole buffer.
+        let body = Bytes::copy_from_slice(body);
+        decode_updates(&body, |id| schema.table_by_id(id).cloned())
     }
 
     async fn truncate(&self, body: &Bytes) -> Result<(), Refusal> {

@@ -147,9 +147,16 @@ impl PageBuilder {
         let in_partition = partition.rows_before + partition.live;
         partition.done = in_partition >= limits.rows_per_partition;
         let partition_done = partition.done;
+        // Whether a static row is returned alone is known at the partition's end: a page without a row of it does not end
+        // before.
+        let undecided =
+            in_partition == 0 && result.static_row.as_ref().is_some_and(|row| row.has_live_cell(now));
         self.rows += u64::from(live);
         self.bytes += bytes;
-        if self.rows >= limits.rows || self.bytes >= limits.bytes || partition_done && form.is_unbroken() {
+        if self.rows >= limits.rows
+            || self.bytes >= limits.bytes && !undecided
+            || partition_done && form.is_unbroken()
+        {
             self.cut(partition_done && !form.is_unbroken(), in_partition);
             return Progress::Full;
         }

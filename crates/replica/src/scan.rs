@@ -100,7 +100,12 @@ impl<'a> Merged<'a> {
             partition.truncate(&self.command.table, keep, self.command.reversed);
             self.cut = true;
         }
-        self.rows += if continues { partition.live_rows(now) } else { partition.row_count(now) };
+        // The static row counts once, with the page that it is returned in.
+        self.rows += if continues || self.rows_before > 0 {
+            partition.live_rows(now)
+        } else {
+            partition.row_count(now)
+        };
         self.bytes += partition.rows.iter().map(Row::memory_size).sum::<usize>();
         if continues {
             let last = self.page.partitions.last_mut().expect("it continues the last one");
@@ -122,7 +127,10 @@ impl<'a> Merged<'a> {
                 let rows_in_partition = self.rows_before + last.live_rows(self.command.now);
                 let done = rows_in_partition >= self.command.limits.rows_per_partition
                     && !self.command.form.is_unbroken();
-                let clustering = last.rows.last().filter(|_| !done).map(|row| row.clustering.clone());
+                // A static row that is returned alone ends its partition: its rows have been seen, and are dead.
+                let alone = rows_in_partition == 0 && last.row_count(self.command.now) > 0;
+                let place = last.rows.last().filter(|_| !done && !alone);
+                let clustering = place.map(|row| row.clustering.clone());
                 Resume { key: last.key.clone(), clustering, rows_in_partition }
             });
         }
