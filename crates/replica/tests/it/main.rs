@@ -221,8 +221,8 @@ proptest! {
         };
         let (here, elsewhere) = (command(table()), command(table_elsewhere()));
         prop_assert_ne!(
-            here.table.column("v").map(|column| column.id),
-            elsewhere.table.column("v").map(|column| column.id)
+            here.table.column("m").map(|column| column.id),
+            elsewhere.table.column("m").map(|column| column.id)
         );
         let page = page(&here, &updates, None, 0);
         let mut bytes = Vec::new();
