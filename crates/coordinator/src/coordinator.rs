@@ -26,7 +26,9 @@ use crate::paxos::Turns;
 use crate::read::{Scene, speculation_delay};
 use crate::remote::{self, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
-use crate::{ClusterView, Consistency, Copies, ReplicaFailure, RequestError, WriteKind, WriteOptions};
+use crate::{
+    Canaries, ClusterView, Consistency, Copies, ReplicaFailure, RequestError, WriteKind, WriteOptions,
+};
 
 /// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
 const FAILURE_UNKNOWN: u16 = 0;
@@ -67,6 +69,7 @@ struct Inner {
     placements: RefCell<HashMap<String, Arc<Copies>>>,
     remote: OnceCell<Remote>,
     hints: OnceCell<HintKeeper>,
+    planted: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
     turn: Cell<usize>,
     replicated: Cell<ReplicationStats>,
@@ -102,6 +105,7 @@ impl Coordinator {
             view: RefCell::new(view),
             placements: RefCell::default(),
             remote: OnceCell::new(),
+            planted: Cell::default(),
             hints: OnceCell::new(),
             turn: Cell::new(0),
             replicated: Cell::default(),
@@ -498,6 +502,15 @@ impl Coordinator {
         turn
     }
 
+    /// Plants bugs, for tests of tests.
+    pub fn plant(&self, canaries: Canaries) {
+        self.0.planted.set(canaries);
+    }
+
+    pub(crate) fn planted(&self) -> Canaries {
+        self.0.planted.get()
+    }
+
     /// After how long a further replica of a table is asked.
     pub(crate) fn speculation(&self, table: &Table) -> Option<Duration> {
         speculation_delay(&table.options.speculative_retry, |share| self.0.reads.below(share))
@@ -505,6 +518,9 @@ impl Coordinator {
 
     /// Keeps an update for a node that is away; whether it was kept.
     pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes) -> bool {
+        if self.0.planted.get().dropped_hints {
+            return true;
+        }
         let kept = self.0.hints.get().is_some_and(|keep| keep(host, table, update));
         self.count(|stats| if kept { stats.hinted += 1 } else { stats.not_hinted += 1 });
         kept

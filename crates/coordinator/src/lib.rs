@@ -4,6 +4,7 @@
 //! This crate knows nothing of files, memtables or CQL.
 
 mod batchlog;
+mod canaries;
 mod computed;
 pub mod contact;
 mod coordinator;
@@ -23,6 +24,7 @@ mod view;
 mod write;
 
 pub use batchlog::BatchlogStats;
+pub use canaries::Canaries;
 pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};
 pub use computed::ComputedTables;
 pub use coordinator::{Coordinator, HintKeeper, ReplicationStats, SchemaListener, ViewListener};

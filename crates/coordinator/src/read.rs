@@ -157,7 +157,10 @@ impl Reader<'_> {
         token: i64,
     ) -> Result<ReadPage, RequestError> {
         let (view, consistency) = (&*self.scene.view, self.how.consistency);
-        let needs = Needs::new(consistency, &self.scene.replication, view, &[]);
+        let mut needs = Needs::new(consistency, &self.scene.replication, view, &[]);
+        if self.coordinator.planted().short_quorum {
+            needs = needs.one_short();
+        }
         let candidates = contact::candidates(view, replicas, self.coordinator.next_turn());
         let chosen = needs.choose(consistency, view, &candidates)?;
         if let [one] = chosen.as_slice()

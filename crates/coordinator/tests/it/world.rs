@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coordinator::{
-    ClusterView, Consistency, Coordinator, Handoff, Phase, PullStats, RequestError, ViewNode, WriteKind,
-    WriteOptions,
+    Canaries, ClusterView, Consistency, Coordinator, Handoff, Phase, PullStats, RequestError, ViewNode,
+    WriteKind, WriteOptions,
 };
 use engine::{Engine, EngineConfig};
 use hints::{Hints, HintsConfig};
@@ -126,6 +126,11 @@ impl World {
         }
         sim.run_for(SECOND / 10);
         World { sim, shards }
+    }
+
+    /// Plants bugs in every running node.
+    pub fn plant(&self, canaries: Canaries) {
+        COORDINATORS.with(|all| all.borrow().values().for_each(|coordinator| coordinator.plant(canaries)));
     }
 
     /// Has every running node believe that these nodes, and only these, live.
