@@ -17,6 +17,7 @@ use rt::mesh::Mesh;
 use session::{AllowAll, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
+use crate::announce::Announcer;
 use crate::executor::{self, Processor, ShardExecutor, StatementsEndpoint};
 use crate::facts;
 use crate::node::Boot;
@@ -45,6 +46,7 @@ pub(crate) struct Front {
     config: Config,
     sessions: Sessions<Processor>,
     executor: ShardExecutor,
+    announcer: Announcer,
 }
 
 impl Front {
@@ -71,6 +73,10 @@ impl Front {
         coordinator.on_schema_change(Box::new(move |_, events| {
             events.iter().map(schema_change).for_each(|change| publisher.publish(Event::Schema(change)));
         }));
+        let publisher = sessions.clone();
+        let announcer = Announcer::start(rt, coordinator.view(), move |event| publisher.publish(event));
+        let seen = announcer.clone();
+        coordinator.on_view_change(Box::new(move |_, view| seen.see(view)));
         let tables = Tables {
             rt: rt.clone(),
             boot: boot.clone(),
@@ -79,7 +85,7 @@ impl Front {
             executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
-        Self { rt: rt.clone(), config: boot.config.clone(), sessions, executor }
+        Self { rt: rt.clone(), config: boot.config.clone(), sessions, executor, announcer }
     }
 
     /// Lets clients in; shard 0 accepts for all.
@@ -131,6 +137,7 @@ impl Front {
 
     /// Finishes the requests under way and closes the connections.
     pub(crate) async fn stop(&self) {
+        self.announcer.stop();
         let left = self.sessions.stop(STOP_GRACE).await;
         if left > 0 {
             tracing::warn!("{left} connections were still busy after {STOP_GRACE:?} and are cut");

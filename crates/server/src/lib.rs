@@ -4,6 +4,7 @@
 //! to the simulated one.
 
 mod admin_node;
+mod announce;
 pub mod config;
 mod error;
 mod executor;

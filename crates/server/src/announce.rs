@@ -1,0 +1,147 @@
+//! What clients are told of the other nodes: STATUS_CHANGE and TOPOLOGY_CHANGE, from the differences of two views of the
+//! cluster.
+//!
+//! A node is announced when it lets clients in, and not when it enters the ring: a driver that hears of a node connects to
+//! it. Changes are gathered for a moment, so that what comes and goes meanwhile is never told.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator::{ClusterView, ViewNode};
+use rt::sync::Notify;
+use rt::{Group, Rt, Task};
+use topology::HostId;
+use wire::{Event, StatusChange, TopologyChange};
+
+/// How long changes are gathered before they are told.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What clients know of the other nodes.
+#[derive(Debug)]
+struct Told {
+    nodes: BTreeMap<HostId, ToldNode>,
+}
+
+/// What clients know of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ToldNode {
+    address: SocketAddr,
+    up: bool,
+    tokens: Vec<i64>,
+}
+
+impl ToldNode {
+    fn of(node: &ViewNode) -> Self {
+        Self { address: node.native, up: node.alive && node.ready, tokens: node.tokens.clone() }
+    }
+
+    fn status(&self) -> Event {
+        let change = if self.up { StatusChange::Up } else { StatusChange::Down };
+        Event::Status { change, address: self.address }
+    }
+}
+
+fn topology(change: TopologyChange, address: SocketAddr) -> Event {
+    Event::Topology { change, address }
+}
+
+impl Told {
+    /// Clients that come now read of these nodes in the system tables.
+    fn new(view: &ClusterView) -> Self {
+        Self { nodes: others(view).map(|node| (node.host, ToldNode::of(node))).collect() }
+    }
+
+    /// What is to be told of a view, which is then known.
+    fn news(&mut self, view: &ClusterView) -> Vec<Event> {
+        let own = view.node(view.own()).native;
+        let now: BTreeMap<HostId, ToldNode> =
+            others(view).map(|node| (node.host, ToldNode::of(node))).collect();
+        let mut events = Vec::new();
+        self.nodes.retain(|host, told| {
+            // With another address it is another node to clients.
+            let stays = now.get(host).is_some_and(|node| node.address == told.address);
+            if !stays {
+                events.push(topology(TopologyChange::RemovedNode, told.address));
+            }
+            stays
+        });
+        for (host, node) in now {
+            let Some(told) = self.nodes.get_mut(&host) else {
+                if node.up {
+                    events.push(topology(TopologyChange::NewNode, node.address));
+                    events.push(node.status());
+                    self.nodes.insert(host, node);
+                }
+                continue;
+            };
+            if told.tokens != node.tokens {
+                events.push(topology(TopologyChange::MovedNode, node.address));
+            }
+            if told.up != node.up {
+                events.push(node.status());
+            }
+            *told = node;
+        }
+        // Another node that gives this one's address as its own would send clients in a circle.
+        events.retain(|event| match event {
+            Event::Topology { address, .. } | Event::Status { address, .. } => *address != own,
+            Event::Schema(_) => true,
+        });
+        events
+    }
+}
+
+fn others(view: &ClusterView) -> impl Iterator<Item = &ViewNode> {
+    let own = view.node(view.own()).host;
+    view.nodes().iter().filter(move |node| node.host != own)
+}
+
+/// Tells the clients of a shard what happens to the other nodes.
+#[derive(Clone)]
+pub(crate) struct Announcer(Rc<Inner>);
+
+struct Inner {
+    view: RefCell<Arc<ClusterView>>,
+    changed: Notify,
+    task: RefCell<Option<Task<()>>>,
+}
+
+impl Announcer {
+    /// Begins with what a client that comes now reads of the cluster.
+    pub(crate) fn start(rt: &Rt, view: Arc<ClusterView>, publish: impl Fn(Event) + 'static) -> Self {
+        let mut told = Told::new(&view);
+        let inner =
+            Rc::new(Inner { view: RefCell::new(view), changed: Notify::default(), task: RefCell::new(None) });
+        let (weak, changed, clock) = (Rc::downgrade(&inner), inner.changed.clone(), rt.clone());
+        let task = rt.spawn(Group::Maintenance, async move {
+            loop {
+                changed.notified().await;
+                clock.sleep(SETTLE).await;
+                let Some(inner) = weak.upgrade() else { return };
+                let view = inner.view.borrow().clone();
+                told.news(&view).into_iter().for_each(&publish);
+            }
+        });
+        *inner.task.borrow_mut() = Some(task);
+        Self(inner)
+    }
+
+    /// The view has changed.
+    pub(crate) fn see(&self, view: &Arc<ClusterView>) {
+        *self.0.view.borrow_mut() = view.clone();
+        self.0.changed.notify_one();
+    }
+
+    /// Tells nothing any more.
+    pub(crate) fn stop(&self) {
+        self.0.task.borrow_mut().take();
+    }
+}
+
+#[cfg(test)]
+#[path = "announce_tests.rs"]
+mod tests;
