@@ -13,9 +13,11 @@ mod net;
 mod random;
 mod ring;
 mod shard;
+mod stop;
 mod timer;
 
 pub use machine::available_memory;
+pub use stop::{StopHandle, on_stop_signal};
 
 use std::fmt;
 use std::io;
@@ -57,6 +59,10 @@ pub struct Config {
     /// Let SIGTERM and SIGINT ask shard 0 to stop ([`rt::Rt::stop_requested`]). A second SIGINT ends the
     /// process at once.
     pub handle_signals: bool,
+    /// Asks shard 0 to stop from another thread.
+    pub stop: Option<StopHandle>,
+    /// Tells the threads of several nodes in one process apart; empty for one alone.
+    pub name: String,
 }
 
 impl Default for Config {
@@ -67,7 +73,16 @@ impl Default for Config {
             ring_operations_max: 1024,
             blocking_threads_max: 4,
             handle_signals: false,
+            stop: None,
+            name: String::new(),
         }
+    }
+}
+
+impl Config {
+    fn thread_name(&self, shard: u16) -> String {
+        let part = if self.name.is_empty() { "" } else { "-" };
+        format!("{}{part}shard-{shard}", self.name)
     }
 }
 
@@ -128,7 +143,7 @@ pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Resu
             memory: memory.clone(),
         };
         let thread_exit = Arc::clone(&exit);
-        let builder = std::thread::Builder::new().name(format!("shard-{shard}"));
+        let builder = std::thread::Builder::new().name(config.thread_name(shard));
         let thread = builder.spawn(move || run_guarded(shard_config, thread_exit, main));
         match thread {
             Ok(thread) => threads.push(thread),
@@ -153,6 +168,7 @@ fn run_guarded<T: Send + 'static>(
     main: ShardMain<T>,
 ) -> Result<Option<T>, StartError> {
     let shard = config.shard;
+    let node = if config.node.name.is_empty() { String::new() } else { format!(" of {}", config.node.name) };
     let result = catch_unwind(AssertUnwindSafe(|| shard::run(config, &exit, main)));
     match result {
         Ok(result) => {
@@ -164,7 +180,9 @@ fn run_guarded<T: Send + 'static>(
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            eprintln!("fatal: shard {shard} panicked: {text}; the process ends and can be started again");
+            eprintln!(
+                "fatal: shard {shard}{node} panicked: {text}; the process ends and can be started again"
+            );
             std::process::abort();
         }
     }

@@ -13,7 +13,6 @@ use rt::driver::Clock;
 use rt::executor::{Executor, TurnHook};
 use rt::{Disk, Group, Net, Rt, RtParts, ShardId, ShardMain};
 use tokio::runtime::{Builder, Handle, LocalOptions};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::coop::unconstrained;
 
 use crate::clock::SystemClock;
@@ -22,6 +21,7 @@ use crate::memory::MemoryDisk;
 use crate::net::SystemNet;
 use crate::random::SystemRandom;
 use crate::ring::Ring;
+use crate::stop::StopSignals;
 use crate::timer::Timer;
 use crate::{Config, FileBackend, StartError, affinity};
 
@@ -98,7 +98,7 @@ pub(crate) fn run<T: Send + 'static>(
         .enable_io()
         .max_blocking_threads(config.node.blocking_threads_max.max(1))
         .thread_keep_alive(POOL_KEEP_ALIVE)
-        .thread_name(format!("shard-{shard}-pool"))
+        .thread_name(format!("{}-pool", config.node.thread_name(shard)))
         .build_local(LocalOptions::default())
         .map_err(error("the event loop"))?;
     let result = runtime.block_on(async {
@@ -112,6 +112,14 @@ pub(crate) fn run<T: Send + 'static>(
         }
         if config.node.handle_signals && shard == 0 {
             watch_signals(&rt).map_err(error("signals"))?;
+        }
+        if let Some(stop) = config.node.stop.clone().filter(|_| shard == 0) {
+            let task_rt = rt.clone();
+            let wait = async move {
+                poll_fn(|cx| stop.poll(cx)).await;
+                task_rt.request_stop();
+            };
+            rt.spawn(Group::Maintenance, wait).detach();
         }
         let output = Rc::new(RefCell::new(None));
         spawn_main(&rt, main, Rc::clone(&output), Arc::clone(exit));
@@ -178,24 +186,11 @@ fn assemble(config: &ShardConfig, ring: Option<Rc<Ring>>) -> (Rt, Rc<dyn Clock>)
 
 /// Turns SIGTERM and SIGINT into a request to stop; a second SIGINT ends the process.
 fn watch_signals(rt: &Rt) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signals = StopSignals::watch()?;
     let task_rt = rt.clone();
     let task = rt.spawn(Group::Maintenance, async move {
-        let mut interrupts = 0;
         loop {
-            let interrupted = poll_fn(|cx| {
-                if interrupt.poll_recv(cx).is_ready() {
-                    return Poll::Ready(true);
-                }
-                terminate.poll_recv(cx).map(|_| false)
-            })
-            .await;
-            interrupts += u32::from(interrupted);
-            if interrupts > 1 {
-                eprintln!("interrupted twice: ending without a clean stop");
-                std::process::exit(130);
-            }
+            signals.next().await;
             task_rt.request_stop();
         }
     });

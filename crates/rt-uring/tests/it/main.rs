@@ -209,6 +209,41 @@ fn a_panic_ends_the_process_with_the_shards_name() {
 }
 
 #[test]
+fn another_thread_asks_a_node_to_stop() {
+    let stop = rt_uring::StopHandle::default();
+    let config = rt_uring::Config { stop: Some(stop.clone()), name: "second".to_owned(), ..unpinned() };
+    let (started, wait) = std::sync::mpsc::channel();
+    let node = std::thread::spawn(move || {
+        let mains = shard_mains(2, move |rt| {
+            let started = started.clone();
+            async move {
+                started.send(std::thread::current().name().map(str::to_owned)).unwrap();
+                if rt.shard().0 == 0 {
+                    rt.stop_requested().await;
+                }
+                rt.shard().0
+            }
+        });
+        rt_uring::run(&config, mains).unwrap()
+    });
+    let mut names: Vec<_> = (0..2).map(|_| wait.recv().unwrap().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["second-shard-0", "second-shard-1"]);
+    assert!(!node.is_finished());
+    stop.request();
+    assert_eq!(node.join().unwrap(), [0, 1]);
+}
+
+#[test]
+fn who_is_asked_to_stop_before_it_runs_stops() {
+    let stop = rt_uring::StopHandle::default();
+    stop.request();
+    let config = rt_uring::Config { stop: Some(stop), ..unpinned() };
+    let mains = shard_mains(1, |rt| async move { rt.stop_requested().await });
+    rt_uring::run(&config, mains).unwrap();
+}
+
+#[test]
 fn sigterm_asks_shard_0_to_stop() {
     let scene = "sigterm_asks_shard_0_to_stop";
     if is_scene(scene) {
