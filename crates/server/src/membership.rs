@@ -2,7 +2,7 @@
 //! fetches its share of the data before it lets clients in.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use cluster::state::{ClusterState, Command, Member, MemberInfo, MemberStatus, Ou
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use futures_util::future::{Either, select};
 use gossip::Key;
-use rpc::{Messenger, Packing, RpcConfig};
+use rpc::{CompressBetween, Messenger, Packing, RpcConfig};
 use rt::{Instant, Rt, Task};
 use schema::Schema;
-use topology::{HostId, Location};
+use topology::HostId;
 
 use crate::facts::RELEASE_VERSION;
 use crate::node::Directories;
@@ -38,24 +38,27 @@ pub(crate) struct OwnNode {
 
 impl OwnNode {
     fn internode(&self) -> SocketAddr {
-        (self.config.listen_address, self.config.storage_port).into()
-    }
-
-    fn native(&self) -> SocketAddr {
-        (self.config.rpc_address, self.config.native_transport_port).into()
+        self.config.internode_address()
     }
 
     /// How this node speaks with others.
     pub(crate) fn rpc_config(&self) -> RpcConfig {
-        let config = RpcConfig::new(self.config.cluster_name.clone(), self.host, self.internode());
-        RpcConfig { compression: Packing::Lz4, ..config }
+        let listen = (self.config.listen_address, self.config.storage_port).into();
+        let (compression, compress_between) = match self.config.internode_compression.as_str() {
+            "none" => (Packing::None, CompressBetween::Datacenters),
+            "all" => (Packing::Lz4, CompressBetween::Nodes),
+            // The configuration was checked: what is left is `dc`.
+            _ => (Packing::Lz4, CompressBetween::Datacenters),
+        };
+        let config = RpcConfig::new(self.config.cluster_name.clone(), self.host, listen);
+        RpcConfig { compression, compress_between, ..config }
     }
 
     fn info(&self, shards: u16) -> MemberInfo {
         MemberInfo {
             internode: self.internode(),
-            native: self.native(),
-            location: Location::new(&*self.config.datacenter, &*self.config.rack),
+            native: self.config.native_address(),
+            location: self.config.location(),
             shard_count: shards,
             release_version: RELEASE_VERSION.to_owned(),
             state_version: STATE_VERSION,
@@ -64,17 +67,7 @@ impl OwnNode {
 
     /// Where the cluster may be found.
     fn seeds(&self) -> Result<Vec<SocketAddr>, NodeError> {
-        let port = self.config.storage_port;
-        let texts = self.config.seeds.split(',').map(str::trim).filter(|text| !text.is_empty());
-        let parse = |text: &str| {
-            let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
-            address.or_else(|_| text.parse::<SocketAddr>()).map_err(|_| {
-                NodeError::Cluster(format!(
-                    "seeds: '{text}' is no address; give IP addresses, with a port where it is not storage_port"
-                ))
-            })
-        };
-        texts.map(parse).collect()
+        self.config.seed_addresses().map_err(|error| NodeError::Cluster(error.to_string()))
     }
 }
 
@@ -124,17 +117,25 @@ impl Membership {
         own: OwnNode,
         group: Group,
     ) -> Result<Self, NodeError> {
-        let config = gossip::Config::new(own.config.cluster_name.clone(), own.seeds()?);
+        let detector = gossip::DetectorConfig {
+            threshold: own.config.phi_convict_threshold,
+            ..gossip::DetectorConfig::default()
+        };
+        let config = gossip::Config {
+            detector,
+            ..gossip::Config::new(own.config.cluster_name.clone(), own.seeds()?)
+        };
+        let location = own.config.location();
         let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         let endpoint = OwnEndpoint {
             host: own.host,
             generation: own.generation,
             address: own.internode(),
             states: vec![
-                (Key::DC, text(&own.config.datacenter)),
-                (Key::RACK, text(&own.config.rack)),
+                (Key::DC, text(&location.datacenter)),
+                (Key::RACK, text(&location.rack)),
                 (Key::RELEASE_VERSION, text(RELEASE_VERSION)),
-                (Key::NATIVE_ADDRESS, text(&own.native().to_string())),
+                (Key::NATIVE_ADDRESS, text(&own.config.native_address().to_string())),
                 (Key::RPC_READY, text("false")),
                 (Key::SCHEMA, text(&schema_version(&group.applied().state.schema))),
             ],

@@ -77,7 +77,7 @@ impl RunningShard {
             boot.schema.clone(),
         );
         coordinator.connect(&messenger);
-        let hints = Hints::open(rt, &boot.directories.hints, HintsConfig::default()).await;
+        let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
         let handoff = Handoff::start(&coordinator, hints);
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
@@ -170,6 +170,20 @@ impl RunningShard {
     pub(crate) async fn stop(&self) -> Result<(), NodeError> {
         self.engine.stop().await?;
         Ok(())
+    }
+}
+
+fn hints_config(config: &Config, rt: &Rt) -> HintsConfig {
+    HintsConfig {
+        enabled: config.hinted_handoff_enabled,
+        window: config.max_hint_window,
+        window_persistent: config.hint_window_persistent_enabled,
+        flush_period: config.hints_flush_period,
+        file_bytes_max: config.max_hints_file_size.0,
+        host_bytes_max: config.max_hints_size_per_host.0.div_ceil(u64::from(rt.shard_count())),
+        throttle_bytes: config.hinted_handoff_throttle.0,
+        hosts_at_once: usize::from(config.max_hints_delivery_threads),
+        ..HintsConfig::default()
     }
 }
 

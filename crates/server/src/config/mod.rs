@@ -3,7 +3,9 @@
 //! Names are Cassandra's, and ScyllaDB's where Cassandra has none. Old spellings with their unit in the name
 //! (`commitlog_segment_size_in_mb`) are understood. An unknown option is an error that names the nearest known one.
 
+mod cluster;
 mod options;
+mod rackdc;
 mod value;
 mod yaml;
 

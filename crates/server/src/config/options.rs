@@ -72,24 +72,44 @@ macro_rules! options {
 options! {
     cluster_name: String = "Test Cluster".to_owned(), "Name of the cluster; a node joins no other.";
     num_tokens: u16 = 16, "Places of this node on the ring.";
+    initial_token: String = String::new(), "The places themselves, separated by commas; chosen for balance by default.";
     #[alias("smp", "")]
     shards: u16 = 0, "Shards, each a thread on a core of its own; 0 for one a core.";
     datacenter: String = "datacenter1".to_owned(), "Datacenter that this node stands in.";
     rack: String = "rack1".to_owned(), "Rack that this node stands in.";
     #[alias("seed_provider", "")]
-    seeds: String = String::new(), "Addresses of nodes to find the cluster by, separated by commas.";
+    #[alias("seed_provider_parameters", "")]
+    seeds: String = String::new(), "Addresses of nodes to find the cluster by, each with :port where it is not storage_port, separated by commas; without any the node begins a cluster.";
+    auto_bootstrap: bool = true, "A new node takes its part of the data over before it serves.";
+    join_ring: bool = true, "Enter the ring at the start; without it the node only coordinates until it is told to join.";
     #[alias("data_dir", "")]
     data_file_directories: PathBuf = PathBuf::from("/var/lib/torc/data"), "Directory of tables.";
     commitlog_directory: Option<PathBuf> = None, "Directory of the commit log; beside the data by default.";
     hints_directory: Option<PathBuf> = None, "Directory of hints; beside the data by default.";
     memory: bool = false, "Keep everything in memory and never touch the disk; all is gone at the end.";
-    #[alias("rpc_broadcast_address", "")]
     listen_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address for other nodes.";
+    broadcast_address: Option<IpAddr> = None, "Address by which other nodes find this one, if it is not listen_address.";
     #[alias("address", "")]
     rpc_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address for clients.";
+    broadcast_rpc_address: Option<IpAddr> = None, "Address by which clients find this node, if it is not rpc_address.";
     native_transport_port: u16 = 9042, "Port for CQL clients.";
     native_shard_aware_transport_port: u16 = 19042, "Port for shard-aware CQL clients; 0 for none.";
     storage_port: u16 = 7000, "Port for other nodes.";
+    internode_compression: String = "dc".to_owned(), "What is compressed on the way to other nodes: all, dc (what leaves the datacenter) or none.";
+    phi_convict_threshold: f64 = 8.0, "How unlikely a node's silence must be (as -log10 of its chance) before the node counts as down, from 5 to 16.";
+    hinted_handoff_enabled: bool = true, "Keep writes for replicas that are down until they are back.";
+    #[alias("max_hint_window_in_ms", "ms")]
+    max_hint_window: Duration = Duration::from_secs(3 * 3600), "Down for longer, a replica gets no more hints.";
+    hint_window_persistent_enabled: bool = true, "The age of a replica's oldest hint counts against max_hint_window too.";
+    #[alias("hinted_handoff_throttle_in_kb", "KiB")]
+    hinted_handoff_throttle: Size = Size(1 << 20), "Bytes of hints a second that are delivered to a node; 0 for no limit.";
+    max_hints_delivery_threads: u16 = 2, "Nodes that hints are delivered to at once, from each shard.";
+    #[alias("hints_flush_period_in_ms", "ms")]
+    hints_flush_period: Duration = Duration::from_secs(10), "Time between syncs of hints.";
+    #[alias("max_hints_file_size_in_mb", "MiB")]
+    max_hints_file_size: Size = Size::mib(128), "Size at which a file of hints is ended and the next begun.";
+    #[alias("max_hints_size_per_host_in_mb", "MiB")]
+    max_hints_size_per_host: Size = Size(0), "What the hints for one node may take; 0 for no limit.";
     api_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the REST administration.";
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
@@ -156,7 +176,7 @@ options! {
     authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are; only AllowAllAuthenticator so far.";
     authorizer: String = "AllowAllAuthorizer".to_owned(), "Who may do what; only AllowAllAuthorizer so far.";
     partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
-    endpoint_snitch: String = "GossipingPropertyFileSnitch".to_owned(), "Kept for old files; see datacenter and rack.";
+    endpoint_snitch: String = "GossipingPropertyFileSnitch".to_owned(), "How the node knows its place: GossipingPropertyFileSnitch (cassandra-rackdc.properties beside torc.yaml, or datacenter and rack) or SimpleSnitch (datacenter1, rack1).";
     disable_io_uring: bool = false, "Use threads for files instead of io_uring.";
     log_level: String = "info".to_owned(), "error, warn, info, debug or trace, also by module (info,engine=debug).";
 }
@@ -199,6 +219,13 @@ impl Config {
         one_of("authenticator", &self.authenticator, &["AllowAllAuthenticator"])?;
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer"])?;
         one_of("partitioner", &self.partitioner, &["Murmur3Partitioner"])?;
+        one_of(
+            "endpoint_snitch",
+            &self.endpoint_snitch,
+            &[super::rackdc::READS_FILE, super::rackdc::SIMPLE],
+        )?;
+        one_of("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
+        self.check_cluster()?;
         if self.commitlog_segment_size < Size::mib(1) || self.commitlog_segment_size > Size::mib(1024) {
             return Err(ConfigError::Conflict(format!(
                 "commitlog_segment_size is {}, but must be from 1MiB to 1GiB",

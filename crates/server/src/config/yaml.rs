@@ -37,7 +37,13 @@ fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {
         Value::Bool(b) => b.to_string(),
         Value::Number(n) => n.to_string(),
         Value::String(s) => s.clone(),
-        Value::Sequence(items) if name == "seed_provider" => seeds(items).ok_or_else(wrong)?,
+        Value::Sequence(items) if name == "seed_provider" => seeds(items).ok_or_else(|| {
+            ConfigError::Yaml(
+                "option seed_provider: expected a list of one SimpleSeedProvider whose parameters have seeds: \
+                 \"address, address\""
+                    .to_owned(),
+            )
+        })?,
         Value::Sequence(items) => {
             let items = items.iter().map(|item| flatten(name, item).and_then(|text| text.ok_or_else(wrong)));
             items.collect::<Result<Vec<_>, _>>()?.join(",")
@@ -48,6 +54,10 @@ fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {
 
 /// Cassandra's `seed_provider: [{class_name: …, parameters: [{seeds: "a,b"}]}]`.
 fn seeds(items: &[Value]) -> Option<String> {
+    let class = items.first()?.get("class_name").and_then(Value::as_str).unwrap_or("SimpleSeedProvider");
+    if class.rsplit('.').next() != Some("SimpleSeedProvider") {
+        return None;
+    }
     let parameters = items.first()?.get("parameters")?.as_sequence()?;
     Some(parameters.first()?.get("seeds")?.as_str()?.to_owned())
 }
