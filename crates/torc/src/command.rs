@@ -30,22 +30,34 @@ pub fn command() -> Command {
                 .about("Run a node for development and tests, with nothing to set up")
                 .long_about(
                     "Runs a node on 127.0.0.1 with the standard ports and sane defaults. Without --dir its data is \
-                     thrown away at the end; with --memory it never touches the disk.",
+                     thrown away at the end; with --memory it never touches the disk.\n\n\
+                     With --nodes 3 it runs three, on 127.0.0.1, 127.0.0.2 and 127.0.0.3.",
                 )
                 .arg(
                     Arg::new("dir")
                         .long("dir")
                         .value_name("DIR")
                         .help("Keep the data in this directory, and find it again at the next start"),
+                )
+                .arg(
+                    Arg::new("nodes")
+                        .long("nodes")
+                        .value_name("NUMBER")
+                        .value_parser(clap::value_parser!(u16).range(1..=NODES_MAX))
+                        .default_value("1")
+                        .help("Nodes in this process, on --address and the addresses after it"),
                 ),
         ))
 }
+
+/// Nodes of one process: each has its own threads and ports.
+const NODES_MAX: i64 = 64;
 
 /// Options that say yes or no and may be given without a value.
 const SWITCHES: &[&str] = &["memory", "disable_io_uring", "commitlog_ignore_errors"];
 
 fn with_options(command: Command) -> Command {
-    let hidden = |name: &str| !matches!(name, "shards" | "memory" | "rpc_address" | "log_level");
+    let hidden = |name: &str| !matches!(name, "shards" | "memory" | "rpc_address" | "seeds" | "log_level");
     Config::OPTIONS.iter().fold(command, |command, option| {
         let arg = Arg::new(option.name)
             .long(option.name)

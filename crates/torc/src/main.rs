@@ -1,6 +1,8 @@
 //! The one binary: server, throw-away node for development, tools.
 
 mod command;
+mod dev;
+mod local_cluster;
 mod node;
 mod sim;
 mod sstable;
@@ -11,7 +13,7 @@ fn main() -> ExitCode {
     let matches = command::command().get_matches();
     let result = match matches.subcommand() {
         Some(("server", arguments)) => node::server(arguments),
-        Some(("dev", arguments)) => node::dev(arguments),
+        Some(("dev", arguments)) => dev::dev(arguments),
         Some(("bench", arguments)) => bench::run(arguments),
         Some(("sim", arguments)) => sim::run(arguments),
         Some(("sstable", arguments)) => sstable::run(arguments),

@@ -1,5 +1,6 @@
-//! `torc server` and `torc dev`: settings from file, environment and flags, then the node until it is told to stop.
+//! `torc server`: settings from files, environment and flags, then the node until it is told to stop.
 
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,83 +19,88 @@ pub fn server(arguments: &ArgMatches) -> Result<(), String> {
         None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
     };
     if let Some(file) = &file {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| format!("cannot read the configuration {}: {error}", file.display()))?;
-        config.set_from_yaml(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        read_files(&mut config, file)?;
     }
-    finish(&mut config, arguments)?;
+    apply(&mut config, arguments)?;
     run(config)
 }
 
-/// Runs a node for development.
-pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
-    let mut config = Config::default();
-    let kept = arguments.get_one::<String>("dir").map(PathBuf::from);
-    let directory = match &kept {
-        Some(directory) => std::path::absolute(directory)
-            .map_err(|error| format!("the directory {}: {error}", directory.display()))?,
-        None => std::env::temp_dir().join(format!("torc-dev-{}", std::process::id())),
-    };
-    config.data_file_directories = directory.join("data");
-    config.commitlog_segment_size = server::Size::mib(8);
-    finish(&mut config, arguments)?;
-    // One address tells where everything of a development node is, unless a part is placed apart.
-    for (name, address) in [
-        ("listen_address", &mut config.listen_address),
-        ("api_address", &mut config.api_address),
-        ("prometheus_address", &mut config.prometheus_address),
-    ] {
-        if arguments.get_one::<String>(name).is_none() {
-            *address = config.rpc_address;
+/// Reads `torc.yaml`, and what stands beside it.
+fn read_files(config: &mut Config, file: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read the configuration {}: {error}", file.display()))?;
+    let in_file = |error: server::ConfigError| format!("{}: {error}", file.display());
+    let mut asked = config.clone();
+    asked.set_from_yaml(&text).map_err(in_file)?;
+    let beside = file.with_file_name(Config::RACKDC_FILE);
+    if asked.reads_rackdc() {
+        match std::fs::read_to_string(&beside) {
+            Ok(text) => config.set_from_rackdc(&text).map_err(|error| error.to_string())?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("cannot read {}: {error}", beside.display())),
         }
     }
-    let throw_away = (kept.is_none() && !config.memory).then(|| ThrowAway(directory));
-    let result = run(config);
-    drop(throw_away);
-    result
+    // What torc.yaml says of the node's place goes before.
+    config.set_from_yaml(&text).map_err(in_file)
 }
 
-/// A directory that is removed at the end.
-struct ThrowAway(PathBuf);
-
-impl Drop for ThrowAway {
-    fn drop(&mut self) {
-        remove(&self.0);
-    }
-}
-
-fn remove(directory: &Path) {
-    if let Err(error) = std::fs::remove_dir_all(directory)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        eprintln!("torc: cannot remove the throw-away data {}: {error}", directory.display());
-    }
-}
-
-fn finish(config: &mut Config, arguments: &ArgMatches) -> Result<(), String> {
+/// Settings from the environment and the command line.
+pub fn apply(config: &mut Config, arguments: &ArgMatches) -> Result<(), String> {
     config.set_from_environment(std::env::vars()).map_err(|error| error.to_string())?;
-    apply_flags(config, arguments).map_err(|error| error.to_string())?;
-    config.check().map_err(|error| error.to_string())
+    apply_flags(config, arguments).map_err(|error| error.to_string())
 }
 
-fn run(mut config: Config) -> Result<(), String> {
-    start_log(&config.log_level)?;
+/// Where the seeds have names, takes the addresses that they have now. A name that is not known is left out, unless none is.
+pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    for seed in config.seed_names() {
+        if seed.parse::<IpAddr>().is_ok() || seed.parse::<SocketAddr>().is_ok() || seed.starts_with('[') {
+            found.push(seed.to_owned());
+            continue;
+        }
+        let (name, port) = match seed.rsplit_once(':').map(|(name, port)| (name, port.parse::<u16>())) {
+            Some((name, Ok(port))) => (name, port),
+            _ => (seed, config.storage_port),
+        };
+        match (name, port).to_socket_addrs() {
+            Ok(addresses) => found.extend(addresses.map(|address| address.to_string())),
+            Err(error) => unknown.push(format!("'{seed}' ({error})")),
+        }
+    }
+    if found.is_empty() && !unknown.is_empty() {
+        return Err(format!("option seeds: none of these has an address: {}", unknown.join(", ")));
+    }
+    unknown.iter().for_each(|seed| tracing::warn!("the seed {seed} has no address and is left out"));
+    config.seeds = found.join(",");
+    Ok(())
+}
+
+/// Runs a node until it is told to stop.
+pub fn run(mut config: Config) -> Result<(), String> {
+    start_log(&config.log_level, false)?;
+    resolve_seeds(&mut config)?;
+    config.check().map_err(|error| error.to_string())?;
     if let Some(memory) = rt_uring::available_memory() {
         config.size_by_memory(memory);
     }
     let shards = if config.shards == 0 { rt_uring::available_cores() } else { config.shards };
-    let files = if config.memory {
+    let machine =
+        rt_uring::Config { files: files(&config), handle_signals: true, ..rt_uring::Config::default() };
+    let ready = Arc::new(|report: &ReadyReport| println!("{}", ready_line(report)));
+    let mains = server::mains(config, shards, ready);
+    let results = rt_uring::run(&machine, mains).map_err(|error| error.to_string())?;
+    results.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
+}
+
+/// How a node with this configuration reaches its files.
+pub fn files(config: &Config) -> rt_uring::FileBackend {
+    if config.memory {
         rt_uring::FileBackend::Memory
     } else if config.disable_io_uring {
         rt_uring::FileBackend::Blocking
     } else {
         rt_uring::FileBackend::Auto
-    };
-    let machine = rt_uring::Config { files, handle_signals: true, ..rt_uring::Config::default() };
-    let ready = Arc::new(|report: &ReadyReport| println!("{}", ready_line(report)));
-    let mains = server::mains(config, shards, ready);
-    let results = rt_uring::run(&machine, mains).map_err(|error| error.to_string())?;
-    results.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
+    }
 }
 
 /// The one line that says that clients may come.
@@ -115,9 +121,12 @@ fn ready_line(report: &ReadyReport) -> String {
     line
 }
 
-fn start_log(level: &str) -> Result<(), String> {
+/// Writes the log to stderr; with the names of threads where several nodes write it.
+pub fn start_log(level: &str, threads: bool) -> Result<(), String> {
     let filter = tracing_subscriber::EnvFilter::try_new(level)
         .map_err(|error| format!("option log_level: '{level}' is not valid: {error}"))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true).init();
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
+    log.with_thread_names(threads).init();
     Ok(())
 }

@@ -3,7 +3,9 @@
 mod client;
 mod dev;
 mod node;
+mod place;
 mod prepared;
+mod several;
 mod tables;
 mod trace;
 mod trouble;

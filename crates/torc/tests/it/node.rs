@@ -17,9 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A loopback address that no other test has, in this process or another one.
 pub fn address() -> IpAddr {
+    addresses(1)
+}
+
+/// The first of so many loopback addresses one after the other.
+pub fn addresses(count: u8) -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let pid = std::process::id();
-    let last = NEXT.fetch_add(1, Ordering::Relaxed);
+    let last = NEXT.fetch_add(count, Ordering::Relaxed);
     Ipv4Addr::new(127, 64 + (pid % 128) as u8, (pid / 128 % 250) as u8, last).into()
 }
 
@@ -103,9 +108,20 @@ impl Setup {
         self.try_start().unwrap_or_else(|ended| panic!("the node did not start: {}", ended.err))
     }
 
+    /// Starts `torc server` with this file and waits until clients may come.
+    pub fn start_server(&self, config: &Path) -> Node {
+        let mut command = torc(&["server", "--config"]);
+        command.arg(config);
+        self.try_run(command).unwrap_or_else(|ended| panic!("the node did not start: {}", ended.err))
+    }
+
     /// Starts it; what it said if it ended instead.
     pub fn try_start(&self) -> Result<Node, Ended> {
-        let mut child = self.command().spawn().expect("the binary is there");
+        self.try_run(self.command())
+    }
+
+    fn try_run(&self, mut command: Command) -> Result<Node, Ended> {
+        let mut child = command.spawn().expect("the binary is there");
         let log = Arc::new(Mutex::new(String::new()));
         let (mut errors, keep) = (child.stderr.take().expect("piped"), log.clone());
         let reader = std::thread::spawn(move || {

@@ -1,0 +1,69 @@
+//! Where a node stands and where it is found: `torc.yaml`, `cassandra-rackdc.properties`, flags.
+
+use std::path::Path;
+
+use crate::node::{Ended, Setup, run, torc};
+
+/// What `torc server` with these files says before it gives up: its data directory cannot be made.
+fn server(dir: &Path, yaml: &str, rackdc: &str, more: &[&str]) -> Ended {
+    std::fs::write(dir.join("torc.yaml"), yaml).unwrap();
+    std::fs::write(dir.join("cassandra-rackdc.properties"), rackdc).unwrap();
+    let mut command = torc(&["server", "--config", dir.join("torc.yaml").to_str().unwrap()]);
+    command.args(["--data_file_directories", "/proc/nowhere/data"]).args(more);
+    run(command)
+}
+
+#[test]
+fn mistakes_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for (yaml, rackdc, said) in [
+        ("seeds: 'no.such.name.invalid'", "", "none of these has an address: 'no.such.name.invalid'"),
+        ("rpc_address: 0.0.0.0", "", "set broadcast_rpc_address"),
+        ("listen_address: 0.0.0.0", "", "listen_address cannot be a wildcard"),
+        ("endpoint_snitch: Ec2Snitch", "", "expected GossipingPropertyFileSnitch or SimpleSnitch"),
+        ("seed_provider: [{class_name: other.Provider}]", "", "SimpleSeedProvider"),
+        ("", "datacenter=x", "expected dc, rack or prefer_local"),
+        // The snitch that does not read the file does not mind what is in it.
+        ("endpoint_snitch: SimpleSnitch", "datacenter=x", "/proc/nowhere"),
+        ("", "dc=x", "/proc/nowhere"),
+    ] {
+        let ended = server(dir.path(), yaml, rackdc, &[]);
+        assert!(!ended.status.success() && ended.err.contains(said), "{yaml} {rackdc}: {}", ended.err);
+    }
+}
+
+#[test]
+fn clients_see_where_a_node_stands_and_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Setup::new(dir.path())
+        .option("datacenter", "north")
+        .option("rack", "r7")
+        .option("broadcast_address", "10.9.8.7")
+        .option("broadcast_rpc_address", "10.9.8.6")
+        .start();
+    let columns = "data_center, rack, broadcast_address, rpc_address, listen_address";
+    let row = node.any_client().rows(&format!("SELECT {columns} FROM system.local")).remove(0);
+    let text = |at: usize| String::from_utf8(row[at].clone().unwrap()).unwrap();
+    assert_eq!((text(0), text(1)), ("north".to_owned(), "r7".to_owned()));
+    assert_eq!(row[2].as_deref(), Some(&[10, 9, 8, 7][..]));
+    assert_eq!(row[3].as_deref(), Some(&[10, 9, 8, 6][..]));
+    assert_eq!(row[4].clone().unwrap()[0], 127);
+}
+
+#[test]
+fn the_file_beside_the_configuration_says_where_a_node_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = Setup::new(&dir.path().join("data"));
+    let yaml = format!(
+        "rpc_address: {0}\nlisten_address: {0}\napi_port: 0\nprometheus_port: 0\nrack: r2\nshards: 1\n\
+         data_file_directories: {1}\n",
+        setup.address,
+        setup.dir.display()
+    );
+    std::fs::write(dir.path().join("torc.yaml"), yaml).unwrap();
+    std::fs::write(dir.path().join("cassandra-rackdc.properties"), "dc=south\nrack=r1\n").unwrap();
+    let node = setup.start_server(&dir.path().join("torc.yaml"));
+    let row = node.any_client().rows("SELECT data_center, rack FROM system.local").remove(0);
+    assert_eq!(row[0].as_deref(), Some(&b"south"[..]));
+    assert_eq!(row[1].as_deref(), Some(&b"r2"[..]), "torc.yaml goes before");
+}

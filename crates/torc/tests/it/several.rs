@@ -1,0 +1,94 @@
+//! `torc dev --nodes`: several nodes in one process, which start and stop together.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+
+use wire::Version;
+
+use crate::client::Client;
+use crate::node::{Setup, addresses};
+
+fn after(first: IpAddr, by: u32) -> IpAddr {
+    let IpAddr::V4(first) = first else { panic!("tests use IPv4") };
+    Ipv4Addr::from(u32::from(first) + by).into()
+}
+
+/// Three nodes that keep their data in `dir`.
+fn three(dir: &std::path::Path) -> Setup {
+    let setup = Setup { address: addresses(3), ..Setup::new(dir) };
+    setup.shards(1).option("nodes", "3")
+}
+
+#[test]
+fn each_node_has_an_address_and_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = three(dir.path());
+    let node = setup.start();
+    assert!(node.ready_line.contains(": 3 nodes with 1 shard each, CQL on "), "{}", node.ready_line);
+    let mut hosts = Vec::new();
+    for by in 0..3 {
+        let address = after(setup.address, by);
+        assert!(node.ready_line.contains(&format!(" {address}:9042")), "{}", node.ready_line);
+        let mut client = Client::connect((address, 9042).into(), Version::V5);
+        let own = client.rows("SELECT rpc_address, host_id FROM system.local").remove(0);
+        let IpAddr::V4(v4) = address else { panic!("tests use IPv4") };
+        assert_eq!(own[0].as_deref(), Some(&v4.octets()[..]));
+        hosts.push(own[1].clone());
+        assert!(dir.path().join(format!("node{}", by + 1)).join("data").is_dir());
+    }
+    hosts.sort();
+    hosts.dedup();
+    assert_eq!(hosts.len(), 3, "each is somebody of its own");
+    assert!(node.stop().success());
+}
+
+#[test]
+fn what_was_written_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = three(dir.path());
+    let node = setup.start();
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    for k in 0..20 {
+        client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v')"));
+    }
+    assert!(node.stop().success());
+    let node = setup.start();
+    assert_eq!(node.any_client().rows("SELECT * FROM ks.t").len(), 20);
+    // One SIGINT is enough for all.
+    node.signal("-INT");
+    assert!(node.ended().success());
+}
+
+#[test]
+fn a_node_that_cannot_start_ends_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = three(dir.path());
+    let third = after(setup.address, 2);
+    let taken = TcpListener::bind((third, 9042)).expect("the address is this test's");
+    let Err(ended) = setup.try_start() else { panic!("it started") };
+    assert!(!ended.status.success() && ended.status.code().is_some(), "{:?}", ended.status);
+    let said: Vec<&str> = ended.err.lines().filter(|line| line.starts_with("torc: ")).collect();
+    assert_eq!(said.len(), 1, "{}", ended.err);
+    for word in ["node3: the CQL port", &third.to_string(), "native_transport_port"] {
+        assert!(said[0].contains(word), "'{word}' is not in {}", said[0]);
+    }
+    drop(taken);
+    setup.start();
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (option, value) in
+        [("commitlog_directory", "/tmp/x"), ("initial_token", "1"), ("broadcast_address", "127.0.0.1")]
+    {
+        let Err(ended) = three(dir.path()).option(option, value).try_start() else { panic!("{option}") };
+        assert!(ended.err.contains("with --nodes each node has its own"), "{}", ended.err);
+    }
+    let Err(ended) = Setup { address: "::1".parse().unwrap(), ..three(dir.path()) }.try_start() else {
+        panic!("there is one IPv6 loopback address")
+    };
+    assert!(ended.err.contains("IPv4"), "{}", ended.err);
+}
