@@ -37,7 +37,7 @@ pub(crate) fn local(rows: &mut RowBuilder, schema: &Schema, node: &NodeFacts, vi
 
 fn others(view: &ClusterView) -> impl Iterator<Item = &ViewNode> {
     let own = view.node(view.own()).host;
-    view.nodes().iter().filter(move |node| node.host != own)
+    view.members().iter().filter(move |node| node.host != own)
 }
 
 pub(crate) fn peers(rows: &mut RowBuilder, view: &ClusterView) {
@@ -134,6 +134,13 @@ pub(crate) mod tests {
             listen: ([192, 168, 0, 1], 7007).into(),
             started_seconds: 5,
         };
+        // One that joins is nobody's peer yet.
+        let mut nodes = view.nodes().to_vec();
+        nodes[1].phase = coordinator::Phase::Joining;
+        let joining = ClusterView::new(HostId([1; 16]), nodes).unwrap();
+        assert_eq!(rows("peers", |rows| peers(rows, &joining)).len(), 1);
+        assert_eq!(rows("peers_v2", |rows| peers_v2(rows, &joining)).len(), 1);
+
         let local = rows("local", |rows| local(rows, &Schema::default(), &node, &view));
         let local = &local[0];
         assert_eq!(cell(local, "broadcast_address"), Some(&[10, 0, 0, 1][..]));

@@ -122,6 +122,11 @@ impl ClusterView {
         &self.nodes
     }
 
+    /// The nodes that own tokens now: those that clients may know of.
+    pub fn members(&self) -> &[ViewNode] {
+        &self.nodes[..self.ring.nodes().len()]
+    }
+
     /// A node.
     pub fn node(&self, index: NodeIndex) -> &ViewNode {
         &self.nodes[usize::from(index.0)]
@@ -148,10 +153,10 @@ impl ClusterView {
         &self.names[usize::from(number)]
     }
 
-    /// The datacenters that have nodes, with how many those are.
+    /// The datacenters that have members, with how many those are.
     pub fn datacenter_sizes(&self) -> BTreeMap<&str, usize> {
         let mut sizes = BTreeMap::new();
-        for node in &self.nodes {
+        for node in self.members() {
             *sizes.entry(&*node.location.datacenter).or_insert(0) += 1;
         }
         sizes

@@ -97,7 +97,7 @@ impl Told {
 
 fn others(view: &ClusterView) -> impl Iterator<Item = &ViewNode> {
     let own = view.node(view.own()).host;
-    view.nodes().iter().filter(move |node| node.host != own)
+    view.members().iter().filter(move |node| node.host != own)
 }
 
 /// Tells the clients of a shard what happens to the other nodes.

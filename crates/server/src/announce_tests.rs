@@ -1,15 +1,16 @@
 //! Clusters drawn as text, and what clients are told when one becomes another.
 
+use coordinator::Phase;
 use rt_sim::{Config, Simulation};
 use topology::Location;
 
 use super::*;
 
 /// A node for each word: its number, then `!` when it does not answer, `?` when it does not let clients in, `+` when it has
-/// another token and `@` when it has another address. Number 1 is this node.
+/// another token, `@` when it has another address and `~` when it is joining. Number 1 is this node.
 fn view(nodes: &str) -> Arc<ClusterView> {
     let node = |text: &str| {
-        let number: u8 = text.trim_end_matches(['!', '?', '+', '@']).parse().expect("a number");
+        let number: u8 = text.trim_end_matches(['!', '?', '+', '@', '~']).parse().expect("a number");
         let marked = |mark: char| text.contains(mark);
         ViewNode {
             host: HostId([number; 16]),
@@ -22,6 +23,7 @@ fn view(nodes: &str) -> Arc<ClusterView> {
             ready: !marked('?'),
             release_version: "5.0.6".to_owned(),
             schema_version: None,
+            phase: if marked('~') { Phase::Joining } else { Phase::Normal },
         }
     };
     let nodes = nodes.split_whitespace().map(node).collect();
@@ -50,6 +52,9 @@ fn what_clients_are_told() {
         (&["1", "1 2?"], ""),
         (&["1", "1 2?", "1 2"], "NEW_NODE 10.0.0.2, UP 10.0.0.2"),
         (&["1", "1 2!", "1"], ""),
+        // A node that joins answers before it is one of the ring.
+        (&["1", "1 2~"], ""),
+        (&["1 2~", "1 2"], "NEW_NODE 10.0.0.2, UP 10.0.0.2"),
         (&["1 2 3", "1 3"], "REMOVED_NODE 10.0.0.2"),
         (&["1 2! 3", "1 3"], "REMOVED_NODE 10.0.0.2"),
         (&["1 2", "1 2+"], "MOVED_NODE 10.0.0.2"),
