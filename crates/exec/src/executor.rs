@@ -340,9 +340,6 @@ impl<C: Coordinator> Executor<C> {
     ) -> Result<()> {
         request.consistency = match request.consistency {
             Consistency::Any => return invalid!("ANY ConsistencyLevel is only supported for writes"),
-            Consistency::EachQuorum => {
-                return invalid!("EACH_QUORUM ConsistencyLevel is only supported for writes");
-            }
             // Only the write of one partition can be agreed on: a scan sees what a majority has.
             Consistency::Serial if !plan.restrictions.names_partitions() => Consistency::Quorum,
             Consistency::LocalSerial if !plan.restrictions.names_partitions() => Consistency::LocalQuorum,

@@ -83,12 +83,8 @@ fn replication(
             Ok(Replication::Simple { factor: given.map_or(Ok(before()), |text| factor(&text))? })
         }
         "NetworkTopologyStrategy" => {
-            let everywhere = match given {
-                Some(text) => Some(factor(&text)?),
-                None if map.is_empty() => Some(before()),
-                None => None,
-            };
-            network_topology(keyspace, &map, everywhere, old, context)
+            let everywhere = given.or_else(|| map.is_empty().then(|| before().to_string()));
+            network_topology(keyspace, &map, everywhere.as_deref(), old, context)
         }
         "EverywhereStrategy" => Ok(Replication::Everywhere),
         "LocalStrategy" => Err(ExecError::Config(
@@ -112,7 +108,7 @@ fn unknown_option(option: &str, strategy: &str, keyspace: &str) -> ExecError {
 fn network_topology(
     keyspace: &str,
     named: &BTreeMap<String, String>,
-    everywhere: Option<u32>,
+    everywhere: Option<&str>,
     old: Option<&Replication>,
     context: &DdlContext<'_>,
 ) -> Result<Replication> {
@@ -128,8 +124,10 @@ fn network_topology(
                 factors.entry(datacenter.clone()).or_insert(*copies);
             }
         }
-        for datacenter in known.keys().filter(|datacenter| everywhere > 0 && !none(datacenter)) {
-            factors.entry((*datacenter).to_owned()).or_insert(everywhere);
+        for datacenter in known.keys().filter(|datacenter| everywhere != "0" && !none(datacenter)) {
+            if !factors.contains_key(*datacenter) {
+                factors.insert((*datacenter).to_owned(), factor(everywhere)?);
+            }
         }
     }
     if factors.is_empty() {
@@ -153,7 +151,9 @@ fn warnings(keyspace: &str, replication: &Replication, context: &DdlContext<'_>)
         })
     };
     match replication {
-        Replication::Simple { factor } => warning(*factor, context.view.nodes().len()).into_iter().collect(),
+        Replication::Simple { factor } => {
+            warning(*factor, context.view.members().len()).into_iter().collect()
+        }
         Replication::NetworkTopology { factors } => {
             let sizes = context.view.datacenter_sizes();
             let of = |(datacenter, copies): (&String, &u32)| {
@@ -170,7 +170,7 @@ fn warnings(keyspace: &str, replication: &Replication, context: &DdlContext<'_>)
 fn copies(replication: &Replication, context: &DdlContext<'_>) -> usize {
     match replication {
         Replication::Local => 1,
-        Replication::Everywhere => context.view.nodes().len(),
+        Replication::Everywhere => context.view.members().len(),
         Replication::Simple { factor } => *factor as usize,
         Replication::NetworkTopology { factors } => factors.values().map(|copies| *copies as usize).sum(),
     }
