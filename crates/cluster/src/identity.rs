@@ -65,19 +65,28 @@ pub enum IdentityError {
     },
 }
 
+/// The tokens of a node that has none yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewTokens {
+    /// So many, at random.
+    Random(u16),
+    /// These, of which there is one at least.
+    These(Vec<i64>),
+}
+
 impl NodeIdentity {
-    /// Reads the identity kept in `directory` (which exists), or makes one with `num_tokens` random tokens.
+    /// Reads the identity kept in `directory` (which exists), or makes one with these tokens.
     pub async fn open(
         rt: &Rt,
         directory: &Path,
         cluster_name: &str,
-        num_tokens: u16,
+        tokens: &NewTokens,
     ) -> Result<Self, IdentityError> {
         let path = directory.join(FILE_NAME);
         let bytes = match rt.disk().read_to_end(&path, BYTES_MAX).await {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => {
-                let identity = Self::fresh(rt, cluster_name, num_tokens);
+                let identity = Self::fresh(rt, cluster_name, tokens);
                 identity.save(rt, directory).await?;
                 return Ok(identity);
             }
@@ -116,12 +125,15 @@ impl NodeIdentity {
         Ok(self.generation)
     }
 
-    fn fresh(rt: &Rt, cluster_name: &str, num_tokens: u16) -> Self {
+    fn fresh(rt: &Rt, cluster_name: &str, tokens: &NewTokens) -> Self {
         let mut host_id = [0; 16];
         rt.fill_random(&mut host_id);
         host_id[6] = (host_id[6] & 0x0f) | 0x40;
         host_id[8] = (host_id[8] & 0x3f) | 0x80;
-        let mut tokens: Vec<i64> = (0..num_tokens.max(1)).map(|_| rt.random_u64() as i64).collect();
+        let mut tokens: Vec<i64> = match tokens {
+            NewTokens::Random(count) => (0..(*count).max(1)).map(|_| rt.random_u64() as i64).collect(),
+            NewTokens::These(tokens) => tokens.clone(),
+        };
         tokens.sort_unstable();
         tokens.dedup();
         Self {

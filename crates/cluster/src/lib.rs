@@ -19,6 +19,6 @@ pub use codec::{SchemaCodecError, parse_id};
 pub use dropped::DroppedTable;
 pub use edit::{EditError, SchemaEdit};
 pub use event::{Change, ChangedObject, SchemaEvent, events};
-pub use identity::{IdentityError, NodeIdentity};
+pub use identity::{IdentityError, NewTokens, NodeIdentity};
 pub use own::own_schema;
 pub use store::{SchemaStore, StoreError};

@@ -121,10 +121,8 @@ impl Membership {
             threshold: own.config.phi_convict_threshold,
             ..gossip::DetectorConfig::default()
         };
-        let config = gossip::Config {
-            detector,
-            ..gossip::Config::new(own.config.cluster_name.clone(), own.seeds()?)
-        };
+        let config =
+            gossip::Config { detector, ..gossip::Config::new(own.config.cluster_name.clone(), own.seeds()?) };
         let location = own.config.location();
         let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         let endpoint = OwnEndpoint {
@@ -235,6 +233,11 @@ impl Membership {
         if own.is_none_or(|member| member.tokens.is_empty()) {
             let deadline = self.rt.now() + STEP_TIMEOUT;
             let count = self.own.config.num_tokens;
+            if !self.own.config.initial_token.is_empty() {
+                tracing::warn!(
+                    "initial_token is for a cluster's first node; this one's tokens are chosen for balance"
+                );
+            }
             refused(self.group.take_tokens(count, deadline).await)?;
         }
         self.wait_for_everyone().await?;

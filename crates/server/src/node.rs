@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::NodeIdentity;
+use cluster::{NewTokens, NodeIdentity};
 use coordinator::ClusterView;
 use futures_util::future::join_all;
 use rpc::{Messenger, RpcConfig};
@@ -340,8 +340,12 @@ async fn start(
         }
     }
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
-    let mut identity =
-        NodeIdentity::open(rt, &directories.node, &config.cluster_name, config.num_tokens).await?;
+    let given = config.initial_tokens().map_err(|error| NodeError::Open(error.to_string()))?;
+    let tokens = match given {
+        none if none.is_empty() => NewTokens::Random(config.num_tokens),
+        these => NewTokens::These(these),
+    };
+    let mut identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, &tokens).await?;
     let begun = identity.begin_life(rt, &directories.node).await;
     let generation = match begun {
         Ok(generation) => generation,

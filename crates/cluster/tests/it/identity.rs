@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cluster::NodeIdentity;
+use cluster::{NewTokens, NodeIdentity};
 use rt::Rt;
 use rt_sim::{Config, Simulation};
 
@@ -12,9 +12,9 @@ fn each_life_is_later_than_the_one_before() {
     let begin = |rt: Rt| async move {
         let directory = Path::new("/data");
         rt.disk().create_dir_all(directory).await.unwrap();
-        let mut identity = NodeIdentity::open(&rt, directory, "c", 4).await.unwrap();
+        let mut identity = NodeIdentity::open(&rt, directory, "c", &NewTokens::Random(4)).await.unwrap();
         let generation = identity.begin_life(&rt, directory).await.unwrap();
-        let kept = NodeIdentity::open(&rt, directory, "c", 4).await.unwrap();
+        let kept = NodeIdentity::open(&rt, directory, "c", &NewTokens::Random(4)).await.unwrap();
         assert_eq!(kept, identity, "it is on disk before anybody hears of it");
         generation
     };

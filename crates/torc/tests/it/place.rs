@@ -51,6 +51,24 @@ fn clients_see_where_a_node_stands_and_is_found() {
 }
 
 #[test]
+fn a_node_takes_the_tokens_that_it_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = Setup::new(dir.path()).option("initial_token", "-5,7");
+    let tokens = |setup: &Setup| {
+        let node = setup.start();
+        let row = node.any_client().rows("SELECT tokens FROM system.local").remove(0);
+        assert!(node.stop().success());
+        row[0].clone().unwrap()
+    };
+    // A set of texts: how many, and each with its length.
+    let expected = b"\0\0\0\x02\0\0\0\x02-5\0\0\0\x017";
+    assert_eq!(tokens(&setup), expected);
+    // They are kept, whatever the option says later.
+    let later = Setup { options: vec!["--initial_token=8".to_owned()], ..setup };
+    assert_eq!(tokens(&later), expected);
+}
+
+#[test]
 fn the_file_beside_the_configuration_says_where_a_node_stands() {
     let dir = tempfile::tempdir().unwrap();
     let setup = Setup::new(&dir.path().join("data"));
