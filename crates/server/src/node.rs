@@ -340,11 +340,7 @@ async fn start(
         }
     }
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
-    let given = config.initial_tokens().map_err(|error| NodeError::Open(error.to_string()))?;
-    let tokens = match given {
-        none if none.is_empty() => NewTokens::Random(config.num_tokens),
-        these => NewTokens::These(these),
-    };
+    let tokens = new_tokens(&config)?;
     let mut identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, &tokens).await?;
     let begun = identity.begin_life(rt, &directories.node).await;
     let generation = match begun {
@@ -397,6 +393,12 @@ async fn start(
     let port = follower.port.clone();
     let admin = AdminNode::start(rt, &boot, running, port).await?;
     Ok((Started { _lock: lock, admin, membership }, boot))
+}
+
+/// The tokens of a node that has none yet.
+fn new_tokens(config: &Config) -> Result<NewTokens, NodeError> {
+    let given = config.initial_tokens().map_err(|error| NodeError::Open(error.to_string()))?;
+    Ok(if given.is_empty() { NewTokens::Random(config.num_tokens) } else { NewTokens::These(given) })
 }
 
 /// A node that joins: it takes its place, fetches its data, and owns it.
