@@ -89,10 +89,21 @@ impl ClusterDirector {
 
     /// Starts a node that is down.
     pub(crate) fn start(&mut self, nth: usize) {
+        self.note_start(nth);
+        self.sim.start(self.nodes[nth].id);
+    }
+
+    /// Kills a node and starts it again. The kill takes effect after this turn: a start would find the node running.
+    pub(crate) fn restart(&mut self, nth: usize) {
+        self.note_start(nth);
+        self.sim.kill(self.nodes[nth].id);
+        self.sim.start(self.nodes[nth].id);
+    }
+
+    fn note_start(&mut self, nth: usize) {
         self.world.borrow_mut().stats.starts += 1;
         let node = &mut self.nodes[nth];
         node.starts_from = Some(node.ready.load(Ordering::Relaxed));
-        self.sim.start(node.id);
     }
 
     /// Waits until a node that was started is ready.
@@ -144,7 +155,7 @@ impl ClusterDirector {
                 match self.peers(nth).await {
                     Ok(peers) if peers == expected => {}
                     Ok(peers) => missing = Some(format!("node {nth} knows {peers} of {expected} others")),
-                    Err(problem) => missing = Some(format!("node {nth}: {problem}")),
+                    Err(problem) => missing = Some(self.describe_absent(nth, &problem)),
                 }
             }
             let Some(missing) = missing else { return };
@@ -154,6 +165,15 @@ impl ClusterDirector {
                 return self.world.borrow_mut().fail(text);
             }
             self.rt.sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Why a node does not answer, as far as its own end tells it.
+    fn describe_absent(&self, nth: usize, problem: &str) -> String {
+        let id = self.nodes[nth].id;
+        match self.sim.is_running(id) {
+            true => format!("node {nth}, which runs: {problem}"),
+            false => format!("node {nth}, which has ended with {:?}: {problem}", self.sim.exits(id)),
         }
     }
 

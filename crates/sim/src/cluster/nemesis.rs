@@ -184,15 +184,15 @@ impl ClusterDirector {
         let healthy = self.plan.machine.disk();
         self.sim.configure_disk(id, |disk| *disk = healthy);
         self.sim.resume(id);
-        if self.nodes[nth].disk_failed && self.sim.is_running(id) {
+        let runs = self.sim.is_running(id);
+        if self.nodes[nth].disk_failed && runs {
             // A shard whose disk failed takes no requests until its node is started again.
             self.world.borrow_mut().stats.kills += 1;
-            self.sim.kill(id);
-        }
-        self.nodes[nth].disk_failed = false;
-        if !self.sim.is_running(id) {
+            self.restart(nth);
+        } else if !runs {
             self.start(nth);
         }
+        self.nodes[nth].disk_failed = false;
         self.nodes[nth].troubled = false;
     }
 }
