@@ -147,7 +147,6 @@ pub fn candidates(view: &ClusterView, replicas: &[NodeIndex], turn: usize) -> Re
 pub struct Tally {
     groups: SmallVec<[Group; 1]>,
     received: usize,
-    failed: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -168,7 +167,7 @@ impl Tally {
             acknowledged: 0,
             open: asked.iter().filter(|node| need.counts(view, **node)).count(),
         };
-        Self { groups: needs.0.iter().map(group).collect(), received: 0, failed: 0 }
+        Self { groups: needs.0.iter().map(group).collect(), received: 0 }
     }
 
     /// A node of this datacenter has answered.
@@ -189,7 +188,6 @@ impl Tally {
             assert!(group.open > 0, "a node fails once, and not after it answered");
             group.open -= 1;
         }
-        self.failed += 1;
     }
 
     fn of(&mut self, datacenter: u16) -> impl Iterator<Item = &mut Group> {

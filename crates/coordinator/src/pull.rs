@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::try_join_all;
 use mutation::{ColumnSelection, PartitionRange, RingPosition, Slices};
 use replica::{Form, Limits, Partitions, ReadCommand, ReadPage};
@@ -112,7 +113,7 @@ async fn pull_step(
     let body = remote::encode_command(command);
     let mine = reader.page(own, command, body.clone(), token).await.map_err(|error| failed((own, error)))?;
     let others: Vec<NodeIndex> = sources.iter().copied().filter(|node| *node != own).collect();
-    let (pages, agreed) = source_pages(reader, command, &others, token).await.map_err(failed)?;
+    let (pages, agreed) = source_pages(reader, command, body, &others, token).await.map_err(failed)?;
     let pages = std::iter::once(mine).chain(pages).collect();
     let Reconciled { page, mut repairs } = reconcile(command, pages);
     let lacking = std::mem::take(&mut repairs[0]);
@@ -132,11 +133,11 @@ async fn pull_step(
 async fn source_pages(
     reader: &Reader<'_>,
     command: &ReadCommand,
+    body: Bytes,
     sources: &[NodeIndex],
     token: i64,
 ) -> Result<(Vec<ReadPage>, bool), (NodeIndex, PeerError)> {
     let Some((first, rest)) = sources.split_first() else { return Ok((Vec::new(), true)) };
-    let body = remote::encode_command(command);
     let page = |node: NodeIndex| {
         let body = body.clone();
         async move { reader.page(node, command, body, token).await.map_err(|error| (node, error)) }

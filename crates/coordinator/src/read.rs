@@ -85,21 +85,20 @@ impl Reader<'_> {
     /// Several partitions in the order of the command: some at once, put together until the page is full.
     async fn keys(&self, command: &ReadCommand) -> Result<ReadPage, RequestError> {
         let Partitions::Keys(keys) = &command.partitions else { unreachable!("only called for keys") };
-        let mut resume = command.resume.clone();
-        let start = match &resume {
+        let start = match &command.resume {
             Some(resume) => {
                 let at = keys.iter().position(|key| *key == resume.key).unwrap_or(0);
                 at + usize::from(resume.clustering.is_none())
             }
             None => 0,
         };
-        let resumed = resume.take().filter(|resume| resume.clustering.is_some());
+        let resumed = command.resume.as_ref().filter(|resume| resume.clustering.is_some());
         let commands: Vec<ReadCommand> = keys[start..]
             .iter()
             .enumerate()
             .map(|(at, key)| ReadCommand {
                 partitions: Partitions::Keys(Keys::from_elem(key.clone(), 1)),
-                resume: resumed.clone().filter(|_| at == 0),
+                resume: resumed.filter(|_| at == 0).cloned(),
                 ..command.clone()
             })
             .collect();
@@ -134,12 +133,9 @@ impl Reader<'_> {
                     (command, replicas)
                 })
                 .collect();
-            let read = |(command, replicas): &(ReadCommand, Replicas)| {
-                let (command, replicas) = (command.clone(), replicas.clone());
-                async move { self.part(&command, &replicas, token_of(&command)).await }
-            };
+            let reads = now.iter().map(|(command, replicas)| self.part(command, replicas, token_of(command)));
             let count = now.len();
-            for (at, page) in try_join_all(now.iter().map(read)).await?.into_iter().enumerate() {
+            for (at, page) in try_join_all(reads).await?.into_iter().enumerate() {
                 if assembly.push(page, parts.is_empty() && at + 1 == count) {
                     return Ok(assembly.page);
                 }
@@ -166,12 +162,9 @@ impl Reader<'_> {
         if let [one] = chosen.as_slice()
             && *one == view.own()
         {
-            let read = self.coordinator.replica().read(command);
-            return match self.coordinator.rt().timeout_at(self.how.deadline, read).await {
-                Ok(Ok(page)) => Ok(page),
-                Ok(Err(error)) => Err(self.failed(0, 1, false, &[(*one, error.into())])),
-                Err(_) => Err(self.timed_out(0, 1, false)),
-            };
+            let page =
+                self.coordinator.here(self.how.deadline, self.coordinator.replica().read(command)).await;
+            return page.map_err(|error| self.not_enough(0, 1, false, &[(*one, error)]));
         }
         let spare: VecDeque<NodeIndex> =
             candidates.iter().copied().filter(|node| !chosen.contains(node)).collect();
@@ -253,10 +246,7 @@ impl Reader<'_> {
     ) -> Result<(), (NodeIndex, PeerError)> {
         let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
         let told = if node == view.own() {
-            match coordinator.rt().timeout_at(deadline, coordinator.replica().apply(updates)).await {
-                Ok(applied) => applied.map_err(PeerError::from),
-                Err(_) => Err(PeerError::Silent("timed out".to_owned())),
-            }
+            coordinator.here(deadline, coordinator.replica().apply(updates)).await
         } else {
             let token = updates[0].key.token;
             let body = remote::encode_updates(&updates);
@@ -278,10 +268,7 @@ impl Reader<'_> {
         if node != view.own() {
             return coordinator.remote().read(view.node(node), token, command, body, deadline).await;
         }
-        match coordinator.rt().timeout_at(deadline, coordinator.replica().read(command)).await {
-            Ok(page) => Ok(page?),
-            Err(_) => Err(PeerError::Silent("timed out".to_owned())),
-        }
+        coordinator.here(deadline, coordinator.replica().read(command)).await
     }
 
     /// What a replica's rows come to.

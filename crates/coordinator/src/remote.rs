@@ -45,6 +45,20 @@ mod code {
     pub(super) const STOPPED: u16 = Refusal::FIRST_FREE + 5;
 }
 
+impl Coordinator {
+    /// Asks this node's own replica: like another's, it is silent when the time is over.
+    pub(crate) async fn here<T, E: Into<PeerError>>(
+        &self,
+        deadline: Instant,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, PeerError> {
+        match self.rt().timeout_at(deadline, answer).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(PeerError::Silent("timed out".to_owned())),
+        }
+    }
+}
+
 /// Why a replica gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerError {

@@ -45,10 +45,9 @@ impl Coordinator {
             if node != view.own() {
                 return self.remote().truncate(view.node(node), table.id, at_micros, deadline).await;
             }
-            match self.rt().timeout_at(deadline, self.truncate_here(table.id, at_micros)).await {
-                Ok(outcome) => outcome.map_err(PeerError::Invalid),
-                Err(_) => Err(PeerError::Silent("timed out".to_owned())),
-            }
+            let truncated =
+                async { self.truncate_here(table.id, at_micros).await.map_err(PeerError::Invalid) };
+            self.here(deadline, truncated).await
         };
         let results = join_all(nodes.iter().map(|node| one(*node))).await;
         let received = results.iter().filter(|result| result.is_ok()).count();

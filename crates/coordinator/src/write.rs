@@ -86,10 +86,7 @@ impl Coordinator {
             });
         };
         let state = if leader == view.own() {
-            match self.rt().timeout_at(options.deadline, self.replica().increment(update)).await {
-                Ok(state) => state.map_err(PeerError::from),
-                Err(_) => Err(PeerError::Silent("timed out".to_owned())),
-            }
+            self.here(options.deadline, self.replica().increment(update)).await
         } else {
             self.remote().increment(view.node(leader), &update, options.deadline).await
         };
