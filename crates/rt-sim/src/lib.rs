@@ -4,6 +4,7 @@
 //! between them. Everything that happens follows from the seed: the same seed gives the same trace, byte for
 //! byte. Time passes only when every task waits (and a little with every poll), so an hour takes seconds.
 
+mod begun;
 mod clock;
 mod config;
 mod disk;
@@ -13,6 +14,7 @@ mod simulation;
 mod trace;
 mod world;
 
+pub use begun::Begun;
 pub use config::{ClockConfig, Config, Crash, DiskConfig, LinkConfig, NameDurability, NodeConfig};
 pub use disk::DiskFault;
 pub use random::Rng;

@@ -13,6 +13,7 @@ use rt::driver::Clock;
 use rt::executor::Executor;
 use rt::{Disk, Group, LocalBoxFuture, Net, Rt, RtParts, ShardId, ShardMain};
 
+use crate::begun::Begun;
 use crate::clock::NodeClock;
 use crate::config::{Config, Crash, DiskConfig, LinkConfig, NodeConfig};
 use crate::disk::{DiskFault, NodeDisk, SimDisk};
@@ -473,13 +474,7 @@ impl Sim {
     ) -> Result<T, Stalled> {
         let node = self.client();
         let rt = self.rt(node, ShardId(0)).expect("the client's machine runs");
-        let result = Rc::new(RefCell::new(None));
-        let output = Rc::clone(&result);
-        let future = client(rt.clone());
-        let task = rt.spawn(Group::Statement, async move { *output.borrow_mut() = Some(future.await) });
-        self.run_until(|| task.is_finished())?;
-        let output = result.borrow_mut().take();
-        Ok(output.expect("a finished task has left its result"))
+        Begun::new(&rt, Group::Statement, client(rt.clone())).join(self)
     }
 
     /// The machine of [`Sim::block_on`], to cut it off from nodes.

@@ -90,11 +90,10 @@ fn a_change_whose_answer_is_lost_is_made_once() {
         group.propose(command, rt.now() + 20 * SECOND).await
     });
     cluster.until("the leader has made it", || group(leader).applied().state.schema_number == 2);
-    assert!(!begun.task.is_finished());
+    assert!(!begun.is_finished());
     cluster.sim.run_for(3 * SECOND);
     cluster.sim.heal_all();
-    cluster.sim.run_until(|| begun.task.is_finished()).unwrap();
-    let told = begun.result.borrow_mut().take().unwrap();
+    let told = begun.join(&cluster.sim).unwrap();
     assert!(matches!(told, Ok(Outcome::SchemaChanged { number: 2, .. })), "{told:?}");
     assert_eq!(cluster.barrier(asked).state.schema_number, 2);
 }
@@ -111,8 +110,7 @@ fn without_a_majority_nothing_is_decided_and_nothing_is_lost() {
     let other = (0..3).find(|node| *node != alone).unwrap();
     let decided = create(&cluster, other, "ks").unwrap();
     assert_eq!(decided.behind, [host(alone)]);
-    cluster.sim.run_until(|| begun.task.is_finished()).unwrap();
-    let told = begun.result.borrow_mut().take().unwrap();
+    let told = begun.join(&cluster.sim).unwrap();
     assert!(
         matches!(told, Err(ChangeSchemaError::Propose(cluster::group::ProposeError::Unknown))),
         "{told:?}"

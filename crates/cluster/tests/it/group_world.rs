@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use cluster::group::{Applied, Group, GroupConfig, JoinError, Opened, VOTERS_MAX}
 use cluster::state::{MemberInfo, STATE_VERSION};
 use rpc::{Messenger, RpcConfig, handover_mesh};
 use rt::{Group as Tasks, LocalBoxFuture, Rt, ShardId, ShardMain};
-use rt_sim::{Config, LinkConfig, NodeConfig, NodeId, NodeInfo, Simulation};
+use rt_sim::{Begun, Config, LinkConfig, NodeConfig, NodeId, NodeInfo, Simulation};
 use schema::{Keyspace, Replication};
 use topology::{HostId, Location};
 
@@ -235,10 +234,7 @@ impl Cluster {
     ) -> Begun<T> {
         let rt = self.sim.rt(self.nodes[node], ShardId(0)).expect("the node runs");
         let future = task(rt.clone(), group(node));
-        let result = Rc::new(RefCell::new(None));
-        let output = Rc::clone(&result);
-        let task = rt.spawn(Tasks::Statement, async move { *output.borrow_mut() = Some(future.await) });
-        Begun { task, result }
+        Begun::new(&rt, Tasks::Statement, future)
     }
 
     /// Runs a task on a node until its end.
@@ -247,9 +243,7 @@ impl Cluster {
         node: usize,
         task: impl FnOnce(Rt, Group) -> F,
     ) -> T {
-        let begun = self.begin(node, task);
-        self.sim.run_until(|| begun.task.is_finished()).expect("it ends");
-        begun.result.borrow_mut().take().expect("a finished task has left its result")
+        self.begin(node, task).join(&self.sim).expect("it ends")
     }
 
     /// The state at a node after everything that was acknowledged.
@@ -262,12 +256,6 @@ impl Cluster {
 /// How many of so many nodes vote.
 pub fn votes(count: usize) -> usize {
     (count - (count + 1) % 2).min(VOTERS_MAX)
-}
-
-/// A task on a node.
-pub struct Begun<T> {
-    pub task: rt::Task<()>,
-    pub result: Rc<RefCell<Option<T>>>,
 }
 
 pub fn keyspace(name: &str) -> Vec<SchemaEdit> {

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Replica, Re
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
-use rt_sim::{Config, NodeConfig, Sim, Simulation};
+use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use topology::{HostId, Location};
 use types::CqlType;
@@ -210,12 +209,6 @@ pub async fn write(
     coordinator.write(vec![update], options).await
 }
 
-/// A task on a shard of a node, to be awaited with [`join`].
-pub struct Begun<T> {
-    task: rt::Task<()>,
-    result: Rc<RefCell<Option<T>>>,
-}
-
 pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
     sim: &Sim,
     node: usize,
@@ -224,15 +217,11 @@ pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
 ) -> Begun<T> {
     let rt = sim.rt(sim.node(node), ShardId(shard)).expect("the node runs");
     let future = task(rt.clone(), coordinator(node, shard));
-    let result = Rc::new(RefCell::new(None));
-    let output = Rc::clone(&result);
-    let task = rt.spawn(Group::Statement, async move { *output.borrow_mut() = Some(future.await) });
-    Begun { task, result }
+    Begun::new(&rt, Group::Statement, future)
 }
 
-pub fn join<T>(sim: &Sim, begun: Begun<T>) -> T {
-    sim.run_until(|| begun.task.is_finished()).expect("it ends");
-    begun.result.borrow_mut().take().expect("a finished task has left its result")
+pub fn join<T: 'static>(sim: &Sim, begun: Begun<T>) -> T {
+    begun.join(sim).expect("it ends")
 }
 
 fn view(own: usize, shards: &[u16], alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> ClusterView {

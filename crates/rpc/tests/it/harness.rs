@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rpc::{Incoming, Messenger, PeerInfo, Peers, Refusal, RpcConfig, RpcError, Target, Verb, handover_mesh};
 use rt::{Group, Rt, ShardId, ShardMain};
-use rt_sim::{Config, NodeConfig, Sim, Simulation};
+use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
 use topology::HostId;
 
 pub const PORT: u16 = 7000;
@@ -167,12 +166,6 @@ pub fn to(node: usize, shard: u16) -> Target {
     Target::Host { host: host(node), shard }
 }
 
-/// A task on a shard of a node, to be awaited with [`join`].
-pub struct Begun<T> {
-    task: rt::Task<()>,
-    result: Rc<RefCell<Option<T>>>,
-}
-
 /// Begins a task on a shard of a node.
 pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
     sim: &Sim,
@@ -182,16 +175,12 @@ pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
 ) -> Begun<T> {
     let rt = sim.rt(sim.node(node), ShardId(shard)).expect("the node runs");
     let future = task(rt.clone(), messenger(node, shard));
-    let result = Rc::new(RefCell::new(None));
-    let output = Rc::clone(&result);
-    let task = rt.spawn(Group::Statement, async move { *output.borrow_mut() = Some(future.await) });
-    Begun { task, result }
+    Begun::new(&rt, Group::Statement, future)
 }
 
 /// Waits for the end of a task.
-pub fn join<T>(sim: &Sim, begun: Begun<T>) -> T {
-    sim.run_until(|| begun.task.is_finished()).expect("it ends");
-    begun.result.borrow_mut().take().expect("a finished task has left its result")
+pub fn join<T: 'static>(sim: &Sim, begun: Begun<T>) -> T {
+    begun.join(sim).expect("it ends")
 }
 
 /// Begins a call whose handler takes a minute.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, Target, handover_mesh};
 use rt::{Group, LocalBoxFuture, Rt, ShardId, ShardMain};
-use rt_sim::{Config, NodeConfig, Sim, Simulation};
+use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
 use streaming::{Chunk, FileSink, Plan, Position, Receiver, Sender, Sink, StreamConfig, TransferId};
 use topology::HostId;
 
@@ -166,18 +166,6 @@ pub fn start(seed: u64, config: Config) -> Simulation {
     sim
 }
 
-/// A task on a node, to be awaited with [`join`].
-pub struct Begun<T> {
-    task: rt::Task<()>,
-    result: Rc<RefCell<Option<T>>>,
-}
-
-impl<T> Begun<T> {
-    pub fn is_finished(&self) -> bool {
-        self.task.is_finished()
-    }
-}
-
 /// Begins a task on a node.
 pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
     sim: &Sim,
@@ -187,16 +175,12 @@ pub fn begin<T: 'static, F: Future<Output = T> + 'static>(
     let rt = sim.rt(sim.node(on), ShardId(0)).expect("the node runs");
     let sender = Sender::new(&rt, &node(on).messenger, config(), None);
     let future = task(rt.clone(), sender);
-    let result = Rc::new(RefCell::new(None));
-    let output = Rc::clone(&result);
-    let task = rt.spawn(Group::Streaming, async move { *output.borrow_mut() = Some(future.await) });
-    Begun { task, result }
+    Begun::new(&rt, Group::Streaming, future)
 }
 
 /// Waits for the end of a task.
-pub fn join<T>(sim: &Sim, begun: Begun<T>) -> T {
-    sim.run_until(|| begun.task.is_finished()).expect("it ends");
-    begun.result.borrow_mut().take().expect("a finished task has left its result")
+pub fn join<T: 'static>(sim: &Sim, begun: Begun<T>) -> T {
+    begun.join(sim).expect("it ends")
 }
 
 /// Bytes in which every place is known.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rt::{IoBuf, LocalBoxFuture, OpenOptions};
-use rt_sim::{Config, LinkConfig, Sim};
+use rt_sim::{Begun, Config, LinkConfig, Sim};
 use streaming::{
     FileRange, FileSink, FileSource, Item, ItemKind, Piece, Plan, Position, Source, StreamError, Summary,
     TransferId, refusal,
