@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::{
-    Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
-    PartitionUpdate, RangeTombstone, Row, Seconds, Side, Timestamp,
+    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, RangeTombstone, Row, Seconds, Timestamp,
 };
 use schema::{Column, ColumnId, ColumnKind, Table, TableId};
+use stdx::Reader;
 use stdx::vint::{read_signed, read_unsigned, write_signed, write_unsigned};
-use stdx::{Reader, ShortRead};
+
+pub use crate::fields::{Fields, put_bound, put_bytes, put_prefix};
 
 const HAS_DELETION: u8 = 1;
 const HAS_STATIC: u8 = 2;
@@ -80,8 +82,8 @@ pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {
     if parts & HAS_RANGES != 0 {
         write_unsigned(update.range_tombstones.len() as u64, encoder.out);
         for range in update.range_tombstones.iter() {
-            encoder.bound(&range.start);
-            encoder.bound(&range.end);
+            put_bound(&range.start, encoder.out);
+            put_bound(&range.end, encoder.out);
             encoder.deletion(range.deletion);
         }
     }
@@ -178,26 +180,8 @@ impl Encoder<'_> {
         self.out.extend_from_slice(&deletion.local.to_be_bytes());
     }
 
-    fn prefix<'b>(&mut self, components: impl Iterator<Item = Option<&'b [u8]>> + Clone) {
-        write_unsigned(components.clone().count() as u64, self.out);
-        for component in components {
-            match component {
-                Some(value) => {
-                    write_unsigned(value.len() as u64 + 1, self.out);
-                    self.out.extend_from_slice(value);
-                }
-                None => self.out.push(0),
-            }
-        }
-    }
-
-    fn bound(&mut self, bound: &Bound) {
-        self.out.push(u8::from(bound.side() == Side::After));
-        self.prefix(bound.components());
-    }
-
     fn row(&mut self, row: &Row) {
-        self.prefix(row.clustering.components());
+        put_prefix(row.clustering.components(), self.out);
         let live = !row.liveness.is_none();
         let mut flags = if live { ROW_LIVE } else { 0 };
         flags |= if live && row.liveness.ttl != 0 { ROW_TTL } else { 0 };
@@ -256,11 +240,6 @@ impl Encoder<'_> {
     }
 }
 
-fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    write_unsigned(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
 /// Reads one update off the front of `reader`, whose bytes lie in `buffer`. None for a table that `table` does not know:
 /// then the rest cannot be told apart, so every update of an entry is framed by its length.
 ///
@@ -269,14 +248,14 @@ pub fn decode_update(
     buffer: &Bytes,
     table: impl FnOnce(TableId) -> Option<Arc<Table>>,
 ) -> Result<Option<PartitionUpdate>, DecodeError> {
-    let mut decoder = Decoder { buffer, reader: Reader::new(buffer), base: 0, names: Vec::new() };
-    let id = decoder.take(16, "a table id")?;
+    let mut decoder = Decoder { fields: Fields::new(buffer), base: 0, names: Vec::new() };
+    let id = decoder.fields.take(16, "a table id")?;
     let Some(table) = table(TableId(id.try_into().expect("16 bytes"))) else { return Ok(None) };
-    let key = decoder.bytes("a partition key")?;
-    decoder.base = decoder.read("a timestamp", Reader::i64)?;
+    let key = decoder.fields.bytes("a partition key")?;
+    decoder.base = decoder.fields.read("a timestamp", Reader::i64)?;
     decoder.names(&table)?;
     let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(key));
-    let parts = decoder.read("flags", Reader::u8)?;
+    let parts = decoder.fields.read("flags", Reader::u8)?;
     if parts & HAS_DELETION != 0 {
         update.add_deletion(decoder.deletion()?);
     }
@@ -287,20 +266,20 @@ pub fn decode_update(
         }
     }
     if parts & HAS_RANGES != 0 {
-        for _ in 0..decoder.count("a number of ranges")? {
-            let (start, end) = (decoder.bound(&table)?, decoder.bound(&table)?);
+        for _ in 0..decoder.fields.count("a number of ranges")? {
+            let (start, end) = (decoder.fields.bound(&table)?, decoder.fields.bound(&table)?);
             let deletion = decoder.deletion()?;
             update.add_range_tombstone(RangeTombstone { start, end, deletion });
         }
     }
-    for _ in 0..decoder.count("a number of rows")? {
+    for _ in 0..decoder.fields.count("a number of rows")? {
         let row = decoder.row(&table, false)?;
         if !row.is_empty() {
             update.add_row(row);
         }
     }
-    if !decoder.reader.is_empty() {
-        return Err(decoder.error("the end of the update"));
+    if !decoder.fields.is_empty() {
+        return Err(decoder.fields.error("the end of the update"));
     }
     Ok(Some(update))
 }
@@ -313,47 +292,16 @@ struct Named {
 }
 
 struct Decoder<'a> {
-    buffer: &'a Bytes,
-    reader: Reader<'a>,
+    fields: Fields<'a>,
     base: Timestamp,
     names: Vec<Named>,
 }
 
 impl<'a> Decoder<'a> {
-    fn error(&self, expected: &'static str) -> DecodeError {
-        DecodeError { offset: self.buffer.len() - self.reader.len(), expected }
-    }
-
-    fn read<T>(
-        &mut self,
-        expected: &'static str,
-        read: impl FnOnce(&mut Reader<'a>) -> Result<T, ShortRead>,
-    ) -> Result<T, DecodeError> {
-        read(&mut self.reader).map_err(|_| self.error(expected))
-    }
-
-    fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], DecodeError> {
-        self.read(expected, |reader| reader.bytes(len))
-    }
-
-    fn bytes(&mut self, expected: &'static str) -> Result<Bytes, DecodeError> {
-        let slice = self.read(expected, Reader::bytes_vint)?;
-        Ok(if slice.is_empty() { Bytes::new() } else { self.buffer.slice_ref(slice) })
-    }
-
-    /// A count of things that take at least a byte each.
-    fn count(&mut self, expected: &'static str) -> Result<usize, DecodeError> {
-        let count = self.read(expected, read_unsigned)?;
-        match usize::try_from(count) {
-            Ok(count) if count <= self.reader.len() => Ok(count),
-            _ => Err(self.error(expected)),
-        }
-    }
-
     fn names(&mut self, table: &Table) -> Result<(), DecodeError> {
-        for _ in 0..self.count("a number of columns")? {
-            let name = self.read("a column name", Reader::bytes_vint)?;
-            let name = std::str::from_utf8(name).map_err(|_| self.error("a column name in UTF-8"))?;
+        for _ in 0..self.fields.count("a number of columns")? {
+            let name = self.fields.read("a column name", Reader::bytes_vint)?;
+            let name = std::str::from_utf8(name).map_err(|_| self.fields.error("a column name in UTF-8"))?;
             let value = |column: &&Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
             let column = table.column(name).filter(value).map(|column| (column.id, column.is_complex()));
             let dropped = table.dropped_columns.get(name).map_or(Timestamp::MIN, |old| old.dropped_micros);
@@ -363,52 +311,23 @@ impl<'a> Decoder<'a> {
     }
 
     fn timestamp(&mut self) -> Result<Timestamp, DecodeError> {
-        Ok(self.read("a timestamp", read_signed)?.wrapping_add(self.base))
+        Ok(self.fields.read("a timestamp", read_signed)?.wrapping_add(self.base))
     }
 
     fn deletion(&mut self) -> Result<DeletionTime, DecodeError> {
         let timestamp = self.timestamp()?;
-        Ok(DeletionTime::new(timestamp, self.read("a deletion time", Reader::u32)?))
-    }
-
-    fn prefix(&mut self, count_max: usize) -> Result<Vec<Option<&'a [u8]>>, DecodeError> {
-        let count = self.count("a number of clustering values")?;
-        if count > count_max {
-            return Err(self.error("at most as many clustering values as the table has"));
-        }
-        let mut out = Vec::with_capacity(count);
-        for _ in 0..count {
-            let len = self.read("a clustering value's length", read_unsigned)?;
-            out.push(match len.checked_sub(1) {
-                None => None,
-                Some(len) => {
-                    let len = usize::try_from(len).unwrap_or(usize::MAX);
-                    Some(self.take(len, "a clustering value")?)
-                }
-            });
-        }
-        Ok(out)
-    }
-
-    fn bound(&mut self, table: &Table) -> Result<Bound, DecodeError> {
-        let side = match self.read("a bound's side", Reader::u8)? {
-            0 => Side::Before,
-            1 => Side::After,
-            _ => return Err(self.error("a bound's side, 0 or 1")),
-        };
-        let prefix = self.prefix(table.clustering().len())?;
-        Ok(Bound::new(table, &prefix, side))
+        Ok(DeletionTime::new(timestamp, self.fields.read("a deletion time", Reader::u32)?))
     }
 
     fn row(&mut self, table: &Table, is_static: bool) -> Result<Row, DecodeError> {
         let wanted = if is_static { 0 } else { table.clustering().len() };
-        let components = self.prefix(wanted)?;
+        let components = self.fields.prefix(wanted)?;
         if components.len() != wanted {
-            return Err(self.error("a whole clustering key"));
+            return Err(self.fields.error("a whole clustering key"));
         }
         let clustering = if is_static { Clustering::empty() } else { Clustering::new(table, &components) };
         let mut row = Row::new(clustering);
-        let flags = self.read("a row's flags", Reader::u8)?;
+        let flags = self.fields.read("a row's flags", Reader::u8)?;
         if flags & ROW_LIVE != 0 {
             let timestamp = self.timestamp()?;
             row.liveness = if flags & ROW_TTL != 0 {
@@ -421,10 +340,10 @@ impl<'a> Decoder<'a> {
         if flags & ROW_DELETED != 0 {
             row.deletion = self.deletion()?;
         }
-        for _ in 0..self.count("a number of cells")? {
-            let number = self.read("a column's number", read_unsigned)?;
+        for _ in 0..self.fields.count("a number of cells")? {
+            let number = self.fields.read("a column's number", read_unsigned)?;
             let number = usize::try_from(number).ok().filter(|number| *number < self.names.len());
-            let Some(number) = number else { return Err(self.error("the number of a named column")) };
+            let Some(number) = number else { return Err(self.fields.error("the number of a named column")) };
             let (data, complex) = self.column(self.names[number].dropped)?;
             if let (Some(data), Some((id, is_complex))) = (data, self.names[number].column)
                 && is_complex == complex
@@ -436,17 +355,17 @@ impl<'a> Decoder<'a> {
     }
 
     fn ttl(&mut self) -> Result<(Seconds, Seconds), DecodeError> {
-        let ttl = self.read("a time to live", Reader::u32)?;
-        let expires = self.read("an expiration", Reader::u32)?;
+        let ttl = self.fields.read("a time to live", Reader::u32)?;
+        let expires = self.fields.read("an expiration", Reader::u32)?;
         if ttl == 0 || expires == mutation::NO_DELETION {
-            return Err(self.error("a time to live with an end"));
+            return Err(self.fields.error("a time to live with an end"));
         }
         Ok((ttl, expires))
     }
 
     /// A column's data, none when nothing of it is newer than `dropped`; and whether it is complex.
     fn column(&mut self, dropped: Timestamp) -> Result<(Option<ColumnData>, bool), DecodeError> {
-        let flags = self.read("a cell's flags", Reader::u8)?;
+        let flags = self.fields.read("a cell's flags", Reader::u8)?;
         if flags & COMPLEX == 0 {
             let cell = self.cell(flags)?;
             return Ok(((cell.timestamp > dropped).then_some(ColumnData::Simple(cell)), false));
@@ -458,9 +377,9 @@ impl<'a> Decoder<'a> {
                 complex.deletion = deletion;
             }
         }
-        for _ in 0..self.count("a number of elements")? {
-            let path = self.bytes("an element's path")?;
-            let flags = self.read("a cell's flags", Reader::u8)?;
+        for _ in 0..self.fields.count("a number of elements")? {
+            let path = self.fields.bytes("an element's path")?;
+            let flags = self.fields.read("a cell's flags", Reader::u8)?;
             let cell = self.cell(flags)?;
             if cell.timestamp > dropped {
                 complex.cells.push(ComplexCell { path, cell });
@@ -475,10 +394,10 @@ impl<'a> Decoder<'a> {
         if flags & CELL_TTL != 0 {
             (cell.ttl, cell.local_deletion) = self.ttl()?;
         } else if flags & CELL_TOMBSTONE != 0 {
-            cell.local_deletion = self.read("a deletion time", Reader::u32)?;
+            cell.local_deletion = self.fields.read("a deletion time", Reader::u32)?;
         }
         if flags & CELL_VALUE != 0 {
-            cell.value = self.bytes("a value")?;
+            cell.value = self.fields.bytes("a value")?;
         }
         Ok(cell)
     }

@@ -9,6 +9,7 @@ pub mod codec;
 pub mod config;
 pub mod entry;
 mod error;
+mod fields;
 mod log;
 mod recovery;
 pub mod segment;

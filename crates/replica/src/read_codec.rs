@@ -17,13 +17,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::{
-    Bound, Clustering, ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition,
-    RowRange, Side, Slices,
+    Clustering, ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, RowRange,
+    Slices,
 };
 use schema::{ColumnId, Table, TableId};
+use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
-use stdx::{Reader, ShortRead};
 
+use crate::codec::{Fields, put_bound, put_bytes, put_prefix};
 use crate::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, codec};
 
 const VERSION: u8 = 1;
@@ -47,10 +48,16 @@ pub enum ReadCodecError {
     },
     /// An update within a page is not one.
     #[error(transparent)]
-    Update(#[from] codec::DecodeError),
+    Update(codec::DecodeError),
     /// The table is not there.
     #[error("there is no table with id {0}")]
     UnknownTable(TableId),
+}
+
+impl From<codec::DecodeError> for ReadCodecError {
+    fn from(codec::DecodeError { offset, expected }: codec::DecodeError) -> Self {
+        Self::Malformed { offset, expected }
+    }
 }
 
 /// Appends a command.
@@ -115,15 +122,15 @@ pub fn decode_command(
     buffer: &Bytes,
     table: impl FnOnce(TableId) -> Option<Arc<Table>>,
 ) -> Result<ReadCommand, ReadCodecError> {
-    let mut decoder = Decoder { buffer, reader: Reader::new(buffer) };
+    let mut decoder = Decoder::new(buffer);
     decoder.version()?;
-    let id = TableId(decoder.take(16, "a table id")?.try_into().expect("16 bytes"));
+    let id = TableId(decoder.fields.take(16, "a table id")?.try_into().expect("16 bytes"));
     let table = table(id).ok_or(ReadCodecError::UnknownTable(id))?;
-    let flags = decoder.read("flags", Reader::u8)?;
-    let now = decoder.read("a time", Reader::u32)?;
-    let rows = decoder.read("a limit", Reader::i64)? as u64;
-    let rows_per_partition = decoder.read("a limit", Reader::i64)? as u64;
-    let bytes = usize::try_from(decoder.read("a limit", Reader::i64)? as u64).unwrap_or(usize::MAX);
+    let flags = decoder.fields.read("flags", Reader::u8)?;
+    let now = decoder.fields.read("a time", Reader::u32)?;
+    let rows = decoder.fields.read("a limit", Reader::i64)? as u64;
+    let rows_per_partition = decoder.fields.read("a limit", Reader::i64)? as u64;
+    let bytes = usize::try_from(decoder.fields.read("a limit", Reader::i64)? as u64).unwrap_or(usize::MAX);
     let columns = decoder.columns(&table)?;
     let partitions = decoder.partitions()?;
     let slices = decoder.slices(&table)?;
@@ -172,19 +179,20 @@ pub fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8>) {
 /// Reads a page that answers `command`.
 pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, ReadCodecError> {
     let table = &command.table;
-    let mut decoder = Decoder { buffer, reader: Reader::new(buffer) };
+    let mut decoder = Decoder::new(buffer);
     decoder.version()?;
-    let tombstones = decoder.read("a number of tombstones", read_unsigned)?;
-    let more = match decoder.read("0 or 1", Reader::u8)? {
+    let tombstones = decoder.fields.read("a number of tombstones", read_unsigned)?;
+    let more = match decoder.fields.read("0 or 1", Reader::u8)? {
         0 => None,
         1 => Some(decoder.resume(table)?),
         _ => return Err(decoder.error("0 or 1")),
     };
-    let count = decoder.count("a number of partitions")?;
+    let count = decoder.fields.count("a number of partitions")?;
     let mut partitions = Vec::with_capacity(count.min(1024));
     for _ in 0..count {
-        let bytes = decoder.bytes("a partition")?;
-        let update = codec::decode_update(&bytes, |id| (id == table.id).then(|| table.clone()))?;
+        let bytes = decoder.fields.bytes("a partition")?;
+        let update = codec::decode_update(&bytes, |id| (id == table.id).then(|| table.clone()));
+        let update = update.map_err(ReadCodecError::Update)?;
         let update =
             update.ok_or(ReadCodecError::Malformed { offset: 0, expected: "the table that was read" })?;
         partitions.push(PartitionResult::from_update(update, command.reversed));
@@ -222,11 +230,6 @@ impl PartitionResult {
     }
 }
 
-fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    write_unsigned(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
 fn put_position(position: &RingPosition, out: &mut Vec<u8>) {
     match position {
         RingPosition::BeforeToken(token) | RingPosition::AfterToken(token) => {
@@ -238,24 +241,6 @@ fn put_position(position: &RingPosition, out: &mut Vec<u8>) {
             put_bytes(&key.key, out);
         }
     }
-}
-
-fn put_prefix<'a>(components: impl Iterator<Item = Option<&'a [u8]>> + Clone, out: &mut Vec<u8>) {
-    write_unsigned(components.clone().count() as u64, out);
-    for component in components {
-        match component {
-            Some(value) => {
-                write_unsigned(value.len() as u64 + 1, out);
-                out.extend_from_slice(value);
-            }
-            None => out.push(0),
-        }
-    }
-}
-
-fn put_bound(bound: &Bound, out: &mut Vec<u8>) {
-    out.push(u8::from(bound.side() == Side::After));
-    put_prefix(bound.components(), out);
 }
 
 fn put_resume(resume: &Resume, out: &mut Vec<u8>) {
@@ -281,68 +266,41 @@ pub fn get_place<'a>(
     reader: &mut Reader<'a>,
     table: &Table,
 ) -> Result<Resume, ReadCodecError> {
-    let mut decoder = Decoder { buffer, reader: reader.clone() };
+    let mut decoder = Decoder { fields: Fields::at(buffer, reader.clone()) };
     let place = decoder.resume(table)?;
-    *reader = decoder.reader;
+    *reader = decoder.fields.into_reader();
     Ok(place)
 }
 
 struct Decoder<'a> {
-    buffer: &'a Bytes,
-    reader: Reader<'a>,
+    fields: Fields<'a>,
 }
 
 impl<'a> Decoder<'a> {
-    fn error(&self, expected: &'static str) -> ReadCodecError {
-        ReadCodecError::Malformed { offset: self.buffer.len() - self.reader.len(), expected }
+    fn new(buffer: &'a Bytes) -> Self {
+        Self { fields: Fields::new(buffer) }
     }
 
-    fn read<T>(
-        &mut self,
-        expected: &'static str,
-        read: impl FnOnce(&mut Reader<'a>) -> Result<T, ShortRead>,
-    ) -> Result<T, ReadCodecError> {
-        read(&mut self.reader).map_err(|_| self.error(expected))
+    fn error(&self, expected: &'static str) -> ReadCodecError {
+        self.fields.error(expected).into()
     }
 
     fn version(&mut self) -> Result<(), ReadCodecError> {
-        match self.read("a version", Reader::u8)? {
+        match self.fields.read("a version", Reader::u8)? {
             VERSION => Ok(()),
             _ => Err(self.error("version 1")),
         }
     }
 
     fn end(&mut self) -> Result<(), ReadCodecError> {
-        if self.reader.is_empty() { Ok(()) } else { Err(self.error("the end of the message")) }
+        if self.fields.is_empty() { Ok(()) } else { Err(self.error("the end of the message")) }
     }
 
-    fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], ReadCodecError> {
-        self.read(expected, |reader| reader.bytes(len))
-    }
-
-    fn bytes(&mut self, expected: &'static str) -> Result<Bytes, ReadCodecError> {
-        let slice = self.read(expected, Reader::bytes_vint)?;
-        Ok(if slice.is_empty() { Bytes::new() } else { self.buffer.slice_ref(slice) })
-    }
-
-    /// A count of things that take at least a byte each.
-    fn count(&mut self, expected: &'static str) -> Result<usize, ReadCodecError> {
-        let count = self.read(expected, read_unsigned)?;
-        self.checked(count, expected)
-    }
-
-    /// The same, where 0 stands for no list at all.
+    /// A count of things that take at least a byte each, where 0 stands for no list at all.
     fn count_or_none(&mut self, expected: &'static str) -> Result<Option<usize>, ReadCodecError> {
-        match self.read(expected, read_unsigned)? {
+        match self.fields.read(expected, read_unsigned)? {
             0 => Ok(None),
-            count => self.checked(count - 1, expected).map(Some),
-        }
-    }
-
-    fn checked(&self, count: u64, expected: &'static str) -> Result<usize, ReadCodecError> {
-        match usize::try_from(count) {
-            Ok(count) if count <= self.reader.len() => Ok(count),
-            _ => Err(self.error(expected)),
+            count => Ok(Some(self.fields.possible(count - 1, expected)?)),
         }
     }
 
@@ -350,7 +308,7 @@ impl<'a> Decoder<'a> {
         let Some(count) = self.count_or_none("a number of columns")? else { return Ok(ColumnSelection::All) };
         let mut ids: Vec<ColumnId> = Vec::with_capacity(count);
         for _ in 0..count {
-            let name = self.read("a column name", Reader::bytes_vint)?;
+            let name = self.fields.read("a column name", Reader::bytes_vint)?;
             let name = std::str::from_utf8(name).map_err(|_| self.error("a column name in UTF-8"))?;
             // One that was dropped meanwhile has no values left to read.
             ids.extend(table.column(name).map(|column| column.id));
@@ -361,11 +319,11 @@ impl<'a> Decoder<'a> {
     }
 
     fn partitions(&mut self) -> Result<Partitions, ReadCodecError> {
-        match self.read("keys or a range", Reader::u8)? {
+        match self.fields.read("keys or a range", Reader::u8)? {
             0 => {
-                let count = self.count("a number of keys")?;
-                let keys: Result<Keys, _> =
-                    (0..count).map(|_| self.bytes("a partition key").map(DecoratedKey::new)).collect();
+                let count = self.fields.count("a number of keys")?;
+                let keys: Result<Keys, codec::DecodeError> =
+                    (0..count).map(|_| self.fields.bytes("a partition key").map(DecoratedKey::new)).collect();
                 Ok(Partitions::Keys(keys?))
             }
             1 => {
@@ -377,11 +335,11 @@ impl<'a> Decoder<'a> {
     }
 
     fn position(&mut self) -> Result<RingPosition, ReadCodecError> {
-        Ok(match self.read("a position", Reader::u8)? {
-            0 => RingPosition::BeforeToken(self.read("a token", Reader::i64)?),
-            1 => RingPosition::AfterToken(self.read("a token", Reader::i64)?),
-            2 => RingPosition::BeforeKey(DecoratedKey::new(self.bytes("a partition key")?)),
-            3 => RingPosition::AfterKey(DecoratedKey::new(self.bytes("a partition key")?)),
+        Ok(match self.fields.read("a position", Reader::u8)? {
+            0 => RingPosition::BeforeToken(self.fields.read("a token", Reader::i64)?),
+            1 => RingPosition::AfterToken(self.fields.read("a token", Reader::i64)?),
+            2 => RingPosition::BeforeKey(DecoratedKey::new(self.fields.bytes("a partition key")?)),
+            3 => RingPosition::AfterKey(DecoratedKey::new(self.fields.bytes("a partition key")?)),
             _ => return Err(self.error("a position")),
         })
     }
@@ -390,47 +348,18 @@ impl<'a> Decoder<'a> {
         let Some(count) = self.count_or_none("a number of slices")? else { return Ok(Slices::all()) };
         let mut ranges = Vec::with_capacity(count);
         for _ in 0..count {
-            ranges.push(RowRange { start: self.bound(table)?, end: self.bound(table)? });
+            ranges.push(RowRange { start: self.fields.bound(table)?, end: self.fields.bound(table)? });
         }
         Ok(Slices::new(ranges))
     }
 
-    fn prefix(&mut self, count_max: usize) -> Result<Vec<Option<&'a [u8]>>, ReadCodecError> {
-        let count = self.count("a number of clustering values")?;
-        if count > count_max {
-            return Err(self.error("at most as many clustering values as the table has"));
-        }
-        let mut out = Vec::with_capacity(count);
-        for _ in 0..count {
-            let len = self.read("a clustering value's length", read_unsigned)?;
-            out.push(match len.checked_sub(1) {
-                None => None,
-                Some(len) => {
-                    let len = usize::try_from(len).unwrap_or(usize::MAX);
-                    Some(self.take(len, "a clustering value")?)
-                }
-            });
-        }
-        Ok(out)
-    }
-
-    fn bound(&mut self, table: &Table) -> Result<Bound, ReadCodecError> {
-        let side = match self.read("a bound's side", Reader::u8)? {
-            0 => Side::Before,
-            1 => Side::After,
-            _ => return Err(self.error("a bound's side, 0 or 1")),
-        };
-        let prefix = self.prefix(table.clustering().len())?;
-        Ok(Bound::new(table, &prefix, side))
-    }
-
     fn resume(&mut self, table: &Table) -> Result<Resume, ReadCodecError> {
-        let key = DecoratedKey::new(self.bytes("a partition key")?);
-        let rows_in_partition = self.read("a number of rows", read_unsigned)?;
-        let clustering = match self.read("0 or 1", Reader::u8)? {
+        let key = DecoratedKey::new(self.fields.bytes("a partition key")?);
+        let rows_in_partition = self.fields.read("a number of rows", read_unsigned)?;
+        let clustering = match self.fields.read("0 or 1", Reader::u8)? {
             0 => None,
             1 => {
-                let components = self.prefix(table.clustering().len())?;
+                let components = self.fields.prefix(table.clustering().len())?;
                 if components.len() != table.clustering().len() {
                     return Err(self.error("a whole clustering key"));
                 }
