@@ -9,17 +9,30 @@ pub struct HintFigures {
     pub bytes: u64,
     /// When the oldest was kept, microseconds since 1970; of hints that are partly delivered it may be an older one.
     pub oldest_micros: i64,
+    /// When the newest was kept.
+    pub newest_micros: i64,
+    /// Files that hold them.
+    pub files: u64,
 }
 
 impl HintFigures {
-    pub(crate) fn add(&mut self, count: u64, bytes: u64, oldest_micros: i64) {
-        if count == 0 {
-            return;
+    pub(crate) fn add(&mut self, count: u64, bytes: u64, (oldest, newest): (i64, i64)) {
+        if count > 0 {
+            self.merge(&Self { count, bytes, oldest_micros: oldest, newest_micros: newest, files: 0 });
         }
-        self.oldest_micros =
-            if self.count == 0 { oldest_micros } else { self.oldest_micros.min(oldest_micros) };
-        self.count += count;
-        self.bytes += bytes;
+    }
+
+    /// Adds what another shard keeps for the host.
+    pub fn merge(&mut self, other: &HintFigures) {
+        if self.count == 0 {
+            (self.oldest_micros, self.newest_micros) = (other.oldest_micros, other.newest_micros);
+        } else if other.count > 0 {
+            self.oldest_micros = self.oldest_micros.min(other.oldest_micros);
+            self.newest_micros = self.newest_micros.max(other.newest_micros);
+        }
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.files += other.files;
     }
 }
 

@@ -4,7 +4,7 @@
 //! block    := header, at 512 and 1024 the two positions, at 1536 the seal; 4 KiB, zeros between
 //! header   := "TORCHINT", version (4), host (16), number (8), CRC-32 (4)
 //! position := generation (8), offset (8), hints before it (8), CRC-32 with the number (4)
-//! seal     := end (8), hints (8), time of the oldest (8), CRC-32 with the number (4)
+//! seal     := end (8), hints (8), times of the oldest and the newest (16), CRC-32 with the number (4)
 //! record   := magic (4), CRC-32 of number, offset and the rest (4), length of the update (4), kept at, microseconds (8),
 //!             grace, seconds (4), table (16), update
 //! ```
@@ -66,6 +66,8 @@ pub struct Seal {
     pub hints: u64,
     /// When its oldest was kept, microseconds since 1970.
     pub oldest_micros: i64,
+    /// When its newest was kept, microseconds since 1970.
+    pub newest_micros: i64,
 }
 
 /// What the first block of a segment says.
@@ -106,12 +108,19 @@ impl Position {
 impl Seal {
     /// Where it goes in the file, and its bytes.
     pub fn encode(&self, number: u64) -> (u64, Vec<u8>) {
-        (SEAL_AT as u64, slot(number, SEAL_AT, [self.end, self.hints, self.oldest_micros as u64]))
+        (
+            SEAL_AT as u64,
+            slot(
+                number,
+                SEAL_AT,
+                [self.end, self.hints, self.oldest_micros as u64, self.newest_micros as u64],
+            ),
+        )
     }
 }
 
-/// Three numbers with their checksum.
-fn slot(number: u64, at: usize, words: [u64; 3]) -> Vec<u8> {
+/// Numbers with their checksum.
+fn slot<const N: usize>(number: u64, at: usize, words: [u64; N]) -> Vec<u8> {
     let mut out: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     let crc = slot_crc(number, at, &out);
     out.extend_from_slice(&crc.to_be_bytes());
@@ -126,14 +135,18 @@ fn slot_crc(number: u64, at: usize, words: &[u8]) -> u32 {
     crc.finalize()
 }
 
-fn read_slot(block: &[u8], number: u64, at: usize) -> Option<[u64; 3]> {
+fn read_slot<const N: usize>(block: &[u8], number: u64, at: usize) -> Option<[u64; N]> {
     let mut reader = Reader::new(block.get(at..)?);
-    let words = reader.bytes(24).ok()?;
+    let words = reader.bytes(N * 8).ok()?;
     if reader.u32().ok()? != slot_crc(number, at, words) {
         return None;
     }
     let mut reader = Reader::new(words);
-    Some([reader.u64().ok()?, reader.u64().ok()?, reader.u64().ok()?])
+    let mut out = [0; N];
+    for word in &mut out {
+        *word = reader.u64().ok()?;
+    }
+    Some(out)
 }
 
 impl Block {
@@ -147,7 +160,12 @@ impl Block {
         let newest = POSITIONS_AT.into_iter().filter_map(position).max_by_key(|found| found.generation);
         let start = Position { offset: BLOCK_LEN as u64, ..Position::default() };
         let seal = read_slot(bytes, header.number, SEAL_AT)
-            .map(|[end, hints, oldest]| Seal { end, hints, oldest_micros: oldest as i64 })
+            .map(|[end, hints, oldest, newest]| Seal {
+                end,
+                hints,
+                oldest_micros: oldest as i64,
+                newest_micros: newest as i64,
+            })
             .filter(|seal| seal.end >= BLOCK_LEN as u64);
         Ok(Self { header, position: newest.unwrap_or(start), seal })
     }

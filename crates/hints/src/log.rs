@@ -107,8 +107,9 @@ impl HostLog {
         for segment in self.closed.values().chain(self.active.as_ref().map(|active| &active.segment)) {
             segment.add_to(&mut figures);
         }
-        if let Some(first) = self.pending.front() {
-            figures.add(self.pending.len() as u64, self.pending_bytes, first.header.stored_micros);
+        if let (Some(first), Some(last)) = (self.pending.front(), self.pending.back()) {
+            let times = (first.header.stored_micros, last.header.stored_micros);
+            figures.add(self.pending.len() as u64, self.pending_bytes, times);
         }
         figures
     }
@@ -179,6 +180,11 @@ impl Hints {
     /// Changes how many bytes a second are delivered to one host; 0 for no limit.
     pub fn set_throttle(&self, bytes: u64) {
         self.0.throttle_bytes.set(bytes);
+    }
+
+    /// Bytes a second that are delivered to one host; 0 for no limit.
+    pub fn throttle(&self) -> u64 {
+        self.0.throttle_bytes.get()
     }
 
     /// Leaves the hints of a table out from now on (until the node ends: then nobody knows the table any more).

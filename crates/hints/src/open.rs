@@ -67,7 +67,13 @@ async fn inspect(rt: &Rt, name: Header, path: PathBuf, config: &HintsConfig, sta
             // Its figures are not known; a replay tries it again.
             let end = rt.disk().len(&path).await.unwrap_or(BLOCK_LEN as u64 + 1);
             let now = rt.wall_micros();
-            Segment { end, hints: 1, oldest_micros: now, ..Segment::new(name.number, path) }
+            Segment {
+                end,
+                hints: 1,
+                oldest_micros: now,
+                newest_micros: now,
+                ..Segment::new(name.number, path)
+            }
         }
     };
     if segment.torn > 0 {
@@ -109,16 +115,16 @@ async fn read_segment(rt: &Rt, name: Header, path: &Path, config: &HintsConfig) 
         Err(BlockError::Blank) => None,
     };
     match seal {
-        Some(Seal { end, hints, oldest_micros }) => {
-            (segment.end, segment.hints, segment.oldest_micros) = (end, hints, oldest_micros);
+        Some(Seal { end, hints, oldest_micros, newest_micros }) => {
+            (segment.end, segment.hints) = (end, hints);
+            (segment.oldest_micros, segment.newest_micros) = (oldest_micros, newest_micros);
         }
         None => {
             let mut reader =
                 SegmentReader::new(file, name.number, BLOCK_LEN as u64, len, config.update_bytes_max);
             while let Some(record) = reader.next().await? {
                 segment.end = record.next;
-                segment.hints += 1;
-                segment.oldest_micros = segment.oldest_micros.min(record.header.stored_micros);
+                segment.note_hint(record.header.stored_micros);
                 rt.maybe_yield().await;
             }
             segment.torn = reader.damages;

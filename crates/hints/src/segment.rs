@@ -23,6 +23,8 @@ pub(crate) struct Segment {
     pub(crate) hints: u64,
     /// When its oldest was kept.
     pub(crate) oldest_micros: i64,
+    /// When its newest was kept.
+    pub(crate) newest_micros: i64,
     /// How far it is delivered.
     pub(crate) position: Position,
     /// Damaged places that a crash explains.
@@ -37,15 +39,25 @@ impl Segment {
             end: BLOCK_LEN as u64,
             hints: 0,
             oldest_micros: i64::MAX,
+            newest_micros: i64::MIN,
             position: Position { offset: BLOCK_LEN as u64, ..Position::default() },
             torn: 0,
         }
     }
 
+    /// A hint of this time is in it.
+    pub(crate) fn note_hint(&mut self, stored_micros: i64) {
+        self.hints += 1;
+        self.oldest_micros = self.oldest_micros.min(stored_micros);
+        self.newest_micros = self.newest_micros.max(stored_micros);
+    }
+
     /// Adds what is not delivered yet.
     pub(crate) fn add_to(&self, figures: &mut HintFigures) {
         let count = self.hints.saturating_sub(self.position.hints);
-        figures.add(count, self.end.saturating_sub(self.position.offset), self.oldest_micros);
+        let bytes = self.end.saturating_sub(self.position.offset);
+        figures.add(count, bytes, (self.oldest_micros, self.newest_micros));
+        figures.files += 1;
     }
 }
 

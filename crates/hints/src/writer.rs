@@ -176,10 +176,7 @@ impl Inner {
         let active = log.active.as_mut().expect("the permit keeps the segment");
         let segment = &mut active.segment;
         segment.end += len;
-        segment.hints += batch.len() as u64;
-        for pending in batch {
-            segment.oldest_micros = segment.oldest_micros.min(pending.header.stored_micros);
-        }
+        batch.iter().for_each(|pending| segment.note_hint(pending.header.stored_micros));
         active.written.set(segment.end);
         let unsynced = Unsynced::new(active.file.clone(), Rc::clone(&active.written));
         state.unsynced.entry(segment.number).or_insert(unsynced);
@@ -262,7 +259,12 @@ impl Inner {
         if segment.hints == 0 {
             return;
         }
-        let seal = Seal { end: segment.end, hints: segment.hints, oldest_micros: segment.oldest_micros };
+        let seal = Seal {
+            end: segment.end,
+            hints: segment.hints,
+            oldest_micros: segment.oldest_micros,
+            newest_micros: segment.newest_micros,
+        };
         let done = async {
             // Never before the records: a seal over torn records would be taken for damage.
             if let Some(unsynced) = unsynced

@@ -23,7 +23,7 @@ proptest! {
         if from > 4096 {
             put(&mut block, older.encode(number));
         }
-        let end = Seal { end: from, hints, oldest_micros: -5 };
+        let end = Seal { end: from, hints, oldest_micros: -5, newest_micros: 7 };
         if seal {
             put(&mut block, end.encode(number));
         }

@@ -23,6 +23,8 @@ fn everything_arrives_once_and_in_order_and_leaves_no_file() {
         );
         assert_eq!(figures[0].1.oldest_micros, figures[1].1.oldest_micros);
         rt.sleep(SECOND).await;
+        assert!(figures[0].1.newest_micros == figures[0].1.oldest_micros && figures[0].1.files == 0);
+        assert!(hints.hosts()[0].1.files > 5, "{:?}", hints.hosts());
         let written: u64 = (0..500).map(|number| update(number).len() as u64 + 40).sum();
         assert_eq!(hints.hosts()[0].1.bytes, written);
         let (outcome, arrived) = deliver_all(&hints, 1).await;
