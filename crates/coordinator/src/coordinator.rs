@@ -1,6 +1,7 @@
 //! The coordinator of one shard: requests come in here whatever shard or node holds their data.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::{SchemaEdit, SchemaEvent};
 use futures_util::future::join_all;
+use hints::HintFigures;
 use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
 use rpc::Messenger;
@@ -40,8 +42,15 @@ pub type SchemaListener = Box<dyn Fn(&Arc<Schema>, &[SchemaEvent])>;
 /// Called on each shard when the cluster's nodes have changed, with the view before and the view now.
 pub type ViewListener = Box<dyn Fn(&ClusterView, &Arc<ClusterView>)>;
 
-/// Keeps an update for a node that is away: which node, which table, the update as a message; whether it was kept.
-pub type HintKeeper = Box<dyn Fn(HostId, &Table, Bytes) -> bool>;
+/// Keeps updates for nodes that are away.
+pub trait HintKeeper {
+    /// Keeps an update: for which node, of which table, as a message; whether it is kept.
+    fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool;
+    /// What is kept on this shard, by node.
+    fn kept(&self) -> Vec<(HostId, HintFigures)>;
+    /// When the latest was kept, microseconds since the epoch; [`i64::MIN`] for never.
+    fn latest_micros(&self) -> i64;
+}
 
 /// What a coordinator counts of its dealings with other nodes' replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +77,7 @@ struct Inner {
     /// Where the tables of a keyspace are, until nodes or keyspaces change.
     placements: RefCell<HashMap<String, Arc<Copies>>>,
     remote: OnceCell<Remote>,
-    hints: OnceCell<HintKeeper>,
+    hints: OnceCell<Box<dyn HintKeeper>>,
     planted: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
     turn: Cell<usize>,
@@ -174,7 +183,7 @@ impl Coordinator {
     ///
     /// # Panics
     /// When it is called twice.
-    pub fn keep_hints_with(&self, keeper: HintKeeper) {
+    pub fn keep_hints_with(&self, keeper: Box<dyn HintKeeper>) {
         assert!(self.0.hints.set(keeper).is_ok(), "hints have one keeper");
     }
 
@@ -397,13 +406,13 @@ impl Coordinator {
         result
     }
 
-    /// Now, and behind every logged batch that any shard has taken up, however the wall clock was moved meanwhile.
+    /// Now, and behind every logged batch and every hint that any shard has taken up, however the wall clock was moved meanwhile.
     pub(crate) async fn truncation_time(&self) -> i64 {
         let shards = (0..self.0.replica.shard_count()).map(ShardId);
-        let latest = shards.map(|shard| self.0.port.call(shard, NodeRequest::LatestBatch));
+        let latest = shards.map(|shard| self.0.port.call(shard, NodeRequest::LatestPending));
         let latest = join_all(latest).await.into_iter().map(|answer| match answer {
-            NodeResponse::LatestBatch(at_micros) => at_micros,
-            other => panic!("a question for the latest batch was answered with {other:?}"),
+            NodeResponse::LatestPending(at_micros) => at_micros,
+            other => panic!("a question for the latest batch or hint was answered with {other:?}"),
         });
         latest.fold(self.0.rt.wall_micros(), |now, latest| now.max(latest.saturating_add(1)))
     }
@@ -521,9 +530,25 @@ impl Coordinator {
         if self.0.planted.get().dropped_hints {
             return true;
         }
-        let kept = self.0.hints.get().is_some_and(|keep| keep(host, table, update));
+        let kept = self.0.hints.get().is_some_and(|keeper| keeper.keep(host, table, update));
         self.count(|stats| if kept { stats.hinted += 1 } else { stats.not_hinted += 1 });
         kept
+    }
+
+    /// What all shards of this node keep for nodes that are away.
+    pub async fn kept_hints(&self) -> BTreeMap<HostId, HintFigures> {
+        let shards = (0..self.0.replica.shard_count()).map(ShardId);
+        let kept = join_all(shards.map(|shard| self.0.port.call(shard, NodeRequest::KeptHints))).await;
+        let mut sums: BTreeMap<HostId, HintFigures> = BTreeMap::new();
+        for answer in kept {
+            let NodeResponse::KeptHints(hosts) = answer else {
+                panic!("a question for hints was answered with something else");
+            };
+            for (host, figures) in hosts {
+                sums.entry(host).or_default().merge(&figures);
+            }
+        }
+        sums
     }
 
     pub(crate) fn count(&self, change: impl FnOnce(&mut ReplicationStats)) {
@@ -582,7 +607,14 @@ impl Coordinator {
                 self.use_view(view);
                 NodeResponse::Used
             }
-            NodeRequest::LatestBatch => NodeResponse::LatestBatch(self.0.batchlog.latest_micros()),
+            NodeRequest::KeptHints => {
+                let keeper = self.0.hints.get();
+                NodeResponse::KeptHints(keeper.map(|keeper| keeper.kept()).unwrap_or_default())
+            }
+            NodeRequest::LatestPending => {
+                let hint = self.0.hints.get().map_or(i64::MIN, |keeper| keeper.latest_micros());
+                NodeResponse::LatestPending(hint.max(self.0.batchlog.latest_micros()))
+            }
         }
     }
 

@@ -6,12 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::select;
-use hints::{Hint, Hints, KeptHint, ReplayEnd};
+use hints::{Hint, HintFigures, Hints, KeptHint, ReplayEnd};
 use rpc::{Refusal, Verb};
 use rt::sync::Notify;
 use rt::{Group, Task};
@@ -19,7 +19,7 @@ use schema::{Table, TableId};
 use topology::HostId;
 
 use crate::remote::{self, PeerError};
-use crate::{ClusterView, Coordinator};
+use crate::{ClusterView, Coordinator, HintKeeper};
 
 /// How often it is looked whether there is something to deliver.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -35,6 +35,10 @@ pub struct Handoff(Rc<Inner>);
 struct Inner {
     coordinator: Coordinator,
     hints: Hints,
+    /// Bytes a second that the whole cluster may bring to a node; 0 for no limit.
+    throttle_bytes: Cell<u64>,
+    /// When the latest hint was kept; times rise, whatever the wall clock does, so that they tell what a truncation is behind.
+    latest_micros: Cell<i64>,
     /// Nodes that are away, and since when, microseconds since 1970.
     away_since: RefCell<BTreeMap<HostId, i64>>,
     /// The nodes of the cluster have changed.
@@ -45,6 +49,23 @@ struct Inner {
     deliveries: RefCell<BTreeMap<HostId, Task<()>>>,
     stopping: Cell<bool>,
     task: RefCell<Option<Task<()>>>,
+}
+
+/// What the coordinator knows of it: weakly, for it is known by it.
+struct Keeper(Weak<Inner>);
+
+impl HintKeeper for Keeper {
+    fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool {
+        self.0.upgrade().is_some_and(|inner| inner.keep(host, table, update))
+    }
+
+    fn kept(&self) -> Vec<(HostId, HintFigures)> {
+        self.0.upgrade().map(|inner| inner.hints.hosts()).unwrap_or_default()
+    }
+
+    fn latest_micros(&self) -> i64 {
+        self.0.upgrade().map_or(i64::MIN, |inner| inner.latest_micros.get())
+    }
 }
 
 /// Why a hint was not delivered; it is kept.
@@ -63,8 +84,11 @@ enum NotDelivered {
 impl Handoff {
     /// Keeps what `coordinator` cannot write in `hints` from now on, and delivers what is kept there.
     pub fn start(coordinator: &Coordinator, hints: Hints) -> Self {
+        let newest = hints.hosts().iter().map(|(_, figures)| figures.newest_micros).max();
         let handoff = Self(Rc::new(Inner {
+            latest_micros: Cell::new(newest.unwrap_or(i64::MIN)),
             coordinator: coordinator.clone(),
+            throttle_bytes: Cell::new(hints.throttle()),
             hints,
             away_since: RefCell::default(),
             changed: Notify::new(),
@@ -74,11 +98,7 @@ impl Handoff {
             task: RefCell::default(),
         }));
         handoff.0.note_view(&coordinator.view());
-        // The coordinator outlives its node's tasks only through what it calls, so it is called weakly.
-        let keeper = Rc::downgrade(&handoff.0);
-        coordinator.keep_hints_with(Box::new(move |host, table, update| {
-            keeper.upgrade().is_some_and(|inner| inner.keep(host, table, update))
-        }));
+        coordinator.keep_hints_with(Box::new(Keeper(Rc::downgrade(&handoff.0))));
         let listener = Rc::downgrade(&handoff.0);
         coordinator.on_view_change(Box::new(move |old, new| {
             if let Some(inner) = listener.upgrade() {
@@ -94,6 +114,12 @@ impl Handoff {
     /// What is kept, with its figures and switches.
     pub fn hints(&self) -> &Hints {
         &self.0.hints
+    }
+
+    /// Changes how many bytes a second all nodes together may bring to one, of this shard's part; 0 for no limit.
+    pub fn set_throttle(&self, bytes: u64) {
+        self.0.throttle_bytes.set(bytes);
+        self.0.share_throttle(&self.0.coordinator.view());
     }
 
     /// Ends deliveries, and makes durable what is kept. Nothing is kept any more.
@@ -113,12 +139,16 @@ impl Handoff {
 
 impl Inner {
     fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool {
+        let engine = self.coordinator.replica().engine();
+        let before = self.latest_micros.get().max(engine.truncated_latest());
+        let now_micros = self.coordinator.rt().wall_micros().max(before.saturating_add(1));
+        self.latest_micros.set(now_micros);
         let hint = Hint {
             host,
             table: table.id.0,
             update,
             grace_seconds: table.options.gc_grace_seconds,
-            now_micros: self.coordinator.rt().wall_micros(),
+            now_micros,
             down_since_micros: self.away_since.borrow().get(&host).copied(),
         };
         self.hints.store(hint).is_ok()
@@ -133,6 +163,17 @@ impl Inner {
             } else {
                 away.entry(node.host).or_insert(now);
             }
+        }
+        drop(away);
+        self.share_throttle(view);
+    }
+
+    /// A node that comes back is brought hints by all others at once: each takes its part of the rate.
+    fn share_throttle(&self, view: &ClusterView) {
+        let others = view.nodes().len().saturating_sub(1).max(1) as u64;
+        match self.throttle_bytes.get() {
+            0 => self.hints.set_throttle(0),
+            bytes => self.hints.set_throttle((bytes / others).max(1)),
         }
     }
 
@@ -212,8 +253,10 @@ impl Inner {
             return Err(NotDelivered::Away);
         }
         let schema = self.coordinator.schema();
-        if schema.table_by_id(TableId(hint.table)).is_none() {
-            // It was dropped since.
+        let table = TableId(hint.table);
+        let truncated_at = self.coordinator.replica().engine().truncated_at(table);
+        if schema.table_by_id(table).is_none() || truncated_at >= hint.stored_micros {
+            // It was dropped or truncated since.
             return Ok(());
         }
         let updates = remote::decode_updates(&hint.update, |id| schema.table_by_id(id).cloned());

@@ -343,10 +343,10 @@ impl Server {
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Hint => {
-                let (_stored_micros, updates) = handoff::decode(&body)?;
+                let (stored_micros, updates) = handoff::decode(&body)?;
                 let updates = self.updates(&updates)?;
-                self.replica().apply(updates).await.map_err(|error| refusal(&error))?;
-                Ok(Bytes::new())
+                let applied = self.replica().apply_since(updates, stored_micros).await;
+                applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
             }
             Verb::Apply | Verb::ReadRepair => {
                 let mut updates = self.updates(&body)?;

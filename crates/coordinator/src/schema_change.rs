@@ -1,10 +1,12 @@
 //! What the coordinators of a node's shards ask of each other: schema changes, which shard 0 decides and makes durable
-//! before every shard takes over, and how late the batches are that one has taken up.
+//! before every shard takes over, what one keeps for other nodes, and how late the batches and hints are that one has taken up.
 
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
+use hints::HintFigures;
 use schema::Schema;
+use topology::HostId;
 
 use crate::ClusterView;
 
@@ -22,8 +24,10 @@ pub enum NodeRequest {
     UseSchema(Arc<Schema>),
     /// To every shard: these are the cluster's nodes.
     UseView(Arc<ClusterView>),
-    /// To every shard: when was the last logged batch taken up?
-    LatestBatch,
+    /// To every shard: what do you keep for nodes that are away?
+    KeptHints,
+    /// To every shard: when was the last logged batch taken up, or the last hint kept?
+    LatestPending,
 }
 
 /// The answer to a [`NodeRequest`].
@@ -33,8 +37,10 @@ pub enum NodeResponse {
     SchemaChanged(Result<(), SchemaChangeError>),
     /// The shard uses the schema, or the view.
     Used,
-    /// When the shard took up its last logged batch, microseconds; [`i64::MIN`] for never.
-    LatestBatch(i64),
+    /// What the shard keeps, by node.
+    KeptHints(Vec<(HostId, HintFigures)>),
+    /// When the shard took up its last logged batch or kept its last hint, microseconds; [`i64::MIN`] for never.
+    LatestPending(i64),
 }
 
 /// A schema change that was not made.

@@ -269,6 +269,11 @@ impl Engine {
         crate::truncation::truncate(&self.0, &store, at_micros).await
     }
 
+    /// When this shard truncated a table last, microseconds since the epoch; [`i64::MIN`] for never.
+    pub fn truncated_at(&self, table: TableId) -> i64 {
+        self.0.store(table).map_or(i64::MIN, |store| store.truncated.get())
+    }
+
     /// The latest time of a truncation that this shard knows of, of whatever table, [`i64::MIN`] for none. What is taken up
     /// from now on must count as later, wherever the wall clock stands.
     pub fn truncated_latest(&self) -> i64 {

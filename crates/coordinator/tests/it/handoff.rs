@@ -23,7 +23,10 @@ fn a_node_that_was_away_gets_what_it_missed() {
         world.write(k as usize % 2, row(&t, k, 1, "a", 20), Consistency::Quorum).unwrap();
     }
     world.write(0, deleted(&t, 1, 0, 20, now), Consistency::Quorum).unwrap();
-    assert_eq!([kept_hints(0), kept_hints(1)], [[(host(2), 16)].into(), [(host(2), 15)].into()]);
+    assert_eq!(
+        [kept_hints(&world, 0), kept_hints(&world, 1)],
+        [[(host(2), 16)].into(), [(host(2), 15)].into()]
+    );
     // A restart of one that keeps hints: they are still there.
     world.sim.run_for(15 * SECOND);
     world.sim.restart(world.sim.node(1));
@@ -33,10 +36,13 @@ fn a_node_that_was_away_gets_what_it_missed() {
     world.sim.run_for(15 * SECOND);
     world.sim.start(world.sim.node(2));
     world.sim.run_for(30 * SECOND);
-    assert_eq!([kept_hints(0), kept_hints(1)], [[(host(2), 16)].into(), [(host(2), 15)].into()]);
+    assert_eq!(
+        [kept_hints(&world, 0), kept_hints(&world, 1)],
+        [[(host(2), 16)].into(), [(host(2), 15)].into()]
+    );
     world.believe(&[0, 1, 2]);
     world.sim.run_for(15 * SECOND);
-    assert_eq!([kept_hints(0), kept_hints(1)], [[].into(), [].into()]);
+    assert_eq!([kept_hints(&world, 0), kept_hints(&world, 1)], [[].into(), [].into()]);
     for k in 0..30 {
         assert_eq!(world.kept(2, partition(&t, k, now)), [(1, "a".to_owned())], "partition {k}");
     }
@@ -53,12 +59,12 @@ fn a_node_that_did_not_answer_in_time_gets_it_later() {
     // Nobody knows yet that it is away.
     world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
     world.sim.run_for(5 * SECOND);
-    assert_eq!(kept_hints(0), [(host(2), 1)].into());
+    assert_eq!(kept_hints(&world, 0), [(host(2), 1)].into());
     world.sim.run_for(60 * SECOND);
-    assert_eq!(kept_hints(0), [(host(2), 1)].into(), "deliveries fail and the hint stays");
+    assert_eq!(kept_hints(&world, 0), [(host(2), 1)].into(), "deliveries fail and the hint stays");
     world.sim.heal_all();
     world.sim.run_for(60 * SECOND);
-    assert_eq!(kept_hints(0), [].into());
+    assert_eq!(kept_hints(&world, 0), [].into());
     assert_eq!(world.kept(2, partition(&t, 1, now)), [(1, "a".to_owned())]);
 }
 
@@ -72,7 +78,7 @@ fn any_is_content_with_a_hint() {
     for k in 0..20 {
         world.write(0, row(&t, k, 1, "a", 10), Consistency::Any).unwrap();
     }
-    assert!(kept_hints(0).values().sum::<u64>() > 5);
+    assert!(kept_hints(&world, 0).values().sum::<u64>() > 5);
     world.sim.start(world.sim.node(1));
     world.sim.start(world.sim.node(2));
     world.sim.run_for(SECOND);
@@ -94,15 +100,15 @@ fn after_the_window_nothing_more_is_kept() {
     world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
     world.sim.run_for(10 * SECOND);
     world.write(0, row(&t, 2, 1, "a", 10), Consistency::Quorum).unwrap();
-    assert_eq!(kept_hints(0), [(host(2), 1)].into());
+    assert_eq!(kept_hints(&world, 0), [(host(2), 1)].into());
     let stats = world.on(0, 0, |_, coordinator| async move { coordinator.replication_stats() });
     assert_eq!((stats.hinted, stats.not_hinted), (1, 1));
 }
 
 #[test]
 fn a_stop_keeps_the_rest_for_the_next_start() {
-    // So slow that two are delivered a second.
-    let config = HintsConfig { throttle_bytes: 200, in_flight_max: 1, ..HintsConfig::default() };
+    // So slow that two are delivered a second: the rate is shared with the other node that might deliver.
+    let config = HintsConfig { throttle_bytes: 400, in_flight_max: 1, ..HintsConfig::default() };
     let (world, t) = (world(5, config), table("ks", "t"));
     let now = seconds(&world.sim, 0);
     world.sim.crash(world.sim.node(2));
@@ -121,11 +127,46 @@ fn a_stop_keeps_the_rest_for_the_next_start() {
     world.sim.start(world.sim.node(0));
     world.sim.run_for(SECOND);
     let kept = 50 - delivered;
-    let now_kept = kept_hints(0).get(&host(2)).copied().unwrap_or(0);
+    let now_kept = kept_hints(&world, 0).get(&host(2)).copied().unwrap_or(0);
     assert!(now_kept <= kept && now_kept + 10 > kept, "{now_kept} of {kept}");
     world.sim.run_for(60 * SECOND);
-    assert_eq!(kept_hints(0), [].into());
+    assert_eq!(kept_hints(&world, 0), [].into());
     for k in 0..50 {
         assert_eq!(world.kept(2, partition(&t, k, now)), [(1, "a".to_owned())], "partition {k}");
     }
+}
+
+#[test]
+fn what_was_truncated_does_not_come_back_with_a_hint() {
+    let (world, t) = (world(6, HintsConfig::default()), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    // The clock of the node that keeps the hints is ahead, and then goes back.
+    world.sim.jump_clock(world.sim.node(0), 30_000_000);
+    world.sim.isolate(world.sim.node(2));
+    for k in 0..10 {
+        world.write(0, row(&t, k, 1, "old", 10), Consistency::Quorum).unwrap();
+    }
+    world.sim.run_for(5 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [(host(2), 10)].into());
+    world.sim.jump_clock(world.sim.node(0), -60_000_000);
+    world.on(0, 0, |_, _| async { handoff(0, 0).hints().set_paused(true) });
+    world.sim.heal_all();
+    world.sim.run_for(30 * SECOND);
+    let truncated = world.on(1, 0, {
+        let t = t.clone();
+        |rt, coordinator| async move { coordinator.truncate(&t, rt.now() + SECOND).await }
+    });
+    assert_eq!(truncated, Ok(()));
+    world.sim.isolate(world.sim.node(2));
+    world.write(0, row(&t, 20, 1, "new", 11), Consistency::Quorum).unwrap();
+    world.sim.run_for(5 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [(host(2), 11)].into());
+    world.sim.heal_all();
+    world.on(0, 0, |_, _| async { handoff(0, 0).hints().set_paused(false) });
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [].into());
+    for k in 0..10 {
+        assert_eq!(world.kept(2, partition(&t, k, now)), [], "partition {k}");
+    }
+    assert_eq!(world.kept(2, partition(&t, 20, now)), [(1, "new".to_owned())]);
 }

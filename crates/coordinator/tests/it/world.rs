@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coordinator::{
-    Canaries, ClusterView, Consistency, Coordinator, Handoff, Phase, PullStats, RequestError, ViewNode,
-    WriteKind, WriteOptions,
+    Canaries, ClusterView, Consistency, Coordinator, Handoff, HintKeeper, Phase, PullStats, RequestError,
+    ViewNode, WriteKind, WriteOptions,
 };
 use engine::{Engine, EngineConfig};
-use hints::{Hints, HintsConfig};
+use hints::{HintFigures, Hints, HintsConfig};
 use mutation::{
     Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, DeletionTime, LivenessInfo, PartitionRange,
     PartitionUpdate, Row, Slices,
@@ -46,17 +46,28 @@ pub fn hints() -> Vec<(usize, HostId)> {
     HINTS.with(|hints| hints.borrow().clone())
 }
 
+/// Notes which hints a node would keep.
+struct Noting(usize);
+
+impl HintKeeper for Noting {
+    fn keep(&self, host: HostId, _: &Table, _: Bytes) -> bool {
+        HINTS.with(|hints| hints.borrow_mut().push((self.0, host)));
+        true
+    }
+
+    fn kept(&self) -> Vec<(HostId, HintFigures)> {
+        Vec::new()
+    }
+
+    fn latest_micros(&self) -> i64 {
+        i64::MIN
+    }
+}
+
 /// Hints that a node keeps, by the host that they are for.
-pub fn kept_hints(node: usize) -> BTreeMap<HostId, u64> {
-    let mut kept = BTreeMap::new();
-    HANDOFFS.with(|all| {
-        for (_, handoff) in all.borrow().iter().filter(|((of, _), _)| *of == node) {
-            for (host, figures) in handoff.hints().hosts() {
-                *kept.entry(host).or_default() += figures.count;
-            }
-        }
-    });
-    kept
+pub fn kept_hints(world: &World, node: usize) -> BTreeMap<HostId, u64> {
+    let kept = world.on(node, 0, |_, coordinator| async move { coordinator.kept_hints().await });
+    kept.into_iter().map(|(host, figures)| (host, figures.count)).collect()
 }
 
 pub fn handoff(node: usize, shard: u16) -> Handoff {
@@ -282,10 +293,7 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, hints: Option<&HintsConfig>) -> Ve
                         let handoff = Handoff::start(&coordinator, hints);
                         HANDOFFS.with(|all| all.borrow_mut().insert((node, rt.shard().0), handoff));
                     }
-                    None => coordinator.keep_hints_with(Box::new(move |host, _, _| {
-                        HINTS.with(|hints| hints.borrow_mut().push((node, host)));
-                        true
-                    })),
+                    None => coordinator.keep_hints_with(Box::new(Noting(node))),
                 }
                 let peer = |other: usize| {
                     let info = PeerInfo {
