@@ -106,6 +106,26 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "scylla_storage_proxy_coordinator_write_timeouts" "Coordinated writes that timed out." |s| s.coordinated_writes.timeouts as f64;
     counter "scylla_storage_proxy_coordinator_write_unavailable" "Coordinated writes that too few replicas could take." |s| s.coordinated_writes.unavailable as f64;
     counter "torc_coordinator_write_failures" "Coordinated writes that failed on a replica." |s| s.coordinated_writes.failures as f64;
+    counter "scylla_hints_manager_written" "Hints kept for nodes that could not be reached." |s| s.hints.stored as f64;
+    counter "scylla_hints_manager_dropped" "Hints that were not kept." |s| s.hints.refused as f64;
+    counter "scylla_hints_manager_errors" "Hints that were taken and then lost because the disk stayed broken." |s| s.hints.lost as f64;
+    counter "scylla_hints_manager_sent_total" "Hints that were delivered." |s| s.hints.delivered as f64;
+    counter "scylla_hints_manager_sent_bytes_total" "Bytes of hints that were delivered." |s| s.hints.delivered_bytes as f64;
+    counter "scylla_hints_manager_discarded" "Hints that were too old to be delivered, or whose table or node is gone." |s| (s.hints.left_out + s.hints.discarded) as f64;
+    counter "scylla_hints_manager_send_errors" "Deliveries of hints that failed; they are tried again." |s| s.hints.delivery_failures as f64;
+    counter "scylla_hints_manager_corrupted_files" "Damaged places in files of hints." |s| s.hints.corruptions as f64;
+    gauge "scylla_hints_manager_size_of_hints_in_progress" "Bytes of hints that wait to be written." |s| s.hints.pending_bytes as f64;
+    gauge "scylla_hints_manager_pending_sends" "Hints on their way to a node." |s| s.hints.in_flight as f64;
+    gauge "torc_hints_kept" "Hints that wait to be delivered." |s| s.hints_kept.count as f64;
+    gauge "torc_hints_kept_bytes" "Bytes of hints that wait to be delivered." |s| s.hints_kept.bytes as f64;
+    gauge "torc_hints_replaying" "Nodes to which hints are being delivered." |s| s.hints.replaying as f64;
+    counter "torc_hints_refused_window" "Hints that were not kept because the node has been away for too long." |s| s.hints.refused_window as f64;
+    counter "torc_hints_refused_size" "Hints that were not kept because a limit of size was reached." |s| s.hints.refused_size as f64;
+    counter "torc_hints_disk_failures" "Reads, writes and syncs of hints that failed." |s| s.hints.disk_failures as f64;
+    counter "scylla_storage_proxy_coordinator_speculative_data_reads" "Reads for which a further replica was asked, because those asked first were slow." |s| s.replication.speculated as f64;
+    counter "torc_coordinator_read_mismatches" "Reads whose replicas did not say the same." |s| s.replication.mismatches as f64;
+    counter "scylla_storage_proxy_coordinator_read_repair_write_attempts" "Replicas that were told what a read found them to lack." |s| s.replication.repaired as f64;
+    gauge "torc_batchlog_kept" "Logged batches of several nodes that are kept now, for this node and for others." |s| s.batchlog.kept as f64;
     gauge "torc_batchlog_waiting" "Logged batches that wait to be applied again." |s| s.batchlog.waiting as f64;
 };
 

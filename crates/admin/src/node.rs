@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use coordinator::{BatchlogStats, RequestFigures};
+use coordinator::{BatchlogStats, HintFigures, HintsStats, ReplicationStats, RequestFigures};
 use engine::EngineStats;
 use repair::Repair;
 use replica::{ReplicaError, TableOperation};
@@ -81,6 +81,12 @@ pub struct ShardFigures {
     pub shard_calls: u64,
     /// Logged batches.
     pub batchlog: BatchlogStats,
+    /// Writes kept for nodes that are away: what was done.
+    pub hints: HintsStats,
+    /// Writes that are kept now.
+    pub hints_kept: HintFigures,
+    /// Dealings with the replicas of other nodes.
+    pub replication: ReplicationStats,
     /// Reads that the shard coordinated.
     pub coordinated_reads: RequestFigures,
     /// Writes that the shard coordinated.

@@ -1,7 +1,11 @@
-//! `system.local`, `system.peers` and `system.peers_v2`: the nodes of the cluster, by which drivers find their way.
+//! `system.local`, `system.peers` and `system.peers_v2`: the nodes of the cluster, by which drivers find their way; and
+//! `system_views.pending_hints`, what is kept for them.
 
-use coordinator::{ClusterView, ViewNode};
+use std::collections::BTreeMap;
+
+use coordinator::{ClusterView, HintFigures, ViewNode};
 use schema::Schema;
+use topology::HostId;
 
 use crate::NodeFacts;
 use crate::rows::{Datum, RowBuilder};
@@ -72,10 +76,36 @@ pub(crate) fn peers_v2(rows: &mut RowBuilder, view: &ClusterView) {
     }
 }
 
+pub(crate) fn pending_hints(
+    rows: &mut RowBuilder,
+    hints: &BTreeMap<HostId, HintFigures>,
+    view: &ClusterView,
+) {
+    const UNKNOWN: &str = "UNKNOWN";
+    for (host, figures) in hints {
+        let known = view.index_of(*host).map(|index| (view.node(index), view.is_alive(index)));
+        let location = known.map(|(node, _)| &node.location);
+        let status = match known {
+            Some((_, true)) => "UP",
+            Some((_, false)) => "DOWN",
+            None => UNKNOWN,
+        };
+        rows.row([
+            ("host_id", host.0.into()),
+            ("address", known.map_or(Datum::Null, |(node, _)| node.internode.ip().into())),
+            ("dc", location.map_or(UNKNOWN, |location| &location.datacenter).into()),
+            ("files", i32::try_from(figures.files).unwrap_or(i32::MAX).into()),
+            ("newest", (figures.newest_micros / 1_000).into()),
+            ("oldest", (figures.oldest_micros / 1_000).into()),
+            ("port", known.map_or(Datum::Null, |(node, _)| i32::from(node.internode.port()).into())),
+            ("rack", location.map_or(UNKNOWN, |location| &location.rack).into()),
+            ("status", status.into()),
+        ]);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::Arc;
-
     use mutation::row::ColumnData;
     use schema::{Keyspace, Replication};
     use topology::{HostId, Location};
@@ -100,11 +130,12 @@ pub(crate) mod tests {
         ClusterView::new(HostId([1; 16]), nodes.iter().enumerate().map(node).collect()).unwrap()
     }
 
-    /// The rows of a table of `system`, each as `column=bytes` of its regular columns.
+    /// The rows of a computed table, each as `column=bytes` of its regular columns.
     fn rows(name: &str, fill: impl FnOnce(&mut RowBuilder)) -> Vec<Vec<(String, Vec<u8>)>> {
-        let system: Arc<Keyspace> = Arc::new(crate::computed_keyspaces().remove(0));
-        assert_eq!(system.replication, Replication::Local);
-        let table = system.tables[name].clone();
+        let mut computed = crate::computed_keyspaces().into_iter();
+        let keyspace: Keyspace = computed.find(|keyspace| keyspace.tables.contains_key(name)).unwrap();
+        assert_eq!(keyspace.replication, Replication::Local);
+        let table = keyspace.tables[name].clone();
         let mut rows = RowBuilder::new(table.clone());
         fill(&mut rows);
         let updates = rows.finish();
@@ -166,5 +197,31 @@ pub(crate) mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_is_kept_for_a_node_is_told_with_the_node() {
+        let view = cluster(&[("a", &[1]), ("b", &[2])]);
+        let figures = |files| HintFigures {
+            count: 9,
+            bytes: 100,
+            oldest_micros: 5_000_000,
+            newest_micros: 6_000_000,
+            files,
+        };
+        let hints = BTreeMap::from([(HostId([2; 16]), figures(3)), (HostId([7; 16]), figures(1))]);
+        let mut told = rows("pending_hints", |rows| pending_hints(rows, &hints, &view));
+        told.sort_by_key(|row| cell(row, "files").map(<[u8]>::to_vec));
+        let text = |row: usize, name: &str| {
+            String::from_utf8_lossy(cell(&told[row], name).unwrap_or_default()).into_owned()
+        };
+        assert_eq!([text(0, "status"), text(0, "dc"), text(0, "rack")], ["UNKNOWN"; 3]);
+        assert_eq!(cell(&told[0], "address"), None, "nobody knows where it is");
+        assert_eq!([text(1, "status"), text(1, "dc"), text(1, "rack")], ["UP", "b", "r1"]);
+        assert_eq!(cell(&told[1], "address"), Some(&[10, 0, 0, 2][..]));
+        assert_eq!(cell(&told[1], "port"), Some(&7000i32.to_be_bytes()[..]));
+        assert_eq!(cell(&told[1], "files"), Some(&3i32.to_be_bytes()[..]));
+        assert_eq!(cell(&told[1], "oldest"), Some(&5_000i64.to_be_bytes()[..]));
+        assert_eq!(cell(&told[1], "newest"), Some(&6_000i64.to_be_bytes()[..]));
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use coordinator::ClusterView;
+use coordinator::{ClusterView, HintFigures};
 use schema::{Schema, TableId};
+use topology::HostId;
 
 use crate::rows::{Datum, RowBuilder};
 use crate::{estimates, nodes};
@@ -167,6 +168,8 @@ pub struct Facts {
     pub pools: Vec<PoolFacts>,
     /// Compactions that run.
     pub tasks: Vec<TaskFacts>,
+    /// What is kept for other nodes.
+    pub hints: BTreeMap<HostId, HintFigures>,
     /// Figures of the CQL server, by Cassandra's names.
     pub cql: Vec<(&'static str, f64)>,
 }
@@ -176,6 +179,7 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
         "local" => nodes::local(rows, schema, &facts.node, &facts.view),
         "peers" => nodes::peers(rows, &facts.view),
         "peers_v2" => nodes::peers_v2(rows, &facts.view),
+        "pending_hints" => nodes::pending_hints(rows, &facts.hints, &facts.view),
         "size_estimates" | "table_estimates" => estimates::fill(rows, schema, facts),
         "compaction_history" => facts.compactions.iter().for_each(|record| compaction(rows, record)),
         "prepared_statements" => facts.prepared.iter().for_each(|prepared| {

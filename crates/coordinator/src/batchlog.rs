@@ -1,25 +1,21 @@
-//! Logged batches over several shards: all or none, also across a crash.
+//! Logged batches over several shards of this node: all or none, also across a crash. (`logged` has those over several nodes.)
 //!
 //! The whole batch is kept in `system.batches` before any of it is applied, and taken out when all of it is. What is still
 //! there at a start, or when applying failed, is applied again (docs/design/batchlog.md).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutation::row::ColumnData;
-use mutation::{
-    Cell as Value, Clustering, ColumnSelection, Complex, ComplexCell, DecoratedKey, DeletionTime,
-    LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
-};
-use replica::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, Replica, ReplicaError};
-use rt::{Group, Rt};
+use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Slices};
+use replica::{Form, Keys, Limits, Partitions, ReadCommand, Replica, ReplicaError};
+use rt::{Group, Instant, Rt};
 use schema::{Schema, Table};
 
-/// Version of the form in which updates are kept.
-const VERSION: i32 = 1;
+use crate::batch_row::{self, KeptBatch, Scope, table_of};
+
 /// 100 ns between the epoch of UUIDs (1582) and that of Unix.
 const UUID_EPOCH: i64 = 0x01b2_1dd2_1381_4000;
 /// Batches read at once by a replay.
@@ -46,6 +42,8 @@ pub struct BatchlogStats {
     pub replayed: u64,
     /// Batches that wait to be applied again.
     pub waiting: u64,
+    /// Batches of several nodes that are kept now, for this node and for others.
+    pub kept: u64,
 }
 
 /// The batches of one shard.
@@ -59,6 +57,11 @@ struct Inner {
     /// Batches that are kept and were not applied wholly.
     failed: RefCell<BTreeSet<DecoratedKey>>,
     retrying: Cell<bool>,
+    /// Batches of several nodes that are being applied now.
+    active: RefCell<BTreeSet<DecoratedKey>>,
+    /// Batches of several nodes that are kept, and since when: to find those that were left without reading a table that is
+    /// nearly all deletions, and whatever wall clocks show.
+    kept: RefCell<BTreeMap<DecoratedKey, Instant>>,
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
     latest_micros: Cell<i64>,
     stats: Cell<BatchlogStats>,
@@ -79,6 +82,18 @@ impl Drop for Kept<'_> {
     }
 }
 
+/// A batch of several nodes that this shard is applying.
+pub(crate) struct Active {
+    log: Batchlog,
+    pub(crate) batch: KeptBatch,
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.log.0.active.borrow_mut().remove(&self.batch.key);
+    }
+}
+
 impl Batchlog {
     pub(crate) fn new(rt: &Rt, replica: &Replica, schema: &Arc<Schema>) -> Self {
         Self(Rc::new(Inner {
@@ -87,6 +102,8 @@ impl Batchlog {
             schema: RefCell::new(schema.clone()),
             failed: RefCell::default(),
             retrying: Cell::new(false),
+            active: RefCell::default(),
+            kept: RefCell::default(),
             latest_micros: Cell::new(i64::MIN),
             stats: Cell::default(),
         }))
@@ -98,7 +115,11 @@ impl Batchlog {
     }
 
     pub(crate) fn stats(&self) -> BatchlogStats {
-        BatchlogStats { waiting: self.0.failed.borrow().len() as u64, ..self.0.stats.get() }
+        BatchlogStats {
+            waiting: self.0.failed.borrow().len() as u64,
+            kept: self.0.kept.borrow().len() as u64,
+            ..self.0.stats.get()
+        }
     }
 
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
@@ -120,8 +141,8 @@ impl Batchlog {
     ) -> Result<(), BatchError> {
         let replica = &self.0.replica;
         let (key, at_micros) = self.new_key();
-        let row = keep(batches, &key, at_micros, &updates);
-        replica.apply_here(row).await.map_err(BatchError::NotLogged)?;
+        let batch = KeptBatch::new(key.clone(), at_micros, Scope::Node, updates.iter());
+        replica.apply_here(batch.row(batches)).await.map_err(BatchError::NotLogged)?;
         self.count(|stats| stats.logged += 1);
         let mut kept = Kept { log: self, key: Some(key) };
         replica.apply_since(updates, at_micros).await.map_err(BatchError::NotApplied)?;
@@ -131,14 +152,55 @@ impl Batchlog {
         Ok(())
     }
 
-    /// Takes a batch out. When that fails it is applied again at the next start, which changes nothing.
-    async fn forget(&self, batches: &Arc<Table>, key: DecoratedKey, at_micros: i64) {
-        let mut update = PartitionUpdate::new(batches.clone(), key);
-        let seconds = u32::try_from(self.0.rt.wall_micros() / 1_000_000).unwrap_or(0);
-        update.add_deletion(DeletionTime::new(at_micros, seconds));
-        if let Err(error) = self.0.replica.apply_here(update).await {
+    /// Takes a batch out. When that fails it is applied again later, which changes nothing.
+    pub(crate) async fn forget(&self, batches: &Arc<Table>, key: DecoratedKey, at_micros: i64) {
+        self.note_gone(&key);
+        let removal = batch_row::removal(batches, key, at_micros, self.0.rt.wall_micros());
+        if let Err(error) = self.0.replica.apply_one(removal).await {
             tracing::debug!("a batch that was applied stays in system.batches: {error}");
         }
+    }
+
+    /// A batch of several nodes that begins to be kept and applied here: until the result is dropped it is not replayed.
+    pub(crate) fn begin<'a>(&self, updates: impl Iterator<Item = &'a PartitionUpdate>) -> Active {
+        let (key, at_micros) = self.new_key();
+        self.0.active.borrow_mut().insert(key.clone());
+        self.note_kept(key.clone(), at_micros);
+        self.count(|stats| stats.logged += 1);
+        let batch = KeptBatch::new(key, at_micros, Scope::Cluster, updates);
+        Active { log: self.clone(), batch }
+    }
+
+    /// A batch of several nodes is kept: until it is taken out, this shard sees to it. A truncation must be later.
+    pub(crate) fn note_kept(&self, key: DecoratedKey, at_micros: i64) {
+        self.0.latest_micros.set(self.0.latest_micros.get().max(at_micros));
+        self.0.kept.borrow_mut().insert(key, self.0.rt.now());
+    }
+
+    /// A batch of several nodes is not kept any more.
+    pub(crate) fn note_gone(&self, key: &DecoratedKey) {
+        self.0.kept.borrow_mut().remove(key);
+    }
+
+    /// Batches of several nodes that are kept here for longer than `age`, and that this shard is not applying.
+    pub(crate) fn left(&self, age: Duration) -> Vec<DecoratedKey> {
+        let now = self.0.rt.now();
+        let (active, kept) = (self.0.active.borrow(), self.0.kept.borrow());
+        let left = kept.iter().filter(|(key, since)| now - **since >= age && !active.contains(key));
+        left.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Reads a batch, on whatever shard of this node it is; none when it was taken out.
+    pub(crate) async fn find(&self, key: &DecoratedKey) -> Result<Option<KeptBatch>, ReplicaError> {
+        let schema = self.0.schema.borrow().clone();
+        let Some(batches) = table_of(&schema) else { return Ok(None) };
+        let command = read_of(batches, Partitions::Keys(Keys::from_elem(key.clone(), 1)));
+        let page = self.0.replica.read(&command).await?;
+        Ok(page.partitions.first().map(|partition| KeptBatch::read(batches, partition)))
+    }
+
+    pub(crate) fn note_replayed(&self) {
+        self.count(|stats| stats.replayed += 1);
     }
 
     /// A time-based UUID whose token this shard owns, and its time in microseconds: later than that of all batches before,
@@ -163,28 +225,25 @@ impl Batchlog {
         }
     }
 
-    /// Applies every batch of this shard that is kept; how many there were.
+    /// Applies every batch that this shard keeps for the shards of its node; how many there were. Those of several nodes
+    /// wait until these are known.
     pub(crate) async fn replay(&self) -> Result<u64, ReplicaError> {
         let schema = self.0.schema.borrow().clone();
         let Some(batches) = table_of(&schema) else { return Ok(0) };
-        let mut command = ReadCommand {
-            table: batches.clone(),
-            partitions: Partitions::Range(PartitionRange::all()),
-            slices: Slices::all(),
-            columns: ColumnSelection::All,
-            reversed: false,
-            limits: Limits { rows: PAGE_ROWS, rows_per_partition: u64::MAX, bytes: PAGE_BYTES },
-            resume: None,
-            now: 0,
-            bypass_cache: true,
-            form: Form::Live,
-        };
+        let mut command = read_of(batches, Partitions::Range(PartitionRange::all()));
+        command.limits = Limits { rows: PAGE_ROWS, rows_per_partition: u64::MAX, bytes: PAGE_BYTES };
         let mut replayed = 0;
         loop {
             let page = self.0.replica.read_here(&command).await?;
             for partition in &page.partitions {
-                self.replay_one(&schema, batches, partition).await?;
-                replayed += 1;
+                let batch = KeptBatch::read(batches, partition);
+                match batch.scope {
+                    Scope::Cluster => self.note_kept(batch.key, batch.at_micros),
+                    Scope::Node => {
+                        self.replay_one(&schema, batch).await?;
+                        replayed += 1;
+                    }
+                }
             }
             if page.more.is_none() {
                 return Ok(replayed);
@@ -193,26 +252,16 @@ impl Batchlog {
         }
     }
 
-    async fn replay_one(
-        &self,
-        schema: &Arc<Schema>,
-        batches: &Arc<Table>,
-        kept: &PartitionResult,
-    ) -> Result<(), ReplicaError> {
-        let now = self.0.rt.wall_micros();
-        let (updates, at_micros) = kept_updates(schema, batches, kept)?;
-        // What was deleted since may be purged after gc_grace: what is older than that must not come back.
-        let fresh = |update: &PartitionUpdate| {
-            let age = (now - at_micros) / 1_000_000;
-            age < i64::from(update.table.options.gc_grace_seconds)
-        };
-        let updates: Vec<PartitionUpdate> = updates.into_iter().filter(fresh).collect();
+    async fn replay_one(&self, schema: &Arc<Schema>, batch: KeptBatch) -> Result<(), ReplicaError> {
+        let updates = batch.fresh_updates(schema, self.0.rt.wall_micros())?;
         if !updates.is_empty() {
             // What was truncated since must not come back either.
-            self.0.replica.apply_since(updates, at_micros).await?;
+            self.0.replica.apply_since(updates, batch.at_micros).await?;
         }
-        self.forget(batches, kept.key.clone(), at_micros).await;
-        self.count(|stats| stats.replayed += 1);
+        if let Some(batches) = table_of(schema) {
+            self.forget(batches, batch.key, batch.at_micros).await;
+        }
+        self.note_replayed();
         Ok(())
     }
 
@@ -237,21 +286,10 @@ impl Batchlog {
         let Some(batches) = table_of(&schema) else { return };
         let failed: Vec<DecoratedKey> = self.0.failed.borrow().iter().cloned().collect();
         for key in failed {
-            let command = ReadCommand {
-                table: batches.clone(),
-                partitions: Partitions::Keys(Keys::from_elem(key.clone(), 1)),
-                slices: Slices::all(),
-                columns: ColumnSelection::All,
-                reversed: false,
-                limits: Limits::NONE,
-                resume: None,
-                now: 0,
-                bypass_cache: true,
-                form: Form::Live,
-            };
+            let command = read_of(batches, Partitions::Keys(Keys::from_elem(key.clone(), 1)));
             let done = async {
                 for partition in &self.0.replica.read_here(&command).await?.partitions {
-                    self.replay_one(&schema, batches, partition).await?;
+                    self.replay_one(&schema, KeptBatch::read(batches, partition)).await?;
                 }
                 Ok::<_, ReplicaError>(())
             };
@@ -268,81 +306,18 @@ impl Batchlog {
     }
 }
 
-/// The table of kept batches.
-pub(crate) fn table_of(schema: &Schema) -> Option<&Arc<Table>> {
-    schema.table("system", "batches")
-}
-
-/// The row that keeps a batch.
-fn keep(
-    batches: &Arc<Table>,
-    key: &DecoratedKey,
-    at_micros: i64,
-    updates: &[PartitionUpdate],
-) -> PartitionUpdate {
-    let mut row = Row::new(Clustering::empty());
-    row.liveness = LivenessInfo::forever(at_micros);
-    if let Some(column) = batches.column("version") {
-        let version = VERSION.to_be_bytes().to_vec();
-        row.set(column.id, ColumnData::Simple(Value::live(at_micros, version.into())));
-    }
-    if let Some(column) = batches.column("mutations") {
-        let one = |(place, update): (usize, &PartitionUpdate)| {
-            let mut bytes = Vec::new();
-            replica::codec::encode_update(update, &mut bytes);
-            ComplexCell { path: path(&key.key, place).into(), cell: Value::live(at_micros, bytes.into()) }
-        };
-        let cells = updates.iter().enumerate().map(one).collect();
-        row.set(column.id, ColumnData::Complex(Complex { cells, ..Complex::empty() }));
-    }
-    let mut update = PartitionUpdate::new(batches.clone(), key.clone());
-    update.add_row(row);
-    update
-}
-
-/// The key of a list's element: time-based UUIDs that rise with the place, whichever way their bytes are compared.
-fn path(id: &[u8], place: usize) -> Vec<u8> {
-    let mut path = id.to_vec();
-    for (at, shift) in [(12, 21), (13, 14), (14, 7), (15, 0)] {
-        path[at] = (place >> shift) as u8 & 0x7f;
-    }
-    path
-}
-
-/// What a row keeps, and since when. Updates of tables that are gone are left out.
-fn kept_updates(
-    schema: &Schema,
-    batches: &Table,
-    kept: &PartitionResult,
-) -> Result<(Vec<PartitionUpdate>, i64), ReplicaError> {
-    let mut updates = Vec::new();
-    let mut at_micros = i64::MIN;
-    let column = batches.column("mutations").map(|column| column.id);
-    for row in &kept.rows {
-        at_micros = at_micros.max(row.liveness.timestamp);
-        for (id, data) in row.columns() {
-            let (ColumnData::Complex(list), true) = (data, Some(*id) == column) else { continue };
-            for element in &list.cells {
-                let bytes = &element.cell.value;
-                let update = replica::codec::decode_update(bytes, |id| schema.table_by_id(id).cloned());
-                let unreadable = |error: &dyn std::fmt::Display| {
-                    ReplicaError::Storage(format!("a batch in system.batches cannot be read: {error}"))
-                };
-                updates.extend(update.map_err(|error| unreadable(&error))?);
-            }
-        }
-    }
-    Ok((updates, at_micros))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn elements_are_in_the_order_of_their_places() {
-        let paths: Vec<Vec<u8>> = [0, 1, 127, 128, 129, 20_000].map(|place| path(&[0x91; 16], place)).into();
-        assert!(paths.is_sorted());
-        assert!(paths.iter().all(|path| path[12..].iter().all(|byte| *byte < 0x80)));
+/// Reads kept batches.
+fn read_of(batches: &Arc<Table>, partitions: Partitions) -> ReadCommand {
+    ReadCommand {
+        table: batches.clone(),
+        partitions,
+        slices: Slices::all(),
+        columns: ColumnSelection::All,
+        reversed: false,
+        limits: Limits::NONE,
+        resume: None,
+        now: 0,
+        bypass_cache: true,
+        form: Form::Live,
     }
 }

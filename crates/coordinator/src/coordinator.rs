@@ -20,7 +20,8 @@ use schema::{Keyspace, Replication, Schema, Table};
 use stdx::HashMap;
 use topology::{HostId, NodeIndex};
 
-use crate::batchlog::{self, BatchError, Batchlog, BatchlogStats};
+use crate::batch_row;
+use crate::batchlog::{BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
 use crate::contact::Needs;
 use crate::latency::{Counters, RequestFigures};
@@ -330,7 +331,9 @@ impl Coordinator {
         let kind = self.check_writes(&updates, options)?;
         let (rt, replica) = (&self.0.rt, &self.0.replica);
         let began = rt.now();
-        let result = if kind == Kind::Replicated {
+        let result = if kind == Kind::Replicated && options.kind == WriteKind::Batch && updates.len() > 1 {
+            Box::pin(self.write_logged(updates, options)).await
+        } else if kind == Kind::Replicated {
             Box::pin(self.write_replicas(updates, options)).await
         } else if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
             self.write_batch(updates, options).await
@@ -354,7 +357,7 @@ impl Coordinator {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         let schema = self.schema();
-        let Some(batches) = batchlog::table_of(&schema) else {
+        let Some(batches) = batch_row::table_of(&schema) else {
             let result = self.0.rt.timeout_at(options.deadline, self.0.replica.apply(updates)).await;
             return self.written(result, options.consistency, options.kind);
         };
@@ -406,15 +409,20 @@ impl Coordinator {
         result
     }
 
-    /// Now, and behind every logged batch and every hint that any shard has taken up, however the wall clock was moved meanwhile.
-    pub(crate) async fn truncation_time(&self) -> i64 {
+    /// A time behind every logged batch and every hint that any shard has taken up, however the wall clock was moved meanwhile;
+    /// [`i64::MIN`] when there was none.
+    pub(crate) async fn behind_pending(&self) -> i64 {
         let shards = (0..self.0.replica.shard_count()).map(ShardId);
         let latest = shards.map(|shard| self.0.port.call(shard, NodeRequest::LatestPending));
         let latest = join_all(latest).await.into_iter().map(|answer| match answer {
             NodeResponse::LatestPending(at_micros) => at_micros,
             other => panic!("a question for the latest batch or hint was answered with {other:?}"),
         });
-        latest.fold(self.0.rt.wall_micros(), |now, latest| now.max(latest.saturating_add(1)))
+        latest
+            .filter(|latest| *latest > i64::MIN)
+            .map(|latest| latest.saturating_add(1))
+            .max()
+            .unwrap_or(i64::MIN)
     }
 
     /// Changes the schema, if it is still the one with version `base`; returns when every shard uses the new one.
@@ -495,6 +503,22 @@ impl Coordinator {
 
     pub(crate) fn set_following(&self, task: Option<Task<()>>) -> Option<Task<()>> {
         self.0.following.replace(task)
+    }
+
+    /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.
+    pub(crate) fn split(
+        &self,
+        updates: Vec<PartitionUpdate>,
+    ) -> (Vec<PartitionUpdate>, Vec<PartitionUpdate>) {
+        let is_here = |update: &PartitionUpdate| {
+            let replication = self.keyspace_of(&update.table).map(|(_, replication)| replication);
+            self.view().is_alone() || matches!(replication, Ok(Replication::Local))
+        };
+        updates.into_iter().partition(is_here)
+    }
+
+    pub(crate) fn batchlog(&self) -> &Batchlog {
+        &self.0.batchlog
     }
 
     pub(crate) fn rt(&self) -> &Rt {

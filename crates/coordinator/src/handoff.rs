@@ -116,6 +116,13 @@ impl Handoff {
         &self.0.hints
     }
 
+    /// What is kept for all nodes together on this shard.
+    pub fn kept(&self) -> HintFigures {
+        let mut sum = HintFigures::default();
+        self.0.hints.hosts().iter().for_each(|(_, figures)| sum.merge(figures));
+        sum
+    }
+
     /// Changes how many bytes a second all nodes together may bring to one, of this shard's part; 0 for no limit.
     pub fn set_throttle(&self, bytes: u64) {
         self.0.throttle_bytes.set(bytes);
@@ -180,7 +187,7 @@ impl Inner {
     fn view_changed(&self, old: &ClusterView, new: &ClusterView) {
         self.note_view(new);
         for node in old.nodes() {
-            if !new.nodes().iter().any(|now| now.host == node.host) {
+            if new.index_of(node.host).is_none() {
                 self.away_since.borrow_mut().remove(&node.host);
                 self.left.borrow_mut().push(node.host);
             }
@@ -194,7 +201,7 @@ impl Inner {
             let left = std::mem::take(&mut *self.left.borrow_mut());
             for host in left {
                 // It may be back by now.
-                if self.coordinator.view().ring().index_of(host).is_none() {
+                if self.coordinator.view().index_of(host).is_none() {
                     self.hints.drop_host(host).await;
                 }
             }
@@ -209,7 +216,7 @@ impl Inner {
         let mut deliveries = self.deliveries.borrow_mut();
         deliveries.retain(|_, delivery| !delivery.is_finished());
         for (host, _) in self.hints.hosts() {
-            let away = view.ring().index_of(host).is_some_and(|index| !view.is_alive(index));
+            let away = view.index_of(host).is_some_and(|index| !view.is_alive(index));
             if away || deliveries.contains_key(&host) || self.stopping.get() {
                 continue;
             }
@@ -240,7 +247,7 @@ impl Inner {
 
     fn name(&self, host: HostId) -> String {
         let view = self.coordinator.view();
-        match view.ring().index_of(host) {
+        match view.index_of(host) {
             Some(index) => view.node(index).internode.to_string(),
             None => host.0.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
@@ -248,7 +255,7 @@ impl Inner {
 
     async fn deliver(&self, host: HostId, hint: KeptHint) -> Result<(), NotDelivered> {
         let view = self.coordinator.view();
-        let index = view.ring().index_of(host).ok_or(NotDelivered::NotMember)?;
+        let index = view.index_of(host).ok_or(NotDelivered::NotMember)?;
         if !view.is_alive(index) {
             return Err(NotDelivered::Away);
         }
@@ -286,7 +293,7 @@ impl Inner {
 }
 
 /// The message that brings a hint.
-fn encode(stored_micros: i64, updates: &[u8]) -> Bytes {
+pub(crate) fn encode(stored_micros: i64, updates: &[u8]) -> Bytes {
     let mut body = Vec::with_capacity(HEADER_LEN + updates.len());
     body.push(VERSION);
     body.extend_from_slice(&stored_micros.to_be_bytes());

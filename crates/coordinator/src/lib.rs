@@ -3,6 +3,7 @@
 //! With one node every replica is this node; requests take the same path nonetheless.
 //! This crate knows nothing of files, memtables or CQL.
 
+mod batch_row;
 mod batchlog;
 mod canaries;
 mod computed;
@@ -12,6 +13,7 @@ mod error;
 mod following;
 mod handoff;
 mod latency;
+mod logged;
 mod paxos;
 mod pull;
 mod read;
@@ -31,6 +33,7 @@ pub use coordinator::{Coordinator, HintKeeper, ReplicationStats, SchemaListener,
 pub use error::{ReplicaFailure, RequestError};
 pub use following::ViewMaker;
 pub use handoff::Handoff;
+pub use hints::{HintFigures, HintsStats};
 pub use latency::{Latencies, RequestFigures};
 pub use paxos::{CasOptions, CasOutcome};
 pub use pull::{PullStats, partition_ranges};

@@ -6,6 +6,7 @@
 //! | apply, read_repair | version, vint count, { vint length, update } | nothing |
 //! | hint | version, microseconds (8), an apply's body | nothing |
 //! | increment | version, vint length, update | vint length, update: the state that the other replicas are to have |
+//! | batch_store, batch_remove | see `batch_row` | nothing |
 //! | truncate | version, table id, microseconds (8) | nothing |
 //!
 //! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
@@ -187,6 +188,12 @@ impl Remote {
         Ok(self.messenger.call(Target::Host { host: node.host, shard }, verb, body, deadline).await?)
     }
 
+    /// Tells the shard of a node that owns a token something that needs no answer.
+    pub(crate) fn tell(&self, node: &ViewNode, token: i64, verb: Verb, body: Bytes) {
+        let shard = Sharder::new(node.shards).shard_of(token);
+        self.messenger.send(Target::Host { host: node.host, shard }, verb, body);
+    }
+
     pub(crate) async fn read(
         &self,
         node: &ViewNode,
@@ -311,6 +318,8 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         Verb::Hint,
         Verb::Increment,
         Verb::Truncate,
+        Verb::BatchStore,
+        Verb::BatchRemove,
     ]
     .into_iter()
     .for_each(on);
@@ -366,6 +375,14 @@ impl Server {
                 Ok(encode_updates(&states))
             }
             Verb::Truncate => self.truncate(&body).await.map(|()| Bytes::new()),
+            Verb::BatchStore => {
+                let kept = self.coordinator.keep_batch_of_another(&body)?.await;
+                kept.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+            }
+            Verb::BatchRemove => {
+                let removed = self.coordinator.remove_batch_of_another(&body)?.await;
+                removed.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+            }
             other => Err(malformed(format!("{} is not served here", other.name()))),
         }
     }

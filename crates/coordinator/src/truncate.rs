@@ -40,7 +40,7 @@ impl Coordinator {
             let (required, alive) = (nodes.len() as u32, alive as u32);
             return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
         }
-        let at_micros = self.truncation_time().await;
+        let at_micros = self.rt().wall_micros().max(self.behind_pending().await);
         let one = |node: NodeIndex| async move {
             if node != view.own() {
                 return self.remote().truncate(view.node(node), table.id, at_micros, deadline).await;
@@ -67,7 +67,8 @@ impl Coordinator {
     /// Removes everything from a table on this node. What was taken up until `at_micros` and comes late, and what this node
     /// has taken up at all, does not come back. The error is a sentence for the client.
     pub(crate) async fn truncate_here(&self, table: TableId, at_micros: i64) -> Result<(), String> {
-        let at_micros = at_micros.max(self.truncation_time().await);
+        // Not behind this node's own clock: what another keeps from a moment later must not count as older than this.
+        let at_micros = at_micros.max(self.behind_pending().await);
         let operation = TableOperation::Truncate { at_micros };
         outcome(&self.replica().table_operation_on_each(table, operation).await)
     }

@@ -132,6 +132,11 @@ impl ClusterView {
         &self.nodes[usize::from(index.0)]
     }
 
+    /// The place of a node, whether it owns tokens or will.
+    pub fn index_of(&self, host: HostId) -> Option<NodeIndex> {
+        self.indexes().find(|index| self.node(*index).host == host)
+    }
+
     /// Whether a node is believed to answer; this one always does.
     pub fn is_alive(&self, index: NodeIndex) -> bool {
         index == self.own || self.node(index).alive

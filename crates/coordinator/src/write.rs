@@ -13,6 +13,7 @@ use rt::{Group, sync::Notify};
 use topology::{NodeIndex, Replicas};
 
 use crate::contact::{Needs, Tally};
+use crate::handoff;
 use crate::read::Scene;
 use crate::remote::{self, PeerError};
 use crate::{Consistency, Coordinator, ReplicaFailure, RequestError, WriteOptions};
@@ -27,6 +28,16 @@ struct Ongoing {
     hinted: Cell<bool>,
     changed: Notify,
     options: WriteOptions,
+    /// When it was taken up, if it comes late: what was truncated since is left out.
+    since_micros: Option<i64>,
+}
+
+/// One partition's update, and where it goes.
+pub(crate) struct Planned {
+    scene: Scene,
+    replicas: Replicas,
+    needs: Needs,
+    pub(crate) update: PartitionUpdate,
 }
 
 impl Coordinator {
@@ -36,22 +47,38 @@ impl Coordinator {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        let mut writes = Vec::with_capacity(updates.len());
-        for update in updates {
+        let writes = self.plan(updates, options.consistency)?;
+        self.write_planned(writes, options, None).await
+    }
+
+    /// Finds where updates go. Fails when one of them cannot be written: nothing of a batch is sent then.
+    pub(crate) fn plan(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        consistency: Consistency,
+    ) -> Result<Vec<Planned>, RequestError> {
+        let one = |update: PartitionUpdate| {
             let scene = self.scene(&update.table)?;
-            let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
+            let (replicas, needs) = targets(&scene, update.key.token, consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| scene.view.is_alive(*node)).collect();
-            // Before any is sent: a batch that cannot be written whole is not begun.
-            needs.check(options.consistency, &scene.view, &live)?;
-            writes.push((scene, replicas, needs, update));
-        }
+            needs.check(consistency, &scene.view, &live)?;
+            Ok(Planned { scene, replicas, needs, update })
+        };
+        updates.into_iter().map(one).collect()
+    }
+
+    /// Writes what was planned; of what comes late `since_micros` is when it was taken up.
+    pub(crate) async fn write_planned(
+        &self,
+        mut writes: Vec<Planned>,
+        options: WriteOptions,
+        since_micros: Option<i64>,
+    ) -> Result<(), RequestError> {
         if writes.len() == 1 {
-            let (scene, replicas, needs, update) = writes.pop().expect("there is one");
-            return self.write_partition(scene, replicas, needs, update, options, None).await;
+            let write = writes.pop().expect("there is one");
+            return self.write_partition(write, options, None, since_micros).await;
         }
-        let all = writes.into_iter().map(|(scene, replicas, needs, update)| {
-            self.write_partition(scene, replicas, needs, update, options, None)
-        });
+        let all = writes.into_iter().map(|write| self.write_partition(write, options, None, since_micros));
         join_all(all).await.into_iter().collect()
     }
 
@@ -91,7 +118,10 @@ impl Coordinator {
             self.remote().increment(view.node(leader), &update, options.deadline).await
         };
         match state {
-            Ok(state) => self.write_partition(scene, replicas, needs, state, options, Some(leader)).await,
+            Ok(update) => {
+                let write = Planned { scene, replicas, needs, update };
+                self.write_partition(write, options, Some(leader), None).await
+            }
             Err(error) => {
                 let required = needs.required() as u32;
                 Err(write_error(&scene, &[(leader, error)], options, (0, required)))
@@ -102,13 +132,12 @@ impl Coordinator {
     /// Writes one partition to its replicas, but for the one that has it already.
     async fn write_partition(
         &self,
-        scene: Scene,
-        replicas: Replicas,
-        needs: Needs,
-        update: PartitionUpdate,
+        write: Planned,
         options: WriteOptions,
         has_it: Option<NodeIndex>,
+        since_micros: Option<i64>,
     ) -> Result<(), RequestError> {
+        let Planned { scene, replicas, needs, update } = write;
         let view = scene.view.clone();
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));
@@ -124,6 +153,7 @@ impl Coordinator {
             hinted: Cell::new(false),
             changed: Notify::new(),
             options,
+            since_micros,
         });
         let token = update.key.token;
         let own = view.own();
@@ -151,7 +181,11 @@ impl Ongoing {
     async fn send(&self, node: NodeIndex, token: i64, table: &schema::Table, body: Bytes) {
         let peer = self.scene.view.node(node);
         let remote = self.coordinator.remote();
-        let answer = remote.call(peer, token, Verb::Apply, body.clone(), self.options.deadline).await;
+        let (verb, message) = match self.since_micros {
+            None => (Verb::Apply, body.clone()),
+            Some(since) => (Verb::Hint, handoff::encode(since, &body)),
+        };
+        let answer = remote.call(peer, token, verb, message, self.options.deadline).await;
         match answer {
             Ok(_) => self.acknowledged(node),
             Err(error) => {
@@ -169,7 +203,13 @@ impl Ongoing {
     async fn apply_here(self: &Rc<Self>, update: PartitionUpdate) {
         let own = self.scene.view.own();
         let replica = self.coordinator.replica().clone();
-        let mut apply = Box::pin(async move { replica.apply_one(update).await });
+        let since = self.since_micros;
+        let mut apply = Box::pin(async move {
+            match since {
+                None => replica.apply_one(update).await,
+                Some(since) => replica.apply_since(vec![update], since).await,
+            }
+        });
         let at_once = poll_fn(|cx| Poll::Ready(apply.as_mut().poll(cx))).await;
         match at_once {
             Poll::Ready(result) => self.applied(own, result),

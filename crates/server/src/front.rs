@@ -1,6 +1,7 @@
 //! What clients meet on a shard: sessions over an executor over the coordinator, and the tables in which the node tells
 //! about itself.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -210,6 +211,7 @@ impl ComputedTables for Tables {
                 caches: Vec::new(),
                 pools: Vec::new(),
                 tasks: Vec::new(),
+                hints: BTreeMap::new(),
                 cql: Vec::new(),
             };
             // Only what the table needs is gathered: drivers ask for system.local all the time.
@@ -227,6 +229,7 @@ impl ComputedTables for Tables {
                 "compaction_history" => {
                     facts.compactions = facts::compactions(&coordinator.replica().stats().await);
                 }
+                "pending_hints" => facts.hints = coordinator.kept_hints().await,
                 "caches" => facts.caches = facts::caches(&coordinator.replica().stats().await, &boot),
                 "size_estimates" | "table_estimates" | "disk_usage" | "max_partition_size" => {
                     facts.sizes = facts::sizes(&coordinator.replica().stats().await);

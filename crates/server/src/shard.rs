@@ -1,5 +1,6 @@
 //! One shard of a node: its collaborators, in the order in which they need each other.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use hints::{Hints, HintsConfig};
 use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
 use rpc::{HandoverEndpoint, Messenger};
 use rt::mesh::{Endpoint, Mesh};
-use rt::{Group, Rt};
+use rt::{Group, Rt, Task};
 
 use crate::front::{Front, FrontEndpoint};
 use crate::node::Boot;
@@ -48,6 +49,8 @@ pub(crate) struct RunningShard {
     engine: Engine,
     replica: Replica,
     coordinator: Coordinator,
+    /// Completes the batches that other coordinators, or an earlier life, left.
+    batches: RefCell<Option<Task<()>>>,
     front: Front,
     handoff: Handoff,
     messenger: Messenger,
@@ -81,7 +84,8 @@ impl RunningShard {
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
         let handoff = Handoff::start(&coordinator, hints);
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
-        Ok(Self { engine, replica, coordinator, front, handoff, messenger })
+        let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
+        Ok(Self { engine, replica, coordinator, batches, front, handoff, messenger })
     }
 
     /// Completes the logged batches that a crash interrupted.
@@ -153,6 +157,9 @@ impl RunningShard {
             transport: self.front.figures(),
             shard_calls: self.replica.port_stats().calls,
             batchlog: self.coordinator.batchlog_stats(),
+            hints: self.handoff.hints().stats(),
+            hints_kept: self.handoff.kept(),
+            replication: self.coordinator.replication_stats(),
             coordinated_reads,
             coordinated_writes,
         }
@@ -161,6 +168,8 @@ impl RunningShard {
     /// Takes no more requests, and finishes those under way.
     pub(crate) async fn quiet(&self) {
         self.front.stop().await;
+        drop(self.batches.borrow_mut().take());
+        // Before the storage of any shard ends; what is written from now on is not hinted.
         self.handoff.stop().await;
         self.coordinator.stop_following().await;
         self.messenger.stop().await;
@@ -181,7 +190,8 @@ fn hints_config(config: &Config, rt: &Rt) -> HintsConfig {
         flush_period: config.hints_flush_period,
         file_bytes_max: config.max_hints_file_size.0,
         host_bytes_max: config.max_hints_size_per_host.0.div_ceil(u64::from(rt.shard_count())),
-        throttle_bytes: config.hinted_handoff_throttle.0,
+        // Each shard delivers what it kept.
+        throttle_bytes: config.hinted_handoff_throttle.0.div_ceil(u64::from(rt.shard_count())),
         hosts_at_once: usize::from(config.max_hints_delivery_threads),
         ..HintsConfig::default()
     }

@@ -1,6 +1,7 @@
 //! Coordinators, replicas and connections of several simulated nodes, without clients and without membership: the view of the
 //! cluster is what the test says it is.
 
+mod batches;
 mod handoff;
 mod promises;
 mod replication;

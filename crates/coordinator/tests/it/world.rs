@@ -99,11 +99,26 @@ pub fn schema() -> Schema {
         .regular("n", CqlType::Counter)
         .build_known();
     three.tables.insert("counts".to_owned(), counts);
-    cluster::own_schema().with_keyspace(three).with_keyspace(one)
+    let mut system = Keyspace::new("system", Replication::Local);
+    let batches = TableBuilder::new("system", "batches", TableId([10; 16]))
+        .partition_key("id", CqlType::Timeuuid)
+        .regular("version", CqlType::Int)
+        .regular("mutations", CqlType::List { element: Arc::new(CqlType::Blob), frozen: false })
+        .build_known();
+    system.tables.insert("batches".to_owned(), batches);
+    cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(system)
 }
 
 pub fn table(keyspace: &str, name: &str) -> Arc<Table> {
     schema().table(keyspace, name).expect("it is there").clone()
+}
+
+/// What nodes keep for each other.
+#[derive(Clone)]
+struct Keeping {
+    hints: Option<HintsConfig>,
+    /// Logged batches that were left are applied.
+    replays: bool,
 }
 
 pub struct World {
@@ -114,24 +129,30 @@ pub struct World {
 impl World {
     /// Running nodes with so many shards each, that only note which hints they would keep.
     pub fn new(seed: u64, shards: &[u16], config: Config) -> World {
-        Self::start(seed, shards, config, None)
+        Self::start(seed, shards, config, Keeping { hints: None, replays: false })
     }
 
     /// [`World::new`] with nodes that keep hints and deliver them.
     pub fn with_handoff(seed: u64, shards: &[u16], config: Config, hints: HintsConfig) -> World {
-        Self::start(seed, shards, config, Some(hints))
+        Self::start(seed, shards, config, Keeping { hints: Some(hints), replays: false })
     }
 
-    fn start(seed: u64, shards: &[u16], config: Config, hints: Option<HintsConfig>) -> World {
+    /// [`World::with_handoff`] with nodes that apply logged batches which were left, when they are four seconds old; with
+    /// `replays` false they do not.
+    pub fn with_batches(seed: u64, shards: &[u16], config: Config, replays: bool) -> World {
+        Self::start(seed, shards, config, Keeping { hints: Some(HintsConfig::default()), replays })
+    }
+
+    fn start(seed: u64, shards: &[u16], config: Config, keeping: Keeping) -> World {
         COORDINATORS.with(|all| all.borrow_mut().clear());
         HINTS.with(|hints| hints.borrow_mut().clear());
         HANDOFFS.with(|all| all.borrow_mut().clear());
         let sim = Simulation::new(seed, config);
         let shards = Arc::new(shards.to_vec());
         for (node, count) in shards.iter().enumerate() {
-            let (of, hints) = (Arc::clone(&shards), hints.clone());
+            let (of, keeping) = (Arc::clone(&shards), keeping.clone());
             let config = NodeConfig { shards: *count, ..NodeConfig::default() };
-            let id = sim.add_node(config, move |_| mains(node, &of, hints.as_ref()));
+            let id = sim.add_node(config, move |_| mains(node, &of, &keeping));
             sim.start(id);
         }
         sim.run_for(SECOND / 10);
@@ -257,12 +278,12 @@ fn spread(place: usize, of: usize) -> i64 {
     (i128::from(i64::MIN) + (1i128 << 64) * (place as i128 + 1) / (of as i128 + 1)) as i64
 }
 
-fn mains(node: usize, shards: &Arc<Vec<u16>>, hints: Option<&HintsConfig>) -> Vec<ShardMain> {
+fn mains(node: usize, shards: &Arc<Vec<u16>>, keeping: &Keeping) -> Vec<ShardMain> {
     let count = shards[node];
     let config = Arc::new(RpcConfig::new("test", host(node), address(node, 7000)));
     let ends = handover_mesh(count).into_iter().zip(Mesh::new(count, 256)).zip(Mesh::new(count, 256));
     ends.map(|((handover, replicas), coordinators)| {
-        let (config, shards, hints) = (Arc::clone(&config), Arc::clone(shards), hints.cloned());
+        let (config, shards, keeping) = (Arc::clone(&config), Arc::clone(shards), keeping.clone());
         Box::new(move |rt: Rt| {
             let main = async move {
                 let own = schema();
@@ -286,7 +307,11 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, hints: Option<&HintsConfig>) -> Ve
                     Arc::new(own),
                 );
                 coordinator.connect(&messenger);
-                match hints {
+                coordinator.replay_batches().await.expect("the disk is well");
+                if keeping.replays {
+                    coordinator.replay_left_batches(4 * SECOND).detach();
+                }
+                match keeping.hints {
                     Some(config) => {
                         let hints =
                             Hints::open(&rt, Path::new("/hints"), config).await.expect("the disk is well");

@@ -1,0 +1,279 @@
+//! Logged batches over several nodes: all or none, although the coordinator may be lost in the middle.
+//!
+//! The batch is kept by this node and by up to two others of its datacenter before any of it is applied, and taken out
+//! by all of them when it is (docs/design/batchlog.md). What is still there after a while is applied by whoever keeps it.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::join;
+use futures_util::stream::FuturesUnordered;
+use mutation::PartitionUpdate;
+use replica::ReplicaError;
+use rpc::{Refusal, Verb};
+use rt::{Group, Task};
+use schema::{Replication, Table};
+use topology::{NodeIndex, Replicas};
+
+use crate::batch_row::{self, KeptBatch};
+use crate::remote::PeerError;
+use crate::{ClusterView, Consistency, Coordinator, RequestError, WriteKind, WriteOptions};
+
+/// Nodes beside the coordinator that keep a batch, at most.
+const HOLDERS_MAX: usize = 2;
+/// Pause between looks for batches that were left.
+const REPLAY_PERIOD: Duration = Duration::from_secs(10);
+
+/// Who keeps a batch beside this node: live nodes of its datacenter, in other racks than its own and in different ones where there
+/// are such. `turn` varies the choice.
+fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
+    let own = &view.node(view.own()).location;
+    let mut racks: BTreeMap<(bool, &str), Vec<NodeIndex>> = BTreeMap::new();
+    for index in view.indexes() {
+        let location = &view.node(index).location;
+        if index != view.own() && view.is_alive(index) && location.datacenter == own.datacenter {
+            racks.entry((location.rack == own.rack, &location.rack)).or_default().push(index);
+        }
+    }
+    // One of each other rack, then another of each, and so on; then those of the own rack.
+    let mut order: Vec<((bool, usize, usize), NodeIndex)> = Vec::new();
+    let others = racks.keys().filter(|(is_own, _)| !is_own).count().max(1);
+    for (number, ((is_own, _), nodes)) in racks.into_iter().enumerate() {
+        let count = nodes.len();
+        for (place, node) in nodes.into_iter().enumerate() {
+            let round = (place + count - turn % count) % count;
+            order.push(((is_own, round, (number + turn) % others), node));
+        }
+    }
+    order.sort_by_key(|(rank, _)| *rank);
+    order.into_iter().map(|(_, node)| node).take(HOLDERS_MAX).collect()
+}
+
+impl Coordinator {
+    /// Writes a batch of several partitions: when the client is told that it is done enough replicas of each have it; when not, all of
+    /// it is written later or nothing.
+    pub(crate) async fn write_logged(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let writes = self.plan(updates, options.consistency)?;
+        let view = self.view();
+        let holders = choose_holders(&view, self.next_turn());
+        let active = self.batchlog().begin(writes.iter().map(|write| &write.update));
+        self.keep_batch(&view, &active.batch, &holders, options).await.inspect_err(|_| {
+            // Nothing of it was applied: it had better not come later. Whoever does not hear of that applies all of it.
+            self.forget_later(&view, &active.batch, &holders);
+        })?;
+        let result = self.write_planned(writes, options, None).await;
+        if result.is_ok() {
+            self.forget_later(&view, &active.batch, &holders);
+        }
+        result
+    }
+
+    /// Keeps a batch here and on one of the others at least.
+    async fn keep_batch(
+        &self,
+        view: &ClusterView,
+        batch: &KeptBatch,
+        holders: &Replicas,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let schema = self.schema();
+        let Some(batches) = batch_row::table_of(&schema) else { return Ok(()) };
+        let message = batch.to_message();
+        let token = batch.key.token;
+        let mut asked: FuturesUnordered<_> = holders
+            .iter()
+            .map(|node| {
+                self.remote().call(
+                    view.node(*node),
+                    token,
+                    Verb::BatchStore,
+                    message.clone(),
+                    options.deadline,
+                )
+            })
+            .collect();
+        let elsewhere = async {
+            let mut wrong = None;
+            while let Some(answer) = asked.next().await {
+                match answer {
+                    Ok(_) => return Ok(()),
+                    Err(PeerError::Invalid(why)) => wrong = Some(why),
+                    Err(error) => tracing::debug!("a logged batch is not kept by another node: {error:?}"),
+                }
+            }
+            Err(wrong)
+        };
+        let here = self.replica().apply_here(batch.row(batches));
+        let (here, elsewhere) = match self.rt().timeout_at(options.deadline, join(here, elsewhere)).await {
+            Ok(kept) => kept,
+            Err(_) => return Err(not_kept(options)),
+        };
+        match (here, elsewhere) {
+            // A disk that fails here is no matter when another node has it.
+            (_, Ok(())) => Ok(()),
+            (Ok(()), Err(None)) if holders.is_empty() => Ok(()),
+            (_, Err(Some(why))) => Err(RequestError::Invalid(why)),
+            (_, Err(None)) => Err(not_kept(options)),
+        }
+    }
+
+    /// Takes a batch out everywhere, without anyone waiting for it.
+    fn forget_later(&self, view: &ClusterView, batch: &KeptBatch, holders: &Replicas) {
+        let removal = batch.to_removal();
+        for node in holders {
+            self.remote().tell(view.node(*node), batch.key.token, Verb::BatchRemove, removal.clone());
+        }
+        let (coordinator, key, at_micros) = (self.clone(), batch.key.clone(), batch.at_micros);
+        let forget = async move {
+            let schema = coordinator.schema();
+            if let Some(batches) = batch_row::table_of(&schema) {
+                coordinator.batchlog().forget(batches, key, at_micros).await;
+            }
+        };
+        self.rt().spawn(Group::Statement, forget).detach();
+    }
+
+    /// Keeps a batch that another node coordinates.
+    pub(crate) fn keep_batch_of_another(
+        &self,
+        body: &Bytes,
+    ) -> Result<impl Future<Output = Result<(), ReplicaError>> + use<>, Refusal> {
+        let batch = KeptBatch::from_message(body)?;
+        self.batchlog().note_kept(batch.key.clone(), batch.at_micros);
+        let coordinator = self.clone();
+        Ok(async move {
+            match batch_row::table_of(&coordinator.schema()) {
+                Some(batches) => coordinator.replica().apply_one(batch.row(batches)).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Takes out a batch that another node has applied.
+    pub(crate) fn remove_batch_of_another(
+        &self,
+        body: &Bytes,
+    ) -> Result<impl Future<Output = Result<(), ReplicaError>> + use<>, Refusal> {
+        let (key, at_micros) = KeptBatch::from_removal(body)?;
+        self.batchlog().note_gone(&key);
+        let coordinator = self.clone();
+        Ok(async move {
+            let now = coordinator.rt().wall_micros();
+            match batch_row::table_of(&coordinator.schema()) {
+                Some(batches) => {
+                    let removal = batch_row::removal(batches, key, at_micros, now);
+                    coordinator.replica().apply_one(removal).await
+                }
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Looks every ten seconds for batches of several nodes that this shard keeps and that were left: it has them for longer than `age`, which
+    /// should be twice the time that a write may take. Ends when the result is dropped.
+    pub fn replay_left_batches(&self, age: Duration) -> Task<()> {
+        let coordinator = self.clone();
+        self.rt().spawn(Group::Maintenance, async move {
+            loop {
+                coordinator.rt().sleep(REPLAY_PERIOD).await;
+                if let Err(error) = coordinator.replay_older(age).await {
+                    tracing::warn!("system.batches cannot be read and will be tried again: {error}");
+                }
+            }
+        })
+    }
+
+    async fn replay_older(&self, age: Duration) -> Result<(), ReplicaError> {
+        let mut not_yet = 0;
+        for key in self.batchlog().left(age) {
+            match self.batchlog().find(&key).await? {
+                Some(batch) => not_yet += u64::from(self.replay_left(batch, age / 2).await.is_err()),
+                None => self.batchlog().note_gone(&key),
+            }
+        }
+        if not_yet > 0 {
+            tracing::warn!("{not_yet} logged batches could not be completed yet and will be tried again");
+        }
+        Ok(())
+    }
+
+    /// Applies a batch that was left, as far as its nodes are there; the others get hints.
+    async fn replay_left(&self, batch: KeptBatch, timeout: Duration) -> Result<(), RequestError> {
+        let schema = self.schema();
+        let updates = match batch.fresh_updates(&schema, self.rt().wall_micros()) {
+            Ok(updates) => updates,
+            Err(error) => {
+                // It stays, for whoever can read it; the next start tries it again.
+                tracing::warn!("{error}");
+                self.batchlog().note_gone(&batch.key);
+                return Ok(());
+            }
+        };
+        let engine = self.replica().engine();
+        let later = |update: &PartitionUpdate| engine.truncated_at(update.table.id) < batch.at_micros;
+        let (here, elsewhere) = self.split(updates.into_iter().filter(later).collect());
+        if !here.is_empty() {
+            let applied = self.replica().apply_since(here, batch.at_micros).await;
+            applied.map_err(|error| RequestError::Overloaded(error.to_string()))?;
+        }
+        // One that cannot be written now does not keep the others waiting.
+        let mut outcome = Ok(());
+        for update in elsewhere {
+            match self.write_left(update, batch.at_micros, timeout).await {
+                Err(RequestError::Invalid(why)) => {
+                    tracing::warn!("a part of a logged batch is left out, for it cannot be written: {why}");
+                }
+                written => outcome = outcome.and(written),
+            }
+        }
+        outcome?;
+        if let Some(batches) = batch_row::table_of(&schema) {
+            self.batchlog().forget(batches, batch.key, batch.at_micros).await;
+        }
+        self.batchlog().note_replayed();
+        Ok(())
+    }
+
+    async fn write_left(
+        &self,
+        update: PartitionUpdate,
+        at_micros: i64,
+        timeout: Duration,
+    ) -> Result<(), RequestError> {
+        let consistency = self.replay_level(&update.table);
+        let writes = self.plan(vec![update], consistency)?;
+        let deadline = self.rt().now() + timeout;
+        let options = WriteOptions { consistency, kind: WriteKind::Batch, deadline };
+        self.write_planned(writes, options, Some(at_micros)).await
+    }
+
+    /// How many replicas must have an update before its batch is taken out: a quorum, of this datacenter where it has replicas.
+    fn replay_level(&self, table: &Table) -> Consistency {
+        let view = self.view();
+        let own = &view.node(view.own()).location.datacenter;
+        match self.keyspace_of(table) {
+            Ok((_, Replication::NetworkTopology { factors }))
+                if factors.get(own).is_some_and(|copies| *copies > 0) =>
+            {
+                Consistency::LocalQuorum
+            }
+            _ => Consistency::Quorum,
+        }
+    }
+}
+
+fn not_kept(options: WriteOptions) -> RequestError {
+    let WriteOptions { consistency, .. } = options;
+    RequestError::WriteTimeout { consistency, received: 0, required: 1, kind: WriteKind::BatchLog }
+}
+
+#[cfg(test)]
+#[path = "logged_tests.rs"]
+mod tests;
