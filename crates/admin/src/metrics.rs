@@ -126,6 +126,16 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "torc_coordinator_read_mismatches" "Reads whose replicas did not say the same." |s| s.replication.mismatches as f64;
     counter "scylla_storage_proxy_coordinator_read_repair_write_attempts" "Replicas that were told what a read found them to lack." |s| s.replication.repaired as f64;
     gauge "torc_batchlog_kept" "Logged batches of several nodes that are kept now, for this node and for others." |s| s.batchlog.kept as f64;
+    counter "scylla_storage_proxy_coordinator_cas_read_timeouts" "Serial reads that timed out." |s| s.serial_reads.timeouts as f64;
+    counter "scylla_storage_proxy_coordinator_cas_read_unavailable" "Serial reads that too few replicas could serve." |s| s.serial_reads.unavailable as f64;
+    counter "scylla_storage_proxy_coordinator_cas_write_timeouts" "Conditional writes that timed out." |s| s.conditional_writes.timeouts as f64;
+    counter "scylla_storage_proxy_coordinator_cas_write_unavailable" "Conditional writes that too few replicas could vote on." |s| s.conditional_writes.unavailable as f64;
+    counter "scylla_storage_proxy_coordinator_cas_write_condition_not_met" "Conditional writes whose conditions did not hold." |s| s.paxos.refused as f64;
+    counter "scylla_storage_proxy_coordinator_cas_write_timeout_due_to_uncertainty" "Conditional writes of which it is not known whether they happened." |s| s.paxos.uncertain as f64;
+    counter "torc_cas_applied" "Conditional writes that were applied." |s| s.paxos.applied as f64;
+    counter "torc_cas_contentions" "Rounds of agreement that others got in the way of." |s| s.paxos.contended as f64;
+    counter "torc_cas_contended_out" "Requests that ended because others got in the way for too long." |s| s.paxos.contended_out as f64;
+    counter "torc_cas_commits_repaired" "Commits that others had left undone." |s| s.paxos.finished as f64;
     gauge "torc_batchlog_waiting" "Logged batches that wait to be applied again." |s| s.batchlog.waiting as f64;
 };
 
@@ -186,12 +196,18 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
         shards,
         |t| &t.by_opcode,
     );
-    let latencies: [(&str, &str, fn(&ShardFigures) -> &Latencies); 2] = [
+    let latencies: [(&str, &str, fn(&ShardFigures) -> &Latencies); 4] = [
         ("scylla_storage_proxy_coordinator_read_latency", "Coordinated reads, microseconds.", |s| {
             &s.coordinated_reads.latencies
         }),
         ("scylla_storage_proxy_coordinator_write_latency", "Coordinated writes, microseconds.", |s| {
             &s.coordinated_writes.latencies
+        }),
+        ("scylla_storage_proxy_coordinator_cas_read_latency", "Serial reads, microseconds.", |s| {
+            &s.serial_reads.latencies
+        }),
+        ("scylla_storage_proxy_coordinator_cas_write_latency", "Conditional writes, microseconds.", |s| {
+            &s.conditional_writes.latencies
         }),
     ];
     for (name, help, of) in latencies {

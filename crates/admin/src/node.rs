@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use coordinator::{BatchlogStats, HintFigures, HintsStats, ReplicationStats, RequestFigures};
+use coordinator::{BatchlogStats, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures};
 use engine::EngineStats;
 use repair::Repair;
 use replica::{ReplicaError, TableOperation};
@@ -91,6 +91,12 @@ pub struct ShardFigures {
     pub coordinated_reads: RequestFigures,
     /// Writes that the shard coordinated.
     pub coordinated_writes: RequestFigures,
+    /// Serial reads that the shard coordinated.
+    pub serial_reads: RequestFigures,
+    /// Conditional writes that the shard coordinated.
+    pub conditional_writes: RequestFigures,
+    /// Lightweight transactions.
+    pub paxos: PaxosStats,
 }
 
 /// A node as administration sees it.

@@ -25,7 +25,7 @@ use crate::batchlog::{BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
 use crate::contact::Needs;
 use crate::latency::{Counters, RequestFigures};
-use crate::paxos::Turns;
+use crate::paxos::{self, Paxos};
 use crate::read::{Scene, speculation_delay};
 use crate::remote::{self, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
@@ -87,8 +87,7 @@ struct Inner {
     port: Port<NodeRequest, NodeResponse>,
     schema: RefCell<Arc<Schema>>,
     batchlog: Batchlog,
-    turns: Turns,
-    last_ballot: std::cell::Cell<i64>,
+    paxos: Paxos,
     reads: Counters,
     writes: Counters,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
@@ -109,6 +108,7 @@ impl Coordinator {
         port: Port<NodeRequest, NodeResponse>,
         schema: Arc<Schema>,
     ) -> Self {
+        let paxos = Paxos::new(&rt);
         let inner = Inner {
             batchlog: Batchlog::new(&rt, &replica, &schema),
             rt,
@@ -122,8 +122,7 @@ impl Coordinator {
             replica,
             port: port.clone(),
             schema: RefCell::new(schema),
-            turns: Turns::default(),
-            last_ballot: std::cell::Cell::new(0),
+            paxos,
             reads: Counters::default(),
             writes: Counters::default(),
             listeners: RefCell::new(Vec::new()),
@@ -178,6 +177,7 @@ impl Coordinator {
         let connected = self.0.remote.set(Remote::new(messenger.clone()));
         assert!(connected.is_ok(), "a coordinator is connected once");
         remote::serve(self, messenger);
+        paxos::serve(self, messenger);
     }
 
     /// Keeps updates for nodes that are away with `keeper` from now on.
@@ -306,15 +306,14 @@ impl Coordinator {
         trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
     }
 
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.0.turns
+    pub(crate) fn paxos(&self) -> &Paxos {
+        &self.0.paxos
     }
 
-    /// A time that no conditional write of this shard had before.
-    pub(crate) fn next_timestamp(&self) -> i64 {
-        let next = self.0.rt.wall_micros().max(self.0.last_ballot.get() + 1);
-        self.0.last_ballot.set(next);
-        next
+    /// Whether a table's rows are computed when they are read.
+    pub(crate) fn is_computed(&self, table: &Table) -> bool {
+        let schema = self.0.schema.borrow();
+        schema.keyspace(&table.keyspace).is_some_and(|keyspace| keyspace.computes(&table.name))
     }
 
     /// The shard that this is.
@@ -623,6 +622,7 @@ impl Coordinator {
             NodeRequest::ChangeSchema { base, edits } => {
                 NodeResponse::SchemaChanged(self.propose_schema(base, edits).await)
             }
+            NodeRequest::Vote(asked) => NodeResponse::Voted(Box::new(self.vote(*asked).await)),
             NodeRequest::UseSchema(schema) => {
                 self.use_schema(schema);
                 NodeResponse::Used

@@ -36,6 +36,28 @@ pub enum RequestError {
         /// What kind of write.
         kind: WriteKind,
     },
+    /// A conditional write was not decided in time, and never will be.
+    CasTimeout {
+        /// What was asked for: SERIAL or LOCAL_SERIAL.
+        consistency: Consistency,
+        /// Votes that came in the last round.
+        received: u32,
+        /// Votes needed.
+        required: u32,
+        /// Rounds that others got in the way of.
+        contentions: u32,
+        /// What kind of write.
+        kind: WriteKind,
+    },
+    /// A conditional write may or may not have happened, or happen yet.
+    CasUncertain {
+        /// What was asked for: SERIAL or LOCAL_SERIAL.
+        consistency: Consistency,
+        /// Votes that came in the last round.
+        received: u32,
+        /// Votes needed.
+        required: u32,
+    },
     /// Replicas failed to read.
     ReadFailure {
         /// What was asked for.
@@ -104,7 +126,11 @@ impl std::fmt::Display for RequestError {
             Self::ReadTimeout { received, required, .. } => {
                 write!(f, "Operation timed out - received only {received} responses of {required}.")
             }
-            Self::WriteTimeout { received, required, .. } => {
+            Self::CasUncertain { received, required, .. } => write!(
+                f,
+                "CAS operation result is unknown - proposal accepted by {received} but not a quorum ({required})."
+            ),
+            Self::WriteTimeout { received, required, .. } | Self::CasTimeout { received, required, .. } => {
                 write!(f, "Operation timed out - received only {received} responses of {required}.")
             }
             Self::ReadFailure { received, failures, .. } => {

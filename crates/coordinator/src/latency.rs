@@ -89,7 +89,10 @@ impl Counters {
     #[cold]
     pub(crate) fn failed(&self, error: &RequestError) {
         match error {
-            RequestError::ReadTimeout { .. } | RequestError::WriteTimeout { .. } => add(&self.timeouts, 1),
+            RequestError::ReadTimeout { .. }
+            | RequestError::WriteTimeout { .. }
+            | RequestError::CasTimeout { .. }
+            | RequestError::CasUncertain { .. } => add(&self.timeouts, 1),
             RequestError::Unavailable { .. } => add(&self.unavailable, 1),
             RequestError::ReadFailure { .. } | RequestError::WriteFailure { .. } => add(&self.failures, 1),
             // The client's own mistakes.

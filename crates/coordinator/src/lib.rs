@@ -35,7 +35,7 @@ pub use following::ViewMaker;
 pub use handoff::Handoff;
 pub use hints::{HintFigures, HintsStats};
 pub use latency::{Latencies, RequestFigures};
-pub use paxos::{CasOptions, CasOutcome};
+pub use paxos::{Ballotage, CasOptions, CasOutcome, PaxosStats, Vote};
 pub use pull::{PullStats, partition_ranges};
 pub use request::{WriteKind, WriteOptions};
 pub use schema_change::{NodeRequest, NodeResponse, SchemaChangeError};

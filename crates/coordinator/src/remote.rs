@@ -130,7 +130,7 @@ impl From<RpcError> for PeerError {
     }
 }
 
-fn refusal(error: &ReplicaError) -> Refusal {
+pub(crate) fn refusal(error: &ReplicaError) -> Refusal {
     let code = match error {
         ReplicaError::TooManyTombstones { .. } => code::TOO_MANY_TOMBSTONES,
         ReplicaError::UnknownTable(_) => code::UNKNOWN_TABLE,
@@ -149,6 +149,18 @@ fn unread(error: ReadCodecError) -> Refusal {
     match error {
         ReadCodecError::UnknownTable(_) => Refusal::new(code::UNKNOWN_TABLE, error.to_string()),
         other => malformed(other),
+    }
+}
+
+/// What another node is told when this one could not do what it asked of its own shards.
+pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
+    match error {
+        PeerError::Silent(message) => Refusal::new(code::STOPPED, message.clone()),
+        PeerError::Failed { reason: reason::TOO_MANY_TOMBSTONES, message } => {
+            Refusal::new(code::TOO_MANY_TOMBSTONES, message.clone())
+        }
+        PeerError::Failed { message, .. } => Refusal::new(code::STORAGE, message.clone()),
+        PeerError::Invalid(message) => Refusal::new(code::TOO_LARGE, message.clone()),
     }
 }
 
@@ -246,7 +258,7 @@ impl Remote {
     }
 }
 
-fn unreadable(error: &dyn std::fmt::Display) -> PeerError {
+pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> PeerError {
     PeerError::Failed { reason: reason::UNKNOWN, message: format!("an answer that cannot be read: {error}") }
 }
 

@@ -9,6 +9,7 @@ use schema::Schema;
 use topology::HostId;
 
 use crate::ClusterView;
+use crate::paxos::{Ballotage, Vote};
 
 /// What the coordinators of a node's shards ask of each other.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub enum NodeRequest {
         /// The change.
         edits: Vec<SchemaEdit>,
     },
+    /// To the shard that owns a partition: vote.
+    Vote(Box<Ballotage>),
     /// To every shard: use this schema.
     UseSchema(Arc<Schema>),
     /// To every shard: these are the cluster's nodes.
@@ -35,6 +38,8 @@ pub enum NodeRequest {
 pub enum NodeResponse {
     /// Done, or why not.
     SchemaChanged(Result<(), SchemaChangeError>),
+    /// The vote.
+    Voted(Box<Vote>),
     /// The shard uses the schema, or the view.
     Used,
     /// What the shard keeps, by node.

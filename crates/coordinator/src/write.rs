@@ -284,7 +284,7 @@ impl Ongoing {
 }
 
 /// Who is told of a write of a token: its replicas, and those who will be; and how many must have it.
-fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (Replicas, Needs) {
+pub(crate) fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (Replicas, Needs) {
     let pending = scene.placement.pending(token);
     let needs = Needs::new(consistency, &scene.replication, &scene.view, &pending);
     let mut replicas: Replicas = scene.placement.replicas(token).iter().copied().collect();
@@ -292,7 +292,7 @@ fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (Replicas, Ne
     (replicas, needs)
 }
 
-fn write_error(
+pub(crate) fn write_error(
     scene: &Scene,
     errors: &[(NodeIndex, PeerError)],
     options: WriteOptions,

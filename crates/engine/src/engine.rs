@@ -144,6 +144,12 @@ impl Engine {
         }
     }
 
+    /// [`Engine::apply`] that returns when a loss of power cannot undo it, whatever the commit log's mode allows.
+    pub async fn apply_durably(&self, updates: Vec<PartitionUpdate>) -> Result<(), WriteError> {
+        self.apply(updates).await?;
+        self.0.log.sync().await.map_err(write_error)
+    }
+
     /// [`Engine::apply`] of one update.
     pub async fn apply_one(&self, update: PartitionUpdate) -> Result<(), WriteError> {
         let inner = &*self.0;

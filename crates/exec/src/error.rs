@@ -188,6 +188,20 @@ fn request_kind(error: &RequestError) -> ErrorKind {
             write_type: write_type(*kind),
             contentions: 0,
         },
+        RequestError::CasTimeout { consistency, received, required, contentions, kind } => {
+            ErrorKind::WriteTimeout {
+                consistency: to_wire_consistency(*consistency),
+                received: count(*received),
+                block_for: count(*required),
+                write_type: write_type(*kind),
+                contentions: u16::try_from(*contentions).unwrap_or(u16::MAX),
+            }
+        }
+        RequestError::CasUncertain { consistency, received, required } => ErrorKind::CasWriteUnknown {
+            consistency: to_wire_consistency(*consistency),
+            received: count(*received),
+            block_for: count(*required),
+        },
         RequestError::ReadFailure { consistency, received, required, data_present, failures } => {
             ErrorKind::ReadFailure {
                 consistency: to_wire_consistency(*consistency),

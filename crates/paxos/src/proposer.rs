@@ -1,6 +1,6 @@
 //! One client's request on its way through as many rounds as it takes. Replies go in, what is to be done next comes out.
 //!
-//! The caller numbers the voters from 0, sends what it is told to, reads and decides when it is asked, waits as long as it
+//! The caller numbers the voters from 0, sends what it is told to (a proposal to one voter arrives once at most), reads and decides when it is asked, waits as long as it
 //! thinks right before it begins [`Action::Again`], and says [`Proposer::expire`] when it has no more time.
 
 use crate::{AFTER_MAX, Ballot, Proposal, Reply, Request};
@@ -58,13 +58,14 @@ impl<V> Promise<V> {
     fn committed_ballot(&self) -> Ballot {
         self.committed.as_ref().map_or(Ballot::NONE, |commit| commit.ballot)
     }
+}
 
-    /// Whether a write was accepted and not committed.
-    fn is_clean(&self) -> bool {
-        let open =
-            |proposal: &Proposal<V>| proposal.value.is_some() && proposal.ballot > self.committed_ballot();
-        !self.accepted.as_ref().is_some_and(open)
-    }
+/// Whether a proposal that was accepted may still be to be committed, given the last commit. What another finished before may
+/// be proposed once more, in a higher round, by who did not know.
+fn is_open<V>(proposal: &Proposal<V>, last: Option<&Proposal<V>>) -> bool {
+    last.is_none_or(|last| {
+        proposal.ballot > last.ballot && proposal.id != last.id && !last.after.contains(&proposal.id)
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -253,7 +254,7 @@ impl<V: Clone> Proposer<V> {
             self.own.retain(|own| own.ballot > last.ballot);
         }
         let open = self.promises.iter().flatten().filter_map(|promise| promise.accepted.as_ref());
-        let open = open.max_by_key(|proposal| proposal.ballot).filter(|open| open.ballot > last_ballot);
+        let open = open.max_by_key(|proposal| proposal.ballot).filter(|open| is_open(open, last.as_ref()));
         if let Some(open) = open.filter(|open| open.value.is_some()) {
             let proposal = Proposal { ballot: self.ballot, ..open.clone() };
             self.phase = Phase::Proposing { proposal: proposal.clone(), finishes: true };
@@ -282,7 +283,10 @@ impl<V: Clone> Proposer<V> {
     /// When it was not asked.
     pub fn decided(&mut self, value: Option<V>) -> Action<V> {
         assert!(matches!(self.phase, Phase::Deciding), "who was not asked has nothing to decide");
-        let everybody = self.promises.iter().all(|promise| promise.as_ref().is_some_and(Promise::is_clean));
+        let last = self.last_commit();
+        let open = |proposal: &Proposal<V>| proposal.value.is_some() && is_open(proposal, last);
+        let is_clean = |promise: &Promise<V>| !promise.accepted.as_ref().is_some_and(open);
+        let everybody = self.promises.iter().all(|promise| promise.as_ref().is_some_and(is_clean));
         if value.is_none() && everybody {
             // No write of an older round stands anywhere, and none can any more.
             self.phase = Phase::Idle;
@@ -324,11 +328,12 @@ impl<V: Clone> Proposer<V> {
         self.fail(!self.own.is_empty())
     }
 
-    /// A write of ours that a voter may have accepted may be chosen later. That a voter refused it is no proof: it may have
-    /// come twice.
+    /// A write of ours that a voter may have accepted may be chosen later. Who refused it did not accept it: what is sent once
+    /// arrives once at most.
     fn remember_own(&mut self) {
         if let Phase::Proposing { proposal, finishes: false } = &self.phase
             && proposal.value.is_some()
+            && self.count.refused < self.voters
         {
             self.own.push(proposal.clone());
         }

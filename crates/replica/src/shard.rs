@@ -205,6 +205,11 @@ impl Replica {
         Ok(self.0.engine.apply_one(update).await?)
     }
 
+    /// Applies updates that this shard owns, all or none, and returns when a loss of power cannot undo it.
+    pub async fn apply_durably_here(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
+        Ok(self.0.engine.apply_durably(updates).await?)
+    }
+
     /// Reads what this shard owns of a command's partitions, however many tombstones lie there.
     pub async fn read_here(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
         read::read(&self.0.engine, command, u64::MAX).await

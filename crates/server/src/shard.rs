@@ -151,6 +151,7 @@ impl RunningShard {
     /// Figures of this moment.
     pub(crate) fn figures(&self, rt: &Rt) -> admin::ShardFigures {
         let (coordinated_reads, coordinated_writes) = self.coordinator.request_figures();
+        let (serial_reads, conditional_writes) = self.coordinator.cas_figures();
         admin::ShardFigures {
             engine: self.engine.stats(),
             groups: Group::ALL.map(|group| (group.name().to_owned(), rt.group_stats(group))).into(),
@@ -162,6 +163,9 @@ impl RunningShard {
             replication: self.coordinator.replication_stats(),
             coordinated_reads,
             coordinated_writes,
+            serial_reads,
+            conditional_writes,
+            paxos: self.coordinator.paxos_stats(),
         }
     }
 

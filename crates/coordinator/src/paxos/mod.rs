@@ -1,13 +1,31 @@
-//! Lightweight transactions: a partition is read, and written if what was read is as it should be.
+//! Lightweight transactions: a partition is read, and written if what was read is as it should be, with nothing agreed on in
+//! between. Carries the rules of crate `paxos` out (docs/design/lwt.md).
+//!
+//! Requests of one partition on one shard wait for each other ([`turns`]); what other shards and nodes want at the same time is
+//! settled by the rules.
 
+pub(crate) mod codec;
+mod commit;
+mod driver;
+mod stats;
+mod store;
 mod turns;
+mod vote;
+
+use std::cell::{Cell, RefCell};
 
 use mutation::{PartitionUpdate, Timestamp};
+use paxos::{Ballot, BallotClock};
 use replica::{Partitions, ReadCommand, ReadPage};
-use rt::Instant;
+use rt::{Instant, Rt};
 
-use crate::{Consistency, Coordinator, RequestError, WriteKind, WriteOptions};
-pub(crate) use turns::Turns;
+use crate::latency::{Counters, RequestFigures};
+use crate::{Consistency, Coordinator, RequestError};
+use driver::{Decided, Driver};
+pub use stats::PaxosStats;
+use turns::Turns;
+pub(crate) use vote::serve;
+pub use vote::{Ballotage, Vote};
 
 /// How a conditional request is to be done.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +36,7 @@ pub struct CasOptions {
     pub commit: Consistency,
     /// When to give up waiting.
     pub deadline: Instant,
-    /// When to give up trying to get one's turn.
+    /// When to give up while others get in the way.
     pub contention_deadline: Instant,
 }
 
@@ -31,41 +49,85 @@ pub enum CasOutcome {
     Refused(ReadPage),
 }
 
+/// One shard's part in lightweight transactions.
+pub(crate) struct Paxos {
+    /// Who coordinates a request of a partition, one after the other.
+    requests: Turns,
+    /// Who votes on a partition, one after the other.
+    votes: Turns,
+    clock: RefCell<BallotClock>,
+    stats: Cell<PaxosStats>,
+    reads: Counters,
+    writes: Counters,
+}
+
+impl Paxos {
+    pub(crate) fn new(rt: &Rt) -> Self {
+        let (sequence, node) = (rt.random_u64() as u16, rt.random_u64());
+        Self {
+            requests: Turns::default(),
+            votes: Turns::default(),
+            clock: RefCell::new(BallotClock::new(types::uuid::clock_and_node(sequence, node))),
+            stats: Cell::default(),
+            reads: Counters::default(),
+            writes: Counters::default(),
+        }
+    }
+
+    fn next_ballot(&self, now_micros: i64, above: Ballot) -> Ballot {
+        self.clock.borrow_mut().next(now_micros, above)
+    }
+
+    fn count(&self, change: impl FnOnce(&mut PaxosStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+}
+
 impl Coordinator {
-    /// Reads a partition with `command`, and writes what `decide` says for what was read at the time that the write will
-    /// have; nothing when it says none.
+    /// Reads a partition with `command`, and writes what `decide` says for what was read; nothing when it says none. What it
+    /// writes is to have the time that it is told, and deletes just before it. It may be asked again, when others got in the
+    /// way.
     pub async fn cas<E: From<RequestError>>(
         &self,
         command: &ReadCommand,
         options: CasOptions,
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
     ) -> Result<CasOutcome, E> {
-        let Partitions::Keys(keys) = &command.partitions else {
-            return Err(
-                RequestError::Invalid("a conditional statement names its partition".to_owned()).into()
-            );
+        let began = self.rt().now();
+        let mut counted = Ok(());
+        let result = self.cas_uncounted(command, options, decide, &mut counted).await;
+        self.paxos().writes.ended(self.rt().now() - began, &counted);
+        result
+    }
+
+    async fn cas_uncounted<E: From<RequestError>>(
+        &self,
+        command: &ReadCommand,
+        options: CasOptions,
+        decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
+        counted: &mut Result<(), RequestError>,
+    ) -> Result<CasOutcome, E> {
+        let mut fail = |error: RequestError| {
+            *counted = Err(error.clone());
+            E::from(error)
         };
-        let table = &command.table;
-        let quorum = if options.serial == Consistency::Serial {
-            Consistency::Quorum
-        } else {
-            Consistency::LocalQuorum
-        };
-        let turn = self.turns().take(table.id, &keys[0]);
-        let Ok(_turn) = self.rt().timeout_at(options.contention_deadline, turn).await else {
-            let (consistency, kind) = (options.serial, WriteKind::Cas);
-            return Err(RequestError::WriteTimeout { consistency, received: 0, required: 1, kind }.into());
-        };
-        let page = self.read(command, quorum, options.deadline).await?;
-        match decide(&page, self.next_timestamp())? {
-            None => Ok(CasOutcome::Refused(page)),
-            Some(update) => {
-                let write = WriteOptions {
-                    consistency: options.commit,
-                    kind: WriteKind::Cas,
-                    deadline: options.deadline,
-                };
-                self.write(vec![update], write).await?;
+        let driver = Driver::new(self, command, options, false).map_err(&mut fail)?;
+        driver.check_commit(options.commit).map_err(&mut fail)?;
+        let _turn = driver.turn().await.map_err(&mut fail)?;
+        let decided = driver.run(decide).await.map_err(|failure| match failure {
+            driver::Failure::Request(error) => fail(error),
+            driver::Failure::Decide(error) => error,
+        })?;
+        match decided {
+            Decided::Nothing(page) => {
+                self.paxos().count(|stats| stats.refused += 1);
+                Ok(CasOutcome::Refused(page))
+            }
+            Decided::Chosen(proposal) => {
+                self.paxos().count(|stats| stats.applied += 1);
+                driver.commit(proposal, options.commit).await.map_err(fail)?;
                 Ok(CasOutcome::Applied)
             }
         }
@@ -78,8 +140,51 @@ impl Coordinator {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
-        let quorum =
-            if consistency == Consistency::Serial { Consistency::Quorum } else { Consistency::LocalQuorum };
-        self.read(command, quorum, deadline).await
+        let began = self.rt().now();
+        let result = self.read_serial_uncounted(command, consistency, deadline).await;
+        self.paxos().reads.ended(self.rt().now() - began, &result);
+        result
     }
+
+    async fn read_serial_uncounted(
+        &self,
+        command: &ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<ReadPage, RequestError> {
+        let is_one = matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1);
+        if !is_one || self.is_computed(&command.table) {
+            // There is nothing to agree on.
+            return self.read(command, serial_quorum(consistency), deadline).await;
+        }
+        let options = CasOptions {
+            serial: consistency,
+            commit: Consistency::Any,
+            deadline,
+            contention_deadline: deadline,
+        };
+        let driver = Driver::new(self, command, options, true)?;
+        let _turn = driver.turn().await?;
+        let mut nothing = |_: &ReadPage, _: Timestamp| Ok::<_, RequestError>(None);
+        match driver.run(&mut nothing).await {
+            Ok(Decided::Nothing(page)) => Ok(page),
+            Ok(Decided::Chosen(_)) => panic!("a read proposes nothing"),
+            Err(driver::Failure::Request(error) | driver::Failure::Decide(error)) => Err(error),
+        }
+    }
+
+    /// Conditional requests and serial reads of this shard: how long they took and how they failed.
+    pub fn cas_figures(&self) -> (RequestFigures, RequestFigures) {
+        (self.paxos().reads.figures(), self.paxos().writes.figures())
+    }
+
+    /// What this shard counts of lightweight transactions.
+    pub fn paxos_stats(&self) -> PaxosStats {
+        self.paxos().stats.get()
+    }
+}
+
+/// The quorum of a serial level.
+fn serial_quorum(serial: Consistency) -> Consistency {
+    if serial == Consistency::LocalSerial { Consistency::LocalQuorum } else { Consistency::Quorum }
 }

@@ -3,6 +3,7 @@
 
 mod batches;
 mod handoff;
+mod lightweight;
 mod promises;
 mod replication;
 mod world;

@@ -82,7 +82,7 @@ fn address(node: usize, port: u16) -> std::net::SocketAddr {
     ([10, 0, 0, node as u8 + 1], port).into()
 }
 
-/// `ks.t` and `ks.counts` with three copies, `one.t` with one.
+/// `ks.t` and `ks.counts` with three copies, `one.t` with one, and `system.paxos`.
 pub fn schema() -> Schema {
     let mut three = Keyspace::new("ks", Replication::Simple { factor: 3 });
     let mut one = Keyspace::new("one", Replication::Simple { factor: 1 });
@@ -99,14 +99,36 @@ pub fn schema() -> Schema {
         .regular("n", CqlType::Counter)
         .build_known();
     three.tables.insert("counts".to_owned(), counts);
+    cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(system())
+}
+
+/// The tables of the node's own that the coordinator keeps things in.
+fn system() -> Keyspace {
     let mut system = Keyspace::new("system", Replication::Local);
-    let batches = TableBuilder::new("system", "batches", TableId([10; 16]))
+    system.system = true;
+    system.computed = true;
+    system.kept.extend(["batches".to_owned(), "paxos".to_owned()]);
+    let mut builder = TableBuilder::new("system", "paxos", TableId([10; 16]))
+        .partition_key("row_key", CqlType::Blob)
+        .clustering("cf_id", CqlType::Uuid, false);
+    for name in ["in_progress_ballot", "most_recent_commit_at", "proposal_ballot"] {
+        builder = builder.regular(name, CqlType::Timeuuid);
+    }
+    for name in ["most_recent_commit", "proposal"] {
+        builder = builder.regular(name, CqlType::Blob);
+    }
+    for name in ["most_recent_commit_version", "proposal_version"] {
+        builder = builder.regular(name, CqlType::Int);
+    }
+    builder.options.gc_grace_seconds = 0;
+    let batches = TableBuilder::new("system", "batches", TableId([11; 16]))
         .partition_key("id", CqlType::Timeuuid)
         .regular("version", CqlType::Int)
         .regular("mutations", CqlType::List { element: Arc::new(CqlType::Blob), frozen: false })
         .build_known();
     system.tables.insert("batches".to_owned(), batches);
-    cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(system)
+    system.tables.insert("paxos".to_owned(), builder.build_known());
+    system
 }
 
 pub fn table(keyspace: &str, name: &str) -> Arc<Table> {

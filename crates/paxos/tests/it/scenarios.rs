@@ -72,6 +72,16 @@ fn an_empty_proposal_hides_what_is_older() {
 }
 
 #[test]
+fn what_is_committed_is_not_finished_once_more() {
+    let (mut proposer, prepare) = prepared(10);
+    let committed = proposal(5, Some("done"));
+    let once_more = Proposal { ballot: ballot(7), ..committed.clone() };
+    proposer.reply(prepare, 0, promised(Some(once_more.clone()), Some(committed.clone())));
+    let action = proposer.reply(prepare, 1, promised(Some(once_more), Some(committed)));
+    assert_eq!(action, Action::Decide(ballot(10)));
+}
+
+#[test]
 fn who_lacks_the_last_commit_is_given_it() {
     let (mut proposer, prepare) = prepared(10);
     let last = proposal(5, Some("last"));

@@ -166,7 +166,9 @@ impl World {
                 self.wake();
             } else {
                 let at = self.chance.below(self.messages.len());
-                let message = if self.chance.one_in(self.weather.doubled) {
+                // A proposal arrives once at most: that is asked of the network.
+                let once = matches!(&self.messages[at], Message::Ask { request: Request::Propose(_), .. });
+                let message = if !once && self.chance.one_in(self.weather.doubled) {
                     self.messages[at].clone()
                 } else {
                     self.messages.swap_remove(at)

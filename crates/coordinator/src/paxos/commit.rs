@@ -1,0 +1,123 @@
+//! The last step of a write that is chosen: every replica is told, and the client when enough of them have it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use paxos::{Proposal, Reply, Request};
+use rt::sync::Notify;
+use rt::{Group, Instant};
+use topology::{NodeIndex, Replicas};
+
+use super::codec::{Place, Value};
+use super::driver::Driver;
+use crate::contact::Tally;
+use crate::read::Scene;
+use crate::remote::{self, PeerError};
+use crate::write::{targets, write_error};
+use crate::{Consistency, Coordinator, RequestError, WriteKind, WriteOptions};
+
+/// A commit on its way. Goes on when the client has been answered.
+struct Committing {
+    coordinator: Coordinator,
+    scene: Scene,
+    proposal: Proposal<Value>,
+    tally: RefCell<Tally>,
+    errors: RefCell<Vec<(NodeIndex, PeerError)>>,
+    /// ANY: a hint was kept, which is enough.
+    hinted: Cell<bool>,
+    changed: Notify,
+    deadline: Instant,
+}
+
+impl Driver<'_> {
+    /// Has every replica commit, and waits for as many as the level asks for.
+    pub(super) async fn commit(
+        &self,
+        proposal: Proposal<Value>,
+        consistency: Consistency,
+    ) -> Result<(), RequestError> {
+        let scene = self.scene.clone();
+        let view = scene.view.clone();
+        let (replicas, needs) = targets(&scene, self.key.token, consistency);
+        let (live, away): (Replicas, Replicas) = replicas.into_iter().partition(|node| view.is_alive(*node));
+        let committing = Rc::new(Committing {
+            coordinator: self.coordinator.clone(),
+            tally: RefCell::new(Tally::new(&needs, &view, &live)),
+            scene,
+            proposal,
+            errors: RefCell::default(),
+            hinted: Cell::new(false),
+            changed: Notify::new(),
+            deadline: self.options.deadline,
+        });
+        let own = view.own();
+        for node in live.iter().copied().filter(|node| *node != own) {
+            let committing = committing.clone();
+            let send = async move { committing.send(node).await };
+            self.coordinator.rt().spawn(Group::Statement, send).detach();
+        }
+        away.iter().for_each(|node| committing.hint(*node));
+        if live.contains(&own) {
+            committing.send(own).await;
+        }
+        committing.ended(consistency).await
+    }
+}
+
+impl Committing {
+    async fn send(&self, node: NodeIndex) {
+        let Some(update) = self.proposal.value.clone() else { return };
+        let place = Place { table: &update.table, key: &update.key };
+        let request = Request::Commit(self.proposal.clone());
+        let view = &self.scene.view;
+        let reply = self.coordinator.vote_of(view, node, &place, request, self.deadline).await;
+        let datacenter = view.datacenter(node);
+        match reply {
+            Ok(Reply::Committed) => self.tally.borrow_mut().acknowledge(datacenter),
+            other => {
+                let strange = || PeerError::Silent("it answered something else".to_owned());
+                self.errors.borrow_mut().push((node, other.err().unwrap_or_else(strange)));
+                self.tally.borrow_mut().fail(datacenter);
+                if node != view.own() {
+                    self.hint(node);
+                }
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Keeps the write for a replica that is away. Its voter learns of it from the next round.
+    fn hint(&self, node: NodeIndex) {
+        let Some(update) = &self.proposal.value else { return };
+        let body = remote::encode_updates(std::slice::from_ref(&**update));
+        if self.coordinator.keep_hint(self.scene.view.node(node).host, &update.table, body) {
+            self.hinted.set(true);
+            self.changed.notify_all();
+        }
+    }
+
+    async fn ended(&self, consistency: Consistency) -> Result<(), RequestError> {
+        let rt = self.coordinator.rt();
+        loop {
+            let changed = self.changed.notified();
+            {
+                let tally = self.tally.borrow();
+                if tally.is_met() || (consistency == Consistency::Any && self.hinted.get()) {
+                    return Ok(());
+                }
+                if tally.is_hopeless() {
+                    return Err(self.error(consistency, &tally));
+                }
+            }
+            if rt.timeout_at(self.deadline, changed).await.is_err() {
+                return Err(self.error(consistency, &self.tally.borrow()));
+            }
+        }
+    }
+
+    /// It is chosen whatever happens: what failed is a plain write.
+    fn error(&self, consistency: Consistency, tally: &Tally) -> RequestError {
+        let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: self.deadline };
+        write_error(&self.scene, &self.errors.borrow(), options, (tally.received(), tally.required()))
+    }
+}

@@ -1,0 +1,226 @@
+//! Takes one request through its rounds: sends what the rules say, reads and decides when they ask, and waits before it tries
+//! again.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use mutation::{DecoratedKey, PartitionUpdate, Timestamp};
+use paxos::{Action, Ballot, Failure as Expired, Proposal, Proposer, Reply, Request};
+use replica::{Partitions, ReadCommand, ReadPage};
+use schema::Table;
+use topology::{NodeIndex, Replicas};
+
+use super::codec::{Place, Value};
+use super::turns::Turn;
+use super::{CasOptions, serial_quorum};
+use crate::read::Scene;
+use crate::remote::PeerError;
+use crate::write::targets;
+use crate::{Consistency, Coordinator, RequestError, WriteKind};
+
+/// The longest first pause after others got in the way; doubled each time.
+const PAUSE_FIRST: Duration = Duration::from_millis(5);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Why a request ended without an answer.
+pub(super) enum Failure<E> {
+    /// The replicas did not do their part.
+    Request(RequestError),
+    /// Who decides failed.
+    Decide(E),
+}
+
+/// How a request ended.
+pub(super) enum Decided {
+    /// Nothing is written; this was read.
+    Nothing(ReadPage),
+    /// This is chosen, and to be committed.
+    Chosen(Proposal<Value>),
+}
+
+/// The number of a sending, the voter, and its reply.
+type Heard = (u32, usize, Result<Reply<Value>, PeerError>);
+type Asked<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = Heard> + 'a>>>;
+
+/// A request.
+pub(super) struct Driver<'a> {
+    pub(super) coordinator: &'a Coordinator,
+    pub(super) scene: Scene,
+    command: &'a ReadCommand,
+    pub(super) key: &'a DecoratedKey,
+    pub(super) options: CasOptions,
+    voters: Replicas,
+    required: usize,
+    is_read: bool,
+}
+
+impl<'a> Driver<'a> {
+    /// A request about the partition of a command. Fails when too few of its replicas live.
+    pub(super) fn new(
+        coordinator: &'a Coordinator,
+        command: &'a ReadCommand,
+        options: CasOptions,
+        is_read: bool,
+    ) -> Result<Self, RequestError> {
+        let key = match &command.partitions {
+            Partitions::Keys(keys) if keys.len() == 1 => &keys[0],
+            _ => return Err(RequestError::Invalid("agreement is on one partition".to_owned())),
+        };
+        let scene = coordinator.scene(&command.table)?;
+        let quorum = serial_quorum(options.serial);
+        let (replicas, needs) = targets(&scene, key.token, quorum);
+        let view = &scene.view;
+        let is_local = options.serial == Consistency::LocalSerial;
+        let here = view.datacenter(view.own());
+        let votes = |node: &NodeIndex| !is_local || view.datacenter(*node) == here;
+        let voters: Replicas = replicas.into_iter().filter(votes).collect();
+        let live: Replicas = voters.iter().copied().filter(|node| view.is_alive(*node)).collect();
+        needs.check(quorum, view, &live)?;
+        let required = needs.required();
+        Ok(Self { coordinator, scene, command, key, options, voters, required, is_read })
+    }
+
+    /// Fails when too few replicas live to commit at a level.
+    pub(super) fn check_commit(&self, commit: Consistency) -> Result<(), RequestError> {
+        let (replicas, needs) = targets(&self.scene, self.key.token, commit);
+        let view = &self.scene.view;
+        let live: Replicas = replicas.into_iter().filter(|node| view.is_alive(*node)).collect();
+        needs.check(commit, view, &live)
+    }
+
+    pub(super) fn table(&self) -> &'a std::sync::Arc<Table> {
+        &self.command.table
+    }
+
+    pub(super) fn place(&self) -> Place<'a> {
+        Place { table: &self.command.table, key: self.key }
+    }
+
+    /// Waits for those of this shard who came before.
+    pub(super) async fn turn(&self) -> Result<Turn, RequestError> {
+        let paxos = self.coordinator.paxos();
+        let turn = paxos.requests.take(self.table().id, self.key);
+        match self.coordinator.rt().timeout_at(self.options.contention_deadline, turn).await {
+            Ok(turn) => Ok(turn),
+            Err(_) => {
+                Err(self.contended(0, Expired { uncertain: false, received: 0, required: self.required }))
+            }
+        }
+    }
+
+    /// Goes through rounds until one ends.
+    pub(super) async fn run<E: From<RequestError>>(
+        &self,
+        decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
+    ) -> Result<Decided, Failure<E>> {
+        let rt = self.coordinator.rt();
+        let mut proposer = Proposer::new(self.voters.len(), self.required);
+        let mut asked: Asked<'_> = FuturesUnordered::new();
+        let mut found = ReadPage::default();
+        let mut contentions = 0;
+        let mut action = proposer.begin(self.ballot(Ballot::NONE));
+        loop {
+            action = match action {
+                Action::Send { sending, to, request } => {
+                    let finishes = matches!(&request, Request::Commit(_));
+                    self.coordinator.paxos().count(|stats| stats.finished += u64::from(finishes));
+                    for voter in to {
+                        asked.push(Box::pin(self.ask(sending, voter, request.clone())));
+                    }
+                    Action::Wait
+                }
+                Action::Wait => {
+                    let heard = rt.timeout_at(self.options.deadline, asked.next()).await;
+                    match heard {
+                        Ok(Some((_, _, Err(PeerError::Invalid(why))))) => {
+                            return Err(Failure::Request(RequestError::Invalid(why)));
+                        }
+                        Ok(Some((sending, voter, reply))) => proposer.reply(sending, voter, reply.ok()),
+                        // Nobody is left to answer, or there is no more time.
+                        Ok(None) | Err(_) => {
+                            return Err(Failure::Request(self.expired(contentions, proposer.expire())));
+                        }
+                    }
+                }
+                Action::Decide(ballot) => {
+                    found = match self.read().await {
+                        Ok(page) => page,
+                        Err(error) => return Err(Failure::Request(self.or_uncertain(&mut proposer, error))),
+                    };
+                    match decide(&found, ballot.micros) {
+                        Ok(update) => proposer.decided(update.map(Value::new)),
+                        Err(error) => return Err(Failure::Decide(error)),
+                    }
+                }
+                Action::Again { above, contended } => {
+                    if contended {
+                        contentions += 1;
+                        self.coordinator.paxos().count(|stats| stats.contended += 1);
+                        if rt.now() >= self.options.contention_deadline {
+                            return Err(Failure::Request(self.contended(contentions, proposer.expire())));
+                        }
+                        rt.sleep(self.pause(contentions)).await;
+                    }
+                    proposer.begin(self.ballot(above))
+                }
+                Action::Chosen(proposal) => return Ok(Decided::Chosen(proposal)),
+                Action::Nothing => return Ok(Decided::Nothing(found)),
+                Action::Failed(failure) => {
+                    return Err(Failure::Request(self.expired(contentions, failure)));
+                }
+            };
+        }
+    }
+
+    fn ballot(&self, above: Ballot) -> Ballot {
+        self.coordinator.paxos().next_ballot(self.coordinator.rt().wall_micros(), above)
+    }
+
+    async fn ask(&self, sending: u32, voter: usize, request: Request<Value>) -> Heard {
+        let (node, view) = (self.voters[voter], &self.scene.view);
+        if !view.is_alive(node) {
+            return (sending, voter, Err(PeerError::Silent("it is down".to_owned())));
+        }
+        let place = self.place();
+        let reply = self.coordinator.vote_of(view, node, &place, request, self.options.deadline).await;
+        (sending, voter, reply)
+    }
+
+    async fn read(&self) -> Result<ReadPage, RequestError> {
+        let quorum = serial_quorum(self.options.serial);
+        self.coordinator.read(self.command, quorum, self.options.deadline).await
+    }
+
+    /// How long to wait for those who got in the way.
+    fn pause(&self, contentions: u32) -> Duration {
+        let limit = PAUSE_FIRST.saturating_mul(1 << contentions.min(8)).min(PAUSE_MAX);
+        let micros = self.coordinator.rt().random_u64() % limit.as_micros() as u64;
+        Duration::from_micros(micros)
+    }
+
+    /// An error of a read between rounds, unless an earlier round's write may be chosen yet.
+    fn or_uncertain(&self, proposer: &mut Proposer<Value>, error: RequestError) -> RequestError {
+        let failure = proposer.expire();
+        if failure.uncertain { self.expired(0, failure) } else { error }
+    }
+
+    fn contended(&self, contentions: u32, failure: Expired) -> RequestError {
+        self.coordinator.paxos().count(|stats| stats.contended_out += 1);
+        self.expired(contentions, failure)
+    }
+
+    fn expired(&self, contentions: u32, failure: Expired) -> RequestError {
+        let consistency = self.options.serial;
+        let (received, required) = (failure.received as u32, failure.required as u32);
+        if self.is_read {
+            return RequestError::ReadTimeout { consistency, received, required, data_present: false };
+        }
+        if failure.uncertain {
+            self.coordinator.paxos().count(|stats| stats.uncertain += 1);
+            return RequestError::CasUncertain { consistency, received, required };
+        }
+        RequestError::CasTimeout { consistency, received, required, contentions, kind: WriteKind::Cas }
+    }
+}

@@ -1,0 +1,193 @@
+//! What a replica remembers of its votes: rows of `system.paxos`, one a partition that was voted on, with Cassandra's columns.
+//!
+//! A row has the partition's own key, so that it lies on the shard that owns the partition, and ends by itself when it is older
+//! than what the rules remember.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::row::ColumnData;
+use mutation::{
+    Bound, Cell, Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, Row, RowRange,
+    Seconds, Slices, Timestamp,
+};
+use paxos::{AcceptorState, Ballot, Proposal};
+use replica::{Form, Keys, Limits, Partitions, ReadCommand, Replica, ReplicaError};
+use schema::{Schema, Table};
+
+use super::codec::{self, Place, Value};
+
+/// Version of the stored form of proposals.
+const VERSION: i32 = 1;
+/// Rows are kept longer than they count, for clocks that differ.
+const SLACK_SECONDS: Seconds = 3600;
+/// The least time for which votes are remembered.
+const MEMORY_SECONDS_MIN: Seconds = 3 * 3600;
+
+const PROMISED: &str = "in_progress_ballot";
+const ACCEPTED: [&str; 3] = ["proposal", "proposal_ballot", "proposal_version"];
+const COMMITTED: [&str; 3] = ["most_recent_commit", "most_recent_commit_at", "most_recent_commit_version"];
+
+/// For how long votes on a table's partitions are remembered: as long as its deletions, as Cassandra does.
+pub(crate) fn memory_seconds(table: &Table) -> Seconds {
+    table.options.gc_grace_seconds.max(MEMORY_SECONDS_MIN)
+}
+
+/// What is remembered of a partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remembered {
+    pub(crate) state: AcceptorState<Value>,
+    /// The latest time of the row's cells.
+    written_at: Timestamp,
+}
+
+fn uuid(ballot: Ballot) -> Bytes {
+    let uuid = types::uuid::time_uuid(ballot.micros.saturating_mul(10), ballot.node);
+    Bytes::copy_from_slice(&uuid)
+}
+
+fn from_uuid(bytes: &[u8]) -> Option<Ballot> {
+    let micros = types::uuid::unix_micros(bytes)?;
+    let node = u64::from_be_bytes(bytes.get(8..16)?.try_into().ok()?);
+    Some(Ballot { micros, node })
+}
+
+/// The rows of the votes on a partition.
+pub(crate) struct VoteStore<'a> {
+    votes: &'a Arc<Table>,
+    pub(crate) table: &'a Arc<Table>,
+    pub(crate) key: &'a DecoratedKey,
+}
+
+impl<'a> VoteStore<'a> {
+    /// The store of votes on a partition.
+    pub(crate) fn new(
+        schema: &'a Schema,
+        table: &'a Arc<Table>,
+        key: &'a DecoratedKey,
+    ) -> Result<Self, ReplicaError> {
+        match schema.table("system", "paxos") {
+            Some(votes) => Ok(Self { votes, table, key }),
+            None => Err(ReplicaError::Storage("there is no table system.paxos".to_owned())),
+        }
+    }
+
+    fn clustering(&self) -> Clustering {
+        Clustering::new(self.votes, &[Some(&self.table.id.0)])
+    }
+
+    /// Reads what is remembered.
+    pub(crate) async fn load(&self, replica: &Replica, now: Seconds) -> Result<Remembered, ReplicaError> {
+        let clustering = self.clustering();
+        let range = RowRange {
+            start: Bound::before_row(self.votes, &clustering),
+            end: Bound::after_row(self.votes, &clustering),
+        };
+        let command = ReadCommand {
+            table: self.votes.clone(),
+            partitions: Partitions::Keys(Keys::from_elem(self.key.clone(), 1)),
+            slices: Slices::new(vec![range]),
+            columns: ColumnSelection::All,
+            reversed: false,
+            limits: Limits::NONE,
+            resume: None,
+            now,
+            bypass_cache: false,
+            form: Form::Live,
+        };
+        let page = replica.read_here(&command).await?;
+        match page.partitions.first().and_then(|partition| partition.rows.first()) {
+            Some(row) => self.remembered(row, now),
+            None => Ok(Remembered::default()),
+        }
+    }
+
+    fn remembered(&self, row: &Row, now: Seconds) -> Result<Remembered, ReplicaError> {
+        let value = |name: &str| {
+            let column = self.votes.column(name)?;
+            row.cell(column.id).filter(|cell| cell.is_live(now)).map(|cell| cell.value.clone())
+        };
+        let proposal = |columns: [&str; 3]| match value(columns[0]) {
+            None => Ok(None),
+            Some(bytes) => {
+                let place = Place { table: self.table, key: self.key };
+                let read = place.stored(&bytes).map(Some);
+                read.map_err(|error| {
+                    ReplicaError::Storage(format!("a vote in system.paxos cannot be read: {error}"))
+                })
+            }
+        };
+        let times = row.columns().iter().map(|(_, data)| match data {
+            ColumnData::Simple(cell) => cell.timestamp,
+            ColumnData::Complex(_) => Timestamp::MIN,
+        });
+        Ok(Remembered {
+            written_at: times.max().unwrap_or_default(),
+            state: AcceptorState {
+                promised: value(PROMISED).and_then(|bytes| from_uuid(&bytes)).unwrap_or(Ballot::NONE),
+                accepted: proposal(ACCEPTED)?,
+                committed: proposal(COMMITTED)?,
+            },
+        })
+    }
+
+    /// The update that turns what is remembered into `new`.
+    pub(crate) fn change(
+        &self,
+        old: &Remembered,
+        new: &AcceptorState<Value>,
+        now_micros: i64,
+    ) -> PartitionUpdate {
+        let now = Seconds::try_from(now_micros / 1_000_000).unwrap_or(0);
+        let ttl = memory_seconds(self.table).saturating_add(SLACK_SECONDS);
+        let expires = now.saturating_add(ttl).min(mutation::NO_DELETION - 1);
+        // Clocks may go back; what was written later is to win.
+        let timestamp = now_micros.max(old.written_at + 1);
+        let mut row = Row::new(self.clustering());
+        row.liveness = LivenessInfo::expiring(timestamp, ttl, expires);
+        let mut set = |name: &str, value: Option<Bytes>| {
+            let Some(column) = self.votes.column(name) else { return };
+            let cell = match value {
+                Some(value) => Cell::expiring(timestamp, ttl, expires, value),
+                None => Cell::tombstone(timestamp, now),
+            };
+            row.set(column.id, ColumnData::Simple(cell));
+        };
+        set(PROMISED, Some(uuid(new.promised)));
+        let sides = [
+            (ACCEPTED, &old.state.accepted, &new.accepted),
+            (COMMITTED, &old.state.committed, &new.committed),
+        ];
+        for (columns, before, after) in sides {
+            let round =
+                |proposal: &Option<Proposal<Value>>| proposal.as_ref().map(|proposal| proposal.ballot);
+            if round(before) == round(after) {
+                continue;
+            }
+            let bytes = after.as_ref().map(|proposal| {
+                let mut bytes = Vec::with_capacity(128);
+                codec::put_proposal(proposal, &mut bytes);
+                Bytes::from(bytes)
+            });
+            set(columns[0], bytes);
+            set(columns[1], round(after).map(uuid));
+            set(columns[2], after.as_ref().map(|_| Bytes::copy_from_slice(&VERSION.to_be_bytes())));
+        }
+        let mut update = PartitionUpdate::new(self.votes.clone(), self.key.clone());
+        update.add_row(row);
+        update
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ballot_is_a_time_uuid() {
+        let node = types::uuid::clock_and_node(0x2abc, 0x1234_5678_9abc);
+        let ballot = Ballot { micros: 1_700_000_000_123_456, node };
+        assert_eq!(types::uuid::version(&uuid(ballot)), Some(1));
+        assert_eq!(from_uuid(&uuid(ballot)), Some(ballot));
+    }
+}

@@ -1,0 +1,139 @@
+//! How a node votes: on the shard that owns the partition, one request of a partition after the other, and nothing is said
+//! before it is on disk.
+
+use bytes::Bytes;
+use mutation::{DecoratedKey, Seconds};
+use paxos::{Reply, Request, step};
+use replica::ReplicaError;
+use rpc::{Messenger, Refusal, Verb};
+use rt::{Instant, ShardId};
+use schema::TableId;
+use topology::NodeIndex;
+
+use super::codec::{self, CodecError, Place, RequestKind, Value};
+use super::store::{VoteStore, memory_seconds};
+use crate::Coordinator;
+use crate::remote::{self, PeerError};
+use crate::schema_change::{NodeRequest, NodeResponse};
+use crate::view::ClusterView;
+
+/// A request to a voter of this node.
+#[derive(Clone, Debug)]
+pub struct Ballotage {
+    /// The table.
+    pub(crate) table: TableId,
+    /// The partition.
+    pub(crate) key: DecoratedKey,
+    /// What is asked.
+    pub(crate) request: Request<Value>,
+}
+
+/// The answer of a voter of this node.
+pub type Vote = Result<Reply<Value>, ReplicaError>;
+
+fn kind_of(request: &Request<Value>) -> (Verb, RequestKind) {
+    match request {
+        Request::Prepare(_) => (Verb::PaxosPrepare, RequestKind::Prepare),
+        Request::Propose(_) => (Verb::PaxosPropose, RequestKind::Propose),
+        Request::Commit(_) => (Verb::PaxosCommit, RequestKind::Commit),
+    }
+}
+
+impl Coordinator {
+    /// Votes; to be called on the shard that owns the partition.
+    pub(crate) async fn vote(&self, asked: Ballotage) -> Vote {
+        let Ballotage { table, key, request } = asked;
+        let _turn = self.paxos().votes.take(table, &key).await;
+        let schema = self.schema();
+        let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
+        let store = VoteStore::new(&schema, table, &key)?;
+        let now = self.rt().wall_micros();
+        let seconds = Seconds::try_from(now / 1_000_000).unwrap_or(0);
+        let remembered = store.load(self.replica(), seconds).await?;
+        let memory = i64::from(memory_seconds(table)) * 1_000_000;
+        // A write that is lost with its commit is still known to be accepted, and is found and committed again.
+        let durable = !matches!(request, Request::Commit(_));
+        let step = step(&remembered.state, request, now, memory);
+        let mut updates = Vec::with_capacity(2);
+        updates.extend(step.apply.map(|update| (*update).clone()));
+        updates.extend(step.state.map(|state| store.change(&remembered, &state, now)));
+        match (updates.is_empty(), durable) {
+            (true, _) => {}
+            (false, true) => self.replica().apply_durably_here(updates).await?,
+            (false, false) => self.replica().apply(updates).await?,
+        }
+        Ok(step.reply)
+    }
+
+    /// Asks the voter of this node.
+    pub(crate) async fn vote_here(
+        &self,
+        table: TableId,
+        key: &DecoratedKey,
+        request: Request<Value>,
+    ) -> Result<Reply<Value>, PeerError> {
+        let asked = Ballotage { table, key: key.clone(), request };
+        let owner = ShardId(self.replica().shard_of(key.token));
+        let vote = if owner == self.rt().shard() {
+            self.vote(asked).await
+        } else {
+            match self.port().call(owner, NodeRequest::Vote(Box::new(asked))).await {
+                NodeResponse::Voted(vote) => *vote,
+                other => panic!("a vote was answered with {other:?}"),
+            }
+        };
+        vote.map_err(PeerError::from)
+    }
+
+    /// Asks the voter of a node.
+    pub(crate) async fn vote_of(
+        &self,
+        view: &ClusterView,
+        node: NodeIndex,
+        place: &Place<'_>,
+        request: Request<Value>,
+        deadline: Instant,
+    ) -> Result<Reply<Value>, PeerError> {
+        if node == view.own() {
+            let vote = self.vote_here(place.table.id, place.key, request);
+            return match self.rt().timeout_at(deadline, vote).await {
+                Ok(vote) => vote,
+                Err(_) => Err(PeerError::Silent("timed out".to_owned())),
+            };
+        }
+        let (verb, _) = kind_of(&request);
+        let body = codec::encode_request(place.table.id, place.key, &request);
+        let answer = self.remote().call(view.node(node), place.key.token, verb, body, deadline).await?;
+        place.reply(&answer).map_err(|error| remote::unreadable(&error))
+    }
+}
+
+/// Answers the votes that other nodes ask for.
+pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
+    let verbs = [
+        (Verb::PaxosPrepare, RequestKind::Prepare),
+        (Verb::PaxosPropose, RequestKind::Propose),
+        (Verb::PaxosCommit, RequestKind::Commit),
+    ];
+    for (verb, kind) in verbs {
+        let coordinator = coordinator.clone();
+        messenger.serve(verb, move |incoming| {
+            let coordinator = coordinator.clone();
+            async move { answer(&coordinator, kind, &incoming.body).await }
+        });
+    }
+}
+
+async fn answer(coordinator: &Coordinator, kind: RequestKind, body: &Bytes) -> Result<Bytes, Refusal> {
+    let schema = coordinator.schema();
+    let asked = codec::decode_request(kind, body, |id| schema.table_by_id(id).cloned());
+    let (table, key, request) = asked.map_err(|error| match error {
+        CodecError::UnknownTable(id) => remote::refusal(&ReplicaError::UnknownTable(id)),
+        other => remote::malformed(other),
+    })?;
+    let vote = coordinator.vote_here(table.id, &key, request).await;
+    match vote {
+        Ok(reply) => Ok(codec::encode_reply(&reply)),
+        Err(error) => Err(remote::refusal_of(&error)),
+    }
+}

@@ -1,0 +1,283 @@
+//! Lightweight transactions over several nodes: conditional writes and serial reads of a register under partitions, crashes and
+//! losses of power, judged for linearisability.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use coordinator::{CasOptions, CasOutcome, Consistency, Coordinator, PaxosStats, RequestError};
+use model::linear::{Linearity, NEVER, Operation, Register, RegisterInput, RegisterOutput, check};
+use mutation::Timestamp;
+use replica::ReadPage;
+use rt::Rt;
+use rt_sim::{Config, Sim};
+
+use crate::world::{SECOND, World, begin, join, partition, row, seconds, table, texts};
+
+const KEYS: i32 = 2;
+
+type Op = Operation<RegisterInput, RegisterOutput>;
+
+/// What clients saw of each key, in the order in which it happened.
+#[derive(Default)]
+struct History {
+    time: u64,
+    keys: BTreeMap<i32, Vec<Op>>,
+    /// Operations that may happen yet, with when they failed.
+    unsettled: Vec<(u64, i32, usize)>,
+    failed: u64,
+}
+
+impl History {
+    fn begin(&mut self, key: i32, input: RegisterInput) -> usize {
+        self.time += 1;
+        let operations = self.keys.entry(key).or_default();
+        operations.push(Operation { invoked: self.time, ended: NEVER, input, output: None });
+        operations.len() - 1
+    }
+
+    fn end(&mut self, key: i32, at: usize, result: Result<RegisterOutput, RequestError>) {
+        self.time += 1;
+        let now = self.time;
+        let operations = self.keys.get_mut(&key).expect("it was begun");
+        match result {
+            Ok(output) => {
+                operations[at].output = Some(output);
+                operations[at].ended = now;
+                // Whoever was answered later has settled what was uncertain before.
+                let invoked = operations[at].invoked;
+                self.unsettled.retain(|(failed, of, open)| {
+                    let settled = *of == key && *failed < invoked;
+                    if settled {
+                        operations[*open].ended = now;
+                    }
+                    !settled
+                });
+            }
+            // Chosen, and not known to be everywhere: it counts from here on.
+            Err(RequestError::WriteTimeout { .. } | RequestError::WriteFailure { .. }) => {
+                operations[at].output = Some(RegisterOutput::Applied(true));
+                operations[at].ended = now;
+            }
+            Err(RequestError::CasUncertain { .. }) => {
+                self.failed += 1;
+                self.unsettled.push((now, key, at));
+            }
+            Err(_) => {
+                self.failed += 1;
+                operations[at].input = RegisterInput::Read;
+            }
+        }
+    }
+}
+
+fn held(page: &ReadPage) -> Option<i64> {
+    texts(page).first().map(|(_, text)| text.parse().expect("a number"))
+}
+
+async fn read(
+    rt: &Rt,
+    coordinator: &Coordinator,
+    key: i32,
+    now: u32,
+) -> Result<RegisterOutput, RequestError> {
+    let command = partition(&table("ks", "t"), key, now);
+    let page = coordinator.read_serial(&command, Consistency::Serial, rt.now() + 2 * SECOND).await?;
+    Ok(RegisterOutput::Value(held(&page)))
+}
+
+async fn cas(
+    rt: &Rt,
+    coordinator: &Coordinator,
+    (key, now): (i32, u32),
+    expected: Option<i64>,
+    new: i64,
+) -> Result<RegisterOutput, RequestError> {
+    let table = table("ks", "t");
+    let options = CasOptions {
+        serial: Consistency::Serial,
+        commit: Consistency::One,
+        deadline: rt.now() + 2 * SECOND,
+        contention_deadline: rt.now() + SECOND,
+    };
+    let command = partition(&table, key, now);
+    let mut decide = |page: &ReadPage, at: Timestamp| {
+        let write = (held(page) == expected).then(|| row(&table, key, 0, &new.to_string(), at));
+        Ok::<_, RequestError>(write)
+    };
+    match coordinator.cas(&command, options, &mut decide).await? {
+        CasOutcome::Applied => Ok(RegisterOutput::Applied(true)),
+        CasOutcome::Refused(page) => Ok(RegisterOutput::Refused(held(&page))),
+    }
+}
+
+async fn client(rt: Rt, coordinator: Coordinator, history: Rc<RefCell<History>>, now: u32, count: u32) {
+    let mut last = None;
+    for _ in 0..count {
+        let key = rt.random_u64() as i32 & (KEYS - 1);
+        let new = (rt.random_u64() % 1_000_000) as i64;
+        let expected = if rt.random_u64() % 8 == 0 { Some(-1) } else { last };
+        let is_read = rt.random_u64() % 3 == 0;
+        let input =
+            if is_read { RegisterInput::Read } else { RegisterInput::Cas { expected, new: Some(new) } };
+        let at = history.borrow_mut().begin(key, input);
+        let result = if is_read {
+            read(&rt, &coordinator, key, now).await
+        } else {
+            cas(&rt, &coordinator, (key, now), expected, new).await
+        };
+        last = match &result {
+            Ok(RegisterOutput::Value(found) | RegisterOutput::Refused(found)) => *found,
+            Ok(_) => Some(new),
+            Err(_) => last,
+        };
+        history.borrow_mut().end(key, at, result);
+        rt.sleep(SECOND / 100).await;
+    }
+}
+
+fn disturb(sim: &Sim, turn: u64) {
+    let node = |n: u64| sim.node(n as usize % 3);
+    match turn % 8 {
+        0 => sim.isolate(node(turn / 8)),
+        1 => sim.partition(node(turn / 8), node(turn / 8 + 1)),
+        2 => sim.partition_one_way(node(turn / 8), node(turn / 8 + 1)),
+        3 => sim.reset_connections(node(turn / 8), node(turn / 8 + 2)),
+        4 => sim.crash(node(turn / 8)),
+        5 => sim.kill(node(turn / 8 + 1)),
+        _ => sim.heal_all(),
+    }
+}
+
+/// Ends all nodes' downtime.
+fn revive(sim: &Sim) {
+    sim.heal_all();
+    for node in 0..3 {
+        if !sim.is_running(sim.node(node)) {
+            sim.start(sim.node(node));
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    answered: usize,
+    applied: usize,
+    failed: u64,
+    stats: PaxosStats,
+}
+
+/// Whether what clients saw of a disturbed cluster is right.
+fn run(seed: u64, faults: bool, sum: &mut Sum) -> bool {
+    let world = World::new(seed, &[1, 2, 3], Config::default());
+    let history = Rc::new(RefCell::new(History::default()));
+    let now = seconds(&world.sim, 0);
+    let start = |node: usize, shard: u16, count: u32| {
+        let history = history.clone();
+        begin(&world.sim, node, shard, move |rt, coordinator| client(rt, coordinator, history, now, count))
+    };
+    let first: Vec<_> = [(0, 0), (1, 0), (1, 1), (2, 2)].map(|(node, shard)| start(node, shard, 14)).into();
+    if faults {
+        for turn in 0..6 {
+            world.sim.after(SECOND / 8 * turn, move |sim| disturb(sim, seed.wrapping_add(u64::from(turn))));
+        }
+        world.sim.after(SECOND * 2, revive);
+        // Clients of nodes that crashed are gone with them.
+        world.sim.run_for(8 * SECOND);
+        drop(first);
+    } else {
+        first.into_iter().for_each(|client| join(&world.sim, client));
+    }
+    // Calm again: new clients go on.
+    for client in [(0, 0), (2, 0)].map(|(node, shard)| start(node, shard, 4)) {
+        join(&world.sim, client);
+    }
+    for (node, shard) in [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)] {
+        let stats = world.on(node, shard, |_, coordinator| async move { coordinator.paxos_stats() });
+        sum.stats.contended += stats.contended;
+        sum.stats.finished += stats.finished;
+        sum.stats.uncertain += stats.uncertain;
+    }
+    let history = history.borrow();
+    sum.failed += history.failed;
+    history.keys.iter().all(|(key, operations)| {
+        let outputs = || operations.iter().filter_map(|operation| operation.output.as_ref());
+        sum.answered += outputs().count();
+        sum.applied += outputs().filter(|output| matches!(output, RegisterOutput::Applied(_))).count();
+        match check(&Register, operations) {
+            Linearity::Linear(_) => true,
+            Linearity::Unknown => panic!("seed {seed}: key {key}: too many orders"),
+            Linearity::Broken(order) => {
+                for (at, operation) in operations.iter().enumerate() {
+                    println!("{at}: {operation:?}");
+                }
+                println!("seed {seed}: key {key}: explained up to {order:?}");
+                false
+            }
+        }
+    })
+}
+
+#[test]
+fn a_calm_cluster_is_linear_and_certain() {
+    let mut sum = Sum::default();
+    assert!((0..20).all(|seed| run(seed, false, &mut sum)));
+    assert_eq!((sum.failed, sum.stats.uncertain), (0, 0), "{sum:?}");
+    assert!(sum.answered == 20 * 64 && sum.applied > 200 && sum.stats.contended > 50, "{sum:?}");
+}
+
+#[test]
+fn a_disturbed_cluster_is_linear() {
+    let mut sum = Sum::default();
+    for seed in 100..160 {
+        assert!(run(seed, true, &mut sum), "seed {seed}");
+    }
+    assert!(sum.answered > 1_500 && sum.applied > 400, "{sum:?}");
+    assert!(sum.failed > 20 && sum.stats.finished > 20, "faults have an effect: {sum:?}");
+}
+
+#[test]
+fn one_node_of_several_shards_agrees_with_itself() {
+    let world = World::new(5, &[3], Config::default());
+    let now = seconds(&world.sim, 0);
+    let table = table("one", "t");
+    let clients: Vec<_> = (0..3)
+        .map(|shard| {
+            let table = table.clone();
+            begin(&world.sim, 0, shard, move |rt, coordinator| async move {
+                let mut counted = 0;
+                while counted < 20 {
+                    let command = partition(&table, 1, now);
+                    let options = CasOptions {
+                        serial: Consistency::Serial,
+                        commit: Consistency::One,
+                        deadline: rt.now() + 2 * SECOND,
+                        contention_deadline: rt.now() + 2 * SECOND,
+                    };
+                    let mut decide = |page: &ReadPage, at: Timestamp| {
+                        let next = held(page).unwrap_or(0) + 1;
+                        Ok::<_, RequestError>(Some(row(&table, 1, 0, &next.to_string(), at)))
+                    };
+                    coordinator.cas(&command, options, &mut decide).await.expect("a calm node");
+                    counted += 1;
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| join(&world.sim, client));
+    let page = world.read(0, partition(&table, 1, now), Consistency::One).expect("a calm node");
+    assert_eq!(held(&page), Some(60), "every increment counted once");
+}
+
+#[test]
+fn too_few_replicas_are_told_before_anything_is_tried() {
+    let world = World::new(6, &[1, 1, 1], Config::default());
+    world.believe(&[0]);
+    let now = seconds(&world.sim, 0);
+    let refused = world.on(0, 0, move |rt, coordinator| async move {
+        (cas(&rt, &coordinator, (1, now), None, 1).await, read(&rt, &coordinator, 1, now).await)
+    });
+    let unavailable = |consistency| RequestError::Unavailable { consistency, required: 2, alive: 1 };
+    assert_eq!(refused.0.err(), Some(unavailable(Consistency::Quorum)));
+    assert_eq!(refused.1.err(), Some(unavailable(Consistency::Quorum)));
+}
