@@ -146,6 +146,22 @@ const GROUP: &[Family<'_, GroupStats>] = families! {
     gauge "scylla_scheduler_shares" "Shares of a scheduling group." |g| f64::from(g.shares);
 };
 
+/// Latencies by name, and where they are.
+const LATENCIES: [(&str, &str, fn(&ShardFigures) -> &Latencies); 4] = [
+    ("scylla_storage_proxy_coordinator_read_latency", "Coordinated reads, microseconds.", |s| {
+        &s.coordinated_reads.latencies
+    }),
+    ("scylla_storage_proxy_coordinator_write_latency", "Coordinated writes, microseconds.", |s| {
+        &s.coordinated_writes.latencies
+    }),
+    ("scylla_storage_proxy_coordinator_cas_read_latency", "Serial reads, microseconds.", |s| {
+        &s.serial_reads.latencies
+    }),
+    ("scylla_storage_proxy_coordinator_cas_write_latency", "Conditional writes, microseconds.", |s| {
+        &s.conditional_writes.latencies
+    }),
+];
+
 fn sum(stats: &EngineStats, of: fn(&TableStats) -> u64) -> f64 {
     stats.tables.iter().map(|(_, table)| of(table)).sum::<u64>() as f64
 }
@@ -196,21 +212,7 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
         shards,
         |t| &t.by_opcode,
     );
-    let latencies: [(&str, &str, fn(&ShardFigures) -> &Latencies); 4] = [
-        ("scylla_storage_proxy_coordinator_read_latency", "Coordinated reads, microseconds.", |s| {
-            &s.coordinated_reads.latencies
-        }),
-        ("scylla_storage_proxy_coordinator_write_latency", "Coordinated writes, microseconds.", |s| {
-            &s.coordinated_writes.latencies
-        }),
-        ("scylla_storage_proxy_coordinator_cas_read_latency", "Serial reads, microseconds.", |s| {
-            &s.serial_reads.latencies
-        }),
-        ("scylla_storage_proxy_coordinator_cas_write_latency", "Conditional writes, microseconds.", |s| {
-            &s.conditional_writes.latencies
-        }),
-    ];
-    for (name, help, of) in latencies {
+    for (name, help, of) in LATENCIES {
         histogram(&mut out, name, help, shards.iter().map(of));
     }
     let uptime = (now_micros - info.started_micros).max(0) as f64 / 1e6;
