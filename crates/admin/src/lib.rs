@@ -10,7 +10,7 @@ mod rest;
 
 pub use http::{HttpServer, HttpServerConfig};
 pub use metrics::exposition;
-pub use node::{Node, NodeInfo, ShardFigures, TransportFigures};
+pub use node::{Mode, Node, NodeInfo, ShardFigures, TransportFigures};
 pub use rest::RestService;
 
 use rt::LocalBoxFuture;

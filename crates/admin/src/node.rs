@@ -3,11 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use coordinator::{BatchlogStats, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures};
-use engine::EngineStats;
+use cluster::liveness::Liveness;
+use coordinator::{
+    BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
+};
+use engine::{EngineStats, SnapshotRecord};
 use repair::Repair;
 use replica::{ReplicaError, TableOperation};
-use rt::{GroupStats, LocalBoxFuture};
+use rpc::RpcStats;
+use rt::{DiskError, GroupStats, LocalBoxFuture};
 use schema::{Schema, TableId};
 
 /// What does not change while a node runs.
@@ -29,6 +33,32 @@ pub struct NodeInfo {
     pub tokens: Vec<i64>,
     /// When it started, microseconds since the epoch.
     pub started_micros: i64,
+    /// Version of Cassandra whose interface this is.
+    pub release_version: String,
+    /// Bytes that the caches may take.
+    pub cache_bytes_max: u64,
+}
+
+/// Where a node stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It serves.
+    Normal,
+    /// It stops serving, and writes to disk what it has.
+    Draining,
+    /// It serves no more, and all that it has is in SSTables.
+    Drained,
+}
+
+impl Mode {
+    /// As Cassandra calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "NORMAL",
+            Self::Draining => "DRAINING",
+            Self::Drained => "DRAINED",
+        }
+    }
 }
 
 /// Figures of the CQL server on one shard.
@@ -97,6 +127,8 @@ pub struct ShardFigures {
     pub conditional_writes: RequestFigures,
     /// Lightweight transactions.
     pub paxos: PaxosStats,
+    /// Messages between nodes; none while the node is alone.
+    pub rpc: RpcStats,
 }
 
 /// A node as administration sees it.
@@ -109,6 +141,16 @@ pub trait Node {
     fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>>;
     /// Maintains a table on all shards.
     fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>>;
+    /// The ring as requests see it.
+    fn view(&self) -> Arc<ClusterView>;
+    /// What gossip knows now; none while the node is alone.
+    fn liveness(&self) -> Option<Liveness>;
+    /// Where the node stands.
+    fn mode(&self) -> Mode;
+    /// Has the node serve no more and write everything to SSTables. It stays up for administration.
+    fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>>;
+    /// All snapshots on disk.
+    fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>>;
     /// Asks the node to stop.
     fn request_stop(&self);
     /// Microseconds since the epoch.

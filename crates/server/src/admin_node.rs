@@ -1,17 +1,23 @@
 //! The node as administration sees it, and its two ports.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use admin::{HttpServer, HttpServerConfig, Node, NodeInfo, RestService, ShardFigures};
+use admin::{HttpServer, HttpServerConfig, Mode, Node, NodeInfo, RestService, ShardFigures};
+use cluster::liveness::Liveness;
+use coordinator::ClusterView;
+use engine::SnapshotRecord;
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
-use rt::{LocalBoxFuture, Rt, ShardId};
+use rt::{DiskError, LocalBoxFuture, Rt, ShardId};
 use schema::{Schema, TableId};
 
 use crate::NodeError;
+use crate::membership::Membership;
 use crate::node::{Boot, Order, Report};
 use crate::shard::RunningShard;
 
@@ -28,6 +34,7 @@ impl AdminNode {
         boot: &Boot,
         shard: Rc<RunningShard>,
         port: Port<Order, Report>,
+        membership: &Membership,
     ) -> Result<Self, NodeError> {
         let config = &boot.config;
         let info = NodeInfo {
@@ -39,8 +46,18 @@ impl AdminNode {
             rack: config.rack.clone(),
             tokens: boot.identity.tokens.clone(),
             started_micros: boot.started_micros,
+            release_version: crate::facts::RELEASE_VERSION.to_owned(),
+            cache_bytes_max: config.cache_size.0,
         };
-        let view: Rc<dyn Node> = Rc::new(View { rt: rt.clone(), info, shard, port });
+        let view: Rc<dyn Node> = Rc::new(View {
+            rt: rt.clone(),
+            info,
+            shard,
+            port,
+            membership: membership.clone(),
+            data: boot.directories.data.clone(),
+            mode: Rc::new(Cell::new(Mode::Normal)),
+        });
         let service: Rc<RestService> = Rc::new(RestService::new(view));
         let open = |what, option, address, port: u16| {
             let service = service.clone();
@@ -83,6 +100,9 @@ struct View {
     info: NodeInfo,
     shard: Rc<RunningShard>,
     port: Port<Order, Report>,
+    membership: Membership,
+    data: PathBuf,
+    mode: Rc<Cell<Mode>>,
 }
 
 impl Node for View {
@@ -109,6 +129,46 @@ impl Node for View {
     fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
         let replica = self.shard.replica().clone();
         Box::pin(async move { replica.table_operation(table, operation).await })
+    }
+
+    fn view(&self) -> Arc<ClusterView> {
+        self.shard.coordinator().view()
+    }
+
+    fn liveness(&self) -> Option<Liveness> {
+        Some(self.membership.liveness())
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode.get()
+    }
+
+    fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>> {
+        if self.mode.get() != Mode::Normal {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.mode.set(Mode::Draining);
+        let (port, shards, mode) = (self.port.clone(), self.rt.shard_count(), self.mode.clone());
+        let (replica, schema) = (self.shard.replica().clone(), self.schema());
+        let membership = self.membership.clone();
+        Box::pin(async move {
+            membership.set_ready(false);
+            join_all((0..shards).map(|shard| port.call(ShardId(shard), Order::Quiet))).await;
+            membership.say_good_bye().await;
+            for table in schema.stored().tables() {
+                match replica.table_operation(table.id, TableOperation::Flush).await {
+                    Ok(()) | Err(ReplicaError::UnknownTable(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            mode.set(Mode::Drained);
+            Ok(())
+        })
+    }
+
+    fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>> {
+        let (rt, data) = (self.rt.clone(), self.data.clone());
+        Box::pin(async move { engine::list_snapshots(rt.disk(), &data).await })
     }
 
     fn request_stop(&self) {

@@ -159,6 +159,11 @@ impl Membership {
         &self.group
     }
 
+    /// Who lives, heartbeats included.
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.liveness.snapshot()
+    }
+
     /// The cluster as it is known now.
     pub(crate) fn view(&self) -> Option<ClusterView> {
         view(self.own.host, &self.group.applied().state, &self.liveness.current())

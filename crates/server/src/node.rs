@@ -391,7 +391,7 @@ async fn start(
     follower.order_all(rt.shard_count(), Order::Listen).await?;
     membership.set_ready(true);
     let port = follower.port.clone();
-    let admin = AdminNode::start(rt, &boot, running, port).await?;
+    let admin = AdminNode::start(rt, &boot, running, port, &membership).await?;
     Ok((Started { _lock: lock, admin, membership }, boot))
 }
 

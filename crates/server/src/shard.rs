@@ -166,6 +166,7 @@ impl RunningShard {
             serial_reads,
             conditional_writes,
             paxos: self.coordinator.paxos_stats(),
+            rpc: self.messenger.stats(),
         }
     }
 

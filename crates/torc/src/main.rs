@@ -4,6 +4,7 @@ mod command;
 mod dev;
 mod local_cluster;
 mod node;
+mod nodetool;
 mod sim;
 mod sstable;
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
         Some(("server", arguments)) => node::server(arguments),
         Some(("dev", arguments)) => dev::dev(arguments),
         Some(("bench", arguments)) => bench::run(arguments),
+        Some(("nodetool", arguments)) => nodetool::run(arguments),
         Some(("sim", arguments)) => sim::run(arguments),
         Some(("sstable", arguments)) => sstable::run(arguments),
         _ => unreachable!("clap asks for a known subcommand"),

@@ -65,7 +65,7 @@ pub const TABLE: &[Row] = &[
     row(
         "admin",
         5,
-        "stdx types schema mutation rt topology cql engine replica coordinator cluster repair exec \
+        "stdx types schema mutation rt topology gossip rpc cql engine replica coordinator cluster repair exec \
          catalog session dynamo",
     ),
     row(

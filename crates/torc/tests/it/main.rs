@@ -3,6 +3,7 @@
 mod client;
 mod dev;
 mod node;
+mod nodetool;
 mod place;
 mod prepared;
 mod several;

@@ -1,0 +1,171 @@
+//! REST administration, in the shape of ScyllaDB's API, so that tools made for it work; what that has no path for stands
+//! under `/torc`.
+
+mod figures;
+mod ring;
+mod tables;
+
+use std::rc::Rc;
+
+use replica::TableOperation;
+use rt::LocalBoxFuture;
+use serde_json::{Value, json};
+
+use crate::{Answer, Call, Node, Service, metrics, repairs};
+
+/// Answers the administration port and the metrics port of a node.
+pub struct RestService {
+    node: Rc<dyn Node>,
+}
+
+impl RestService {
+    /// A service over a node.
+    pub fn new(node: Rc<dyn Node>) -> Self {
+        Self { node }
+    }
+}
+
+impl Service for RestService {
+    fn call(&self, call: Call) -> LocalBoxFuture<Answer> {
+        let node = self.node.clone();
+        Box::pin(async move { answer(node, call).await.unwrap_or_else(|error| error) })
+    }
+}
+
+async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
+    let segments: Vec<&str> = call.path.split('/').filter(|segment| !segment.is_empty()).collect();
+    if let Some(answer) = repairs::answer(&node, &call, &segments).await {
+        return answer;
+    }
+    match (call.method.as_str(), segments.as_slice()) {
+        ("GET", ["metrics"]) => {
+            let shards = node.figures().await;
+            let body = metrics::exposition(node.info(), &node.schema(), &shards, node.now_micros());
+            Ok(Answer { status: 200, content_type: "text/plain; version=0.0.4; charset=utf-8", body })
+        }
+        ("GET", [] | [""]) => Ok(Answer {
+            status: 200,
+            content_type: "text/plain; charset=utf-8",
+            body: "Torc: administration under /storage_service and others, metrics under /metrics\n"
+                .to_owned(),
+        }),
+        ("POST", ["storage_service", "keyspace_flush", keyspace]) => {
+            tables::operate(&node, &call, keyspace, TableOperation::Flush).await
+        }
+        ("POST", ["storage_service", "keyspace_compaction", keyspace]) => {
+            tables::operate(&node, &call, keyspace, TableOperation::Compact).await
+        }
+        ("POST", ["storage_service", "flush"]) => {
+            for keyspace in node.schema().keyspaces() {
+                tables::operate(&node, &call, &keyspace.name, TableOperation::Flush).await?;
+            }
+            Ok(Answer::json(&Value::Null))
+        }
+        ("POST", ["storage_service", "snapshots"]) => tables::snapshot(&node, &call).await,
+        ("DELETE", ["storage_service", "snapshots"]) => tables::clear_snapshots(&node, &call).await,
+        ("POST", ["storage_service", "drain"]) => {
+            node.drain().await.map_err(|error| Answer::error(500, error.to_string()))?;
+            Ok(Answer::json(&Value::Null))
+        }
+        ("POST", ["storage_service", "stop_daemon"]) => {
+            node.request_stop();
+            Ok(Answer::json(&Value::Null))
+        }
+        ("GET", rest) => Ok(Answer::json(&question(&node, &call, rest).await?)),
+        _ => Err(unknown(&call)),
+    }
+}
+
+fn unknown(call: &Call) -> Answer {
+    Answer::error(404, format!("{} {} is not known", call.method, call.path))
+}
+
+/// What can be asked.
+async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<Value, Answer> {
+    Ok(match segments {
+        ["storage_service", "keyspaces"] => tables::keyspaces(&node.schema(), call.parameter("type")),
+        ["storage_service", "snapshots"] => tables::snapshots(node).await?,
+        ["storage_service", "snapshots", "size", "true"] => tables::snapshots_true_size(node).await?,
+        ["storage_service", rest @ ..] => storage_service(node, call, rest).await?,
+        ["gossiper" | "failure_detector" | "storage_proxy" | "snitch", ..] => {
+            cluster(node, call, segments).await?
+        }
+        ["system", "uptime_ms"] => json!((node.now_micros() - node.info().started_micros) / 1_000),
+        ["column_family"] => tables::tables(&node.schema()),
+        ["column_family", "name"] => {
+            let schema = node.schema();
+            json!(schema.tables().map(|t| format!("{}:{}", t.keyspace, t.name)).collect::<Vec<_>>())
+        }
+        ["column_family", "metrics", figure, name] => tables::table_figure(node, figure, name).await?,
+        ["compaction_manager", "compaction_history"] => tables::compaction_history(node).await,
+        ["compaction_manager", "metrics", "pending_tasks"] => figures::compactions_pending(node).await,
+        ["cache_service", "metrics", cache, figure] => {
+            figures::cache(node, cache, figure).await.ok_or_else(|| unknown(call))?
+        }
+        ["torc", "tables"] => tables::table_figures(node, call).await?,
+        ["torc", "groups"] => figures::groups(node).await,
+        ["torc", "storage"] => figures::storage(node).await,
+        ["torc", "messages"] => figures::messages(node).await,
+        ["torc", "keyspaces"] => ring::replications(node),
+        _ => return Err(unknown(call)),
+    })
+}
+
+async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<Value, Answer> {
+    let info = node.info();
+    Ok(match segments {
+        ["release_version"] => json!(info.release_version),
+        ["scylla_release_version"] => json!(info.version),
+        ["operation_mode"] => json!(node.mode().name()),
+        ["is_starting"] => json!(false),
+        ["native_transport"] => json!(node.mode() == crate::Mode::Normal),
+        // A node alone gossips with nobody, and would if there were somebody.
+        ["gossiping"] => json!(true),
+        ["hostid", "local"] => json!(uuid(&info.host_id)),
+        ["host_id"] => ring::host_ids(node),
+        ["tokens"] => ring::tokens_of(node, None)?,
+        ["tokens", address] => ring::tokens_of(node, Some(address))?,
+        ["tokens_endpoint"] => ring::tokens(node),
+        ["ownership"] => ring::ownership(node, None)?,
+        ["ownership", keyspace] => ring::ownership(node, Some(keyspace))?,
+        ["describe_ring", keyspace] => ring::describe(node, keyspace)?,
+        ["natural_endpoints", keyspace] => ring::natural_endpoints(node, call, keyspace)?,
+        ["nodes", state] => ring::in_state(node, state).ok_or_else(|| unknown(call))?,
+        ["load"] => json!(figures::load(node).await),
+        ["load_map"] => ring::loads(node).await,
+        ["generation_number"] => json!(ring::generation(node)),
+        ["schema_version"] => json!(uuid(&node.schema().version())),
+        ["partitioner_name"] => json!("org.apache.cassandra.dht.Murmur3Partitioner"),
+        ["cluster_name"] => json!(info.cluster_name),
+        _ => return Err(unknown(call)),
+    })
+}
+
+/// What is asked about the cluster.
+async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<Value, Answer> {
+    let info = node.info();
+    Ok(match segments {
+        ["gossiper", "endpoint", "live"] => ring::by_life(node, true),
+        ["gossiper", "endpoint", "down"] => ring::by_life(node, false),
+        ["failure_detector", "endpoints"] => ring::endpoints(node).await,
+        ["storage_proxy", "schema_versions"] => ring::schema_versions(node),
+        ["storage_proxy", "metrics", kind, "estimated_histogram"] => {
+            figures::histogram(node, kind).await.ok_or_else(|| unknown(call))?
+        }
+        ["storage_proxy", figure] => figures::read_repair(node, figure).await.ok_or_else(|| unknown(call))?,
+        ["snitch", "datacenter"] => match call.parameter("host") {
+            Some(host) => json!(ring::location(node, host)?.datacenter),
+            None => json!(info.datacenter),
+        },
+        ["snitch", "rack"] => match call.parameter("host") {
+            Some(host) => json!(ring::location(node, host)?.rack),
+            None => json!(info.rack),
+        },
+        ["snitch", "name"] => json!("org.apache.cassandra.locator.GossipingPropertyFileSnitch"),
+        _ => return Err(unknown(call)),
+    })
+}
+
+fn uuid(id: &[u8; 16]) -> String {
+    schema::TableId(*id).to_string()
+}

@@ -1,0 +1,314 @@
+//! The ring over REST: who is in it, who lives, who owns what.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use coordinator::{ClusterView, Phase, ViewNode};
+use gossip::{Endpoint, Key, Standing, status};
+use mutation::DecoratedKey;
+use schema::{Replication, Table};
+use serde_json::{Value, json};
+use topology::{HostId, Location, Placement};
+
+use super::{figures, uuid};
+use crate::{Answer, Node};
+
+/// How a node is named: the address that its clients find it at.
+fn name(node: &ViewNode) -> String {
+    node.native.ip().to_string()
+}
+
+fn pair(key: impl ToString, value: impl Into<Value>) -> Value {
+    json!({ "key": key.to_string(), "value": value.into() })
+}
+
+/// What gossip knows of all nodes, by host id, this node included; empty while the node is alone.
+fn gossiped(node: &Rc<dyn Node>) -> BTreeMap<HostId, (Endpoint, Standing)> {
+    let Some(liveness) = node.liveness() else { return BTreeMap::new() };
+    let peers = liveness.peers.into_values().map(|peer| (peer.endpoint, peer.standing));
+    let own = (liveness.own, Standing::Alive);
+    peers.chain([own]).map(|(endpoint, standing)| (endpoint.host, (endpoint, standing))).collect()
+}
+
+/// The node of an address.
+fn find<'a>(view: &'a ClusterView, address: &str) -> Result<&'a ViewNode, Answer> {
+    let wanted: Option<IpAddr> = address.parse().ok();
+    let found = view.nodes().iter().find(|node| {
+        wanted.is_some_and(|wanted| node.native.ip() == wanted || node.internode.ip() == wanted)
+    });
+    found.ok_or_else(|| Answer::error(404, format!("there is no node {address} in the cluster")))
+}
+
+/// Those that say that they join while the view does not have them; where clients will find them is not known.
+fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
+    let view = node.view();
+    let all = gossiped(node).into_values().map(|(endpoint, _)| endpoint);
+    let joins = |endpoint: &Endpoint| {
+        let known = view.nodes().iter().any(|node| node.host == endpoint.host);
+        endpoint.text(Key::STATUS) == Some(status::BOOT) && !known
+    };
+    all.filter(joins).collect()
+}
+
+fn replication(node: &Rc<dyn Node>, keyspace: &str) -> Result<Replication, Answer> {
+    let schema = node.schema();
+    let found = schema.keyspace(keyspace).map(|keyspace| keyspace.replication.clone());
+    found.ok_or_else(|| Answer::error(404, format!("The keyspace {keyspace}, does not exist")))
+}
+
+/// Addresses and host ids.
+pub(super) fn host_ids(node: &Rc<dyn Node>) -> Value {
+    let view = node.view();
+    let members = view.nodes().iter().map(|node| pair(name(node), uuid(&node.host.0)));
+    let joining = joining(node);
+    let joining = joining.iter().map(|joins| pair(joins.address.ip(), uuid(&joins.host.0)));
+    json!(members.chain(joining).collect::<Vec<_>>())
+}
+
+/// The tokens of a node, or of this one.
+pub(super) fn tokens_of(node: &Rc<dyn Node>, address: Option<&str>) -> Result<Value, Answer> {
+    let view = node.view();
+    let of = match address {
+        Some(address) => find(&view, address)?,
+        None => view.node(view.own()),
+    };
+    let mut tokens = of.tokens.clone();
+    tokens.sort_unstable();
+    Ok(json!(tokens.iter().map(ToString::to_string).collect::<Vec<_>>()))
+}
+
+/// Every token and its owner.
+pub(super) fn tokens(node: &Rc<dyn Node>) -> Value {
+    let view = node.view();
+    let one = |(token, owner): &(i64, _)| pair(token, name(view.node(*owner)));
+    json!(view.ring().tokens().iter().map(one).collect::<Vec<_>>())
+}
+
+/// Which part of the data each node has: of the ring's tokens without a keyspace, of its copies with one.
+pub(super) fn ownership(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
+    let view = node.view();
+    let ring = view.ring();
+    let lengths = ring.range_lengths();
+    let mut owned = vec![0_u128; view.nodes().len()];
+    match keyspace.map(|keyspace| replication(node, keyspace)).transpose()? {
+        None => ring.tokens().iter().zip(&lengths).for_each(|((_, owner), length)| {
+            owned[usize::from(owner.0)] += length;
+        }),
+        Some(Replication::Local) => owned.fill(1 << 64),
+        Some(replication) => {
+            let placement = Placement::new(ring, &replication);
+            for ((_, replicas), length) in placement.ranges().zip(&lengths) {
+                replicas.iter().for_each(|replica| owned[usize::from(replica.0)] += length);
+            }
+        }
+    }
+    let part = |owned: &u128| *owned as f64 / 2_f64.powi(64);
+    let one = |(node, owned): (&ViewNode, &u128)| pair(name(node), part(owned).to_string());
+    Ok(json!(view.nodes().iter().zip(&owned).map(one).collect::<Vec<_>>()))
+}
+
+/// The ranges of the ring and their replicas.
+pub(super) fn describe(node: &Rc<dyn Node>, keyspace: &str) -> Result<Value, Answer> {
+    let view = node.view();
+    let placement = Placement::new(view.ring(), &replication(node, keyspace)?);
+    let mut ranges = Vec::new();
+    for (range, replicas) in placement.ranges() {
+        let replicas: Vec<&ViewNode> = replicas.iter().map(|replica| view.node(*replica)).collect();
+        let details = |node: &&ViewNode| {
+            let Location { datacenter, rack } = &node.location;
+            json!({ "host": node.internode.ip().to_string(), "datacenter": datacenter, "rack": rack })
+        };
+        ranges.push(json!({
+            "start_token": range.after.to_string(),
+            "end_token": range.upto.to_string(),
+            "endpoints": replicas.iter().map(|node| node.internode.ip().to_string()).collect::<Vec<_>>(),
+            "rpc_endpoints": replicas.iter().map(|node| name(node)).collect::<Vec<_>>(),
+            "endpoint_details": replicas.iter().map(details).collect::<Vec<_>>(),
+        }));
+    }
+    Ok(json!(ranges))
+}
+
+/// The replicas of a partition (`cf`, `key`), the first one first.
+pub(super) fn natural_endpoints(
+    node: &Rc<dyn Node>,
+    call: &crate::Call,
+    keyspace: &str,
+) -> Result<Value, Answer> {
+    let replication = replication(node, keyspace)?;
+    let table = call.parameter("cf").unwrap_or_default();
+    let schema = node.schema();
+    let Some(found) = schema.table(keyspace, table) else {
+        return Err(Answer::error(400, format!("Unknown table '{table}' in keyspace '{keyspace}'")));
+    };
+    let key = key(found, call.parameter("key").unwrap_or_default())
+        .map_err(|error| Answer::error(400, format!("the key does not fit {keyspace}.{table}: {error}")))?;
+    let view = node.view();
+    let placement = Placement::new(view.ring(), &replication);
+    let replicas = match replication {
+        Replication::Local => vec![view.own()],
+        _ => placement.replicas(DecoratedKey::new(key).token).to_vec(),
+    };
+    Ok(json!(replicas.into_iter().map(|replica| name(view.node(replica))).collect::<Vec<_>>()))
+}
+
+/// A partition key from its text: several columns have colons between.
+fn key(table: &Table, text: &str) -> Result<bytes::Bytes, String> {
+    let columns = table.partition_key();
+    let parts: Vec<&str> = match columns.len() {
+        1 => vec![text],
+        _ => text.split(':').collect(),
+    };
+    if parts.len() != columns.len() {
+        return Err(format!(
+            "it has {} columns, with colons between; {} were given",
+            columns.len(),
+            parts.len()
+        ));
+    }
+    let values: Result<Vec<Vec<u8>>, String> = columns
+        .iter()
+        .zip(parts)
+        .map(|(column, part)| column.ty.from_string(part).map_err(|error| error.to_string()))
+        .collect();
+    let values = values?;
+    if values.iter().any(|value| value.len() > usize::from(u16::MAX)) {
+        return Err("a part of a key has at most 65,535 bytes".to_owned());
+    }
+    Ok(DecoratedKey::compose(&values.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+}
+
+/// The nodes that join, leave or move; none for another state.
+pub(super) fn in_state(node: &Rc<dyn Node>, state: &str) -> Option<Value> {
+    let view = node.view();
+    let in_phase = |phase: Phase| view.nodes().iter().filter(move |node| node.phase == phase).map(name);
+    Some(match state {
+        "joining" => {
+            let others = joining(node).into_iter().map(|joins| joins.address.ip().to_string());
+            json!(in_phase(Phase::Joining).chain(others).collect::<Vec<_>>())
+        }
+        "leaving" => json!(in_phase(Phase::Leaving).collect::<Vec<_>>()),
+        // A node keeps its tokens for life.
+        "moving" => json!([]),
+        _ => return None,
+    })
+}
+
+/// The nodes that are believed to live, or not to.
+pub(super) fn by_life(node: &Rc<dyn Node>, alive: bool) -> Value {
+    let view = node.view();
+    let own = view.node(view.own()).host;
+    let found = view.nodes().iter().filter(|node| (node.alive || node.host == own) == alive);
+    json!(found.map(name).collect::<Vec<_>>())
+}
+
+/// Bytes on disk of the nodes that told.
+pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
+    let own = figures::load(node).await;
+    let (view, gossiped) = (node.view(), gossiped(node));
+    let mut loads = Vec::new();
+    for (index, of) in view.ring().indexes().zip(view.nodes()) {
+        let told =
+            gossiped.get(&of.host).and_then(|(endpoint, _)| endpoint.text(Key::LOAD)?.parse::<f64>().ok());
+        let load = if index == view.own() { Some(own as f64) } else { told };
+        loads.extend(load.map(|load| pair(name(of), load)));
+    }
+    for joins in joining(node) {
+        let load = joins.text(Key::LOAD).and_then(|load| load.parse::<f64>().ok());
+        loads.extend(load.map(|load| pair(joins.address.ip(), load)));
+    }
+    json!(loads)
+}
+
+/// This node's life.
+pub(super) fn generation(node: &Rc<dyn Node>) -> u64 {
+    let started = u64::try_from(node.info().started_micros / 1_000_000).unwrap_or(0);
+    node.liveness().map_or(started, |liveness| liveness.own.generation)
+}
+
+/// Which nodes have which version of the schema; those that are down under `UNREACHABLE`.
+pub(super) fn schema_versions(node: &Rc<dyn Node>) -> Value {
+    let own = uuid(&node.schema().version());
+    let (view, gossiped) = (node.view(), gossiped(node));
+    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (index, of) in view.ring().indexes().zip(view.nodes()) {
+        let told = gossiped.get(&of.host).and_then(|(endpoint, _)| endpoint.text(Key::SCHEMA));
+        let version = match (index == view.own(), view.is_alive(index)) {
+            (true, _) => own.clone(),
+            (false, true) => told.unwrap_or("UNKNOWN").to_owned(),
+            (false, false) => "UNREACHABLE".to_owned(),
+        };
+        versions.entry(version).or_default().push(name(of));
+    }
+    json!(versions.into_iter().map(|(version, nodes)| pair(version, nodes)).collect::<Vec<_>>())
+}
+
+/// Where a node stands.
+pub(super) fn location(node: &Rc<dyn Node>, address: &str) -> Result<Location, Answer> {
+    if let Some(joins) = joining(node).iter().find(|joins| joins.address.ip().to_string() == address) {
+        let text = |key| joins.text(key).unwrap_or_default();
+        return Ok(Location::new(text(Key::DC), text(Key::RACK)));
+    }
+    find(&node.view(), address).map(|node| node.location.clone())
+}
+
+/// Everything that gossip knows; of a node that is alone, what it would say.
+pub(super) async fn endpoints(node: &Rc<dyn Node>) -> Value {
+    let gossiped = gossiped(node);
+    if gossiped.is_empty() {
+        return json!([alone(node).await]);
+    }
+    let state = |(key, state): (&Key, &gossip::Versioned)| {
+        json!({
+            "application_state": key.0, "name": key.to_string(), "version": state.version,
+            "value": String::from_utf8_lossy(&state.value),
+        })
+    };
+    let one = |(endpoint, standing): &(Endpoint, Standing)| {
+        json!({
+            "addrs": endpoint.address.ip().to_string(),
+            "port": endpoint.address.port(),
+            "host_id": uuid(&endpoint.host.0),
+            "generation": endpoint.generation,
+            "version": endpoint.heartbeat,
+            "is_alive": *standing == Standing::Alive,
+            "application_state": endpoint.states.iter().map(state).collect::<Vec<_>>(),
+        })
+    };
+    json!(gossiped.values().map(one).collect::<Vec<_>>())
+}
+
+async fn alone(node: &Rc<dyn Node>) -> Value {
+    let info = node.info();
+    let view = node.view();
+    let own = view.node(view.own());
+    let uptime = (node.now_micros() - info.started_micros).max(0) / 1_000_000;
+    let states = [
+        (Key::STATUS, status::NORMAL.to_owned()),
+        (Key::LOAD, figures::load(node).await.to_string()),
+        (Key::SCHEMA, uuid(&node.schema().version())),
+        (Key::DC, info.datacenter.clone()),
+        (Key::RACK, info.rack.clone()),
+        (Key::RELEASE_VERSION, info.release_version.clone()),
+        (Key::NATIVE_ADDRESS, own.native.to_string()),
+        (Key::RPC_READY, (node.mode() == crate::Mode::Normal).to_string()),
+    ];
+    let state = |(key, value): (Key, String)| json!({ "application_state": key.0, "name": key.to_string(), "version": 1, "value": value });
+    json!({
+        "addrs": own.internode.ip().to_string(),
+        "port": own.internode.port(),
+        "host_id": uuid(&info.host_id),
+        "generation": generation(node),
+        "version": uptime,
+        "is_alive": true,
+        "application_state": states.map(state),
+    })
+}
+
+/// The replication of every keyspace.
+pub(super) fn replications(node: &Rc<dyn Node>) -> Value {
+    let schema = node.schema();
+    let one = |keyspace: &std::sync::Arc<schema::Keyspace>| json!({ "name": keyspace.name, "replication": keyspace.replication.to_map() });
+    json!(schema.keyspaces().map(one).collect::<Vec<_>>())
+}

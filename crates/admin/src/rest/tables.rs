@@ -1,0 +1,215 @@
+//! Tables over REST: what can be done to them, their figures, and their snapshots.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::{SnapshotRecord, TableStats};
+use replica::{ReplicaError, TableOperation};
+use schema::{Schema, Table, TableId};
+use serde_json::{Value, json};
+
+use super::uuid;
+use crate::{Answer, Call, Node};
+
+pub(super) fn keyspaces(schema: &Schema, kind: Option<&str>) -> Value {
+    let wanted = |system: bool| match kind {
+        Some("user") => !system,
+        Some("non_local_strategy" | "all") | None => true,
+        Some(_) => false,
+    };
+    json!(schema.keyspaces().filter(|k| wanted(k.system)).map(|k| k.name.clone()).collect::<Vec<_>>())
+}
+
+pub(super) fn tables(schema: &Schema) -> Value {
+    let one =
+        |table: &Arc<Table>| json!({ "ks": table.keyspace, "cf": table.name, "type": "ColumnFamilies" });
+    json!(schema.tables().map(one).collect::<Vec<_>>())
+}
+
+pub(super) async fn table_figure(node: &Rc<dyn Node>, figure: &str, name: &str) -> Result<Value, Answer> {
+    let (keyspace, table) = name.split_once(':').unwrap_or((name, ""));
+    let schema = node.schema();
+    let table = schema
+        .table(keyspace, table)
+        .ok_or_else(|| Answer::error(404, format!("there is no table {name}; name it keyspace:table")))?;
+    let mut total = 0u64;
+    for figures in node.figures().await {
+        for (_, stats) in figures.engine.tables.iter().filter(|(id, _)| *id == table.id) {
+            total += match figure {
+                "live_ss_table_count" => stats.sstables,
+                "live_disk_space_used" => stats.disk_bytes,
+                "total_disk_space_used" => stats.total_disk_bytes,
+                "memtable_live_data_size" | "all_memtables_live_data_size" => stats.memtable_bytes,
+                "memtable_columns_count" => stats.memtable_rows,
+                "memtable_switch_count" => stats.memtable_switches,
+                "read" => stats.reads,
+                "write" => stats.writes,
+                "pending_compactions" => stats.compactions_pending,
+                "bloom_filter_false_positives" => stats.bloom_false_positives,
+                "estimated_row_count" => stats.partitions_estimate,
+                _ => return Err(Answer::error(404, format!("the figure {figure} is not known"))),
+            };
+        }
+    }
+    Ok(json!(total))
+}
+
+pub(super) async fn compaction_history(node: &Rc<dyn Node>) -> Value {
+    let mut records = Vec::new();
+    for figures in node.figures().await {
+        records.extend(figures.engine.compaction_history);
+    }
+    records.sort_by_key(|record| record.ended_micros);
+    let one = |record: &engine::CompactionRecord| {
+        json!({
+            "id": uuid(&record.id), "ks": record.keyspace, "cf": record.table,
+            "compacted_at": record.ended_micros / 1_000,
+            "bytes_in": record.bytes_in, "bytes_out": record.bytes_out,
+        })
+    };
+    json!(records.iter().map(one).collect::<Vec<_>>())
+}
+
+/// The tables that a call names: those of its `cf` parameter, or all of the keyspace.
+fn chosen(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<Arc<Table>>, Answer> {
+    let schema = node.schema();
+    let Some(known) = schema.keyspace(keyspace) else {
+        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
+    };
+    let Some(names) = call.parameter("cf").filter(|names| !names.is_empty()) else {
+        return Ok(known.tables.values().cloned().collect());
+    };
+    let find = |name: &str| {
+        let missing =
+            || Answer::error(400, format!("Can't find a column family {name} in keyspace {keyspace}"));
+        known.tables.get(name).cloned().ok_or_else(missing)
+    };
+    names.split(',').map(find).collect()
+}
+
+pub(super) async fn operate(
+    node: &Rc<dyn Node>,
+    call: &Call,
+    keyspace: &str,
+    operation: TableOperation,
+) -> Result<Answer, Answer> {
+    for table in chosen(node, call, keyspace)? {
+        let done = match node.operate(table.id, operation.clone()).await {
+            // Dropped since it was listed: there is nothing left to do.
+            Err(ReplicaError::UnknownTable(_)) => Ok(()),
+            done => done,
+        };
+        done.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
+    }
+    Ok(Answer::json(&Value::Null))
+}
+
+/// Keyspaces that a call names in `kn`, or all of the users'.
+fn named_keyspaces(node: &Rc<dyn Node>, call: &Call) -> Vec<String> {
+    match call.parameter("kn").filter(|names| !names.is_empty()) {
+        Some(names) => names.split(',').map(str::to_owned).collect(),
+        None => node.schema().keyspaces().filter(|k| !k.system).map(|k| k.name.clone()).collect(),
+    }
+}
+
+pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
+    let name = call.parameter("tag").unwrap_or_default();
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Err(Answer::error(400, "a snapshot needs a tag that can be a directory's name"));
+    }
+    for keyspace in named_keyspaces(node, call) {
+        operate(node, call, &keyspace, TableOperation::Snapshot { name: name.to_owned() }).await?;
+    }
+    Ok(Answer::json(&Value::Null))
+}
+
+pub(super) async fn clear_snapshots(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
+    let name = call.parameter("tag").filter(|name| !name.is_empty()).map(str::to_owned);
+    for keyspace in named_keyspaces(node, call) {
+        operate(node, call, &keyspace, TableOperation::ClearSnapshot { name: name.clone() }).await?;
+    }
+    Ok(Answer::json(&Value::Null))
+}
+
+/// All snapshots: by name, and in each its tables.
+pub(super) async fn snapshots(node: &Rc<dyn Node>) -> Result<Value, Answer> {
+    let records = snapshot_records(node).await?;
+    let mut groups: Vec<Value> = Vec::new();
+    for group in records.chunk_by(|a, b| a.name == b.name) {
+        let one = |record: &SnapshotRecord| {
+            json!({
+                "ks": record.keyspace, "cf": record.table,
+                "total": record.disk_bytes, "live": record.true_bytes,
+            })
+        };
+        let tables: Vec<Value> = group.iter().map(one).collect();
+        groups.push(json!({ "key": group[0].name, "value": tables }));
+    }
+    Ok(json!(groups))
+}
+
+/// Bytes that only snapshots hold.
+pub(super) async fn snapshots_true_size(node: &Rc<dyn Node>) -> Result<Value, Answer> {
+    Ok(json!(snapshot_records(node).await?.iter().map(|record| record.true_bytes).sum::<u64>()))
+}
+
+async fn snapshot_records(node: &Rc<dyn Node>) -> Result<Vec<SnapshotRecord>, Answer> {
+    node.snapshots().await.map_err(|error| Answer::error(500, error.to_string()))
+}
+
+/// Every figure of each stored table of a keyspace (`keyspace`), or of all.
+pub(super) async fn table_figures(node: &Rc<dyn Node>, call: &Call) -> Result<Value, Answer> {
+    let schema = node.schema();
+    let wanted = call.parameter("keyspace").filter(|name| !name.is_empty());
+    if let Some(name) = wanted.filter(|name| schema.keyspace(name).is_none()) {
+        return Err(Answer::error(404, format!("Can't find a keyspace {name}")));
+    }
+    let snapshots = snapshot_records(node).await?;
+    let shards = node.figures().await;
+    let all: Vec<(TableId, &TableStats)> =
+        shards.iter().flat_map(|shard| shard.engine.tables.iter().map(|(id, stats)| (*id, stats))).collect();
+    let mut out = Vec::new();
+    for table in schema.tables().filter(|table| wanted.is_none_or(|name| table.keyspace == name)) {
+        let of: Vec<&TableStats> =
+            all.iter().filter(|(id, _)| *id == table.id).map(|(_, stats)| *stats).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let mine =
+            |record: &&SnapshotRecord| (&record.keyspace, &record.table) == (&table.keyspace, &table.name);
+        let snapshot_bytes: u64 = snapshots.iter().filter(mine).map(|record| record.true_bytes).sum();
+        out.push(figures_of(table, &of, snapshot_bytes));
+    }
+    Ok(json!(out))
+}
+
+fn figures_of(table: &Table, of: &[&TableStats], snapshot_bytes: u64) -> Value {
+    let sum = |figure: fn(&TableStats) -> u64| of.iter().map(|stats| figure(stats)).sum::<u64>();
+    let max = |figure: fn(&TableStats) -> u64| of.iter().map(|stats| figure(stats)).max().unwrap_or(0);
+    let levels = of.iter().map(|stats| stats.sstables_per_level.len()).max().unwrap_or(0);
+    let level = |at: usize| of.iter().filter_map(|stats| stats.sstables_per_level.get(at)).sum::<u64>();
+    let droppable = of.iter().map(|stats| stats.droppable_tombstone_ratio).fold(0.0, f64::max);
+    json!({
+        "keyspace": table.keyspace,
+        "table": table.name,
+        "sstables": sum(|s| s.sstables),
+        "sstables_per_level": (0..levels).map(level).collect::<Vec<u64>>(),
+        "disk_bytes": sum(|s| s.disk_bytes),
+        "total_disk_bytes": sum(|s| s.total_disk_bytes),
+        "uncompressed_bytes": sum(|s| s.uncompressed_bytes),
+        "snapshot_bytes": snapshot_bytes,
+        "metadata_bytes": sum(|s| s.metadata_bytes),
+        "partitions_estimate": sum(|s| s.partitions_estimate),
+        "partition_bytes_max": max(|s| s.partition_bytes_max),
+        "partition_bytes_sum": sum(|s| s.partition_bytes_sum),
+        "memtable_rows": sum(|s| s.memtable_rows),
+        "memtable_bytes": sum(|s| s.memtable_bytes),
+        "memtable_switches": sum(|s| s.memtable_switches),
+        "reads": sum(|s| s.reads),
+        "writes": sum(|s| s.writes),
+        "compactions_pending": sum(|s| s.compactions_pending),
+        "bloom_false_positives": sum(|s| s.bloom_false_positives),
+        "bloom_true_positives": sum(|s| s.bloom_true_positives),
+        "droppable_tombstone_ratio": droppable,
+    })
+}

@@ -1,0 +1,325 @@
+//! REST administration over a node that is made up: what is said of a cluster of several nodes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use admin::{Answer, Call, Mode, Node, NodeInfo, RestService, Service, ShardFigures};
+use bytes::Bytes;
+use cluster::liveness::{Liveness, PeerLiveness};
+use coordinator::{ClusterView, Phase, ViewNode};
+use engine::SnapshotRecord;
+use gossip::{Endpoint, Key, Standing, Versioned, Why, status};
+use replica::{ReplicaError, TableOperation};
+use rt::{DiskError, LocalBoxFuture};
+use schema::{Keyspace, Replication, Schema, TableBuilder, TableId};
+use serde_json::{Value, json};
+use topology::{HostId, Location};
+use types::CqlType;
+
+fn native(node: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, node], 9042))
+}
+
+fn internode(node: u8) -> SocketAddr {
+    SocketAddr::from(([10, 1, 0, node], 7000))
+}
+
+/// Node 1 of a ring of three in two datacenters; 3 is down, and 4 is about to join.
+struct Fake {
+    info: NodeInfo,
+    alone: bool,
+}
+
+fn view_node(node: u8, tokens: &[i64], alive: bool) -> ViewNode {
+    let location = Location::new(if node == 3 { "dc2" } else { "dc1" }, format!("rack{node}"));
+    let host = HostId([node; 16]);
+    let (native, internode) = (native(node), internode(node));
+    let phase = if node == 2 { Phase::Leaving } else { Phase::Normal };
+    let (tokens, release_version) = (tokens.to_vec(), "5.0.6".to_owned());
+    let schema_version = Some([1; 16]);
+    ViewNode {
+        host,
+        native,
+        internode,
+        location,
+        shards: 2,
+        tokens,
+        alive,
+        ready: alive,
+        release_version,
+        schema_version,
+        phase,
+    }
+}
+
+fn endpoint(node: u8, state: &str) -> Endpoint {
+    let value = |text: &str| Versioned { version: 4, value: Bytes::copy_from_slice(text.as_bytes()) };
+    let states = BTreeMap::from([
+        (Key::STATUS, value(state)),
+        (Key::LOAD, value("5000")),
+        (Key::SCHEMA, value("01010101-0101-0101-0101-010101010101")),
+        (Key::DC, value("dc1")),
+        (Key::RACK, value("rack4")),
+        (Key(99), value("from a later version")),
+    ]);
+    let host = HostId([node; 16]);
+    Endpoint { host, generation: 77, address: internode(node), heartbeat: 9, states: Arc::new(states) }
+}
+
+impl Node for Fake {
+    fn info(&self) -> &NodeInfo {
+        &self.info
+    }
+
+    fn schema(&self) -> Arc<Schema> {
+        let id = TableId([7; 16]);
+        let one = TableBuilder::new("ks", "t", id).partition_key("k", CqlType::Int).build_known();
+        let two = TableBuilder::new("ks", "pair", TableId([8; 16]))
+            .partition_key("a", CqlType::Int)
+            .partition_key("b", CqlType::Text)
+            .build_known();
+        let ks = Keyspace::new("ks", Replication::Simple { factor: 2 });
+        let schema =
+            Schema::default().with_keyspace(ks).with_keyspace(Keyspace::new("own", Replication::Local));
+        Arc::new(schema.with_table((*one).clone()).with_table((*two).clone()).with_version([1; 16]))
+    }
+
+    fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>> {
+        let mut shard = ShardFigures::default();
+        let stats = engine::TableStats { disk_bytes: 1_000, sstables: 2, reads: 3, ..Default::default() };
+        shard.engine.tables = vec![(TableId([7; 16]), stats)];
+        shard.coordinated_reads.latencies.buckets[2] = 5;
+        Box::pin(std::future::ready(vec![shard.clone(), shard]))
+    }
+
+    fn operate(&self, _: TableId, _: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn view(&self) -> Arc<ClusterView> {
+        let own = view_node(1, &[-100, 0], true);
+        if self.alone {
+            return Arc::new(ClusterView::alone(own));
+        }
+        let nodes = vec![own, view_node(2, &[100], true), view_node(3, &[i64::MIN / 2], false)];
+        Arc::new(ClusterView::new(HostId([1; 16]), nodes).unwrap())
+    }
+
+    fn liveness(&self) -> Option<Liveness> {
+        let peer = |node, standing, state| {
+            let endpoint = endpoint(node, state);
+            (endpoint.host, PeerLiveness { endpoint, standing, since_micros: 0 })
+        };
+        let peers = BTreeMap::from([
+            peer(2, Standing::Alive, status::LEAVING),
+            peer(3, Standing::Down(Why::Convicted), status::NORMAL),
+            peer(4, Standing::Alive, status::BOOT),
+        ]);
+        (!self.alone).then(|| Liveness { version: 1, own: endpoint(1, status::NORMAL), peers })
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Normal
+    }
+
+    fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>> {
+        Box::pin(std::future::ready(Err(ReplicaError::Storage("the disk is full".to_owned()))))
+    }
+
+    fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>> {
+        let record = |name: &str, table: &str, true_bytes| SnapshotRecord {
+            name: name.to_owned(),
+            keyspace: "ks".to_owned(),
+            table: table.to_owned(),
+            true_bytes,
+            disk_bytes: 50,
+        };
+        let records = vec![record("a", "pair", 0), record("a", "t", 40), record("b", "t", 2)];
+        Box::pin(std::future::ready(Ok(records)))
+    }
+
+    fn request_stop(&self) {}
+
+    fn now_micros(&self) -> i64 {
+        60_000_000
+    }
+}
+
+fn ask(alone: bool, method: &str, path: &str) -> Answer {
+    let info = NodeInfo {
+        version: "0.1.0".to_owned(),
+        cluster_name: "c".to_owned(),
+        host_id: [1; 16],
+        address: native(1).ip(),
+        datacenter: "dc1".to_owned(),
+        rack: "rack1".to_owned(),
+        tokens: vec![-100, 0],
+        started_micros: 20_000_000,
+        release_version: "5.0.6".to_owned(),
+        cache_bytes_max: 1 << 20,
+    };
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let query = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let call = Call { method: method.to_owned(), path: path.to_owned(), query };
+    let mut answer = RestService::new(Rc::new(Fake { info, alone })).call(call);
+    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("nothing here waits"),
+    }
+}
+
+fn get(path: &str) -> Value {
+    let answer = ask(false, "GET", path);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+fn refused(path: &str) -> (u16, String) {
+    let answer = ask(false, "GET", path);
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    (answer.status, body["message"].as_str().unwrap().to_owned())
+}
+
+fn pair(key: &str, value: impl Into<Value>) -> Value {
+    json!({ "key": key, "value": value.into() })
+}
+
+#[test]
+fn who_is_there_and_lives() {
+    assert_eq!(get("/gossiper/endpoint/live"), json!(["10.0.0.1", "10.0.0.2"]));
+    assert_eq!(get("/gossiper/endpoint/down"), json!(["10.0.0.3"]));
+    assert_eq!(get("/storage_service/nodes/leaving"), json!(["10.0.0.2"]), "named as the others name it");
+    assert_eq!(get("/storage_service/nodes/joining"), json!(["10.1.0.4"]), "not in the ring yet");
+    assert_eq!(get("/storage_service/nodes/moving"), json!([]));
+    assert_eq!(refused("/storage_service/nodes/dancing").0, 404);
+    let ids = get("/storage_service/host_id");
+    assert_eq!(ids.as_array().unwrap().len(), 4, "those that join are listed");
+    assert_eq!(ids[1], pair("10.0.0.2", "02020202-0202-0202-0202-020202020202"));
+    assert_eq!(get("/snitch/datacenter?host=10.0.0.3"), json!("dc2"));
+    assert_eq!(get("/snitch/rack?host=10.1.0.3"), json!("rack3"), "by either address");
+    assert_eq!(get("/snitch/rack?host=10.1.0.4"), json!("rack4"), "as it says itself");
+    assert_eq!(get("/snitch/rack"), json!("rack1"));
+    assert_eq!(
+        refused("/snitch/rack?host=10.9.9.9"),
+        (404, "there is no node 10.9.9.9 in the cluster".to_owned())
+    );
+    let loads = json!([
+        pair("10.0.0.1", 2000.0),
+        pair("10.0.0.2", 5000.0),
+        pair("10.0.0.3", 5000.0),
+        pair("10.1.0.4", 5000.0)
+    ]);
+    assert_eq!(get("/storage_service/load_map"), loads);
+}
+
+#[test]
+fn who_owns_what() {
+    let tokens = [("-4611686018427387904", 3), ("-100", 1), ("0", 1), ("100", 2)];
+    let expected: Vec<Value> =
+        tokens.iter().map(|(token, node)| pair(token, format!("10.0.0.{node}"))).collect();
+    assert_eq!(get("/storage_service/tokens_endpoint"), json!(expected));
+    assert_eq!(get("/storage_service/tokens"), json!(["-100", "0"]));
+    assert_eq!(get("/storage_service/tokens/10.0.0.2"), json!(["100"]));
+    let shares = |path: &str| -> Vec<f64> {
+        let shares = get(path);
+        shares
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pair| pair["value"].as_str().unwrap().parse().unwrap())
+            .collect()
+    };
+    let ring = shares("/storage_service/ownership");
+    assert!((ring.iter().sum::<f64>() - 1.0).abs() < 1e-9 && (ring[2] - 0.75).abs() < 1e-9, "{ring:?}");
+    let copies = shares("/storage_service/ownership/ks");
+    assert!((copies.iter().sum::<f64>() - 2.0).abs() < 1e-9, "two copies of everything: {copies:?}");
+    assert_eq!(shares("/storage_service/ownership/own"), [1.0, 1.0, 1.0], "each node has its own");
+    let missing = (404, "The keyspace nope, does not exist".to_owned());
+    assert_eq!(refused("/storage_service/ownership/nope"), missing);
+    assert_eq!(refused("/storage_service/describe_ring/nope"), missing);
+    let ranges = get("/storage_service/describe_ring/ks");
+    assert_eq!(ranges.as_array().unwrap().len(), 4);
+    assert_eq!(
+        ranges[0],
+        json!({
+            "start_token": "100", "end_token": "-4611686018427387904",
+            "endpoints": ["10.1.0.3", "10.1.0.1"], "rpc_endpoints": ["10.0.0.3", "10.0.0.1"],
+            "endpoint_details": [
+                { "host": "10.1.0.3", "datacenter": "dc2", "rack": "rack3" },
+                { "host": "10.1.0.1", "datacenter": "dc1", "rack": "rack1" },
+            ],
+        })
+    );
+}
+
+#[test]
+fn where_a_partition_is() {
+    // The token of the int 5 is -7509452495886106294 (Cassandra's `SELECT token(k)`): the first range of the ring.
+    let path = "/storage_service/natural_endpoints/ks?cf=t&key=5";
+    assert_eq!(get(path), json!(["10.0.0.3", "10.0.0.1"]));
+    let pair = get("/storage_service/natural_endpoints/ks?cf=pair&key=5:x");
+    assert_eq!(pair.as_array().unwrap().len(), 2);
+    let refused = |query: &str| refused(&format!("/storage_service/natural_endpoints/{query}"));
+    assert_eq!(refused("ks?cf=nope&key=5"), (400, "Unknown table 'nope' in keyspace 'ks'".to_owned()));
+    assert!(refused("ks?cf=t&key=five").1.starts_with("the key does not fit ks.t: "));
+    let parts = "the key does not fit ks.pair: it has 2 columns, with colons between; 1 were given";
+    assert_eq!(refused("ks?cf=pair&key=5"), (400, parts.to_owned()));
+    assert_eq!(refused("nope?cf=t&key=5").0, 404);
+}
+
+#[test]
+fn what_gossip_says() {
+    let endpoints = get("/failure_detector/endpoints");
+    assert_eq!(endpoints.as_array().unwrap().len(), 4);
+    let second = &endpoints[1];
+    assert_eq!(
+        (&second["generation"], &second["version"], &second["is_alive"]),
+        (&json!(77), &json!(9), &json!(true))
+    );
+    let states = second["application_state"].as_array().unwrap();
+    let state = json!({ "application_state": 0, "name": "STATUS", "version": 4, "value": "LEAVING" });
+    assert_eq!(states[0], state);
+    assert_eq!(states.last().unwrap()["name"], "UNKNOWN_99", "what is not understood is shown");
+    assert_eq!(endpoints[2]["is_alive"], false);
+    assert_eq!(get("/storage_service/generation_number"), json!(77));
+    assert_eq!(
+        get("/storage_proxy/schema_versions"),
+        json!([
+            pair("01010101-0101-0101-0101-010101010101", json!(["10.0.0.1", "10.0.0.2"])),
+            pair("UNREACHABLE", json!(["10.0.0.3"])),
+        ])
+    );
+    // A node that is alone says what it would tell others.
+    let alone: Value = serde_json::from_str(&ask(true, "GET", "/failure_detector/endpoints").body).unwrap();
+    assert_eq!((alone[0]["generation"].clone(), alone[0]["version"].clone()), (json!(20), json!(40)));
+}
+
+#[test]
+fn figures_and_snapshots() {
+    assert_eq!(get("/storage_service/load"), json!(2000));
+    let table = &get("/torc/tables?keyspace=ks")[0];
+    assert_eq!((&table["table"], &table["sstables"], &table["reads"]), (&json!("t"), &json!(4), &json!(6)));
+    assert_eq!(table["snapshot_bytes"], 42);
+    assert_eq!(refused("/torc/tables?keyspace=nope").0, 404);
+    let histogram = get("/storage_proxy/metrics/read/estimated_histogram");
+    assert_eq!(histogram["buckets"][2], 10);
+    assert_eq!(
+        histogram["buckets"].as_array().unwrap().len(),
+        histogram["bucket_offsets"].as_array().unwrap().len() + 1
+    );
+    assert_eq!(refused("/storage_proxy/metrics/nope/estimated_histogram").0, 404);
+    assert_eq!(get("/cache_service/metrics/row/capacity"), json!(1 << 20));
+    assert_eq!(get("/cache_service/metrics/row/hit_rate"), Value::Null, "of nothing there is no rate");
+    assert_eq!(refused("/cache_service/metrics/row/nope").0, 404);
+    let in_b = json!([{ "ks": "ks", "cf": "t", "total": 50, "live": 2 }]);
+    assert_eq!(get("/storage_service/snapshots")[1], pair("b", in_b));
+    assert_eq!(get("/storage_service/snapshots/size/true"), json!(42));
+    let failed = ask(false, "POST", "/storage_service/drain");
+    assert_eq!(failed.status, 500);
+    assert!(failed.body.contains("the disk is full"), "{}", failed.body);
+    assert_eq!(get("/torc/messages")["verbs"].as_array().unwrap().len(), rpc::Verb::COUNT);
+}

@@ -1,0 +1,165 @@
+//! The REST port of a node, asked over plain HTTP: one request, one connection.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An answer of more bytes is refused.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// What went wrong, as the operator is told.
+pub type Failure = String;
+
+/// Where a node's administration is.
+pub struct Api {
+    host: String,
+    port: u16,
+}
+
+impl Api {
+    /// The port of a host, by name or address.
+    pub fn new(host: &str, port: u16) -> Self {
+        Self { host: host.trim_matches(['[', ']']).to_owned(), port }
+    }
+
+    /// Asks for a value.
+    pub fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.request("GET", path)
+    }
+
+    /// Asks for a value that must be text.
+    pub fn text(&self, path: &str) -> Result<String, Failure> {
+        match self.get(path)? {
+            Value::String(text) => Ok(text),
+            other => Err(format!("{path} answered {other}, not a text")),
+        }
+    }
+
+    /// Has the node do something.
+    pub fn post(&self, path: &str) -> Result<Value, Failure> {
+        self.request("POST", path)
+    }
+
+    /// Has the node remove something.
+    pub fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.request("DELETE", path)
+    }
+
+    fn request(&self, method: &str, path: &str) -> Result<Value, Failure> {
+        let (head, body) = self.exchange(method, path).map_err(|error| self.unreachable(&error))?;
+        let status = head.split(' ').nth(1).unwrap_or_default();
+        let value = serde_json::from_slice::<Value>(&body);
+        if status != "200" {
+            let message = value.ok().and_then(|value| value["message"].as_str().map(str::to_owned));
+            return Err(
+                message.unwrap_or_else(|| format!("{method} {path} was answered with status {status}"))
+            );
+        }
+        value.map_err(|error| {
+            let (host, port) = (&self.host, self.port);
+            format!("{host}:{port} answered {method} {path} with something that is not JSON ({error}); is it the REST port?")
+        })
+    }
+
+    fn unreachable(&self, error: &io::Error) -> Failure {
+        let (host, port) = (&self.host, self.port);
+        let what = match error.kind() {
+            io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+            _ => error.to_string(),
+        };
+        format!("Failed to connect to '{host}:{port}': {what}. Is the node up, and its api_port {port}?")
+    }
+
+    /// The head and the body of the answer.
+    fn exchange(&self, method: &str, path: &str) -> io::Result<(String, Vec<u8>)> {
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let mut stream = None;
+        for address in (&*self.host, self.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(connected) => {
+                    stream = Some(connected);
+                    break;
+                }
+                Err(error) => failed = error,
+            }
+        }
+        let mut stream = stream.ok_or(failed)?;
+        let host = &self.host;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        let garbled = || io::Error::new(io::ErrorKind::InvalidData, "what answers there does not speak HTTP");
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(garbled)?;
+        let body = answer.split_off(end + 4);
+        let head = String::from_utf8(answer).ok().filter(|head| head.starts_with("HTTP/1.1 "));
+        Ok((head.ok_or_else(garbled)?, body))
+    }
+}
+
+/// A part of a path or of a query, with everything escaped that means something there.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// What a server that answers with `answer` makes of a request for `/x`.
+    fn ask(answer: &'static [u8]) -> Result<Value, Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1000];
+            let len = stream.read(&mut request).unwrap();
+            stream.write_all(answer).unwrap();
+            String::from_utf8(request[..len].to_vec()).unwrap()
+        });
+        let result = Api::new("127.0.0.1", port).get("/x");
+        assert!(server.join().unwrap().starts_with("GET /x HTTP/1.1\r\nhost: 127.0.0.1\r\n"));
+        result
+    }
+
+    #[test]
+    fn answers_are_understood_or_refused() {
+        assert_eq!(ask(b"HTTP/1.1 200 OK\r\nx: y\r\n\r\n[1]"), Ok(serde_json::json!([1])));
+        let missing = ask(b"HTTP/1.1 404 Not Found\r\n\r\n{\"message\": \"no such thing\", \"code\": 404}");
+        assert_eq!(missing, Err("no such thing".to_owned()));
+        assert_eq!(ask(b"HTTP/1.1 500 Oh\r\n\r\n"), Err("GET /x was answered with status 500".to_owned()));
+        assert!(ask(b"HTTP/1.1 200 OK\r\n\r\n<html>").unwrap_err().contains("is it the REST port?"));
+        assert!(ask(b"\x84\x00\x00\x00").unwrap_err().contains("does not speak HTTP"));
+    }
+
+    #[test]
+    fn who_is_not_there_is_named() {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let error = Api::new("127.0.0.1", port).get("/x").unwrap_err();
+        assert!(
+            error.starts_with(&format!("Failed to connect to '127.0.0.1:{port}': nothing listens there")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn parts_of_paths_are_escaped() {
+        assert_eq!(escape("ks-1_a.b~"), "ks-1_a.b~");
+        assert_eq!(escape("a b/ä&=%"), "a%20b%2F%C3%A4%26%3D%25");
+    }
+}

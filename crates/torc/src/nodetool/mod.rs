@@ -1,0 +1,193 @@
+//! `torc nodetool`: Cassandra's verbs, names and layout, over a node's REST port.
+//!
+//! A verb asks for a document (what `--format json` prints) and shows it as text; the second half is pure, and golden texts
+//! hold it against what Cassandra prints.
+
+mod api;
+mod cluster;
+mod grid;
+mod load;
+mod node;
+mod ring;
+mod snapshots;
+mod tables;
+
+use std::io::Write;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::Value;
+
+use api::{Api, Failure};
+
+/// A verb.
+struct Verb {
+    name: &'static str,
+    about: &'static str,
+    /// Its own options and arguments.
+    arguments: fn() -> Vec<Arg>,
+    /// What it has to say.
+    ask: fn(&Api, &ArgMatches) -> Result<Value, Failure>,
+    /// The same as text.
+    show: fn(&Value) -> String,
+}
+
+/// All verbs, by name.
+const VERBS: &[Verb] = &[
+    snapshots::CLEARSNAPSHOT,
+    tables::COMPACT,
+    cluster::DESCRIBECLUSTER,
+    ring::DESCRIBERING,
+    node::DRAIN,
+    tables::FLUSH,
+    ring::GETENDPOINTS,
+    cluster::GOSSIPINFO,
+    node::INFO,
+    snapshots::LISTSNAPSHOTS,
+    load::NETSTATS,
+    load::PROXYHISTOGRAMS,
+    ring::RING,
+    snapshots::SNAPSHOT,
+    ring::STATUS,
+    tables::TABLESTATS,
+    load::TPSTATS,
+    node::VERSION,
+];
+
+/// The subcommand.
+pub fn command() -> Command {
+    let common = [
+        Arg::new("host")
+            .short('h')
+            .long("host")
+            .default_value("127.0.0.1")
+            .help("The node's address or name"),
+        Arg::new("port")
+            .short('p')
+            .long("port")
+            .default_value("10000")
+            .value_parser(clap::value_parser!(u16).range(1..))
+            .help("Its REST port (api_port)"),
+        Arg::new("format")
+            .short('F')
+            .long("format")
+            .default_value("text")
+            .value_parser(["text", "json"])
+            .help("How the answer is printed"),
+        // `-h` names the host, as it does in Cassandra's tool.
+        Arg::new("help").long("help").action(ArgAction::Help).help("Print help"),
+    ];
+    let mut nodetool = Command::new("nodetool")
+        .about("Ask a node about itself and its cluster, or have it do something")
+        .disable_help_flag(true)
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    nodetool = common.into_iter().fold(nodetool, |command, arg| command.arg(arg.global(true)));
+    VERBS.iter().fold(nodetool, |command, verb| {
+        let verb = Command::new(verb.name).about(verb.about).args((verb.arguments)()).disable_help_flag(true);
+        command.subcommand(verb)
+    })
+}
+
+/// Carries a verb out and prints what it says.
+pub fn run(arguments: &ArgMatches) -> Result<(), String> {
+    let (name, arguments) = arguments.subcommand().expect("clap asks for a verb");
+    let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows the verbs");
+    let text = |name: &str| arguments.get_one::<String>(name).expect("it has a default");
+    let api = Api::new(text("host"), *arguments.get_one::<u16>("port").expect("it has a default"));
+    let answer = (verb.ask)(&api, arguments)?;
+    let out = match text("format").as_str() {
+        "json" => serde_json::to_string_pretty(&answer).expect("JSON can be printed") + "\n",
+        _ => (verb.show)(&answer),
+    };
+    // Who does not read to the end, does not want it.
+    let _ = std::io::stdout().write_all(out.as_bytes());
+    Ok(())
+}
+
+/// Arguments without a name: keyspaces, tables.
+fn words(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).help(help).num_args(0..)
+}
+
+/// The values of such arguments.
+fn given<'a>(arguments: &'a ArgMatches, name: &str) -> Vec<&'a str> {
+    arguments.get_many::<String>(name).into_iter().flatten().map(String::as_str).collect()
+}
+
+/// The verb has nothing more to say.
+fn silent(_: &Value) -> String {
+    String::new()
+}
+
+/// A list of texts.
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// A list of `{key, value}` in its order.
+fn pairs(value: &Value) -> Vec<(String, Value)> {
+    let pair = |pair: &Value| Some((pair["key"].as_str()?.to_owned(), pair["value"].clone()));
+    value.as_array().into_iter().flatten().filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_in_order() {
+        assert!(VERBS.is_sorted_by_key(|verb| verb.name));
+        command().debug_assert();
+    }
+
+    /// Every document of `testdata/nodetool` and the text that it is shown as. Where the name says `cassandra`, the document
+    /// holds what two nodes of Cassandra 5.0.6 said, and the text is what its nodetool printed then, byte for byte; the other
+    /// texts keep to its layout, with what Torc leaves out or adds.
+    #[test]
+    fn texts_are_cassandras() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/nodetool");
+        let mut shown = Vec::new();
+        let mut wrong = Vec::new();
+        let mut documents: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        documents.sort();
+        for document in documents.iter().filter(|path| path.extension().is_some_and(|name| name == "json")) {
+            let stem = document.file_stem().unwrap().to_str().unwrap();
+            let name = stem.split('-').next().unwrap();
+            let verb =
+                VERBS.iter().find(|verb| verb.name == name).unwrap_or_else(|| panic!("no verb {name}"));
+            let value = serde_json::from_slice(&std::fs::read(document).unwrap()).expect("JSON");
+            let text = (verb.show)(&value);
+            let golden = document.with_extension("txt");
+            if std::env::var_os("UPDATE").is_some() {
+                std::fs::write(&golden, &text).unwrap();
+            } else if std::fs::read_to_string(&golden).unwrap_or_default() != text {
+                wrong.push(format!("{stem} is shown as\n{text}"));
+            }
+            shown.push(verb.name);
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let silent = ["compact", "drain", "flush"];
+        let missing: Vec<_> =
+            VERBS.iter().map(|verb| verb.name).filter(|name| !shown.contains(name)).collect();
+        assert_eq!(missing, silent, "every verb that says something has a golden text");
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        let refused = |arguments: &[&str]| {
+            let all = ["nodetool"].iter().chain(arguments);
+            command().try_get_matches_from(all).map(|_| ()).unwrap_err().to_string()
+        };
+        assert!(refused(&["frobnicate"]).contains("unrecognized subcommand 'frobnicate'"));
+        assert!(refused(&["status", "a", "b"]).contains("unexpected argument 'b'"));
+        assert!(refused(&["-p", "70000", "status"]).contains("70000 is not in 1..=65535"));
+        assert!(refused(&["status", "--format", "xml"]).contains("invalid value 'xml'"));
+        assert!(refused(&["getendpoints", "ks"]).contains("<table>"));
+        let matches = command().get_matches_from(["nodetool", "-h", "::1", "-p", "1", "status", "ks"]);
+        let (_, verb) = matches.subcommand().unwrap();
+        assert_eq!(verb.get_one::<String>("host").unwrap(), "::1");
+        let after = command().get_matches_from(["nodetool", "status", "-h", "::1"]);
+        assert_eq!(after.subcommand().unwrap().1.get_one::<String>("host").unwrap(), "::1");
+    }
+}

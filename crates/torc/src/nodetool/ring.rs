@@ -1,0 +1,305 @@
+//! Verbs about the ring: status, ring, describering, getendpoints.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use clap::{Arg, ArgMatches};
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, escape};
+use super::grid::{Grid, percent, size};
+use super::{Verb, pairs, texts};
+
+pub(super) const STATUS: Verb = Verb {
+    name: "status",
+    about: "Print cluster information (state, load, IDs, ...)",
+    arguments: || vec![Arg::new("keyspace").help("Count ownership by this keyspace's replication")],
+    ask: ask_status,
+    show: show_status,
+};
+
+pub(super) const RING: Verb = Verb {
+    name: "ring",
+    about: "Print information about the token ring",
+    arguments: || vec![Arg::new("keyspace").help("Count ownership by this keyspace's replication")],
+    ask: ask_ring,
+    show: show_ring,
+};
+
+pub(super) const DESCRIBERING: Verb = Verb {
+    name: "describering",
+    about: "Shows the token ranges info of a given keyspace",
+    arguments: || vec![Arg::new("keyspace").required(true).help("The keyspace")],
+    ask: |api, arguments| {
+        let keyspace = arguments.get_one::<String>("keyspace").expect("it is required");
+        let ranges = api.get(&format!("/storage_service/describe_ring/{}", escape(keyspace)))?;
+        let version = api.text("/storage_service/schema_version")?;
+        Ok(json!({ "schema_version": version, "ranges": ranges }))
+    },
+    show: show_ranges,
+};
+
+pub(super) const GETENDPOINTS: Verb = Verb {
+    name: "getendpoints",
+    about: "Print the end points that owns the key",
+    arguments: || {
+        vec![
+            Arg::new("keyspace").required(true).help("The keyspace"),
+            Arg::new("table").required(true).help("The table"),
+            Arg::new("key").required(true).help("The partition key; several columns with colons between"),
+        ]
+    },
+    ask: |api, arguments| {
+        let text = |name| escape(arguments.get_one::<String>(name).expect("it is required"));
+        let (keyspace, table, key) = (text("keyspace"), text("table"), text("key"));
+        api.get(&format!("/storage_service/natural_endpoints/{keyspace}?cf={table}&key={key}"))
+    },
+    show: |answer| texts(answer).iter().map(|address| format!("{address}\n")).collect(),
+};
+
+/// What is shown when keyspaces differ and none was named.
+const MEANINGLESS: &str = "Non-system keyspaces don't have the same replication settings, effective ownership \
+                           information is meaningless";
+
+/// What several verbs need of each node.
+struct Nodes {
+    host_ids: Vec<(String, String)>,
+    live: Vec<String>,
+    down: Vec<String>,
+    joining: Vec<String>,
+    leaving: Vec<String>,
+    moving: Vec<String>,
+    loads: BTreeMap<String, f64>,
+}
+
+impl Nodes {
+    fn ask(api: &Api) -> Result<Self, Failure> {
+        let list = |path: &str| Ok::<_, Failure>(texts(&api.get(path)?));
+        let host_ids = pairs(&api.get("/storage_service/host_id")?);
+        let text = |(address, id): (String, Value)| (address, id.as_str().unwrap_or_default().to_owned());
+        let mut host_ids: Vec<(String, String)> = host_ids.into_iter().map(text).collect();
+        host_ids.sort_by_key(|(address, _)| (address.parse::<IpAddr>().ok(), address.clone()));
+        let loads = pairs(&api.get("/storage_service/load_map")?);
+        Ok(Self {
+            host_ids,
+            live: list("/gossiper/endpoint/live")?,
+            down: list("/gossiper/endpoint/down")?,
+            joining: list("/storage_service/nodes/joining")?,
+            leaving: list("/storage_service/nodes/leaving")?,
+            moving: list("/storage_service/nodes/moving")?,
+            loads: loads.into_iter().filter_map(|(address, load)| Some((address, load.as_f64()?))).collect(),
+        })
+    }
+
+    fn is_up(&self, address: &String) -> Option<bool> {
+        match (self.live.contains(address), self.down.contains(address)) {
+            (true, _) => Some(true),
+            (false, true) => Some(false),
+            (false, false) => None,
+        }
+    }
+
+    fn state(&self, address: &String) -> &'static str {
+        let states = [(&self.joining, "Joining"), (&self.leaving, "Leaving"), (&self.moving, "Moving")];
+        states.iter().find(|(nodes, _)| nodes.contains(address)).map_or("Normal", |(_, state)| *state)
+    }
+}
+
+/// Which part each node owns, whether of a keyspace's copies, and what is to be said about it.
+fn ask_ownership(
+    api: &Api,
+    keyspace: Option<&String>,
+) -> Result<(BTreeMap<String, f64>, bool, Value), Failure> {
+    let of = |path: String| -> Result<BTreeMap<String, f64>, Failure> {
+        let number = |share: &Value| share.as_str().map_or(share.as_f64(), |text| text.parse().ok());
+        let owned = pairs(&api.get(&path)?);
+        Ok(owned.into_iter().filter_map(|(address, share)| Some((address, number(&share)?))).collect())
+    };
+    if let Some(keyspace) = keyspace {
+        return Ok((of(format!("/storage_service/ownership/{}", escape(keyspace)))?, true, Value::Null));
+    }
+    let users = texts(&api.get("/storage_service/keyspaces?type=user")?);
+    let all = api.get("/torc/keyspaces")?;
+    let settings = |name: &String| {
+        let found = all.as_array().into_iter().flatten().find(|keyspace| keyspace["name"] == **name);
+        found.map(|keyspace| keyspace["replication"].clone())
+    };
+    let Some(first) = users.first() else {
+        return Ok((of("/storage_service/ownership".to_owned())?, false, Value::Null));
+    };
+    if users.iter().any(|name| settings(name) != settings(first)) {
+        return Ok((of("/storage_service/ownership".to_owned())?, false, json!(MEANINGLESS)));
+    }
+    Ok((of(format!("/storage_service/ownership/{}", escape(first)))?, true, Value::Null))
+}
+
+fn datacenter(api: &Api, address: &str) -> Result<(String, String), Failure> {
+    let ask = |what| api.text(&format!("/snitch/{what}?host={}", escape(address)));
+    Ok((ask("datacenter")?, ask("rack")?))
+}
+
+fn ask_status(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
+    let (owned, effective, note) = ask_ownership(api, arguments.get_one::<String>("keyspace"))?;
+    let nodes = Nodes::ask(api)?;
+    let tokens = pairs(&api.get("/storage_service/tokens_endpoint")?);
+    let mut datacenters: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for (address, id) in &nodes.host_ids {
+        let (datacenter, rack) = datacenter(api, address)?;
+        let status = match nodes.is_up(address) {
+            Some(true) => "U",
+            Some(false) => "D",
+            None => "?",
+        };
+        datacenters.entry(datacenter).or_default().push(json!({
+            "status": format!("{status}{}", &nodes.state(address)[..1]),
+            "address": address,
+            "load": nodes.loads.get(address),
+            "tokens": tokens.iter().filter(|(_, owner)| *owner == **address).count(),
+            "owns": owned.get(address),
+            "host_id": id,
+            "rack": rack,
+        }));
+    }
+    let one = |(name, nodes)| json!({ "datacenter": name, "nodes": nodes });
+    let datacenters: Vec<Value> = datacenters.into_iter().map(one).collect();
+    Ok(json!({ "datacenters": datacenters, "owns_effective": effective, "note": note }))
+}
+
+fn show_status(answer: &Value) -> String {
+    let mut out = String::new();
+    for datacenter in answer["datacenters"].as_array().into_iter().flatten() {
+        let head = format!("Datacenter: {}", text(&datacenter["datacenter"]));
+        let line = "=".repeat(head.chars().count());
+        out.push_str(&format!("{head}\n{line}\nStatus=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n"));
+        let mut grid = Grid::default();
+        let owns = if answer["owns_effective"] == true { "Owns (effective)" } else { "Owns" };
+        grid.row(["--", "Address", "Load", "Tokens", owns, "Host ID", "Rack"]);
+        for node in datacenter["nodes"].as_array().into_iter().flatten() {
+            let owns = node["owns"].as_f64().map_or("?".to_owned(), |owns| percent(owns, 1));
+            grid.row([
+                text(&node["status"]),
+                text(&node["address"]),
+                load(&node["load"]),
+                text(&node["tokens"]),
+                owns,
+                text(&node["host_id"]),
+                text(&node["rack"]),
+            ]);
+        }
+        // The last column of the head is as wide as the word, as Cassandra has it.
+        out.push_str(&grid.text("  "));
+        out.push('\n');
+    }
+    if let Some(note) = answer["note"].as_str() {
+        out.push_str(&format!("Note: {note}\n"));
+    }
+    out
+}
+
+fn ask_ring(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
+    let (owned, effective, note) = ask_ownership(api, arguments.get_one::<String>("keyspace"))?;
+    let nodes = Nodes::ask(api)?;
+    let mut datacenters: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut places: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for (token, owner) in pairs(&api.get("/storage_service/tokens_endpoint")?) {
+        let address = text(&owner);
+        if !places.contains_key(&address) {
+            places.insert(address.clone(), datacenter(api, &address)?);
+        }
+        let (datacenter, rack) = places[&address].clone();
+        let status = match nodes.is_up(&address) {
+            Some(true) => "Up",
+            Some(false) => "Down",
+            None => "?",
+        };
+        datacenters.entry(datacenter).or_default().push(json!({
+            "address": address,
+            "rack": rack,
+            "status": status,
+            "state": nodes.state(&address),
+            "load": nodes.loads.get(&address),
+            "owns": owned.get(&address),
+            "token": token,
+        }));
+    }
+    let one = |(name, tokens)| json!({ "datacenter": name, "tokens": tokens });
+    let datacenters: Vec<Value> = datacenters.into_iter().map(one).collect();
+    Ok(json!({ "datacenters": datacenters, "owns_effective": effective, "note": note }))
+}
+
+fn show_ring(answer: &Value) -> String {
+    let datacenters: Vec<&Value> = answer["datacenters"].as_array().into_iter().flatten().collect();
+    let tokens = |datacenter: &Value| datacenter["tokens"].as_array().cloned().unwrap_or_default();
+    let lengths = datacenters.iter().flat_map(|datacenter| tokens(datacenter));
+    // Cassandra leaves room for a port behind the address.
+    let width =
+        lengths.map(|token| text(&token["address"]).chars().count()).max().unwrap_or(0) + ":7000".len();
+    let line = |cells: [&str; 7]| {
+        let [address, rack, status, state, load, owns, token] = cells;
+        format!("{address:<width$}  {rack:<12}{status:<7}{state:<8}{load:<16}{owns:<20}{token:<44}\n")
+    };
+    let mut out = String::new();
+    for datacenter in datacenters {
+        out.push_str(&format!("\nDatacenter: {}\n==========\n", text(&datacenter["datacenter"])));
+        out.push_str(&line(["Address", "Rack", "Status", "State", "Load", "Owns", "Token"]));
+        let tokens = tokens(datacenter);
+        match tokens.last() {
+            Some(last) if tokens.len() > 1 => {
+                out.push_str(&line(["", "", "", "", "", "", &text(&last["token"])]))
+            }
+            _ => out.push('\n'),
+        }
+        for token in &tokens {
+            let owns = token["owns"].as_f64().map_or("?".to_owned(), |owns| percent(owns, 2));
+            let column = |name: &str| text(&token[name]);
+            out.push_str(&line([
+                &column("address"),
+                &column("rack"),
+                &column("status"),
+                &column("state"),
+                &load(&token["load"]),
+                &owns,
+                &column("token"),
+            ]));
+        }
+    }
+    out.push_str(
+        "\n  Warning: \"nodetool ring\" is used to output all the tokens of a node.\n  \
+         To view status related info of a node use \"nodetool status\" instead.\n",
+    );
+    if let Some(note) = answer["note"].as_str() {
+        out.push_str(&format!("  Note: {note}\n"));
+    }
+    out
+}
+
+fn show_ranges(answer: &Value) -> String {
+    let mut out = format!("Schema Version:{}\nTokenRange: \n", text(&answer["schema_version"]));
+    for range in answer["ranges"].as_array().into_iter().flatten() {
+        let list = |name: &str| texts(&range[name]).join(", ");
+        let detail = |of: &Value| {
+            let (host, datacenter, rack) = (text(&of["host"]), text(&of["datacenter"]), text(&of["rack"]));
+            format!("EndpointDetails(host:{host}, datacenter:{datacenter}, rack:{rack})")
+        };
+        let details: Vec<String> =
+            range["endpoint_details"].as_array().into_iter().flatten().map(detail).collect();
+        out.push_str(&format!(
+            "\tTokenRange(start_token:{}, end_token:{}, endpoints:[{}], rpc_endpoints:[{}], endpoint_details:[{}])\n",
+            text(&range["start_token"]),
+            text(&range["end_token"]),
+            list("endpoints"),
+            list("rpc_endpoints"),
+            details.join(", "),
+        ));
+    }
+    out
+}
+
+/// A text without its quotes; anything else as JSON has it.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn load(value: &Value) -> String {
+    value.as_f64().map_or("?".to_owned(), size)
+}

@@ -1,0 +1,196 @@
+//! Verbs about tables: tablestats, flush, compact.
+
+use clap::{Arg, ArgAction, ArgMatches};
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, escape};
+use super::grid::size;
+use super::ring::text;
+use super::{Verb, given, silent, texts, words};
+
+pub(super) const TABLESTATS: Verb = Verb {
+    name: "tablestats",
+    about: "Print statistics on tables",
+    arguments: || {
+        let human = Arg::new("human-readable").short('H').long("human-readable").action(ArgAction::SetTrue);
+        let others = Arg::new("ignore").short('i').action(ArgAction::SetTrue);
+        vec![
+            human.help("Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB"),
+            others.help("Ignore the list of tables and display the remaining tables"),
+            words("tables", "Keyspaces, or tables as keyspace.table"),
+        ]
+    },
+    ask: ask_tables,
+    show: show_tables,
+};
+
+pub(super) const FLUSH: Verb = Verb {
+    name: "flush",
+    about: "Flush one or more tables",
+    arguments: || vec![words("names", "A keyspace and its tables; everything when not given")],
+    ask: |api, arguments| maintain(api, arguments, "keyspace_flush"),
+    show: silent,
+};
+
+pub(super) const COMPACT: Verb = Verb {
+    name: "compact",
+    about: "Force a (major) compaction on one or more tables",
+    arguments: || vec![words("names", "A keyspace and its tables; everything when not given")],
+    ask: |api, arguments| maintain(api, arguments, "keyspace_compaction"),
+    show: silent,
+};
+
+fn maintain(api: &Api, arguments: &ArgMatches, path: &str) -> Result<Value, Failure> {
+    let names = given(arguments, "names");
+    let (keyspaces, tables) = match names.split_first() {
+        Some((keyspace, tables)) => (vec![(*keyspace).to_owned()], tables),
+        None => (texts(&api.get("/storage_service/keyspaces")?), &names[..]),
+    };
+    let tables: Vec<String> = tables.iter().map(|table| escape(table)).collect();
+    let query = if tables.is_empty() { String::new() } else { format!("?cf={}", tables.join(",")) };
+    for keyspace in keyspaces {
+        api.post(&format!("/storage_service/{path}/{}{query}", escape(&keyspace)))?;
+    }
+    Ok(Value::Null)
+}
+
+fn ask_tables(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
+    let names = given(arguments, "tables");
+    let all = api.get("/torc/tables")?;
+    let all: Vec<&Value> = all.as_array().into_iter().flatten().collect();
+    let is = |table: &Value, name: &str| {
+        let keyspace = text(&table["keyspace"]);
+        name == keyspace || name == format!("{keyspace}.{}", text(&table["table"]))
+    };
+    for name in &names {
+        if !all.iter().any(|table| is(table, name)) {
+            return Err(match name.split_once('.') {
+                Some((keyspace, table)) => format!("Unknown tables: {table} in keyspace: {keyspace}"),
+                None => format!("Unknown keyspace: {name}"),
+            });
+        }
+    }
+    let ignore = arguments.get_flag("ignore");
+    let wanted = |table: &&&Value| names.is_empty() || names.iter().any(|name| is(table, name)) != ignore;
+    let chosen: Vec<&Value> = all.iter().filter(wanted).copied().collect();
+    let mut out = serde_json::Map::new();
+    out.insert("total_number_of_tables".to_owned(), json!(all.len()));
+    for group in chosen.chunk_by(|a, b| a["keyspace"] == b["keyspace"]) {
+        out.insert(text(&group[0]["keyspace"]), keyspace_figures(group));
+    }
+    // Not a figure, but how the text shows them.
+    out.insert("human_readable".to_owned(), json!(arguments.get_flag("human-readable")));
+    Ok(out.into())
+}
+
+fn keyspace_figures(tables: &[&Value]) -> Value {
+    let sum = |name: &str| tables.iter().filter_map(|table| table[name].as_u64()).sum::<u64>();
+    let one = |table: &&Value| (text(&table["table"]), table_figures(table));
+    json!({
+        "read_count": sum("reads"),
+        "write_count": sum("writes"),
+        "pending_flushes": 0,
+        "tables": tables.iter().map(one).collect::<serde_json::Map<String, Value>>(),
+    })
+}
+
+/// A table's figures under Cassandra's names.
+fn table_figures(table: &Value) -> Value {
+    let of = |name: &str| table[name].as_u64().unwrap_or(0);
+    let (disk, uncompressed) = (of("disk_bytes"), of("uncompressed_bytes"));
+    let ratio = if uncompressed == 0 { -1.0 } else { disk as f64 / uncompressed as f64 };
+    let positives = of("bloom_false_positives") + of("bloom_true_positives");
+    json!({
+        "sstable_count": of("sstables"),
+        "sstables_in_each_level": table["sstables_per_level"],
+        "space_used_live": disk,
+        "space_used_total": of("total_disk_bytes"),
+        "space_used_by_snapshots_total": of("snapshot_bytes"),
+        "off_heap_memory_used_total": of("memtable_bytes") + of("metadata_bytes"),
+        "sstable_compression_ratio": ratio,
+        "number_of_partitions_estimate": of("partitions_estimate"),
+        "memtable_cell_count": of("memtable_rows"),
+        "memtable_data_size": of("memtable_bytes"),
+        "memtable_switch_count": of("memtable_switches"),
+        "local_read_count": of("reads"),
+        "local_write_count": of("writes"),
+        "local_read_write_ratio": share(of("reads"), of("writes")),
+        "pending_compactions": of("compactions_pending"),
+        "bloom_filter_false_positives": of("bloom_false_positives"),
+        "bloom_filter_false_ratio": share(of("bloom_false_positives"), positives),
+        "compacted_partition_maximum_bytes": of("partition_bytes_max"),
+        "compacted_partition_mean_bytes": of("partition_bytes_sum").checked_div(of("partitions_estimate")).unwrap_or(0),
+        "droppable_tombstone_ratio": table["droppable_tombstone_ratio"],
+    })
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// How a figure is printed.
+enum Form {
+    Plain,
+    Bytes,
+    /// Five decimals.
+    Ratio,
+}
+
+const FIGURES: &[(&str, &str, Form)] = &[
+    ("Space used (live)", "space_used_live", Form::Bytes),
+    ("Space used (total)", "space_used_total", Form::Bytes),
+    ("Space used by snapshots (total)", "space_used_by_snapshots_total", Form::Bytes),
+    ("Off heap memory used (total)", "off_heap_memory_used_total", Form::Bytes),
+    ("SSTable Compression Ratio", "sstable_compression_ratio", Form::Ratio),
+    ("Number of partitions (estimate)", "number_of_partitions_estimate", Form::Plain),
+    ("Memtable cell count", "memtable_cell_count", Form::Plain),
+    ("Memtable data size", "memtable_data_size", Form::Bytes),
+    ("Memtable switch count", "memtable_switch_count", Form::Plain),
+    ("Local read count", "local_read_count", Form::Plain),
+    ("Local write count", "local_write_count", Form::Plain),
+    ("Local read/write ratio", "local_read_write_ratio", Form::Ratio),
+    ("Pending compactions", "pending_compactions", Form::Plain),
+    ("Bloom filter false positives", "bloom_filter_false_positives", Form::Plain),
+    ("Bloom filter false ratio", "bloom_filter_false_ratio", Form::Ratio),
+    ("Compacted partition maximum bytes", "compacted_partition_maximum_bytes", Form::Plain),
+    ("Compacted partition mean bytes", "compacted_partition_mean_bytes", Form::Plain),
+    ("Droppable tombstone ratio", "droppable_tombstone_ratio", Form::Ratio),
+];
+
+fn show_tables(answer: &Value) -> String {
+    let human = answer["human_readable"] == true;
+    let mut out =
+        format!("Total number of tables: {}\n----------------\n", text(&answer["total_number_of_tables"]));
+    for (name, keyspace) in answer.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
+        let of = |name: &str| text(&keyspace[name]);
+        out.push_str(&format!(
+            "Keyspace: {name}\n\tRead Count: {}\n\tWrite Count: {}\n\tPending Flushes: {}\n",
+            of("read_count"),
+            of("write_count"),
+            of("pending_flushes")
+        ));
+        for (table, figures) in keyspace["tables"].as_object().into_iter().flatten() {
+            out.push_str(&format!(
+                "\t\tTable: {table}\n\t\tSSTable count: {}\n",
+                text(&figures["sstable_count"])
+            ));
+            let levels: Vec<String> =
+                figures["sstables_in_each_level"].as_array().into_iter().flatten().map(text).collect();
+            if levels.len() > 1 {
+                out.push_str(&format!("\t\tSSTables in each level: [{}]\n", levels.join(", ")));
+            }
+            for (title, key, form) in FIGURES {
+                let number = figures[key].as_f64().unwrap_or(f64::NAN);
+                let shown = match form {
+                    Form::Ratio => format!("{number:.5}"),
+                    Form::Bytes if human => size(number),
+                    Form::Bytes | Form::Plain => text(&figures[key]),
+                };
+                out.push_str(&format!("\t\t{title}: {shown}\n"));
+            }
+            out.push('\n');
+        }
+        out.push_str("----------------\n");
+    }
+    out
+}

@@ -1,0 +1,187 @@
+//! `torc nodetool` against a node: every verb, in text and as JSON, and what it says when it cannot.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::node::{Setup, torc};
+
+/// What the tool printed, and its errors when it failed.
+fn tool(arguments: &[&str]) -> Result<String, String> {
+    let mut child = torc(&["nodetool"]).args(arguments).spawn().expect("the binary is there");
+    let (mut out, mut err) = (String::new(), String::new());
+    child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
+    child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+    if child.wait().expect("a child").success() { Ok(out) } else { Err(err) }
+}
+
+struct Asked {
+    host: String,
+}
+
+impl Asked {
+    fn of(address: IpAddr) -> Self {
+        Self { host: address.to_string() }
+    }
+
+    fn try_say(&self, arguments: &[&str]) -> Result<String, String> {
+        tool(&[&["-h", &self.host], arguments].concat())
+    }
+
+    fn say(&self, arguments: &[&str]) -> String {
+        self.try_say(arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+    }
+
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let text = self.say(&[arguments, &["--format", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text}"))
+    }
+}
+
+fn setup(dir: &Path) -> Setup {
+    let setup = Setup::new(dir);
+    let address = setup.address.to_string();
+    setup.option("api_address", &address)
+}
+
+#[test]
+fn a_node_tells_about_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let address = node.address.to_string();
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    (0..200).for_each(|k| drop(client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'value {k}')"))));
+    (0..50).for_each(|k| drop(client.query(&format!("SELECT * FROM ks.t WHERE k = {k}"))));
+
+    assert_eq!(asked.say(&["flush", "ks", "t"]), "");
+    assert_eq!(asked.say(&["compact", "ks"]), "");
+    let status = asked.json(&["status"]);
+    let own = &status["datacenters"][0]["nodes"][0];
+    assert_eq!((own["status"].as_str(), own["owns"].as_f64()), (Some("UN"), Some(1.0)));
+    assert!(own["load"].as_f64().unwrap() > 1_000.0);
+    let text = asked.say(&["status", "ks"]);
+    assert!(text.contains(&format!("UN  {address}")) && text.contains("100.0%"), "{text}");
+    assert!(asked.say(&["ring"]).matches(&address).count() == own["tokens"].as_u64().unwrap() as usize);
+    assert!(asked.say(&["describering", "ks"]).contains(&format!("rpc_endpoints:[{address}]")));
+    assert_eq!(asked.say(&["getendpoints", "ks", "t", "5"]), format!("{address}\n"));
+    let info = asked.say(&["info"]);
+    assert!(
+        info.contains("Gossip active          : true") && info.contains("Load                   : "),
+        "{info}"
+    );
+    assert_eq!(asked.json(&["info"])["id"], own["host_id"]);
+    assert!(asked.say(&["version"]).starts_with("ReleaseVersion: 5.0.6\n"));
+    assert!(asked.say(&["gossipinfo"]).contains("RELEASE_VERSION:1:5.0.6"));
+    let cluster = asked.say(&["describecluster"]);
+    assert!(
+        cluster.contains("\tLive: 1\n") && cluster.contains("ks -> Replication class: SimpleStrategy"),
+        "{cluster}"
+    );
+    assert!(asked.say(&["netstats"]).starts_with("Mode: NORMAL\n"));
+    assert!(asked.say(&["tpstats"]).contains("statement"));
+    let histograms = asked.json(&["proxyhistograms"]);
+    assert!(histograms["write"]["50%"].as_u64() > Some(0) && histograms["read"]["Max"].as_u64() > Some(0));
+    let tables = asked.json(&["tablestats", "ks.t"]);
+    let table = &tables["ks"]["tables"]["t"];
+    assert_eq!(table["local_write_count"], 200);
+    assert!(table["sstable_count"].as_u64() > Some(0));
+    assert!(asked.say(&["tablestats"]).contains("\t\tTable: t\n"));
+    assert!(!asked.say(&["tablestats", "-i", "ks"]).contains("Keyspace: ks\n"));
+}
+
+#[test]
+fn snapshots_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    client.query("INSERT INTO ks.t (k) VALUES (1)");
+    assert_eq!(asked.say(&["listsnapshots"]), "Snapshot Details: \nThere are no snapshots\n");
+    let taken = asked.say(&["snapshot", "-t", "one", "ks"]);
+    assert_eq!(
+        taken,
+        "Requested creating snapshot(s) for [ks] with snapshot name [one] and options {skipFlush=false}\nSnapshot directory: one\n"
+    );
+    let again = asked.try_say(&["snapshot", "-t", "one", "ks"]).unwrap_err();
+    assert!(again.contains("one"), "{again}");
+    let list = asked.json(&["listsnapshots"]);
+    let row = &list["snapshots"][0];
+    assert_eq!((row["snapshot_name"].as_str(), row["column_family_name"].as_str()), (Some("one"), Some("t")));
+    assert_eq!(row["true_size"], 0, "the table still has the files");
+    assert!(row["size_on_disk"].as_u64() > Some(100));
+    client.query("INSERT INTO ks.t (k) VALUES (2)");
+    asked.say(&["flush", "ks"]);
+    asked.say(&["compact", "ks"]);
+    let kept = asked.json(&["listsnapshots"])["snapshots"][0]["true_size"].as_u64();
+    assert!(kept > Some(100), "what compaction has removed from the table only the snapshot holds: {kept:?}");
+    assert!(asked.try_say(&["clearsnapshot"]).unwrap_err().contains("Specify snapshot name or --all"));
+    asked.say(&["clearsnapshot", "-t", "one"]);
+    assert_eq!(asked.say(&["listsnapshots"]), "Snapshot Details: \nThere are no snapshots\n");
+}
+
+#[test]
+fn a_drained_node_serves_no_more_and_has_all_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    client.query("INSERT INTO ks.t (k) VALUES (1)");
+    assert_eq!(asked.say(&["drain"]), "");
+    assert!(asked.say(&["netstats"]).starts_with("Mode: DRAINED\n"));
+    assert_eq!(asked.json(&["info"])["native_transport_active"], false);
+    let table = &asked.json(&["tablestats", "ks.t"])["ks"]["tables"]["t"];
+    assert_eq!((table["memtable_cell_count"].as_u64(), table["sstable_count"].as_u64()), (Some(0), Some(1)));
+    let refused = std::net::TcpStream::connect((node.address, 9042));
+    assert!(refused.is_err(), "no client gets in");
+    assert_eq!(asked.say(&["drain"]), "", "once more is no error");
+    assert!(node.stop().success());
+    let node = setup(dir.path()).start();
+    node.any_client().query("SELECT * FROM ks.t WHERE k = 1");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    for (arguments, said) in [
+        (&["flush", "nope"][..], "Can't find a keyspace nope"),
+        (&["compact", "system", "nope"], "Can't find a column family nope in keyspace system"),
+        (&["status", "nope"], "The keyspace nope, does not exist"),
+        (&["ring", "nope"], "The keyspace nope, does not exist"),
+        (&["describering", "nope"], "The keyspace nope, does not exist"),
+        (&["getendpoints", "nope", "t", "5"], "The keyspace nope, does not exist"),
+        (&["getendpoints", "system", "nope", "5"], "Unknown table 'nope' in keyspace 'system'"),
+        (&["tablestats", "nope"], "Unknown keyspace: nope"),
+        (&["tablestats", "system.nope"], "Unknown tables: nope in keyspace: system"),
+        (&["snapshot", "-t", "a/b", "system"], "a snapshot needs a tag that can be a directory's name"),
+        (&["snapshot", "--table", "t"], "you must specify one and only one keyspace"),
+        (&["snapshot", "-t", "x", "nope"], "Can't find a keyspace nope"),
+        (&["clearsnapshot", "-t", "x", "--all"], "Specify only one of snapshot name or --all"),
+        (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
+        (&["describering"], "<keyspace>"),
+    ] {
+        let error = asked.try_say(arguments).expect_err(said);
+        assert!(error.contains(said), "{arguments:?} said {error}");
+    }
+    // Another port of the node does not speak HTTP as this tool wants it.
+    let other = asked.try_say(&["-p", "9042", "version"]).unwrap_err();
+    assert!(other.contains("does not speak HTTP"), "{other}");
+    let address = node.address.to_string();
+    node.kill();
+    let gone = tool(&["-h", &address, "status"]).unwrap_err();
+    let expected = format!("torc: Failed to connect to '{address}:10000': nothing listens there");
+    assert!(gone.starts_with(&expected), "{gone}");
+    let nowhere = tool(&["-h", "no.such.host.invalid", "status"]).unwrap_err();
+    assert!(nowhere.starts_with("torc: Failed to connect to 'no.such.host.invalid:10000'"), "{nowhere}");
+}
