@@ -44,7 +44,12 @@ fn others(view: &ClusterView) -> impl Iterator<Item = &ViewNode> {
     view.members().iter().filter(move |node| node.host != own)
 }
 
-pub(crate) fn peers(rows: &mut RowBuilder, view: &ClusterView) {
+/// The version of a node's schema: a change of it was waited for at every live node; of another one it is the last it told of.
+fn schema_version(node: &ViewNode, schema: &Schema) -> Datum {
+    node.schema_version.or_else(|| node.alive.then(|| schema.version())).into()
+}
+
+pub(crate) fn peers(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
     for node in others(view) {
         rows.row([
             ("peer", node.internode.ip().into()),
@@ -53,13 +58,13 @@ pub(crate) fn peers(rows: &mut RowBuilder, view: &ClusterView) {
             ("rack", node.location.rack.as_str().into()),
             ("release_version", node.release_version.as_str().into()),
             ("rpc_address", node.native.ip().into()),
-            ("schema_version", node.schema_version.into()),
+            ("schema_version", schema_version(node, schema)),
             ("tokens", tokens(node)),
         ]);
     }
 }
 
-pub(crate) fn peers_v2(rows: &mut RowBuilder, view: &ClusterView) {
+pub(crate) fn peers_v2(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
     for node in others(view) {
         rows.row([
             ("peer", node.internode.ip().into()),
@@ -70,7 +75,7 @@ pub(crate) fn peers_v2(rows: &mut RowBuilder, view: &ClusterView) {
             ("native_port", i32::from(node.native.port()).into()),
             ("rack", node.location.rack.as_str().into()),
             ("release_version", node.release_version.as_str().into()),
-            ("schema_version", node.schema_version.into()),
+            ("schema_version", schema_version(node, schema)),
             ("tokens", tokens(node)),
         ]);
     }
@@ -165,14 +170,15 @@ pub(crate) mod tests {
             listen: ([192, 168, 0, 1], 7007).into(),
             started_seconds: 5,
         };
+        let schema = Schema::default();
         // One that joins is nobody's peer yet.
         let mut nodes = view.nodes().to_vec();
         nodes[1].phase = coordinator::Phase::Joining;
         let joining = ClusterView::new(HostId([1; 16]), nodes).unwrap();
-        assert_eq!(rows("peers", |rows| peers(rows, &joining)).len(), 1);
-        assert_eq!(rows("peers_v2", |rows| peers_v2(rows, &joining)).len(), 1);
+        assert_eq!(rows("peers", |rows| peers(rows, &schema, &joining)).len(), 1);
+        assert_eq!(rows("peers_v2", |rows| peers_v2(rows, &schema, &joining)).len(), 1);
 
-        let local = rows("local", |rows| local(rows, &Schema::default(), &node, &view));
+        let local = rows("local", |rows| local(rows, &schema, &node, &view));
         let local = &local[0];
         assert_eq!(cell(local, "broadcast_address"), Some(&[10, 0, 0, 1][..]));
         assert_eq!(cell(local, "listen_address"), Some(&[192, 168, 0, 1][..]));
@@ -181,8 +187,13 @@ pub(crate) mod tests {
         assert_eq!(cell(local, "data_center"), Some(&b"a"[..]));
 
         for (table, address) in [("peers", "rpc_address"), ("peers_v2", "native_address")] {
-            let peers =
-                rows(table, |rows| if table == "peers" { peers(rows, &view) } else { peers_v2(rows, &view) });
+            let told = |view: &ClusterView| {
+                rows(table, |rows| match table {
+                    "peers" => peers(rows, &schema, view),
+                    _ => peers_v2(rows, &schema, view),
+                })
+            };
+            let peers = told(&view);
             let mut hosts: Vec<_> = peers.iter().map(|peer| cell(peer, "host_id").unwrap()[0]).collect();
             hosts.sort_unstable();
             assert_eq!(hosts, [2, 3], "{table}");
@@ -190,12 +201,14 @@ pub(crate) mod tests {
                 let host = cell(peer, "host_id").unwrap()[0];
                 assert_eq!(cell(peer, address), Some(&[10, 0, 1, host][..]));
                 assert_eq!(cell(peer, "tokens"), Some(host.to_string().as_bytes()));
-                assert_eq!(
-                    cell(peer, "schema_version").is_some(),
-                    host == 2,
-                    "what a node has not told is null"
-                );
+                let version = if host == 2 { [9; 16] } else { schema.version() };
+                assert_eq!(cell(peer, "schema_version"), Some(&version[..]), "who lives has this node's");
             }
+            let mut nodes = view.nodes().to_vec();
+            nodes[2].alive = false;
+            let peers = told(&ClusterView::new(HostId([1; 16]), nodes).unwrap());
+            let dead = peers.iter().find(|peer| cell(peer, "host_id").unwrap()[0] == 3).unwrap();
+            assert_eq!(cell(dead, "schema_version"), None, "what a dead node did not tell is null");
         }
     }
 

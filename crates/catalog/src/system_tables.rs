@@ -177,8 +177,8 @@ pub struct Facts {
 pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
     match rows.table().name.clone().as_str() {
         "local" => nodes::local(rows, schema, &facts.node, &facts.view),
-        "peers" => nodes::peers(rows, &facts.view),
-        "peers_v2" => nodes::peers_v2(rows, &facts.view),
+        "peers" => nodes::peers(rows, schema, &facts.view),
+        "peers_v2" => nodes::peers_v2(rows, schema, &facts.view),
         "pending_hints" => nodes::pending_hints(rows, &facts.hints, &facts.view),
         "size_estimates" | "table_estimates" => estimates::fill(rows, schema, facts),
         "compaction_history" => facts.compactions.iter().for_each(|record| compaction(rows, record)),
