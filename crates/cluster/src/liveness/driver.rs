@@ -19,6 +19,7 @@ use rt::{Rt, ShardId, Task};
 use schema::TableId;
 use topology::HostId;
 
+use super::clocks::Clocks;
 use super::{Liveness, PeerLiveness};
 
 /// Version of an echo's body.
@@ -94,6 +95,7 @@ struct Inner {
     current: RefCell<Arc<Liveness>>,
     changed: Notify,
     notices: Box<dyn Fn(Notice)>,
+    clocks: RefCell<Clocks>,
     ticking: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
 }
@@ -122,6 +124,7 @@ impl LivenessDriver {
             current,
             changed: Notify::new(),
             notices: Box::new(notices),
+            clocks: RefCell::default(),
             ticking: RefCell::default(),
             stopped: Cell::new(false),
         });
@@ -171,6 +174,7 @@ impl LivenessDriver {
 
     /// The cluster's members and their last known addresses, this node included.
     pub fn set_members(&self, members: BTreeMap<HostId, SocketAddr>) {
+        self.0.clocks.borrow_mut().retain(|host| members.contains_key(&host));
         self.0.step(Event::Members(members));
     }
 
@@ -184,7 +188,7 @@ impl LivenessDriver {
         let deadline = inner.rt.now() + inner.config.good_bye_timeout;
         let calls = inner.advance(Event::Stop).into_iter().filter_map(|effect| match effect {
             Effect::Send { to, message } => {
-                let body = gossip::encode(&message);
+                let body = body(inner.rt.wall_micros(), &message);
                 Some(inner.messenger.call(Target::Address(to), Verb::Gossip, body, deadline))
             }
             _ => None,
@@ -222,12 +226,29 @@ impl Inner {
     }
 
     fn receive(self: &Rc<Self>, incoming: &Incoming) -> Result<Bytes, Refusal> {
-        let message = gossip::decode(&incoming.body).map_err(|error| {
+        let unreadable = |error: &dyn std::fmt::Display| {
             tracing::debug!(from = %name(incoming.from), address = %incoming.address, %error, "gossip that cannot be read");
             Refusal::new(UNREADABLE, error.to_string())
-        })?;
+        };
+        let (sent, message) =
+            incoming.body.split_first_chunk().ok_or_else(|| unreadable(&"it has no time"))?;
+        let message = gossip::decode(message).map_err(|error| unreadable(&error))?;
+        self.compare_clocks(incoming, i64::from_be_bytes(*sent));
         self.step(Event::Received(message));
         Ok(Bytes::new())
+    }
+
+    fn compare_clocks(&self, incoming: &Incoming, sent: i64) {
+        let (ours, monotonic) = (self.rt.wall_micros(), monotonic(&self.rt));
+        let ahead = self.clocks.borrow_mut().heard(incoming.from, sent, ours, monotonic);
+        if let Some(ahead) = ahead {
+            tracing::warn!(
+                "the clock of node {} at {} is {:.1} s ahead of this one's; of two writes the one with the later clock wins: set the clocks by NTP",
+                name(incoming.from),
+                incoming.address,
+                ahead.as_secs_f64()
+            );
+        }
     }
 
     /// Answers an echo that is meant for this life of this node.
@@ -254,7 +275,8 @@ impl Inner {
         for effect in self.advance(event) {
             match effect {
                 Effect::Send { to, message } => {
-                    self.messenger.send(Target::Address(to), Verb::Gossip, gossip::encode(&message));
+                    let body = body(self.rt.wall_micros(), &message);
+                    self.messenger.send(Target::Address(to), Verb::Gossip, body);
                 }
                 Effect::Probe { host, address, generation } => self.probe(host, address, generation),
                 Effect::Changed { host, change } => {
@@ -324,6 +346,15 @@ fn name(host: HostId) -> String {
 
 fn monotonic(rt: &Rt) -> Duration {
     Duration::from_nanos(rt.now().as_nanos())
+}
+
+/// The sender's clock, microseconds since 1970, and the message.
+fn body(wall_micros: i64, message: &gossip::Message) -> Bytes {
+    let message = gossip::encode(message);
+    let mut body = Vec::with_capacity(size_of::<i64>() + message.len());
+    body.extend_from_slice(&wall_micros.to_be_bytes());
+    body.extend_from_slice(&message);
+    body.into()
 }
 
 /// Version, host id, generation.

@@ -1,5 +1,6 @@
 //! Who lives: gossip driven over the messages between nodes, and what it knows as an immutable value.
 
+mod clocks;
 mod driver;
 
 use std::collections::BTreeMap;
