@@ -11,7 +11,7 @@ mod rest;
 pub use http::{HttpServer, HttpServerConfig};
 pub use metrics::exposition;
 pub use node::{Mode, Node, NodeInfo, ShardFigures, TransportFigures};
-pub use rest::RestService;
+pub use rest::{RestService, load};
 
 use rt::LocalBoxFuture;
 

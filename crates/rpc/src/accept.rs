@@ -131,6 +131,7 @@ fn agreed(shard: &Shard, peer: &Peer, answer: &HelloAnswer) -> Result<Agreement,
             let message = format!("{address} refused: {}", refusal.message);
             return Err(match refusal.code {
                 HelloRefusal::TOO_MANY | HelloRefusal::NOT_READY => RpcError::Connect(message),
+                HelloRefusal::SAME_HOST => RpcError::SameHost(address),
                 _ => RpcError::Mismatch(message),
             });
         }

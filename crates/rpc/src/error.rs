@@ -1,5 +1,7 @@
 //! What a call can end with instead of an answer.
 
+use std::net::SocketAddr;
+
 /// Why a peer did not serve a request. Codes below [`Refusal::FIRST_FREE`] belong to the protocol, the others to the
 /// verbs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +40,7 @@ pub enum RpcError {
     #[error("no address is known for this host")]
     UnknownHost,
     /// There is no connection, and none can be made now. The request has not left.
-    #[error("cannot connect: {0}")]
+    #[error("no connection: {0}")]
     Connect(String),
     /// The connection was lost: whether the request was carried out is not known.
     #[error("the connection was lost")]
@@ -63,6 +65,9 @@ pub enum RpcError {
     /// The peer is not the one that was meant, or does not understand this node. The request has not left.
     #[error("{0}")]
     Mismatch(String),
+    /// The peer has this node's host id: it is this node, or runs on a copy of its data. The request has not left.
+    #[error("{0} has this node's own host id")]
+    SameHost(SocketAddr),
     /// This node is stopping.
     #[error("this node is stopping")]
     Stopped,

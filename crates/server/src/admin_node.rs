@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::{HttpServer, HttpServerConfig, Mode, Node, NodeInfo, RestService, ShardFigures};
 use cluster::liveness::Liveness;
@@ -13,7 +14,7 @@ use engine::SnapshotRecord;
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
-use rt::{DiskError, LocalBoxFuture, Rt, ShardId};
+use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
 use schema::{Schema, TableId};
 
 use crate::NodeError;
@@ -21,10 +22,14 @@ use crate::membership::Membership;
 use crate::node::{Boot, Order, Report};
 use crate::shard::RunningShard;
 
+/// Between two times that the others hear how much is stored here.
+const LOAD_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The administration and metrics ports of a node, on shard 0.
 pub(crate) struct AdminNode {
     api: Option<HttpServer>,
     metrics: Option<HttpServer>,
+    load: Task<()>,
 }
 
 impl AdminNode {
@@ -58,6 +63,7 @@ impl AdminNode {
             data: boot.directories.data.clone(),
             mode: Rc::new(Cell::new(Mode::Normal)),
         });
+        let load = rt.spawn(Group::Maintenance, tell_load(rt.clone(), view.clone(), membership.clone()));
         let service: Rc<RestService> = Rc::new(RestService::new(view));
         let open = |what, option, address, port: u16| {
             let service = service.clone();
@@ -74,7 +80,7 @@ impl AdminNode {
         let metrics =
             open("the metrics port", "prometheus_port", config.prometheus_address, config.prometheus_port)
                 .await?;
-        Ok(Self { api, metrics })
+        Ok(Self { api, metrics, load })
     }
 
     /// Where administration is.
@@ -89,9 +95,18 @@ impl AdminNode {
 
     /// Closes the ports.
     pub(crate) async fn stop(self) {
+        self.load.cancel().await;
         for server in [self.api, self.metrics].into_iter().flatten() {
             server.stop().await;
         }
+    }
+}
+
+/// Tells the other nodes from time to time how much is stored here.
+async fn tell_load(rt: Rt, node: Rc<dyn Node>, membership: Membership) {
+    loop {
+        membership.set_load(admin::load(&node).await);
+        rt.sleep(LOAD_INTERVAL).await;
     }
 }
 

@@ -36,6 +36,9 @@ pub enum NodeError {
     /// Ending storage.
     #[error("while stopping: {0}")]
     Stop(String),
+    /// The node was told to stop while it was still starting.
+    #[error("told to stop before the node was ready")]
+    Interrupted,
     /// The shard has ended already.
     #[error("the shard has stopped")]
     Stopped,

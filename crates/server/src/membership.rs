@@ -290,6 +290,11 @@ impl Membership {
         self.liveness.set(vec![(Key::RPC_READY, Bytes::from(ready.to_string()))]);
     }
 
+    /// Tells the others how many bytes are stored here.
+    pub(crate) fn set_load(&self, bytes: u64) {
+        self.liveness.set(vec![(Key::LOAD, Bytes::from(bytes.to_string()))]);
+    }
+
     /// Tells the others that this node stops, and hands over what it leads.
     pub(crate) async fn say_good_bye(&self) {
         let deadline = self.rt.now() + Duration::from_secs(2);

@@ -6,13 +6,14 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{NewTokens, NodeIdentity};
 use coordinator::ClusterView;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use rpc::{Messenger, RpcConfig};
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::sync::Notify;
@@ -277,59 +278,85 @@ async fn lead(
     ready: ReadyHook,
 ) -> Result<(), NodeError> {
     let shard_count = rt.shard_count();
-    let led = match start(&rt, config, &follower).await {
-        Ok((started, boot)) => {
-            let report = started.report(&rt, &boot);
-            ready(&report);
-            rt.stop_requested().await;
-            tracing::info!("stopping");
-            let Started { _lock: lock, admin, membership } = started;
-            membership.set_ready(false);
-            admin.stop().await;
-            membership.say_good_bye().await;
-            Ok((lock, membership))
-        }
-        Err(error) => Err(error),
+    let begun = begin(&rt, config, &follower).await;
+    let served = match &begun {
+        Ok(begun) => serve(&rt, begun, &follower, ready).await,
+        Err(_) => Ok(()),
     };
     // A request of one shard may need another: none ends before all are quiet.
     let quiet = follower.order_all(shard_count, Order::Quiet).await;
-    if let Ok((_, membership)) = &led {
-        membership.stop().await;
+    if let Ok(begun) = &begun {
+        begun.membership.stop().await;
     }
     let stopped = follower.order_all(shard_count, Order::Stop).await.and(quiet);
-    let (lock, _) = led?;
-    drop(lock);
-    stopped
+    // The lock goes last.
+    match begun.and_then(|begun| served.and(stopped).map(|()| begun)) {
+        Ok(_) => Ok(()),
+        Err(NodeError::Interrupted) => {
+            tracing::info!("told to stop before the node was ready");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
-/// What lives as long as the node.
-struct Started {
+/// A node that is a member of its cluster, with no storage open yet.
+struct Begun {
     _lock: LockGuard,
-    admin: AdminNode,
+    boot: Arc<Boot>,
     membership: Membership,
 }
 
-impl Started {
-    fn report(&self, rt: &Rt, boot: &Boot) -> ReadyReport {
-        let config = &boot.config;
+/// From a member to a node that serves, until it is told to stop.
+async fn serve(rt: &Rt, begun: &Begun, follower: &Follower, ready: ReadyHook) -> Result<(), NodeError> {
+    let Begun { boot, membership, .. } = begun;
+    let served = match open(rt, begun, follower).await {
+        Ok(admin) => {
+            ready(&ReadyReport::new(rt, &boot.config, &admin));
+            rt.stop_requested().await;
+            tracing::info!("stopping");
+            membership.set_ready(false);
+            admin.stop().await;
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    membership.say_good_bye().await;
+    served
+}
+
+/// What `step` comes to, unless the node is told to stop before.
+async fn unless_stopped<T>(
+    rt: &Rt,
+    step: impl Future<Output = Result<T, NodeError>>,
+) -> Result<T, NodeError> {
+    match select(pin!(step), pin!(rt.stop_requested())).await {
+        Either::Left((result, _)) => result,
+        Either::Right(_) => Err(NodeError::Interrupted),
+    }
+}
+
+impl ReadyReport {
+    fn new(rt: &Rt, config: &Config, admin: &AdminNode) -> Self {
         let address = config.rpc_address;
         let port = config.native_shard_aware_transport_port;
         ReadyReport {
             cql: (address, config.native_transport_port).into(),
             shard_aware: (port != 0).then(|| (address, port).into()),
-            api: self.admin.api_address(),
-            metrics: self.admin.metrics_address(),
+            api: admin.api_address(),
+            metrics: admin.metrics_address(),
             start_millis: rt.now().as_nanos() / 1_000_000,
             shards: rt.shard_count(),
         }
     }
 }
 
-async fn start(
+/// From nothing to a member of a cluster.
+async fn begin(
     rt: &Rt,
     (config, canaries): (Config, engine::Canaries),
     follower: &Follower,
-) -> Result<(Started, Arc<Boot>), NodeError> {
+) -> Result<Begun, NodeError> {
     let directories = Directories::of(&config);
     for directory in [&directories.data, &directories.commitlog, &directories.node, &directories.hints] {
         rt.disk().create_dir_all(directory).await?;
@@ -365,7 +392,8 @@ async fn start(
         option: "storage_port",
         error,
     })?;
-    let group = membership::open_group(rt, &messenger, &own, &directories, own_schema()).await?;
+    let found = membership::open_group(rt, &messenger, &own, &directories, own_schema());
+    let group = unless_stopped(rt, found).await?;
     finish_drops(rt, &config, &directories, &group).await?;
     let membership = Membership::start(rt, &messenger, own, group)?;
     let state = membership.group().applied().state;
@@ -376,7 +404,12 @@ async fn start(
     let schema = state.schema.clone();
     let boot =
         Boot { config, canaries, directories, identity, schema, view, started_micros: rt.wall_micros() };
-    let boot = Arc::new(boot);
+    Ok(Begun { _lock: lock, boot: Arc::new(boot), membership })
+}
+
+/// Opens a member's storage and its ports; before that it fetches what it is to have, when it joins.
+async fn open(rt: &Rt, begun: &Begun, follower: &Follower) -> Result<AdminNode, NodeError> {
+    let Begun { boot, membership, .. } = begun;
     engine::prepare(rt, &boot.engine_config(rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;
     follower.order_all(rt.shard_count(), Order::Open(boot.clone())).await?;
@@ -384,15 +417,14 @@ async fn start(
     let running = follower.running().expect("shard 0 was just opened");
     membership.follow(running.coordinator());
     if membership.is_joining() {
-        join(rt, &membership, follower).await?;
+        unless_stopped(rt, join(rt, membership, follower)).await?;
     } else {
         membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
     }
     follower.order_all(rt.shard_count(), Order::Listen).await?;
     membership.set_ready(true);
     let port = follower.port.clone();
-    let admin = AdminNode::start(rt, &boot, running, port, &membership).await?;
-    Ok((Started { _lock: lock, admin, membership }, boot))
+    AdminNode::start(rt, boot, running, port, membership).await
 }
 
 /// The tokens of a node that has none yet.

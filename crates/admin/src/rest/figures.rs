@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{Node, ShardFigures};
 
-/// Bytes of live SSTables.
-pub(super) async fn load(node: &Rc<dyn Node>) -> u64 {
+/// What a node stores: bytes of live SSTables, over all shards.
+pub async fn load(node: &Rc<dyn Node>) -> u64 {
     let shards = node.figures().await;
     shards.iter().flat_map(|shard| &shard.engine.tables).map(|(_, table)| table.disk_bytes).sum()
 }

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use crate::{Answer, Call, Node, Service, metrics, repairs};
 
+pub use figures::load;
+
 /// Answers the administration port and the metrics port of a node.
 pub struct RestService {
     node: Rc<dyn Node>,

@@ -47,6 +47,15 @@ pub enum GroupError {
          new node"
     )]
     Removed,
+    /// The address of this node's last life is still answered with its host id.
+    #[error(
+        "a node with this one's host id runs at {address}: this data directory is a copy of that node's. Stop that node if this \
+         one is to take its place, or clear this directory to let a new node join"
+    )]
+    HostIdTaken {
+        /// Where it runs.
+        address: std::net::SocketAddr,
+    },
     /// The group's messages say that this node is not what it seems.
     #[error("{0}")]
     Inconsistent(raft::Unacceptable),

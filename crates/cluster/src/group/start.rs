@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use raft::{Membership, Snapshot, Stored};
 use rpc::{Messenger, PeerInfo, Refusal, RpcError, Target, Verb};
 use rt::{Group as Tasks, Instant, Rt};
@@ -27,6 +28,8 @@ const FOLDER: &str = "raft";
 const OLD_SCHEMA: &str = "schema.json.before-raft";
 /// How long a seed is given to let a node in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the address of an earlier life is waited for.
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two rounds over the seeds.
 const JOIN_PAUSE: Duration = Duration::from_millis(500);
 /// How long a node goes on to announce its address.
@@ -68,8 +71,24 @@ impl Group {
         if state.was_removed(config.host) {
             return Err(GroupError::Removed);
         }
+        if let Some(address) = group.lives_elsewhere().await {
+            return Err(GroupError::HostIdTaken { address });
+        }
         run(&group);
         Ok(Opened::Member(group))
+    }
+
+    /// Where a node with this one's host id runs, if there is one at the address of its last life: two that run on copies of one
+    /// log would both vote.
+    async fn lives_elsewhere(&self) -> Option<SocketAddr> {
+        let Inner { rt, messenger, config, .. } = &*self.inner;
+        let last = self.inner.state().member(config.host)?.info.internode;
+        if last == config.info.internode {
+            return None;
+        }
+        let deadline = rt.now() + ASK_TIMEOUT;
+        let answer = messenger.call(Target::Address(last), Verb::Echo, Bytes::new(), deadline).await;
+        (answer == Err(RpcError::SameHost(last))).then_some(last)
     }
 }
 
@@ -101,11 +120,16 @@ impl Blank {
         if others.is_empty() {
             return Err(JoinError::NoSeeds);
         }
+        let mut told = String::new();
         loop {
             let tried = match self.ask_all(&others, deadline).await? {
                 Ok(answer) => return self.enter(answer, deadline).await,
                 Err(tried) => tried,
             };
+            if tried != told {
+                tracing::info!("no seed lets this node join yet ({tried}); it goes on trying");
+                told.clone_from(&tried);
+            }
             if self.rt.now() + JOIN_PAUSE >= deadline {
                 return Err(JoinError::NoSeed { tried });
             }

@@ -294,6 +294,38 @@ fn who_does_not_belong_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_copy_of_a_node_that_runs_does_not_start() {
+    let mut cluster = Cluster::new(12, 3);
+    let sim = &cluster.sim;
+    let copied: Vec<_> = sim
+        .files(cluster.nodes[1])
+        .into_iter()
+        .map(|(path, _)| (path.clone(), sim.read_file(cluster.nodes[1], &path).expect("it was listed")))
+        .collect();
+    let setup = Setup { identity: 1, seeds: vec![address(0)], ..Setup::new(3) };
+    cluster.add_before_raft(setup, move |rt| {
+        let copied = copied.clone();
+        Box::pin(async move {
+            for (path, bytes) in copied {
+                let directory = path.parent().expect("a file lies in a directory");
+                rt.disk().create_dir_all(directory).await.unwrap();
+                rt.disk().write_atomically(&path, &bytes).await.unwrap();
+            }
+        })
+    });
+    let node = cluster.nodes[3];
+    cluster.until("the copy is made", || !cluster.sim.is_running(node));
+    cluster.sim.start(node);
+    let text = told(&cluster, 3);
+    assert!(text.contains("runs at 10.0.0.2:7000") && text.contains("copy"), "{text}");
+    assert!(is_in(1), "the node that was copied goes on");
+    // When the other one does not run any more, the copy is the node, moved.
+    cluster.crash(1);
+    cluster.sim.start(node);
+    cluster.until("it takes over", || is_in(3));
+}
+
+#[test]
 fn a_node_whose_log_is_damaged_says_so() {
     let cluster = Cluster::new(11, 1);
     for number in 0..5 {

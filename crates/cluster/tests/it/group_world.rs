@@ -162,9 +162,14 @@ impl Cluster {
     }
 
     /// A node whose first start is something else, which ends by itself.
-    pub fn add_before_raft(&mut self, setup: Setup, first: fn(Rt) -> LocalBoxFuture<()>) {
+    pub fn add_before_raft(
+        &mut self,
+        setup: Setup,
+        first: impl Fn(Rt) -> LocalBoxFuture<()> + Send + Sync + 'static,
+    ) {
+        let first = Arc::new(first);
         let id = self.sim.add_node(NodeConfig::default(), move |info| {
-            let setup = setup.clone();
+            let (setup, first) = (setup.clone(), first.clone());
             let begin = info.starts == 0;
             let main: ShardMain<Result<(), String>> = Box::new(move |rt| {
                 Box::pin(async move {

@@ -75,7 +75,7 @@ fn an_address_is_enough_to_find_a_node() {
     let answer = call(&sim, (0, 0), Target::Address(address(1)), Verb::Echo, "who", SECOND);
     assert_eq!(answer, Ok(Bytes::from_static(b"who")));
     let own = call(&sim, (0, 0), Target::Address(address(0)), Verb::Echo, "who", SECOND);
-    assert!(matches!(own, Err(RpcError::Mismatch(_))), "{own:?}");
+    assert_eq!(own, Err(RpcError::SameHost(address(0))));
 }
 
 #[test]

@@ -128,8 +128,7 @@ fn a_host_that_is_another_one_is_refused() {
     let Err(RpcError::Mismatch(message)) = refused else { panic!("{refused:?}") };
     assert!(message.contains("10.0.0.3:7000"), "{message}");
     let same = call(&sim, (1, 0), Target::Address(address(2)), Verb::Echo, "", SECOND);
-    let Err(RpcError::Mismatch(message)) = same else { panic!("{same:?}") };
-    assert!(message.contains("same host id"), "{message}");
+    assert_eq!(same, Err(RpcError::SameHost(address(2))));
 }
 
 #[test]
