@@ -1,0 +1,121 @@
+"""Lightweight transactions: exact while a node is killed, and as a dissector sees them."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from cassandra import ConsistencyLevel, InvalidRequest
+from world import HERE, KEYSPACE, PATIENCE, check, wait_until
+
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "wireshark"))
+
+from dissect import decode  # noqa: E402
+
+# Verbs of crates/rpc/src/verb.rs, kinds of docs/design/rpc.md.
+PREPARE, PROPOSE, COMMIT = "32", "33", "34"
+REQUEST, ANSWER = "1", "3"
+
+
+class Counting:
+    """Clients that add one to a register by compare and set."""
+
+    def __init__(self, session, threads=4):
+        self.session = session
+        self.add = session.prepare(f"UPDATE {KEYSPACE}.register SET n = ? WHERE k = 1 IF n = ?")
+        self.read = session.prepare(f"SELECT n FROM {KEYSPACE}.register WHERE k = 1")
+        self.read.consistency_level = ConsistencyLevel.SERIAL
+        self.applied, self.uncertain, self.wrong = 0, [], []
+        self.lock, self.stopping = threading.Lock(), threading.Event()
+        self.threads = [threading.Thread(target=self.work) for _ in range(threads)]
+
+    def now(self):
+        return self.session.execute(self.read).one().n
+
+    def work(self):
+        while not self.stopping.is_set():
+            try:
+                known = self.now()
+            except Exception:  # noqa: BLE001 - nothing was asked to change
+                continue
+            try:
+                row = self.session.execute(self.add, (known + 1, known)).one()
+            except InvalidRequest as error:
+                self.wrong.append(repr(error))
+                return
+            except Exception as error:  # noqa: BLE001 - it may have happened or not
+                with self.lock:
+                    self.uncertain.append(repr(error))
+                continue
+            if row[0]:
+                with self.lock:
+                    self.applied += 1
+            elif row.n == known:
+                self.wrong.append(f"refused at {known} although that was there")
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def counts(world):
+    """Increments by compare and set while a node is killed: the register has each that was applied, and none twice."""
+    world.session.execute(f"CREATE TABLE {KEYSPACE}.register (k int PRIMARY KEY, n int)")
+    world.session.execute(f"INSERT INTO {KEYSPACE}.register (k, n) VALUES (1, 0) IF NOT EXISTS")
+    with Counting(world.session) as counting:
+        time.sleep(2)
+        world.nodes.all[1].kill()
+        time.sleep(3)
+        world.nodes.start(1)
+        world.sees(1)
+        time.sleep(1)
+    check(not counting.wrong, f"{counting.wrong[:3]}")
+    found, sure, open_ends = counting.now(), counting.applied, len(counting.uncertain)
+    check(sure <= found <= sure + open_ends, f"{sure} were applied and {open_ends} are uncertain, but {found} are there")
+    check(sure > 100, f"only {sure} were applied; {counting.uncertain[:3]}")
+    return f"{sure} applied, {open_ends} uncertain, {found} there"
+
+
+def capture(world):
+    """What goes between the nodes during one insertion IF NOT EXISTS, captured and dissected: two voters are asked three times."""
+    if not shutil.which("tshark"):
+        return "SKIPPED, there is no tshark"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "lwt.pcap")
+        hosts = " or ".join(f"host {address}" for address in world.nodes.addresses)
+        command = ["tshark", "-q", "-i", "lo", "-w", path, "-f", f"tcp port 7000 and ({hosts})"]
+        with open(os.path.join(folder, "tshark.log"), "w+", encoding="utf-8") as log:
+            tshark = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            try:
+                wait_until(lambda: os.path.exists(path) or tshark.poll() is not None, "tshark captures")
+                if tshark.poll() is not None:
+                    log.seek(0)
+                    return f"SKIPPED, tshark may not capture here: {log.read().strip().splitlines()[-1]}"
+                time.sleep(2)
+                statement = world.session.prepare(f"INSERT INTO {KEYSPACE}.register (k, n) VALUES (?, 7) IF NOT EXISTS")
+                check(world.session.execute(statement, (77,)).one()[0], "the row is new")
+                time.sleep(2)
+            finally:
+                tshark.terminate()
+                tshark.wait(PATIENCE)
+        seen = {}
+        for message in decode(path):
+            if message.get("verb") in (PREPARE, PROPOSE, COMMIT) and message.get("kind") in (REQUEST, ANSWER):
+                at = (message["verb"], message["kind"])
+                seen[at] = seen.get(at, 0) + 1
+    # The coordinator is a replica itself, so two others are asked.
+    expected = {(verb, kind): 2 for verb in (PREPARE, PROPOSE, COMMIT) for kind in (REQUEST, ANSWER)}
+    check(seen == expected, f"verbs and kinds of messages: {seen}, expected {expected}")
+    return "2 requests and 2 answers each of prepare, propose and commit"
+
+
+SCENARIOS = (("compare and set under kill -9", counts), ("a lightweight transaction on the wire", capture))
