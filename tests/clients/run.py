@@ -1,4 +1,4 @@
-"""Runs real CQL clients against a node and sums up: `run.py [--torc BINARY | --host ADDRESS] [NAME…]`.
+"""Runs real CQL clients against a node and sums up: `run.py [--torc BINARY | --host ADDRESS] [--nodes NUMBER] [NAME…]`.
 
 Each client is a program with an environment of its own, which is installed into the cache the first time. It is called
 with HOST, PORT and the server's flavour (`torc` or `cassandra`), prints `ok NAME` or `FAIL NAME: why` for each test and
@@ -17,10 +17,12 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import environment  # noqa: E402
 from environment import Failure, read  # noqa: E402
-from node import ADDRESS, CQL_PORT, Torc, Workspace  # noqa: E402
+from node import ADDRESS, CQL_PORT, Torc, Workspace, answers  # noqa: E402
 
 COMPRESSION = ["lz4==4.4.5", "python-snappy==0.7.3"]
 TIME_LIMIT_SECONDS = 600
+# Nodes join one after the other.
+CLUSTER_SECONDS = 120
 
 
 def python(name, packages, script):
@@ -85,14 +87,14 @@ CLIENTS = {
 }
 
 
-def run_client(name, host, port, flavour):
+def run_client(name, host, port, flavour, nodes):
     """Runs one client with its output shown; (passed, failed, seconds)."""
     command, extra = CLIENTS[name]()
     begun = time.monotonic()
     command = [*command, host, str(port), flavour]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        env=dict(os.environ, PYTHONUNBUFFERED="1", **extra), start_new_session=True,
+        env=dict(os.environ, PYTHONUNBUFFERED="1", TEST_NODES=str(nodes), **extra), start_new_session=True,
     )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=TIME_LIMIT_SECONDS)
@@ -110,13 +112,13 @@ def run_client(name, host, port, flavour):
     return passed, failed, time.monotonic() - begun
 
 
-def run_all(names, host, port, flavour, server=None):
+def run_all(names, host, port, flavour, nodes, server=None):
     """Runs the clients one after the other; how many tests failed."""
     results = {}
     for name in names:
         print(f"\n-- client {name}", flush=True)
         try:
-            results[name] = run_client(name, host, port, flavour)
+            results[name] = run_client(name, host, port, flavour, nodes)
         except Failure as failure:
             print(f"FAIL {name}: {failure}")
             results[name] = (0, 1, 0.0)
@@ -135,12 +137,26 @@ def run_all(names, host, port, flavour, server=None):
     return total[1] + len(missing)
 
 
+def start(server, nodes):
+    """Starts a cluster of so many nodes in one process; the seconds until all serve clients."""
+    begun = time.monotonic()
+    server.start()
+    start, last = server.host.rsplit(".", 1)
+    for address in (f"{start}.{int(last) + at}" for at in range(1, nodes)):
+        while not answers(address, CQL_PORT):
+            if time.monotonic() - begun > CLUSTER_SECONDS:
+                raise Failure(f"{address} does not serve clients after {CLUSTER_SECONDS} s:\n{server.log_tail()}")
+            time.sleep(0.1)
+    return time.monotonic() - begun
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torc", help="the binary to start a throw-away node with")
     parser.add_argument("--host", help="a node that runs already")
     parser.add_argument("--port", type=int, default=CQL_PORT)
     parser.add_argument("--flavour", choices=("torc", "cassandra"), default="torc", help="what listens on --host")
+    parser.add_argument("--nodes", type=int, default=1, help="nodes to start, or that --host belongs to")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {' '.join(CLIENTS)}; all when there is none")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in CLIENTS]
@@ -148,14 +164,15 @@ def main():
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     names = options.names or list(CLIENTS)
     if options.host:
-        sys.exit(1 if run_all(names, options.host, options.port, options.flavour) else 0)
+        sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
     if not options.torc:
         parser.error("--torc or --host is needed")
     with Workspace("clients") as folder:
-        server = Torc(options.torc, folder, ADDRESS)
-        print(f"torc was ready in {server.start():.2f} s on {ADDRESS}")
+        several = ("--nodes", str(options.nodes)) if options.nodes > 1 else ()
+        server = Torc(options.torc, folder, ADDRESS, options=several)
+        print(f"torc was ready in {start(server, options.nodes):.2f} s on {ADDRESS}")
         try:
-            failed = run_all(names, ADDRESS, CQL_PORT, "torc", server)
+            failed = run_all(names, ADDRESS, CQL_PORT, "torc", options.nodes, server)
             code = server.stop()
             if code != 0:
                 print(f"FAIL torc ended with {code} after SIGTERM:\n{server.log_tail()}")

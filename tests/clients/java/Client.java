@@ -126,7 +126,7 @@ public class Client {
 
   static void testConnect() {
     equal(run("SELECT key FROM system.local").one().getString(0), "local", "key");
-    equal(session.getMetadata().getNodes().size(), 1, "nodes");
+    equal(session.getMetadata().getNodes().size(), Integer.parseInt(System.getenv().getOrDefault("TEST_NODES", "1")), "nodes");
     equal(session.getContext().getProtocolVersion().getCode(), 5, "protocol version");
     if (!session.getMetadata().getTokenMap().isPresent()) {
       throw new AssertionError("no token map");

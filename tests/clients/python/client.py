@@ -6,6 +6,7 @@ so have environments of their own. With `torc`, scylla-driver must find every sh
 
 import decimal
 import ipaddress
+import os
 import sys
 import threading
 import time
@@ -36,6 +37,7 @@ from cassandra.query import (
 from cassandra.util import Date, Duration, OrderedMapSerializedKey, SortedSet, Time, uuid_from_time
 
 HOST, PORT, FLAVOUR = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+NODES = int(os.environ.get("TEST_NODES", "1"))
 IS_SCYLLA_DRIVER = hasattr(Cluster, "is_shard_aware")
 KEYSPACE = "py_" + uuid.uuid4().hex[:10]
 passed, failed = 0, 0
@@ -170,7 +172,7 @@ def plain(value):
 
 def test_connect():
     equal(rows("SELECT key FROM system.local"), [("local",)])
-    equal(len(cluster.metadata.all_hosts()), 1)
+    equal(len(cluster.metadata.all_hosts()), NODES)
     version = rows("SELECT release_version, cql_version, native_protocol_version FROM system.local")[0]
     assert version[0][0].isdigit() and version[1].startswith("3."), version
 
@@ -390,12 +392,13 @@ def test_errors():
 
 
 def test_unavailable():
-    session.execute(f"CREATE KEYSPACE {KEYSPACE}_three WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}")
+    # So many copies that a quorum is one more than there are nodes.
+    session.execute(f"CREATE KEYSPACE {KEYSPACE}_three WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {2 * NODES + 1}}}")
     try:
         session.execute(f"CREATE TABLE {KEYSPACE}_three.t (k int PRIMARY KEY, v int)")
         write = SimpleStatement(f"INSERT INTO {KEYSPACE}_three.t (k, v) VALUES (1, 1)", consistency_level=ConsistencyLevel.QUORUM, retry_policy=FallthroughRetryPolicy())
         error = raises(Unavailable, lambda: session.execute(write))
-        equal((error.required_replicas, error.alive_replicas, error.consistency), (2, 1, ConsistencyLevel.QUORUM))
+        equal((error.required_replicas, error.alive_replicas, error.consistency), (NODES + 1, NODES, ConsistencyLevel.QUORUM))
         write.consistency_level = ConsistencyLevel.ONE
         session.execute(write)
         for level in (ConsistencyLevel.ONE, ConsistencyLevel.LOCAL_ONE):
@@ -571,8 +574,8 @@ def test_shards():
         return stats and all(entry["connected"] == entry["shards_count"] for entry in stats)
 
     wait_until(connected, "a connection to every shard")
-    (entry,) = cluster.shard_aware_stats().values()
-    assert entry["shards_count"] >= 2, entry
+    stats = cluster.shard_aware_stats().values()
+    assert len(stats) == NODES and all(entry["shards_count"] >= 2 for entry in stats), stats
     host = cluster.metadata.all_hosts()[0]
     equal(host.sharding_info.partitioner.rsplit(".", 1)[-1], "Murmur3Partitioner")
     # The shard that the driver computes is the one that the connection is on.

@@ -67,7 +67,8 @@ impl Suite {
         let rows = self.session.query_unpaged("SELECT key FROM system.local", &[]).await?.into_rows_result()?;
         equal(rows.single_row::<(String,)>()?.0, "local".to_string(), "key")?;
         let state = self.session.get_cluster_state();
-        equal(state.get_nodes_info().len(), 1, "nodes")?;
+        let nodes = std::env::var("TEST_NODES").map_or(Ok(1), |nodes| nodes.parse())?;
+        equal(state.get_nodes_info().len(), nodes, "nodes")?;
         equal(state.get_nodes_info()[0].datacenter.as_deref(), Some("datacenter1"), "datacenter")
     }
 
