@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::liveness::Liveness;
 use coordinator::{
     BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
 };
-use engine::{EngineStats, SnapshotRecord};
+use engine::{EngineStats, Sampled, SnapshotRecord};
 use repair::Repair;
 use replica::{ReplicaError, TableOperation};
 use rpc::RpcStats;
@@ -141,6 +142,8 @@ pub trait Node {
     fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>>;
     /// Maintains a table on all shards.
     fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>>;
+    /// Counts for a while which partitions of a table are asked for on this node, in so many places on each shard.
+    fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>>;
     /// The ring as requests see it.
     fn view(&self) -> Arc<ClusterView>;
     /// What gossip knows now; none while the node is alone.

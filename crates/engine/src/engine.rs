@@ -464,6 +464,7 @@ impl Inner {
         if store.active_first.get().is_none() {
             store.active_first.set(number);
         }
+        store.sample_write(&update.key);
         let before = active.bytes();
         active.apply(update);
         let after = active.bytes();

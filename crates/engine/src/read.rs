@@ -42,7 +42,10 @@ impl Inner {
         count(&store.counters.reads, 1);
         let wanted = Wanted { range, slices, columns, reversed, bypass_cache };
         match range.as_single() {
-            Some(key) => Ok(self.read_partition(&store, key, &wanted)),
+            Some(key) => {
+                store.sample_read(key);
+                Ok(self.read_partition(&store, key, &wanted))
+            }
             None => Ok(read_range(&store, &wanted)),
         }
     }
@@ -87,7 +90,10 @@ impl Inner {
             count(&store.counters.cache_hits, u64::from(found != OnlyRow::More));
             found
         };
-        count(&store.counters.reads, u64::from(found != OnlyRow::More));
+        if found != OnlyRow::More {
+            count(&store.counters.reads, 1);
+            store.sample_read(key);
+        }
         Ok(found)
     }
 

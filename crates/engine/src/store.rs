@@ -14,6 +14,7 @@ use rt::sync::{Notify, Semaphore};
 use schema::{Table, TableId};
 use sstable::{Component, Descriptor, Generation};
 
+use crate::Sampled;
 use crate::live::LiveSstable;
 use crate::truncation::TRUNCATIONS_ALL;
 
@@ -86,6 +87,8 @@ pub(crate) struct Store {
     /// SSTables that did not enter the set and could not be removed.
     pub(crate) strays: RefCell<Vec<Descriptor>>,
     pub(crate) counters: Counters,
+    /// Which partitions are asked for most, while somebody wants to know.
+    pub(crate) sampled: RefCell<Option<Box<Sampled>>>,
     /// Compactions of this table that run now are to stop.
     pub(crate) stop_compactions: Cell<u64>,
     /// Raised when a major compaction is about to take over from smaller ones.
@@ -120,6 +123,7 @@ impl Store {
             truncated: Cell::new(i64::MIN),
             strays: RefCell::default(),
             counters: Counters::default(),
+            sampled: RefCell::default(),
             stop_compactions: Cell::new(0),
             stop_minor: Cell::new(0),
             damage: RefCell::default(),

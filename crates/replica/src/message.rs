@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::EngineStats;
+use engine::{EngineStats, Sampled};
 use mutation::{PartitionUpdate, Repaired};
 use schema::{Schema, TableId};
 
@@ -60,6 +60,8 @@ pub enum ShardRequest {
     SetSchema(Arc<Schema>),
     /// Take over when what of a table was repaired.
     SetRepaired(TableId, Arc<Repaired>),
+    /// Count the partitions of a table that are asked for, in so many places, or end that with none.
+    Sample(TableId, Option<usize>),
     /// Tell figures.
     Stats,
 }
@@ -77,6 +79,8 @@ pub enum ShardResponse {
     DoneTraced(Result<(), ReplicaError>, Vec<TraceEvent>),
     /// What a counter update led to.
     Incremented(Result<PartitionUpdate, ReplicaError>),
+    /// What was counted of a table until now.
+    Sampled(Option<Box<Sampled>>),
     /// Figures.
     Stats(Box<EngineStats>),
 }

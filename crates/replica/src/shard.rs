@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats};
+use engine::{Engine, EngineStats, Sampled};
 use futures_util::future::{join_all, try_join_all};
 use mutation::counter::CounterId;
 use mutation::{PartitionUpdate, Repaired};
@@ -284,6 +284,22 @@ impl Replica {
         join_all((0..self.shard_count()).map(ask)).await
     }
 
+    /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.
+    /// What was counted until now.
+    pub async fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
+        let ask = |shard| async move {
+            match self.0.port.call(ShardId(shard), ShardRequest::Sample(table, places)).await {
+                ShardResponse::Sampled(sampled) => sampled,
+                other => panic!("a question for samples was answered with {other:?}"),
+            }
+        };
+        let all = join_all((0..self.shard_count()).map(ask)).await;
+        all.into_iter().flatten().map(|sampled| *sampled).reduce(|mut all, sampled| {
+            all.merge(sampled);
+            all
+        })
+    }
+
     pub(crate) fn own_shard(&self) -> u16 {
         self.0.shard.0
     }
@@ -346,6 +362,9 @@ impl Replica {
             ShardRequest::SetRepaired(table, repaired) => {
                 engine.set_repaired(table, repaired);
                 ShardResponse::Done(Ok(()))
+            }
+            ShardRequest::Sample(table, places) => {
+                ShardResponse::Sampled(engine.sample(table, places).map(Box::new))
             }
             ShardRequest::Stats => ShardResponse::Stats(Box::new(engine.stats())),
         }

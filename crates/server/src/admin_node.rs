@@ -10,7 +10,7 @@ use std::time::Duration;
 use admin::{HttpServer, HttpServerConfig, Mode, Node, NodeInfo, RestService, ShardFigures};
 use cluster::liveness::Liveness;
 use coordinator::ClusterView;
-use engine::SnapshotRecord;
+use engine::{Sampled, SnapshotRecord};
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
@@ -144,6 +144,17 @@ impl Node for View {
     fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
         let replica = self.shard.replica().clone();
         Box::pin(async move { replica.table_operation(table, operation).await })
+    }
+
+    fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>> {
+        let (rt, replica) = (self.rt.clone(), self.shard.replica().clone());
+        // It ends although nobody waits for it any more.
+        let counting = self.rt.spawn(Group::Maintenance, async move {
+            replica.sample(table, Some(places)).await;
+            rt.sleep(during).await;
+            replica.sample(table, None).await
+        });
+        Box::pin(counting)
     }
 
     fn view(&self) -> Arc<ClusterView> {

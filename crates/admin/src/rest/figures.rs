@@ -65,8 +65,10 @@ pub(super) async fn histogram(node: &Rc<dyn Node>, kind: &str) -> Option<Value> 
     let of: fn(&ShardFigures) -> Option<&Latencies> = match kind {
         "read" => |shard| Some(&shard.coordinated_reads.latencies),
         "write" => |shard| Some(&shard.coordinated_writes.latencies),
-        // Ranges are among the reads, conditions among the writes; there are no views yet.
-        "range" | "cas_read" | "cas_write" | "view_write" => |_| None,
+        "cas_read" => |shard| Some(&shard.serial_reads.latencies),
+        "cas_write" => |shard| Some(&shard.conditional_writes.latencies),
+        // Ranges are among the reads; there are no views yet.
+        "range" | "view_write" => |_| None,
         _ => return None,
     };
     let shards = node.figures().await;

@@ -3,6 +3,7 @@
 
 mod figures;
 mod ring;
+mod samples;
 mod tables;
 
 use std::rc::Rc;
@@ -88,11 +89,13 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
         ["storage_service", "keyspaces"] => tables::keyspaces(&node.schema(), call.parameter("type")),
         ["storage_service", "snapshots"] => tables::snapshots(node).await?,
         ["storage_service", "snapshots", "size", "true"] => tables::snapshots_true_size(node).await?,
+        ["storage_service", "toppartitions"] => samples::of_filter(node, call).await?,
         ["storage_service", rest @ ..] => storage_service(node, call, rest).await?,
         ["gossiper" | "failure_detector" | "storage_proxy" | "snitch", ..] => {
             cluster(node, call, segments).await?
         }
         ["system", "uptime_ms"] => json!((node.now_micros() - node.info().started_micros) / 1_000),
+        ["column_family", "toppartitions", name] => samples::of_table(node, call, name).await?,
         ["column_family"] => tables::tables(&node.schema()),
         ["column_family", "name"] => {
             let schema = node.schema();

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use admin::{Answer, Call, Mode, Node, NodeInfo, RestService, Service, ShardFigures};
 use bytes::Bytes;
 use cluster::liveness::{Liveness, PeerLiveness};
 use coordinator::{ClusterView, Phase, ViewNode};
-use engine::SnapshotRecord;
+use engine::{Sampled, SnapshotRecord};
 use gossip::{Endpoint, Key, Standing, Versioned, Why, status};
+use mutation::DecoratedKey;
 use replica::{ReplicaError, TableOperation};
 use rt::{DiskError, LocalBoxFuture};
 use schema::{Keyspace, Replication, Schema, TableBuilder, TableId};
@@ -97,6 +99,18 @@ impl Node for Fake {
 
     fn operate(&self, _: TableId, _: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>> {
+        assert_eq!((places, during), (16, Duration::from_millis(5)));
+        let mut sampled = Sampled::new(places);
+        let key = match table {
+            TableId([8, ..]) => DecoratedKey::compose(&[&7i32.to_be_bytes(), b"x"]),
+            _ => DecoratedKey::compose(&[&(-7i32).to_be_bytes()]),
+        };
+        sampled.reads.count(&key);
+        sampled.reads.count(&key);
+        Box::pin(std::future::ready((!self.alone).then_some(sampled)))
     }
 
     fn view(&self) -> Arc<ClusterView> {
@@ -322,4 +336,28 @@ fn figures_and_snapshots() {
     assert_eq!(failed.status, 500);
     assert!(failed.body.contains("the disk is full"), "{}", failed.body);
     assert_eq!(get("/torc/messages")["verbs"].as_array().unwrap().len(), rpc::Verb::COUNT);
+}
+
+#[test]
+fn partitions_that_are_asked_for_most() {
+    for (table, key) in [("t", "-7"), ("pair", "7:x")] {
+        for path in [
+            format!("/column_family/toppartitions/ks:{table}?"),
+            format!("/storage_service/toppartitions?table_filters=ks:{table}&"),
+        ] {
+            let answer = get(&format!("{path}duration=5&capacity=16"));
+            assert_eq!(answer["read"], json!([{ "partition": key, "count": 2, "error": 0 }]));
+            assert_eq!((&answer["read_cardinality"], &answer["write"]), (&json!(1), &json!([])));
+        }
+    }
+    let refused = |path: &str| {
+        let answer = ask(false, "GET", path);
+        (answer.status, answer.body)
+    };
+    assert_eq!(refused("/column_family/toppartitions/ks:none").0, 404);
+    let (status, body) = refused("/column_family/toppartitions/ks:t?duration=0");
+    assert!(status == 400 && body.contains("duration is 0"), "{body}");
+    assert_eq!(refused("/storage_service/toppartitions").0, 400);
+    let other = ask(true, "GET", "/column_family/toppartitions/ks:t?duration=5&capacity=16");
+    assert!(other.status == 409 && other.body.contains("for somebody else"), "{}", other.body);
 }

@@ -9,6 +9,7 @@ mod grid;
 mod load;
 mod node;
 mod ring;
+mod samples;
 mod snapshots;
 mod tables;
 
@@ -49,6 +50,7 @@ const VERBS: &[Verb] = &[
     snapshots::SNAPSHOT,
     ring::STATUS,
     tables::TABLESTATS,
+    samples::TOPPARTITIONS,
     load::TPSTATS,
     node::VERSION,
 ];

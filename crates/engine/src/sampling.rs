@@ -1,0 +1,165 @@
+//! Which partitions of a table are asked for most, counted for a while on request in a bounded number of places.
+//!
+//! The count is that of the space-saving algorithm (Metwally, Agrawal, El Abbadi, 2005): a key that has no place takes that of the
+//! rarest one together with its count, which is kept as the most by which the new one may be overrated. What is asked for more often
+//! than once in `places` requests is always found.
+
+use bytes::Bytes;
+use mutation::DecoratedKey;
+use schema::TableId;
+use stdx::HashMap;
+
+use crate::Engine;
+use crate::store::Store;
+
+/// How often a partition was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampledKey {
+    /// The serialised key of the partition.
+    pub key: Bytes,
+    /// At most so often.
+    pub count: u64,
+    /// By so much `count` may be too great.
+    pub error: u64,
+}
+
+/// The keys that were seen most.
+#[derive(Clone, Debug)]
+pub struct TopKeys {
+    places: usize,
+    counts: HashMap<Bytes, (u64, u64)>,
+}
+
+impl TopKeys {
+    /// Counts in so many places, at least one.
+    pub fn new(places: usize) -> Self {
+        Self { places: places.max(1), counts: HashMap::default() }
+    }
+
+    /// A key was seen.
+    pub fn count(&mut self, key: &Bytes) {
+        if let Some((count, _)) = self.counts.get_mut(key) {
+            *count += 1;
+            return;
+        }
+        let mut inherited = 0;
+        if self.counts.len() == self.places {
+            // By key among equals, so that a simulation repeats itself.
+            let rarest = self.counts.iter().min_by_key(|(key, (count, _))| (*count, *key));
+            let (rarest, (count, _)) =
+                rarest.map(|(k, v)| (k.clone(), *v)).expect("there is a place at least");
+            self.counts.remove(&rarest);
+            inherited = count;
+        }
+        self.counts.insert(key.clone(), (inherited + 1, inherited));
+    }
+
+    /// Keys in places now.
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether no key was seen.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Takes in what another shard counted; a partition has one shard.
+    pub fn merge(&mut self, other: Self) {
+        self.counts.extend(other.counts);
+    }
+
+    /// The most frequent ones first, at most so many.
+    pub fn top(&self, max: usize) -> Vec<SampledKey> {
+        let all = self.counts.iter();
+        let mut all: Vec<SampledKey> = all
+            .map(|(key, (count, error))| SampledKey { key: key.clone(), count: *count, error: *error })
+            .collect();
+        all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
+        all.truncate(max);
+        all
+    }
+}
+
+/// What was counted of a table.
+#[derive(Clone, Debug)]
+pub struct Sampled {
+    /// Partitions that were read by their key.
+    pub reads: TopKeys,
+    /// Partitions that were written.
+    pub writes: TopKeys,
+}
+
+impl Sampled {
+    /// Nothing yet, with so many places for each kind.
+    pub fn new(places: usize) -> Self {
+        Self { reads: TopKeys::new(places), writes: TopKeys::new(places) }
+    }
+
+    /// Takes in what another shard counted.
+    pub fn merge(&mut self, other: Self) {
+        self.reads.merge(other.reads);
+        self.writes.merge(other.writes);
+    }
+}
+
+impl Store {
+    #[inline]
+    pub(crate) fn sample_read(&self, key: &DecoratedKey) {
+        if let Some(sampled) = &mut *self.sampled.borrow_mut() {
+            sampled.reads.count(&key.key);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sample_write(&self, key: &DecoratedKey) {
+        if let Some(sampled) = &mut *self.sampled.borrow_mut() {
+            sampled.writes.count(&key.key);
+        }
+    }
+}
+
+impl Engine {
+    /// Begins to count a table's partitions anew in so many places each, or ends that with none. What was counted until now.
+    pub fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
+        let store = self.0.store(table)?;
+        let before = store.sampled.replace(places.map(|places| Box::new(Sampled::new(places))));
+        before.map(|sampled| *sampled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u32) -> Bytes {
+        number.to_be_bytes().to_vec().into()
+    }
+
+    #[test]
+    fn few_keys_are_counted_exactly() {
+        let mut top = TopKeys::new(4);
+        for number in [1, 2, 1, 3, 1, 2] {
+            top.count(&key(number));
+        }
+        let found: Vec<_> =
+            top.top(2).into_iter().map(|sampled| (sampled.key, sampled.count, sampled.error)).collect();
+        assert_eq!(found, [(key(1), 3, 0), (key(2), 2, 0)]);
+        assert_eq!(top.len(), 3);
+    }
+
+    #[test]
+    fn what_is_frequent_is_found_among_many() {
+        let mut top = TopKeys::new(16);
+        for round in 0..10_000 {
+            top.count(&key(1_000 + round));
+            if round % 5 == 0 {
+                top.count(&key(7));
+            }
+        }
+        let first = &top.top(1)[0];
+        assert_eq!(first.key, key(7));
+        assert!(first.count >= 2_000 && first.count - first.error <= 2_000, "{first:?}");
+        assert_eq!(top.len(), 16, "memory is bounded");
+    }
+}
