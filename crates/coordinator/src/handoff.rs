@@ -272,13 +272,7 @@ impl Inner {
         let deadline = self.coordinator.rt().now() + DELIVERY_TIMEOUT;
         let body = encode(hint.stored_micros, &hint.update);
         let remote = self.coordinator.remote();
-        let call = remote.call(view.node(index), first.key.token, Verb::Hint, body, deadline);
-        // A call ends by its deadline; should one not, the others behind it are not to wait for ever.
-        let answer = match self.coordinator.rt().timeout_at(deadline + DELIVERY_TIMEOUT, call).await {
-            Ok(answer) => answer,
-            Err(_) => Err(PeerError::Silent("no answer came".to_owned())),
-        };
-        match answer {
+        match remote.call(view.node(index), first.key.token, Verb::Hint, body, deadline).await {
             Ok(_) => Ok(()),
             // It will not be taken tomorrow either, and those behind it wait.
             Err(PeerError::Invalid(why)) => {

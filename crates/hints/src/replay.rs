@@ -387,8 +387,8 @@ impl Run<'_> {
         pace: &Pace,
         all_sent: bool,
     ) -> Option<Step> {
-        let now = self.inner.rt.now();
-        let paced = !all_sent && pace.next > now && under_way.len() < self.inner.config.in_flight_max.max(1);
+        // Whether its time has come is not asked again: it may have come since [`Run::may_send`] looked, and nothing else would wake.
+        let paced = !all_sent && under_way.len() < self.inner.config.in_flight_max.max(1);
         let next_send = async {
             match paced {
                 true => self.inner.rt.sleep_until(pace.next).await,

@@ -21,6 +21,8 @@ pub(crate) struct NodeClock {
     drift_ppm: Cell<i32>,
     started_local: Cell<u64>,
     wall_offset_micros: Cell<i64>,
+    /// Virtual time of the last reading, and how often the clock was read then.
+    readings: Cell<(u64, u64)>,
 }
 
 impl NodeClock {
@@ -32,6 +34,7 @@ impl NodeClock {
             drift_ppm: Cell::new(config.drift_ppm),
             started_local: Cell::new(0),
             wall_offset_micros: Cell::new(config.wall_offset_micros),
+            readings: Cell::new((0, 0)),
         }
     }
 
@@ -46,6 +49,19 @@ impl NodeClock {
         }
         let passed = i128::from(self.world.now() - self.base_world.get());
         self.base_local.get() + (passed * self.rate() / MILLION) as u64
+    }
+
+    /// What passed since the poll began.
+    fn within_poll(&self) -> u64 {
+        let config = &self.world.config;
+        if config.clock_read_cost.is_zero() {
+            return 0;
+        }
+        let (at, count) = self.readings.get();
+        let count = if at == self.world.now() { count + 1 } else { 0 };
+        self.readings.set((self.world.now(), count));
+        // The next poll begins a whole cost later: time does not go back, however slow the clock is.
+        (count * config.clock_read_cost.as_nanos() as u64).min(config.poll_cost.as_nanos() as u64 / 2)
     }
 
     /// The virtual time at which the node's monotonic clock shows at least `instant`.
@@ -74,7 +90,7 @@ impl NodeClock {
 
 impl Clock for NodeClock {
     fn now(&self) -> Instant {
-        Instant::from_nanos(self.local() - self.started_local.get())
+        Instant::from_nanos(self.local() - self.started_local.get() + self.within_poll())
     }
 
     fn wall_micros(&self) -> i64 {

@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct Config {
     /// Virtual time that one poll of a task takes.
     pub poll_cost: Duration,
+    /// Time that passes from one reading of a node's clock to the next within a poll, up to half of what the poll takes. With none
+    /// two readings in a row are equal, as they never are on a machine: what goes wrong between them is not found.
+    pub clock_read_cost: Duration,
     /// How often `need_preempt` says yes.
     pub preempt_per_million: u32,
     /// Events of the trace that are kept as text; 0 for none.
@@ -32,6 +35,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             poll_cost: Duration::from_nanos(500),
+            clock_read_cost: Duration::ZERO,
             preempt_per_million: 60_000,
             trace_lines_max: 0,
             trace_lines_from: 0,

@@ -145,6 +145,23 @@ fn several_are_under_way_at_once_and_no_more() {
     });
 }
 
+/// The time at which the next hint may go comes between two looks at the clock.
+#[test]
+fn a_rate_that_is_hardly_one_does_not_stop_it() {
+    for throttle_bytes in (1..40).map(|step| step * 100_000_000) {
+        let (sim, node) = machine(throttle_bytes);
+        run(&sim, node, |rt| async move {
+            let config = HintsConfig { throttle_bytes, in_flight_max: 1, ..quick() };
+            let hints = open(&rt, &config).await;
+            store(&rt, &hints, 1, 0..300);
+            let delivered = rt.timeout_at(rt.now() + 60 * SECOND, deliver_all(&hints, 1)).await;
+            let (outcome, _) = delivered.expect("it goes on by itself");
+            assert_eq!(outcome.delivered, 300);
+            hints.stop().await;
+        });
+    }
+}
+
 #[test]
 fn the_rate_is_kept() {
     let (sim, node) = machine(6);

@@ -46,7 +46,8 @@ pub fn hint(rt: &Rt, to: u8, number: u64) -> Hint {
 
 /// A machine with one idle shard, whose disk outlives what [`run`] does on it.
 pub fn machine(seed: u64) -> (Simulation, NodeId) {
-    let sim = Simulation::new(seed, Config::default());
+    let config = Config { clock_read_cost: Duration::from_nanos(50), ..Config::default() };
+    let sim = Simulation::new(seed, config);
     let node = sim
         .add_node(NodeConfig::default(), |info| shard_mains(info.shards, |_| std::future::pending::<()>()));
     sim.start(node);
