@@ -12,7 +12,7 @@ use cluster::{SchemaEdit, SchemaEvent};
 use futures_util::future::join_all;
 use hints::HintFigures;
 use mutation::PartitionUpdate;
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
+use replica::{Partitions, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
 use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId, Task};
@@ -27,6 +27,7 @@ use crate::contact::Needs;
 use crate::latency::{Counters, RequestFigures};
 use crate::paxos::{self, Paxos};
 use crate::read::{Scene, speculation_delay};
+use crate::recent::RecentReads;
 use crate::remote::{self, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 use crate::{
@@ -89,6 +90,8 @@ struct Inner {
     batchlog: Batchlog,
     paxos: Paxos,
     reads: Counters,
+    /// Reads of several replicas, by table.
+    recent: RecentReads,
     writes: Counters,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
     view_listeners: RefCell<Vec<Rc<ViewListener>>>,
@@ -124,6 +127,7 @@ impl Coordinator {
             schema: RefCell::new(schema),
             paxos,
             reads: Counters::default(),
+            recent: RecentReads::default(),
             writes: Counters::default(),
             listeners: RefCell::new(Vec::new()),
             view_listeners: RefCell::new(Vec::new()),
@@ -229,7 +233,9 @@ impl Coordinator {
         let result = if kind == Kind::Replicated {
             // Boxed: what several replicas take must not make every read's state larger.
             let scene = self.scene(&command.table)?;
-            Box::pin(self.read_replicas(scene, command, consistency, deadline)).await
+            let result = Box::pin(self.read_replicas(scene, command, consistency, deadline)).await;
+            self.note_recent(command, began);
+            result
         } else {
             // Pinned here, so that it is not moved on its way into the timeout.
             let read = pin!(self.0.replica.read(command));
@@ -545,7 +551,17 @@ impl Coordinator {
 
     /// After how long a further replica of a table is asked.
     pub(crate) fn speculation(&self, table: &Table) -> Option<Duration> {
-        speculation_delay(&table.options.speculative_retry, |share| self.0.reads.below(share))
+        let now = self.0.rt.now();
+        speculation_delay(&table.options.speculative_retry, |share| self.0.recent.below(table.id, share, now))
+    }
+
+    /// A read of one partition that began then has ended.
+    fn note_recent(&self, command: &ReadCommand, began: Instant) {
+        if matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1) {
+            let now = self.0.rt.now();
+            let known = |id| self.schema().table_by_id(id).is_some();
+            self.0.recent.ended(command.table.id, now - began, now, known);
+        }
     }
 
     /// Keeps an update for a node that is away; whether it was kept.

@@ -10,9 +10,6 @@ const BOUNDS: usize = 21;
 /// log2 of the first bound in microseconds.
 const FIRST_BOUND_BITS: u32 = 4;
 
-/// Requests before which nothing is said of their latencies.
-const ENOUGH: u64 = 100;
-
 /// Durations by size, since start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
@@ -98,22 +95,6 @@ impl Counters {
             // The client's own mistakes.
             _ => {}
         }
-    }
-
-    /// The latency below which this share (0–1) of the requests stayed, as its bucket bounds it; none before there were
-    /// enough of them to tell.
-    pub(crate) fn below(&self, share: f64) -> Option<Duration> {
-        let count: u64 = self.buckets.iter().map(Cell::get).sum();
-        if count < ENOUGH {
-            return None;
-        }
-        let wanted = (count as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        let bucket = self.buckets.iter().position(|bucket| {
-            seen += bucket.get();
-            seen >= wanted
-        })?;
-        Latencies::bound_micros(bucket).map(Duration::from_micros)
     }
 
     pub(crate) fn figures(&self) -> RequestFigures {

@@ -17,6 +17,7 @@ mod logged;
 mod paxos;
 mod pull;
 mod read;
+mod recent;
 pub mod reconcile;
 mod remote;
 mod request;
