@@ -16,7 +16,7 @@ def routing(world):
         sources = {str(event.source) for event in trace.events}
         check(sources <= {str(trace.coordinator)}, f"key {key}: {trace.coordinator} asked {sources}")
         coordinators.add(str(trace.coordinator))
-    check(len(coordinators) == 3, f"thirty keys lie on {coordinators} only")
+    check(len(coordinators) >= 3, f"thirty keys lie on {coordinators} only")
 
 
 def levels(world):

@@ -1,4 +1,4 @@
-"""Three nodes as three processes, and a real driver: `cluster.py --torc BINARY [SCENARIO...]`.
+"""Three nodes or more as processes, and a real driver: `cluster.py --torc BINARY [--nodes NUMBER] [SCENARIO...]`.
 
 Scenarios stand beside this file by theme. All run in one cluster, one after the other, each with the cluster whole at its begin and end.
 """
@@ -22,7 +22,7 @@ SCENARIOS = (*basics.SCENARIOS, *mistakes.SCENARIOS, *lightweight.SCENARIOS, *fa
 
 
 def run(nodes, wanted):
-    for at in range(3):
+    for at in range(len(nodes.all)):
         print(f"node {at + 1} was ready in {nodes.start(at):.1f} s", flush=True)
     for address in nodes.addresses:
         others = {other for other in nodes.addresses if other != address}
@@ -41,15 +41,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torc", required=True, help="the binary")
     parser.add_argument("--address", default=os.environ.get("TEST_CLUSTER_ADDRESS", "127.0.5.11"), help="of the first node")
+    parser.add_argument("--nodes", type=int, default=3, help="how many (3)")
     names = [name for name, _ in SCENARIOS]
     parser.add_argument("scenario", nargs="*", help="all when none is named: " + ", ".join(names))
     options = parser.parse_args()
     unknown = [name for name in options.scenario if name not in names]
+    if options.nodes < 3:
+        parser.error("there must be three nodes at least")
     if unknown:
         parser.error(f"there is no scenario {unknown[0]!r}; there are {', '.join(names)}")
     begun = time.monotonic()
     with Workspace("cluster") as folder:
-        nodes = Nodes(options.torc, folder, options.address)
+        nodes = Nodes(options.torc, folder, options.address, options.nodes)
         try:
             run(nodes, options.scenario)
         except Exception:

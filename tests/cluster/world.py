@@ -101,11 +101,11 @@ def peers(address):
 
 
 class Nodes:
-    """Three nodes with addresses one after the other."""
+    """Nodes with addresses one after the other."""
 
-    def __init__(self, torc, folder, first):
+    def __init__(self, torc, folder, first, count):
         start, last = first.rsplit(".", 1)
-        self.addresses = [f"{start}.{int(last) + at}" for at in range(3)]
+        self.addresses = [f"{start}.{int(last) + at}" for at in range(count)]
         self.torc, self.all = os.path.abspath(torc), []
         for at, address in enumerate(self.addresses):
             place = os.path.join(folder, f"node{at + 1}")
