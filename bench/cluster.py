@@ -13,7 +13,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -28,7 +27,7 @@ sys.path.insert(0, HERE)
 from cassandra.cluster import Cluster  # noqa: E402
 from environment import Failure  # noqa: E402
 from node import Oracle, Torc, answers  # noqa: E402
-from run import build, cpu_seconds, pinned, resident_megabytes, say  # noqa: E402
+from run import begin, build, cpu_seconds, keep, pinned, resident_megabytes, say  # noqa: E402
 
 NODES = 3
 # A JVM that shares its core may take minutes.
@@ -291,28 +290,14 @@ def main():
     for name, long, quick in (("keys", 100_000, 20_000), ("operations", 300_000, 30_000), ("rows", 300_000, 30_000), ("heat", 90, 20)):
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else long)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    results = {
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "commit": commit.stdout.strip() or "unknown",
-        "quick": options.quick,
-        "load_average_before": os.getloadavg()[0],
-        "servers": {},
-    }
+    results = begin(options.quick)
     folder = tempfile.mkdtemp(prefix="torc-bench-")
     run = Run(options, folder)
     for kind in (TorcCluster, CassandraCluster):
         if options.only in (None, kind.name):
             results["servers"][kind.name] = run.measure(kind(run))
     results["load_average_after"] = os.getloadavg()[0]
-    path = os.path.join(HERE, "results", options.name)
-    with open(path + ".json", "w", encoding="utf-8") as file:
-        json.dump(results, file, indent=1)
-        file.write("\n")
-    with open(path + ".md", "w", encoding="utf-8") as file:
-        file.write(markdown(results))
-    print(markdown(results))
+    keep(results, options.name, markdown(results))
     shutil.rmtree(folder)
 
 

@@ -232,6 +232,31 @@ def markdown(results, options):
     return "\n".join(lines) + "\n"
 
 
+def begin(quick):
+    """What results begin with: when, where, and of what."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "commit": commit.stdout.strip() or "unknown",
+        "quick": quick,
+        "load_average_before": os.getloadavg()[0],
+        "servers": {},
+    }
+
+
+def keep(results, name, text):
+    """Writes results for programs and for people, and prints the latter."""
+    os.makedirs(os.path.join(HERE, "results"), exist_ok=True)
+    path = os.path.join(HERE, "results", name)
+    with open(path + ".json", "w", encoding="utf-8") as file:
+        json.dump(results, file, indent=1)
+        file.write("\n")
+    with open(path + ".md", "w", encoding="utf-8") as file:
+        file.write(text)
+    print(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="short runs, for a look")
@@ -249,15 +274,7 @@ def main():
     parser.add_argument("--no-instructions", action="store_true", help="leave callgrind out")
     options = parser.parse_args()
     options.keys = options.keys or (20_000 if options.quick else 100_000)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    results = {
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "commit": commit.stdout.strip() or "unknown",
-        "quick": options.quick,
-        "load_average_before": os.getloadavg()[0],
-        "servers": {},
-    }
+    results = begin(options.quick)
     with tempfile.TemporaryDirectory(prefix="torc-bench-") as folder:
         run = Run(options, folder)
         if options.only != "cassandra":
@@ -273,15 +290,7 @@ def main():
             say("callgrind")
             results["instructions"] = instructions(run.torc)
     results["load_average_after"] = os.getloadavg()[0]
-    os.makedirs(os.path.join(HERE, "results"), exist_ok=True)
-    path = os.path.join(HERE, "results", options.name)
-    with open(path + ".json", "w", encoding="utf-8") as file:
-        json.dump(results, file, indent=1)
-        file.write("\n")
-    text = markdown(results, options)
-    with open(path + ".md", "w", encoding="utf-8") as file:
-        file.write(text)
-    print(text)
+    keep(results, options.name, markdown(results, options))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import threading
 import time
 
 from cassandra import ConsistencyLevel, InvalidRequest
-from world import HERE, KEYSPACE, PATIENCE, check, wait_until
+from world import HERE, KEYSPACE, PATIENCE, Workers, check, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "wireshark"))
 
@@ -20,22 +20,22 @@ PREPARE, PROPOSE, COMMIT = "32", "33", "34"
 REQUEST, ANSWER = "1", "3"
 
 
-class Counting:
+class Counting(Workers):
     """Clients that add one to a register by compare and set."""
 
     def __init__(self, session, threads=4):
+        super().__init__(threads)
         self.session = session
         self.add = session.prepare(f"UPDATE {KEYSPACE}.register SET n = ? WHERE k = 1 IF n = ?")
         self.read = session.prepare(f"SELECT n FROM {KEYSPACE}.register WHERE k = 1")
         self.read.consistency_level = ConsistencyLevel.SERIAL
         self.applied, self.uncertain, self.wrong = 0, [], []
-        self.lock, self.stopping = threading.Lock(), threading.Event()
-        self.threads = [threading.Thread(target=self.work) for _ in range(threads)]
+        self.lock = threading.Lock()
 
     def now(self):
         return self.session.execute(self.read).one().n
 
-    def work(self):
+    def work(self, _):
         while not self.stopping.is_set():
             try:
                 known = self.now()
@@ -55,16 +55,6 @@ class Counting:
                     self.applied += 1
             elif row.n == known:
                 self.wrong.append(f"refused at {known} although that was there")
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopping.set()
-        for thread in self.threads:
-            thread.join()
 
 
 def counts(world):

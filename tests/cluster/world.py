@@ -49,16 +49,33 @@ def connect(addresses):
     )
 
 
-class Load:
+class Workers:
+    """Threads that work until they are told to stop; each runs `work(number)`, which looks at `stopping`."""
+
+    def __init__(self, threads):
+        self.stopping = threading.Event()
+        self.threads = [threading.Thread(target=self.work, args=(n,)) for n in range(threads)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+
+class Load(Workers):
     """Writes and reads at QUORUM from several threads until it is stopped."""
 
     def __init__(self, session, threads=4):
+        super().__init__(threads)
         self.write = session.prepare(f"INSERT INTO {KEYSPACE}.load (k, v) VALUES (?, ?)")
         self.read = session.prepare(f"SELECT v FROM {KEYSPACE}.load WHERE k = ?")
         self.session = session
         self.acknowledged, self.failures, self.wrong = {}, [], []
-        self.stopping = threading.Event()
-        self.threads = [threading.Thread(target=self.work, args=(n,)) for n in range(threads)]
 
     def work(self, number):
         draw, count, mine = random.Random(number), 0, []
@@ -75,16 +92,6 @@ class Load:
             except Exception as error:  # noqa: BLE001 - whatever the driver gives up with
                 self.failures.append(f"{type(error).__name__}: {error}")
             time.sleep(0.002)
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopping.set()
-        for thread in self.threads:
-            thread.join()
 
     def verify(self, what, failures_allowed=False):
         check(not self.wrong, f"{what}: {len(self.wrong)} reads were wrong, first {self.wrong[:3]}")
