@@ -2,16 +2,17 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mutation::Seconds;
 use rt::Group;
 use schema::{Replication, Table, TableId, TombstoneGc};
-use topology::{Placement, TokenRange};
+use topology::{Placement, Ring, TokenRange};
 
 use crate::job::Figures;
-use crate::plan::{Ranges, Unit, Wish, alone};
+use crate::plan::{Ranges, Unit, Wish, alone, share};
 use crate::schedule::{Candidate, interval, next};
 use crate::service::{Inner, Repair};
 use crate::wire::Close;
@@ -47,11 +48,14 @@ impl Inner {
             loop {
                 let now = self.seconds();
                 failed.retain(|_, until| *until > now);
-                let Some((table, unit)) = self.due(since, now, &failed).await else { break };
+                let Some((table, unit, ring)) = self.due(since, now, &failed).await else { break };
                 let begun = self.rt.now();
                 let name = vec![table.name.clone()];
-                let figures = RefCell::new(Figures::new(0, &table.keyspace, name, begun));
-                self.unit(&table, &unit, 0, &figures).await;
+                let figures = Rc::new(RefCell::new(Figures::new(0, &table.keyspace, name, begun)));
+                figures.borrow_mut().add_unit(share(unit.range), unit.hosts(&ring));
+                *self.by_itself.borrow_mut() = Some(figures.clone());
+                self.unit(&table, &unit, &ring, 0, &figures).await;
+                *self.by_itself.borrow_mut() = None;
                 if !figures.borrow().status(self.rt.now()).failures.is_empty() {
                     failed.insert((table.id, unit.range), now + AFTER_FAILURE);
                 }
@@ -61,7 +65,7 @@ impl Inner {
     }
 
     /// What is due now, if anything is.
-    async fn due(&self, since: Seconds, now: Seconds, failed: &Failed) -> Option<(Arc<Table>, Unit)> {
+    async fn due(&self, since: Seconds, now: Seconds, failed: &Failed) -> Option<(Arc<Table>, Unit, Ring)> {
         let members = self.surroundings.members();
         let schema = self.surroundings.schema();
         let history = self.history().current();
@@ -73,14 +77,14 @@ impl Inner {
             }
             let placement = Placement::new(&members.ring, &keyspace.replication);
             for table in keyspace.tables.values() {
-                if matches!(table.options.tombstone_gc, TombstoneGc::Repair { .. }) {
+                if matches!(table.options.tombstone_gc, TombstoneGc::Repair { .. }) && !members.changing {
                     self.take_down_alone(table, alone(&placement, members.own), now).await;
                 }
                 // A plan of all datacenters names none that could be missing.
                 for unit in self.units(&members, table, &wish).unwrap_or_default() {
                     candidates.push(Candidate {
                         repaired: history.oldest(table.id, unit.range),
-                        interval: interval(table),
+                        interval: interval(table, self.config.interval_max),
                         not_before: failed.get(&(table.id, unit.range)).copied().unwrap_or(0),
                     });
                     units.push((table.clone(), unit));
@@ -88,7 +92,8 @@ impl Inner {
             }
         }
         let (at, due) = next(&candidates, since)?;
-        (due <= now).then(|| units.swap_remove(at))
+        let (table, unit) = units.swap_remove(at);
+        (due <= now).then_some((table, unit, members.ring))
     }
 
     /// What nobody else keeps is as good as repaired.

@@ -20,6 +20,8 @@ pub trait Data {
     fn read(&self, command: &ReadCommand) -> impl Future<Output = Result<ReadPage, ReplicaError>>;
     /// Applies an update of a partition that the shard owns.
     fn apply(&self, update: PartitionUpdate) -> impl Future<Output = Result<(), ReplicaError>>;
+    /// Returns when a loss of power cannot undo what was applied.
+    fn sync(&self) -> impl Future<Output = Result<(), ReplicaError>>;
 }
 
 /// What a shard keeps and allows.
@@ -140,6 +142,8 @@ impl<D: Data> Follower<D> {
                 let hidden = piece.hides(&scope, &updates);
                 // Each is a row or more of one partition, and none has to wait for the others to be durable.
                 try_join_all(updates.into_iter().map(|update| self.data.apply(update))).await?;
+                // The others may forget a deletion as soon as this shard was told of it: it has to stay told.
+                self.data.sync().await?;
                 Answer::Hidden(hidden)
             }
         };

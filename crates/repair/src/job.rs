@@ -1,8 +1,10 @@
 //! What a repair that was asked for has done so far, and how long it will still take. Pure.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rt::Instant;
+use topology::HostId;
 
 /// Failures that are kept of one job.
 const FAILURES_MAX: usize = 20;
@@ -41,6 +43,8 @@ pub struct JobStatus {
     pub keyspace: String,
     /// Which tables.
     pub tables: Vec<String>,
+    /// The other nodes that take part.
+    pub peers: Vec<HostId>,
     /// How far it is.
     pub state: JobState,
     /// Ranges in all, over all tables.
@@ -71,6 +75,7 @@ pub struct Figures {
     id: u64,
     keyspace: String,
     tables: Vec<String>,
+    peers: BTreeSet<HostId>,
     state: JobState,
     begun: Instant,
     ended: Option<Instant>,
@@ -95,6 +100,7 @@ impl Figures {
             id,
             keyspace: keyspace.to_owned(),
             tables,
+            peers: BTreeSet::new(),
             state: JobState::Running,
             begun,
             ended: None,
@@ -116,10 +122,11 @@ impl Figures {
         self.state != JobState::Running
     }
 
-    /// More is to be done: a range of this share of the ring.
-    pub fn add_unit(&mut self, share: f64) {
+    /// More is to be done: a range of this share of the ring, with these nodes.
+    pub fn add_unit(&mut self, share: f64, peers: impl IntoIterator<Item = HostId>) {
         self.units += 1;
         self.share_all += share;
+        self.peers.extend(peers);
     }
 
     /// A range is begun, in so many slices.
@@ -179,6 +186,7 @@ impl Figures {
             id: self.id,
             keyspace: self.keyspace.clone(),
             tables: self.tables.clone(),
+            peers: self.peers.iter().copied().collect(),
             state: self.state,
             units: self.units,
             units_done: self.units_done,
@@ -202,8 +210,10 @@ mod tests {
     fn tells_how_long_it_will_still_take() {
         let begun = Instant::START + Duration::from_secs(100);
         let mut figures = Figures::new(1, "ks", vec!["t".to_owned()], begun);
-        figures.add_unit(0.25);
-        figures.add_unit(0.25);
+        let (one, two) = (HostId([1; 16]), HostId([2; 16]));
+        figures.add_unit(0.25, [two]);
+        figures.add_unit(0.25, [one, two]);
+        assert_eq!(figures.status(begun).peers, [one, two]);
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(figures.status(at(1)).left, None, "nothing is known yet");
         figures.begin_unit(2);

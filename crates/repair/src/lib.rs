@@ -4,6 +4,7 @@
 //! one number for everything, numbers for parts of it where that differs, and last the rows that differ, which alone cross the
 //! wire. How, and why it may be interrupted anywhere: docs/design/repair.md.
 
+pub mod age;
 mod automatic;
 pub mod codec;
 pub mod element;
@@ -25,5 +26,5 @@ pub use follower::{Data, Follower, FollowerConfig, FollowerError};
 pub use job::{JobState, JobStatus};
 pub use master::RepairError;
 pub use scope::{Scope, Slice};
-pub use service::{Members, Repair, RepairConfig, Surroundings, Wanted};
+pub use service::{Members, Repair, RepairConfig, RepairStats, Surroundings, Wanted};
 pub use step::{Carrier, Done, Participant, StepError, participants, step};

@@ -11,14 +11,14 @@ use replica::Resume;
 use rpc::{RpcError, Target, Verb};
 use rt::{Group, Instant};
 use schema::Table;
-use topology::{HostId, Placement, TokenRange};
+use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
 
 use crate::codec::encode_request;
 use crate::job::{Figures, JobStatus};
 use crate::message::{Ask, Request};
 use crate::plan::{PlanError, Unit, Wish, plan, share, straight};
 use crate::scope::{Scope, Slice};
-use crate::service::{Inner, Job, Members, Repair, TRY_AGAIN, Wanted, host_name};
+use crate::service::{Inner, Job, Members, Repair, RepairStats, TRY_AGAIN, Wanted, host_name};
 use crate::step::Done;
 use crate::wire::{Close, Open, decode_checked, decode_done, definition, encode_close, encode_open};
 
@@ -61,15 +61,16 @@ impl Repair {
         }
         let id = inner.next_job.get();
         inner.next_job.set(id + 1);
+        let ring = members.ring;
         let names = work.iter().map(|(table, _)| table.name.clone()).collect();
         let figures = Rc::new(RefCell::new(Figures::new(id, &wanted.keyspace, names, inner.rt.now())));
         let all = work.iter().flat_map(|(_, units)| units);
-        all.for_each(|unit| figures.borrow_mut().add_unit(share(unit.range)));
+        all.for_each(|unit| figures.borrow_mut().add_unit(share(unit.range), unit.hosts(&ring)));
         let (repair, shown, since) = (self.clone(), figures.clone(), wanted.unless_since);
         let task = inner.rt.spawn(Group::Streaming, async move {
             for (table, units) in work {
                 for unit in units {
-                    repair.0.unit(&table, &unit, since, &shown).await;
+                    repair.0.unit(&table, &unit, &ring, since, &shown).await;
                 }
             }
             shown.borrow_mut().end(false, repair.0.rt.now());
@@ -99,10 +100,14 @@ impl Repair {
         jobs.get(&id).map(|job| job.figures.borrow().status(self.0.rt.now()))
     }
 
-    /// How all jobs that are remembered are going, the oldest first.
+    /// How all jobs that are remembered are going, the oldest first; before them, as number 0, what this node repairs just now
+    /// without having been asked to.
     pub fn statuses(&self) -> Vec<JobStatus> {
         let now = self.0.rt.now();
-        self.0.jobs.borrow().values().map(|job| job.figures.borrow().status(now)).collect()
+        let by_itself = self.0.by_itself.borrow().clone();
+        let jobs = self.0.jobs.borrow();
+        let all = by_itself.iter().chain(jobs.values().map(|job| &job.figures));
+        all.map(|figures| figures.borrow().status(now)).collect()
     }
 
     /// Stops a job; false when there is none of this number. What it has finished is remembered.
@@ -157,14 +162,25 @@ impl Inner {
         plan(&members.ring, &placement, members.own, &wish)
     }
 
-    /// Repairs one range of one table, and takes it down.
-    pub(crate) async fn unit(&self, table: &Arc<Table>, unit: &Unit, since: u32, figures: &RefCell<Figures>) {
+    /// Repairs one range of one table, planned by this ring, and takes it down.
+    pub(crate) async fn unit(
+        &self,
+        table: &Arc<Table>,
+        unit: &Unit,
+        ring: &Ring,
+        since: u32,
+        figures: &RefCell<Figures>,
+    ) {
         let part = share(unit.range);
         if since > 0 && self.history().current().oldest(table.id, unit.range) >= since {
             return figures.borrow_mut().end_unit(part, None);
         }
         let _one = self.one_unit.acquire(1).await.expect("it is never closed");
-        let failure = self.try_unit(table, unit, figures).await.err();
+        let failure = self.try_unit(table, unit, ring, figures).await.err();
+        self.count(|stats| match failure {
+            None => stats.ranges += 1,
+            Some(_) => stats.ranges_failed += 1,
+        });
         let failure = failure.map(|error| {
             let (table, range) = (table.full_name(), unit.range);
             let text = format!("{table}, tokens ({}, {}]: {error}", range.after, range.upto);
@@ -178,8 +194,10 @@ impl Inner {
         &self,
         table: &Arc<Table>,
         unit: &Unit,
+        ring: &Ring,
         figures: &RefCell<Figures>,
     ) -> Result<(), String> {
+        let stable = self.is_stable(table, unit, ring)?;
         let settled = self.settle(table, unit).await?;
         figures.borrow_mut().begin_unit(settled.slices);
         let slices = (0..settled.slices).map(|number| {
@@ -187,10 +205,41 @@ impl Inner {
             self.slice(table, unit.range, slice, &settled, figures)
         });
         try_join_all(slices).await?;
-        if unit.complete {
+        // Who has become a replica meanwhile, or will be one, may lack what the others know.
+        if unit.complete && stable && self.is_stable(table, unit, ring)? {
             self.close(&settled, Close { table: table.id, range: unit.range, at: settled.at }).await?;
         }
         Ok(())
+    }
+
+    /// Whether those who take part are all that keep the range, and will stay so. An error when they are not even those that
+    /// were meant.
+    fn is_stable(&self, table: &Table, unit: &Unit, ring: &Ring) -> Result<bool, String> {
+        let members = self.surroundings.members();
+        let schema = self.surroundings.schema();
+        let keyspace = schema.keyspace(&table.keyspace);
+        let keyspace = keyspace.ok_or_else(|| "the keyspace was dropped".to_owned())?;
+        let placement = Placement::new(&members.ring, &keyspace.replication);
+        let mut peers: Vec<NodeIndex> = placement.replicas(unit.range.upto).to_vec();
+        peers.retain(|node| *node != members.own);
+        peers.sort_unstable();
+        let same = if unit.complete {
+            peers == unit.peers
+        } else {
+            unit.peers.iter().all(|node| peers.contains(node))
+        };
+        if members.ring != *ring || !same {
+            return Err(
+                "the ring or the replication has changed since this was planned: repair again".to_owned()
+            );
+        }
+        Ok(!members.changing)
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut RepairStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
     }
 
     /// Asks whether all that take part are there and agree on the table.
@@ -253,6 +302,12 @@ impl Inner {
                     let ahead = done.upto.as_ref().map_or(range.upto, |upto| upto.key.token);
                     let part = share(TokenRange { upto: ahead, ..range }) / share(range);
                     figures.borrow_mut().step(slice.number, part, &done, bytes);
+                    self.count(|stats| {
+                        stats.elements += done.elements;
+                        stats.differing += done.differing;
+                        stats.told += done.told;
+                        stats.bytes += bytes;
+                    });
                     self.pay(begun, bytes, settled.slices).await;
                     failures = 0;
                     match done.upto {

@@ -1,6 +1,6 @@
 //! Which ranges a node repairs, and with whom. Pure.
 
-use topology::{NodeIndex, Placement, Ring, TokenRange};
+use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
 
 /// Which of the ranges that a node has copies of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,19 @@ pub struct Unit {
     pub complete: bool,
 }
 
+impl Unit {
+    /// The hosts of the other nodes, by the ring that it was planned with.
+    pub fn hosts(&self, ring: &Ring) -> Vec<HostId> {
+        self.peers.iter().map(|peer| ring.node(*peer).host).collect()
+    }
+}
+
 /// Why nothing can be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
+    /// The node keeps nothing yet.
+    #[error("this node has no place in the ring yet: it is joining")]
+    NotInRing,
     /// A datacenter that is not there.
     #[error("there is no datacenter {0} in the ring; known are: {1}")]
     UnknownDatacenter(String, String),
@@ -98,6 +108,9 @@ pub fn plan(ring: &Ring, placement: &Placement, own: NodeIndex, wish: &Wish) -> 
 }
 
 fn check(ring: &Ring, own: NodeIndex, wish: &Wish) -> Result<(), PlanError> {
+    if usize::from(own.0) >= ring.nodes().len() {
+        return Err(PlanError::NotInRing);
+    }
     let known = |name: &String| ring.nodes().iter().any(|node| node.location.datacenter == *name);
     if let Some(unknown) = wish.datacenters.iter().find(|name| !known(name)) {
         let mut names: Vec<&str> =

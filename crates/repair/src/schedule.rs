@@ -11,8 +11,8 @@ const INTERVAL_MAX: Seconds = 7 * DAY;
 const INTERVAL_MIN: Seconds = HOUR / 6;
 
 /// How long after a repair of a table the next one is due. Three quarters of the grace of its deletions, so that a repair that
-/// fails can be tried again before they may be forgotten.
-pub fn interval(table: &Table) -> Seconds {
+/// fails can be tried again before they may be forgotten; earlier when that is more than `max`, unless that is 0.
+pub fn interval(table: &Table, max: Seconds) -> Seconds {
     let wanted = match (table.options.tombstone_gc, table.options.gc_grace_seconds) {
         // Nothing is forgotten before a repair: what was deleted takes space until then.
         (TombstoneGc::Repair { .. }, _) => DAY,
@@ -20,7 +20,8 @@ pub fn interval(table: &Table) -> Seconds {
         (TombstoneGc::Disabled | TombstoneGc::Immediate, _) | (TombstoneGc::Timeout, 0) => INTERVAL_MAX,
         (TombstoneGc::Timeout, grace) => grace / 4 * 3,
     };
-    wanted.clamp(INTERVAL_MIN, INTERVAL_MAX)
+    let max = if max == 0 { INTERVAL_MAX } else { max.max(INTERVAL_MIN) };
+    wanted.clamp(INTERVAL_MIN, INTERVAL_MAX).min(max)
 }
 
 /// A range of a table that this node is to keep repaired.
@@ -68,14 +69,16 @@ mod tests {
 
     #[test]
     fn intervals() {
-        let timeout = |grace| interval(&table(TombstoneGc::Timeout, grace));
+        let timeout = |grace| interval(&table(TombstoneGc::Timeout, grace), 0);
         assert_eq!(timeout(864_000), 7 * DAY, "Cassandra's default of ten days");
         assert_eq!(timeout(4 * DAY), 3 * DAY);
         assert_eq!(timeout(60), 600, "a grace shorter than any repair");
         assert_eq!(timeout(0), 7 * DAY);
         let repair = TombstoneGc::Repair { propagation_delay_seconds: 10 };
-        assert_eq!(interval(&table(repair, 864_000)), DAY);
-        assert_eq!(interval(&table(TombstoneGc::Disabled, 60)), 7 * DAY);
+        assert_eq!(interval(&table(repair, 864_000), 0), DAY);
+        assert_eq!(interval(&table(TombstoneGc::Disabled, 60), 0), 7 * DAY);
+        let limited = |max| interval(&table(TombstoneGc::Timeout, 864_000), max);
+        assert_eq!((limited(HOUR), limited(1), limited(30 * DAY)), (HOUR, 600, 7 * DAY));
     }
 
     /// A node that repairs what is due, one range after the other, keeps every interval, also through failures.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mutation::{PartitionUpdate, Repaired};
+use mutation::{PartitionUpdate, Repaired, Seconds};
 use replica::{ReadCommand, ReadPage, Replica, ReplicaError};
 use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
 use rt::sync::Semaphore;
@@ -18,6 +18,7 @@ use rt::{DiskError, Group, Rt, ShardId, Task};
 use schema::{Schema, TableId};
 use topology::{HostId, NodeIndex, Ring};
 
+use crate::age::{self, TableAge};
 use crate::codec::{decode_request, encode_answer};
 use crate::follower::{Data, Follower, FollowerConfig, FollowerError};
 use crate::history::{History, HistoryStore};
@@ -62,6 +63,8 @@ pub struct RepairConfig {
     pub jobs_kept: usize,
     /// Whether this node repairs by itself what is due.
     pub automatic: bool,
+    /// What is repaired by itself is repaired at least so often; 0 for as often as the grace of deletions asks for.
+    pub interval_max: Seconds,
 }
 
 impl Default for RepairConfig {
@@ -77,6 +80,7 @@ impl Default for RepairConfig {
             unit_bytes_max: 1 << 30,
             jobs_kept: 100,
             automatic: true,
+            interval_max: 0,
         }
     }
 }
@@ -86,10 +90,12 @@ impl Default for RepairConfig {
 pub struct Members {
     /// The ring.
     pub ring: Ring,
-    /// This node.
+    /// This node; it may not have entered the ring yet.
     pub own: NodeIndex,
     /// By node: whether it is believed to answer.
     pub alive: Vec<bool>,
+    /// Whether nodes are on their way into the ring or out of it: replicas to be may then lack what the others are told.
+    pub changing: bool,
 }
 
 /// What repair has to know of its node.
@@ -133,8 +139,28 @@ pub(crate) struct Inner {
     /// One range is repaired at a time.
     pub(crate) one_unit: Semaphore,
     pub(crate) scheduler: RefCell<Option<Task<()>>>,
+    /// The range that is being repaired without having been asked for.
+    pub(crate) by_itself: RefCell<Option<Rc<RefCell<Figures>>>>,
+    pub(crate) stats: Cell<RepairStats>,
     /// Forgets pieces that nobody asks about any more; while there are any.
     reaper: RefCell<Option<Task<()>>>,
+}
+
+/// What the repairs led by a node have done since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairStats {
+    /// Ranges that were repaired.
+    pub ranges: u64,
+    /// Ranges that could not be.
+    pub ranges_failed: u64,
+    /// Rows and deletions compared.
+    pub elements: u64,
+    /// Versions of rows and deletions that not all had.
+    pub differing: u64,
+    /// Rows and deletions that nodes were told.
+    pub told: u64,
+    /// Bytes from and to other nodes.
+    pub bytes: u64,
 }
 
 /// A repair that was asked for.
@@ -154,6 +180,10 @@ impl Data for Own {
 
     async fn apply(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
         self.0.apply_here(update).await
+    }
+
+    async fn sync(&self) -> Result<(), ReplicaError> {
+        self.0.apply_durably_here(Vec::new()).await
     }
 }
 
@@ -186,6 +216,8 @@ impl Repair {
             next_job: Cell::new(1),
             one_unit: Semaphore::new(1),
             scheduler: RefCell::default(),
+            by_itself: RefCell::default(),
+            stats: Cell::default(),
             reaper: RefCell::default(),
         }));
         repair.serve(Verb::RepairOpen, |inner, incoming| async move { inner.opened(incoming).await });
@@ -228,6 +260,17 @@ impl Repair {
     /// On another shard.
     pub fn history(&self) -> History {
         self.0.history().current()
+    }
+
+    /// What the repairs that this shard led have done.
+    pub fn stats(&self) -> RepairStats {
+        self.0.stats.get()
+    }
+
+    /// How the tables stand that this node keeps, on shard 0.
+    pub fn ages(&self) -> Vec<TableAge> {
+        let members = self.0.surroundings.members();
+        age::ages(&self.0.surroundings.schema(), &members.ring, members.own, &self.history())
     }
 
     /// Bytes of pieces that this shard keeps for the next question.

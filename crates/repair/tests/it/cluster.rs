@@ -226,3 +226,64 @@ fn deletions_are_forgotten_after_a_repair() {
     let after = world.wait(2, world.begin(2, &table, 0));
     assert_eq!((after.state, after.differing), (JobState::Done, 0));
 }
+
+/// The leader or a follower is killed or loses its power at each of many places of a repair, from its first question to what is taken
+/// down at its end. What was taken down anywhere is true, what the dead left is nothing, and the next repair, by any node, completes it.
+#[test]
+fn any_node_may_die_at_any_step() {
+    let whole = (PARTITIONS * ROWS) as u64;
+    let (mut ended, mut taken_down) = (0, 0);
+    for step in 0..24_u64 {
+        let config = RepairConfig { attempts_max: 2, timeout: 2 * SECOND, ..config() };
+        let world = World::new(step, &[1, 2, 1], config);
+        let table = table("t");
+        fill(&world, &table);
+        // What is there before is durable: that is the commit log's business.
+        world.sim.run_for(15 * SECOND);
+        let victim = (step % 3) as usize;
+        let job = world.begin(0, &table, 0);
+        let far = || {
+            let status = world.status(0, job);
+            status.state != JobState::Running || (step < 20 && status.elements >= whole * step / 20)
+        };
+        world.sim.run_until(far).expect("it repairs");
+        ended += u64::from(world.status(0, job).state != JobState::Running);
+        match step / 3 % 2 {
+            0 => world.restart(victim),
+            _ => world.lose_power(victim),
+        }
+        let known = |node: usize| world.repair(node).history().table(table.id).is_some();
+        if (0..3).any(known) {
+            taken_down += 1;
+            assert_equal(&world, &table);
+        }
+        if victim != 0 {
+            let status = world.wait(0, job);
+            assert!(matches!(status.state, JobState::Done | JobState::Failed), "step {step}: {status:?}");
+        }
+        let next = world.wait(victim, world.begin(victim, &table, 0));
+        assert_eq!(next.state, JobState::Done, "step {step}: {:?}", next.failures);
+        assert_equal(&world, &table);
+        assert!(world.repair(victim).history().table(table.id).is_some());
+    }
+    assert!(ended >= 4 && ended < 12, "most die in the middle: {ended} had ended");
+    assert!(taken_down >= 4, "{taken_down}");
+}
+
+/// While nodes join or leave, a repair repairs and is not taken down: a replica to be may lack what the others were told.
+#[test]
+fn nothing_is_taken_down_while_the_ring_changes() {
+    let world = World::new(7, &[1, 1, 1], RepairConfig { automatic: false, ..RepairConfig::default() });
+    let table = table("t");
+    fill(&world, &table);
+    world.believe_changing(true);
+    let status = world.wait(0, world.begin(0, &table, 0));
+    assert_eq!((status.state, status.differing > 0), (JobState::Done, true), "{:?}", status.failures);
+    assert_equal(&world, &table);
+    assert!((0..3).all(|node| world.repair(node).history().table(table.id).is_none()));
+    world.believe_changing(false);
+    let again = world.wait(0, world.begin(0, &table, 0));
+    assert_eq!((again.state, again.differing), (JobState::Done, 0));
+    world.sim.run_for(SECOND);
+    assert!((0..3).all(|node| world.repair(node).history().table(table.id).is_some()));
+}

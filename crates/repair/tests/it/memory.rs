@@ -116,6 +116,10 @@ impl Data for Shard {
         self.node.updates.borrow_mut().push(update);
         Ok(())
     }
+
+    async fn sync(&self) -> Result<(), ReplicaError> {
+        Ok(())
+    }
 }
 
 /// Why a question was not answered.

@@ -1,6 +1,6 @@
 //! Nodes of a simulation with storage, connections and repair, and nothing else: the test says who is in the ring and who lives.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{Engine, EngineConfig};
 use mutation::{
-    Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, LivenessInfo, PartitionRange,
-    PartitionUpdate, Row, Slices,
+    Clustering, ColumnData, ColumnSelection, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate,
+    Row, Slices,
 };
 use repair::plan::Wish;
 use repair::{JobState, JobStatus, Members, Repair, RepairConfig, Surroundings, Wanted};
@@ -39,6 +39,8 @@ thread_local! {
     static RUNNING: RefCell<BTreeMap<(usize, u16), Running>> = const { RefCell::new(BTreeMap::new()) };
     /// Whom every node believes to be dead.
     static DEAD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Whether every node believes that others join or leave.
+    static CHANGING: Cell<bool> = const { Cell::new(false) };
 }
 
 pub fn host(node: usize) -> HostId {
@@ -85,7 +87,7 @@ impl Surroundings for Around {
         };
         let alive = (0..nodes).map(|node| DEAD.with(|dead| !dead.borrow().contains(&node))).collect();
         let ring = Ring::new((0..nodes).map(member)).expect("tokens are apart");
-        Members { ring, own: NodeIndex(self.own as u16), alive }
+        Members { ring, own: NodeIndex(self.own as u16), alive, changing: CHANGING.get() }
     }
 }
 
@@ -107,6 +109,7 @@ impl World {
     pub fn new(seed: u64, shards: &[u16], config: RepairConfig) -> World {
         RUNNING.with(|all| all.borrow_mut().clear());
         DEAD.with(|dead| dead.borrow_mut().clear());
+        CHANGING.set(false);
         let sim = Simulation::new(seed, Config::default());
         let of = Arc::new(shards.to_vec());
         for (node, count) in shards.iter().enumerate() {
@@ -125,9 +128,21 @@ impl World {
         DEAD.with(|dead| *dead.borrow_mut() = nodes.to_vec());
     }
 
+    /// Has every node believe that others join or leave.
+    pub fn believe_changing(&self, changing: bool) {
+        CHANGING.set(changing);
+    }
+
     /// Stops a node as `kill -9` does, and starts it again.
     pub fn restart(&self, node: usize) {
         self.sim.kill(self.sim.node(node));
+        self.sim.start(self.sim.node(node));
+        self.sim.run_for(SECOND / 10);
+    }
+
+    /// Takes a node's power, and starts it again.
+    pub fn lose_power(&self, node: usize) {
+        self.sim.crash(self.sim.node(node));
         self.sim.start(self.sim.node(node));
         self.sim.run_for(SECOND / 10);
     }
@@ -271,7 +286,10 @@ pub fn row(table: &Arc<Table>, k: i32, c: i32, text: &str, timestamp: i64) -> Pa
     let mut row = Row::new(Clustering::new(table, &[Some(&c.to_be_bytes())]));
     row.liveness = LivenessInfo::forever(timestamp);
     let column = table.column("v").expect("it has v").id;
-    row.set(column, ColumnData::Simple(Cell::live(timestamp, Bytes::copy_from_slice(text.as_bytes()))));
+    row.set(
+        column,
+        ColumnData::Simple(mutation::Cell::live(timestamp, Bytes::copy_from_slice(text.as_bytes()))),
+    );
     let mut update = PartitionUpdate::new(table.clone(), key(k));
     update.add_row(row);
     update

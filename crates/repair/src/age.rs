@@ -1,0 +1,93 @@
+//! How long ago each table was repaired, as its operator asks: of what this node keeps, how much, and since when. Pure.
+
+use mutation::Seconds;
+use schema::{Replication, Schema, TableId};
+use topology::{NodeIndex, Placement, Ring, TokenRange};
+
+use crate::history::History;
+use crate::plan::{share, straight};
+
+/// One table of which this node keeps a part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableAge {
+    /// Which table.
+    pub table: TableId,
+    /// How much of what this node keeps was ever repaired, from 0 to 1.
+    pub repaired: f64,
+    /// When the part was repaired for which that is longest ago; none while nothing was.
+    pub oldest: Option<Seconds>,
+    /// When the part was repaired for which that is shortest ago.
+    pub newest: Option<Seconds>,
+}
+
+/// All tables that are kept on several nodes.
+pub fn ages(schema: &Schema, ring: &Ring, own: NodeIndex, history: &History) -> Vec<TableAge> {
+    let mut out = Vec::new();
+    for keyspace in schema.keyspaces() {
+        if keyspace.computed || keyspace.replication == Replication::Local {
+            continue;
+        }
+        let placement = Placement::new(ring, &keyspace.replication);
+        let kept: Vec<TokenRange> = placement.ranges_of(own).flat_map(straight).collect();
+        let all: f64 = kept.iter().copied().map(share).sum();
+        for table in keyspace.tables.values() {
+            let known = history.table(table.id).map_or(&[][..], |repaired| repaired.ranges());
+            let within = known.iter().flat_map(|&(after, upto, at)| {
+                let clip = move |range: &TokenRange| TokenRange {
+                    after: range.after.max(after),
+                    upto: range.upto.min(upto),
+                };
+                let clipped = kept.iter().map(clip).filter(|range| range.after < range.upto);
+                clipped.map(move |range| (share(range), at))
+            });
+            let within: Vec<(f64, Seconds)> = within.collect();
+            let repaired: f64 = within.iter().map(|(share, _)| share).sum();
+            out.push(TableAge {
+                table: table.id,
+                repaired: if all > 0.0 { (repaired / all).min(1.0) } else { 0.0 },
+                oldest: within.iter().map(|(_, at)| *at).min(),
+                newest: within.iter().map(|(_, at)| *at).max(),
+            });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use schema::{Keyspace, TableBuilder};
+    use topology::{HostId, Location, RingNode};
+    use types::CqlType;
+
+    use super::*;
+
+    #[test]
+    fn only_what_the_node_keeps_counts() {
+        let node = |n: u8, token| {
+            (RingNode { host: HostId([n; 16]), location: Location::new("dc1", "r1") }, vec![token])
+        };
+        // The first node keeps what is above the second's token, around the end and up to its own: half of the ring.
+        let ring = Ring::new([node(1, -(1 << 62)), node(2, 1 << 62)]).unwrap();
+        let table = TableBuilder::new("ks", "t", TableId([7; 16])).partition_key("k", CqlType::Int);
+        let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 1 });
+        keyspace.tables.insert("t".to_owned(), Arc::new(table.build().unwrap()));
+        let schema = Schema::default().with_keyspace(keyspace);
+        let mut history = History::default();
+        let told = |history: &History| {
+            let ages = ages(&schema, &ring, NodeIndex(0), history);
+            assert_eq!((ages.len(), ages[0].table), (1, TableId([7; 16])));
+            (ages[0].repaired, ages[0].oldest, ages[0].newest)
+        };
+        assert_eq!(told(&history), (0.0, None, None));
+        history.insert(TableId([7; 16]), TokenRange { after: 0, upto: i64::MAX }, 100);
+        let (repaired, oldest, newest) = told(&history);
+        assert!((repaired - 0.5).abs() < 1e-9, "what lies on the other node is left out: {repaired}");
+        assert_eq!((oldest, newest), (Some(100), Some(100)));
+        history.insert(TableId([7; 16]), TokenRange { after: i64::MIN, upto: 0 }, 300);
+        let (repaired, oldest, newest) = told(&history);
+        assert!((repaired - 1.0).abs() < 1e-9, "{repaired}");
+        assert_eq!((oldest, newest), (Some(100), Some(300)));
+    }
+}
