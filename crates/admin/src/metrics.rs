@@ -271,12 +271,12 @@ fn histogram<'a>(out: &mut String, name: &str, help: &str, shards: impl Iterator
     }
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+pub(crate) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let written = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     written.expect("strings take everything");
 }
 
-fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
+pub(crate) fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
     let written = if labels.is_empty() {
         writeln!(out, "{name} {value}")
     } else {
@@ -286,6 +286,6 @@ fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
 }
 
 /// A label's value with quotes, backslashes and line ends escaped.
-fn escape(value: &str) -> String {
+pub(crate) fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -3,11 +3,15 @@
 
 use std::rc::Rc;
 
+use repair::age::TableAge;
 use repair::plan::{Ranges, Wish};
 use repair::{JobState, JobStatus, Repair, RepairError, Wanted};
+use schema::Schema;
 use serde_json::{Value, json};
 use topology::TokenRange;
 
+use crate::metrics::{escape, head, sample};
+use crate::rest::uuid;
 use crate::{Answer, Call, Node};
 
 /// Answers what is about repairs; none for anything else.
@@ -131,6 +135,7 @@ fn job(status: &JobStatus) -> Value {
         "id": status.id,
         "keyspace": status.keyspace,
         "tables": status.tables,
+        "peers": status.peers.iter().map(|host| uuid(&host.0)).collect::<Vec<_>>(),
         "state": status.state.name(),
         "ranges": status.units,
         "ranges_done": status.units_done,
@@ -145,24 +150,90 @@ fn job(status: &JobStatus) -> Value {
     })
 }
 
-/// Each table with the share of the ring that was ever repaired (as this node knows), and the age of the oldest part of that.
+/// Each table with the share of what this node keeps that was ever repaired, and the age of the oldest part of that.
 fn history(node: &Rc<dyn Node>, repair: &Repair, now: u32) -> Value {
     let (schema, history) = (node.schema(), repair.history());
-    let table = |table: &std::sync::Arc<schema::Table>| {
-        let repaired = history.table(table.id).filter(|repaired| !repaired.ranges().is_empty())?;
-        let ranges = repaired.ranges().iter();
-        let share: f64 =
-            ranges.clone().map(|&(after, upto, _)| repair::plan::share(TokenRange { after, upto })).sum();
-        let oldest = ranges.clone().map(|(_, _, at)| *at).min().unwrap_or(0);
+    let one = |age: &TableAge| {
+        let table = schema.table_by_id(age.table)?;
+        let ranges = history.table(age.table).map_or(&[][..], |repaired| repaired.ranges());
         Some(json!({
             "keyspace": table.keyspace,
             "table": table.name,
-            "share": share,
-            "oldest_seconds": now.saturating_sub(oldest),
+            "share": age.repaired,
+            "oldest_seconds": age.oldest.map(|at| now.saturating_sub(at)),
+            "newest_seconds": age.newest.map(|at| now.saturating_sub(at)),
             "ranges": ranges
+                .iter()
                 .map(|(after, upto, at)| json!({ "after": after.to_string(), "upto": upto.to_string(), "at": at }))
                 .collect::<Vec<_>>(),
         }))
     };
-    json!(schema.tables().filter_map(table).collect::<Vec<_>>())
+    json!(repair.ages().iter().filter_map(one).collect::<Vec<_>>())
+}
+
+/// What the metrics say of repairs.
+pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &mut String) {
+    let stats = repair.stats();
+    let jobs = repair.statuses();
+    let running = jobs.iter().filter(|job| job.state == JobState::Running).count();
+    for (name, kind, help, value) in [
+        ("torc_repair_running", "gauge", "Repairs under way that this node leads.", running as f64),
+        (
+            "torc_repair_ranges_done",
+            "counter",
+            "Ranges of tables that this node has repaired.",
+            stats.ranges as f64,
+        ),
+        (
+            "torc_repair_ranges_failed",
+            "counter",
+            "Ranges of tables whose repair failed; those that are due are tried again.",
+            stats.ranges_failed as f64,
+        ),
+        ("scylla_repair_row_from_disk_nr", "counter", "Rows compared by repairs.", stats.elements as f64),
+        (
+            "torc_repair_rows_differing",
+            "counter",
+            "Versions of rows that not all replicas had.",
+            stats.differing as f64,
+        ),
+        ("scylla_repair_tx_row_nr", "counter", "Rows that replicas were told by repairs.", stats.told as f64),
+        (
+            "torc_repair_bytes",
+            "counter",
+            "Bytes that repairs exchanged with other nodes.",
+            stats.bytes as f64,
+        ),
+    ] {
+        head(out, name, kind, help);
+        sample(out, name, "", value);
+    }
+    let ages = repair.ages();
+    let name = |age: &TableAge| {
+        let table = schema.table_by_id(age.table)?;
+        Some(format!("ks=\"{}\",cf=\"{}\"", escape(&table.keyspace), escape(&table.name)))
+    };
+    head(
+        out,
+        "torc_repair_share",
+        "gauge",
+        "Share of what the node keeps of a table that was ever repaired.",
+    );
+    for age in &ages {
+        if let Some(labels) = name(age) {
+            sample(out, "torc_repair_share", &labels, age.repaired);
+        }
+    }
+    head(
+        out,
+        "torc_repair_age_seconds",
+        "gauge",
+        "Time since the repair of what was repaired longest ago, by table.",
+    );
+    for age in &ages {
+        if let Some((labels, at)) = name(age).zip(age.oldest) {
+            let seconds = (now_micros / 1_000_000 - i64::from(at)).max(0);
+            sample(out, "torc_repair_age_seconds", &labels, seconds as f64);
+        }
+    }
 }

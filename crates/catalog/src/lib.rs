@@ -15,8 +15,8 @@ mod system_tables;
 pub use definitions::computed_keyspaces;
 pub use rows::RowBuilder;
 pub use system_tables::{
-    CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, PoolFacts, PreparedFacts, SizeFacts,
-    TaskFacts,
+    CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, PoolFacts, PreparedFacts, RepairFacts,
+    SizeFacts, TaskFacts,
 };
 
 use std::sync::Arc;

@@ -145,6 +145,19 @@ pub struct PoolFacts {
     pub completed: i64,
 }
 
+/// A range of a table, and when it was repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairFacts {
+    /// Which table.
+    pub table: TableId,
+    /// The tokens above this,
+    pub after: i64,
+    /// up to this.
+    pub upto: i64,
+    /// When, seconds since the epoch.
+    pub seconds: u32,
+}
+
 /// What the tables of `system` and `system_views` are computed from.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -170,6 +183,8 @@ pub struct Facts {
     pub tasks: Vec<TaskFacts>,
     /// What is kept for other nodes.
     pub hints: BTreeMap<HostId, HintFigures>,
+    /// What was repaired when.
+    pub repairs: Vec<RepairFacts>,
     /// Figures of the CQL server, by Cassandra's names.
     pub cql: Vec<(&'static str, f64)>,
 }
@@ -180,6 +195,7 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
         "peers" => nodes::peers(rows, schema, &facts.view),
         "peers_v2" => nodes::peers_v2(rows, schema, &facts.view),
         "pending_hints" => nodes::pending_hints(rows, &facts.hints, &facts.view),
+        "repair_history" => facts.repairs.iter().for_each(|one| repair(rows, schema, one)),
         "size_estimates" | "table_estimates" => estimates::fill(rows, schema, facts),
         "compaction_history" => facts.compactions.iter().for_each(|record| compaction(rows, record)),
         "prepared_statements" => facts.prepared.iter().for_each(|prepared| {
@@ -237,6 +253,23 @@ fn sizes(
             ]);
         }
     }
+}
+
+/// ScyllaDB's table. Which repair it was is not known: the id is that of the range.
+fn repair(rows: &mut RowBuilder, schema: &Schema, one: &RepairFacts) {
+    let Some(table) = schema.table_by_id(one.table) else { return };
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&one.after.to_be_bytes());
+    id[8..].copy_from_slice(&one.upto.to_be_bytes());
+    rows.row([
+        ("table_uuid", one.table.0.into()),
+        ("repair_time", (i64::from(one.seconds) * 1_000).into()),
+        ("repair_uuid", id.into()),
+        ("keyspace_name", table.keyspace.as_str().into()),
+        ("range_end", one.upto.into()),
+        ("range_start", one.after.into()),
+        ("table_name", table.name.as_str().into()),
+    ]);
 }
 
 fn compaction(rows: &mut RowBuilder, record: &CompactionFacts) {

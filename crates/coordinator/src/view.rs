@@ -102,6 +102,11 @@ impl ClusterView {
         self.nodes.len() == 1
     }
 
+    /// Whether nodes are on their way into the ring or out of it.
+    pub fn is_changing(&self) -> bool {
+        self.then.is_some()
+    }
+
     /// This node.
     pub fn own(&self) -> NodeIndex {
         self.own

@@ -102,6 +102,11 @@ impl Engine {
         }
     }
 
+    /// When what of a table was repaired, as [`Engine::set_repaired`] told.
+    pub fn repaired(&self, table: TableId) -> Arc<Repaired> {
+        self.0.store(table).map_or_else(Arc::default, |store| store.repaired.borrow().clone())
+    }
+
     /// What of a table a compaction of everything might forget at `now`.
     pub fn purge_rule(&self, table: &Table, now: Seconds) -> PurgeRule {
         match self.0.store(table.id) {

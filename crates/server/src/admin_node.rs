@@ -197,6 +197,10 @@ impl Node for View {
         Box::pin(async move { engine::list_snapshots(rt.disk(), &data).await })
     }
 
+    fn repair(&self) -> Option<repair::Repair> {
+        (self.mode.get() == Mode::Normal).then(|| self.shard.repair().clone())
+    }
+
     fn request_stop(&self) {
         self.rt.request_stop();
     }

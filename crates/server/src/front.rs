@@ -212,6 +212,7 @@ impl ComputedTables for Tables {
                 pools: Vec::new(),
                 tasks: Vec::new(),
                 hints: BTreeMap::new(),
+                repairs: Vec::new(),
                 cql: Vec::new(),
             };
             // Only what the table needs is gathered: drivers ask for system.local all the time.
@@ -230,6 +231,7 @@ impl ComputedTables for Tables {
                     facts.compactions = facts::compactions(&coordinator.replica().stats().await);
                 }
                 "pending_hints" => facts.hints = coordinator.kept_hints().await,
+                "repair_history" => facts.repairs = crate::repairing::facts(&coordinator),
                 "caches" => facts.caches = facts::caches(&coordinator.replica().stats().await, &boot),
                 "size_estimates" | "table_estimates" | "disk_usage" | "max_partition_size" => {
                     facts.sizes = facts::sizes(&coordinator.replica().stats().await);

@@ -12,6 +12,7 @@ mod facts;
 mod front;
 mod membership;
 mod node;
+mod repairing;
 mod shard;
 
 pub use config::{Config, ConfigError, Size};

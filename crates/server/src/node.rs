@@ -423,6 +423,7 @@ async fn open(rt: &Rt, begun: &Begun, follower: &Follower) -> Result<AdminNode, 
     }
     follower.order_all(rt.shard_count(), Order::Listen).await?;
     membership.set_ready(true);
+    running.repair().start().await;
     let port = follower.port.clone();
     AdminNode::start(rt, boot, running, port, membership).await
 }

@@ -8,10 +8,12 @@ use commitlog::{CommitLogConfig, SyncMode};
 use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse, PullStats};
 use engine::{Engine, EngineConfig, FailurePolicy};
 use hints::{Hints, HintsConfig};
+use repair::Repair;
 use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
 use rpc::{HandoverEndpoint, Messenger};
 use rt::mesh::{Endpoint, Mesh};
 use rt::{Group, Rt, Task};
+use topology::HostId;
 
 use crate::front::{Front, FrontEndpoint};
 use crate::node::Boot;
@@ -53,6 +55,7 @@ pub(crate) struct RunningShard {
     batches: RefCell<Option<Task<()>>>,
     front: Front,
     handoff: Handoff,
+    repair: Repair,
     messenger: Messenger,
 }
 
@@ -83,9 +86,12 @@ impl RunningShard {
         let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
         let handoff = Handoff::start(&coordinator, hints);
+        let who = (HostId(boot.identity.host_id), config);
+        let repair =
+            crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
-        Ok(Self { engine, replica, coordinator, batches, front, handoff, messenger })
+        Ok(Self { engine, replica, coordinator, batches, front, handoff, repair, messenger })
     }
 
     /// Completes the logged batches that a crash interrupted.
@@ -148,6 +154,11 @@ impl RunningShard {
         &self.replica
     }
 
+    /// Repair, which shard 0 leads.
+    pub(crate) fn repair(&self) -> &Repair {
+        &self.repair
+    }
+
     /// Figures of this moment.
     pub(crate) fn figures(&self, rt: &Rt) -> admin::ShardFigures {
         let (coordinated_reads, coordinated_writes) = self.coordinator.request_figures();
@@ -174,6 +185,7 @@ impl RunningShard {
     pub(crate) async fn quiet(&self) {
         self.front.stop().await;
         drop(self.batches.borrow_mut().take());
+        self.repair.stop().await;
         // Before the storage of any shard ends; what is written from now on is not hinted.
         self.handoff.stop().await;
         self.coordinator.stop_following().await;

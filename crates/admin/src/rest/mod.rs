@@ -43,7 +43,10 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     match (call.method.as_str(), segments.as_slice()) {
         ("GET", ["metrics"]) => {
             let shards = node.figures().await;
-            let body = metrics::exposition(node.info(), &node.schema(), &shards, node.now_micros());
+            let mut body = metrics::exposition(node.info(), &node.schema(), &shards, node.now_micros());
+            if let Some(repair) = node.repair() {
+                repairs::metrics(&repair, &node.schema(), node.now_micros(), &mut body);
+            }
             Ok(Answer { status: 200, content_type: "text/plain; version=0.0.4; charset=utf-8", body })
         }
         ("GET", [] | [""]) => Ok(Answer {
@@ -171,6 +174,6 @@ async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<
     })
 }
 
-fn uuid(id: &[u8; 16]) -> String {
+pub(crate) fn uuid(id: &[u8; 16]) -> String {
     schema::TableId(*id).to_string()
 }

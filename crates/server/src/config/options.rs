@@ -110,6 +110,15 @@ options! {
     max_hints_file_size: Size = Size::mib(128), "Size at which a file of hints is ended and the next begun.";
     #[alias("max_hints_size_per_host_in_mb", "MiB")]
     max_hints_size_per_host: Size = Size(0), "What the hints for one node may take; 0 for no limit.";
+    #[alias("auto_repair_enabled_default", "")]
+    auto_repair_enabled: bool = true, "The node keeps by itself repaired what it is the first replica of.";
+    #[alias("auto_repair_threshold_default_in_seconds", "s")]
+    auto_repair_threshold: Duration = Duration::ZERO, "Time after which a table is repaired again by itself; 0 for three quarters of its gc_grace_seconds, a day with tombstone_gc repair; a week at most.";
+    #[alias("repair_request_timeout_in_ms", "ms")]
+    repair_request_timeout: Duration = Duration::from_secs(20), "How long a repair waits for one answer of another node.";
+    #[alias("repair_session_space_in_mb", "MiB")]
+    repair_session_space: Size = Size(0), "What a shard keeps of repairs between two questions about the same rows; 0 for 8MiB.";
+    stream_throughput_outbound: Size = Size::mib(24), "Bytes a second that the repairs led by this node exchange with others; 0 for no limit.";
     api_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the REST administration.";
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";

@@ -110,6 +110,8 @@ impl OptionValue for Size {
         ];
         let expected = || "expected a size such as 16KiB, 32MiB, 1GiB or a number of bytes".to_owned();
         let lower = text.trim().to_ascii_lowercase();
+        // Cassandra writes rates so; what is a rate, the option says.
+        let lower = lower.strip_suffix("/s").unwrap_or(&lower).to_owned();
         let unit = UNITS.iter().find(|(unit, _)| lower.ends_with(unit));
         let (digits, shift) = match unit {
             Some((unit, shift)) => (&lower[..lower.len() - unit.len()], *shift),

@@ -1,0 +1,74 @@
+//! Repair in its node: what it has to know of the cluster, what its options say, and what the tables show of it.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use catalog::RepairFacts;
+use coordinator::Coordinator;
+use repair::{FollowerConfig, Members, Repair, RepairConfig, Surroundings};
+use rpc::Messenger;
+use rt::Rt;
+use schema::Schema;
+use topology::HostId;
+
+use crate::{Config, NodeError};
+
+/// The cluster as repair is to see it.
+struct Around(Coordinator);
+
+impl Surroundings for Around {
+    fn schema(&self) -> Arc<Schema> {
+        self.0.schema()
+    }
+
+    fn members(&self) -> Members {
+        let view = self.0.view();
+        let ring = view.ring().clone();
+        // Those who own tokens come first among the nodes of a view.
+        let alive = ring.indexes().map(|node| view.is_alive(node)).collect();
+        Members { own: view.own(), alive, changing: view.is_changing(), ring }
+    }
+}
+
+/// This shard's end of repair; shard 0 keeps the history of repairs in `directory`.
+pub(crate) async fn open(
+    rt: &Rt,
+    (host, config): (HostId, &Config),
+    messenger: &Messenger,
+    coordinator: &Coordinator,
+    directory: &Path,
+) -> Result<Repair, NodeError> {
+    let around = Rc::new(Around(coordinator.clone()));
+    let replica = coordinator.replica().clone();
+    let config = settings(config);
+    Ok(Repair::open(rt, host, messenger, replica, around, config, directory).await?)
+}
+
+fn settings(config: &Config) -> RepairConfig {
+    let default = RepairConfig::default();
+    let kept_bytes_max = match usize::try_from(config.repair_session_space.0).unwrap_or(usize::MAX) {
+        0 => default.follower.kept_bytes_max,
+        bytes => bytes,
+    };
+    RepairConfig {
+        follower: FollowerConfig { kept_bytes_max, ..default.follower },
+        bytes_per_second: config.stream_throughput_outbound.0,
+        timeout: config.repair_request_timeout,
+        automatic: config.auto_repair_enabled,
+        interval_max: u32::try_from(config.auto_repair_threshold.as_secs()).unwrap_or(u32::MAX),
+        ..default
+    }
+}
+
+/// What every shard knows of past repairs: each table's ranges with their times.
+pub(crate) fn facts(coordinator: &Coordinator) -> Vec<RepairFacts> {
+    let engine = coordinator.replica().engine();
+    let schema = coordinator.schema();
+    let tables = schema.tables().map(|table| (table.id, engine.repaired(table.id)));
+    let facts = tables.flat_map(|(table, repaired)| {
+        let ranges = repaired.ranges().to_vec();
+        ranges.into_iter().map(move |(after, upto, at)| RepairFacts { table, after, upto, seconds: at })
+    });
+    facts.collect()
+}
