@@ -11,7 +11,7 @@ mod sstable;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let matches = command::command().get_matches();
+    let matches = command::command().get_matches_from(nodetool::spelled_out(std::env::args_os()));
     let result = match matches.subcommand() {
         Some(("server", arguments)) => node::server(arguments),
         Some(("dev", arguments)) => dev::dev(arguments),

@@ -32,6 +32,7 @@ pub(super) const NETSTATS: Verb = Verb {
     ask: |api, _| {
         Ok(json!({
             "mode": api.text("/storage_service/operation_mode")?,
+            "repairs": super::repair::running(api),
             "read_repair_attempted": api.get("/storage_proxy/read_repair_attempted")?,
             "read_repair_blocking": api.get("/storage_proxy/read_repair_repaired_blocking")?,
             "read_repair_background": api.get("/storage_proxy/read_repair_repaired_background")?,
@@ -123,7 +124,10 @@ fn show_histograms(answer: &Value) -> String {
 
 fn show_network(answer: &Value) -> String {
     let of = |name: &str| text(&answer[name]);
-    let mut out = format!("Mode: {}\nNot sending any streams.\nRead Repair Statistics:\n", of("mode"));
+    let mut out = format!("Mode: {}\n", of("mode"));
+    let repairs = super::repair::show_running(&answer["repairs"]);
+    out.push_str(if repairs.is_empty() { "Not sending any streams.\n" } else { &repairs });
+    out.push_str("Read Repair Statistics:\n");
     out.push_str(&format!("Attempted: {}\n", of("read_repair_attempted")));
     out.push_str(&format!("Mismatch (Blocking): {}\n", of("read_repair_blocking")));
     out.push_str(&format!("Mismatch (Background): {}\n", of("read_repair_background")));

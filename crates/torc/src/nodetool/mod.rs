@@ -8,11 +8,13 @@ mod cluster;
 mod grid;
 mod load;
 mod node;
+mod repair;
 mod ring;
 mod samples;
 mod snapshots;
 mod tables;
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -46,6 +48,8 @@ const VERBS: &[Verb] = &[
     snapshots::LISTSNAPSHOTS,
     load::NETSTATS,
     load::PROXYHISTOGRAMS,
+    repair::REPAIR,
+    repair::REPAIR_ADMIN,
     ring::RING,
     snapshots::SNAPSHOT,
     ring::STATUS,
@@ -104,6 +108,19 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     // Who does not read to the end, does not want it.
     let _ = std::io::stdout().write_all(out.as_bytes());
     Ok(())
+}
+
+/// The command line with what Cassandra's tool understands and clap does not: options of several letters behind one dash.
+pub fn spelled_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut out: Vec<OsString> = arguments.collect();
+    if out.get(1).is_some_and(|verb| verb == "nodetool") {
+        for argument in &mut out[2..] {
+            if let Some(long) = argument.to_str().and_then(repair::long_options) {
+                *argument = long.into();
+            }
+        }
+    }
+    out
 }
 
 /// Arguments without a name: keyspaces, tables.
@@ -189,6 +206,16 @@ mod tests {
         let matches = command().get_matches_from(["nodetool", "-h", "::1", "-p", "1", "status", "ks"]);
         let (_, verb) = matches.subcommand().unwrap();
         assert_eq!(verb.get_one::<String>("host").unwrap(), "::1");
+        let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
+        let line = "torc nodetool repair -pr -st -5 -dc north -full ks t1 t2";
+        let spelled = spelled_out(words(line).into_iter());
+        let matches = command().get_matches_from(&spelled[1..]);
+        let (_, repair) = matches.subcommand().unwrap();
+        assert!(repair.get_flag("partitioner-range") && repair.get_flag("full"));
+        assert_eq!(repair.get_one::<String>("start-token").unwrap(), "-5");
+        assert_eq!(given(repair, "names"), ["ks", "t1", "t2"]);
+        assert_eq!(given(repair, "in-dc"), ["north"]);
+        assert_eq!(spelled_out(words("torc dev -pr").into_iter()), words("torc dev -pr"));
         let after = command().get_matches_from(["nodetool", "status", "-h", "::1"]);
         assert_eq!(after.subcommand().unwrap().1.get_one::<String>("host").unwrap(), "::1");
     }
