@@ -14,11 +14,12 @@ import basics
 import failures
 import lightweight
 import mistakes
+import repair
 from environment import Failure
 from node import Workspace
 from world import Nodes, World, connect, peers, wait_until
 
-SCENARIOS = (*basics.SCENARIOS, *mistakes.SCENARIOS, *lightweight.SCENARIOS, *failures.SCENARIOS)
+SCENARIOS = (*basics.SCENARIOS, *mistakes.SCENARIOS, *lightweight.SCENARIOS, *failures.SCENARIOS, *repair.SCENARIOS)
 
 
 def run(nodes, wanted):
