@@ -20,7 +20,7 @@ pub struct TableAge {
     pub newest: Option<Seconds>,
 }
 
-/// All tables that are kept on several nodes.
+/// All tables of which this node keeps a part that others keep too.
 pub fn ages(schema: &Schema, ring: &Ring, own: NodeIndex, history: &History) -> Vec<TableAge> {
     let mut out = Vec::new();
     for keyspace in schema.keyspaces() {
@@ -28,7 +28,11 @@ pub fn ages(schema: &Schema, ring: &Ring, own: NodeIndex, history: &History) -> 
             continue;
         }
         let placement = Placement::new(ring, &keyspace.replication);
-        let kept: Vec<TokenRange> = placement.ranges_of(own).flat_map(straight).collect();
+        let shared = placement.ranges().filter(|(_, replicas)| replicas.len() > 1 && replicas.contains(&own));
+        let kept: Vec<TokenRange> = shared.flat_map(|(range, _)| straight(range)).collect();
+        if kept.is_empty() {
+            continue;
+        }
         let all: f64 = kept.iter().copied().map(share).sum();
         for table in keyspace.tables.values() {
             let known = history.table(table.id).map_or(&[][..], |repaired| repaired.ranges());
@@ -41,10 +45,11 @@ pub fn ages(schema: &Schema, ring: &Ring, own: NodeIndex, history: &History) -> 
                 clipped.map(move |range| (share(range), at))
             });
             let within: Vec<(f64, Seconds)> = within.collect();
-            let repaired: f64 = within.iter().map(|(share, _)| share).sum();
+            // The sum of nothing would be -0.
+            let repaired = within.iter().fold(0.0, |sum, (share, _)| sum + share);
             out.push(TableAge {
                 table: table.id,
-                repaired: if all > 0.0 { (repaired / all).min(1.0) } else { 0.0 },
+                repaired: f64::min(repaired / all, 1.0),
                 oldest: within.iter().map(|(_, at)| *at).min(),
                 newest: within.iter().map(|(_, at)| *at).max(),
             });
@@ -68,12 +73,15 @@ mod tests {
         let node = |n: u8, token| {
             (RingNode { host: HostId([n; 16]), location: Location::new("dc1", "r1") }, vec![token])
         };
-        // The first node keeps what is above the second's token, around the end and up to its own: half of the ring.
-        let ring = Ring::new([node(1, -(1 << 62)), node(2, 1 << 62)]).unwrap();
+        // With two copies the first node keeps three quarters: all but what is above its own token up to the second's.
+        let ring = Ring::new([node(1, -(1 << 62)), node(2, 0), node(3, 1 << 62)]).unwrap();
         let table = TableBuilder::new("ks", "t", TableId([7; 16])).partition_key("k", CqlType::Int);
-        let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 1 });
+        let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 2 });
         keyspace.tables.insert("t".to_owned(), Arc::new(table.build().unwrap()));
-        let schema = Schema::default().with_keyspace(keyspace);
+        let alone = TableBuilder::new("alone", "t", TableId([8; 16])).partition_key("k", CqlType::Int);
+        let mut single = Keyspace::new("alone", Replication::Simple { factor: 1 });
+        single.tables.insert("t".to_owned(), Arc::new(alone.build().unwrap()));
+        let schema = Schema::default().with_keyspace(keyspace).with_keyspace(single);
         let mut history = History::default();
         let told = |history: &History| {
             let ages = ages(&schema, &ring, NodeIndex(0), history);
@@ -81,9 +89,12 @@ mod tests {
             (ages[0].repaired, ages[0].oldest, ages[0].newest)
         };
         assert_eq!(told(&history), (0.0, None, None));
+        assert!(told(&history).0.is_sign_positive());
+        history.insert(TableId([7; 16]), TokenRange { after: -(1 << 61), upto: 0 }, 50);
+        assert_eq!(told(&history), (0.0, None, None), "that lies on the other nodes");
         history.insert(TableId([7; 16]), TokenRange { after: 0, upto: i64::MAX }, 100);
         let (repaired, oldest, newest) = told(&history);
-        assert!((repaired - 0.5).abs() < 1e-9, "what lies on the other node is left out: {repaired}");
+        assert!((repaired - 2.0 / 3.0).abs() < 1e-9, "{repaired}");
         assert_eq!((oldest, newest), (Some(100), Some(100)));
         history.insert(TableId([7; 16]), TokenRange { after: i64::MIN, upto: 0 }, 300);
         let (repaired, oldest, newest) = told(&history);

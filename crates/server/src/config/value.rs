@@ -164,6 +164,7 @@ mod tests {
     #[test]
     fn sizes_and_durations_are_written_with_units() {
         assert_eq!(Size::parse("32MiB"), Ok(Size::mib(32)));
+        assert_eq!(Size::parse("24MiB/s"), Ok(Size::mib(24)), "a rate, as Cassandra writes it");
         assert_eq!(Size::parse("16 KiB"), Ok(Size(16 << 10)));
         assert_eq!(Size::parse("1024B"), Ok(Size(1024)));
         assert_eq!(Size::parse("7"), Ok(Size(7)));
