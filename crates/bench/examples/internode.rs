@@ -90,7 +90,7 @@ async fn caller(rt: Rt, messenger: Messenger, calls: usize, body: Bytes) {
 fn client(address: SocketAddr, server: SocketAddr, load: Load) -> (Duration, Duration) {
     node(CLIENT, address, move |rt, messenger| {
         Box::pin(async move {
-            let peer = PeerInfo { address: server, shard_count: 1, same_datacenter: true };
+            let peer = PeerInfo { address: server, shard_count: 1, near: rpc::Near::Rack };
             messenger.set_peers(Arc::new(Peers::new([(SERVER, peer)])));
             let mark = || messenger.call(TARGET, Verb::Echo, Bytes::new(), rt.now() + FIVE_SECONDS);
             mark().await.expect("the server answers");

@@ -31,6 +31,8 @@ pub struct ClientFacts {
     pub port: u16,
     /// The shard that owns the connection.
     pub shard: i32,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
     /// What it said in STARTUP.
     pub options: BTreeMap<String, String>,
     /// `ready`, `startup`, `authenticating`.
@@ -300,7 +302,7 @@ fn client(rows: &mut RowBuilder, client: &ClientFacts) {
         ("keyspace_name", client.keyspace.clone().into()),
         ("protocol_version", client.protocol_version.into()),
         ("request_count", client.requests.into()),
-        ("ssl_enabled", false.into()),
+        ("ssl_enabled", client.encrypted.into()),
         ("username", client.username.as_str().into()),
     ]);
 }
@@ -317,7 +319,7 @@ fn client_of_shard(rows: &mut RowBuilder, client: &ClientFacts) {
         ("hostname", client.address.to_string().into()),
         ("protocol_version", client.protocol_version.into()),
         ("shard_id", client.shard.into()),
-        ("ssl_enabled", false.into()),
+        ("ssl_enabled", client.encrypted.into()),
         ("username", client.username.as_str().into()),
     ]);
 }

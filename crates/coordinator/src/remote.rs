@@ -19,7 +19,7 @@ use bytes::Bytes;
 use mutation::PartitionUpdate;
 use replica::read_codec::{self, ReadCodecError};
 use replica::{ReadCommand, ReadPage, Replica, ReplicaError};
-use rpc::{Messenger, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
+use rpc::{Messenger, Near, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
 use rt::Instant;
 use schema::{Schema, TableId};
 use stdx::Reader;
@@ -177,10 +177,11 @@ impl Remote {
 
     /// Tells where the nodes of a view are.
     pub(crate) fn set_peers(&self, view: &ClusterView) {
-        let own = view.datacenter(view.own());
-        let peer = |(index, node): (NodeIndex, &ViewNode)| {
-            let same_datacenter = view.datacenter(index) == own;
-            let info = PeerInfo { address: node.internode, shard_count: node.shards, same_datacenter };
+        let own = &view.node(view.own()).location;
+        let peer = |(_, node): (NodeIndex, &ViewNode)| {
+            let at = &node.location;
+            let near = Near::of(at.datacenter == own.datacenter, at.rack == own.rack);
+            let info = PeerInfo { address: node.internode, shard_count: node.shards, near };
             (node.host, info)
         };
         let peers = Peers::new(view.indexes().zip(view.nodes()).map(peer));

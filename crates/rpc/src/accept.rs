@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rt::{ConnectOptions, DetachedStream, ListenOptions, Listener, NetError, ShardId, Stream};
 use stdx::HashMap;
+use tls::Accepted;
 
 use crate::config::{CompressBetween, Limits};
 use crate::hello::{
@@ -17,8 +18,8 @@ use crate::inbound::{self, Inbound};
 use crate::messenger::{Handover, HandoverReply};
 use crate::packing::Packing;
 use crate::pipe::Pipe;
-use crate::shard::{Peer, Shard, Tasks};
-use crate::{Class, RpcError};
+use crate::shard::{Key, Peer, Shard, Tasks};
+use crate::{Class, RpcError, secure};
 
 const REFUSED: &str = "refused an internode connection from";
 /// How long the acceptor waits when the system has no more sockets.
@@ -99,9 +100,10 @@ pub(crate) async fn greet(shard: &Shard, peer: &Peer, wanted: u16, class: Class)
     let stream = connected.map_err(|error| RpcError::Connect(error.to_string()))?;
     // Small requests must not wait for the acknowledgement of those before them; a failure only costs time.
     let _ = stream.set_nodelay(true);
+    let (stream, encrypted) = secure::connected(shard, &peer.info, stream).await?;
     let compress = match config.compress_between {
         CompressBetween::Nodes => true,
-        CompressBetween::Datacenters => !peer.info.same_datacenter,
+        CompressBetween::Datacenters => !peer.info.near.in_datacenter(),
     };
     let hello = Hello {
         versions: config.versions,
@@ -114,7 +116,13 @@ pub(crate) async fn greet(shard: &Shard, peer: &Peer, wanted: u16, class: Class)
         cluster_name: config.cluster_name.clone(),
     };
     stream.write_all(&hello.encode()).await.map_err(|error| failed(error.to_string()))?;
-    let answer = read_hello(&stream, HelloAnswer::decode).await.map_err(failed)?;
+    let answer = read_hello(&stream, HelloAnswer::decode).await.map_err(|error| {
+        if encrypted {
+            // Only now it becomes known when the peer did not like this node's certificate.
+            shard.warn(Some(address), "no internode connection to", &error);
+        }
+        failed(error)
+    })?;
     let agreed = agreed(shard, peer, &answer).inspect_err(|error| {
         shard.warn(Some(address), "no internode connection to", &error.to_string());
     })?;
@@ -196,6 +204,8 @@ async fn accept(shard: Rc<Shard>, listener: Listener) {
 async fn receive(shard: &Rc<Shard>, stream: Stream, address: SocketAddr) -> Option<(ShardId, Greeted)> {
     let config = &shard.config;
     let refused = |why: &str| shard.warn(Some(address), REFUSED, why);
+    let Accepted { stream, encrypted } =
+        secure::accepted(shard, stream).await.inspect_err(|error| refused(error)).ok()?;
     let hello = match shard.rt.timeout(config.timeouts.hello, read_hello(&stream, Hello::decode)).await {
         Ok(Ok(hello)) => hello,
         Ok(Err(error)) => {
@@ -209,7 +219,12 @@ async fn receive(shard: &Rc<Shard>, stream: Stream, address: SocketAddr) -> Opti
     };
     let own = Own { cluster_name: &config.cluster_name, host: config.host, versions: config.versions };
     let target = ShardId(hello.wanted_shard % shard.rt.shard_count());
-    match judge(own, &hello) {
+    let known = shard.peers.borrow().get(&Key::Host(hello.host)).map(Rc::clone);
+    let judged = judge(own, &hello).and_then(|agreed| {
+        let may = secure::check(shard, known.as_deref(), encrypted);
+        may.map(|()| agreed).map_err(|why| HelloRefusal::new(HelloRefusal::PLAINTEXT, why))
+    });
+    match judged {
         Ok(agreed) => match stream.detach() {
             Ok(stream) => Some((target, Greeted { stream, address, hello, agreed })),
             Err(error) => {

@@ -7,6 +7,7 @@ use topology::HostId;
 
 use crate::hello::Versions;
 use crate::packing::Packing;
+use crate::secure::Secure;
 
 /// Between which nodes bodies are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,8 @@ pub struct RpcConfig {
     pub compress_len_min: usize,
     /// The versions of the protocol that are spoken.
     pub versions: Versions,
+    /// Encryption; none without.
+    pub secure: Option<Secure>,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much of everything there may be.
@@ -136,6 +139,7 @@ impl RpcConfig {
             compress_between: CompressBetween::Nodes,
             compress_len_min: 1024,
             versions: Versions::SPOKEN,
+            secure: None,
             timeouts: Timeouts::default(),
             limits: Limits::default(),
         }

@@ -121,6 +121,8 @@ impl HelloRefusal {
     pub const NOT_READY: u8 = 5;
     /// The message is of this version's form, but makes no sense.
     pub const MALFORMED: u8 = 6;
+    /// The connection should have been encrypted.
+    pub const PLAINTEXT: u8 = 7;
 
     /// A refusal.
     pub fn new(code: u8, message: impl Into<String>) -> HelloRefusal {
@@ -132,7 +134,7 @@ impl HelloRefusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
     /// They do not begin as every connection of the protocol does.
-    #[error("it does not speak Torc's internode protocol (it begins with {0:02x?})")]
+    #[error("{}", foreign(.0))]
     Magic([u8; 8]),
     /// The message is longer than any.
     #[error("its hello has {0} bytes; at most {max} are accepted", max = HELLO_LEN_MAX)]
@@ -148,6 +150,14 @@ pub enum HelloError {
     /// A field is missing or has no meaning.
     #[error("its hello is malformed: {0}")]
     Malformed(&'static str),
+}
+
+/// What else it speaks. A handshake of TLS begins with a record of type 22, version 3.
+fn foreign(begins: &[u8; 8]) -> String {
+    match begins {
+        [22, 3, ..] => "it speaks TLS, but this node has no internode_encryption".to_owned(),
+        begins => format!("it does not speak Torc's internode protocol (it begins with {begins:02x?})"),
+    }
 }
 
 impl From<ShortRead> for HelloError {

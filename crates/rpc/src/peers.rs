@@ -5,6 +5,35 @@ use std::net::SocketAddr;
 use stdx::HashMap;
 use topology::HostId;
 
+/// Where a peer stands, seen from this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// It is not known, as when the cluster is being looked for.
+    Unknown,
+    /// In another datacenter.
+    Elsewhere,
+    /// In another rack of the same datacenter.
+    Datacenter,
+    /// In the same rack.
+    Rack,
+}
+
+impl Near {
+    /// Where a peer stands that is known.
+    pub fn of(same_datacenter: bool, same_rack: bool) -> Near {
+        match (same_datacenter, same_rack) {
+            (true, true) => Near::Rack,
+            (true, false) => Near::Datacenter,
+            (false, _) => Near::Elsewhere,
+        }
+    }
+
+    /// Whether it is in the same datacenter.
+    pub fn in_datacenter(self) -> bool {
+        matches!(self, Near::Rack | Near::Datacenter)
+    }
+}
+
 /// What has to be known of a host to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
@@ -12,8 +41,8 @@ pub struct PeerInfo {
     pub address: SocketAddr,
     /// How many shards it has, as far as is known; at least 1. The host itself has the last word.
     pub shard_count: u16,
-    /// Whether it stands in this node's datacenter.
-    pub same_datacenter: bool,
+    /// Where it stands, seen from this node.
+    pub near: Near,
 }
 
 /// The hosts of the cluster and where they are. A value: a change makes another.

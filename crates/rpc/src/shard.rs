@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use rt::executor::TurnHook;
 use rt::sync::Semaphore;
-use rt::{Group, LocalBoxFuture, Port, Rt, Task};
-use stdx::HashMap;
+use rt::{Group, Instant, LocalBoxFuture, Port, Rt, Task};
+use stdx::{HashMap, LogLimit};
 use topology::HostId;
 
 use crate::accept::Acceptor;
 use crate::inbound::Inbound;
 use crate::link::Link;
-use crate::log_limit::LogLimit;
 use crate::messenger::{Handover, HandoverReply, Incoming, LocalCall, LocalOutcome};
 use crate::queue::Budget;
 use crate::serving::{Reply, Serving};
 use crate::stats::Counters;
-use crate::{Class, PeerInfo, Peers, RpcConfig, RpcError, Verb};
+use crate::{Class, Near, PeerInfo, Peers, RpcConfig, RpcError, Verb};
 
 /// Serves a request of a verb.
 pub(crate) type Handler = Rc<dyn Fn(Incoming, Reply) -> LocalBoxFuture<()>>;
@@ -134,7 +133,7 @@ impl Shard {
             return Some(Rc::clone(peer));
         }
         let Key::Address(address) = key else { return None };
-        let peer = Peer::new(key, PeerInfo { address, shard_count: 1, same_datacenter: false });
+        let peer = Peer::new(key, PeerInfo { address, shard_count: 1, near: Near::Unknown });
         self.peers.borrow_mut().insert(key, Rc::clone(&peer));
         Some(peer)
     }
@@ -165,7 +164,7 @@ impl Shard {
     /// Says why a connection was refused or closed: at most some lines a second, however many there are.
     pub(crate) fn warn(&self, peer: Option<SocketAddr>, what: &str, why: &str) {
         crate::stats::count(&self.counters.connections_refused);
-        let suppressed = self.log_limit.borrow_mut().line(self.rt.now());
+        let suppressed = self.log_limit.borrow_mut().line(self.rt.now() - Instant::START);
         let peer = peer.map_or_else(|| "a peer".to_owned(), |address| address.to_string());
         match suppressed {
             None => {}

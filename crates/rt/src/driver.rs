@@ -196,3 +196,17 @@ pub trait StreamDriver {
     /// Unbinds the connection from this shard, for [`NetDriver::attach`] of another.
     fn detach(self: Box<Self>) -> io::Result<Box<dyn Any + Send>>;
 }
+
+/// What lies over a connection (TLS, for one) while it moves between shards.
+pub trait Layer: Send {
+    /// Puts it over the connection again.
+    fn over(self: Box<Self>, driver: Box<dyn StreamDriver>) -> Box<dyn StreamDriver>;
+}
+
+/// What [`StreamDriver::detach`] answers for a connection that has something over it. Backends never see it.
+pub struct Layered {
+    /// What the connection below has answered.
+    pub inner: Box<dyn Any + Send>,
+    /// What lies over it.
+    pub layer: Box<dyn Layer>,
+}

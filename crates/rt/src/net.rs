@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 
-use crate::driver::{ListenerDriver, NetDriver, StreamDriver};
+use crate::driver::{Layered, ListenerDriver, NetDriver, StreamDriver};
 
 /// How to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +121,15 @@ impl Net {
     pub fn attach(&self, detached: DetachedStream) -> Result<Stream, NetError> {
         let address = detached.peer;
         let error = |source| NetError { op: NetOp::HandOver, address: Some(address), source };
-        let driver = self.driver.attach(detached.inner).map_err(error)?;
+        let driver = self.attach_layers(detached.inner).map_err(error)?;
         Ok(Stream { driver })
+    }
+
+    fn attach_layers(&self, inner: Box<dyn Any + Send>) -> io::Result<Box<dyn StreamDriver>> {
+        match inner.downcast::<Layered>() {
+            Ok(layered) => Ok(layered.layer.over(self.attach_layers(layered.inner)?)),
+            Err(inner) => self.driver.attach(inner),
+        }
     }
 }
 

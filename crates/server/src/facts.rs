@@ -37,6 +37,7 @@ pub(crate) fn clients(connections: &[ConnectionInfo]) -> Vec<ClientFacts> {
         address: info.address.ip(),
         port: info.address.port(),
         shard: i32::from(info.shard),
+        encrypted: info.encrypted,
         options: info.client_options.iter().cloned().collect::<BTreeMap<_, _>>(),
         stage: info.stage.name().to_owned(),
         driver_name: info.driver_name.clone(),

@@ -15,7 +15,7 @@ use mutation::PartitionUpdate;
 use replica::ReadCommand;
 use rt::Rt;
 use rt::mesh::Mesh;
-use session::{AllowAll, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
+use session::{AllowAll, ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
@@ -45,6 +45,7 @@ impl FrontEndpoint {
 pub(crate) struct Front {
     rt: Rt,
     config: Config,
+    client_tls: Option<ClientTls>,
     sessions: Sessions<Processor>,
     executor: ShardExecutor,
     announcer: Announcer,
@@ -63,7 +64,7 @@ impl Front {
                 host_id: schema::TableId(boot.identity.host_id).to_string(),
                 partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
                 sharding_ignore_msb: topology::SHARDING_IGNORE_MSB,
-                shard_aware_port_ssl: None,
+                shard_aware_port_ssl: shard_aware_port_ssl(&boot.config),
                 tablets: false,
             },
             Rc::new(AllowAll),
@@ -86,7 +87,14 @@ impl Front {
             executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
-        Self { rt: rt.clone(), config: boot.config.clone(), sessions, executor, announcer }
+        Self {
+            rt: rt.clone(),
+            config: boot.config.clone(),
+            client_tls: boot.client_tls.clone(),
+            sessions,
+            executor,
+            announcer,
+        }
     }
 
     /// Lets clients in; shard 0 accepts for all.
@@ -94,14 +102,19 @@ impl Front {
         if self.rt.shard().0 != 0 {
             return Ok(());
         }
-        self.sessions.listen().await.map(|_| ()).map_err(|error| {
-            let aware =
-                error.address.is_some_and(|a| a.port() == self.config.native_shard_aware_transport_port);
-            NodeError::Listen {
-                what: if aware { "the shard-aware CQL port" } else { "the CQL port" },
-                option: if aware { "native_shard_aware_transport_port" } else { "native_transport_port" },
-                error,
-            }
+        self.sessions.listen_with(self.client_tls.clone()).await.map(|_| ()).map_err(|error| {
+            let config = &self.config;
+            let port = error.address.map_or(0, |address| address.port());
+            let (what, option) = if port == config.native_shard_aware_transport_port {
+                ("the shard-aware CQL port", "native_shard_aware_transport_port")
+            } else if port == config.native_transport_port_ssl {
+                ("the CQL port with TLS", "native_transport_port_ssl")
+            } else if port == config.native_shard_aware_transport_port_ssl {
+                ("the shard-aware CQL port with TLS", "native_shard_aware_transport_port_ssl")
+            } else {
+                ("the CQL port", "native_transport_port")
+            };
+            NodeError::Listen { what, option, error }
         })
     }
 
@@ -144,6 +157,12 @@ impl Front {
             tracing::warn!("{left} connections were still busy after {STOP_GRACE:?} and are cut");
         }
     }
+}
+
+/// The port that shard-aware clients with TLS are told.
+fn shard_aware_port_ssl(config: &Config) -> Option<u16> {
+    let ports = [config.native_shard_aware_transport_port_ssl, config.native_shard_aware_transport_port];
+    ports.into_iter().find(|port| *port != 0).filter(|_| config.client_encryption_options_enabled)
 }
 
 fn session_config(config: &Config) -> SessionConfig {

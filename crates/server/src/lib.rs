@@ -13,6 +13,7 @@ mod front;
 mod membership;
 mod node;
 mod repairing;
+mod security;
 mod shard;
 
 pub use config::{Config, ConfigError, Size};

@@ -17,12 +17,13 @@ use futures_util::future::{Either, join_all, select};
 use rpc::{Messenger, RpcConfig};
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::sync::Notify;
-use rt::{LockGuard, Rt, ShardId, ShardMain};
+use rt::{LockGuard, Rt, ShardId, ShardMain, Task};
 use schema::Schema;
 use topology::HostId;
 
 use crate::admin_node::AdminNode;
 use crate::membership::{self, Membership, OwnNode};
+use crate::security::Security;
 use crate::shard::{RunningShard, ShardSetup};
 use crate::{Config, NodeError};
 
@@ -45,6 +46,8 @@ pub(crate) struct Boot {
     pub(crate) identity: NodeIdentity,
     pub(crate) schema: Arc<Schema>,
     pub(crate) view: Arc<ClusterView>,
+    /// TLS for clients.
+    pub(crate) client_tls: Option<session::ClientTls>,
     pub(crate) started_micros: i64,
 }
 
@@ -303,6 +306,7 @@ async fn lead(
 /// A node that is a member of its cluster, with no storage open yet.
 struct Begun {
     _lock: LockGuard,
+    _certificates: Option<Task<()>>,
     boot: Arc<Boot>,
     membership: Membership,
 }
@@ -385,7 +389,9 @@ async fn begin(
         tokens: identity.tokens.clone(),
         config: config.clone(),
     };
-    follower.order_all(rt.shard_count(), Order::Connect(Arc::new(own.rpc_config()))).await?;
+    let security = Security::read(rt, &config).await?;
+    let rpc_config = RpcConfig { secure: security.internode(&config), ..own.rpc_config() };
+    follower.order_all(rt.shard_count(), Order::Connect(Arc::new(rpc_config))).await?;
     let messenger = follower.messenger().expect("shard 0 was just connected");
     messenger.listen().await.map_err(|error| NodeError::Listen {
         what: "the port for other nodes",
@@ -402,9 +408,17 @@ async fn begin(
     }
     let view = Arc::new(membership.view().ok_or_else(|| left(&identity))?);
     let schema = state.schema.clone();
-    let boot =
-        Boot { config, canaries, directories, identity, schema, view, started_micros: rt.wall_micros() };
-    Ok(Begun { _lock: lock, boot: Arc::new(boot), membership })
+    let boot = Boot {
+        client_tls: security.clients(&config),
+        config,
+        canaries,
+        directories,
+        identity,
+        schema,
+        view,
+        started_micros: rt.wall_micros(),
+    };
+    Ok(Begun { _lock: lock, _certificates: security.watch(rt), boot: Arc::new(boot), membership })
 }
 
 /// Opens a member's storage and its ports; before that it fetches what it is to have, when it joins.

@@ -100,6 +100,8 @@ pub struct ConnectionInfo {
     pub address: SocketAddr,
     /// The shard that owns the connection.
     pub shard: u16,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
     /// How far it has come.
     pub stage: ConnectionStage,
     /// Number of the protocol version, once agreed on.

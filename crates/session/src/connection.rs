@@ -34,6 +34,8 @@ use crate::{
 const EVENT_STREAM: i16 = -1;
 /// Less room than this is not worth a read.
 const READ_LEN_MIN: usize = 2 << 10;
+/// Where a CQL message has its version, TLS has the type of its first record.
+const TLS_HANDSHAKE: u8 = 22;
 /// Between so many requests the task looks whether it has to yield.
 const REQUESTS_BETWEEN_YIELDS: u32 = 8;
 /// After an error the client gets so long to read it before the connection is closed.
@@ -127,9 +129,9 @@ impl<P: StatementProcessor> Drop for Connection<P> {
 
 impl<P: StatementProcessor> Connection<P> {
     /// A connection that was just accepted.
-    pub(crate) fn new(shard: Rc<Shard<P>>, stream: Stream, address: SocketAddr) -> Self {
+    pub(crate) fn new(shard: Rc<Shard<P>>, (stream, encrypted): (Stream, bool), address: SocketAddr) -> Self {
         let message_len_max = shard.config.native_transport_max_frame_size.min(OPENING_MESSAGE_LEN_MAX);
-        let peer = shard.peers.enter(address);
+        let peer = shard.peers.enter(address, encrypted);
         let usage = shard.admission.enter(address.ip());
         Self {
             stream,
@@ -475,6 +477,12 @@ impl<P: StatementProcessor> Connection<P> {
             && matches!(self.stage, Stage::Opening)
         {
             count(&self.shard.metrics.errors);
+            if version == TLS_HANDSHAKE {
+                self.shard.warn(
+                    self.peer.address,
+                    "it speaks TLS, but this port does not (client_encryption_options)",
+                );
+            }
             self.encoder.push_version_refusal(version, rejection.stream);
             return self.finish();
         }

@@ -22,6 +22,7 @@ mod metrics;
 mod peers;
 mod pending;
 mod processor;
+mod security;
 mod sessions;
 
 pub use auth::{AllowAll, Authenticator, SaslExchange, SaslStep};
@@ -29,4 +30,5 @@ pub use client::{Client, ConnectionInfo, ConnectionStage};
 pub use config::{NodeDescription, SessionConfig};
 pub use metrics::SessionMetrics;
 pub use processor::{Statement, StatementMessage, StatementProcessor};
+pub use security::ClientTls;
 pub use sessions::{ListeningAddresses, Sessions, SessionsEndpoint, sessions_mesh};

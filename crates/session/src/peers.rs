@@ -15,6 +15,7 @@ use crate::{Client, ConnectionInfo, ConnectionStage};
 pub(crate) struct Peer {
     pub(crate) id: u64,
     pub(crate) address: SocketAddr,
+    encrypted: bool,
     pub(crate) stage: Cell<ConnectionStage>,
     /// From STARTUP on.
     pub(crate) client: RefCell<Option<Rc<Client>>>,
@@ -73,6 +74,7 @@ impl Peer {
         ConnectionInfo {
             address: self.address,
             shard,
+            encrypted: self.encrypted,
             stage: self.stage.get(),
             protocol_version: client.map(|client| client.dialect.version.number()),
             driver_name: client.and_then(|client| client.driver_name.clone()),
@@ -96,12 +98,13 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// A new connection.
-    pub(crate) fn enter(&self, address: SocketAddr) -> Rc<Peer> {
+    pub(crate) fn enter(&self, address: SocketAddr, encrypted: bool) -> Rc<Peer> {
         let id = self.next.get();
         self.next.set(id + 1);
         let peer = Rc::new(Peer {
             id,
             address,
+            encrypted,
             stage: Cell::new(ConnectionStage::Established),
             client: RefCell::new(None),
             registered: RefCell::default(),

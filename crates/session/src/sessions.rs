@@ -6,8 +6,11 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use rt::{
-    DetachedStream, Endpoint, Group, ListenOptions, Listener, Mesh, NetError, Port, Rt, ShardId, Stream, Task,
+    DetachedStream, Endpoint, Group, Instant, ListenOptions, Listener, Mesh, NetError, Port, Rt, ShardId,
+    Stream, Task,
 };
+use stdx::LogLimit;
+use tls::TlsError;
 use wire::Event;
 
 use crate::accept::Acceptor;
@@ -19,8 +22,10 @@ use crate::lending::Ledger;
 use crate::metrics::{count, subtract};
 use crate::peers::Peers;
 use crate::pending::Places;
+use crate::security::{Security, ports};
 use crate::{
-    Authenticator, ConnectionInfo, NodeDescription, SessionConfig, SessionMetrics, StatementProcessor,
+    Authenticator, ClientTls, ConnectionInfo, NodeDescription, SessionConfig, SessionMetrics,
+    StatementProcessor,
 };
 
 /// Messages of the session layer under way between two shards.
@@ -31,7 +36,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// What shards ask of each other.
 pub(crate) enum Call {
     /// Own this connection from now on.
-    Own(DetachedStream),
+    Own(DetachedStream, Security),
     /// To shard 0: a connection of this address has ended.
     Closed(SocketAddr),
     /// Send this to the clients that have registered for it.
@@ -81,6 +86,7 @@ pub(crate) struct Shard<P: StatementProcessor> {
     /// On shard 0.
     ledger: Option<RefCell<Ledger>>,
     accepting: RefCell<Vec<Task<()>>>,
+    log_limit: RefCell<LogLimit>,
     shard_aware_port: Cell<Option<u16>>,
     port: Port<Call, Reply>,
 }
@@ -92,15 +98,42 @@ impl<P: StatementProcessor> Shard<P> {
         supported(&self.node, rt.shard(), rt.shard_count(), self.shard_aware_port.get())
     }
 
+    /// Says why a connection was turned away: at most some lines a second, however many there are.
+    pub(crate) fn warn(&self, address: SocketAddr, why: &str) {
+        let line = self.log_limit.borrow_mut().line(self.rt.now() - Instant::START);
+        match line {
+            None => {}
+            Some(0) => tracing::warn!("refused a CQL connection from {address}: {why}"),
+            Some(suppressed) => {
+                tracing::warn!(
+                    "refused a CQL connection from {address}: {why} ({suppressed} more such lines were left out)"
+                );
+            }
+        }
+    }
+
     /// Runs a connection as a task of this shard until it ends.
-    fn own(self: &Rc<Self>, stream: Stream, address: SocketAddr) {
+    fn own(self: &Rc<Self>, stream: Stream, address: SocketAddr, security: Security) {
         count(&self.metrics.connections);
         count(&self.metrics.connections_opened);
         // Small answers must not wait for the acknowledgement of those before them; a failure only costs time.
         let _ = stream.set_nodelay(true);
         let shard = Rc::clone(self);
         let connection = async move {
-            Connection::new(Rc::clone(&shard), stream, address).run().await;
+            let secured = match security {
+                Security::Plain => Ok((stream, false)),
+                // Kept apart: a handshake takes more room than a connection that waits.
+                security => Box::pin(security.secure(&shard.rt, &shard.config, stream)).await,
+            };
+            match secured {
+                Ok(secured) => Connection::new(Rc::clone(&shard), secured, address).run().await,
+                Err(error) => {
+                    if matches!(error, TlsError::TimedOut(_)) {
+                        count(&shard.metrics.handshake_timeouts);
+                    }
+                    shard.warn(address, &error.to_string());
+                }
+            }
             subtract(&shard.metrics.connections, 1);
             shard.port.call(ShardId(0), Call::Closed(address)).await;
         };
@@ -109,10 +142,10 @@ impl<P: StatementProcessor> Shard<P> {
 
     async fn answer(self: Rc<Self>, source: ShardId, call: Call) -> Reply {
         match call {
-            Call::Own(detached) => {
+            Call::Own(detached, security) => {
                 let address = detached.peer_addr();
                 match self.rt.net().attach(detached) {
-                    Ok(stream) => self.own(stream, address),
+                    Ok(stream) => self.own(stream, address, security),
                     Err(_) => return Reply::Failed,
                 }
                 Reply::Done
@@ -174,7 +207,7 @@ impl<P: StatementProcessor> Shard<P> {
     }
 
     /// Accepts connections until the task is cancelled.
-    async fn accept(self: Rc<Self>, listener: Listener, shard_aware: bool) {
+    async fn accept(self: Rc<Self>, listener: Listener, (shard_aware, security): (bool, Security)) {
         let acceptor = self.acceptor.as_ref().expect("only shard 0 accepts");
         loop {
             let (stream, address) = match listener.accept().await {
@@ -194,11 +227,11 @@ impl<P: StatementProcessor> Shard<P> {
                 continue;
             }
             if target == self.rt.shard() {
-                self.own(stream, address);
+                self.own(stream, address, security.clone());
                 continue;
             }
             let given = match stream.detach() {
-                Ok(detached) => self.port.call(target, Call::Own(detached)).await,
+                Ok(detached) => self.port.call(target, Call::Own(detached, security.clone())).await,
                 Err(_) => Reply::Failed,
             };
             if matches!(given, Reply::Failed) {
@@ -216,6 +249,10 @@ pub struct ListeningAddresses {
     pub native: SocketAddr,
     /// The port where the client chooses the shard.
     pub shard_aware: Option<SocketAddr>,
+    /// The port that speaks TLS; it may be the ordinary one.
+    pub native_tls: Option<SocketAddr>,
+    /// The port where the client chooses the shard and speaks TLS.
+    pub shard_aware_tls: Option<SocketAddr>,
 }
 
 /// The CQL connections of one shard. Cheap to clone.
@@ -269,6 +306,7 @@ impl<P: StatementProcessor> Sessions<P> {
             acceptor,
             ledger,
             accepting: RefCell::default(),
+            log_limit: RefCell::default(),
             port: port.clone(),
         });
         if rt.shard_count() > 1 {
@@ -292,28 +330,41 @@ impl<P: StatementProcessor> Sessions<P> {
     /// # Panics
     /// On another shard.
     pub async fn listen(&self) -> Result<ListeningAddresses, NetError> {
+        self.listen_with(None).await
+    }
+
+    /// The same with TLS.
+    pub async fn listen_with(&self, tls: Option<ClientTls>) -> Result<ListeningAddresses, NetError> {
         let shard = &self.shard;
         assert_eq!(shard.rt.shard(), ShardId(0), "shard 0 accepts the connections of the node");
         let options = ListenOptions::default();
-        let address = shard.config.native_transport_address;
-        let listener = shard.rt.net().listen(address, options).await?;
-        let native = listener.local_addr().unwrap_or(address);
-        let mut listeners = vec![(listener, false)];
-        let mut shard_aware = None;
-        if let Some(address) = shard.config.shard_aware_address {
-            let listener = shard.rt.net().listen(address, options).await?;
-            let bound = listener.local_addr().unwrap_or(address);
-            shard_aware = Some(bound);
-            listeners.push((listener, true));
+        let (mut listeners, mut bound) = (Vec::new(), Vec::new());
+        for on in ports(&shard.config, tls.as_ref()) {
+            let listener = shard.rt.net().listen(on.address, options).await?;
+            let address = listener.local_addr().unwrap_or(on.address);
+            bound.push((on.shard_aware, on.security.is_tls(), address));
+            listeners.push((listener, on));
+        }
+        let first = |aware: bool, with_tls: bool| {
+            let port = bound.iter().find(|port| port.0 == aware && (port.1 || !with_tls));
+            port.map(|port| port.2)
+        };
+        let listening = ListeningAddresses {
+            native: first(false, false).unwrap_or(shard.config.native_transport_address),
+            shard_aware: first(true, false),
+            native_tls: first(false, true),
+            shard_aware_tls: first(true, true),
+        };
+        if let Some(bound) = listening.shard_aware {
             for target in 0..shard.rt.shard_count() {
                 shard.port.call(ShardId(target), Call::ShardAwarePort(bound.port())).await;
             }
         }
-        for (listener, shard_aware) in listeners {
-            let accept = Rc::clone(shard).accept(listener, shard_aware);
+        for (listener, on) in listeners {
+            let accept = Rc::clone(shard).accept(listener, (on.shard_aware, on.security));
             shard.accepting.borrow_mut().push(shard.rt.spawn(Group::Statement, accept));
         }
-        Ok(ListeningAddresses { native, shard_aware })
+        Ok(listening)
     }
 
     /// The counters of this shard.

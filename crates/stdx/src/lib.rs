@@ -3,10 +3,12 @@
 //! Kept to things without policy: fixed-seed hash maps ([`HashMap`]), Cassandra's variable-length
 //! integers ([`vint`]), its Murmur3 ([`murmur3`]), and a reader over hostile bytes ([`Reader`]).
 
+mod log_limit;
 pub mod murmur3;
 mod reader;
 pub mod vint;
 
+pub use log_limit::LogLimit;
 pub use reader::{Reader, ShortRead};
 
 /// A hash map whose iteration order depends only on its content and history, never on a random seed.

@@ -1,4 +1,5 @@
 //! What the tests of several crates share. Nothing that is released links it.
 
+pub mod certificates;
 pub mod data;
 pub mod fuzz;

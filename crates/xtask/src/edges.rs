@@ -42,7 +42,8 @@ pub const TABLE: &[Row] = &[
     row("cql", 1, "stdx types schema"),
     row("wire", 1, "stdx types"),
     // L2: one shard's storage, and bytes between nodes.
-    row("rpc", 2, "stdx types schema mutation rt topology"),
+    row("tls", 2, "stdx rt"),
+    row("rpc", 2, "stdx types schema mutation rt topology tls"),
     row("hints", 2, "stdx rt topology"),
     row("sstable", 2, "stdx types schema mutation rt"),
     row("commitlog", 2, "stdx types schema mutation rt"),
@@ -59,7 +60,7 @@ pub const TABLE: &[Row] = &[
     // L4: what clients speak.
     row("catalog", 4, "stdx types schema mutation rt topology coordinator cluster replica"),
     row("exec", 4, "stdx types schema mutation rt topology cql wire coordinator cluster replica catalog"),
-    row("session", 4, "stdx types schema mutation rt topology cql wire exec cluster catalog"),
+    row("session", 4, "stdx types schema mutation rt tls topology cql wire exec cluster catalog"),
     row("dynamo", 4, "stdx types schema mutation rt topology exec coordinator"),
     // L5: a whole node.
     row(
@@ -71,7 +72,7 @@ pub const TABLE: &[Row] = &[
     row(
         "server",
         5,
-        "stdx types schema mutation rt topology cql wire gossip rpc hints sstable commitlog memtable cache streaming \
+        "stdx types schema mutation rt tls topology cql wire gossip rpc hints sstable commitlog memtable cache streaming \
          compaction engine replica coordinator cluster repair exec catalog session dynamo admin",
     ),
     row(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raft::Status;
-use rpc::{Messenger, PeerInfo, Peers};
+use rpc::{Messenger, Near, PeerInfo, Peers};
 use rt::sync::{Notify, Watch, oneshot};
 use rt::{DiskError, Rt};
 use schema::{Schema, TableId};
@@ -181,12 +181,13 @@ impl Inner {
         let moved = self.moved.borrow();
         let mut peers: BTreeMap<HostId, PeerInfo> =
             self.greeted.borrow().values().filter(|(host, _)| !state.was_removed(*host)).copied().collect();
-        let own = &self.config.info.location.datacenter;
+        let own = &self.config.info.location;
         for (host, member) in &state.members {
             let info = &member.info;
             let address = moved.get(host).copied().unwrap_or(info.internode);
-            let same_datacenter = info.location.datacenter == *own;
-            peers.insert(*host, PeerInfo { address, shard_count: info.shard_count.max(1), same_datacenter });
+            let at = &info.location;
+            let near = Near::of(at.datacenter == own.datacenter, at.rack == own.rack);
+            peers.insert(*host, PeerInfo { address, shard_count: info.shard_count.max(1), near });
         }
         self.messenger.set_peers(Arc::new(Peers::new(peers)));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raft::{Membership, Snapshot, Stored};
-use rpc::{Messenger, PeerInfo, Refusal, RpcError, Target, Verb};
+use rpc::{Messenger, Near, PeerInfo, Refusal, RpcError, Target, Verb};
 use rt::{Group as Tasks, Instant, Rt};
 
 use super::driver::Driver;
@@ -213,7 +213,7 @@ impl Blank {
         let group = begin(&rt, &messenger, config, log, stored).await?;
         for peer in answer.peers.iter().filter(|peer| peer.host != host) {
             let shard_count = peer.shard_count.max(1);
-            let info = PeerInfo { address: peer.internode, shard_count, same_datacenter: false };
+            let info = PeerInfo { address: peer.internode, shard_count, near: Near::Unknown };
             group.inner.greeted.borrow_mut().insert(peer.number, (peer.host, info));
         }
         group.inner.publish_peers();

@@ -346,7 +346,7 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, keeping: &Keeping) -> Vec<ShardMai
                     let info = PeerInfo {
                         address: address(other, 7000),
                         shard_count: shards[other],
-                        same_datacenter: true,
+                        near: rpc::Near::Rack,
                     };
                     (host(other), info)
                 };

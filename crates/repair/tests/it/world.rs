@@ -247,7 +247,7 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, repair_config: &RepairConfig) -> V
                     let info = PeerInfo {
                         address: address(other),
                         shard_count: shards[other],
-                        same_datacenter: true,
+                        near: rpc::Near::Rack,
                     };
                     (host(other), info)
                 };

@@ -71,7 +71,7 @@ fn conversation() -> Vec<Segment> {
     let rt = sim.rt(client, rt::ShardId(0)).unwrap();
     rt.spawn(Group::Statement, proxy(rt.clone(), recording)).detach();
     let proxy_address = SocketAddr::new(sim.ip(client), PORT);
-    let peer = PeerInfo { address: proxy_address, shard_count: 1, same_datacenter: true };
+    let peer = PeerInfo { address: proxy_address, shard_count: 1, near: rpc::Near::Rack };
     messenger(0, 0).set_peers(Arc::new(Peers::new([(host(1), peer)])));
     for verb in [Verb::PaxosPrepare, Verb::PaxosPropose] {
         messenger(1, 0).serve(verb, |incoming| async move { Ok(incoming.body.slice(..1)) });

@@ -197,7 +197,7 @@ fn a_host_that_moves_is_followed() {
     let waiting = begin_slow(&sim, (0, 0), to(1, 0));
     sim.run_for(Duration::from_millis(20));
     let peers = |node| {
-        let info = PeerInfo { address: address(node), shard_count: 1, same_datacenter: true };
+        let info = PeerInfo { address: address(node), shard_count: 1, near: rpc::Near::Rack };
         Arc::new(Peers::new([(host(1), info)]))
     };
     messenger(0, 0).set_peers(peers(1));

@@ -80,7 +80,7 @@ fn mains(node: usize, count: u16, config: Arc<RpcConfig>, shards: &Arc<Vec<u16>>
             serve(&rt, &messenger);
             let peer = |other: usize| {
                 let info =
-                    PeerInfo { address: address(other), shard_count: shards[other], same_datacenter: true };
+                    PeerInfo { address: address(other), shard_count: shards[other], near: rpc::Near::Rack };
                 (host(other), info)
             };
             messenger.set_peers(Arc::new(Peers::new((0..shards.len()).map(peer))));

@@ -9,5 +9,6 @@ mod frames;
 mod fuzz;
 mod hostile;
 mod load;
+mod secure;
 mod sockets;
 mod storm;

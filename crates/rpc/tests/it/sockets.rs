@@ -75,7 +75,7 @@ fn shards_of_two_processes_reach_each_other() {
     let address = listening.recv_timeout(Duration::from_secs(30)).expect("the server listens");
     let asked = node(CLIENT, move |rt, messenger| {
         Box::pin(async move {
-            let peer = PeerInfo { address, shard_count: SHARDS, same_datacenter: true };
+            let peer = PeerInfo { address, shard_count: SHARDS, near: rpc::Near::Rack };
             messenger.set_peers(Arc::new(Peers::new([(SERVER, peer)])));
             let mut answers = 0;
             for shard in 0..SHARDS {

@@ -4,11 +4,13 @@
 //! (`commitlog_segment_size_in_mb`) are understood. An unknown option is an error that names the nearest known one.
 
 mod cluster;
+mod encryption;
 mod options;
 mod rackdc;
 mod value;
 mod yaml;
 
+pub(crate) use encryption::EncryptionFiles;
 pub use options::{Config, OptionInfo};
 pub use value::{OptionValue, Size};
 

@@ -95,6 +95,20 @@ options! {
     native_transport_port: u16 = 9042, "Port for CQL clients.";
     native_shard_aware_transport_port: u16 = 19042, "Port for shard-aware CQL clients; 0 for none.";
     storage_port: u16 = 7000, "Port for other nodes.";
+    server_encryption_options_internode_encryption: String = "none".to_owned(), "What is encrypted on the way to other nodes: none, all, dc (what leaves the datacenter) or rack (what leaves the rack).";
+    server_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that this node shows to others, and of those between it and the authority.";
+    server_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
+    server_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates nodes must have.";
+    server_encryption_options_require_client_auth: bool = false, "Nodes that connect to this one must show a certificate, too.";
+    server_encryption_options_require_endpoint_verification: bool = false, "The certificate of a node that is connected to must be for its address.";
+    client_encryption_options_enabled: bool = false, "Clients connect with TLS.";
+    client_encryption_options_optional: bool = false, "The ports with TLS take clients without it, too.";
+    client_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that this node shows to clients, and of those between it and the authority.";
+    client_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
+    client_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates clients must have, where require_client_auth asks for them.";
+    client_encryption_options_require_client_auth: bool = false, "Clients must show a certificate.";
+    native_transport_port_ssl: u16 = 0, "Port for CQL clients with TLS; 0 for native_transport_port, which then speaks TLS.";
+    native_shard_aware_transport_port_ssl: u16 = 0, "Port for shard-aware CQL clients with TLS; 0 for native_shard_aware_transport_port, which then speaks TLS.";
     internode_compression: String = "dc".to_owned(), "What is compressed on the way to other nodes: all, dc (what leaves the datacenter) or none.";
     phi_convict_threshold: f64 = 8.0, "How unlikely a node's silence must be (as -log10 of its chance) before the node counts as down, from 5 to 16.";
     hinted_handoff_enabled: bool = true, "Keep writes for replicas that are down until they are back.";
@@ -233,6 +247,12 @@ impl Config {
             &self.endpoint_snitch,
             &[super::rackdc::READS_FILE, super::rackdc::SIMPLE],
         )?;
+        one_of(
+            "server_encryption_options_internode_encryption",
+            &self.server_encryption_options_internode_encryption,
+            &["none", "all", "dc", "rack"],
+        )?;
+        self.check_encryption()?;
         one_of("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
         self.check_cluster()?;
         if self.commitlog_segment_size < Size::mib(1) || self.commitlog_segment_size > Size::mib(1024) {

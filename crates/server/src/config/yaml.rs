@@ -20,14 +20,35 @@ impl Config {
             let Value::String(name) = name else {
                 return Err(ConfigError::Yaml(format!("an option's name is a word, not {name:?}")));
             };
-            let Some(text) = flatten(&name, &value)? else {
-                continue;
-            };
-            self.set(&name, &text)?;
+            match value {
+                Value::Mapping(group) if GROUPS.contains(&name.as_str()) => self.set_group(&name, &group)?,
+                value => self.set_value(&name, &value)?,
+            }
         }
         Ok(())
     }
+
+    /// Options that stand below a common name have it in front of theirs.
+    fn set_group(&mut self, group: &str, options: &serde_yaml_ng::Mapping) -> Result<(), ConfigError> {
+        for (name, value) in options {
+            let Value::String(name) = name else {
+                return Err(ConfigError::Yaml(format!("an option's name is a word, not {name:?}")));
+            };
+            self.set_value(&format!("{group}_{name}"), value)?;
+        }
+        Ok(())
+    }
+
+    fn set_value(&mut self, name: &str, value: &Value) -> Result<(), ConfigError> {
+        match flatten(name, value)? {
+            Some(text) => self.set(name, &text),
+            None => Ok(()),
+        }
+    }
 }
+
+/// Options that have options.
+const GROUPS: &[&str] = &["server_encryption_options", "client_encryption_options"];
 
 /// A value as the one text that flags take too: lists are joined by commas. `None` for an option left empty.
 fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {
@@ -91,6 +112,25 @@ hints_directory:
         assert_eq!(config.seeds, "127.0.0.1,127.0.0.2");
         assert_eq!(config.commitlog_segment_size, super::super::Size::mib(16));
         assert_eq!(config.read_request_timeout, std::time::Duration::from_millis(700));
+        let text = "
+client_encryption_options:
+    enabled: true
+    certificate: /etc/torc/node.pem
+    truststore:
+server_encryption_options: {internode_encryption: dc, require_client_auth: true}
+";
+        config.set_from_yaml(text).unwrap();
+        assert!(config.client_encryption_options_enabled);
+        let path = std::path::Path::new("/etc/torc/node.pem");
+        assert_eq!(config.client_encryption_options_certificate.as_deref(), Some(path));
+        assert_eq!(config.client_encryption_options_truststore, None);
+        assert_eq!(config.server_encryption_options_internode_encryption, "dc");
+        assert!(config.server_encryption_options_require_client_auth);
+        let error = config.set_from_yaml("client_encryption_options: {certficate: x}").unwrap_err();
+        assert!(
+            error.to_string().contains("did you mean 'client_encryption_options_certificate'"),
+            "{error}"
+        );
         assert!(config.set_from_yaml("- a\n- b\n").is_err());
         assert!(config.set_from_yaml("num_tokens: {a: 1}").is_err());
     }

@@ -3,12 +3,15 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rt::sync::Semaphore;
 use rt::{Group, LocalBoxFuture, Rt, ShardMain};
 use rt_sim::{Config, LinkConfig, NodeConfig, Rng, Simulation};
-use session::{AllowAll, SessionConfig, Sessions, SessionsEndpoint, sessions_mesh};
+use session::{AllowAll, ClientTls, SessionConfig, Sessions, SessionsEndpoint, sessions_mesh};
+use testkit::certificates::{AUTHORITY, NODE};
+use tls::{Credentials, Pem, Policy};
 use wire::Version;
 use wire::client::{Answer, AnswerBody, ResultBody};
 
@@ -19,7 +22,18 @@ const SHARDS: u16 = 3;
 /// Longer than any client works.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-async fn serve(rt: Rt, endpoint: SessionsEndpoint, address: SocketAddr) -> [u64; 3] {
+/// What both sides of encrypted connections show and trust.
+fn credentials() -> Arc<Credentials> {
+    let pem = Pem {
+        certificate: NODE.certificate.to_vec(),
+        key: NODE.key.to_vec(),
+        truststore: Some(AUTHORITY.to_vec()),
+    };
+    let policy = Policy { require_client_auth: true, verify_names: true };
+    Arc::new(Credentials::new(pem, policy).expect("the certificates of the tests are good"))
+}
+
+async fn serve(rt: Rt, endpoint: SessionsEndpoint, address: SocketAddr, encrypted: bool) -> [u64; 3] {
     let config = SessionConfig {
         native_transport_max_request_data_in_flight_per_ip: 300_000,
         requests_per_connection_max: 20,
@@ -28,7 +42,13 @@ async fn serve(rt: Rt, endpoint: SessionsEndpoint, address: SocketAddr) -> [u64;
     let echo = Echo::new(&rt, Rc::default(), Semaphore::new(0));
     let sessions = Sessions::new(&rt, config, node(), Rc::new(AllowAll), endpoint, echo);
     if rt.shard().0 == 0 {
-        sessions.listen().await.expect("the address is free");
+        let tls = encrypted.then(|| ClientTls {
+            credentials: credentials(),
+            optional: false,
+            native_address: None,
+            shard_aware_address: None,
+        });
+        sessions.listen_with(tls).await.expect("the address is free");
     }
     rt.sleep(LIFETIME).await;
     let metrics = sessions.metrics();
@@ -64,9 +84,14 @@ fn check(answer: Answer, expected: Option<usize>) {
 }
 
 /// One connection's life; false when the network broke it.
-async fn converse(rt: &Rt, address: SocketAddr, rng: &mut Rng) -> bool {
+async fn converse(rt: &Rt, address: SocketAddr, encrypted: bool, rng: &mut Rng) -> bool {
     let version = Version::ALL[rng.below(3) as usize];
     let Ok(mut client) = Client::try_connect(rt, address, None, version).await else { return false };
+    if encrypted {
+        let stream = tls::connect(rt, client.stream, &credentials(), address.ip(), LIFETIME).await;
+        let Ok(stream) = stream else { return false };
+        client.stream = stream;
+    }
     let lz4 = rng.below(2) == 0;
     client.push(0, |request| {
         let options = [("CQL_VERSION", "3.0.0"), ("COMPRESSION", if lz4 { "lz4" } else { "" })];
@@ -123,13 +148,13 @@ async fn read_answers(
 }
 
 /// Runs the clients of a seed; the trace's hash and how many connections lived to their end.
-fn run(seed: u64, link: LinkConfig) -> (u64, usize) {
+fn run(seed: u64, link: LinkConfig, encrypted: bool) -> (u64, usize) {
     let simulation = Simulation::new(seed, Config { link, ..Config::default() });
     let sim = simulation.handle();
-    let server = sim.add_node(NodeConfig { shards: SHARDS, ..NodeConfig::default() }, |info| {
+    let server = sim.add_node(NodeConfig { shards: SHARDS, ..NodeConfig::default() }, move |info| {
         let address = SocketAddr::new(info.ip, 9042);
         let main = |endpoint| {
-            Box::new(move |rt| Box::pin(serve(rt, endpoint, address)) as LocalBoxFuture<[u64; 3]>)
+            Box::new(move |rt| Box::pin(serve(rt, endpoint, address, encrypted)) as LocalBoxFuture<[u64; 3]>)
                 as ShardMain<[u64; 3]>
         };
         sessions_mesh(SHARDS).into_iter().map(main).collect()
@@ -145,7 +170,7 @@ fn run(seed: u64, link: LinkConfig) -> (u64, usize) {
                 rt.spawn(Group::Statement, async move {
                     let mut complete = 0;
                     for _ in 0..4 {
-                        complete += usize::from(converse(&own, address, &mut rng).await);
+                        complete += usize::from(converse(&own, address, encrypted, &mut rng).await);
                     }
                     complete
                 })
@@ -171,7 +196,7 @@ fn run(seed: u64, link: LinkConfig) -> (u64, usize) {
 fn clients_of_a_healthy_network() {
     let mut complete = 0;
     for seed in 0..15 {
-        complete += run(seed, LinkConfig::default()).1;
+        complete += run(seed, LinkConfig::default(), false).1;
     }
     assert!(complete > 100, "only {complete} of 360 connections lived to their end");
 }
@@ -179,7 +204,11 @@ fn clients_of_a_healthy_network() {
 #[test]
 fn clients_of_a_network_that_breaks() {
     for seed in 100..115 {
-        run(seed, LinkConfig { loss_per_million: 3000, reset_per_million: 3000, ..LinkConfig::default() });
+        run(
+            seed,
+            LinkConfig { loss_per_million: 3000, reset_per_million: 3000, ..LinkConfig::default() },
+            false,
+        );
     }
 }
 
@@ -187,6 +216,22 @@ fn clients_of_a_network_that_breaks() {
 fn a_seed_repeats_itself() {
     for seed in [7, 8] {
         let link = LinkConfig { reset_per_million: 1000, ..LinkConfig::default() };
-        assert_eq!(run(seed, link), run(seed, link));
+        assert_eq!(run(seed, link, false), run(seed, link, false));
+    }
+}
+
+#[test]
+fn clients_with_tls() {
+    let mut complete = 0;
+    for seed in 200..206 {
+        complete += run(seed, LinkConfig::default(), true).1;
+    }
+    assert!(complete > 40, "only {complete} of 144 connections lived to their end");
+    for seed in 300..306 {
+        run(
+            seed,
+            LinkConfig { loss_per_million: 3000, reset_per_million: 3000, ..LinkConfig::default() },
+            true,
+        );
     }
 }

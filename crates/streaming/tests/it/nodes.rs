@@ -128,7 +128,7 @@ fn main_of(node: usize) -> ShardMain {
         let messenger =
             Messenger::new(&rt, Arc::new(RpcConfig::new("test", host(node), address(node))), endpoint);
         let peer = |other: usize| {
-            (host(other), PeerInfo { address: address(other), shard_count: 1, same_datacenter: true })
+            (host(other), PeerInfo { address: address(other), shard_count: 1, near: rpc::Near::Rack })
         };
         messenger.set_peers(Arc::new(Peers::new((0..3).map(peer))));
         let clock = rt.clone();

@@ -1,0 +1,17 @@
+//! TLS over the runtime's connections, for the port of other nodes and for those of clients.
+//!
+//! The protocol itself is rustls's, which does no IO: [`core`] feeds it bytes, [`stream`] ties it to a connection of any
+//! backend, so that it runs under simulation too. [`Credentials`] are what a node shows and whom it trusts; they can be
+//! replaced while the node runs. A secured connection moves between shards as any other does.
+
+mod core;
+mod credentials;
+mod error;
+mod handshake;
+mod prefixed;
+mod stream;
+mod verify;
+
+pub use credentials::{Credentials, Pem, Policy};
+pub use error::TlsError;
+pub use handshake::{Accepted, accept, connect};

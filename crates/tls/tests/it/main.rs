@@ -1,0 +1,5 @@
+//! Secured connections under the simulator.
+
+mod handshakes;
+mod streams;
+mod world;
