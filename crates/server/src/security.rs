@@ -85,10 +85,11 @@ impl Security {
         }
         let clock = rt.clone();
         let task = async move {
+            let mut told = vec![String::new(); watched.len()];
             loop {
                 clock.sleep(RELOAD_PAUSE).await;
-                for one in &watched {
-                    one.reload(&clock).await;
+                for (one, told) in watched.iter().zip(&mut told) {
+                    one.reload(&clock, told).await;
                 }
             }
         };
@@ -109,17 +110,22 @@ impl Watched {
         Ok(Watched { what, files, credentials: Arc::new(credentials) })
     }
 
-    async fn reload(&self, rt: &Rt) {
+    /// Takes over files that have changed. What is wrong with them is told once.
+    async fn reload(&self, rt: &Rt, told: &mut String) {
         let what = self.what;
         let replaced = match read(rt, &self.files).await {
             Ok(pem) => self.credentials.replace(pem).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match replaced {
-            Ok(false) => {}
+            Ok(false) => told.clear(),
             Ok(true) => tracing::info!("{what}: the files have changed and count for new connections"),
             // Files are often replaced one after another: the next look finds them all.
-            Err(error) => tracing::warn!("{what}: the files cannot be used, those of before stay: {error}"),
+            Err(error) if *told == error => {}
+            Err(error) => {
+                tracing::warn!("{what}: the files cannot be used, those of before stay: {error}");
+                *told = error;
+            }
         }
     }
 }
