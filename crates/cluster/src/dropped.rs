@@ -68,8 +68,10 @@ impl DropLog {
             at_micros,
             allow_snapshot: table.options.allow_auto_snapshot,
         };
+        let before = self.tables.len();
         self.tables.extend(tables.iter().map(dropped));
-        self.save().await
+        // What is not durable is not known either.
+        self.save().await.inspect_err(|_| self.tables.truncate(before))
     }
 
     /// Forgets tables whose files are gone, or that were not dropped after all.

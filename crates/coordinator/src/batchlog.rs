@@ -155,8 +155,9 @@ impl Batchlog {
     /// Takes a batch out. When that fails it is applied again later, which changes nothing.
     pub(crate) async fn forget(&self, batches: &Arc<Table>, key: DecoratedKey, at_micros: i64) {
         self.note_gone(&key);
-        let removal = batch_row::removal(batches, key, at_micros, self.0.rt.wall_micros());
+        let removal = batch_row::removal(batches, key.clone(), at_micros, self.0.rt.wall_micros());
         if let Err(error) = self.0.replica.apply_one(removal).await {
+            self.note_kept(key, at_micros);
             tracing::debug!("a batch that was applied stays in system.batches: {error}");
         }
     }

@@ -1,5 +1,7 @@
 //! Bugs that tests plant, to see that their checks find them. No configuration leads here.
 
+use replica::{ReadCommand, ReadPage};
+
 /// Which bugs are planted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canaries {
@@ -7,4 +9,36 @@ pub struct Canaries {
     pub short_quorum: bool,
     /// Hints are said to be kept, and are not.
     pub dropped_hints: bool,
+    /// A voter promises without remembering it.
+    pub forgotten_promises: bool,
+    /// A lightweight transaction is said to be done before any replica has it.
+    pub early_commit: bool,
+    /// Digests leave the values of cells and their deletions out.
+    pub blind_digest: bool,
+    /// What a read finds replicas to lack is not written to them.
+    pub skipped_repair: bool,
+    /// Pages that end at different places are merged as if all ended at the same.
+    pub unclipped_pages: bool,
+    /// A logged batch is taken out of the batchlog before it is applied.
+    pub early_removal: bool,
+    /// Nodes that are about to be replicas are not told of writes.
+    pub no_pending_writes: bool,
+    /// Of what is fetched, one range in four is left out.
+    pub lost_range: bool,
+    /// A schema is said to be in use before the shards have it.
+    pub early_schema: bool,
+    /// An increment is sent again to a replica that leads it, as if it had not answered.
+    pub repeated_increment: bool,
+}
+
+/// A page's digest.
+pub(crate) fn digest(planted: Canaries, command: &ReadCommand, page: &ReadPage) -> u128 {
+    if !planted.blind_digest {
+        return replica::digest(command, page);
+    }
+    let mut page = page.clone();
+    for row in page.partitions.iter_mut().flat_map(|partition| &mut partition.rows) {
+        row.retain(|_, _| false);
+    }
+    replica::digest(command, &page)
 }

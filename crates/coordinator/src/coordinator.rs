@@ -491,7 +491,7 @@ impl Coordinator {
     /// What a request of a table with several replicas has to know.
     pub(crate) fn scene(&self, table: &Table) -> Result<Scene, RequestError> {
         let (placement, replication) = self.keyspace_of(table)?;
-        Ok(Scene { view: self.view(), placement, replication })
+        Ok(Scene { view: self.view(), placement, replication, planted: self.planted() })
     }
 
     pub(crate) fn port(&self) -> &Port<NodeRequest, NodeResponse> {
@@ -547,6 +547,11 @@ impl Coordinator {
 
     pub(crate) fn planted(&self) -> Canaries {
         self.0.planted.get()
+    }
+
+    /// What a page comes to, as replicas tell each other.
+    pub(crate) fn digest_of(&self, command: &ReadCommand, page: &ReadPage) -> u128 {
+        crate::canaries::digest(self.planted(), command, page)
     }
 
     /// After how long a further replica of a table is asked.

@@ -62,6 +62,9 @@ impl Coordinator {
             if let Some(view) = view(&state) {
                 self.publish_view(view).await;
             }
+            if self.planted().early_schema {
+                group.schema_in_use(state.schema_number);
+            }
             if state.schema.version() != self.schema().version() {
                 self.take_over(&group, &state.schema).await;
             }

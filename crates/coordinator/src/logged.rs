@@ -20,21 +20,22 @@ use topology::{NodeIndex, Replicas};
 
 use crate::batch_row::{self, KeptBatch};
 use crate::remote::PeerError;
-use crate::{ClusterView, Consistency, Coordinator, RequestError, WriteKind, WriteOptions};
+use crate::{ClusterView, Consistency, Coordinator, Phase, RequestError, WriteKind, WriteOptions};
 
 /// Nodes beside the coordinator that keep a batch, at most.
 const HOLDERS_MAX: usize = 2;
 /// Pause between looks for batches that were left.
 const REPLAY_PERIOD: Duration = Duration::from_secs(10);
 
-/// Who keeps a batch beside this node: live nodes of its datacenter, in other racks than its own and in different ones where there
-/// are such. `turn` varies the choice.
+/// Who keeps a batch beside this node: live nodes of its datacenter that are no longer joining, in other racks than its own and in
+/// different ones where there are such. `turn` varies the choice.
 fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
     let own = &view.node(view.own()).location;
     let mut racks: BTreeMap<(bool, &str), Vec<NodeIndex>> = BTreeMap::new();
     for index in view.indexes() {
         let location = &view.node(index).location;
-        if index != view.own() && view.is_alive(index) && location.datacenter == own.datacenter {
+        let serves = view.is_alive(index) && view.node(index).phase != Phase::Joining;
+        if index != view.own() && serves && location.datacenter == own.datacenter {
             racks.entry((location.rack == own.rack, &location.rack)).or_default().push(index);
         }
     }
@@ -68,6 +69,9 @@ impl Coordinator {
             // Nothing of it was applied: it had better not come later. Whoever does not hear of that applies all of it.
             self.forget_later(&view, &active.batch, &holders);
         })?;
+        if self.planted().early_removal {
+            self.forget_later(&view, &active.batch, &holders);
+        }
         let result = self.write_planned(writes, options, None).await;
         if result.is_ok() {
             self.forget_later(&view, &active.batch, &holders);
@@ -168,8 +172,10 @@ impl Coordinator {
             let now = coordinator.rt().wall_micros();
             match batch_row::table_of(&coordinator.schema()) {
                 Some(batches) => {
-                    let removal = batch_row::removal(batches, key, at_micros, now);
-                    coordinator.replica().apply_one(removal).await
+                    let removal = batch_row::removal(batches, key.clone(), at_micros, now);
+                    // One that stays, as on a full disk, is seen to later.
+                    let removed = coordinator.replica().apply_one(removal).await;
+                    removed.inspect_err(|_| coordinator.batchlog().note_kept(key, at_micros))
                 }
                 None => Ok(()),
             }

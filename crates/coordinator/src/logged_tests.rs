@@ -4,7 +4,7 @@ use super::*;
 use crate::{Phase, ViewNode};
 use topology::{HostId, Location};
 
-/// A view by racks, one letter a node; `-` for one that is away, `x` in front for another datacenter. The first is this node.
+/// A view by racks, one letter a node; `-` for one that is away, `+` for one that joins, `x` in front for another datacenter. The first is this node.
 fn view(nodes: &[&str]) -> ClusterView {
     let node = |(at, text): (usize, &&str)| {
         let datacenter = if text.starts_with('x') { "dc2" } else { "dc1" };
@@ -12,12 +12,12 @@ fn view(nodes: &[&str]) -> ClusterView {
             host: HostId([at as u8 + 1; 16]),
             native: ([10, 0, 1, at as u8], 9042).into(),
             internode: ([10, 0, 0, at as u8], 7000).into(),
-            location: Location::new(datacenter, text.trim_matches(['x', '-'])),
+            location: Location::new(datacenter, text.trim_matches(['x', '-', '+'])),
             shards: 1,
             tokens: vec![at as i64],
             alive: !text.ends_with('-'),
             ready: true,
-            phase: Phase::Normal,
+            phase: if text.ends_with('+') { Phase::Joining } else { Phase::Normal },
             release_version: String::new(),
             schema_version: None,
         }
@@ -44,6 +44,7 @@ fn holders_are_alive_near_and_apart() {
     let none: [&[u16]; 1] = [&[]];
     assert_eq!(choices(&["a"]), none);
     assert_eq!(choices(&["a", "a-", "xb", "b-"]), none, "who is away or far away keeps nothing");
+    assert_eq!(choices(&["a", "a+"]), none, "who joins may not serve yet");
     assert_eq!(choices(&["a", "a"]), [[1]]);
     assert_eq!(choices(&["a", "a", "a"]), [[1, 2]]);
     assert_eq!(choices(&["a", "a", "b"]), [[1, 2]], "the other rack, and what there is");

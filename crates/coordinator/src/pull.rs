@@ -60,6 +60,9 @@ impl Coordinator {
     /// Fetches what this node lacks of a table's range, within which all tokens have the same replicas, from a quorum of
     /// these.
     pub async fn pull(&self, table: &Arc<Table>, range: TokenRange) -> Result<PullStats, RequestError> {
+        if self.planted().lost_range && range.upto % 4 == 0 {
+            return Ok(PullStats::default());
+        }
         let scene = self.scene(table)?;
         let (view, consistency) = (scene.view.clone(), Consistency::Quorum);
         let replicas: Vec<NodeIndex> = scene.placement.replicas(range.upto).to_vec();
@@ -148,7 +151,7 @@ async fn source_pages(
     };
     let digests = try_join_all(rest.iter().map(|node| digest(*node)));
     let (first, digests) = futures_util::future::try_join(page(*first), digests).await?;
-    let expected = replica::digest(command, &first);
+    let expected = reader.coordinator.digest_of(command, &first);
     if digests.iter().all(|digest| *digest == expected) {
         return Ok((vec![first], true));
     }

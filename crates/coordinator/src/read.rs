@@ -17,7 +17,7 @@ use schema::{Replication, SpeculativeRetry};
 use topology::{NodeIndex, Placement, Replicas};
 
 use crate::contact::{self, Needs, Tally};
-use crate::reconcile::{Reconciled, reconcile, to_live};
+use crate::reconcile::{Reconciled, reconcile_planted, to_live};
 use crate::remote::{self, PeerError};
 use crate::view::ClusterView;
 use crate::{Consistency, Coordinator, Copies, ReplicaFailure, RequestError};
@@ -33,6 +33,7 @@ pub(crate) struct Scene {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) placement: Arc<Copies>,
     pub(crate) replication: Replication,
+    pub(crate) planted: crate::Canaries,
 }
 
 /// How a read is to be done.
@@ -154,7 +155,7 @@ impl Reader<'_> {
     ) -> Result<ReadPage, RequestError> {
         let (view, consistency) = (&*self.scene.view, self.how.consistency);
         let mut needs = Needs::new(consistency, &self.scene.replication, view, &[]);
-        if self.coordinator.planted().short_quorum {
+        if self.scene.planted.short_quorum {
             needs = needs.one_short();
         }
         let candidates = contact::candidates(view, replicas, self.coordinator.next_turn());
@@ -194,7 +195,8 @@ impl Reader<'_> {
         token: i64,
     ) -> Result<ReadPage, RequestError> {
         let mut command = ReadCommand { form: Form::Unbroken, ..command.clone() };
-        let repairs_wanted = command.table.options.read_repair != "NONE";
+        let planted = self.scene.planted;
+        let repairs_wanted = command.table.options.read_repair != "NONE" && !planted.skipped_repair;
         loop {
             let body = remote::encode_command(&command);
             let asked = nodes.iter().map(|node| self.page(*node, &command, body.clone(), token));
@@ -209,7 +211,7 @@ impl Reader<'_> {
             if !failures.is_empty() {
                 return Err(self.not_enough(pages.len(), nodes.len(), !pages.is_empty(), &failures));
             }
-            let Reconciled { page, repairs } = reconcile(&command, pages);
+            let Reconciled { page, repairs } = reconcile_planted(&command, pages, planted);
             if repairs_wanted {
                 self.repair(nodes, repairs).await?;
             }
@@ -282,7 +284,7 @@ impl Reader<'_> {
         let view = &self.scene.view;
         if node == view.own() {
             let page = self.page(node, command, body, token).await?;
-            return Ok(replica::digest(command, &page));
+            return Ok(self.coordinator.digest_of(command, &page));
         }
         self.coordinator.remote().digest(view.node(node), token, body, self.how.deadline).await
     }
@@ -426,7 +428,7 @@ impl Gathered {
             }
             Ok(Answer::Page(rows)) => {
                 if let Some(known) = self.page.replace(rows) {
-                    self.digests.push(replica::digest(&gather.command, &known));
+                    self.digests.push(gather.reader.coordinator.digest_of(&gather.command, &known));
                 }
             }
             Ok(Answer::Digest(digest)) => self.digests.push(digest),
@@ -446,7 +448,7 @@ impl Gathered {
         if self.digests.is_empty() {
             return Ok((self.answered, Some(page)));
         }
-        let own = replica::digest(&gather.command, &page);
+        let own = reader.coordinator.digest_of(&gather.command, &page);
         let same = self.digests.iter().all(|digest| *digest == own);
         if !same {
             reader.coordinator.count(|stats| stats.mismatches += 1);

@@ -10,6 +10,8 @@ use replica::compare::{clip, fragments, lacks, order};
 use replica::page::{PageBuilder, Progress};
 use replica::{Form, Limits, Partitions, ReadCommand, ReadPage, Resume};
 
+use crate::Canaries;
+
 /// What several pages amount to.
 #[derive(Debug)]
 pub struct Reconciled {
@@ -23,7 +25,16 @@ pub struct Reconciled {
 ///
 /// # Panics
 /// When the command names several partitions: each has replicas of its own.
-pub fn reconcile(command: &ReadCommand, mut pages: Vec<ReadPage>) -> Reconciled {
+pub fn reconcile(command: &ReadCommand, pages: Vec<ReadPage>) -> Reconciled {
+    reconcile_planted(command, pages, Canaries::default())
+}
+
+/// [`reconcile`] with planted bugs.
+pub(crate) fn reconcile_planted(
+    command: &ReadCommand,
+    mut pages: Vec<ReadPage>,
+    planted: Canaries,
+) -> Reconciled {
     assert!(
         !matches!(&command.partitions, Partitions::Keys(keys) if keys.len() != 1),
         "one partition or a range"
@@ -33,7 +44,7 @@ pub fn reconcile(command: &ReadCommand, mut pages: Vec<ReadPage>) -> Reconciled 
         .filter_map(|page| page.more.as_ref())
         .min_by(|a, b| order(a, b, command.reversed))
         .cloned();
-    if let Some(end) = &end {
+    if let Some(end) = end.as_ref().filter(|_| !planted.unclipped_pages) {
         pages.iter_mut().for_each(|page| clip(&command.table, page, end, command.reversed));
     }
     let tombstones = pages.iter().map(|page| page.tombstones).max().unwrap_or(0);

@@ -361,7 +361,7 @@ impl Server {
             }
             Verb::ReadDigest => {
                 let (command, page) = self.read(&body).await?;
-                let digest = replica::digest(&command, &page);
+                let digest = self.coordinator.digest_of(&command, &page);
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Hint => {

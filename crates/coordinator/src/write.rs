@@ -112,6 +112,9 @@ impl Coordinator {
                 alive: 0,
             });
         };
+        if scene.planted.repeated_increment && leader != view.own() {
+            let _sent_again = self.remote().increment(view.node(leader), &update, options.deadline).await;
+        }
         let state = if leader == view.own() {
             self.here(options.deadline, self.replica().increment(update)).await
         } else {
@@ -285,7 +288,8 @@ impl Ongoing {
 
 /// Who is told of a write of a token: its replicas, and those who will be; and how many must have it.
 pub(crate) fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (Replicas, Needs) {
-    let pending = scene.placement.pending(token);
+    let pending =
+        if scene.planted.no_pending_writes { Default::default() } else { scene.placement.pending(token) };
     let needs = Needs::new(consistency, &scene.replication, &scene.view, &pending);
     let mut replicas: Replicas = scene.placement.replicas(token).iter().copied().collect();
     replicas.extend(pending);

@@ -1,11 +1,11 @@
 //! The history of one partition, and whether it explains what was seen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
 use crate::row::Seconds;
-use crate::{ColumnId, Place, RowState, Scalar, SeenRow, Shape, Write};
+use crate::{ColumnId, Effect, Place, RowState, Scalar, SeenRow, Shape, Value, Write};
 
 /// Choices of unknown writes that are tried for one observation.
 const TRIES_MAX: u32 = 20_000;
@@ -57,6 +57,8 @@ pub struct Clock {
 /// Which unknown writes an observation proves, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
+    /// Where it was made.
+    pub place: Place,
     /// They have happened.
     pub happened: BTreeSet<u64>,
     /// They have not.
@@ -93,6 +95,8 @@ impl fmt::Display for Mismatch {
 #[derive(Clone, Debug, Default)]
 pub struct Partition {
     entries: Vec<Entry>,
+    /// Open writes that readers have seen at a place, and when the first of them had its answer: later readers must see them there.
+    seen: BTreeMap<Place, BTreeMap<u64, u64>>,
 }
 
 /// The search for a choice of the unknown writes.
@@ -199,6 +203,23 @@ impl Partition {
         self.entries.retain(|entry| entry.state != State::Certain);
     }
 
+    /// A reader whose answer came at `ended` has proved that these writes happened at a place, in all of its columns: whoever
+    /// asks later must see them there too.
+    pub fn note_seen(&mut self, place: &Place, happened: &BTreeSet<u64>, ended: u64) {
+        if happened.is_empty() {
+            return;
+        }
+        let seen = self.seen.entry(place.clone()).or_default();
+        for id in happened {
+            seen.entry(*id).or_insert(ended);
+        }
+    }
+
+    /// What readers have seen binds nobody any more.
+    pub fn forget_seen(&mut self) {
+        self.seen.clear();
+    }
+
     /// Writes that are not known to have happened or not.
     pub fn unknown_count(&self) -> usize {
         self.entries.iter().filter(|entry| entry.state != State::Certain).count()
@@ -209,13 +230,42 @@ impl Partition {
         let effects = self.entries.iter().flat_map(|entry| &entry.write.effects);
         effects
             .filter_map(|effect| match effect {
-                crate::Effect::Mark(key, _) => Some(key.clone()),
-                crate::Effect::Cell { place, .. }
-                | crate::Effect::Element { place, .. }
-                | crate::Effect::Add { place, .. } => place.clone(),
+                Effect::Mark(key, _) => Some(key.clone()),
+                Effect::Cell { place, .. } | Effect::Element { place, .. } | Effect::Add { place, .. } => {
+                    place.clone()
+                }
                 _ => None,
             })
             .collect()
+    }
+
+    /// Whether somebody has written each value that was seen of a place, at some time: all that is known of a reader who may
+    /// be shown anything that once was.
+    pub fn was_written(&self, place: &Place, seen: &SeenRow) -> bool {
+        let (SeenRow::Present(values) | SeenRow::Static(values)) = seen else { return true };
+        let effects = || self.entries.iter().flat_map(|entry| &entry.write.effects);
+        let cell = |id: &ColumnId, shown: &Scalar| {
+            effects().any(|effect| match effect {
+                Effect::Cell { place: at, column, value, .. } => {
+                    at == place && column == id && value.as_ref() == Some(shown)
+                }
+                // Any part of the increments may be there.
+                Effect::Add { place: at, column, .. } => at == place && column == id,
+                _ => false,
+            })
+        };
+        let element = |id: &ColumnId, key: &Scalar, shown: &Scalar| {
+            effects().any(|effect| match effect {
+                Effect::Element { place: at, column, path, value, .. } => {
+                    at == place && column == id && path == key && value.as_ref() == Some(shown)
+                }
+                _ => false,
+            })
+        };
+        values.iter().all(|(id, value)| match value {
+            Value::Scalar(shown) => cell(id, shown),
+            other => crate::write::elements(other).iter().all(|(key, shown)| element(id, key, shown)),
+        })
     }
 
     /// Whether some choice of the unknown writes explains what was seen of a place.
@@ -228,8 +278,11 @@ impl Partition {
         clock: Clock,
     ) -> Verdict {
         let fits = |state: &RowState| state.may_show(shape, seen, columns, clock.now, clock.latest);
+        let seen_before = self.seen.get(place);
         let is_certain = |entry: &Entry| {
+            let was_seen = || seen_before.and_then(|seen| seen.get(&entry.write.id));
             entry.state == State::Certain && entry.ended.is_some_and(|ended| ended <= clock.since)
+                || was_seen().is_some_and(|ended| *ended <= clock.since)
         };
         let entries: Vec<(&Entry, bool)> = self
             .entries
@@ -250,7 +303,7 @@ impl Partition {
         let complete = search.run(0, RowState::default());
         if !complete {
             return if search.solutions > 0 {
-                Verdict::Right(Explained::default())
+                Verdict::Right(Explained { place: place.clone(), ..Explained::default() })
             } else {
                 Verdict::TooManyUnknown
             };
@@ -258,7 +311,7 @@ impl Partition {
         if search.solutions == 0 {
             return Verdict::Wrong;
         }
-        let mut explained = Explained::default();
+        let mut explained = Explained { place: place.clone(), ..Explained::default() };
         for ((entry, certain), chosen_in) in search.entries.iter().zip(&search.chosen_in) {
             if *certain {
                 continue;

@@ -98,7 +98,8 @@ pub fn step<V: Clone>(
         Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) if too_old(ballot) => {
             refused(Ballot { micros: forgotten, node: 0 }.max(state.promised))
         }
-        Request::Prepare(ballot) if ballot <= state.promised => refused(state.promised),
+        // Of one microsecond only the first is followed: the times of writes come from it, and the later write is to be the later.
+        Request::Prepare(ballot) if ballot.micros <= state.promised.micros => refused(state.promised),
         Request::Prepare(ballot) => {
             let (accepted, committed) = (state.accepted.clone(), state.committed.clone());
             Step {
@@ -171,6 +172,19 @@ mod tests {
         assert_eq!(take(&mut state, Request::Prepare(ballot(7))), promised(Some(proposal(6, "c")), None));
         assert_eq!(take(&mut state, Request::Commit(proposal(6, "c"))), Reply::Committed);
         assert_eq!(take(&mut state, Request::Prepare(ballot(8))), promised(None, Some(proposal(6, "c"))));
+    }
+
+    #[test]
+    fn of_two_rounds_of_one_microsecond_the_first_is_followed() {
+        let mut state = AcceptorState::default();
+        let at = |node| Ballot { micros: NOW, node };
+        assert!(matches!(take(&mut state, Request::Prepare(at(1))), Reply::Promised { .. }));
+        let second = take(&mut state, Request::Prepare(at(2)));
+        assert_eq!(
+            second,
+            Reply::Refused { promised: at(1) },
+            "its write would have the time of the first one's"
+        );
     }
 
     #[test]

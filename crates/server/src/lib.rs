@@ -5,6 +5,7 @@
 
 mod admin_node;
 mod announce;
+mod canaries;
 pub mod config;
 mod error;
 mod executor;
@@ -16,8 +17,8 @@ mod repairing;
 mod security;
 mod shard;
 
+pub use canaries::Canaries;
 pub use config::{Config, ConfigError, Size};
-pub use engine::Canaries;
 pub use error::NodeError;
 pub use node::{ReadyHook, ReadyReport, mains, mains_with_canaries};
 

@@ -12,7 +12,7 @@ use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEnd
 use cluster::state::{ClusterState, Command, Member, MemberInfo, MemberStatus, Outcome, STATE_VERSION};
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use futures_util::future::{Either, select};
-use gossip::Key;
+use gossip::{Key, Standing, Why};
 use rpc::{CompressBetween, Messenger, Packing, RpcConfig};
 use rt::{Instant, Rt, Task};
 use schema::Schema;
@@ -359,7 +359,11 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             let state = endpoint.states.get(&key)?;
             std::str::from_utf8(&state.value).ok().map(str::to_owned)
         };
-        let alive = liveness.is_alive(*host);
+        // Who has only just begun to join, and was not reached yet, is not dead: the log has it, and its place is about to be known.
+        let met =
+            liveness.peers.get(host).is_some_and(|peer| peer.standing != Standing::Down(Why::NotReached));
+        let is_new = member.status == MemberStatus::Joining && !met;
+        let alive = liveness.is_alive(*host) || is_new;
         // A change of the schema has been waited for at every live node: they have this node's.
         let schema_version = match alive || *host == own {
             true => None,

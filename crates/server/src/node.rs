@@ -25,7 +25,7 @@ use crate::admin_node::AdminNode;
 use crate::membership::{self, Membership, OwnNode};
 use crate::security::Security;
 use crate::shard::{RunningShard, ShardSetup};
-use crate::{Config, NodeError};
+use crate::{Canaries, Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
 const MESH_QUEUE_MAX: usize = 4096;
@@ -41,7 +41,7 @@ const MEMORY_ASSUMED: u64 = 4 << 30;
 pub(crate) struct Boot {
     pub(crate) config: Config,
     /// Planted bugs; only the simulator plants any.
-    pub(crate) canaries: engine::Canaries,
+    pub(crate) canaries: Canaries,
     pub(crate) directories: Directories,
     pub(crate) identity: NodeIdentity,
     pub(crate) schema: Arc<Schema>,
@@ -120,13 +120,13 @@ pub struct ReadyReport {
 
 /// The mains of a node with this configuration, one a shard; each returns why the node ended, if not on request.
 pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMain<Result<(), NodeError>>> {
-    mains_with_canaries(config, engine::Canaries::default(), shard_count, ready)
+    mains_with_canaries(config, Canaries::default(), shard_count, ready)
 }
 
 /// [`mains`] of a node with planted bugs, for the simulator's tests of itself. No configuration leads here.
 pub fn mains_with_canaries(
     mut config: Config,
-    canaries: engine::Canaries,
+    canaries: Canaries,
     shard_count: u16,
     ready: ReadyHook,
 ) -> Vec<ShardMain<Result<(), NodeError>>> {
@@ -276,7 +276,7 @@ impl Follower {
 /// Shard 0: from an empty process to a node, and back.
 async fn lead(
     rt: Rt,
-    config: (Config, engine::Canaries),
+    config: (Config, Canaries),
     follower: Follower,
     ready: ReadyHook,
 ) -> Result<(), NodeError> {
@@ -358,7 +358,7 @@ impl ReadyReport {
 /// From nothing to a member of a cluster.
 async fn begin(
     rt: &Rt,
-    (config, canaries): (Config, engine::Canaries),
+    (config, canaries): (Config, Canaries),
     follower: &Follower,
 ) -> Result<Begun, NodeError> {
     let directories = Directories::of(&config);

@@ -82,6 +82,7 @@ impl RunningShard {
             setup.coordinator.attach(rt),
             boot.schema.clone(),
         );
+        coordinator.plant(boot.canaries.coordinator);
         coordinator.connect(&messenger);
         let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
@@ -257,7 +258,7 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
         commit_failure_policy: failure_policy(&config.commit_failure_policy),
         resharded: boot.identity.shard_count != rt.shard_count(),
         host_id: boot.identity.host_id,
-        canaries: boot.canaries,
+        canaries: boot.canaries.engine,
         ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())
     }
 }

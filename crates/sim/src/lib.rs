@@ -1,6 +1,7 @@
 //! Whole-node deterministic simulation: random clients over CQL against the real node, with faults and crashes, judged by
 //! the reference database of `model`. A seed decides everything; see docs/design/simulator.md.
 
+mod canary;
 mod check;
 mod client;
 mod cluster;
@@ -19,77 +20,34 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use rt_sim::TRACE_BLOCK;
-use rt_sim::{NodeConfig, Simulation};
-use server::Canaries;
-
 use crate::director::Director;
 use crate::plan::Plan;
 pub use crate::world::Stats;
 use crate::world::World;
-
-/// A bug that can be planted, to see that it is found.
-#[derive(Clone, Copy, Debug)]
-pub struct Canary {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// What it breaks.
-    pub about: &'static str,
-    plant: fn(&mut Canaries),
-}
-
-impl Canary {
-    /// All of them.
-    pub const ALL: &'static [Canary] = &[
-        Canary {
-            name: "skipped-sync",
-            about: "the commit log acknowledges without syncing where its mode promises a sync",
-            plant: |canaries| canaries.skip_commitlog_sync = true,
-        },
-        Canary {
-            name: "short-replay",
-            about: "the replay of the commit log stops before the last segment",
-            plant: |canaries| canaries.replay_stops_early = true,
-        },
-        Canary {
-            name: "dropped-range-tombstone",
-            about: "a flush leaves range tombstones out",
-            plant: |canaries| canaries.drop_range_tombstones = true,
-        },
-        Canary {
-            name: "early-purge",
-            about: "compaction forgets tombstones without looking at the data beside it",
-            plant: |canaries| canaries.purge_too_soon = true,
-        },
-        Canary {
-            name: "dropped-static-row",
-            about: "a flush leaves static rows out",
-            plant: |canaries| canaries.drop_static_rows = true,
-        },
-        Canary {
-            name: "unlocked-counter",
-            about: "increments of one counter do not wait for each other",
-            plant: |canaries| canaries.skip_counter_locks = true,
-        },
-    ];
-
-    /// The canary of this name.
-    pub fn find(name: &str) -> Option<Canary> {
-        Self::ALL.iter().find(|canary| canary.name == name).copied()
-    }
-}
+pub use canary::Canary;
+pub use rt_sim::TRACE_BLOCK;
+use rt_sim::{NodeConfig, Simulation};
 
 /// How to run a seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// A planted bug.
     pub canary: Option<Canary>,
-    /// Simulate a cluster of so many nodes; 0 for the simulation of a single node.
+    /// Simulate a cluster instead of a single node.
+    pub cluster: bool,
+    /// Nodes of the cluster; 0 for as many as the seed says.
     pub nodes: usize,
     /// Events of the trace that are kept as text.
     pub trace_lines_max: usize,
     /// Keep the first events after this one instead of the last of all; 0 for the last.
     pub trace_lines_from: u64,
+}
+
+impl Options {
+    /// What is planted into the nodes.
+    fn canaries(&self) -> server::Canaries {
+        self.canary.map(Canary::planted).unwrap_or_default()
+    }
 }
 
 /// What a run of one seed gave.
@@ -129,10 +87,10 @@ impl Report {
     }
 }
 
-/// The seeds that once found a bug, each with a word on it.
-pub fn kept_seeds() -> impl Iterator<Item = (u64, &'static str)> {
-    let lines =
-        include_str!("../seeds.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+/// The seeds that once found a bug, each with a word on it: of clusters or of the single node.
+pub fn kept_seeds(cluster: bool) -> impl Iterator<Item = (u64, &'static str)> {
+    let text = if cluster { include_str!("../seeds-cluster.txt") } else { include_str!("../seeds.txt") };
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines.map(|line| {
         let (seed, about) = line.split_once(' ').unwrap_or((line, ""));
         (seed.parse().expect("a line of seeds.txt begins with a number"), about)
@@ -166,10 +124,7 @@ fn report(seed: u64, sim: &rt_sim::Sim, world: &World, plan: String) -> Report {
 
 /// Runs a seed.
 pub fn run(seed: u64, options: &Options) -> Report {
-    match options.nodes {
-        0 => run_single(seed, options),
-        nodes => cluster::run(seed, nodes, options),
-    }
+    if options.cluster { cluster::run(seed, options) } else { run_single(seed, options) }
 }
 
 /// Runs a seed of the single node's simulation.
@@ -180,10 +135,7 @@ fn run_single(seed: u64, options: &Options) -> Report {
     let plan = Rc::new(Plan::draw(&mut rng));
     let ready = Arc::new(AtomicU64::new(0));
     let node_config = NodeConfig { shards: plan.shards, disk: plan.disk(), ..NodeConfig::default() };
-    let mut canaries = Canaries::default();
-    if let Some(canary) = options.canary {
-        (canary.plant)(&mut canaries);
-    }
+    let canaries = options.canaries();
     let (node_plan, hook) = (plan.clone(), ready.clone());
     let node_rng = RefCell::new(sim.rng(2));
     let node = sim.add_node(node_config, move |info| {

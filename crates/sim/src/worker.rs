@@ -102,7 +102,7 @@ impl Worker {
     /// False when the connection is of no more use.
     async fn write(&mut self, connection: &mut Connection, table: usize, bound: bool) -> bool {
         let drawn = workload::draw_write(&mut self.world.borrow_mut(), &mut self.rng, table, bound);
-        let Some(Prepared { query, writes }) = drawn else {
+        let Some(Prepared { query, writes, .. }) = drawn else {
             self.rt.sleep(Duration::from_millis(1)).await;
             return true;
         };
@@ -161,19 +161,6 @@ pub(crate) async fn ask(
     page: i32,
 ) -> Result<Option<Proofs>, Failure> {
     let since = world.borrow().now();
-    ask_since(world, connection, table, query, question, page, since).await
-}
-
-/// [`ask`] of a server that need not know what was acknowledged after `since`.
-pub(crate) async fn ask_since(
-    world: &SharedWorld,
-    connection: &mut Connection,
-    table: usize,
-    query: &Query,
-    question: &Question,
-    page: i32,
-    since: u64,
-) -> Result<Option<Proofs>, Failure> {
     let from = world.borrow_mut().server_seconds();
     let answer = connection.rows(query, page).await;
     let mut world = world.borrow_mut();

@@ -18,6 +18,8 @@ const ROWS: u64 = 6;
 pub(crate) struct Prepared {
     pub(crate) query: Query,
     pub(crate) writes: Vec<(Key, u64)>,
+    /// It is a logged batch: all of its writes happen or none.
+    pub(crate) logged: bool,
 }
 
 fn key_value(ty: ScalarType, number: u64) -> Scalar {
@@ -407,6 +409,20 @@ fn push_slice(query: &mut Query, table: &Table, slice: &Slice) {
 /// How many writes to a partition may be open at once.
 const UNKNOWN_MAX: usize = 8;
 
+/// The head of a batch of some kind; whether it is logged.
+fn begin_batch(query: &mut Query, rng: &mut Rng, counter: bool, timestamp: Option<i64>) -> bool {
+    let (kind, logged) = match (counter, one_in(rng, 3)) {
+        (true, _) => ("BEGIN COUNTER BATCH ", false),
+        (false, true) => ("BEGIN UNLOGGED BATCH ", false),
+        (false, false) => ("BEGIN BATCH ", true),
+    };
+    query.push(kind);
+    if let Some(timestamp) = timestamp {
+        query.push("USING TIMESTAMP ").bigint(timestamp).push(" ");
+    }
+    logged
+}
+
 /// Draws a write and notes it as begun; none when the partition has enough open ones.
 pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: bool) -> Option<Prepared> {
     let batch = if one_in(rng, 6) { 2 + rng.below(3) } else { 1 };
@@ -423,17 +439,7 @@ pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: 
     let first = partition_key(rng, &world.tables[table]);
     let mut writes: Vec<(Key, Write)> = Vec::new();
     let mut query = Query::new(bound);
-    if batch > 1 {
-        let kind = match (counter, one_in(rng, 3)) {
-            (true, _) => "BEGIN COUNTER BATCH ",
-            (false, true) => "BEGIN UNLOGGED BATCH ",
-            (false, false) => "BEGIN BATCH ",
-        };
-        query.push(kind);
-        if let Some(timestamp) = timestamp {
-            query.push("USING TIMESTAMP ").bigint(timestamp).push(" ");
-        }
-    }
+    let logged = batch > 1 && begin_batch(&mut query, rng, counter, timestamp);
     let clock = world.server_seconds();
     for _ in 0..batch {
         let partition = if one_in(rng, 3) { partition_key(rng, &world.tables[table]) } else { first.clone() };
@@ -475,7 +481,7 @@ pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: 
         write.text.clone_from(&query.shown);
         world.begin(table, &key, write);
     }
-    Some(Prepared { query, writes: ids })
+    Some(Prepared { query, writes: ids, logged })
 }
 
 /// The columns that a read selects: all static ones, and some others.
@@ -515,6 +521,7 @@ pub(crate) fn whole_partition(table: &Table, key: &Key, reversed: bool, bound: b
             limit: None,
             partition_limit: None,
             tokens: None,
+            weak: false,
         },
     )
 }

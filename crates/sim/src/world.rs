@@ -9,6 +9,7 @@ use rt_sim::{NodeId, Sim};
 
 use crate::check;
 use crate::client::Failure;
+use crate::cluster::Batches;
 use crate::schemer::Pending;
 
 /// A partition key, or a clustering key.
@@ -73,10 +74,16 @@ pub struct Stats {
     pub disk_faults: u64,
     /// Observations with too many unknown writes to judge.
     pub unjudged: u64,
+    /// Lightweight transactions that were answered.
+    pub conditional: u64,
+    /// Tables that were truncated in a calm.
+    pub truncations: u64,
+    /// Nodes that joined.
+    pub joins: u64,
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 12] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 15] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -90,6 +97,9 @@ impl Stats {
             ("schema changes", &mut self.schema_changes),
             ("disk faults", &mut self.disk_faults),
             ("rows not judged", &mut self.unjudged),
+            ("lightweight transactions", &mut self.conditional),
+            ("truncations in a calm", &mut self.truncations),
+            ("joins", &mut self.joins),
         ]
     }
 
@@ -135,6 +145,10 @@ pub(crate) struct World {
     truncations_seen: BTreeMap<ShardTruncation, (bool, Key)>,
     /// Writes that few replicas have acknowledged.
     promises: Vec<(usize, Key, u64)>,
+    /// Logged batches of several partitions.
+    pub(crate) batches: Batches,
+    /// How often what readers had seen was forgotten.
+    pub(crate) seen_epoch: u64,
     next_write: u64,
     used: BTreeSet<i64>,
     /// No timestamp lies below: the server's clock moved there, so that tombstones may be gone early.
@@ -226,6 +240,8 @@ impl World {
             truncations: BTreeMap::new(),
             truncations_seen: BTreeMap::new(),
             promises: Vec::new(),
+            batches: Batches::default(),
+            seen_epoch: 0,
             next_write: 0,
             used: BTreeSet::new(),
             floor: 0,
@@ -359,8 +375,8 @@ impl World {
         self.stats.errors += 1;
         let (outcome, excused) = match failure {
             Failure::Error(error) => match error.code() {
-                // WriteTimeout, WriteFailure, ReadTimeout, ReadFailure, TruncateError, server error.
-                0x1100 | 0x1500 | 0x1200 | 0x1300 | 0x1003 | 0x0000 => {
+                // WriteTimeout, WriteFailure, CasWriteUnknown, ReadTimeout, ReadFailure, TruncateError, server error.
+                0x1100 | 0x1500 | 0x1700 | 0x1200 | 0x1300 | 0x1003 | 0x0000 => {
                     (Outcome::Unknown, self.excuses.errors)
                 }
                 0x1001 => (Outcome::Refused, self.excuses.errors),
@@ -400,6 +416,29 @@ impl World {
         }
     }
 
+    /// What a reader whose answer has just come has proved binds those who ask later.
+    pub(crate) fn note_seen(&mut self, table: usize, proofs: &[(Key, Vec<Explained>)]) {
+        let now = self.now();
+        for (key, proofs) in proofs {
+            let Some(partition) = self.tables[table].partitions.get_mut(key) else { continue };
+            proofs.iter().for_each(|proof| partition.note_seen(&proof.place, &proof.happened, now));
+        }
+    }
+
+    /// A write that was seen before it was acknowledged may be gone: a node forgets, or replicas change.
+    pub(crate) fn forget_seen(&mut self) {
+        self.seen_epoch += 1;
+        let partitions = self.tables.iter_mut().flat_map(|table| table.partitions.values_mut());
+        partitions.for_each(Partition::forget_seen);
+    }
+
+    /// A table was truncated, with nothing under way.
+    pub(crate) fn forget_table(&mut self, table: usize) {
+        self.tables[table].partitions.clear();
+        self.promises.retain(|(of, ..)| *of != table);
+        self.batches.forget_table(table);
+    }
+
     /// Writes acknowledged at or after a time may be gone.
     pub(crate) fn forget_since(&mut self, since: u64) {
         let partitions = self.tables.iter_mut().flat_map(|table| table.partitions.values_mut());
@@ -409,6 +448,10 @@ impl World {
     /// Takes over what a reading of a partition proved.
     pub(crate) fn settle(&mut self, table: usize, key: &Key, proofs: &[Explained]) {
         let now = self.now();
+        for proof in proofs {
+            proof.happened.iter().for_each(|id| self.batches.prove(*id, true));
+            proof.not_happened.iter().for_each(|id| self.batches.prove(*id, false));
+        }
         let table = &mut self.tables[table];
         let Some(partition) = table.partitions.get_mut(key) else { return };
         if let Err(mismatch) = partition.settle(proofs, now) {

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use ::sim::{Canary, Options, Report};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-/// Seeds after which a planted bug must have been found.
-const CANARY_SEEDS_MAX: u64 = 150;
 /// Nodes of a simulated cluster.
 const NODES_MAX: usize = 16;
 /// How often progress is told.
@@ -71,8 +69,20 @@ pub fn command() -> Command {
                 .value_parser(|name: &str| Canary::find(name).ok_or_else(canary_names))
                 .help("With --seed or --seeds: plant this bug"),
         )
-        .arg(number("nodes", "Simulate a cluster of so many nodes instead of a node alone"))
+        .arg(
+            Arg::new("cluster")
+                .long("cluster")
+                .action(ArgAction::SetTrue)
+                .help("Simulate a cluster, of as many nodes as the seed says, instead of a node alone"),
+        )
+        .arg(number("nodes", "Simulate a cluster of so many nodes"))
         .arg(number("threads", "Seeds at once; one a core by default"))
+        .arg(
+            Arg::new("log")
+                .long("log")
+                .value_name("LEVEL")
+                .help("With --seed: what the nodes log, to standard error; a level, or more exactly as RUST_LOG has it"),
+        )
         .arg(
             Arg::new("trace")
                 .long("trace")
@@ -99,14 +109,21 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let threads = number("threads").unwrap_or(cores).max(1);
     let canary = arguments.get_one::<Canary>("canary").copied();
-    let options = Options { canary, nodes, ..Options::default() };
+    let in_cluster = canary.is_some_and(|canary| canary.in_cluster);
+    let cluster = arguments.get_flag("cluster") || nodes > 0 || in_cluster;
+    let options = Options { canary, cluster, nodes, ..Options::default() };
+    if let Some(level) = arguments.get_one::<String>("log") {
+        let filter =
+            tracing_subscriber::EnvFilter::try_new(level).map_err(|error| format!("--log: {error}"))?;
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    }
     if let Some(seed) = number("seed") {
         return one(seed, options, arguments.get_one::<String>("trace"));
     }
     let mut asked = false;
     if arguments.get_flag("kept") {
         asked = true;
-        let seeds: Vec<u64> = ::sim::kept_seeds().map(|(seed, _)| seed).collect();
+        let seeds: Vec<u64> = ::sim::kept_seeds(cluster).map(|(seed, _)| seed).collect();
         search("kept seeds", Seeds::List(seeds), options, threads)?;
     }
     if let Some(count) = number("seeds") {
@@ -120,7 +137,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     }
     if arguments.get_flag("canaries") {
         asked = true;
-        canaries(threads)?;
+        canaries(options, threads)?;
     }
     if let Some(hours) = arguments.get_one::<f64>("hours") {
         asked = true;
@@ -143,7 +160,11 @@ fn guarded(seed: u64, options: &Options) -> Report {
 fn show(report: &Report, options: &Options) {
     let Some(failure) = &report.failure else { return };
     let canary = options.canary.map_or_else(String::new, |canary| format!(" --canary {}", canary.name));
-    let nodes = if options.nodes > 0 { format!(" --nodes {}", options.nodes) } else { String::new() };
+    let nodes = match (options.cluster, options.nodes) {
+        (false, _) => String::new(),
+        (true, 0) => " --cluster".to_owned(),
+        (true, nodes) => format!(" --nodes {nodes}"),
+    };
     println!(
         "\nseed {}: {failure}\n  plan: {}\n  repeat with: torc sim --seed {}{nodes}{canary}",
         report.seed, report.plan, report.seed
@@ -319,13 +340,13 @@ fn difference(seed: u64, options: Options, first: &Report, second: &Report) -> S
 }
 
 /// Plants each bug and looks for it.
-fn canaries(threads: u64) -> Result<(), String> {
+fn canaries(options: Options, threads: u64) -> Result<(), String> {
     let mut missed = Vec::new();
-    for canary in Canary::ALL {
+    for canary in Canary::ALL.iter().filter(|canary| canary.in_cluster == options.cluster) {
         let begun = Instant::now();
-        let options = Options { canary: Some(*canary), ..Options::default() };
+        let options = Options { canary: Some(*canary), ..options };
         let (mut caught, mut seen) = (None, 0);
-        run_all(&Seeds::Range(0, CANARY_SEEDS_MAX), options, threads, |report, done| {
+        run_all(&Seeds::Range(0, canary.seeds_max), options, threads, |report, done| {
             seen = done;
             if let Some(failure) = report.failure
                 && caught.is_none()

@@ -11,13 +11,13 @@ use futures_util::future::{Either, select};
 use raft::{Change, Config, HardState, Node, Persist, Stored, Unacceptable};
 use rpc::{Target, Verb};
 use rt::sync::oneshot;
-use rt::{Group as Tasks, Instant};
+use rt::{DiskError, Group as Tasks, Instant};
 use schema::{Schema, Table};
 use topology::HostId;
 
 use super::error::GroupError;
 use super::inner::{Applied, Inner, Input, Proposed};
-use super::log::RaftLog;
+use super::log::{LogError, RaftLog};
 use super::wire::{self, Forward};
 use crate::dropped::DropLog;
 use crate::state::{ClusterState, CommandId, Proposal};
@@ -31,6 +31,8 @@ const MESSAGE_BYTES_MAX: usize = 31 << 20;
 const LAG_MAX: u64 = 32;
 /// A node that knows no leader asks the others whether it was removed after this many ticks, and again after as many.
 const ORPHAN_TICKS: u32 = 50;
+/// Pause before what a full disk did not take is written again.
+const SPACE_PAUSE: Duration = Duration::from_secs(1);
 /// Events between two batches.
 const EVENTS_MAX: usize = 256;
 
@@ -259,10 +261,26 @@ impl Driver {
     }
 
     async fn write(&mut self, persist: &Persist) -> Result<(), GroupError> {
-        self.log.write(persist, self.hard_state).await?;
+        loop {
+            match self.log.write(persist, self.hard_state).await {
+                Ok(()) => break,
+                Err(LogError::Disk(error)) => self.wait_for_space(error).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
         if let Some(hard_state) = persist.hard_state {
             self.hard_state = hard_state;
         }
+        Ok(())
+    }
+
+    /// A full disk is no broken one: the node is silent until there is room again. Any other error ends its part in the group.
+    async fn wait_for_space(&self, error: DiskError) -> Result<(), GroupError> {
+        if !error.is_disk_full() || self.inner.stop.get() {
+            return Err(error.into());
+        }
+        tracing::warn!("this node takes no part in the cluster's decisions until its disk has room: {error}");
+        self.inner.rt.sleep(SPACE_PAUSE).await;
         Ok(())
     }
 
@@ -294,7 +312,9 @@ impl Driver {
         let known = |table: &&&Table| self.drops.tables().iter().any(|dropped| dropped.id == table.id);
         let fresh: Vec<&Table> = gone.iter().filter(|table| !known(table)).copied().collect();
         if !fresh.is_empty() {
-            self.drops.add(&fresh, self.inner.rt.wall_micros()).await?;
+            while let Err(error) = self.drops.add(&fresh, self.inner.rt.wall_micros()).await {
+                self.wait_for_space(error).await?;
+            }
             self.inner.drops.replace(self.drops.tables().to_vec());
         }
         self.state = Arc::new(next);
@@ -329,7 +349,14 @@ impl Driver {
         let snapshot = self.node.snapshot(self.state.encode().into());
         assert_eq!(snapshot.index, self.index, "everything that was handed out is applied");
         let (hard_state, entries) = self.node.log_after(snapshot.index);
-        self.log.restart(&snapshot, hard_state, &entries).await?;
+        loop {
+            match self.log.restart(&snapshot, hard_state, &entries).await {
+                Ok(()) => break,
+                // The old log cannot be gone on with: the new one's name may be there already.
+                Err(LogError::Disk(error)) => self.wait_for_space(error).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
         self.hard_state = hard_state;
         self.node.compact(snapshot);
         Ok(())

@@ -157,3 +157,31 @@ fn groups_agree_under_faults() {
 fn a_seed_decides_everything() {
     assert_eq!(run(100), run(100));
 }
+
+#[test]
+fn a_full_disk_is_waited_for() {
+    let cluster = Cluster::new(77, 3);
+    cluster.all_in(3);
+    let full = (0..3).find(|node| *node != cluster.leader()).unwrap();
+    let node = cluster.nodes[full];
+    cluster.sim.configure_disk(node, |disk| disk.capacity = 1);
+    let leader = cluster.leader();
+    let change = |name: String| {
+        cluster.on(leader, move |rt, group| async move {
+            let base = group.applied().state.schema.version();
+            group.change_schema(base, keyspace(&name), rt.now() + 10 * SECOND, |_| false).await.map(|_| ())
+        })
+    };
+    let last = "while_full_49";
+    (0..50).for_each(|number| change(format!("while_full_{number}")).unwrap());
+    cluster.sim.run_for(30 * SECOND);
+    assert!(
+        group(full).applied().state.schema.keyspace(last).is_none(),
+        "what is not on disk counts nowhere"
+    );
+    cluster.sim.configure_disk(node, |disk| disk.capacity = 1 << 40);
+    cluster.until("the node has caught up without a restart", || {
+        group(full).applied().state.schema.keyspace(last).is_some()
+    });
+    change("afterwards".to_owned()).unwrap();
+}

@@ -57,6 +57,9 @@ impl Driver<'_> {
             self.coordinator.rt().spawn(Group::Statement, send).detach();
         }
         away.iter().for_each(|node| committing.hint(*node));
+        if self.scene.planted.early_commit {
+            return Ok(());
+        }
         if live.contains(&own) {
             committing.send(own).await;
         }

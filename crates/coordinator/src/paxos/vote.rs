@@ -57,6 +57,9 @@ impl Coordinator {
         let mut updates = Vec::with_capacity(2);
         updates.extend(step.apply.map(|update| (*update).clone()));
         updates.extend(step.state.map(|state| store.change(&remembered, &state, now)));
+        if self.planted().forgotten_promises && !updates.is_empty() && durable {
+            updates.retain(|_| !matches!(step.reply, Reply::Promised { .. }));
+        }
         match (updates.is_empty(), durable) {
             (true, _) => {}
             (false, true) => self.replica().apply_durably_here(updates).await?,

@@ -20,7 +20,7 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Reads the metrics of every node until they are as they must be.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
-    for nth in 0..director.nodes.len() {
+    for nth in director.present() {
         let address = SocketAddr::new(director.server(nth).ip(), crate::cluster::METRICS_PORT);
         let begun = director.sim.now();
         loop {

@@ -13,10 +13,12 @@ use wire::Consistency;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
+use crate::cluster::ddl::{self, Changer, SharedSchema};
 use crate::cluster::plan::ClusterPlan;
+use crate::cluster::serial::{self, SharedRegisters};
 use crate::cluster::worker::ClusterWorker;
-use crate::cluster::{bounded, durable, equal, left_behind, schema};
-use crate::plan::{one_in, options_with_grace, shape};
+use crate::cluster::{atomic, bounded, durable, equal, left_behind, schema, truncation};
+use crate::plan::{one_in, options_with_grace, pick, shape};
 use crate::statement::Query;
 use crate::worker;
 use crate::world::{Excuses, SharedWorld, Table};
@@ -28,11 +30,29 @@ const REUNION_TIME_MAX: Duration = Duration::from_secs(300);
 /// Longer than what a client has given up on can take to happen after all.
 const SETTLE_TIME: Duration = Duration::from_secs(15);
 
+/// How often a node that joins may be interrupted by what was wrong before the calm.
+const JOIN_TRIES: u32 = 4;
+/// What is checked in a calm, in this order.
+const CHECKS: [&str; 10] = [
+    "truncation",
+    "left_behind",
+    "delivered",
+    "durable",
+    "atomic",
+    "equal",
+    "serial",
+    "schema",
+    "ddl",
+    "bounded",
+];
+
 /// A node of the cluster.
 pub(crate) struct Member {
     pub(crate) id: NodeId,
     /// How often it was ready.
     pub(crate) ready: Arc<AtomicU64>,
+    /// It was started once; the others have yet to join.
+    pub(crate) present: bool,
     /// Something is done to it.
     pub(crate) troubled: bool,
     /// Its disk gave errors, after which it may take no more requests.
@@ -48,6 +68,8 @@ pub(crate) struct ClusterDirector {
     pub(crate) nodes: Vec<Member>,
     pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) world: SharedWorld,
+    pub(crate) registers: SharedRegisters,
+    pub(crate) schema: SharedSchema,
     pub(crate) rng: Rng,
 }
 
@@ -67,19 +89,28 @@ impl ClusterDirector {
             self.sim.set_clock_drift(self.nodes[nth].id, drift);
         }
         for nth in 0..self.nodes.len() {
+            self.set_links(nth, None);
+        }
+        for nth in 0..self.plan.founders {
             self.start(nth);
             if one_in(&mut self.rng, 2) {
                 self.wait_ready(nth).await;
             }
         }
-        for nth in 0..self.nodes.len() {
+        for nth in 0..self.plan.founders {
             self.wait_ready(nth).await;
         }
         self.reunite().await;
         self.create().await;
-        for _ in 0..self.plan.rounds {
+        for round in 0..self.plan.rounds {
             if self.failed() {
                 return;
+            }
+            if round + 1 == self.plan.rounds {
+                // All that are left, at once.
+                while self.next_joiner().is_some() {
+                    self.join_one();
+                }
             }
             self.work().await;
             self.calm().await;
@@ -100,20 +131,53 @@ impl ClusterDirector {
         self.sim.start(self.nodes[nth].id);
     }
 
+    /// The nodes that are in the cluster or about to join it.
+    pub(crate) fn present(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|nth| self.nodes[*nth].present).collect()
+    }
+
+    /// Any of them.
+    pub(crate) fn any_node(&mut self) -> usize {
+        let present = self.present();
+        *pick(&mut self.rng, &present)
+    }
+
+    /// The next node that is yet to join.
+    pub(crate) fn next_joiner(&self) -> Option<usize> {
+        self.nodes.iter().position(|node| !node.present)
+    }
+
+    /// Has another node join, if there is one.
+    pub(crate) fn join_one(&mut self) {
+        let Some(nth) = self.next_joiner() else { return };
+        let mut world = self.world.borrow_mut();
+        world.stats.joins += 1;
+        // It fetches what a quorum has, not what only some readers have seen.
+        world.forget_seen();
+        drop(world);
+        self.start(nth);
+    }
+
     fn note_start(&mut self, nth: usize) {
         self.world.borrow_mut().stats.starts += 1;
         let node = &mut self.nodes[nth];
         node.starts_from = Some(node.ready.load(Ordering::Relaxed));
+        node.present = true;
     }
 
     /// Waits until a node that was started is ready.
     async fn wait_ready(&mut self, nth: usize) {
         let Some(before) = self.nodes[nth].starts_from.take() else { return };
+        let mut tries = if before == 0 { JOIN_TRIES } else { 0 };
         let begun = self.sim.now();
         while self.nodes[nth].ready.load(Ordering::Relaxed) <= before && !self.failed() {
             self.rt.sleep(Duration::from_millis(5)).await;
             let (id, exits) = (self.nodes[nth].id, self.sim.exits(self.nodes[nth].id));
-            if !self.sim.is_running(id) {
+            if !self.sim.is_running(id) && tries > 0 {
+                // What it was about when there still was trouble has failed; it goes on where it was.
+                tries -= 1;
+                self.sim.start(id);
+            } else if !self.sim.is_running(id) {
                 return self.world.borrow_mut().fail(format!("node {nth} does not start: {exits:?}"));
             }
             if self.sim.now() - begun > START_TIME_MAX {
@@ -145,13 +209,13 @@ impl ClusterDirector {
     /// Waits until every node knows all others and can ask them.
     async fn reunite(&mut self) {
         let begun = self.sim.now();
-        let expected = self.nodes.len() - 1;
+        let expected = self.present().len() - 1;
         loop {
             if self.failed() {
                 return;
             }
             let mut missing = None;
-            for nth in 0..self.nodes.len() {
+            for nth in self.present() {
                 match self.peers(nth).await {
                     Ok(peers) if peers == expected => {}
                     Ok(peers) => missing = Some(format!("node {nth} knows {peers} of {expected} others")),
@@ -192,11 +256,7 @@ impl ClusterDirector {
             Ok(connection) => connection,
             Err(problem) => return self.world.borrow_mut().fail(problem),
         };
-        let copies = self.plan.copies;
-        let class = match one_in(&mut self.rng, 2) {
-            true => format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"),
-            false => format!("'class': 'NetworkTopologyStrategy', 'datacenter1': {copies}"),
-        };
+        let class = self.plan.replication.clone();
         self.change_schema(&mut connection, &format!("CREATE KEYSPACE k0 WITH replication = {{{class}}}"))
             .await;
         for number in 0..self.plan.machine.tables {
@@ -208,6 +268,9 @@ impl ClusterDirector {
             let text = table.create_text();
             self.world.borrow_mut().tables.push(table);
             self.change_schema(&mut connection, &text).await;
+        }
+        if self.plan.serial {
+            self.change_schema(&mut connection, &serial::create_text()).await;
         }
     }
 
@@ -226,18 +289,33 @@ impl ClusterDirector {
         self.world.borrow_mut().down = false;
         let length = self.plan.machine.life_millis * 1_000;
         let until = self.sim.now() + Duration::from_micros(length / 4 + self.rng.below(length));
-        let servers: Vec<SocketAddr> = (0..self.nodes.len()).map(|nth| self.server(nth)).collect();
-        let workers: Vec<_> = (0..self.plan.machine.workers)
+        let serves = |nth: &usize| self.nodes[*nth].ready.load(Ordering::Relaxed) > 0;
+        let servers: Vec<SocketAddr> =
+            self.present().into_iter().filter(serves).map(|nth| self.server(nth)).collect();
+        let mut workers: Vec<_> = (0..self.plan.machine.workers)
             .map(|_| {
                 let worker = ClusterWorker {
                     rt: self.rt.clone(),
                     world: self.world.clone(),
+                    registers: self.registers.clone(),
+                    plan: self.plan.clone(),
                     servers: servers.clone(),
                     rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
                 };
                 self.rt.spawn(Group::Statement, worker.run())
             })
             .collect();
+        for number in 0..self.plan.changers {
+            let changer = Changer {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                schema: self.schema.clone(),
+                servers: servers.clone(),
+                rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
+                number,
+            };
+            workers.push(self.rt.spawn(Group::Statement, changer.run()));
+        }
         self.disturb(until).await;
         self.world.borrow_mut().down = true;
         for worker in workers {
@@ -251,31 +329,48 @@ impl ClusterDirector {
             return;
         }
         self.sim.heal_all();
-        for nth in 0..self.nodes.len() {
+        for nth in self.present() {
             self.relieve(nth);
         }
-        for nth in 0..self.nodes.len() {
+        for nth in self.present() {
             self.wait_ready(nth).await;
         }
         self.reunite().await;
         self.rt.sleep(SETTLE_TIME).await;
-        self.world.borrow_mut().excuses = Excuses::default();
-        for check in ["left_behind", "durable", "equal", "schema", "bounded"] {
+        {
+            let mut world = self.world.borrow_mut();
+            world.excuses = Excuses::default();
+            world.forget_seen();
+        }
+        for check in CHECKS {
             if self.failed() {
                 return;
             }
-            let found = match check {
-                "left_behind" => left_behind::check(self).await,
-                "durable" => durable::check(self).await,
-                "equal" => equal::check(self).await,
-                "schema" => schema::check(self).await,
-                _ => bounded::check(self).await,
-            };
+            let found = self.check(check).await;
             if let Err(problem) = found {
                 self.world.borrow_mut().fail(format!("checker {check}: {problem}"));
             }
         }
         self.world.borrow_mut().raise_floor();
+    }
+
+    async fn check(&mut self, name: &str) -> Result<(), String> {
+        let keeps_hints = !self.plan.troubles.iter().any(|trouble| trouble.loses_memory());
+        match name {
+            "truncation" => truncation::truncate(self).await,
+            "left_behind" => left_behind::check(self).await,
+            "delivered" if keeps_hints => equal::check(self).await,
+            "delivered" => Ok(()),
+            "durable" => durable::check(self).await,
+            "atomic" => atomic::check(self),
+            "equal" => equal::check(self).await,
+            "serial" if self.plan.serial => serial::judge(self).await,
+            "serial" => Ok(()),
+            "schema" => schema::check(self).await,
+            "ddl" => ddl::judge(self).await,
+            "bounded" => bounded::check(self).await,
+            other => panic!("no checker is called {other}"),
+        }
     }
 
     /// The only answer to a question, at this consistency.

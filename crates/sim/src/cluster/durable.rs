@@ -21,7 +21,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
 
 async fn read(director: &mut ClusterDirector, table: usize, consistency: Consistency) -> Result<(), String> {
     let keys: Vec<_> = director.world.borrow().tables[table].partitions.keys().cloned().collect();
-    let nth = director.rng.below(director.nodes.len() as u64) as usize;
+    let nth = director.any_node();
     let mut connection = director.connect(nth).await?;
     connection.consistency = consistency;
     for key in keys {

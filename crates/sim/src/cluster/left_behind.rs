@@ -26,7 +26,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
 
 /// Something that is still kept.
 async fn find(director: &mut ClusterDirector) -> Result<Option<String>, String> {
-    for nth in 0..director.nodes.len() {
+    for nth in director.present() {
         let files = director.sim.files(director.nodes[nth].id);
         if let Some((path, len)) = files.iter().find(|(path, len)| path.starts_with(HINTS) && *len > 0) {
             return Ok(Some(format!("{} of {len} bytes on node {nth}", path.display())));

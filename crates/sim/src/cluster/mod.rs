@@ -1,7 +1,9 @@
 //! The simulation of a cluster: several nodes, each with a disk and clocks of its own, clients that ask any of them at levels
 //! that they draw, and a checker a promise (docs/design/simulator.md).
 
+mod atomic;
 mod bounded;
+mod ddl;
 mod director;
 mod durable;
 mod equal;
@@ -9,6 +11,8 @@ mod left_behind;
 mod nemesis;
 mod plan;
 mod schema;
+mod serial;
+mod truncation;
 mod worker;
 
 use std::cell::RefCell;
@@ -19,8 +23,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rt_sim::{NodeConfig, Sim, Simulation};
 use server::Canaries;
 
+pub(crate) use crate::cluster::atomic::Batches;
+use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member};
 use crate::cluster::plan::ClusterPlan;
+use crate::cluster::serial::Registers;
 use crate::world::World;
 use crate::{Options, Report};
 
@@ -43,25 +50,33 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
         });
         server::mains_with_canaries(config, canaries, info.shards, ready)
     });
-    Member { id, ready, troubled: false, disk_failed: false, starts_from: None }
+    Member { id, ready, present: false, troubled: false, disk_failed: false, starts_from: None }
 }
 
-/// Runs a seed with so many nodes.
-pub(crate) fn run(seed: u64, nodes: usize, options: &Options) -> Report {
+/// Runs a seed.
+pub(crate) fn run(seed: u64, options: &Options) -> Report {
     let simulation = Simulation::new(seed, crate::simulation_config(options));
     let sim = simulation.handle();
     let mut rng = sim.rng(1);
+    let nodes = if options.nodes > 0 { options.nodes } else { plan::size(&mut rng) };
     let plan = Rc::new(ClusterPlan::draw(&mut rng, nodes));
-    let mut canaries = Canaries::default();
-    if let Some(canary) = options.canary {
-        (canary.plant)(&mut canaries);
-    }
+    let canaries = options.canaries();
     let members: Vec<Member> = (0..nodes).map(|nth| add_member(&sim, &plan, nth, canaries)).collect();
     let ids = members.iter().map(|member| member.id).collect();
     let world = Rc::new(RefCell::new(World::new(sim.clone(), ids)));
     let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
     let ended = sim.block_on(move |rt| {
-        ClusterDirector { rt, sim: inner, nodes: members, plan: directed, world: shared, rng }.run()
+        ClusterDirector {
+            rt,
+            sim: inner,
+            nodes: members,
+            registers: Rc::new(RefCell::new(Registers::new())),
+            schema: Rc::new(RefCell::new(Known::all(directed.changers))),
+            plan: directed,
+            world: shared,
+            rng,
+        }
+        .run()
     });
     let mut world = world.borrow_mut();
     if let Err(stalled) = ended {

@@ -54,6 +54,11 @@ impl Trouble {
         Self::DiskErrors,
     ];
 
+    /// A node that it befalls may forget what it had not made durable.
+    pub(crate) fn loses_memory(self) -> bool {
+        matches!(self, Self::Kill | Self::Power | Self::FullDisk | Self::DiskErrors)
+    }
+
     fn disk(self, rng: &mut Rng, disk: &mut DiskConfig) {
         let rate = *pick(rng, &[3_000, 50_000, 400_000]);
         match self {
@@ -81,15 +86,24 @@ impl ClusterDirector {
                 return;
             }
             if self.plan.troubles.is_empty() {
+                self.join_one();
                 continue;
             }
             let trouble = *pick(&mut self.rng, &self.plan.troubles);
             let troubled = self.nodes.iter().filter(|node| node.troubled).count();
+            if self.next_joiner().is_some() && one_in(&mut self.rng, 3) {
+                self.join_one();
+                continue;
+            }
             if troubled >= self.plan.troubled_max {
                 self.relieve_one().await;
                 continue;
             }
-            let free: Vec<usize> = (0..self.nodes.len()).filter(|nth| !self.nodes[*nth].troubled).collect();
+            let free: Vec<usize> =
+                self.present().into_iter().filter(|nth| !self.nodes[*nth].troubled).collect();
+            if free.is_empty() {
+                continue;
+            }
             let nth = *pick(&mut self.rng, &free);
             self.world.borrow_mut().excuses.errors = true;
             self.world.borrow_mut().excuses.connections = true;
@@ -100,6 +114,9 @@ impl ClusterDirector {
     fn make(&mut self, trouble: Trouble, nth: usize) {
         let id = self.nodes[nth].id;
         self.nodes[nth].troubled = true;
+        if trouble.loses_memory() {
+            self.world.borrow_mut().forget_seen();
+        }
         match trouble {
             Trouble::Kill => {
                 self.world.borrow_mut().stats.kills += 1;
@@ -152,20 +169,22 @@ impl ClusterDirector {
         }
     }
 
-    /// Sets the links between a node and all others, the clients included; none for sound ones.
-    fn set_links(&self, nth: usize, link: Option<LinkConfig>) {
+    /// Sets the links between a node and all others, the clients included; none for those of the plan.
+    pub(crate) fn set_links(&self, nth: usize, link: Option<LinkConfig>) {
         let id = self.nodes[nth].id;
-        for other in self.nodes.iter().map(|node| node.id).chain([self.sim.client()]) {
-            if other != id {
-                self.sim.set_link(id, other, link);
-                self.sim.set_link(other, id, link);
-            }
+        self.sim.set_link(id, self.sim.client(), link);
+        self.sim.set_link(self.sim.client(), id, link);
+        for other in (0..self.nodes.len()).filter(|other| *other != nth) {
+            let link = link.or_else(|| self.plan.link(nth, other));
+            self.sim.set_link(id, self.nodes[other].id, link);
+            self.sim.set_link(self.nodes[other].id, id, link);
         }
     }
 
     /// Ends the trouble of one node.
     async fn relieve_one(&mut self) {
-        let troubled: Vec<usize> = (0..self.nodes.len()).filter(|nth| self.nodes[*nth].troubled).collect();
+        let troubled: Vec<usize> =
+            self.present().into_iter().filter(|nth| self.nodes[*nth].troubled).collect();
         if !troubled.is_empty() {
             let nth = *pick(&mut self.rng, &troubled);
             self.relieve(nth);

@@ -2,16 +2,18 @@
 //! compares what the level promises.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use rt::Rt;
 use rt_sim::Rng;
-use wire::Consistency;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
+use crate::cluster::plan::ClusterPlan;
+use crate::cluster::serial::{self, SharedRegisters};
 use crate::plan::{one_in, pick};
-use crate::worker::{ask_since, speech};
+use crate::worker::{ask, speech};
 use crate::workload::{self, Prepared};
 use crate::world::SharedWorld;
 
@@ -19,15 +21,11 @@ use crate::world::SharedWorld;
 pub(crate) struct ClusterWorker {
     pub(crate) rt: Rt,
     pub(crate) world: SharedWorld,
+    pub(crate) registers: SharedRegisters,
+    pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) rng: Rng,
 }
-
-/// Levels of which a write and a later read have a replica in common.
-const STRONG: [Consistency; 4] =
-    [Consistency::Quorum, Consistency::Quorum, Consistency::LocalQuorum, Consistency::All];
-/// Levels that promise less.
-const WEAK: [Consistency; 2] = [Consistency::One, Consistency::LocalOne];
 
 impl ClusterWorker {
     fn is_down(&self) -> bool {
@@ -54,13 +52,19 @@ impl ClusterWorker {
             if self.is_down() {
                 return;
             }
-            if one_in(&mut self.rng, 8) {
+            if self.plan.pause_micros > 0 {
+                let pause = Duration::from_micros(self.rng.below(self.plan.pause_micros));
+                self.rt.sleep(pause).await;
+            } else if one_in(&mut self.rng, 8) {
                 let pause = Duration::from_micros(self.rng.below(30_000));
                 self.rt.sleep(pause).await;
             }
             let tables = self.world.borrow().tables.len() as u64;
             let table = self.rng.below(tables) as usize;
             let whole = match self.rng.below(100) {
+                0..=11 if self.plan.serial => {
+                    serial::step(&self.world, &self.registers, &mut self.rng, connection).await
+                }
                 0..=54 => self.write(connection, table, bound).await,
                 55..=97 => self.read(connection, table, bound).await,
                 _ => {
@@ -77,12 +81,18 @@ impl ClusterWorker {
     /// False when the connection is of no more use.
     async fn write(&mut self, connection: &mut Connection, table: usize, bound: bool) -> bool {
         let drawn = workload::draw_write(&mut self.world.borrow_mut(), &mut self.rng, table, bound);
-        let Some(Prepared { query, writes }) = drawn else {
+        let Some(Prepared { query, writes, logged }) = drawn else {
             self.rt.sleep(Duration::from_millis(1)).await;
             return true;
         };
-        let strong = !one_in(&mut self.rng, 12);
-        connection.consistency = *pick(&mut self.rng, if strong { &STRONG[..] } else { &WEAK[..] });
+        if logged && writes.len() > 1 {
+            let parts = writes.iter().map(|(key, id)| (table, key.clone(), *id)).collect();
+            self.world.borrow_mut().batches.begin(parts);
+        }
+        let levels = &self.plan.levels;
+        let strong = levels.weak_writes.is_empty() || !one_in(&mut self.rng, 12);
+        let allowed = if strong { &levels.strong_writes } else { &levels.weak_writes };
+        connection.consistency = *pick(&mut self.rng, allowed);
         let answer = connection.query(&query, None).await;
         let mut world = self.world.borrow_mut();
         match answer {
@@ -100,13 +110,21 @@ impl ClusterWorker {
     }
 
     async fn read(&mut self, connection: &mut Connection, table: usize, bound: bool) -> bool {
-        let (query, question, page) =
+        let (query, mut question, page) =
             workload::draw_read(&mut self.rng, &self.world.borrow().tables[table], bound);
-        let strong = !one_in(&mut self.rng, 8);
-        connection.consistency = *pick(&mut self.rng, if strong { &STRONG[..] } else { &WEAK[..] });
-        // Of a weak read it is only known that it shows nothing that nobody wrote.
-        let since = if strong { self.world.borrow().now() } else { 0 };
-        let asked = ask_since(&self.world, connection, table, &query, &question, page, since).await;
+        let levels = &self.plan.levels;
+        question.weak = one_in(&mut self.rng, 8);
+        let allowed = if question.weak { &levels.weak_reads } else { &levels.strong_reads };
+        connection.consistency = *pick(&mut self.rng, allowed);
+        let epoch = self.world.borrow().seen_epoch;
+        let asked = ask(&self.world, connection, table, &query, &question, page).await;
+        if let Ok(Some(proofs)) = &asked {
+            let mut world = self.world.borrow_mut();
+            let all = world.tables[table].shape.columns.len() == question.columns.len();
+            if all && !question.weak && levels.reads_overlap && epoch == world.seen_epoch {
+                world.note_seen(table, proofs);
+            }
+        }
         asked.is_ok_and(|answered| answered.is_some())
     }
 

@@ -27,5 +27,7 @@ fn a_planted_bug_is_found() {
 
 #[test]
 fn kept_seeds_can_be_read() {
-    assert!(sim::kept_seeds().all(|(_, about)| !about.is_empty()));
+    for cluster in [false, true] {
+        assert!(sim::kept_seeds(cluster).all(|(_, about)| !about.is_empty()));
+    }
 }

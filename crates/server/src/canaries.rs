@@ -1,0 +1,10 @@
+//! Bugs that the simulator plants into a whole node, to see that its checks find them. No configuration leads here.
+
+/// Which bugs are planted, by the part of the node that has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Canaries {
+    /// In the storage of a shard.
+    pub engine: engine::Canaries,
+    /// In what replicas agree on.
+    pub coordinator: coordinator::Canaries,
+}
