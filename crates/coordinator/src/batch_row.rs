@@ -125,7 +125,7 @@ impl KeptBatch {
     }
 
     /// Its updates; those of tables that are gone are left out, and those that are so old that what was deleted since may be
-    /// purged (`gc_grace_seconds`): they must not come back.
+    /// purged ([`late_seconds`](crate::late::late_seconds)): they must not come back.
     pub(crate) fn fresh_updates(
         &self,
         schema: &Schema,
@@ -138,7 +138,7 @@ impl KeptBatch {
             let update = update.map_err(|error| {
                 ReplicaError::Storage(format!("a batch in system.batches cannot be read: {error}"))
             })?;
-            updates.extend(update.filter(|update| age < i64::from(update.table.options.gc_grace_seconds)));
+            updates.extend(update.filter(|update| age < i64::from(crate::late::late_seconds(&update.table))));
         }
         Ok(updates)
     }

@@ -154,7 +154,7 @@ impl Inner {
             host,
             table: table.id.0,
             update,
-            grace_seconds: table.options.gc_grace_seconds,
+            grace_seconds: crate::late::late_seconds(table),
             now_micros,
             down_since_micros: self.away_since.borrow().get(&host).copied(),
         };

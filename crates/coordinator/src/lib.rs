@@ -12,6 +12,7 @@ mod coordinator;
 mod error;
 mod following;
 mod handoff;
+mod late;
 mod latency;
 mod logged;
 mod paxos;

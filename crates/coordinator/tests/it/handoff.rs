@@ -184,3 +184,21 @@ fn what_is_written_after_a_truncation_is_brought() {
     assert_eq!(kept_hints(&world, 0), [].into());
     assert_eq!(world.kept(2, partition(&t, 1, now)), [(1, "new".to_owned())]);
 }
+
+#[test]
+fn what_a_repair_may_have_overtaken_is_not_brought() {
+    let (world, t) = (world(8, HintsConfig::default()), table("ks", "repaired"));
+    let now = seconds(&world.sim, 0);
+    world.sim.isolate(world.sim.node(2));
+    // A repair lets deletions be forgotten that are older than a minute.
+    world.write(0, row(&t, 1, 1, "too old", 10), Consistency::Quorum).unwrap();
+    world.sim.run_for(50 * SECOND);
+    world.write(0, row(&t, 2, 1, "in time", 10), Consistency::Quorum).unwrap();
+    world.sim.run_for(15 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [(host(2), 2)].into());
+    world.sim.heal_all();
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [].into());
+    assert_eq!(world.kept(2, partition(&t, 1, now)), []);
+    assert_eq!(world.kept(2, partition(&t, 2, now)), [(1, "in time".to_owned())]);
+}

@@ -23,7 +23,7 @@ use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
-use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc};
 use topology::{HostId, Location};
 use types::CqlType;
 
@@ -94,6 +94,12 @@ pub fn schema() -> Schema {
             .build_known();
         keyspace.tables.insert("t".to_owned(), table);
     }
+    let mut repaired = TableBuilder::new("ks", "repaired", TableId([13; 16]))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Text);
+    repaired.options.tombstone_gc = TombstoneGc::Repair { propagation_delay_seconds: 60 };
+    three.tables.insert("repaired".to_owned(), repaired.build_known());
     let counts = TableBuilder::new("ks", "counts", TableId([9; 16]))
         .partition_key("k", CqlType::Int)
         .regular("n", CqlType::Counter)
