@@ -16,6 +16,8 @@ use rt::{Instant, Rt};
 use schema::Table;
 use sstable::{Sstable, SstableError, SstableWriter, Written};
 
+use crate::KeptTokens;
+
 /// What is to be merged, and by which rules.
 pub struct Job {
     /// The table.
@@ -24,6 +26,8 @@ pub struct Job {
     pub inputs: Vec<Rc<Sstable>>,
     /// Which partitions of them.
     pub range: PartitionRange,
+    /// The tokens whose partitions are kept; all when none.
+    pub kept: Option<KeptTokens>,
     /// What may be forgotten.
     pub rule: PurgeRule,
     /// A new SSTable is begun after so many bytes, at the next partition.
@@ -128,15 +132,17 @@ pub async fn run(
     let mut outcome = Outcome { merged: vec![0; sources.len()], ..Outcome::default() };
     // Partitions that inputs have begun and the merge has not: from how many inputs.
     let mut ahead: BTreeMap<DecoratedKey, usize> = BTreeMap::new();
+    let mut left_out = false;
     loop {
         match merger.next() {
             Step::Fragment(mut fragment) => {
-                if let Fragment::PartitionStart { key, .. } = &fragment
-                    && let Some(inputs) = ahead.remove(key)
-                {
-                    outcome.merged[inputs - 1] += 1;
+                if let Fragment::PartitionStart { key, .. } = &fragment {
+                    left_out = job.kept.as_ref().is_some_and(|kept| !kept.contains(key.token));
+                    if let Some(inputs) = ahead.remove(key) {
+                        outcome.merged[inputs - 1] += 1;
+                    }
                 }
-                if fragment.keep_columns(&job.table) {
+                if !left_out && fragment.keep_columns(&job.table) {
                     purger.push(fragment, &max_purgeable, &mut kept);
                 }
             }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use compaction::worker::run;
-use compaction::{Candidate, Choice, Job, Progress, Reason, Strategy, WorkerError};
-use mutation::{DecoratedKey, PartitionRange, Seconds, Timestamp};
+use compaction::{Candidate, Choice, Job, KeptTokens, Progress, Reason, Strategy, WorkerError};
+use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, RingPosition, Seconds, Timestamp};
 use rt::Group;
 use schema::Table;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
@@ -38,12 +38,76 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
         _ => None,
     };
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
-    match compact(inner, store, inputs, &choice, MAJOR).await {
+    match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
         // A truncation or the table's end came between: there is nothing left to merge.
         Err(MaintenanceError::Cancelled) if !inner.stopped.get() => Ok(()),
         done => done,
     }
 }
+
+/// See [`crate::Engine::cleanup`].
+pub(crate) async fn cleanup(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    kept: impl Fn() -> KeptTokens,
+) -> Result<u64, MaintenanceError> {
+    inner.flush(store).await?;
+    if let Some(damage) = &*store.damage.borrow() {
+        return Err(MaintenanceError::Source(damage.clone().into()));
+    }
+    count(&store.stop_minor, 1);
+    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+    // What comes from now on is in none of these.
+    let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    let kept = kept();
+    let mut rewritten = 0;
+    for live in inputs {
+        let sstable = &live.sstable;
+        if store.dropped.get() || !has_others(sstable, &kept).await.map_err(disk_or_source)? {
+            continue;
+        }
+        let level = sstable.level();
+        let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None };
+        let why = Why { name: CLEANUP, kept: Some(kept.clone()) };
+        match compact(inner, store, vec![live], &choice, why).await {
+            Ok(()) => rewritten += 1,
+            // A truncation or the table's end came between.
+            Err(MaintenanceError::Cancelled) if !inner.stopped.get() => return Ok(rewritten),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rewritten)
+}
+
+/// Whether an SSTable has partitions of tokens that are not kept.
+async fn has_others(sstable: &Rc<Sstable>, kept: &KeptTokens) -> Result<bool, SstableError> {
+    for (first, last) in kept.gaps(sstable.first().token, sstable.last().token) {
+        let start = first
+            .checked_sub(1)
+            .map_or(PartitionRange::all().start, |before| RingPosition::AfterToken(before));
+        let gap = PartitionRange { start, end: RingPosition::AfterToken(last) };
+        if sstable.scan(&gap).fill_next(&mut FragmentBuffer::new()).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Why a compaction runs, and what it leaves out.
+struct Why<'a> {
+    name: &'a str,
+    kept: Option<KeptTokens>,
+}
+
+impl Why<'_> {
+    /// Only truncation and the end of the table stop it.
+    fn is_major(&self) -> bool {
+        self.name == MAJOR || self.name == CLEANUP
+    }
+}
+
+/// What a compaction that leaves out what the node does not own is called in the history.
+const CLEANUP: &str = "cleanup";
 
 /// What a major compaction is called in the history; only truncation and the end of the table stop it.
 const MAJOR: &str = "major";
@@ -155,7 +219,7 @@ impl Inner {
             return Ok(());
         }
         drop(set);
-        compact(self, store, inputs.to_vec(), choice, choice.reason.name()).await
+        compact(self, store, inputs.to_vec(), choice, Why { name: choice.reason.name(), kept: None }).await
     }
 
     /// Figures of the SSTables that are free to be compacted.
@@ -207,19 +271,19 @@ async fn compact(
     store: &Rc<Store>,
     inputs: Vec<Rc<LiveSstable>>,
     choice: &Choice,
-    why: &str,
+    why: Why<'_>,
 ) -> Result<(), MaintenanceError> {
     let id = inner.unique_id();
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
     let task = inner.show_task(store, id, inputs.len());
-    match merge(inner, store, &inputs, choice, (why == MAJOR, &task.progress), &mut edit).await {
+    match merge(inner, store, &inputs, choice, (&why, &task.progress), &mut edit).await {
         Ok((added, bytes_out, rows_merged)) => {
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
             let committed = inner.commit(store, edit, &names).await?;
             store.change_set(added, &inputs);
             inner.retire(&inputs, committed, true).await;
-            record(inner, store, id, &inputs, bytes_out, rows_merged, why);
+            record(inner, store, id, &inputs, bytes_out, rows_merged, why.name);
             inner.compaction_check.notify_one();
             Ok(())
         }
@@ -267,7 +331,7 @@ async fn merge(
     store: &Rc<Store>,
     inputs: &[Rc<LiveSstable>],
     choice: &Choice,
-    (is_major, progress): (bool, &Progress),
+    (why, progress): (&Why<'_>, &Progress),
     edit: &mut Edit,
 ) -> Result<(Vec<Rc<LiveSstable>>, u64, Vec<u64>), MaintenanceError> {
     let table = store.table();
@@ -284,12 +348,13 @@ async fn merge(
         table: table.clone(),
         inputs: sstables.clone(),
         range: PartitionRange::all(),
+        kept: why.kept.clone(),
         rule,
         output_bytes_max: choice.output_bytes_max,
     };
     let (stops, minor_stops) = (store.stop_compactions.get(), store.stop_minor.get());
     let stop = || {
-        let for_major = !is_major && store.stop_minor.get() != minor_stops;
+        let for_major = !why.is_major() && store.stop_minor.get() != minor_stops;
         for_major || store.stop_compactions.get() != stops || store.dropped.get() || inner.stopped.get()
     };
     let max_purgeable = |key: &DecoratedKey| -> Timestamp {

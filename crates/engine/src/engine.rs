@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cache::Cache;
 use commitlog::{AppendError, CommitLog, SyncMode};
-use compaction::Throttle;
+use compaction::{KeptTokens, Throttle};
 use memtable::OnlyRow;
 use mutation::counter::CounterId;
 use mutation::purge::PurgeRule;
@@ -260,6 +260,17 @@ impl Engine {
     pub async fn compact(&self, table: TableId) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::compact::major(&self.0, &store).await
+    }
+
+    /// Writes those of a table's SSTables anew that have partitions of other tokens than `kept` says, without these; how many. It
+    /// is asked when the SSTables are chosen.
+    pub async fn cleanup(
+        &self,
+        table: TableId,
+        kept: impl Fn() -> KeptTokens,
+    ) -> Result<u64, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::compact::cleanup(&self.0, &store, kept).await
     }
 
     /// [`Engine::apply`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was

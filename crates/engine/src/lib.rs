@@ -27,6 +27,7 @@ mod truncation;
 
 pub use commitlog::codec as update_codec;
 pub use commitlog::{CommitLogConfig, SyncMode};
+pub use compaction::KeptTokens;
 pub use config::{Canaries, EngineConfig, FailurePolicy};
 pub use engine::Engine;
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};

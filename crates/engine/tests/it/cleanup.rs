@@ -1,0 +1,72 @@
+//! What a node does not own any more is dropped out of its SSTables, and what it owns stays.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engine::{Canaries, Engine, KeptTokens, SyncMode};
+use mutation::PartitionRange;
+use rt::{Rt, shard_mains};
+use rt_sim::{Config, NodeConfig, Simulation};
+
+use crate::model::{Change, Op, read, schema, updates};
+use crate::world::{Plan, config};
+
+const KEYS: i32 = 200;
+
+/// What a cleanup did: SSTables written anew by the first and by the second, and the keys with the token's sign before and after.
+#[derive(Debug, Default)]
+struct Seen {
+    rewritten: [u64; 2],
+    before: usize,
+    after: usize,
+    negative: usize,
+}
+
+async fn work(rt: Rt) -> Seen {
+    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
+    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 };
+    let schema = schema(plan.gc_grace);
+    let table = schema.table("ks", "t1").expect("it is in the schema").clone();
+    let engine = Engine::open(rt.clone(), config(&plan), schema).await.expect("an empty disk");
+    let mut seen = Seen::default();
+    for pk in 0..KEYS {
+        let change = Change::Cell { pk, ck: 0, b: false, ts: i64::from(pk) + 1 };
+        let op = Op { number: pk as u64, changes: vec![change], large: false };
+        for update in updates(&table, &op, 1_700_000_000) {
+            seen.negative += usize::from(update.key.token < 0);
+            engine.apply_one(update).await.expect("the disk works");
+        }
+        if pk == KEYS / 2 {
+            engine.flush(table.id).await.expect("the disk works");
+        }
+    }
+    let all = PartitionRange::all();
+    seen.before = read(&engine, &table, &all, false).await.expect("the disk works").len();
+    let negative = || KeptTokens::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]);
+    for rewritten in &mut seen.rewritten {
+        *rewritten = engine.cleanup(table.id, negative).await.expect("the disk works");
+    }
+    seen.after = read(&engine, &table, &all, false).await.expect("the disk works").len();
+    seen
+}
+
+#[test]
+fn a_cleanup_drops_what_is_not_owned_and_nothing_else() {
+    let sim = Simulation::new(3, Config::default());
+    let seen = Arc::new(Mutex::new(None));
+    let left = seen.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let left = left.clone();
+        shard_mains(1, move |rt: Rt| {
+            let left = left.clone();
+            async move { *left.lock().unwrap() = Some(work(rt).await) }
+        })
+    });
+    sim.start(node);
+    sim.run_until_exit(node).expect("it ends");
+    let seen = seen.lock().unwrap().take().expect("it has ended");
+    assert_eq!(seen.before, KEYS as usize);
+    assert!(seen.negative > 50 && seen.negative < 150, "{seen:?}");
+    assert_eq!(seen.after, seen.negative, "{seen:?}");
+    assert_eq!(seen.rewritten, [2, 0], "a second one finds nothing");
+}
