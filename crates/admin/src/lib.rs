@@ -7,10 +7,11 @@ mod metrics;
 mod node;
 mod repairs;
 mod rest;
+mod topology_changes;
 
 pub use http::{HttpServer, HttpServerConfig};
 pub use metrics::exposition;
-pub use node::{Mode, Node, NodeInfo, ShardFigures, TransportFigures};
+pub use node::{FetchFigures, Mode, Node, NodeInfo, ShardFigures, TopologyRequest, TransportFigures};
 pub use rest::{RestService, load};
 
 use rt::LocalBoxFuture;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::liveness::Liveness;
+use cluster::state::ClusterState;
 use coordinator::{
     BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
 };
@@ -14,6 +15,7 @@ use replica::{ReplicaError, TableOperation};
 use rpc::RpcStats;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
 use schema::{Schema, TableId};
+use topology::HostId;
 
 /// What does not change while a node runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +45,16 @@ pub struct NodeInfo {
 /// Where a node stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// It is not in the ring, and coordinates for clients.
+    Starting,
+    /// It enters the ring, and serves no clients yet.
+    Joining,
     /// It serves.
     Normal,
+    /// It serves, while others fetch what it has.
+    Leaving,
+    /// It has left its cluster and serves no more.
+    Decommissioned,
     /// It stops serving, and writes to disk what it has.
     Draining,
     /// It serves no more, and all that it has is in SSTables.
@@ -55,11 +65,51 @@ impl Mode {
     /// As Cassandra calls it.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Starting => "STARTING",
+            Self::Joining => "JOINING",
             Self::Normal => "NORMAL",
+            Self::Leaving => "LEAVING",
+            Self::Decommissioned => "DECOMMISSIONED",
             Self::Draining => "DRAINING",
             Self::Drained => "DRAINED",
         }
     }
+}
+
+/// A change of the ring that an operator asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopologyRequest {
+    /// This node leaves; with `force` also when too few nodes stay for all copies.
+    Decommission {
+        /// Whatever becomes of the copies.
+        force: bool,
+    },
+    /// This node, which leaves, stays.
+    AbortDecommission,
+    /// A dead node goes, and the others fetch what it owned from each other.
+    Remove {
+        /// Who.
+        host: HostId,
+    },
+    /// What is being removed goes at once.
+    ForceRemoval,
+    /// This node, which only coordinates, enters the ring.
+    Join,
+    /// This node fetches all that it owns: from a datacenter, or from wherever there are replicas.
+    Rebuild {
+        /// Which datacenter.
+        source: Option<String>,
+    },
+    /// What this node does not own is dropped out of these tables.
+    Cleanup {
+        /// Which tables.
+        tables: Vec<TableId>,
+    },
+    /// A dead node goes at once, and nobody fetches what it owned.
+    Assassinate {
+        /// Who.
+        host: HostId,
+    },
 }
 
 /// Figures of the CQL server on one shard.
@@ -99,6 +149,23 @@ pub struct TransportFigures {
     pub by_opcode: Vec<(String, u64)>,
 }
 
+/// What a shard fetches because the ring changes, or did last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchFigures {
+    /// Whether it fetches now.
+    pub active: bool,
+    /// When it began, microseconds since the epoch; 0 when it never did.
+    pub began_micros: i64,
+    /// Ranges of tables that are fetched.
+    pub ranges_done: u64,
+    /// All that are to be fetched.
+    pub ranges_total: u64,
+    /// Partitions of which something was lacking.
+    pub partitions: u64,
+    /// Bytes of what was lacking, as they are held in memory.
+    pub bytes: u64,
+}
+
 /// Figures of one shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardFigures {
@@ -128,6 +195,8 @@ pub struct ShardFigures {
     pub conditional_writes: RequestFigures,
     /// Lightweight transactions.
     pub paxos: PaxosStats,
+    /// What is fetched because the ring changes.
+    pub fetch: FetchFigures,
     /// Messages between nodes; none while the node is alone.
     pub rpc: RpcStats,
 }
@@ -154,6 +223,15 @@ pub trait Node {
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>>;
     /// All snapshots on disk.
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>>;
+    /// Changes the ring as an operator asks for, and returns when that is done; the error is what the operator is told.
+    fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {
+        let _ = request;
+        Box::pin(std::future::ready(Err("this node has no ring".to_owned())))
+    }
+    /// What the cluster's log says now; none while the node has no ring.
+    fn cluster_state(&self) -> Option<Arc<ClusterState>> {
+        None
+    }
     /// Asks the node to stop.
     fn request_stop(&self);
     /// Microseconds since the epoch.

@@ -159,6 +159,7 @@ fn while_a_node_joins_its_writes_go_to_it_and_its_reads_do_not() {
     assert_eq!(places(120), (vec![2, 0], vec![3]));
     assert_eq!(places(180), (vec![2, 0], vec![]));
     assert_eq!(places(-5), (vec![0, 1], vec![]));
+    assert!(copies.loses(NodeIndex(0)) && copies.loses(NodeIndex(2)) && !copies.loses(NodeIndex(3)));
     let gained = copies.gained(NodeIndex(3));
     let range = |after, upto| topology::TokenRange { after, upto };
     assert_eq!(gained, [range(0, 100), range(100, 150)]);
@@ -173,4 +174,50 @@ fn while_a_node_leaves_those_who_follow_it_take_its_writes() {
     let copies = view.place(&Replication::Simple { factor: 1 });
     assert_eq!((copies.replicas(50), &*copies.pending(50)), (&[NodeIndex(1)][..], &[NodeIndex(2)][..]));
     assert_eq!(copies.gained(NodeIndex(2)), [topology::TokenRange { after: 0, upto: 100 }]);
+}
+
+/// Each keyspace's tokens: who is read, who else is written to.
+fn places(view: &ClusterView, factor: u32, token: i64) -> (Vec<u8>, Vec<u8>) {
+    let copies = view.place(&Replication::Simple { factor });
+    let hosts = |nodes: &[NodeIndex]| nodes.iter().map(|node| view.node(*node).host.0[0]).collect::<Vec<_>>();
+    (hosts(copies.replicas(token)), hosts(&copies.pending(token)))
+}
+
+#[test]
+fn when_reads_go_over_writes_still_go_to_those_who_were_replicas() {
+    let mut nodes = view("a/r a/r a/r").nodes().to_vec();
+    let first = nodes[0].host.0[0];
+    nodes[1].phase = crate::Phase::Leaving;
+    let own = nodes[1].host;
+    let before = ClusterView::new(own, nodes.clone()).unwrap();
+    let after = ClusterView::switched(own, nodes).unwrap();
+    assert_eq!(places(&before, 1, 50), (vec![first + 1], vec![first + 2]));
+    assert_eq!(places(&after, 1, 50), (vec![first + 2], vec![first + 1]));
+    assert_eq!(places(&after, 1, 150), (vec![first + 2], vec![]));
+    assert_eq!(after.members().len(), 2);
+    let copies = after.place(&Replication::Simple { factor: 1 });
+    assert!(copies.gainers().is_empty(), "nobody fetches any more");
+    let copies = before.place(&Replication::Simple { factor: 1 });
+    assert_eq!(copies.gainers(), [NodeIndex(2)].into());
+    // It keeps what it is read for and what it is written.
+    assert_eq!(copies.kept(NodeIndex(2)).len(), 2);
+    assert_eq!(copies.kept(NodeIndex(0)).len(), 1);
+}
+
+#[test]
+fn a_node_in_the_place_of_a_dead_one_gains_all_that_it_had() {
+    let mut nodes = view("a/r a/r a/r a/r").nodes().to_vec();
+    let first = nodes[0].host.0[0];
+    nodes[1].phase = crate::Phase::Removing;
+    nodes[1].alive = false;
+    nodes[3].phase = crate::Phase::Joining;
+    nodes[3].tokens = nodes[1].tokens.clone();
+    let own = nodes[0].host;
+    let now = ClusterView::new(own, nodes.clone()).unwrap();
+    assert_eq!(places(&now, 2, 50), (vec![first + 1, first + 2], vec![first + 3]));
+    assert_eq!(places(&now, 2, 150), (vec![first + 2, first], vec![]));
+    let gainers = now.place(&Replication::Simple { factor: 2 }).gainers();
+    assert_eq!(gainers, [now.index_of(HostId([first + 3; 16])).unwrap()].into());
+    let then = ClusterView::switched(own, nodes).unwrap();
+    assert_eq!(places(&then, 2, 50), (vec![first + 3, first + 2], vec![first + 1]));
 }

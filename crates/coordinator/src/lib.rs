@@ -38,7 +38,7 @@ pub use handoff::Handoff;
 pub use hints::{HintFigures, HintsStats};
 pub use latency::{Latencies, RequestFigures};
 pub use paxos::{Ballotage, CasOptions, CasOutcome, PaxosStats, Vote};
-pub use pull::{PullStats, partition_ranges};
+pub use pull::{PullFrom, PullStats, partition_ranges};
 pub use request::{WriteKind, WriteOptions};
 pub use schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 pub use topology::Consistency;

@@ -15,10 +15,11 @@ use schema::Table;
 use topology::{NodeIndex, Replicas, TokenRange};
 
 use crate::contact::{self, Needs};
+use crate::read::Scene;
 use crate::read::{How, Reader};
 use crate::reconcile::{Reconciled, reconcile};
 use crate::remote::{self, PeerError};
-use crate::{Consistency, Coordinator, RequestError};
+use crate::{Consistency, Coordinator, Phase, RequestError};
 
 /// Bytes that one step reads from a replica.
 const STEP_BYTES: usize = 1 << 20;
@@ -36,6 +37,8 @@ pub struct PullStats {
     pub bytes: u64,
     /// Steps in which the replicas did not agree among themselves.
     pub mismatches: u64,
+    /// Ranges that only a node had which is gone for good.
+    pub lost: u64,
 }
 
 impl std::ops::AddAssign for PullStats {
@@ -43,6 +46,7 @@ impl std::ops::AddAssign for PullStats {
         self.partitions += other.partitions;
         self.bytes += other.bytes;
         self.mismatches += other.mismatches;
+        self.lost += other.lost;
     }
 }
 
@@ -56,25 +60,88 @@ pub fn partition_ranges(range: TokenRange) -> Vec<PartitionRange> {
     vec![PartitionRange { start, end: upto }, PartitionRange { start: after, end }]
 }
 
+/// Whom a range is fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullFrom<'a> {
+    /// So many of its replicas that they share one with whatever acknowledged a write at QUORUM. This node may be one.
+    Quorum,
+    /// The same without this node, as far as there are others.
+    Others,
+    /// So many of its replicas in a datacenter that they share one with a write at its LOCAL_QUORUM.
+    Datacenter(&'a str),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Sources {
+    These(Replicas),
+    /// There are no such replicas, and are not meant to be.
+    Nobody,
+    /// Whoever had it is gone for good.
+    Gone,
+}
+
+/// Who is asked for a token's range.
+fn sources(scene: &Scene, token: i64, from: PullFrom<'_>, turn: usize) -> Result<Sources, RequestError> {
+    let view = &scene.view;
+    let all = scene.placement.replicas(token);
+    let consistency = Consistency::Quorum;
+    // There may be fewer replicas than copies.
+    let (replicas, written): (Vec<NodeIndex>, usize) = match from {
+        PullFrom::Quorum => {
+            let written = Needs::new(consistency, &scene.replication, view, &[]).required();
+            (all.to_vec(), written)
+        }
+        PullFrom::Others => {
+            let written = Needs::new(consistency, &scene.replication, view, &[]).required();
+            // This node may be one of those that acknowledged.
+            (
+                all.iter().copied().filter(|node| *node != view.own()).collect(),
+                written.saturating_sub(1).max(1),
+            )
+        }
+        PullFrom::Datacenter(name) => {
+            let here = |node: &NodeIndex| view.node(*node).location.datacenter == name && *node != view.own();
+            let replicas: Vec<NodeIndex> = all.iter().copied().filter(here).collect();
+            let written = replicas.len() / 2 + 1;
+            (replicas, written)
+        }
+    };
+    if replicas.is_empty() {
+        return Ok(Sources::Nobody);
+    }
+    let candidates = contact::candidates(view, &replicas, turn);
+    let required = (replicas.len() + 1).saturating_sub(written).max(1);
+    // Who is gone for good is not waited for: the others have what there is.
+    let gone = |node: &&NodeIndex| view.node(**node).phase == Phase::Removing && !view.is_alive(**node);
+    let required = required.min(replicas.len() - replicas.iter().filter(gone).count());
+    if required == 0 {
+        return Ok(Sources::Gone);
+    }
+    if candidates.len() < required {
+        let (required, alive) = (required as u32, candidates.len() as u32);
+        return Err(RequestError::Unavailable { consistency, required, alive });
+    }
+    Ok(Sources::These(candidates.into_iter().take(required).collect()))
+}
+
 impl Coordinator {
-    /// Fetches what this node lacks of a table's range, within which all tokens have the same replicas, from a quorum of
-    /// these.
-    pub async fn pull(&self, table: &Arc<Table>, range: TokenRange) -> Result<PullStats, RequestError> {
+    /// Fetches what this node lacks of a table's range, within which all tokens have the same replicas.
+    pub async fn pull(
+        &self,
+        table: &Arc<Table>,
+        range: TokenRange,
+        from: PullFrom<'_>,
+    ) -> Result<PullStats, RequestError> {
         if self.planted().lost_range && range.upto % 4 == 0 {
             return Ok(PullStats::default());
         }
         let scene = self.scene(table)?;
-        let (view, consistency) = (scene.view.clone(), Consistency::Quorum);
-        let replicas: Vec<NodeIndex> = scene.placement.replicas(range.upto).to_vec();
-        let candidates = contact::candidates(&view, &replicas, self.next_turn());
-        // As many as share a replica with whatever acknowledged a write at QUORUM; there may be fewer replicas than copies.
-        let written = Needs::new(consistency, &scene.replication, &view, &[]).required();
-        let required = (replicas.len() + 1).saturating_sub(written).max(1);
-        if candidates.len() < required {
-            let (required, alive) = (required as u32, candidates.len() as u32);
-            return Err(RequestError::Unavailable { consistency, required, alive });
-        }
-        let sources: Replicas = candidates.iter().copied().take(required).collect();
+        let consistency = Consistency::Quorum;
+        let sources = match sources(&scene, range.upto, from, self.next_turn())? {
+            Sources::These(sources) => sources,
+            Sources::Nobody => return Ok(PullStats::default()),
+            Sources::Gone => return Ok(PullStats { lost: 1, ..PullStats::default() }),
+        };
         let mut stats = PullStats::default();
         for part in partition_ranges(range) {
             let mut command = ReadCommand {
@@ -124,6 +191,7 @@ async fn pull_step(
         partitions: lacking.len() as u64,
         bytes: lacking.iter().map(|update| update.memory_size() as u64).sum(),
         mismatches: u64::from(!agreed),
+        lost: 0,
     };
     if !lacking.is_empty() {
         let applied = reader.coordinator.replica().apply(lacking).await;

@@ -1,7 +1,7 @@
 //! The cluster as the requests of a node see it: who is in the ring, where, and whether it is alive. A value; a change makes
 //! another, which every shard is given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use schema::Replication;
@@ -44,16 +44,28 @@ pub enum Phase {
     Joining,
     /// It owns its tokens still; those who will own them take writes already.
     Leaving,
+    /// The same, and it will not come back: what only it has is lost.
+    Removing,
+}
+
+impl Phase {
+    /// Whether a node's tokens are going to be others'.
+    pub fn goes(self) -> bool {
+        matches!(self, Self::Leaving | Self::Removing)
+    }
 }
 
 /// The nodes of the cluster and what follows from them.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
-    /// Those who own tokens now; they come first among the nodes.
+    /// Those whom reads ask; they come first among the nodes.
     ring: Ring,
     nodes: Vec<ViewNode>,
-    /// When nodes join or leave: the ring as it will be, and its nodes' places in `nodes`.
-    then: Option<(Ring, Vec<NodeIndex>)>,
+    /// When nodes join or leave: the ring as it will be, or was when reads have gone over already, and its nodes' places in
+    /// `nodes`.
+    other: Option<(Ring, Vec<NodeIndex>)>,
+    /// Whether reads ask the ring to be.
+    switched: bool,
     /// The datacenter of each node, as a number.
     datacenters: Vec<u16>,
     names: Vec<String>,
@@ -65,18 +77,32 @@ impl ClusterView {
     ///
     /// # Panics
     /// When `own` is not among them.
-    pub fn new(own: HostId, mut nodes: Vec<ViewNode>) -> Result<Self, topology::RingError> {
-        nodes.sort_by_key(|node| node.phase == Phase::Joining);
+    pub fn new(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, topology::RingError> {
+        Self::of(own, nodes, false)
+    }
+
+    /// The same when reads ask those already who will own the tokens, and writes still go to those, too, who did.
+    ///
+    /// # Panics
+    /// When `own` is not among the nodes.
+    pub fn switched(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, topology::RingError> {
+        Self::of(own, nodes, true)
+    }
+
+    fn of(own: HostId, mut nodes: Vec<ViewNode>, switched: bool) -> Result<Self, topology::RingError> {
+        let owned = |node: &ViewNode| node.phase != Phase::Joining;
+        let will_own = |node: &ViewNode| !node.phase.goes() && !node.tokens.is_empty();
+        let is_read = |node: &ViewNode| if switched { will_own(node) } else { owned(node) };
+        let is_other = |node: &ViewNode| if switched { owned(node) } else { will_own(node) };
+        nodes.sort_by_key(|node| !is_read(node));
         let member = |node: &ViewNode| {
             (RingNode { host: node.host, location: node.location.clone() }, node.tokens.clone())
         };
-        let ring = Ring::new(nodes.iter().filter(|node| node.phase != Phase::Joining).map(member))?;
-        let moves = nodes.iter().any(|node| node.phase != Phase::Normal);
-        let then = if moves {
-            let stays = |node: &&ViewNode| node.phase != Phase::Leaving && !node.tokens.is_empty();
-            let places = (0..).map(NodeIndex).zip(&nodes).filter(|(_, node)| stays(node)).map(|(at, _)| at);
-            let places = places.collect();
-            Some((Ring::new(nodes.iter().filter(stays).map(member))?, places))
+        let ring = Ring::new(nodes.iter().filter(|node| is_read(node)).map(member))?;
+        let other = if nodes.iter().any(|node| is_read(node) != is_other(node)) {
+            let places = (0..).map(NodeIndex).zip(&nodes);
+            let places = places.filter(|(_, node)| is_other(node)).map(|(at, _)| at).collect();
+            Some((Ring::new(nodes.iter().filter(|node| is_other(node)).map(member))?, places))
         } else {
             None
         };
@@ -89,7 +115,7 @@ impl ClusterView {
         let mut names = vec![String::new(); numbers.len()];
         numbers.iter().for_each(|(name, number)| names[usize::from(*number)] = (*name).to_owned());
         let own = nodes.iter().position(|node| node.host == own).expect("a node is in its own view");
-        Ok(Self { ring, nodes, then, datacenters, names, own: NodeIndex(own as u16) })
+        Ok(Self { ring, nodes, other, switched, datacenters, names, own: NodeIndex(own as u16) })
     }
 
     /// A node that is the whole cluster.
@@ -112,7 +138,7 @@ impl ClusterView {
         self.own
     }
 
-    /// The ring of those who own tokens now.
+    /// The ring of those who own tokens now, as reads see it.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -191,9 +217,9 @@ impl ClusterView {
     /// Where a replication puts its copies.
     pub fn place(&self, replication: &Replication) -> Copies {
         let now = Placement::new(&self.ring, replication);
-        let then =
-            self.then.as_ref().map(|(ring, places)| (Placement::new(ring, replication), places.clone()));
-        Copies { now, then }
+        let other =
+            self.other.as_ref().map(|(ring, places)| (Placement::new(ring, replication), places.clone()));
+        Copies { now, other, switched: self.switched }
     }
 }
 
@@ -201,11 +227,12 @@ impl ClusterView {
 #[derive(Clone, Debug)]
 pub struct Copies {
     now: Placement,
-    then: Option<(Placement, Vec<NodeIndex>)>,
+    other: Option<(Placement, Vec<NodeIndex>)>,
+    switched: bool,
 }
 
 impl Copies {
-    /// Where they are.
+    /// Where reads find them.
     pub fn now(&self) -> &Placement {
         &self.now
     }
@@ -215,24 +242,53 @@ impl Copies {
         self.now.replicas(token)
     }
 
-    /// Those who will be replicas of a token and are not yet: they take its writes.
+    /// Those who will be replicas of a token and are not yet, or who were when reads have gone over: they take its writes.
     pub fn pending(&self, token: i64) -> Replicas {
-        let Some((then, places)) = &self.then else { return Replicas::new() };
+        let Some((other, places)) = &self.other else { return Replicas::new() };
         let now = self.now.replicas(token);
-        let places = then.replicas(token).iter().map(|node| places[usize::from(node.0)]);
+        let places = other.replicas(token).iter().map(|node| places[usize::from(node.0)]);
         places.filter(|node| !now.contains(node)).collect()
     }
 
     /// The ranges of which a node will be a replica and is not yet.
     pub fn gained(&self, node: NodeIndex) -> Vec<TokenRange> {
-        let Some((then, _)) = &self.then else { return Vec::new() };
-        // Both rings' tokens cut the ring: within a piece neither placement changes.
-        let mut cuts: Vec<i64> =
-            self.now.ranges().chain(then.ranges()).map(|(range, _)| range.upto).collect();
+        if self.switched || self.other.is_none() {
+            return Vec::new();
+        }
+        self.pieces().into_iter().filter(|piece| self.pending(piece.upto).contains(&node)).collect()
+    }
+
+    /// Those who gain a range.
+    pub fn gainers(&self) -> BTreeSet<NodeIndex> {
+        if self.switched || self.other.is_none() {
+            return BTreeSet::new();
+        }
+        self.pieces().iter().flat_map(|piece| self.pending(piece.upto)).collect()
+    }
+
+    /// Whether a node is a replica of something that it will not be a replica of.
+    pub fn loses(&self, node: NodeIndex) -> bool {
+        let Some((other, places)) = self.other.as_ref().filter(|_| !self.switched) else { return false };
+        let stays = |token| other.replicas(token).iter().any(|index| places[usize::from(index.0)] == node);
+        let pieces = self.pieces();
+        pieces.iter().any(|piece| self.replicas(piece.upto).contains(&node) && !stays(piece.upto))
+    }
+
+    /// The ranges that a node keeps: as a replica, or as one that takes writes.
+    pub fn kept(&self, node: NodeIndex) -> Vec<TokenRange> {
+        let keeps = |piece: &TokenRange| {
+            self.replicas(piece.upto).contains(&node) || self.pending(piece.upto).contains(&node)
+        };
+        self.pieces().into_iter().filter(keeps).collect()
+    }
+
+    /// The ring in pieces within which no placement changes: the tokens of both rings cut it.
+    fn pieces(&self) -> Vec<TokenRange> {
+        let others = self.other.iter().flat_map(|(other, _)| other.ranges());
+        let mut cuts: Vec<i64> = self.now.ranges().chain(others).map(|(range, _)| range.upto).collect();
         cuts.sort_unstable();
         cuts.dedup();
         let before = |at: usize| cuts[(at + cuts.len() - 1) % cuts.len()];
-        let pieces = cuts.iter().enumerate().map(|(at, upto)| TokenRange { after: before(at), upto: *upto });
-        pieces.filter(|piece| self.pending(piece.upto).contains(&node)).collect()
+        cuts.iter().enumerate().map(|(at, upto)| TokenRange { after: before(at), upto: *upto }).collect()
     }
 }

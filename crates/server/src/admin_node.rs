@@ -7,8 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{HttpServer, HttpServerConfig, Mode, Node, NodeInfo, RestService, ShardFigures};
+use admin::{HttpServer, HttpServerConfig, Mode, Node, NodeInfo, RestService, ShardFigures, TopologyRequest};
 use cluster::liveness::Liveness;
+use cluster::state::{ClusterState, MemberStatus};
 use coordinator::ClusterView;
 use engine::{Sampled, SnapshotRecord};
 use futures_util::future::join_all;
@@ -21,6 +22,7 @@ use crate::NodeError;
 use crate::membership::Membership;
 use crate::node::{Boot, Order, Report};
 use crate::shard::RunningShard;
+use crate::topology_change::TopologyChanges;
 
 /// Between two times that the others hear how much is stored here.
 const LOAD_INTERVAL: Duration = Duration::from_secs(60);
@@ -40,6 +42,7 @@ impl AdminNode {
         shard: Rc<RunningShard>,
         port: Port<Order, Report>,
         membership: &Membership,
+        changes: &TopologyChanges,
     ) -> Result<Self, NodeError> {
         let config = &boot.config;
         let info = NodeInfo {
@@ -60,6 +63,7 @@ impl AdminNode {
             shard,
             port,
             membership: membership.clone(),
+            changes: changes.clone(),
             data: boot.directories.data.clone(),
             mode: Rc::new(Cell::new(Mode::Normal)),
         });
@@ -116,6 +120,7 @@ struct View {
     shard: Rc<RunningShard>,
     port: Port<Order, Report>,
     membership: Membership,
+    changes: TopologyChanges,
     data: PathBuf,
     mode: Rc<Cell<Mode>>,
 }
@@ -166,11 +171,28 @@ impl Node for View {
     }
 
     fn mode(&self) -> Mode {
-        self.mode.get()
+        if self.changes.has_left() {
+            return Mode::Decommissioned;
+        }
+        match (self.mode.get(), self.changes.status()) {
+            (Mode::Normal, Some(MemberStatus::Joining)) if !self.changes.has_tokens() => Mode::Starting,
+            (Mode::Normal, Some(MemberStatus::Joining)) => Mode::Joining,
+            (Mode::Normal, Some(MemberStatus::Leaving | MemberStatus::Left)) => Mode::Leaving,
+            (mode, _) => mode,
+        }
+    }
+
+    fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {
+        let changes = self.changes.clone();
+        Box::pin(async move { changes.ask(request).await })
+    }
+
+    fn cluster_state(&self) -> Option<Arc<ClusterState>> {
+        Some(self.membership.group().applied().state)
     }
 
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>> {
-        if self.mode.get() != Mode::Normal {
+        if self.mode.get() != Mode::Normal || self.changes.has_left() {
             return Box::pin(std::future::ready(Ok(())));
         }
         self.mode.set(Mode::Draining);

@@ -16,6 +16,7 @@ mod node;
 mod repairing;
 mod security;
 mod shard;
+mod topology_change;
 
 pub use canaries::Canaries;
 pub use config::{Config, ConfigError, Size};

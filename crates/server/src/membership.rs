@@ -1,15 +1,18 @@
 //! This node's part in its cluster, on shard 0: it founds or joins one, follows who is in it and who lives, and when it joins it
 //! fetches its share of the data before it lets clients in.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::group::{Group, GroupConfig, Opened};
+use cluster::group::{Group, GroupConfig, Opened, ProposeError};
 use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
-use cluster::state::{ClusterState, Command, Member, MemberInfo, MemberStatus, Outcome, STATE_VERSION};
+use cluster::state::{
+    ChangeStep, ClusterState, Command, Member, MemberInfo, MemberStatus, Outcome, Refused, STATE_VERSION,
+};
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use futures_util::future::{Either, select};
 use gossip::{Key, Standing, Why};
@@ -24,6 +27,8 @@ use crate::{Config, NodeError};
 
 /// How long a node tries to be let into its cluster.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a node that has left waits to hear that it is out of the log.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a step of joining may wait for the others.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -83,6 +88,7 @@ pub(crate) async fn open_group(
     let info = own.info(rt.shard_count());
     let config = GroupConfig {
         own: own_schema,
+        replaces: own.config.replaces().map(str::to_owned),
         ..GroupConfig::new(&directories.node, own.config.cluster_name.clone(), own.host, info)
     };
     let seeds = own.seeds()?;
@@ -91,6 +97,12 @@ pub(crate) async fn open_group(
         Opened::Member(group) => return Ok(group),
         Opened::Blank(blank) => blank,
     };
+    if let Some(dead) = own.config.replaces() {
+        // Such a node never founds a cluster, whatever its seeds are.
+        tracing::info!("looking for the cluster at {}, to take the place of {dead}", own.config.seeds);
+        let deadline = rt.now() + JOIN_TIMEOUT;
+        return blank.join(&seeds, deadline).await.map_err(|error| failed(&error));
+    }
     if seeds.iter().all(|seed| *seed == own.internode()) {
         return blank.start_first_node(own.tokens.clone()).await.map_err(|error| failed(&error));
     }
@@ -107,6 +119,8 @@ pub(crate) struct Membership {
     group: Group,
     liveness: LivenessDriver,
     task: Rc<std::cell::RefCell<Option<Task<()>>>>,
+    /// This node leaves: that it is removed is no surprise.
+    leaves: Rc<Cell<bool>>,
 }
 
 impl Membership {
@@ -151,7 +165,14 @@ impl Membership {
         };
         let liveness = LivenessDriver::start(rt, messenger, LivenessConfig::new(config), endpoint, notices);
         liveness.set_members(addresses(&group.applied().state));
-        Ok(Self { rt: rt.clone(), own: Rc::new(own), group, liveness, task: Rc::default() })
+        Ok(Self {
+            rt: rt.clone(),
+            own: Rc::new(own),
+            group,
+            liveness,
+            task: Rc::default(),
+            leaves: Rc::default(),
+        })
     }
 
     /// The cluster's log.
@@ -167,6 +188,21 @@ impl Membership {
     /// The cluster as it is known now.
     pub(crate) fn view(&self) -> Option<ClusterView> {
         view(self.own.host, &self.group.applied().state, &self.liveness.current())
+    }
+
+    /// The cluster as a state of the log makes it.
+    pub(crate) fn view_of(&self, state: &ClusterState) -> Option<ClusterView> {
+        view(self.own.host, state, &self.liveness.current())
+    }
+
+    /// This node.
+    pub(crate) fn host(&self) -> HostId {
+        self.own.host
+    }
+
+    /// How this node is configured.
+    pub(crate) fn config(&self) -> &Config {
+        &self.own.config
     }
 
     /// Has the node's shards know of every change from now on.
@@ -217,7 +253,7 @@ impl Membership {
                 return;
             }
         }
-        if self.group.applied().state.member(self.own.host).is_none() {
+        if !self.leaves.get() && self.group.applied().state.member(self.own.host).is_none() {
             tracing::error!(
                 "this node was removed from its cluster and stops; clear its data directory to let it join anew"
             );
@@ -231,40 +267,45 @@ impl Membership {
         state.member(self.own.host).is_some_and(|member| member.status == MemberStatus::Joining)
     }
 
-    /// The steps of joining before data is fetched: tokens, and everyone knows of them.
-    pub(crate) async fn take_place(&self) -> Result<(), NodeError> {
-        let state = self.group.applied().state;
-        let own = state.member(self.own.host);
-        if own.is_none_or(|member| member.tokens.is_empty()) {
-            let deadline = self.rt.now() + STEP_TIMEOUT;
-            let count = self.own.config.num_tokens;
-            if !self.own.config.initial_token.is_empty() {
-                tracing::warn!(
-                    "initial_token is for a cluster's first node; this one's tokens are chosen for balance"
-                );
-            }
-            refused(self.group.take_tokens(count, deadline).await)?;
+    /// Chooses this node's tokens; returns when it has them, or others' changes of the ring took too long.
+    pub(crate) async fn take_tokens(&self) -> Result<(), NodeError> {
+        let deadline = self.rt.now() + STEP_TIMEOUT;
+        if !self.own.config.initial_token.is_empty() {
+            tracing::warn!(
+                "initial_token is for a cluster's first node; this one's tokens are chosen for balance"
+            );
         }
-        self.wait_for_everyone().await?;
-        // Writes that began before a node knew of this one may still be under way.
-        let longest =
-            self.own.config.write_request_timeout.max(self.own.config.counter_write_request_timeout);
-        self.rt.sleep(longest).await;
-        Ok(())
+        match self.group.take_tokens(self.own.config.num_tokens, deadline).await {
+            Ok(Outcome::Refused(Refused::ChangeUnderWay { .. })) => Ok(()),
+            other => refused(other),
+        }
+    }
+
+    /// That this node is removed from its cluster will be because it leaves.
+    pub(crate) fn expect_removal(&self) {
+        self.leaves.set(true);
     }
 
     /// Returns when every live node has taken over what the log says now: a change of nothing has then come through.
     pub(crate) async fn wait_for_everyone(&self) -> Result<(), NodeError> {
+        self.wait_for(|host| self.liveness.current().is_alive(host)).await
+    }
+
+    /// The same of this node's own shards.
+    pub(crate) async fn wait_for_itself(&self) -> Result<(), NodeError> {
+        self.wait_for(|host| host == self.own.host).await
+    }
+
+    async fn wait_for(&self, who: impl Fn(HostId) -> bool) -> Result<(), NodeError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         loop {
             let base = self.group.applied().state.schema.version();
-            let alive = |host| self.liveness.current().is_alive(host);
-            match self.group.change_schema(base, Vec::new(), deadline, alive).await {
+            match self.group.change_schema(base, Vec::new(), deadline, &who).await {
                 Ok(agreement) if agreement.behind.is_empty() => return Ok(()),
                 Ok(agreement) => {
                     let behind = agreement.behind.len();
                     return Err(NodeError::Cluster(format!(
-                        "{behind} live nodes did not take over that this node joins; it goes on when it is started again"
+                        "{behind} live nodes did not take over the change in time"
                     )));
                 }
                 Err(cluster::group::ChangeSchemaError::Moved) if self.rt.now() < deadline => {}
@@ -273,16 +314,35 @@ impl Membership {
         }
     }
 
-    /// Changes how a node takes part.
-    pub(crate) async fn set_status(&self, host: HostId, status: MemberStatus) -> Result<(), NodeError> {
+    /// Has the cluster's log take a change over.
+    pub(crate) async fn propose(&self, command: Command) -> Result<(), NodeError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
-        refused(self.group.propose(Command::SetStatus { host, status }, deadline).await)
+        refused(self.group.propose(command, deadline).await)
     }
 
-    /// This node's data is complete: it owns its tokens from now on.
-    pub(crate) async fn own_tokens(&self) -> Result<(), NodeError> {
-        self.set_status(self.own.host, MemberStatus::Normal).await?;
-        self.wait_for_everyone().await
+    /// Takes this node out of the log. Who is out of it may not hear so, and if it is not, the others do it when it is down.
+    pub(crate) async fn remove_itself(&self) {
+        let (host, deadline) = (self.own.host, self.rt.now() + REMOVAL_TIMEOUT);
+        if let Err(error) = self.group.propose(Command::RemoveMember { host }, deadline).await {
+            tracing::info!(
+                "this node is taken out of the cluster's log by the others when it is down: {error}"
+            );
+        }
+    }
+
+    /// A node that comes back knows what was decided while it was away before it serves, if it can be told. Fails when it was
+    /// removed meanwhile.
+    pub(crate) async fn catch_up(&self, deadline: Instant) -> Result<(), NodeError> {
+        match self.group.barrier(deadline).await {
+            Ok(_) => Ok(()),
+            Err(ProposeError::Stopped(why)) => Err(NodeError::Cluster(why)),
+            Err(_) => {
+                tracing::warn!(
+                    "no majority of the cluster can be reached: this node serves by what it knew of it"
+                );
+                Ok(())
+            }
+        }
     }
 
     /// Tells the others whether clients are served.
@@ -352,6 +412,7 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             MemberStatus::Joining => Phase::Joining,
             MemberStatus::Normal => Phase::Normal,
             MemberStatus::Leaving => Phase::Leaving,
+            MemberStatus::Removing => Phase::Removing,
             MemberStatus::Left => return None,
         };
         let said = |key| {
@@ -388,7 +449,9 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
     if !nodes.iter().any(|node| node.host == own) {
         return None;
     }
-    match ClusterView::new(own, nodes) {
+    let switched = state.change.as_ref().is_some_and(|change| change.step == ChangeStep::Switched);
+    let made = if switched { ClusterView::switched(own, nodes) } else { ClusterView::new(own, nodes) };
+    match made {
         Ok(view) => Some(view),
         Err(error) => {
             tracing::error!("the members of the cluster make no ring: {error}");

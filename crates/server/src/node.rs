@@ -25,6 +25,7 @@ use crate::admin_node::AdminNode;
 use crate::membership::{self, Membership, OwnNode};
 use crate::security::Security;
 use crate::shard::{RunningShard, ShardSetup};
+use crate::topology_change::TopologyChanges;
 use crate::{Canaries, Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
@@ -80,10 +81,16 @@ pub(crate) enum Order {
     Open(Arc<Boot>),
     /// Fetch the data that the node is to have.
     Fetch,
+    /// Fetch all that the node owns, from a datacenter or from anywhere.
+    Rebuild(Option<Arc<str>>),
+    /// Drop what the node does not own out of these tables.
+    Cleanup(Arc<[schema::TableId]>),
     /// Complete logged batches that a crash interrupted.
     Replay,
     /// Let clients in.
     Listen,
+    /// Let no clients in any more, and end those that are there.
+    CloseFront,
     /// Tell figures.
     Figures,
     /// Take no more requests, and finish those under way.
@@ -209,10 +216,9 @@ impl Follower {
                 }
                 Report::Done(Ok(()))
             }
-            Order::Fetch => match self.running() {
-                Some(shard) => Report::Done(shard.fetch(rt).await),
-                None => Report::Done(Err(NodeError::Stopped)),
-            },
+            Order::Fetch | Order::Rebuild(_) | Order::Cleanup(_) => {
+                Report::Done(self.move_data(rt, order).await)
+            }
             Order::Open(boot) => {
                 let setup = match &mut *self.state.borrow_mut() {
                     State::Waiting(setup, messenger) => setup.take().zip(messenger.clone()),
@@ -235,6 +241,12 @@ impl Follower {
                 Some(shard) => Report::Done(shard.listen().await),
                 None => Report::Done(Err(NodeError::Stopped)),
             },
+            Order::CloseFront => {
+                if let Some(shard) = self.running() {
+                    shard.close_front().await;
+                }
+                Report::Done(Ok(()))
+            }
             Order::Figures => match self.running() {
                 Some(shard) => Report::Figures(Box::new(shard.figures(rt))),
                 None => Report::Figures(Box::default()),
@@ -258,6 +270,17 @@ impl Follower {
                 self.ended.notify_all();
                 Report::Done(result)
             }
+        }
+    }
+
+    /// Fetches data, or drops what is not this node's.
+    async fn move_data(&self, rt: &Rt, order: Order) -> Result<(), NodeError> {
+        let shard = self.running().ok_or(NodeError::Stopped)?;
+        match order {
+            Order::Fetch => shard.fetch(rt).await,
+            Order::Rebuild(source) => shard.rebuild(rt, source.as_deref()).await,
+            Order::Cleanup(tables) => shard.cleanup(&tables).await,
+            _ => Ok(()),
         }
     }
 
@@ -315,10 +338,11 @@ struct Begun {
 async fn serve(rt: &Rt, begun: &Begun, follower: &Follower, ready: ReadyHook) -> Result<(), NodeError> {
     let Begun { boot, membership, .. } = begun;
     let served = match open(rt, begun, follower).await {
-        Ok(admin) => {
+        Ok((admin, changes)) => {
             ready(&ReadyReport::new(rt, &boot.config, &admin));
             rt.stop_requested().await;
             tracing::info!("stopping");
+            changes.stop().await;
             membership.set_ready(false);
             admin.stop().await;
             Ok(())
@@ -422,7 +446,11 @@ async fn begin(
 }
 
 /// Opens a member's storage and its ports; before that it fetches what it is to have, when it joins.
-async fn open(rt: &Rt, begun: &Begun, follower: &Follower) -> Result<AdminNode, NodeError> {
+async fn open(
+    rt: &Rt,
+    begun: &Begun,
+    follower: &Follower,
+) -> Result<(AdminNode, TopologyChanges), NodeError> {
     let Begun { boot, membership, .. } = begun;
     engine::prepare(rt, &boot.engine_config(rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;
@@ -430,34 +458,52 @@ async fn open(rt: &Rt, begun: &Begun, follower: &Follower) -> Result<AdminNode, 
     follower.order_all(rt.shard_count(), Order::Replay).await?;
     let running = follower.running().expect("shard 0 was just opened");
     membership.follow(running.coordinator());
-    if membership.is_joining() {
-        unless_stopped(rt, join(rt, membership, follower)).await?;
+    let port = follower.port.clone();
+    let changes =
+        TopologyChanges::new(rt, membership, running.coordinator(), port.clone(), &boot.directories.node);
+    let admin = AdminNode::start(rt, boot, running.clone(), port, membership, &changes).await?;
+    match enter(rt, membership, follower, &changes).await {
+        Ok(()) => {
+            running.repair().start().await;
+            Ok((admin, changes))
+        }
+        Err(error) => {
+            admin.stop().await;
+            Err(error)
+        }
+    }
+}
+
+/// Takes the node's place in the ring, and lets clients in.
+async fn enter(
+    rt: &Rt,
+    membership: &Membership,
+    follower: &Follower,
+    changes: &TopologyChanges,
+) -> Result<(), NodeError> {
+    membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
+    if membership.is_joining() && !membership.config().join_ring && !changes.has_tokens() {
+        tracing::info!(
+            "join_ring is false: this node coordinates, and owns nothing until it is told to join"
+        );
+        unless_stopped(rt, membership.catch_up(rt.now() + HEARING_TIMEOUT)).await?;
+    } else if membership.is_joining() {
+        tracing::info!("joining the cluster");
+        unless_stopped(rt, changes.join()).await?;
+        tracing::info!("joined the cluster");
     } else {
-        membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
+        unless_stopped(rt, membership.catch_up(rt.now() + HEARING_TIMEOUT)).await?;
     }
     follower.order_all(rt.shard_count(), Order::Listen).await?;
     membership.set_ready(true);
-    running.repair().start().await;
-    let port = follower.port.clone();
-    AdminNode::start(rt, boot, running, port, membership).await
+    changes.start();
+    Ok(())
 }
 
 /// The tokens of a node that has none yet.
 fn new_tokens(config: &Config) -> Result<NewTokens, NodeError> {
     let given = config.initial_tokens().map_err(|error| NodeError::Open(error.to_string()))?;
     Ok(if given.is_empty() { NewTokens::Random(config.num_tokens) } else { NewTokens::These(given) })
-}
-
-/// A node that joins: it takes its place, fetches its data, and owns it.
-async fn join(rt: &Rt, membership: &Membership, follower: &Follower) -> Result<(), NodeError> {
-    tracing::info!("joining the cluster: taking a place on the ring");
-    membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
-    membership.take_place().await?;
-    tracing::info!("joining the cluster: fetching data");
-    follower.order_all(rt.shard_count(), Order::Fetch).await?;
-    membership.own_tokens().await?;
-    tracing::info!("joined the cluster");
-    Ok(())
 }
 
 fn left(identity: &NodeIdentity) -> NodeError {

@@ -1,11 +1,12 @@
 //! One shard of a node: its collaborators, in the order in which they need each other.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::FetchFigures;
 use commitlog::{CommitLogConfig, SyncMode};
-use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse, PullStats};
+use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse};
 use engine::{Engine, EngineConfig, FailurePolicy};
 use hints::{Hints, HintsConfig};
 use repair::Repair;
@@ -57,6 +58,8 @@ pub(crate) struct RunningShard {
     handoff: Handoff,
     repair: Repair,
     messenger: Messenger,
+    /// What is fetched, or was last.
+    pub(crate) fetch: Cell<FetchFigures>,
 }
 
 impl RunningShard {
@@ -92,7 +95,8 @@ impl RunningShard {
             crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
-        Ok(Self { engine, replica, coordinator, batches, front, handoff, repair, messenger })
+        let fetch = Cell::default();
+        Ok(Self { engine, replica, coordinator, batches, front, handoff, repair, messenger, fetch })
     }
 
     /// Completes the logged batches that a crash interrupted.
@@ -105,44 +109,14 @@ impl RunningShard {
         Ok(())
     }
 
-    /// Fetches this shard's part of what the node is to have when it joins: the shards share the ranges out.
-    pub(crate) async fn fetch(&self, rt: &Rt) -> Result<(), NodeError> {
-        let coordinator = &self.coordinator;
-        let (view, schema) = (coordinator.view(), coordinator.schema());
-        let mut stats = PullStats::default();
-        for keyspace in schema.keyspaces() {
-            let ranges = view.place(&keyspace.replication).gained(view.own());
-            let shards = usize::from(rt.shard_count());
-            let mine: Vec<_> = ranges.into_iter().skip(rt.shard().index()).step_by(shards).collect();
-            if mine.is_empty() {
-                continue;
-            }
-            let tables = keyspace.tables.values().filter(|table| !keyspace.computes(&table.name));
-            for table in tables {
-                for (at, range) in mine.iter().enumerate() {
-                    let pulled = coordinator.pull(table, *range).await;
-                    stats += pulled.map_err(|error| {
-                        let table = table.full_name();
-                        NodeError::Cluster(format!(
-                            "fetching {table} was interrupted and goes on when the node is started again: {error}"
-                        ))
-                    })?;
-                    tracing::debug!("fetched range {} of {} of {}", at + 1, mine.len(), table.full_name());
-                }
-                tracing::info!(
-                    "fetched {} on this shard ({} partitions, {} bytes so far)",
-                    table.full_name(),
-                    stats.partitions,
-                    stats.bytes
-                );
-            }
-        }
-        Ok(())
-    }
-
     /// Lets clients in.
     pub(crate) async fn listen(&self) -> Result<(), NodeError> {
         self.front.listen().await
+    }
+
+    /// Storage.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// The coordinator.
@@ -178,8 +152,14 @@ impl RunningShard {
             serial_reads,
             conditional_writes,
             paxos: self.coordinator.paxos_stats(),
+            fetch: self.fetch.get(),
             rpc: self.messenger.stats(),
         }
+    }
+
+    /// Lets no clients in any more.
+    pub(crate) async fn close_front(&self) {
+        self.front.stop().await;
     }
 
     /// Takes no more requests, and finishes those under way.

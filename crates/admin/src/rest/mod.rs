@@ -12,7 +12,7 @@ use replica::TableOperation;
 use rt::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use crate::{Answer, Call, Node, Service, metrics, repairs};
+use crate::{Answer, Call, Mode, Node, Service, metrics, repairs, topology_changes};
 
 pub use figures::load;
 
@@ -38,6 +38,9 @@ impl Service for RestService {
 async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     let segments: Vec<&str> = call.path.split('/').filter(|segment| !segment.is_empty()).collect();
     if let Some(answer) = repairs::answer(&node, &call, &segments).await {
+        return answer;
+    }
+    if let Some(answer) = topology_changes::answer(&node, &call, &segments).await {
         return answer;
     }
     match (call.method.as_str(), segments.as_slice()) {
@@ -80,6 +83,11 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         ("GET", rest) => Ok(Answer::json(&question(&node, &call, rest).await?)),
         _ => Err(unknown(&call)),
     }
+}
+
+/// Whether clients are let in.
+fn serves(mode: Mode) -> bool {
+    matches!(mode, Mode::Starting | Mode::Normal | Mode::Leaving)
 }
 
 fn unknown(call: &Call) -> Answer {
@@ -126,7 +134,7 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
         ["scylla_release_version"] => json!(info.version),
         ["operation_mode"] => json!(node.mode().name()),
         ["is_starting"] => json!(false),
-        ["native_transport"] => json!(node.mode() == crate::Mode::Normal),
+        ["native_transport"] => json!(serves(node.mode())),
         // A node alone gossips with nobody, and would if there were somebody.
         ["gossiping"] => json!(true),
         ["hostid", "local"] => json!(uuid(&info.host_id)),

@@ -188,7 +188,7 @@ pub(super) fn in_state(node: &Rc<dyn Node>, state: &str) -> Option<Value> {
             let others = joining(node).into_iter().map(|joins| joins.address.ip().to_string());
             json!(in_phase(Phase::Joining).chain(others).collect::<Vec<_>>())
         }
-        "leaving" => json!(in_phase(Phase::Leaving).collect::<Vec<_>>()),
+        "leaving" => json!(in_phase(Phase::Leaving).chain(in_phase(Phase::Removing)).collect::<Vec<_>>()),
         // A node keeps its tokens for life.
         "moving" => json!([]),
         _ => return None,

@@ -242,13 +242,23 @@ impl Group {
         loop {
             let state = self.barrier(deadline).await?.state;
             let location = &self.inner.config.info.location;
-            let ring = state.ring().expect("the state's members make a ring");
-            let seed = self.inner.rt.random_u64();
-            let tokens = topology::allocate(&ring, location, usize::from(count.max(1)), seed);
+            let replaced = state.member(host).and_then(|member| member.replaces);
+            let tokens = match replaced.and_then(|replaced| state.member(replaced)) {
+                Some(replaced) => replaced.tokens.clone(),
+                None => {
+                    let ring = state.ring().expect("the state's members make a ring");
+                    let seed = self.inner.rt.random_u64();
+                    topology::allocate(&ring, location, usize::from(count.max(1)), seed)
+                }
+            };
             let base = state.topology_version;
             match self.propose(Command::SetTokens { host, tokens, base }, deadline).await? {
                 // Somebody else joined meanwhile: choose again.
                 Outcome::Refused(Refused::MembersMoved | Refused::TokenTaken { .. }) => {}
+                // Another one's place changes: this one is next.
+                Outcome::Refused(Refused::ChangeUnderWay { .. }) if self.inner.rt.now() < deadline => {
+                    self.pause(deadline).await;
+                }
                 other => return Ok(other),
             }
         }

@@ -33,6 +33,8 @@ pub struct GroupConfig {
     pub host: HostId,
     /// What it says of itself.
     pub info: MemberInfo,
+    /// A new node: the dead one whose place it is to take, a host id or an address.
+    pub replaces: Option<String>,
     /// The server's own keyspaces.
     pub own: Schema,
     /// A tick of the group: a leader is heard of every second one, and missed after ten to twenty.
@@ -54,6 +56,7 @@ impl GroupConfig {
             cluster_name: cluster_name.into(),
             host,
             info,
+            replaces: None,
             own: crate::own_schema(),
             tick: Duration::from_millis(100),
             snapshot_entries: 512,

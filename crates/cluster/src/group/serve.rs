@@ -1,5 +1,6 @@
 //! What this node answers to others about the group.
 
+use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
@@ -11,11 +12,13 @@ use topology::HostId;
 use super::handle::{Group, await_in_use, propose_here, read_here};
 use super::inner::{Inner, Input, Proposed};
 use super::wire::{self, Forward, JoinAnswer, JoinPeer, JoinRequest, WireError, code};
-use crate::state::text::uuid;
-use crate::state::{Command, MemberStatus, Outcome, Proposal, STATE_VERSION};
+use crate::state::text::{parse_uuid, uuid};
+use crate::state::{ClusterState, Command, Member, MemberStatus, Outcome, Proposal, STATE_VERSION};
 
 /// How long a host is given to show that it lives.
 const ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
+/// The same of one that is to be replaced: taking it for dead would cost its place.
+const REPLACED_ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Registers the group's verbs.
 pub(crate) fn serve(group: &Group) {
@@ -102,7 +105,7 @@ async fn join(group: &Group, incoming: Incoming) -> Result<Bytes, Refusal> {
     }
     if let Some(known) = state.member(request.host) {
         let same = known.info.internode == request.info.internode;
-        if !same && lives(inner, request.host, incoming.deadline).await {
+        if !same && lives(inner, request.host, incoming.deadline, ALIVE_TIMEOUT).await {
             return Err(refused(format!(
                 "host {} runs at {} already; two nodes have copies of one data directory: clear that of the new one",
                 uuid(&request.host.0),
@@ -117,7 +120,11 @@ async fn join(group: &Group, incoming: Incoming) -> Result<Bytes, Refusal> {
             )));
         }
     }
-    let command = Command::AddMember { host: request.host, info: request.info };
+    let replaces = match &request.replaces {
+        Some(named) => Some(replaced(inner, named, incoming.deadline).await.map_err(refused)?),
+        None => None,
+    };
+    let command = Command::AddMember { host: request.host, info: request.info, replaces };
     match group.propose(command, incoming.deadline).await {
         Ok(Outcome::Added { number }) => Ok(wire::encode_json(&answer(inner, number))),
         Ok(Outcome::Refused(why)) => Err(refused(why.to_string())),
@@ -126,9 +133,34 @@ async fn join(group: &Group, incoming: Incoming) -> Result<Bytes, Refusal> {
     }
 }
 
+/// The dead host that a node is to replace.
+async fn replaced(inner: &Inner, named: &str, deadline: Instant) -> Result<HostId, String> {
+    let state = inner.state();
+    let Some(host) = find_member(&state, named) else {
+        return Err(format!("Cannot replace {named}: no node of this cluster has that address or host id"));
+    };
+    if lives(inner, host, deadline, REPLACED_ALIVE_TIMEOUT).await {
+        return Err(format!("Cannot replace a live node: {named} (host {}) answers", uuid(&host.0)));
+    }
+    Ok(host)
+}
+
+/// A member by its host id or by one of its addresses. Of two at one address it is the one that owns tokens.
+fn find_member(state: &ClusterState, named: &str) -> Option<HostId> {
+    if let Some(id) = parse_uuid(named) {
+        return state.member(HostId(id)).map(|_| HostId(id));
+    }
+    let wanted: IpAddr = named.parse().ok()?;
+    let here = |member: &Member| {
+        (member.info.internode.ip() == wanted || member.info.native.ip() == wanted)
+            && member.status != MemberStatus::Joining
+    };
+    state.members.iter().find(|(_, member)| here(member)).map(|(host, _)| *host)
+}
+
 /// Whether a host answers where the state says that it is.
-async fn lives(inner: &Inner, host: HostId, deadline: Instant) -> bool {
-    let until = deadline.min(inner.rt.now() + ALIVE_TIMEOUT);
+async fn lives(inner: &Inner, host: HostId, deadline: Instant, longest: std::time::Duration) -> bool {
+    let until = deadline.min(inner.rt.now() + longest);
     let target = Target::Host { host, shard: 0 };
     let body = Forward::Removed(host).encode();
     inner.messenger.call(target, Verb::RaftForward, body, until).await.is_ok()

@@ -185,8 +185,13 @@ impl Blank {
     }
 
     async fn ask(&self, seed: SocketAddr, deadline: Instant) -> Result<JoinAnswer, RpcError> {
-        let GroupConfig { cluster_name, host, info, .. } = &self.config;
-        let request = JoinRequest { cluster_name: cluster_name.clone(), host: *host, info: info.clone() };
+        let GroupConfig { cluster_name, host, info, replaces, .. } = &self.config;
+        let request = JoinRequest {
+            cluster_name: cluster_name.clone(),
+            host: *host,
+            info: info.clone(),
+            replaces: replaces.clone(),
+        };
         let body = wire::encode_json(&request);
         let answer = self.messenger.call(Target::Address(seed), Verb::Join, body, deadline).await?;
         wire::decode_json(&answer).map_err(|error| RpcError::Mismatch(error.to_string()))

@@ -139,6 +139,9 @@ pub(crate) struct JoinRequest {
     #[serde(with = "text::host")]
     pub(crate) host: HostId,
     pub(crate) info: MemberInfo,
+    /// The dead node whose place it is to take: a host id or an address.
+    #[serde(default)]
+    pub(crate) replaces: Option<String>,
 }
 
 /// It is in: its number in the group, and where the others are.

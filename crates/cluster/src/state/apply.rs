@@ -35,11 +35,13 @@ impl ClusterState {
     fn change(&mut self, command: Command) -> Result<Outcome, Refused> {
         match command {
             Command::SchemaChange { base, edits } => self.change_schema(base, edits),
-            Command::AddMember { host, info } => self.add_member(host, info),
+            Command::AddMember { host, info, replaces } => self.add_member(host, info, replaces),
             Command::UpdateMember { host, info } => self.update_member(host, info),
             Command::SetStatus { host, status } => self.set_status(host, status),
             Command::SetTokens { host, tokens, base } => self.set_tokens(host, tokens, base),
             Command::RemoveMember { host } => self.remove_member(host),
+            Command::TakeStep { change, step } => self.take_step(change, step),
+            Command::Fetched { change, host } => self.note_fetched(change, host),
         }
     }
 
@@ -56,30 +58,44 @@ impl ClusterState {
         Ok(Outcome::SchemaChanged { number: self.schema_number, version: self.schema.version() })
     }
 
-    fn add_member(&mut self, host: HostId, info: MemberInfo) -> Result<Outcome, Refused> {
+    fn add_member(
+        &mut self,
+        host: HostId,
+        info: MemberInfo,
+        replaces: Option<HostId>,
+    ) -> Result<Outcome, Refused> {
         if self.was_removed(host) {
             return Err(Refused::WasRemoved { host });
         }
-        self.check_info(host, &info)?;
+        self.check_info(host, &info, replaces)?;
         if let Some(known) = self.members.get_mut(&host) {
             // A node that asked, and crashed before it heard the answer, asks again.
-            if known.status != MemberStatus::Joining || known.info.internode != info.internode {
+            let again = known.status == MemberStatus::Joining && known.info.internode == info.internode;
+            if !again || known.replaces != replaces {
                 let (address, status) = (known.info.internode, known.status);
                 return Err(Refused::HostExists { host, address, status });
             }
             known.info = info;
             return Ok(Outcome::Added { number: known.number });
         }
+        if let Some(old) = replaces {
+            let member = self.members.get(&old).ok_or(Refused::UnknownHost { host: old })?;
+            let taken = self.members.values().any(|other| other.replaces == Some(old));
+            if taken || member.status != MemberStatus::Normal {
+                return Err(Refused::NotReplaceable { host: old, status: member.status });
+            }
+        }
         let number = self.next_number;
         self.next_number += 1;
-        let member = Member { number, info, status: MemberStatus::Joining, tokens: Vec::new() };
+        let member = Member { number, info, status: MemberStatus::Joining, tokens: Vec::new(), replaces };
         self.members.insert(host, member);
         self.topology_version += 1;
         Ok(Outcome::Added { number })
     }
 
     fn update_member(&mut self, host: HostId, info: MemberInfo) -> Result<Outcome, Refused> {
-        self.check_info(host, &info)?;
+        let replaces = self.members.get(&host).and_then(|member| member.replaces);
+        self.check_info(host, &info, replaces)?;
         let member = self.members.get_mut(&host).ok_or(Refused::UnknownHost { host })?;
         if member.info != info {
             member.info = info;
@@ -90,21 +106,55 @@ impl ClusterState {
 
     fn set_status(&mut self, host: HostId, status: MemberStatus) -> Result<Outcome, Refused> {
         let last = self.owners().all(|owner| owner == host);
-        let member = self.members.get_mut(&host).ok_or(Refused::UnknownHost { host })?;
-        if !member.status.may_become(status) {
-            return Err(Refused::NoSuchStep { from: member.status, to: status });
+        let member = self.members.get(&host).ok_or(Refused::UnknownHost { host })?;
+        let (from, empty) = (member.status, member.tokens.is_empty());
+        if !from.may_become(status) {
+            return Err(Refused::NoSuchStep { from, to: status });
+        }
+        if from == status {
+            return Ok(self.done());
         }
         match status {
-            MemberStatus::Normal if member.tokens.is_empty() => return Err(Refused::BadTokens),
-            MemberStatus::Leaving | MemberStatus::Left if last => return Err(Refused::LastMember),
-            MemberStatus::Left => member.tokens.clear(),
-            _ => {}
+            MemberStatus::Normal if empty => return Err(Refused::BadTokens),
+            MemberStatus::Normal if from == MemberStatus::Joining => self.end_join(host),
+            MemberStatus::Normal => {
+                if let Some(replacing) = self.replacing(host) {
+                    return Err(Refused::ChangeUnderWay { host: replacing });
+                }
+                self.end_change_of(host);
+            }
+            MemberStatus::Leaving | MemberStatus::Left | MemberStatus::Removing if last => {
+                return Err(Refused::LastMember);
+            }
+            MemberStatus::Leaving | MemberStatus::Removing => {
+                self.check_no_other_change(host)?;
+                self.begin_change(None, Some(host));
+            }
+            MemberStatus::Left => self.end_change_of(host),
+            MemberStatus::Joining => {}
         }
-        if member.status != status {
-            member.status = status;
-            self.topology_version += 1;
+        let member = self.members.get_mut(&host).expect("it was found above");
+        member.status = status;
+        if status == MemberStatus::Left {
+            member.tokens.clear();
         }
+        self.topology_version += 1;
         Ok(self.done())
+    }
+
+    /// A host owns its tokens from now on; the one that it replaces is gone.
+    fn end_join(&mut self, host: HostId) {
+        let replaced = self.members.get_mut(&host).and_then(|member| member.replaces.take());
+        if let Some(replaced) = replaced {
+            self.forget(replaced);
+        }
+        self.end_change_of(host);
+    }
+
+    /// Who is to take the place of a host.
+    fn replacing(&self, host: HostId) -> Option<HostId> {
+        let replaces = |member: &Member| member.replaces == Some(host) && !member.tokens.is_empty();
+        self.members.iter().find(|(_, member)| replaces(member)).map(|(other, _)| *other)
     }
 
     fn set_tokens(&mut self, host: HostId, mut tokens: Vec<i64>, base: u64) -> Result<Outcome, Refused> {
@@ -115,16 +165,26 @@ impl ClusterState {
         if member.status != MemberStatus::Joining {
             return Err(Refused::TokensFixed { status: member.status });
         }
+        self.check_no_other_change(host)?;
+        let replaces = member.replaces;
         tokens.sort_unstable();
         if tokens.is_empty() || tokens.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Refused::BadTokens);
         }
-        let others = self.members.iter().filter(|(other, _)| **other != host);
+        let others = self.members.iter().filter(|(other, _)| **other != host && Some(**other) != replaces);
         let taken: BTreeSet<i64> = others.flat_map(|(_, member)| &member.tokens).copied().collect();
         if let Some(token) = tokens.iter().find(|token| taken.contains(token)) {
             return Err(Refused::TokenTaken { token: *token });
         }
+        if let Some(old) = replaces {
+            let replaced = self.members.get_mut(&old).ok_or(Refused::UnknownHost { host: old })?;
+            if replaced.tokens != tokens {
+                return Err(Refused::MembersMoved);
+            }
+            replaced.status = MemberStatus::Removing;
+        }
         self.members.get_mut(&host).expect("it was found above").tokens = tokens;
+        self.begin_change(Some(host), replaces);
         self.topology_version += 1;
         Ok(self.done())
     }
@@ -139,34 +199,46 @@ impl ClusterState {
         if self.owners().all(|owner| owner == host) {
             return Err(Refused::LastMember);
         }
+        if let Some(replacing) = self.replacing(host) {
+            return Err(Refused::ChangeUnderWay { host: replacing });
+        }
+        self.end_change_of(host);
+        self.forget(host);
+        self.topology_version += 1;
+        Ok(self.done())
+    }
+
+    /// Takes a host out for good.
+    fn forget(&mut self, host: HostId) {
         self.members.remove(&host);
         self.removed.push_back(host);
         if self.removed.len() > REMOVED_MAX {
             self.removed.pop_front();
         }
-        self.topology_version += 1;
-        Ok(self.done())
     }
 
     /// Whose tokens are in force.
     fn owners(&self) -> impl Iterator<Item = HostId> + '_ {
-        let owns = |member: &Member| matches!(member.status, MemberStatus::Normal | MemberStatus::Leaving);
+        let owns = |member: &Member| {
+            matches!(member.status, MemberStatus::Normal | MemberStatus::Leaving | MemberStatus::Removing)
+        };
         self.members.iter().filter(move |(_, member)| owns(member)).map(|(host, _)| *host)
     }
 
-    fn check_info(&self, host: HostId, info: &MemberInfo) -> Result<(), Refused> {
+    fn check_info(&self, host: HostId, info: &MemberInfo, replaces: Option<HostId>) -> Result<(), Refused> {
         if info.state_version < STATE_VERSION {
             return Err(Refused::TooOld { found: info.state_version, needed: STATE_VERSION });
         }
         let address = info.internode;
-        let mut others = self.members.iter().filter(|(other, _)| **other != host);
+        let mut others =
+            self.members.iter().filter(|(other, _)| **other != host && Some(**other) != replaces);
         match others.find(|(_, member)| member.info.internode == address) {
             Some((other, _)) => Err(Refused::AddressTaken { address, host: *other }),
             None => Ok(()),
         }
     }
 
-    fn done(&self) -> Outcome {
+    pub(super) fn done(&self) -> Outcome {
         Outcome::Done { topology_version: self.topology_version }
     }
 }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use topology::HostId;
 
+use super::change::{ChangeStep, TopologyChange};
 use super::command::{Command, CommandId, Outcome, Proposal};
 use super::member::{Member, MemberInfo, MemberStatus};
 use super::{ClusterState, text};
@@ -58,6 +59,8 @@ enum StoredCommand {
         #[serde(with = "text::host")]
         host: HostId,
         info: MemberInfo,
+        #[serde(with = "text::maybe_host", default)]
+        replaces: Option<HostId>,
     },
     UpdateMember {
         #[serde(with = "text::host")]
@@ -76,6 +79,15 @@ enum StoredCommand {
         base: u64,
     },
     RemoveMember {
+        #[serde(with = "text::host")]
+        host: HostId,
+    },
+    TakeStep {
+        change: u64,
+        step: ChangeStep,
+    },
+    Fetched {
+        change: u64,
         #[serde(with = "text::host")]
         host: HostId,
     },
@@ -114,6 +126,10 @@ struct StoredState {
     schema_number: u64,
     topology_version: u64,
     next_number: u64,
+    #[serde(default)]
+    change: Option<TopologyChange>,
+    #[serde(default)]
+    last_change: u64,
     members: Vec<StoredMember>,
     removed: Vec<StoredHost>,
     recent: Vec<StoredOutcome>,
@@ -152,7 +168,9 @@ impl Proposal {
             Command::SchemaChange { base, edits } => {
                 StoredCommand::SchemaChange { base: *base, edits: edits.iter().map(store_edit).collect() }
             }
-            Command::AddMember { host, info } => StoredCommand::AddMember { host: *host, info: info.clone() },
+            Command::AddMember { host, info, replaces } => {
+                StoredCommand::AddMember { host: *host, info: info.clone(), replaces: *replaces }
+            }
             Command::UpdateMember { host, info } => {
                 StoredCommand::UpdateMember { host: *host, info: info.clone() }
             }
@@ -161,6 +179,8 @@ impl Proposal {
                 StoredCommand::SetTokens { host: *host, tokens: tokens.clone(), base: *base }
             }
             Command::RemoveMember { host } => StoredCommand::RemoveMember { host: *host },
+            Command::TakeStep { change, step } => StoredCommand::TakeStep { change: *change, step: *step },
+            Command::Fetched { change, host } => StoredCommand::Fetched { change: *change, host: *host },
         };
         encode(&StoredProposal { id: self.id.0, command })
     }
@@ -173,11 +193,13 @@ impl Proposal {
                 let edits = edits.into_iter().map(load_edit).collect::<Result<_, _>>()?;
                 Command::SchemaChange { base, edits }
             }
-            StoredCommand::AddMember { host, info } => Command::AddMember { host, info },
+            StoredCommand::AddMember { host, info, replaces } => Command::AddMember { host, info, replaces },
             StoredCommand::UpdateMember { host, info } => Command::UpdateMember { host, info },
             StoredCommand::SetStatus { host, status } => Command::SetStatus { host, status },
             StoredCommand::SetTokens { host, tokens, base } => Command::SetTokens { host, tokens, base },
             StoredCommand::RemoveMember { host } => Command::RemoveMember { host },
+            StoredCommand::TakeStep { change, step } => Command::TakeStep { change, step },
+            StoredCommand::Fetched { change, host } => Command::Fetched { change, host },
         };
         Ok(Self { id: CommandId(id), command })
     }
@@ -227,6 +249,8 @@ impl ClusterState {
             schema_number: self.schema_number,
             topology_version: self.topology_version,
             next_number: self.next_number,
+            change: self.change.clone(),
+            last_change: self.last_change,
             members: self.members.iter().map(member).collect(),
             removed: self.removed.iter().map(|host| StoredHost(*host)).collect(),
             recent: self.recent.iter().map(outcome).collect(),
@@ -245,6 +269,8 @@ impl ClusterState {
             schema_number: stored.schema_number,
             members: stored.members.into_iter().map(|stored| (stored.host, stored.member)).collect(),
             topology_version: stored.topology_version,
+            change: stored.change,
+            last_change: stored.last_change,
             own: self.own.clone(),
             next_number: stored.next_number,
             removed: stored.removed.into_iter().map(|StoredHost(host)| host).collect(),

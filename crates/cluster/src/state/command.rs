@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use topology::HostId;
 
+use super::change::ChangeStep;
 use super::member::{MemberInfo, MemberStatus};
 use super::text;
 use crate::edit::SchemaEdit;
@@ -36,6 +37,8 @@ pub enum Command {
         host: HostId,
         /// What it says of itself.
         info: MemberInfo,
+        /// The dead host whose tokens it is to take.
+        replaces: Option<HostId>,
     },
     /// A host says something else of itself: it has moved, or runs another version.
     UpdateMember {
@@ -51,7 +54,8 @@ pub enum Command {
         /// What it becomes.
         status: MemberStatus,
     },
-    /// Gives a host its places on the ring, if the members are still those of version `base`. Allowed while it joins.
+    /// Gives a host its places on the ring, if the members are still those of version `base`. Allowed while it joins, and begins
+    /// the change that makes it an owner. Who replaces a host takes that one's tokens.
     SetTokens {
         /// Who.
         host: HostId,
@@ -62,6 +66,20 @@ pub enum Command {
     },
     /// Removes a host for good: its id cannot come back.
     RemoveMember {
+        /// Who.
+        host: HostId,
+    },
+    /// Takes the change under way a step further.
+    TakeStep {
+        /// Which change.
+        change: u64,
+        /// To where.
+        step: ChangeStep,
+    },
+    /// A host has fetched all that it gains by the change under way.
+    Fetched {
+        /// Which change.
+        change: u64,
         /// Who.
         host: HostId,
     },
@@ -175,6 +193,29 @@ pub enum Refused {
     /// Tokens are given while a node joins.
     #[error("a node that is {status} keeps its tokens")]
     TokensFixed {
+        /// What it is.
+        status: MemberStatus,
+    },
+    /// One change of who owns what at a time.
+    #[error(
+        "host {} is joining, leaving or being removed: one change of the ring at a time; wait until it is over, or end it \
+         with `removenode`",
+        text::uuid(&host.0)
+    )]
+    ChangeUnderWay {
+        /// Whose place changes.
+        #[serde(with = "text::host")]
+        host: HostId,
+    },
+    /// The change of the ring that was meant is over, was cancelled or is further.
+    #[error("that change of the ring is over")]
+    ChangeOver,
+    /// A host can be replaced when it owns tokens and no other replaces it.
+    #[error("host {} cannot be replaced: it is {status}", text::uuid(&host.0))]
+    NotReplaceable {
+        /// Who.
+        #[serde(with = "text::host")]
+        host: HostId,
         /// What it is.
         status: MemberStatus,
     },

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use topology::Location;
+use topology::{HostId, Location};
 
 use super::text;
 
@@ -35,6 +35,8 @@ pub enum MemberStatus {
     Normal,
     /// It hands its ranges over; its tokens are in force until that is done.
     Leaving,
+    /// It is down and does not come back: the others fetch its ranges from each other, or who replaces it does.
+    Removing,
     /// It owns nothing any more and may be removed.
     Left,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for MemberStatus {
             Self::Joining => "joining",
             Self::Normal => "normal",
             Self::Leaving => "leaving",
+            Self::Removing => "being removed",
             Self::Left => "left",
         })
     }
@@ -53,9 +56,18 @@ impl fmt::Display for MemberStatus {
 impl MemberStatus {
     /// Whether a node may go from this status to another.
     pub fn may_become(self, next: MemberStatus) -> bool {
-        use MemberStatus::{Joining, Leaving, Left, Normal};
-        matches!((self, next), (Joining, Normal) | (Normal, Leaving) | (Leaving, Normal | Left))
-            || self == next
+        if self == next {
+            return true;
+        }
+        use MemberStatus::{Joining, Leaving, Left, Normal, Removing};
+        match self {
+            Joining => next == Normal,
+            Normal => matches!(next, Leaving | Removing),
+            // Who dies while it leaves is removed.
+            Leaving => matches!(next, Normal | Removing | Left),
+            Removing => next == Normal,
+            Left => false,
+        }
     }
 }
 
@@ -70,4 +82,7 @@ pub struct Member {
     pub status: MemberStatus,
     /// Its places on the ring, ascending.
     pub tokens: Vec<i64>,
+    /// Whose tokens it takes when it joins.
+    #[serde(with = "text::maybe_host", default)]
+    pub replaces: Option<HostId>,
 }

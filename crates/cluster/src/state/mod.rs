@@ -5,6 +5,7 @@
 //! answer was lost can be proposed again without being applied twice.
 
 mod apply;
+mod change;
 mod codec;
 mod command;
 mod member;
@@ -16,12 +17,13 @@ use std::sync::Arc;
 use schema::Schema;
 use topology::{HostId, Ring, RingError, RingNode};
 
+pub use change::{ChangeStep, TopologyChange};
 pub use codec::{StateCodecError, decode_outcome, encode_outcome};
 pub use command::{Command, CommandId, Outcome, Proposal, Refused};
 pub use member::{Member, MemberInfo, MemberStatus};
 
 /// The version of commands and state that this node writes and reads.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;
@@ -42,6 +44,10 @@ pub struct ClusterState {
     pub members: BTreeMap<HostId, Member>,
     /// Rises with every change of the members.
     pub topology_version: u64,
+    /// The change of who owns what that is under way.
+    pub change: Option<TopologyChange>,
+    /// The number of the last one.
+    last_change: u64,
     /// The server's own keyspaces.
     own: Schema,
     /// The next member's number in the Raft group.
@@ -62,13 +68,15 @@ impl ClusterState {
         info: MemberInfo,
         tokens: Vec<i64>,
     ) -> Self {
-        let member = Member { number: 1, info, status: MemberStatus::Normal, tokens };
+        let member = Member { number: 1, info, status: MemberStatus::Normal, tokens, replaces: None };
         Self {
             cluster_name: cluster_name.into(),
             schema: Arc::new(crate::store::stamp(schema)),
             schema_number: 1,
             members: BTreeMap::from([(host, member)]),
             topology_version: 1,
+            change: None,
+            last_change: 0,
             own,
             next_number: 2,
             removed: VecDeque::new(),
@@ -84,6 +92,8 @@ impl ClusterState {
             schema_number: 0,
             members: BTreeMap::new(),
             topology_version: 0,
+            change: None,
+            last_change: 0,
             own,
             next_number: 1,
             removed: VecDeque::new(),
@@ -115,9 +125,14 @@ impl ClusterState {
         }))
     }
 
-    /// The ring of all who own tokens, those who join and leave included: who takes tokens must avoid theirs.
+    /// The ring of all who own tokens, those who join and leave included: who takes tokens must avoid theirs. Of a node that is
+    /// being replaced and the one that replaces it only the first is there.
     pub fn ring(&self) -> Result<Ring, RingError> {
-        self.ring_of(|_| true)
+        let members = self.members.iter();
+        let members = members.filter(|(_, member)| member.replaces.is_none() && !member.tokens.is_empty());
+        Ring::new(members.map(|(host, member)| {
+            (RingNode { host: *host, location: member.info.location.clone() }, member.tokens.clone())
+        }))
     }
 
     /// The outcome of a command that was applied already and not forgotten.

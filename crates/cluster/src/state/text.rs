@@ -39,6 +39,44 @@ pub(crate) mod host {
     }
 }
 
+pub(crate) mod maybe_host {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(host: &Option<HostId>, serializer: S) -> Result<S::Ok, S::Error> {
+        host.map(|host| uuid(&host.0)).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<HostId>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        let id = parse_uuid(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is no UUID")))?;
+        Ok(Some(HostId(id)))
+    }
+}
+
+pub(crate) mod hosts {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    pub(crate) fn serialize<S: Serializer>(
+        hosts: &BTreeSet<HostId>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(hosts.iter().map(|host| uuid(&host.0)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeSet<HostId>, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        let read = |text: &String| {
+            parse_uuid(text).map(HostId).ok_or_else(|| D::Error::custom(format!("{text:?} is no UUID")))
+        };
+        texts.iter().map(read).collect()
+    }
+}
+
 pub(crate) mod location {
     use super::*;
     use topology::Location;

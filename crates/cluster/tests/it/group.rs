@@ -399,7 +399,7 @@ fn a_drop_is_on_disk_before_the_table_is_gone() {
 fn a_host_that_exists_is_refused_as_a_command_too() {
     let cluster = Cluster::new(14, 2);
     let info = group(1).applied().state.member(host(1)).unwrap().info.clone();
-    let command = Command::AddMember { host: host(9), info };
+    let command = Command::AddMember { host: host(9), info, replaces: None };
     let refused =
         cluster.on(1, |rt, group| async move { group.propose(command, rt.now() + 5 * SECOND).await });
     assert!(matches!(refused, Ok(Outcome::Refused(Refused::AddressTaken { .. }))), "{refused:?}");

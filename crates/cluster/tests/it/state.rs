@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cluster::SchemaEdit;
 use cluster::own_schema;
 use cluster::state::{
-    ClusterState, Command, CommandId, MemberInfo, MemberStatus, OUTCOMES_MAX, Outcome, Proposal, Refused,
-    STATE_VERSION,
+    ChangeStep, ClusterState, Command, CommandId, MemberInfo, MemberStatus, OUTCOMES_MAX, Outcome, Proposal,
+    Refused, STATE_VERSION,
 };
 use proptest::prelude::*;
 use schema::{Keyspace, Replication, Table, TableBuilder, TableId, UserType};
@@ -113,12 +113,12 @@ fn remembered_outcomes_are_bounded() {
 fn a_node_joins_takes_tokens_serves_and_leaves() {
     let mut state = founded();
     assert_eq!(
-        apply(&mut state, Command::AddMember { host: host(2), info: info(2) }),
+        apply(&mut state, Command::AddMember { host: host(2), info: info(2), replaces: None }),
         Outcome::Added { number: 2 }
     );
     // Asked for again after a lost answer, as another command.
     assert_eq!(
-        apply(&mut state, Command::AddMember { host: host(2), info: info(2) }),
+        apply(&mut state, Command::AddMember { host: host(2), info: info(2), replaces: None }),
         Outcome::Added { number: 2 }
     );
     let normal = Command::SetStatus { host: host(2), status: MemberStatus::Normal };
@@ -144,9 +144,9 @@ fn a_node_joins_takes_tokens_serves_and_leaves() {
     }
     assert!(state.member(host(2)).unwrap().tokens.is_empty());
     assert!(matches!(apply(&mut state, Command::RemoveMember { host: host(2) }), Outcome::Done { .. }));
-    let back = apply(&mut state, Command::AddMember { host: host(2), info: info(2) });
+    let back = apply(&mut state, Command::AddMember { host: host(2), info: info(2), replaces: None });
     assert_eq!(refused(back), Refused::WasRemoved { host: host(2) });
-    let number = apply(&mut state, Command::AddMember { host: host(3), info: info(3) });
+    let number = apply(&mut state, Command::AddMember { host: host(3), info: info(3), replaces: None });
     assert_eq!(number, Outcome::Added { number: 3 }, "numbers are never given twice");
 }
 
@@ -156,13 +156,20 @@ fn what_would_break_the_cluster_is_refused() {
     assert_eq!(refused(apply(&mut state, Command::RemoveMember { host: host(1) })), Refused::LastMember);
     let leaving = Command::SetStatus { host: host(1), status: MemberStatus::Leaving };
     assert_eq!(refused(apply(&mut state, leaving)), Refused::LastMember);
-    let twice =
-        Command::AddMember { host: host(1), info: MemberInfo { internode: info(8).internode, ..info(1) } };
+    let twice = Command::AddMember {
+        host: host(1),
+        info: MemberInfo { internode: info(8).internode, ..info(1) },
+        replaces: None,
+    };
     assert!(matches!(refused(apply(&mut state, twice)), Refused::HostExists { .. }));
-    let taken = Command::AddMember { host: host(2), info: info(1) };
+    let taken = Command::AddMember { host: host(2), info: info(1), replaces: None };
     let address = info(1).internode;
     assert_eq!(refused(apply(&mut state, taken)), Refused::AddressTaken { address, host: host(1) });
-    let old = Command::AddMember { host: host(2), info: MemberInfo { state_version: 0, ..info(2) } };
+    let old = Command::AddMember {
+        host: host(2),
+        info: MemberInfo { state_version: 0, ..info(2) },
+        replaces: None,
+    };
     assert!(matches!(refused(apply(&mut state, old)), Refused::TooOld { .. }));
     assert_eq!(
         refused(apply(&mut state, Command::RemoveMember { host: host(7) })),
@@ -174,7 +181,7 @@ fn what_would_break_the_cluster_is_refused() {
 fn a_snapshot_is_the_same_state() {
     let mut state = founded();
     change(&mut state, vec![keyspace("ks"), SchemaEdit::PutTable(table(&["a", "b"]))]);
-    apply(&mut state, Command::AddMember { host: host(2), info: info(2) });
+    apply(&mut state, Command::AddMember { host: host(2), info: info(2), replaces: None });
     apply(&mut state, Command::RemoveMember { host: host(2) });
     let unknown = ClusterState::unknown("test", own_schema());
     let read = unknown.decode_after(&state.encode()).unwrap();
@@ -233,16 +240,24 @@ fn command() -> impl Strategy<Value = Command> {
         MemberStatus::Joining,
         MemberStatus::Normal,
         MemberStatus::Leaving,
+        MemberStatus::Removing,
         MemberStatus::Left,
     ]);
+    let step = prop::sample::select(vec![ChangeStep::Announced, ChangeStep::Fetching, ChangeStep::Switched]);
     prop_oneof![
         (any::<[u8; 16]>(), edits()).prop_map(|(base, edits)| Command::SchemaChange { base, edits }),
-        (1..5u8, 1..6u8).prop_map(|(id, at)| Command::AddMember { host: host(id), info: info(at) }),
+        (1..5u8, 1..6u8, prop::option::of(1..5u8)).prop_map(|(id, at, replaces)| Command::AddMember {
+            host: host(id),
+            info: info(at),
+            replaces: replaces.map(host),
+        }),
         (1..5u8, 1..6u8).prop_map(|(id, at)| Command::UpdateMember { host: host(id), info: info(at) }),
         (1..5u8, status).prop_map(|(id, status)| Command::SetStatus { host: host(id), status }),
         (1..5u8, prop::collection::vec(-9..9i64, 0..4), 0..12u64)
             .prop_map(|(id, tokens, base)| Command::SetTokens { host: host(id), tokens, base }),
         (1..5u8).prop_map(|id| Command::RemoveMember { host: host(id) }),
+        (0..4u64, step).prop_map(|(change, step)| Command::TakeStep { change, step }),
+        (0..4u64, 1..5u8).prop_map(|(change, id)| Command::Fetched { change, host: host(id) }),
     ]
 }
 
@@ -296,4 +311,94 @@ proptest! {
             prop_assert!(!normal.nodes().is_empty(), "somebody owns the data");
         }
     }
+}
+
+/// A node that owns tokens, let in and made so in three commands.
+fn owner(state: &mut ClusterState, id: u8, tokens: &[i64]) {
+    for command in [
+        Command::AddMember { host: host(id), info: info(id), replaces: None },
+        Command::SetTokens { host: host(id), tokens: tokens.to_vec(), base: state.topology_version + 1 },
+        Command::SetStatus { host: host(id), status: MemberStatus::Normal },
+    ] {
+        let outcome = apply(state, command);
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    }
+}
+
+fn status(state: &mut ClusterState, id: u8, status: MemberStatus) -> Outcome {
+    apply(state, Command::SetStatus { host: host(id), status })
+}
+
+#[test]
+fn one_change_of_the_ring_at_a_time() {
+    let mut state = founded();
+    owner(&mut state, 2, &[1]);
+    owner(&mut state, 3, &[2]);
+    assert_eq!(state.change, None);
+    assert!(matches!(status(&mut state, 2, MemberStatus::Leaving), Outcome::Done { .. }));
+    let change = state.change.clone().unwrap();
+    assert_eq!((change.joins, change.leaves, change.step), (None, Some(host(2)), ChangeStep::Announced));
+    let other = Refused::ChangeUnderWay { host: host(2) };
+    assert_eq!(refused(status(&mut state, 3, MemberStatus::Leaving)), other);
+    apply(&mut state, Command::AddMember { host: host(4), info: info(4), replaces: None });
+    let tokens = Command::SetTokens { host: host(4), tokens: vec![3], base: state.topology_version };
+    assert_eq!(refused(apply(&mut state, tokens)), other);
+    // What was fetched before everyone knew does not count, nor for another change.
+    let fetched = |change| Command::Fetched { change, host: host(3) };
+    assert_eq!(refused(apply(&mut state, fetched(change.number))), Refused::ChangeOver);
+    let step = |change, step| Command::TakeStep { change, step };
+    assert!(matches!(apply(&mut state, step(change.number, ChangeStep::Fetching)), Outcome::Done { .. }));
+    assert_eq!(refused(apply(&mut state, fetched(change.number + 1))), Refused::ChangeOver);
+    assert!(matches!(apply(&mut state, fetched(change.number)), Outcome::Done { .. }));
+    assert_eq!(state.change.as_ref().unwrap().fetched, [host(3)].into());
+    let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode()).unwrap();
+    assert_eq!(read, state);
+    // It dies on its way, and the same change goes on without it.
+    assert!(matches!(status(&mut state, 2, MemberStatus::Removing), Outcome::Done { .. }));
+    assert_eq!(state.change.as_ref().unwrap().number, change.number);
+    assert!(matches!(apply(&mut state, step(change.number, ChangeStep::Switched)), Outcome::Done { .. }));
+    assert_eq!(refused(apply(&mut state, step(change.number, ChangeStep::Fetching))), Refused::ChangeOver);
+    assert!(matches!(apply(&mut state, Command::RemoveMember { host: host(2) }), Outcome::Done { .. }));
+    assert_eq!((state.change.clone(), state.was_removed(host(2))), (None, true));
+    // The next one is another.
+    assert!(matches!(status(&mut state, 3, MemberStatus::Leaving), Outcome::Done { .. }));
+    assert_eq!(state.change.as_ref().unwrap().number, change.number + 1);
+    assert!(matches!(status(&mut state, 3, MemberStatus::Normal), Outcome::Done { .. }));
+    assert_eq!(state.change, None);
+}
+
+#[test]
+fn a_node_takes_the_place_of_a_dead_one() {
+    let mut state = founded();
+    owner(&mut state, 2, &[1, 7]);
+    // At the same address, as well.
+    let replace = |id, old| Command::AddMember { host: host(id), info: info(2), replaces: Some(host(old)) };
+    let nobody = Command::AddMember { host: host(3), info: info(3), replaces: Some(host(9)) };
+    assert_eq!(refused(apply(&mut state, nobody)), Refused::UnknownHost { host: host(9) });
+    assert_eq!(apply(&mut state, replace(3, 2)), Outcome::Added { number: 3 });
+    assert_eq!(apply(&mut state, replace(3, 2)), Outcome::Added { number: 3 }, "asked for again");
+    let twice = Command::AddMember { host: host(4), info: info(4), replaces: Some(host(2)) };
+    assert!(matches!(refused(apply(&mut state, twice)), Refused::NotReplaceable { .. }));
+    let tokens = |tokens: &[i64], base| Command::SetTokens { host: host(3), tokens: tokens.to_vec(), base };
+    let base = state.topology_version;
+    assert_eq!(refused(apply(&mut state, tokens(&[1, 8], base))), Refused::MembersMoved);
+    assert!(matches!(apply(&mut state, tokens(&[1, 7], base)), Outcome::Done { .. }));
+    let change = state.change.clone().unwrap();
+    assert_eq!((change.joins, change.leaves), (Some(host(3)), Some(host(2))));
+    assert_eq!(state.ring().unwrap().tokens().len(), 4);
+    let under_way = Refused::ChangeUnderWay { host: host(3) };
+    assert_eq!(refused(status(&mut state, 2, MemberStatus::Normal)), under_way);
+    assert_eq!(refused(apply(&mut state, Command::RemoveMember { host: host(2) })), under_way);
+    let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode()).unwrap();
+    assert_eq!(read, state);
+    // Given up: the dead one is a member as before.
+    let mut given_up = state.clone();
+    apply(&mut given_up, Command::RemoveMember { host: host(3) });
+    assert_eq!(given_up.member(host(2)).unwrap().status, MemberStatus::Normal);
+    assert_eq!(given_up.change, None);
+    // Done: it is gone in the same step.
+    assert!(matches!(status(&mut state, 3, MemberStatus::Normal), Outcome::Done { .. }));
+    assert!(state.was_removed(host(2)) && state.change.is_none());
+    assert_eq!(state.member(host(3)).unwrap().tokens, [1, 7]);
+    assert_eq!(state.member(host(3)).unwrap().replaces, None);
 }

@@ -1,7 +1,7 @@
 //! One thing at a time: who has what after a write, what a read tells whom, what is said when it cannot be done.
 
 use bytes::Bytes;
-use coordinator::{Consistency, Phase, RequestError, WriteKind, WriteOptions};
+use coordinator::{Consistency, Phase, PullFrom, PullStats, RequestError, WriteKind, WriteOptions};
 use mutation::{Cell, Clustering, ColumnData, PartitionUpdate, Row};
 use replica::{Keys, Limits, Partitions};
 use rt_sim::Config;
@@ -289,4 +289,82 @@ fn writes_meant_for_a_node_that_joins_reach_it_before_they_are_acknowledged() {
         (0..40).collect::<Vec<_>>(),
         "without fetching anything"
     );
+}
+
+/// Each step of a node's leaving, with writes at every one: who gains has what a quorum had, and reads find it from the moment on
+/// that they go over.
+fn leaves(phase: Phase, alive: &[usize]) {
+    let world = World::new(1, &[1, 2, 1, 1], Config::default());
+    let now = seconds(&world.sim, 0);
+    let (three, one) = (table("ks", "t"), table("one", "t"));
+    let mut keys: Vec<i32> = Vec::new();
+    let mut write = |world: &World, from: i32| {
+        for k in from..from + 20 {
+            world.write(0, row(&three, k, k, "x", 10), Consistency::Quorum).unwrap();
+            if phase == Phase::Leaving {
+                world.write(0, row(&one, k, k, "x", 10), Consistency::One).unwrap();
+            }
+            keys.push(k);
+        }
+        keys.clone()
+    };
+    write(&world, 0);
+    if !alive.contains(&3) {
+        world.sim.crash(world.sim.node(3));
+    }
+    let goes = |node| if node == 3 { phase } else { Phase::Normal };
+    world.believe_phases(alive, goes);
+    let written = write(&world, 20);
+    for node in 0..3 {
+        world.pull(node, &three).unwrap();
+        match phase {
+            Phase::Leaving => assert_eq!(world.pull(node, &one).unwrap().lost, 0),
+            _ => assert!(world.pull(node, &one).unwrap().lost > 0, "what only the dead node had is told of"),
+        }
+    }
+    assert_eq!(all_keys(&world, 1, &three, Consistency::Quorum), written);
+    world.believe_switched(alive, goes);
+    let written = write(&world, 40);
+    for node in 0..3 {
+        assert_eq!(all_keys(&world, node, &three, Consistency::Quorum), written);
+    }
+    // It is gone: each of the three has everything.
+    world.believe_gone(3);
+    let written = write(&world, 60);
+    for node in 0..3 {
+        assert_eq!(all_keys(&world, node, &three, Consistency::Quorum), written);
+        if phase == Phase::Leaving {
+            assert_eq!(all_keys(&world, node, &one, Consistency::One), written);
+        }
+    }
+    assert!(!world.kept(0, everything(&three, now)).is_empty());
+}
+
+#[test]
+fn who_gains_from_a_node_that_leaves_has_what_a_quorum_had() {
+    leaves(Phase::Leaving, &[0, 1, 2, 3]);
+}
+
+#[test]
+fn who_gains_from_a_dead_node_fetches_from_the_others() {
+    leaves(Phase::Removing, &[0, 1, 2]);
+}
+
+#[test]
+fn a_node_is_rebuilt_from_the_others() {
+    let world = World::new(1, &[1, 1, 1], Config::default());
+    let now = seconds(&world.sim, 0);
+    let t = table("ks", "t");
+    world.sim.isolate(world.sim.node(2));
+    for k in 0..20 {
+        world.write(0, row(&t, k, k, "x", 10), Consistency::Quorum).unwrap();
+    }
+    world.sim.heal_all();
+    world.sim.run_for(5 * SECOND);
+    assert!(world.kept(2, everything(&t, now)).is_empty());
+    let nowhere = world.rebuild(2, &t, PullFrom::Datacenter("dc2")).unwrap();
+    assert_eq!(nowhere, PullStats::default(), "there are no replicas in such a datacenter");
+    assert_eq!(world.rebuild(2, &t, PullFrom::Datacenter("dc1")).unwrap().partitions, 20);
+    assert_eq!(world.rebuild(2, &t, PullFrom::Others).unwrap().partitions, 0, "nothing is lacking any more");
+    assert_eq!(world.kept(2, everything(&t, now)).len(), 20);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coordinator::{
-    Canaries, ClusterView, Consistency, Coordinator, Handoff, HintKeeper, Phase, PullStats, RequestError,
-    ViewNode, WriteKind, WriteOptions,
+    Canaries, ClusterView, Consistency, Coordinator, Handoff, HintKeeper, Phase, PullFrom, PullStats,
+    RequestError, ViewNode, WriteKind, WriteOptions,
 };
 use engine::{Engine, EngineConfig};
 use hints::{HintFigures, Hints, HintsConfig};
@@ -199,11 +199,55 @@ impl World {
 
     /// The same, while places change.
     pub fn believe_phases(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
+        self.believe_views(|node| view(node, &self.shards, alive, &phase));
+    }
+
+    /// The same when reads have gone over to those who will own the tokens.
+    pub fn believe_switched(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
+        self.believe_views(|node| {
+            let nodes = nodes(&self.shards, alive, &phase);
+            ClusterView::switched(host(node), nodes).expect("tokens are apart")
+        });
+    }
+
+    /// The same when a node is not in the cluster any more; it keeps believing what it did.
+    pub fn believe_gone(&self, gone: usize) {
+        let alive: Vec<usize> = (0..self.shards.len()).filter(|node| *node != gone).collect();
+        self.believe_views(|node| {
+            let mut nodes = nodes(&self.shards, &alive, &|_| Phase::Normal);
+            if node != gone {
+                nodes.remove(gone);
+            }
+            ClusterView::new(host(node), nodes).expect("tokens are apart")
+        });
+    }
+
+    fn believe_views(&self, view: impl Fn(usize) -> ClusterView) {
         COORDINATORS.with(|all| {
             for ((node, _), coordinator) in &*all.borrow() {
-                coordinator.use_view(Arc::new(view(*node, &self.shards, alive, &phase)));
+                coordinator.use_view(Arc::new(view(*node)));
             }
         });
+    }
+
+    /// Has a node fetch all that it owns of a table.
+    pub fn rebuild(
+        &self,
+        node: usize,
+        table: &Arc<Table>,
+        from: PullFrom<'static>,
+    ) -> Result<PullStats, RequestError> {
+        let table = table.clone();
+        self.on(node, 0, |_, coordinator| async move {
+            let view = coordinator.view();
+            let schema = coordinator.schema();
+            let replication = &schema.keyspace(&table.keyspace).expect("it is there").replication;
+            let mut stats = PullStats::default();
+            for range in view.place(replication).now().ranges_of(view.own()) {
+                stats += coordinator.pull(&table, range, from).await?;
+            }
+            Ok(stats)
+        })
     }
 
     /// Has a node fetch all that it will own of a table.
@@ -215,7 +259,7 @@ impl World {
             let replication = &schema.keyspace(&table.keyspace).expect("it is there").replication;
             let mut stats = PullStats::default();
             for range in view.place(replication).gained(view.own()) {
-                stats += coordinator.pull(&table, range).await?;
+                stats += coordinator.pull(&table, range, PullFrom::Quorum).await?;
             }
             Ok(stats)
         })
@@ -285,6 +329,10 @@ pub fn join<T: 'static>(sim: &Sim, begun: Begun<T>) -> T {
 }
 
 fn view(own: usize, shards: &[u16], alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> ClusterView {
+    ClusterView::new(host(own), nodes(shards, alive, phase)).expect("tokens are apart")
+}
+
+fn nodes(shards: &[u16], alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> Vec<ViewNode> {
     let node = |(node, count): (usize, &u16)| ViewNode {
         host: host(node),
         native: address(node, 9042),
@@ -299,7 +347,7 @@ fn view(own: usize, shards: &[u16], alive: &[usize], phase: &dyn Fn(usize) -> Ph
         schema_version: None,
         phase: phase(node),
     };
-    ClusterView::new(host(own), shards.iter().enumerate().map(node).collect()).expect("tokens are apart")
+    shards.iter().enumerate().map(node).collect()
 }
 
 fn spread(place: usize, of: usize) -> i64 {

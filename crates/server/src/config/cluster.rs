@@ -54,6 +54,12 @@ impl Config {
             .collect()
     }
 
+    /// The dead node whose place a new one is to take: a host id or an address.
+    pub fn replaces(&self) -> Option<&str> {
+        let given = [&self.replace_node_first_boot, &self.replace_address_first_boot, &self.replace_address];
+        given.into_iter().map(|named| named.trim()).find(|named| !named.is_empty())
+    }
+
     /// The tokens of `initial_token`; none when they are to be chosen.
     pub fn initial_tokens(&self) -> Result<Vec<i64>, ConfigError> {
         let words = self.initial_token.split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -72,6 +78,33 @@ impl Config {
         Ok(tokens)
     }
 
+    fn check_replace(&self) -> Result<(), ConfigError> {
+        for (name, value) in [
+            ("replace_address", &self.replace_address),
+            ("replace_address_first_boot", &self.replace_address_first_boot),
+        ] {
+            if !value.trim().is_empty() && value.trim().parse::<IpAddr>().is_err() {
+                let (name, value) = (name.to_owned(), value.clone());
+                let expected = "expected the address of a node that is down, such as 10.0.0.1".to_owned();
+                return Err(ConfigError::Value { name, value, expected });
+            }
+        }
+        let host = self.replace_node_first_boot.trim();
+        if !host.is_empty() && cluster::parse_id(host).is_none() {
+            return Err(ConfigError::Value {
+                name: "replace_node_first_boot".to_owned(),
+                value: host.to_owned(),
+                expected: "expected the host id of a node that is down, as `nodetool status` shows it"
+                    .to_owned(),
+            });
+        }
+        if self.replaces().is_some() && !(self.auto_bootstrap && self.join_ring) {
+            let why = "a node that replaces another needs auto_bootstrap and join_ring";
+            return Err(ConfigError::Conflict(why.to_owned()));
+        }
+        Ok(())
+    }
+
     pub(super) fn check_cluster(&self) -> Result<(), ConfigError> {
         self.check_addresses()?;
         self.seed_addresses()?;
@@ -84,6 +117,7 @@ impl Config {
                 self.num_tokens
             )));
         }
+        self.check_replace()?;
         for (name, value) in
             [("cluster_name", &self.cluster_name), ("datacenter", &self.datacenter), ("rack", &self.rack)]
         {

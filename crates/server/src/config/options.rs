@@ -81,6 +81,9 @@ options! {
     #[alias("seed_provider_parameters", "")]
     seeds: String = String::new(), "Addresses of nodes to find the cluster by, each with :port where it is not storage_port, separated by commas; without any the node begins a cluster.";
     auto_bootstrap: bool = true, "A new node takes its part of the data over before it serves.";
+    replace_address: String = String::new(), "The same as replace_address_first_boot.";
+    replace_address_first_boot: String = String::new(), "Address of the dead node whose place a new node takes; of no effect once the node is a member.";
+    replace_node_first_boot: String = String::new(), "Host id of the dead node whose place a new node takes; of no effect once the node is a member.";
     join_ring: bool = true, "Enter the ring at the start; without it the node only coordinates until it is told to join.";
     #[alias("data_dir", "")]
     data_file_directories: PathBuf = PathBuf::from("/var/lib/torc/data"), "Directory of tables.";

@@ -37,6 +37,7 @@ pub(super) const NETSTATS: Verb = Verb {
             "read_repair_blocking": api.get("/storage_proxy/read_repair_repaired_blocking")?,
             "read_repair_background": api.get("/storage_proxy/read_repair_repaired_background")?,
             "messages": api.get("/torc/messages")?["verbs"],
+            "topology": api.get("/torc/topology")?,
         }))
     },
     show: show_network,
@@ -122,11 +123,41 @@ fn show_histograms(answer: &Value) -> String {
     out
 }
 
+/// What is fetched because the ring changes.
+fn streams(topology: &Value) -> String {
+    let (change, fetch) = (&topology["change"], &topology["fetch"]);
+    if fetch["active"] != true {
+        let waits = super::texts(&change["waits_for"]);
+        return match waits.is_empty() {
+            true => "Not sending any streams.\n".to_owned(),
+            false => {
+                format!("Not sending any streams. A change of the ring waits for {}\n", waits.join(", "))
+            }
+        };
+    }
+    let count = |name: &str| fetch[name].as_u64().unwrap_or(0);
+    let left = match fetch["left_ms"].as_u64() {
+        Some(left) => format!(", about {} s left", left.div_ceil(1_000)),
+        None => String::new(),
+    };
+    format!(
+        "Fetching: {} of {} ranges of tables, {} in {} s{left}\n",
+        count("ranges_done"),
+        count("ranges_total"),
+        super::grid::size(count("bytes") as f64),
+        count("elapsed_ms") / 1_000,
+    )
+}
+
 fn show_network(answer: &Value) -> String {
     let of = |name: &str| text(&answer[name]);
     let mut out = format!("Mode: {}\n", of("mode"));
     let repairs = super::repair::show_running(&answer["repairs"]);
-    out.push_str(if repairs.is_empty() { "Not sending any streams.\n" } else { &repairs });
+    let moves = answer["topology"]["fetch"]["active"] == true;
+    if repairs.is_empty() || moves {
+        out.push_str(&streams(&answer["topology"]));
+    }
+    out.push_str(&repairs);
     out.push_str("Read Repair Statistics:\n");
     out.push_str(&format!("Attempted: {}\n", of("read_repair_attempted")));
     out.push_str(&format!("Mismatch (Blocking): {}\n", of("read_repair_blocking")));

@@ -13,6 +13,7 @@ mod ring;
 mod samples;
 mod snapshots;
 mod tables;
+mod topology;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -36,8 +37,12 @@ struct Verb {
 
 /// All verbs, by name.
 const VERBS: &[Verb] = &[
+    topology::ABORTDECOMMISSION,
+    topology::ASSASSINATE,
+    topology::CLEANUP,
     snapshots::CLEARSNAPSHOT,
     tables::COMPACT,
+    topology::DECOMMISSION,
     cluster::DESCRIBECLUSTER,
     ring::DESCRIBERING,
     node::DRAIN,
@@ -45,9 +50,12 @@ const VERBS: &[Verb] = &[
     ring::GETENDPOINTS,
     cluster::GOSSIPINFO,
     node::INFO,
+    topology::JOIN,
     snapshots::LISTSNAPSHOTS,
     load::NETSTATS,
     load::PROXYHISTOGRAMS,
+    topology::REBUILD,
+    topology::REMOVENODE,
     repair::REPAIR,
     repair::REPAIR_ADMIN,
     ring::RING,
@@ -186,7 +194,17 @@ mod tests {
             shown.push(verb.name);
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        let silent = ["compact", "drain", "flush"];
+        let silent = [
+            "abortdecommission",
+            "assassinate",
+            "cleanup",
+            "compact",
+            "decommission",
+            "drain",
+            "flush",
+            "join",
+            "rebuild",
+        ];
         let missing: Vec<_> =
             VERBS.iter().map(|verb| verb.name).filter(|name| !shown.contains(name)).collect();
         assert_eq!(missing, silent, "every verb that says something has a golden text");

@@ -1,0 +1,175 @@
+//! Changes of the ring over REST: asked for and watched in the shape of ScyllaDB's API. A request returns when the change is done;
+//! the change goes on when nobody waits for it.
+
+use std::rc::Rc;
+
+use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
+use serde_json::{Value, json};
+use topology::HostId;
+
+use crate::{Answer, Call, Node, TopologyRequest};
+
+/// Answers what is about changes of the ring; none for anything else.
+pub(crate) async fn answer(
+    node: &Rc<dyn Node>,
+    call: &Call,
+    segments: &[&str],
+) -> Option<Result<Answer, Answer>> {
+    match (call.method.as_str(), segments) {
+        ("GET", ["storage_service", "removal_status"]) => {
+            return Some(Ok(Answer::json(&json!(removal_status(node)))));
+        }
+        // Whether the node owns tokens.
+        ("GET", ["storage_service", "join_ring"]) => {
+            let joined = !matches!(node.mode(), crate::Mode::Starting | crate::Mode::Joining);
+            return Some(Ok(Answer::json(&json!(joined))));
+        }
+        ("GET", ["torc", "topology"]) => return Some(Ok(Answer::json(&status(node).await))),
+        _ => {}
+    }
+    let request = match (call.method.as_str(), segments) {
+        ("POST", ["storage_service", "decommission"]) => {
+            Ok(TopologyRequest::Decommission { force: flag(call, "force") })
+        }
+        ("POST", ["storage_service", "abort_decommission"]) => Ok(TopologyRequest::AbortDecommission),
+        ("POST", ["storage_service", "remove_node"]) => {
+            host(call).map(|host| TopologyRequest::Remove { host })
+        }
+        ("POST", ["storage_service", "force_remove_completion"]) => Ok(TopologyRequest::ForceRemoval),
+        ("POST", ["storage_service", "join_ring"]) => Ok(TopologyRequest::Join),
+        ("POST", ["storage_service", "rebuild"]) => {
+            let source = call.parameter("source_dc").filter(|name| !name.is_empty()).map(str::to_owned);
+            Ok(TopologyRequest::Rebuild { source })
+        }
+        ("POST", ["storage_service", "keyspace_cleanup", keyspace]) => {
+            tables(node, call, keyspace).map(|tables| TopologyRequest::Cleanup { tables })
+        }
+        ("POST", ["storage_service", "cleanup_all"]) => {
+            let schema = node.schema();
+            let tables = schema.stored().tables().map(|table| table.id).collect();
+            Ok(TopologyRequest::Cleanup { tables })
+        }
+        ("POST", ["gossiper", "assassinate", address]) => {
+            by_address(node, address).map(|host| TopologyRequest::Assassinate { host })
+        }
+        _ => return None,
+    };
+    Some(match request {
+        Ok(request) => match node.change_topology(request).await {
+            Ok(()) => Ok(Answer::json(&Value::Null)),
+            Err(why) => Err(Answer::error(400, why)),
+        },
+        Err(answer) => Err(answer),
+    })
+}
+
+fn flag(call: &Call, name: &str) -> bool {
+    call.parameter(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
+/// The tables that `cf` names, separated by commas, or all of a keyspace.
+fn tables(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<schema::TableId>, Answer> {
+    let schema = node.schema();
+    let Some(found) = schema.keyspace(keyspace) else {
+        return Err(Answer::error(404, format!("Keyspace [{keyspace}] does not exist.")));
+    };
+    let named = call.parameter("cf").unwrap_or_default();
+    let names: Vec<&str> = named.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let unknown = names.iter().find(|name| !found.tables.contains_key(**name));
+    if let Some(name) = unknown {
+        return Err(Answer::error(404, format!("Unknown keyspace/cf pair ({keyspace}.{name})")));
+    }
+    let wanted = found.tables.values().filter(|table| !found.computes(&table.name));
+    Ok(wanted
+        .filter(|table| names.is_empty() || names.contains(&&*table.name))
+        .map(|table| table.id)
+        .collect())
+}
+
+fn host(call: &Call) -> Result<HostId, Answer> {
+    let text = call.parameter("host_id").unwrap_or_default();
+    let id = cluster::parse_id(text).map(|id| HostId(id.0));
+    id.ok_or_else(|| Answer::error(400, format!("host_id is the UUID of a node, not '{text}'")))
+}
+
+fn by_address(node: &Rc<dyn Node>, address: &str) -> Result<HostId, Answer> {
+    let unknown = || Answer::error(400, format!("there is no node {address} in the cluster"));
+    let wanted: std::net::IpAddr = address.parse().map_err(|_| unknown())?;
+    let state = node.cluster_state().ok_or_else(unknown)?;
+    let here =
+        |info: &cluster::state::MemberInfo| info.internode.ip() == wanted || info.native.ip() == wanted;
+    let found = state.members.iter().find(|(_, member)| here(&member.info)).map(|(host, _)| *host);
+    found.ok_or_else(unknown)
+}
+
+fn name(host: HostId) -> String {
+    schema::TableId(host.0).to_string()
+}
+
+/// Who has yet to fetch what it gains.
+fn waits_for(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange) -> Vec<String> {
+    if change.step != ChangeStep::Fetching {
+        return Vec::new();
+    }
+    let view = node.view();
+    let keyspaces = state.schema.keyspaces();
+    let gainers = keyspaces.flat_map(|keyspace| view.place(&keyspace.replication).gainers());
+    let waiting = gainers.map(|index| view.node(index)).filter(|node| !change.fetched.contains(&node.host));
+    let mut names: Vec<String> = waiting.map(|node| node.native.ip().to_string()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// How the removal of a dead node stands, in Cassandra's words.
+fn removal_status(node: &Rc<dyn Node>) -> String {
+    let none = || "No token removals in process.".to_owned();
+    let Some(state) = node.cluster_state() else { return none() };
+    let Some(change) = state.change.as_ref().filter(|change| change.joins.is_none()) else { return none() };
+    let leaves = change.leaves.and_then(|host| state.member(host));
+    match leaves.filter(|member| member.status == MemberStatus::Removing) {
+        Some(member) => {
+            let token = member.tokens.first().copied().unwrap_or_default();
+            let waiting = waits_for(node, &state, change).join(",");
+            format!("Removing token ({token}). Waiting for replication confirmation from [{waiting}].")
+        }
+        None => none(),
+    }
+}
+
+/// The change of the ring that is under way, and how far this node is with what it fetches.
+async fn status(node: &Rc<dyn Node>) -> Value {
+    let shards = node.figures().await;
+    let sum = |of: fn(&crate::FetchFigures) -> u64| shards.iter().map(|shard| of(&shard.fetch)).sum::<u64>();
+    let (done, total) = (sum(|f| f.ranges_done), sum(|f| f.ranges_total));
+    let began = shards.iter().map(|shard| shard.fetch.began_micros).filter(|began| *began > 0).min();
+    let elapsed = began.map(|began| (node.now_micros() - began).max(0) / 1_000);
+    let left = elapsed.filter(|_| done > 0 && done < total).map(|elapsed| {
+        let (done, total) = (i64::try_from(done).unwrap_or(1), i64::try_from(total).unwrap_or(1));
+        elapsed * (total - done) / done
+    });
+    let fetch = json!({
+        "active": shards.iter().any(|shard| shard.fetch.active),
+        "ranges_done": done,
+        "ranges_total": total,
+        "partitions": sum(|f| f.partitions),
+        "bytes": sum(|f| f.bytes),
+        "elapsed_ms": elapsed,
+        "left_ms": left,
+    });
+    let change = node.cluster_state().and_then(|state| {
+        let change = state.change.as_ref()?;
+        Some(json!({
+            "number": change.number,
+            "joins": change.joins.map(name),
+            "leaves": change.leaves.map(name),
+            "step": match change.step {
+                ChangeStep::Announced => "announced",
+                ChangeStep::Fetching => "fetching",
+                ChangeStep::Switched => "switched",
+            },
+            "waits_for": waits_for(node, &state, change),
+        }))
+    });
+    json!({ "mode": node.mode().name(), "change": change, "fetch": fetch })
+}

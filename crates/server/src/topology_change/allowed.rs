@@ -1,0 +1,187 @@
+//! Which changes of the ring are refused, and with which words: Cassandra's, where it has some. Pure.
+
+use std::collections::BTreeMap;
+
+use cluster::state::{ClusterState, MemberStatus};
+use schema::Replication;
+use topology::HostId;
+
+/// The nodes of each datacenter that own tokens and stay.
+fn sizes(state: &ClusterState) -> BTreeMap<&str, usize> {
+    let mut sizes = BTreeMap::new();
+    for member in state.members.values().filter(|member| member.status == MemberStatus::Normal) {
+        *sizes.entry(&*member.info.location.datacenter).or_insert(0) += 1;
+    }
+    sizes
+}
+
+/// Whether a node may leave.
+pub(crate) fn decommission(state: &ClusterState, own: HostId, force: bool) -> Result<(), String> {
+    let Some(member) = state.member(own) else {
+        return Err("local node is not a member of the token ring yet".to_owned());
+    };
+    match member.status {
+        // It is under way already: to ask again is to wait for it.
+        MemberStatus::Leaving => return Ok(()),
+        MemberStatus::Normal => {}
+        MemberStatus::Joining => return Err("local node is not a member of the token ring yet".to_owned()),
+        other => return Err(format!("this node is {other}; it cannot leave")),
+    }
+    let sizes = sizes(state);
+    if sizes.values().sum::<usize>() < 2 {
+        return Err("no other normal nodes in the ring; decommission would be pointless".to_owned());
+    }
+    if !force {
+        keeps_copies(state, own, &sizes)?;
+    }
+    Ok(())
+}
+
+/// Whether without a node every keyspace has as many nodes as copies in its datacenter.
+fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>) -> Result<(), String> {
+    let member = state.member(own).expect("it was looked for");
+    let datacenter = &*member.info.location.datacenter;
+    for keyspace in state.schema.keyspaces() {
+        let (factor, nodes) = match &keyspace.replication {
+            Replication::Simple { factor } => (*factor as usize, sizes.values().sum::<usize>()),
+            Replication::NetworkTopology { factors } => {
+                let factor = factors.get(datacenter).map_or(0, |factor| *factor as usize);
+                (factor, sizes.get(datacenter).copied().unwrap_or(0))
+            }
+            Replication::Local | Replication::Everywhere => continue,
+        };
+        // Where there are too few already, one less loses a copy all the same.
+        if factor > 0 && nodes <= factor {
+            let name = &keyspace.name;
+            return Err(format!(
+                "Not enough live nodes to maintain replication factor in keyspace {name} (RF = {factor}, N = {nodes}). \
+                 Perform a forceful decommission to ignore."
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What removing a node begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// Its ranges are fetched by the others.
+    Fetch,
+    /// It owns nothing: it goes at once.
+    AtOnce,
+}
+
+/// Whether a node may be removed, being down.
+pub(crate) fn remove(
+    state: &ClusterState,
+    own: HostId,
+    host: HostId,
+    alive: bool,
+) -> Result<Removal, String> {
+    let Some(member) = state.member(host) else { return Err("Host ID not found.".to_owned()) };
+    if host == own {
+        return Err("Cannot remove self".to_owned());
+    }
+    if alive && member.status != MemberStatus::Removing {
+        let address = member.info.native.ip();
+        return Err(format!(
+            "Node /{address} is alive and owns this ID. Use decommission command to remove it from the ring"
+        ));
+    }
+    Ok(match member.status {
+        MemberStatus::Joining | MemberStatus::Left => Removal::AtOnce,
+        MemberStatus::Normal | MemberStatus::Leaving | MemberStatus::Removing => Removal::Fetch,
+    })
+}
+
+/// Who is being removed: what `removenode force` and `removenode status` are about.
+pub(crate) fn being_removed(state: &ClusterState) -> Option<HostId> {
+    let change = state.change.as_ref()?;
+    let removing =
+        |host: &HostId| state.member(*host).is_some_and(|member| member.status == MemberStatus::Removing);
+    change.leaves.filter(|host| change.joins.is_none() && removing(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::state::{Member, MemberInfo, STATE_VERSION};
+    use schema::{Keyspace, Schema};
+    use topology::Location;
+
+    fn host(id: u8) -> HostId {
+        HostId([id; 16])
+    }
+
+    /// A node in each of these datacenters, with keyspace `ks`.
+    fn state(datacenters: &[&str], replication: Replication) -> ClusterState {
+        let schema = Schema::default().with_keyspace(Keyspace::new("ks", replication));
+        let info = |id: u8, datacenter: &str| MemberInfo {
+            internode: ([10, 0, 0, id], 7000).into(),
+            native: ([10, 0, 0, id], 9042).into(),
+            location: Location::new(datacenter, "rack1"),
+            shard_count: 1,
+            release_version: "5.0.6".to_owned(),
+            state_version: STATE_VERSION,
+        };
+        let own = Schema::default();
+        let first = info(1, datacenters[0]);
+        let mut state = ClusterState::found("test", own, schema, host(1), first, vec![1]);
+        for (id, datacenter) in (2..).zip(&datacenters[1..]) {
+            let (info, tokens) = (info(id, datacenter), vec![i64::from(id)]);
+            let (number, status) = (u64::from(id), MemberStatus::Normal);
+            state.members.insert(host(id), Member { number, info, status, tokens, replaces: None });
+        }
+        state
+    }
+
+    fn become_(state: &mut ClusterState, id: u8, status: MemberStatus) {
+        state.members.get_mut(&host(id)).unwrap().status = status;
+    }
+
+    #[test]
+    fn a_node_leaves_when_the_others_can_keep_all_copies() {
+        let simple = |factor| Replication::Simple { factor };
+        let four = state(&["a", "a", "a", "a"], simple(3));
+        assert_eq!(decommission(&four, host(4), false), Ok(()));
+        let three = state(&["a", "a", "a"], simple(3));
+        let refused = decommission(&three, host(1), false).unwrap_err();
+        assert_eq!(
+            refused,
+            "Not enough live nodes to maintain replication factor in keyspace ks (RF = 3, N = 3). Perform a forceful \
+             decommission to ignore."
+        );
+        assert_eq!(decommission(&three, host(1), true), Ok(()));
+        let factors = [("a".to_owned(), 2), ("b".to_owned(), 1)].into();
+        let two = state(&["a", "a", "a", "b"], Replication::NetworkTopology { factors });
+        assert_eq!(decommission(&two, host(1), false), Ok(()));
+        assert!(decommission(&two, host(4), false).unwrap_err().contains("(RF = 1, N = 1)"));
+        assert_eq!(decommission(&state(&["a", "a"], Replication::Everywhere), host(1), false), Ok(()));
+    }
+
+    #[test]
+    fn who_does_not_own_tokens_or_is_the_last_cannot_leave() {
+        let mut two = state(&["a", "a"], Replication::Local);
+        let pointless = "no other normal nodes in the ring; decommission would be pointless";
+        become_(&mut two, 2, MemberStatus::Joining);
+        assert_eq!(decommission(&two, host(1), true).unwrap_err(), pointless);
+        let not_yet = "local node is not a member of the token ring yet";
+        assert_eq!(decommission(&two, host(2), true).unwrap_err(), not_yet);
+        assert_eq!(decommission(&two, host(9), true).unwrap_err(), not_yet);
+        become_(&mut two, 2, MemberStatus::Leaving);
+        assert_eq!(decommission(&two, host(2), false), Ok(()), "asked again");
+    }
+
+    #[test]
+    fn who_lives_is_not_removed() {
+        let mut three = state(&["a", "a", "a"], Replication::Local);
+        assert_eq!(remove(&three, host(1), host(9), false).unwrap_err(), "Host ID not found.");
+        assert_eq!(remove(&three, host(1), host(1), false).unwrap_err(), "Cannot remove self");
+        let alive = remove(&three, host(1), host(2), true).unwrap_err();
+        assert!(alive.starts_with("Node /10.0.0.2 is alive and owns this ID."), "{alive}");
+        assert_eq!(remove(&three, host(1), host(2), false), Ok(Removal::Fetch));
+        become_(&mut three, 2, MemberStatus::Joining);
+        assert_eq!(remove(&three, host(1), host(2), false), Ok(Removal::AtOnce));
+        assert_eq!(being_removed(&three), None);
+    }
+}

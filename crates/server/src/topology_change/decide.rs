@@ -1,0 +1,94 @@
+//! What a node does next about the change of the ring that the cluster's log tells of. Pure.
+//!
+//! Every node looks at the log and does its part: who gains ranges fetches them and says so, and one node conducts. So nothing
+//! has to be handed on when a node fails: it finds in the log where it was.
+
+use std::collections::BTreeSet;
+
+use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
+use topology::HostId;
+
+/// A part of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Nothing until something changes.
+    Rest,
+    /// See to it that every node knows of the change, then have data fetched.
+    Announce(u64),
+    /// Fetch what this node gains.
+    Fetch(u64),
+    /// Everyone has fetched: let reads go over.
+    Switch(u64),
+    /// See to it that every node reads from the ring to be, then end the change.
+    Finish(u64),
+    /// Take a node out of the log that has left and is down.
+    Forget(HostId),
+}
+
+/// What a node knows.
+pub(crate) struct Scene<'a> {
+    pub(crate) state: &'a ClusterState,
+    pub(crate) own: HostId,
+    /// Who gains ranges by the change.
+    pub(crate) gainers: &'a BTreeSet<HostId>,
+    pub(crate) alive: &'a dyn Fn(HostId) -> bool,
+}
+
+impl Scene<'_> {
+    /// What this node does now.
+    pub(crate) fn next(&self) -> Act {
+        let Some(change) = &self.state.change else { return self.forget() };
+        let conducts = self.conductor(change) == Some(self.own);
+        match change.step {
+            ChangeStep::Announced if conducts => Act::Announce(change.number),
+            ChangeStep::Fetching
+                if self.gainers.contains(&self.own) && !change.fetched.contains(&self.own) =>
+            {
+                Act::Fetch(change.number)
+            }
+            ChangeStep::Fetching if conducts && self.waits_for(change).is_empty() => {
+                Act::Switch(change.number)
+            }
+            ChangeStep::Switched if conducts => Act::Finish(change.number),
+            _ => Act::Rest,
+        }
+    }
+
+    /// Who has yet to fetch.
+    pub(crate) fn waits_for(&self, change: &TopologyChange) -> Vec<HostId> {
+        let member = |host: &&HostId| self.state.member(**host).is_some();
+        self.gainers.difference(&change.fetched).filter(member).copied().collect()
+    }
+
+    /// Who sees to the steps: the node whose place changes, and the first of the others for one that is down.
+    pub(crate) fn conductor(&self, change: &TopologyChange) -> Option<HostId> {
+        if let Some(joins) = change.joins {
+            return Some(joins);
+        }
+        let leaves = change.leaves?;
+        match self.state.member(leaves)?.status {
+            MemberStatus::Leaving => Some(leaves),
+            _ => self.first(),
+        }
+    }
+
+    /// The first node in force that lives.
+    fn first(&self) -> Option<HostId> {
+        let members = self.state.members.iter();
+        let mut in_force = members.filter(|(_, member)| member.status == MemberStatus::Normal);
+        in_force.find(|(host, _)| **host == self.own || (self.alive)(**host)).map(|(host, _)| *host)
+    }
+
+    fn forget(&self) -> Act {
+        let left = |host: &HostId| self.state.members[host].status == MemberStatus::Left;
+        let gone = self.state.members.keys().find(|host| left(host) && !(self.alive)(**host));
+        match gone {
+            Some(host) if self.first() == Some(self.own) => Act::Forget(*host),
+            _ => Act::Rest,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

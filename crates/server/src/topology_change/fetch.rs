@@ -1,0 +1,118 @@
+//! One shard's part of what a node fetches, for which the shards share the ranges out, and of what it drops.
+
+use std::sync::Arc;
+
+use admin::FetchFigures;
+use coordinator::{PullFrom, PullStats};
+use engine::KeptTokens;
+use rt::Rt;
+use schema::{Replication, Table, TableId};
+use topology::TokenRange;
+
+use crate::NodeError;
+use crate::shard::RunningShard;
+
+/// A table's range that a shard fetches.
+type Piece = (Arc<Table>, TokenRange);
+
+impl RunningShard {
+    /// Fetches this shard's part of the ranges that the node gains by the change of the ring.
+    pub(crate) async fn fetch(&self, rt: &Rt) -> Result<(), NodeError> {
+        let view = self.coordinator().view();
+        self.fetch_all(rt, PullFrom::Quorum, |replication| view.place(replication).gained(view.own())).await
+    }
+
+    /// Fetches this shard's part of all that the node owns.
+    pub(crate) async fn rebuild(&self, rt: &Rt, source: Option<&str>) -> Result<(), NodeError> {
+        let view = self.coordinator().view();
+        let from = source.map_or(PullFrom::Others, PullFrom::Datacenter);
+        let owned = |replication: &Replication| view.place(replication).now().ranges_of(view.own()).collect();
+        self.fetch_all(rt, from, owned).await
+    }
+
+    /// Drops what the node does not own out of these tables of this shard.
+    pub(crate) async fn cleanup(&self, tables: &[TableId]) -> Result<(), NodeError> {
+        let coordinator = self.coordinator();
+        for id in tables {
+            let schema = coordinator.schema();
+            let Some(table) = schema.table_by_id(*id) else { continue };
+            let keyspace = schema.keyspace(&table.keyspace).expect("a table has a keyspace");
+            if keyspace.replication == Replication::Local {
+                continue;
+            }
+            let kept = || {
+                let view = coordinator.view();
+                let ranges = view.place(&keyspace.replication).kept(view.own());
+                KeptTokens::new(ranges.into_iter().map(|range| (range.after, range.upto)))
+            };
+            match self.engine().cleanup(*id, kept).await {
+                Ok(0) => {}
+                Ok(rewritten) => {
+                    let name = table.full_name();
+                    tracing::info!("cleaned {rewritten} SSTables of {name} from what this node does not own");
+                }
+                Err(engine::MaintenanceError::UnknownTable(_)) => {}
+                Err(error) => return Err(NodeError::Cluster(format!("{}: {error}", table.full_name()))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn fetch_all(
+        &self,
+        rt: &Rt,
+        from: PullFrom<'_>,
+        ranges: impl Fn(&Replication) -> Vec<TokenRange>,
+    ) -> Result<(), NodeError> {
+        let pieces = self.pieces(rt, ranges);
+        let began_micros = rt.wall_micros();
+        let ranges_total = pieces.len() as u64;
+        self.fetch.set(FetchFigures { active: true, began_micros, ranges_total, ..FetchFigures::default() });
+        let fetched = self.fetch_pieces(&pieces, from).await;
+        self.fetch.set(FetchFigures { active: false, ..self.fetch.get() });
+        let stats = fetched?;
+        if stats.lost > 0 {
+            tracing::error!(
+                "{} ranges of tables were only on the node that is gone: they are lost",
+                stats.lost
+            );
+        }
+        if ranges_total > 0 {
+            tracing::info!(
+                "fetched {ranges_total} ranges of tables on this shard: {} partitions, {} bytes",
+                stats.partitions,
+                stats.bytes
+            );
+        }
+        Ok(())
+    }
+
+    fn pieces(&self, rt: &Rt, ranges: impl Fn(&Replication) -> Vec<TokenRange>) -> Vec<Piece> {
+        let schema = self.coordinator().schema();
+        let (shard, shards) = (rt.shard().index(), usize::from(rt.shard_count()));
+        let mut pieces = Vec::new();
+        for keyspace in schema.keyspaces() {
+            let ranges = ranges(&keyspace.replication);
+            for table in keyspace.tables.values().filter(|table| !keyspace.computes(&table.name)) {
+                let mine = ranges.iter().skip(shard).step_by(shards);
+                pieces.extend(mine.map(|range| (table.clone(), *range)));
+            }
+        }
+        pieces
+    }
+
+    async fn fetch_pieces(&self, pieces: &[Piece], from: PullFrom<'_>) -> Result<PullStats, NodeError> {
+        let mut stats = PullStats::default();
+        for (table, range) in pieces {
+            let pulled = self.coordinator().pull(table, *range, from).await;
+            stats += pulled.map_err(|error| {
+                NodeError::Cluster(format!("fetching {} was interrupted: {error}", table.full_name()))
+            })?;
+            let mut figures = self.fetch.get();
+            figures.ranges_done += 1;
+            (figures.partitions, figures.bytes) = (stats.partitions, stats.bytes);
+            self.fetch.set(figures);
+        }
+        Ok(stats)
+    }
+}

@@ -1,0 +1,72 @@
+//! A node that leaves: what it keeps for others goes to them, and at the end it serves nobody.
+
+use std::time::Duration;
+
+use super::Inner;
+use crate::NodeError;
+use crate::node::Order;
+
+/// How long a node that leaves tries to deliver what it keeps for others.
+const HAND_OVER_MAX: Duration = Duration::from_secs(300);
+/// The same when it has left already and only what came last is there.
+const LAST_HAND_OVER_MAX: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl Inner {
+    /// Waits until hints for nodes that live are delivered, and logged batches are applied.
+    pub(super) async fn hand_over(&self) {
+        self.hand_over_until(HAND_OVER_MAX).await;
+    }
+
+    async fn hand_over_until(&self, longest: Duration) {
+        let deadline = self.rt.now() + longest;
+        let mut told = false;
+        loop {
+            let kept = self.coordinator.kept_hints().await;
+            let (live, away): (Vec<_>, Vec<_>) = kept.iter().partition(|(host, _)| self.is_alive(**host));
+            let hints: u64 = live.iter().map(|(_, figures)| figures.count).sum();
+            let batches: u64 = self.figures().await.iter().map(|shard| shard.batchlog.kept).sum();
+            if hints == 0 && batches == 0 {
+                let lost: u64 = away.iter().map(|(_, figures)| figures.count).sum();
+                if lost > 0 {
+                    tracing::warn!(
+                        "{lost} hints are for nodes that are down, and go with this node; run repair when those are back"
+                    );
+                }
+                return;
+            }
+            if self.rt.now() >= deadline {
+                tracing::warn!(
+                    "{hints} hints and {batches} logged batches could not be handed over; run repair on the other nodes"
+                );
+                return;
+            }
+            if !told {
+                tracing::info!("handing over {hints} hints and {batches} logged batches before leaving");
+                told = true;
+            }
+            self.rt.sleep(PAUSE).await;
+        }
+    }
+
+    /// The cluster's log says that this node has left. Nobody asks it once all have taken that over.
+    pub(super) async fn leave(&self) -> Result<(), NodeError> {
+        self.membership.expect_removal();
+        self.membership.set_ready(false);
+        if let Err(error) = self.membership.wait_for_everyone().await {
+            // It has left all the same; who asks it until it is known everywhere asks another one next.
+            tracing::warn!("not every node knows yet that this one has left: {error}");
+        }
+        self.rt.sleep(self.request_time_max).await;
+        self.order_all(Order::CloseFront).await?;
+        self.hand_over_until(LAST_HAND_OVER_MAX).await;
+        self.membership.remove_itself().await;
+        self.membership.say_good_bye().await;
+        self.order_all(Order::Quiet).await?;
+        tracing::info!(
+            "this node has left the cluster; stop it, and clear its data directory before using it again"
+        );
+        self.has_left.set(true);
+        Ok(())
+    }
+}

@@ -1,0 +1,315 @@
+//! Changes of the ring: this node's part in them, on shard 0. What is to be done follows from the cluster's log (`decide`), so that
+//! a crash of anybody interrupts a change and does not end it.
+
+mod allowed;
+mod cleanup;
+mod decide;
+mod fetch;
+mod leave;
+mod requests;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::state::{ChangeStep, ClusterState, Command, MemberStatus};
+use coordinator::Coordinator;
+use futures_util::future::{Either, join_all, select};
+use rt::mesh::Port;
+use rt::sync::{Semaphore, Watch};
+use rt::{Rt, ShardId, Task};
+use topology::HostId;
+
+use crate::NodeError;
+use crate::membership::Membership;
+use crate::node::{Order, Report};
+use decide::{Act, Scene};
+
+/// How often it is looked, when nothing tells of a change, whether there is something to do.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Pause before what failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
+
+/// This node's part in changes of the ring. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct TopologyChanges(Rc<Inner>);
+
+struct Inner {
+    rt: Rt,
+    membership: Membership,
+    coordinator: Coordinator,
+    port: Port<Order, Report>,
+    /// A node that joins fetches what it will own.
+    bootstrap: bool,
+    /// So long writes may be under way that began with an older view.
+    write_time_max: Duration,
+    /// The same of all requests.
+    request_time_max: Duration,
+    /// This node has left the cluster and serves no more.
+    has_left: Watch<bool>,
+    /// Who fetches or drops data holds it: what is dropped must not be what was just fetched.
+    data: Semaphore,
+    /// Where it is noted that something is to be dropped, and whether it is, once that is known.
+    note: PathBuf,
+    noted: Cell<Option<bool>>,
+    task: RefCell<Option<Task<()>>>,
+}
+
+impl TopologyChanges {
+    /// The part of a node with this place in its cluster, whose own directory is `note`.
+    pub(crate) fn new(
+        rt: &Rt,
+        membership: &Membership,
+        coordinator: &Coordinator,
+        port: Port<Order, Report>,
+        note: &Path,
+    ) -> Self {
+        let config = membership.config();
+        let write_time_max = config.write_request_timeout.max(config.counter_write_request_timeout);
+        let read_time_max = config.read_request_timeout.max(config.range_request_timeout);
+        Self(Rc::new(Inner {
+            rt: rt.clone(),
+            membership: membership.clone(),
+            coordinator: coordinator.clone(),
+            port,
+            bootstrap: config.auto_bootstrap,
+            write_time_max,
+            request_time_max: write_time_max.max(read_time_max),
+            has_left: Watch::new(false),
+            data: Semaphore::new(1),
+            note: note.join(cleanup::NOTE),
+            noted: Cell::new(None),
+            task: RefCell::default(),
+        }))
+    }
+
+    /// Takes part from now on.
+    pub(crate) fn start(&self) {
+        let inner = Rc::clone(&self.0);
+        let run = async move { inner.run(|_| false).await };
+        *self.0.task.borrow_mut() = Some(self.0.rt.spawn(rt::Group::Maintenance, run));
+    }
+
+    /// Ends taking part; a step that is under way is done again after the next start.
+    pub(crate) async fn stop(&self) {
+        let task = self.0.task.borrow_mut().take();
+        if let Some(task) = task {
+            task.cancel().await;
+        }
+    }
+
+    /// A node that joins: takes its place, when it is its turn, fetches its data, and owns it.
+    pub(crate) async fn join(&self) -> Result<(), NodeError> {
+        let inner = &self.0;
+        inner.take_tokens().await?;
+        inner.run(|state| inner.status_in(state) != Some(MemberStatus::Joining)).await;
+        Ok(())
+    }
+
+    /// Whether this node has left its cluster.
+    pub(crate) fn has_left(&self) -> bool {
+        *self.0.has_left.get()
+    }
+
+    /// Whether this node has its tokens, in force or not.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.0.state().member(self.0.own()).is_some_and(|member| !member.tokens.is_empty())
+    }
+
+    /// How this node takes part, by the log.
+    pub(crate) fn status(&self) -> Option<MemberStatus> {
+        self.0.status_in(&self.0.state())
+    }
+}
+
+impl Inner {
+    fn state(&self) -> std::sync::Arc<ClusterState> {
+        self.membership.group().applied().state
+    }
+
+    fn own(&self) -> HostId {
+        self.membership.host()
+    }
+
+    fn status_in(&self, state: &ClusterState) -> Option<MemberStatus> {
+        state.member(self.own()).map(|member| member.status)
+    }
+
+    fn is_alive(&self, host: HostId) -> bool {
+        host == self.own() || self.membership.liveness().is_alive(host)
+    }
+
+    /// Does this node's part until the state is as it is to be, or this node has left.
+    async fn run(&self, done: impl Fn(&ClusterState) -> bool) {
+        let mut states = self.membership.group().subscribe();
+        let mut waited_for = Vec::new();
+        loop {
+            let state = self.state();
+            if done(&state) || *self.has_left.get() {
+                return;
+            }
+            self.note_loss(&state).await;
+            let act = self.next(&state);
+            if act != Act::Rest {
+                if let Err(error) = self.perform(act).await {
+                    tracing::warn!("a change of the ring does not get on and is tried again: {error}");
+                    self.rt.sleep(RETRY_PAUSE).await;
+                }
+                continue;
+            }
+            self.tell_waiting(&state, &mut waited_for);
+            self.clean_when_due(&state).await;
+            let changed = std::pin::pin!(states.changed());
+            let over = std::pin::pin!(self.rt.sleep(PERIOD));
+            if let Either::Left((Err(_), _)) = select(changed, over).await {
+                return;
+            }
+        }
+    }
+
+    fn next(&self, state: &ClusterState) -> Act {
+        if self.status_in(state) == Some(MemberStatus::Left) {
+            // Its leaving was interrupted after the last step.
+            return Act::Rest;
+        }
+        self.with_scene(state, |scene| scene.next())
+    }
+
+    fn with_scene<T>(&self, state: &ClusterState, look: impl FnOnce(&Scene<'_>) -> T) -> T {
+        let gainers = self.gainers(state);
+        let alive = |host| self.is_alive(host);
+        look(&Scene { state, own: self.own(), gainers: &gainers, alive: &alive })
+    }
+
+    /// Who gains ranges by the change that is under way.
+    fn gainers(&self, state: &ClusterState) -> BTreeSet<HostId> {
+        if state.change.as_ref().is_none_or(|change| change.step != ChangeStep::Fetching) {
+            return BTreeSet::new();
+        }
+        let Some(view) = self.membership.view_of(state) else { return BTreeSet::new() };
+        let keyspaces = state.schema.keyspaces();
+        let gainers = keyspaces.flat_map(|keyspace| view.place(&keyspace.replication).gainers());
+        gainers.map(|index| view.node(index).host).collect()
+    }
+
+    /// Says, once, whom a change that this node conducts waits for.
+    fn tell_waiting(&self, state: &ClusterState, told: &mut Vec<HostId>) {
+        let Some(change) = state.change.as_ref().filter(|change| change.step == ChangeStep::Fetching) else {
+            return;
+        };
+        let conducts = |scene: &Scene<'_>| scene.conductor(change) == Some(self.own());
+        let missing = self.with_scene(state, |scene| match conducts(scene) {
+            true => scene.waits_for(change),
+            false => Vec::new(),
+        });
+        if missing != *told && !missing.is_empty() {
+            let name = |host: &HostId| {
+                let address = state.member(*host).map(|member| member.info.internode.to_string());
+                let down = if self.is_alive(*host) { "" } else { " (down)" };
+                format!("{}{down}", address.unwrap_or_default())
+            };
+            let names = missing.iter().map(name).collect::<Vec<_>>().join(", ");
+            tracing::info!("the change of the ring waits for data to be fetched by {names}");
+        }
+        *told = missing;
+    }
+
+    async fn perform(&self, act: Act) -> Result<(), NodeError> {
+        match act {
+            Act::Rest => Ok(()),
+            Act::Announce(change) => self.announce(change).await,
+            Act::Fetch(change) => self.fetch(change).await,
+            Act::Switch(change) => {
+                if self.status_in(&self.state()) == Some(MemberStatus::Leaving) {
+                    self.hand_over().await;
+                }
+                self.step(change, ChangeStep::Switched).await
+            }
+            Act::Finish(change) => self.finish(change).await,
+            Act::Forget(host) => self.membership.propose(Command::RemoveMember { host }).await,
+        }
+    }
+
+    async fn step(&self, change: u64, step: ChangeStep) -> Result<(), NodeError> {
+        self.membership.propose(Command::TakeStep { change, step }).await
+    }
+
+    /// Every node knows of the change, and no write is under way that began before.
+    async fn announce(&self, change: u64) -> Result<(), NodeError> {
+        self.membership.wait_for_everyone().await?;
+        self.rt.sleep(self.write_time_max).await;
+        self.step(change, ChangeStep::Fetching).await
+    }
+
+    async fn fetch(&self, change: u64) -> Result<(), NodeError> {
+        let joins = self.status_in(&self.state()) == Some(MemberStatus::Joining);
+        if joins && !self.bootstrap {
+            tracing::warn!("auto_bootstrap is false: this node owns its ranges without the data of before");
+        } else {
+            // All shards have taken over who gains what.
+            self.membership.wait_for_itself().await?;
+            let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
+            tracing::info!("fetching the data of the ranges that this node gains");
+            self.order_all(Order::Fetch).await?;
+        }
+        let host = self.own();
+        self.membership.propose(Command::Fetched { change, host }).await
+    }
+
+    /// Every node reads from the ring to be: the change is complete. Reads that are under way and began before are concurrent to
+    /// whatever is written from now on.
+    async fn finish(&self, change: u64) -> Result<(), NodeError> {
+        self.membership.wait_for_everyone().await?;
+        let state = self.state();
+        let Some(change) = state.change.as_ref().filter(|now| now.number == change) else { return Ok(()) };
+        match (change.joins, change.leaves) {
+            (Some(host), _) => {
+                self.membership.propose(Command::SetStatus { host, status: MemberStatus::Normal }).await
+            }
+            (None, Some(host)) if host == self.own() => {
+                self.membership.propose(Command::SetStatus { host, status: MemberStatus::Left }).await?;
+                self.leave().await
+            }
+            (None, Some(host)) => self.membership.propose(Command::RemoveMember { host }).await,
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// A node that joins waits for its turn, and takes tokens.
+    async fn take_tokens(&self) -> Result<(), NodeError> {
+        let has_tokens =
+            |state: &ClusterState| state.member(self.own()).is_some_and(|member| !member.tokens.is_empty());
+        while !has_tokens(&self.state()) {
+            if let Some(change) = &self.state().change {
+                tracing::info!(
+                    "another change of the ring is under way ({:?}); this node is next",
+                    change.step
+                );
+            }
+            self.membership.take_tokens().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives every shard the same order; the first failure when all have reported.
+    async fn order_all(&self, order: Order) -> Result<(), NodeError> {
+        let shards = (0..self.rt.shard_count()).map(ShardId);
+        let reports = join_all(shards.map(|shard| self.port.call(shard, order.clone()))).await;
+        let results = reports.into_iter().map(|report| match report {
+            Report::Done(result) => result,
+            Report::Figures(_) => panic!("figures are no answer to an order"),
+        });
+        results.collect()
+    }
+
+    async fn figures(&self) -> Vec<admin::ShardFigures> {
+        let ask = (0..self.rt.shard_count()).map(|shard| self.port.call(ShardId(shard), Order::Figures));
+        let figures = join_all(ask).await.into_iter().map(|report| match report {
+            Report::Figures(figures) => *figures,
+            Report::Done(_) => admin::ShardFigures::default(),
+        });
+        figures.collect()
+    }
+}

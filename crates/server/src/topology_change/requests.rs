@@ -1,0 +1,142 @@
+//! What operators ask for: decommission, removenode and the like. Each is written into the cluster's log and then waited for; who
+//! asks again, or goes away, changes nothing about it.
+
+use admin::TopologyRequest;
+use cluster::state::{ClusterState, Command, MemberStatus};
+use futures_util::future::select;
+use topology::HostId;
+
+use super::allowed::{self, Removal};
+use super::{Inner, PERIOD, TopologyChanges};
+use crate::node::Order;
+
+impl TopologyChanges {
+    /// Does what an operator asks for, and returns when it is done; the error is what the operator is told.
+    pub(crate) async fn ask(&self, request: TopologyRequest) -> Result<(), String> {
+        let inner = &self.0;
+        match request {
+            TopologyRequest::Decommission { force } => inner.decommission(force).await,
+            TopologyRequest::AbortDecommission => inner.abort_decommission().await,
+            TopologyRequest::Remove { host } => inner.remove(host).await,
+            TopologyRequest::ForceRemoval => inner.force_removal().await,
+            TopologyRequest::Assassinate { host } => inner.assassinate(host).await,
+            TopologyRequest::Join => inner.join().await,
+            TopologyRequest::Rebuild { source } => inner.rebuild(source).await,
+            TopologyRequest::Cleanup { tables } => inner.cleanup_asked(&tables).await,
+        }
+    }
+}
+
+impl Inner {
+    async fn decommission(&self, force: bool) -> Result<(), String> {
+        let host = self.own();
+        allowed::decommission(&self.state(), host, force)?;
+        let status = MemberStatus::Leaving;
+        self.propose(Command::SetStatus { host, status }).await?;
+        tracing::info!("this node leaves the cluster: its ranges are fetched by those who will own them");
+        let over = |state: &ClusterState| {
+            *self.has_left.get() || self.status_in(state) == Some(MemberStatus::Normal)
+        };
+        self.wait_until(over).await;
+        match *self.has_left.get() {
+            true => Ok(()),
+            false => Err("the decommission was cancelled".to_owned()),
+        }
+    }
+
+    /// The ring is entered by the task that follows the log, as soon as there are tokens.
+    async fn join(&self) -> Result<(), String> {
+        if self.status_in(&self.state()) != Some(MemberStatus::Joining) {
+            return Err("This node has already joined the ring.".to_owned());
+        }
+        self.take_tokens().await.map_err(|error| error.to_string())?;
+        self.wait_until(|state| self.status_in(state) != Some(MemberStatus::Joining)).await;
+        Ok(())
+    }
+
+    async fn rebuild(&self, source: Option<String>) -> Result<(), String> {
+        let view = self.coordinator.view();
+        if let Some(name) = &source
+            && !view.datacenter_sizes().contains_key(&**name)
+        {
+            let known = view.datacenter_sizes().into_keys().collect::<Vec<_>>().join(", ");
+            return Err(format!("there is no datacenter '{name}' with nodes; there are: {known}"));
+        }
+        if self.status_in(&self.state()) != Some(MemberStatus::Normal) {
+            return Err("this node is not in the ring: it owns nothing to rebuild".to_owned());
+        }
+        let Some(_alone) = self.data.try_acquire(1) else {
+            return Err("Node is still rebuilding. Check nodetool netstats.".to_owned());
+        };
+        tracing::info!("rebuild from {}", source.as_deref().unwrap_or("(any dc)"));
+        let done = self.order_all(Order::Rebuild(source.map(Into::into))).await;
+        done.map_err(|error| format!("Error while rebuilding node: {error}; what was fetched stays"))
+    }
+
+    async fn abort_decommission(&self) -> Result<(), String> {
+        let host = self.own();
+        if self.status_in(&self.state()) != Some(MemberStatus::Leaving) {
+            return Err("this node is not leaving".to_owned());
+        }
+        self.propose(Command::SetStatus { host, status: MemberStatus::Normal }).await?;
+        tracing::info!("this node stays in the cluster: its decommission was cancelled");
+        Ok(())
+    }
+
+    async fn remove(&self, host: HostId) -> Result<(), String> {
+        let state = self.state();
+        if state.was_removed(host) {
+            return Ok(());
+        }
+        match allowed::remove(&state, self.own(), host, self.is_alive(host))? {
+            Removal::AtOnce => return self.propose(Command::RemoveMember { host }).await,
+            Removal::Fetch => {}
+        }
+        self.propose(Command::SetStatus { host, status: MemberStatus::Removing }).await?;
+        tracing::info!("host {} is removed: the others fetch what it owned from each other", name(host));
+        let removing = |state: &ClusterState| {
+            state.member(host).is_some_and(|member| member.status == MemberStatus::Removing)
+        };
+        self.wait_until(|state| !removing(state)).await;
+        match self.state().was_removed(host) {
+            true => Ok(()),
+            false => Err("the removal was cancelled".to_owned()),
+        }
+    }
+
+    /// Ends a removal without waiting for data that is not fetched yet.
+    async fn force_removal(&self) -> Result<(), String> {
+        let Some(host) = allowed::being_removed(&self.state()) else {
+            return Err("No nodes to force removal on, call 'removenode' first".to_owned());
+        };
+        tracing::warn!("host {} is removed before its ranges were fetched; run repair", name(host));
+        self.propose(Command::RemoveMember { host }).await
+    }
+
+    /// Takes a dead node out at once: nobody fetches what it owned.
+    async fn assassinate(&self, host: HostId) -> Result<(), String> {
+        allowed::remove(&self.state(), self.own(), host, self.is_alive(host))?;
+        tracing::warn!(
+            "host {} is taken out of the cluster, its data is not fetched; run repair",
+            name(host)
+        );
+        self.propose(Command::RemoveMember { host }).await
+    }
+
+    async fn propose(&self, command: Command) -> Result<(), String> {
+        self.membership.propose(command).await.map_err(|error| error.to_string())
+    }
+
+    async fn wait_until(&self, over: impl Fn(&ClusterState) -> bool) {
+        let mut states = self.membership.group().subscribe();
+        while !over(&self.state()) {
+            let changed = std::pin::pin!(states.changed());
+            let period = std::pin::pin!(self.rt.sleep(PERIOD));
+            select(changed, period).await;
+        }
+    }
+}
+
+fn name(host: HostId) -> String {
+    schema::TableId(host.0).to_string()
+}

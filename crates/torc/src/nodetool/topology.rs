@@ -1,0 +1,109 @@
+//! Verbs that change the ring: decommission, removenode, assassinate and the like. Each returns when the change is done.
+
+use clap::{Arg, ArgAction};
+use serde_json::Value;
+
+use super::api::escape;
+use super::ring::text;
+use super::{Verb, given, silent, words};
+
+pub(super) const DECOMMISSION: Verb = Verb {
+    name: "decommission",
+    about: "Decommission the *node I am connecting to*",
+    arguments: || {
+        let force = Arg::new("force").short('f').long("force").action(ArgAction::SetTrue);
+        vec![force.help("Force decommission of this node even when it reduces the number of replicas to below configured RF")]
+    },
+    ask: |api, arguments| {
+        api.post(&format!("/storage_service/decommission?force={}", arguments.get_flag("force")))
+    },
+    show: silent,
+};
+
+pub(super) const ABORTDECOMMISSION: Verb = Verb {
+    name: "abortdecommission",
+    about: "Have the node that I am connecting to stay, while its decommission is under way",
+    arguments: Vec::new,
+    ask: |api, _| api.post("/storage_service/abort_decommission"),
+    show: silent,
+};
+
+pub(super) const REMOVENODE: Verb = Verb {
+    name: "removenode",
+    about: "Show status of current node removal, force completion of pending removal or remove provided ID",
+    arguments: || {
+        let what = Arg::new("remove_operation").value_name("status|force|ID").required(true);
+        vec![what.help(
+            "Show status of current node removal, force completion of pending removal, or remove provided ID",
+        )]
+    },
+    ask: |api, arguments| {
+        let what = arguments.get_one::<String>("remove_operation").expect("clap asks for it");
+        match what.as_str() {
+            "status" => api.get("/storage_service/removal_status"),
+            "force" => {
+                let status = api.get("/storage_service/removal_status")?;
+                api.post("/storage_service/force_remove_completion")?;
+                Ok(status)
+            }
+            host => api.post(&format!("/storage_service/remove_node?host_id={}", escape(host))),
+        }
+    },
+    show: |answer| match answer {
+        Value::Null => String::new(),
+        status => format!("RemovalStatus: {}\n", text(status)),
+    },
+};
+
+pub(super) const REBUILD: Verb = Verb {
+    name: "rebuild",
+    about: "Rebuild data by streaming from other nodes (similarly to bootstrap)",
+    arguments: || {
+        let source = Arg::new("src-dc-name").value_name("SOURCE_DC");
+        vec![source.help("Name of DC from which to select sources for streaming; any by default")]
+    },
+    ask: |api, arguments| match arguments.get_one::<String>("src-dc-name") {
+        Some(name) => api.post(&format!("/storage_service/rebuild?source_dc={}", escape(name))),
+        None => api.post("/storage_service/rebuild"),
+    },
+    show: silent,
+};
+
+pub(super) const CLEANUP: Verb = Verb {
+    name: "cleanup",
+    about: "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces",
+    arguments: || vec![words("keyspace_tables", "The keyspace followed by one or many tables")],
+    ask: |api, arguments| match &*given(arguments, "keyspace_tables") {
+        [] => api.post("/storage_service/cleanup_all"),
+        [keyspace, tables @ ..] => {
+            let (keyspace, tables) = (escape(keyspace), escape(&tables.join(",")));
+            api.post(&format!("/storage_service/keyspace_cleanup/{keyspace}?cf={tables}"))
+        }
+    },
+    show: silent,
+};
+
+pub(super) const JOIN: Verb = Verb {
+    name: "join",
+    about: "Join the ring",
+    arguments: Vec::new,
+    ask: |api, _| match api.get("/storage_service/join_ring")? {
+        Value::Bool(true) => Err("This node has already joined the ring.".to_owned()),
+        _ => api.post("/storage_service/join_ring"),
+    },
+    show: silent,
+};
+
+pub(super) const ASSASSINATE: Verb = Verb {
+    name: "assassinate",
+    about: "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode",
+    arguments: || {
+        let address = Arg::new("ip_address").required(true);
+        vec![address.help("IP address of the endpoint to assassinate")]
+    },
+    ask: |api, arguments| {
+        let address = arguments.get_one::<String>("ip_address").expect("clap asks for it");
+        api.post(&format!("/gossiper/assassinate/{}", escape(address)))
+    },
+    show: silent,
+};
