@@ -70,11 +70,11 @@ class Workers:
 class Load(Workers):
     """Writes and reads at QUORUM from several threads until it is stopped."""
 
-    def __init__(self, session, threads=4):
+    def __init__(self, session, threads=4, pause=0.002):
         super().__init__(threads)
         self.write = session.prepare(f"INSERT INTO {KEYSPACE}.load (k, v) VALUES (?, ?)")
         self.read = session.prepare(f"SELECT v FROM {KEYSPACE}.load WHERE k = ?")
-        self.session = session
+        self.session, self.pause = session, pause
         self.acknowledged, self.failures, self.wrong = {}, [], []
 
     def work(self, number):
@@ -91,7 +91,7 @@ class Load(Workers):
                     self.wrong.append((asked, rows))
             except Exception as error:  # noqa: BLE001 - whatever the driver gives up with
                 self.failures.append(f"{type(error).__name__}: {error}")
-            time.sleep(0.002)
+            time.sleep(self.pause)
 
     def verify(self, what, failures_allowed=False):
         check(not self.wrong, f"{what}: {len(self.wrong)} reads were wrong, first {self.wrong[:3]}")

@@ -2,6 +2,7 @@
 //! the reference database of `model`. A seed decides everything; see docs/design/simulator.md.
 
 mod canary;
+mod changes;
 mod check;
 mod client;
 mod cluster;
@@ -25,6 +26,7 @@ use crate::plan::Plan;
 pub use crate::world::Stats;
 use crate::world::World;
 pub use canary::Canary;
+pub use changes::{ChangeStats, RingChange, run_change};
 pub use rt_sim::TRACE_BLOCK;
 use rt_sim::{NodeConfig, Simulation};
 

@@ -1,5 +1,7 @@
 //! Tests of the simulator itself: it repeats itself, finds nothing in a few seeds, and finds a planted bug.
 
+mod changes;
+
 use sim::{Canary, Options, run};
 
 #[test]

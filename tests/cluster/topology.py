@@ -1,0 +1,208 @@
+"""The ring changes under load, with nodes as processes: `topology.py --torc BINARY [STEP...]`.
+
+A fourth node joins, one is decommissioned, one is killed with -9 and removed, one is killed and replaced: no request at QUORUM fails,
+and every acknowledged write is read back at QUORUM and at ALL.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+
+from cassandra import ConsistencyLevel  # noqa: E402
+from environment import Failure  # noqa: E402
+from node import Torc, Workspace, answers  # noqa: E402
+from world import KEYSPACE, PATIENCE, Load, check, connect, is_up, peers, wait_until  # noqa: E402
+
+# A change of the ring waits several times for requests that began before.
+CHANGE_PATIENCE = 240
+
+
+class Ring:
+    """Nodes with addresses one after the other."""
+
+    def __init__(self, torc, folder, first):
+        self.torc, self.folder = os.path.abspath(torc), folder
+        self.start_address, last = first.rsplit(".", 1)
+        self.first, self.nodes = int(last), []
+
+    def add(self, *options, address=None):
+        number = len(self.nodes)
+        address = address or f"{self.start_address}.{self.first + number}"
+        place = os.path.join(self.folder, f"node{number + 1}")
+        os.makedirs(place)
+        seeds = ("--seeds", ",".join(node.host for node in self.nodes if node.is_running()) or address)
+        node = Torc(self.torc, place, address, 1, (*seeds, *options))
+        self.nodes.append(node)
+        return node
+
+    def launch(self, node):
+        seconds = node.start(CHANGE_PATIENCE)
+        wait_until(lambda: answers(node.host, 9042), f"{node.host} accepts clients")
+        return seconds
+
+    def nodetool(self, node, *words, fails=False):
+        command = [self.torc, "nodetool", "-h", node.host, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHANGE_PATIENCE)
+        check((done.returncode != 0) == fails, f"{words}: {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def host_id(self, node):
+        return json.loads(self.nodetool(node, "info", "--format", "json"))["id"]
+
+    def states(self, node):
+        """Two letters and the address of each node that nodetool status shows."""
+        lines = self.nodetool(node, "status").splitlines()
+        words = [line.split() for line in lines]
+        return {line[1]: line[0] for line in words if len(line) > 2 and len(line[0]) == 2 and line[0][0] in "UD"}
+
+    def end(self):
+        for node in self.nodes:
+            node.kill()
+
+
+def read_back(load, what):
+    """Every acknowledged write is there at QUORUM and at ALL."""
+    said = load.verify(what)
+    every = load.session.prepare(f"SELECT v FROM {KEYSPACE}.load WHERE k = ?")
+    every.consistency_level = ConsistencyLevel.ALL
+    lost = [k for k, v in load.acknowledged.items() if [row.v for row in load.session.execute(every, (k,))] != [v]]
+    check(not lost, f"{what}: {len(lost)} acknowledged writes are not there at ALL, first {lost[:3]}")
+    return said
+
+
+def members(ring):
+    return [node for node in ring.nodes if node.is_running()]
+
+
+def wait_for_ring(ring, at, expected):
+    wait_until(lambda: ring.states(at) == expected, f"{at.host} shows {expected}, not {ring.states(at)}")
+
+
+def join(ring, session):
+    fourth = ring.add()
+    with Load(session, pause=0.01) as load:
+        time.sleep(1)
+        seconds = ring.launch(fourth)
+        time.sleep(2)
+    wait_for_ring(ring, ring.nodes[0], {node.host: "UN" for node in ring.nodes})
+    return f"{seconds:.1f} s, {read_back(load, 'join')}"
+
+
+def decommission(ring, session):
+    leaver = ring.nodes[1]
+    with Load(session, pause=0.01) as load:
+        time.sleep(1)
+        begun = time.monotonic()
+        ring.nodetool(leaver, "decommission")
+        seconds = time.monotonic() - begun
+        time.sleep(2)
+    stays = {node.host: "UN" for node in ring.nodes if node is not leaver}
+    wait_for_ring(ring, ring.nodes[0], stays)
+    check("DECOMMISSIONED" in ring.nodetool(leaver, "netstats"), "the node that left says so")
+    check(not answers(leaver.host, 9042), "the node that left lets no clients in")
+    check(leaver.stop() == 0, f"it stops well:\n{leaver.log_tail()}")
+    refused = ring.nodetool(ring.nodes[0], "decommission", fails=True)
+    check("Not enough live nodes to maintain replication factor" in refused, refused)
+    return f"{seconds:.1f} s, {read_back(load, 'decommission')}"
+
+
+def remove(ring, session):
+    """A node more joins, so that one can be missed for good."""
+    ring.launch(ring.add())
+    dead, asked = ring.nodes[2], ring.nodes[0]
+    host = ring.host_id(dead)
+    alive = ring.nodetool(asked, "removenode", host, fails=True)
+    check("is alive and owns this ID" in alive, alive)
+    with Load(session, pause=0.01) as load:
+        time.sleep(1)
+        dead.kill()
+        wait_until(lambda: ring.states(asked).get(dead.host) == "DN", "the node is seen to be down")
+        begun = time.monotonic()
+        ring.nodetool(asked, "removenode", host)
+        seconds = time.monotonic() - begun
+        time.sleep(1)
+    wait_for_ring(ring, asked, {node.host: "UN" for node in members(ring)})
+    check("No token removals" in ring.nodetool(asked, "removenode", "status"), "nothing is being removed")
+    return f"{seconds:.1f} s, {read_back(load, 'removenode')}"
+
+
+def replace(ring, session, at_address):
+    """Kills a node and replaces it; `at_address` when the new one has the dead one's address."""
+    asked, dead = ring.nodes[0], members(ring)[-1]
+    with Load(session, pause=0.01) as load:
+        time.sleep(1)
+        dead.kill()
+        wait_until(lambda: ring.states(asked).get(dead.host) == "DN", "the node is seen to be down")
+        options = ("--replace_address_first_boot", dead.host)
+        new = ring.add(*options, address=dead.host if at_address else None)
+        seconds = ring.launch(new)
+        time.sleep(2)
+    wait_for_ring(ring, asked, {node.host: "UN" for node in members(ring)})
+    return f"{seconds:.1f} s, {read_back(load, 'replace')}"
+
+
+STEPS = (
+    ("join", join),
+    ("decommission", decommission),
+    ("removenode", remove),
+    ("replace", lambda ring, session: replace(ring, session, False)),
+    ("replace-same-address", lambda ring, session: replace(ring, session, True)),
+)
+
+
+def run(ring, wanted):
+    for _ in range(3):
+        ring.launch(ring.add())
+    for node in ring.nodes:
+        others = {other.host for other in ring.nodes if other is not node}
+        wait_until(lambda a=node.host, o=others: peers(a) == o, f"{node.host} knows {others}")
+    with connect([ring.nodes[0].host]) as cluster:
+        session = cluster.connect()
+        session.execute(
+            f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}}"
+        )
+        session.execute(f"CREATE TABLE {KEYSPACE}.load (k int PRIMARY KEY, v int)")
+        for name, step in STEPS:
+            if wanted and name not in wanted:
+                continue
+            begun = time.monotonic()
+            said = step(ring, session)
+            print(f"{name}: ok, {time.monotonic() - begun:.1f} s, {said}", flush=True)
+            known = {node.host for node in members(ring)}
+            wait_until(lambda k=known: {h.address for h in cluster.metadata.all_hosts()} == k, f"the driver knows {known}")
+            wait_until(lambda k=known: all(is_up(cluster, host) for host in k), f"the driver sees {known} up", PATIENCE)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--torc", required=True, help="the binary")
+    parser.add_argument("--address", default=os.environ.get("TEST_CLUSTER_ADDRESS", "127.0.5.21"), help="of the first node")
+    parser.add_argument("step", nargs="*", choices=[[], *(name for name, _ in STEPS)], help="all, one after the other, when none is named")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    with Workspace("topology") as folder:
+        ring = Ring(options.torc, folder, options.address)
+        try:
+            run(ring, options.step)
+        except Exception:
+            for node in ring.nodes:
+                if os.path.exists(node.log):
+                    print(f"--- {node.host}\n{node.log_tail()}")
+            raise
+        finally:
+            ring.end()
+        print(f"topology: ok, {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"topology: {failure}")
