@@ -130,7 +130,7 @@ impl ClusterView {
 
     /// Whether nodes are on their way into the ring or out of it.
     pub fn is_changing(&self) -> bool {
-        self.then.is_some()
+        self.other.is_some()
     }
 
     /// This node.
