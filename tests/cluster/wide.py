@@ -216,12 +216,11 @@ class Client:
             profile = ExecutionProfile(
                 load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=self.datacenter)),
                 consistency_level=ConsistencyLevel.LOCAL_QUORUM,
-                request_timeout=20,
+                request_timeout=30,
             )
             self.cluster = Cluster([DATACENTERS[self.datacenter] + ".1"], protocol_version=5, connect_timeout=20,
                                    execution_profiles={EXEC_PROFILE_DEFAULT: profile})
             self.session = self.cluster.connect()
-            self.session.default_timeout = 30
 
         self.run(connect)
 
