@@ -68,5 +68,7 @@ fn a_cleanup_drops_what_is_not_owned_and_nothing_else() {
     assert_eq!(seen.before, KEYS as usize);
     assert!(seen.negative > 50 && seen.negative < 150, "{seen:?}");
     assert_eq!(seen.after, seen.negative, "{seen:?}");
-    assert_eq!(seen.rewritten, [2, 0], "a second one finds nothing");
+    // Memtables may have been flushed for want of room, too.
+    assert!(seen.rewritten[0] >= 2, "{seen:?}");
+    assert_eq!(seen.rewritten[1], 0, "a second one finds nothing");
 }
