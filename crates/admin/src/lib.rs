@@ -7,6 +7,7 @@ mod metrics;
 mod node;
 mod repairs;
 mod rest;
+mod rpc_metrics;
 mod topology_changes;
 
 pub use http::{HttpServer, HttpServerConfig};

@@ -176,6 +176,7 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
     for family in SHARD {
         write_family(&mut out, family, by_shard());
     }
+    crate::rpc_metrics::write(&mut out, shards);
     for family in TRANSPORT {
         write_family(&mut out, family, by_shard().map(|(labels, figures)| (labels, &figures.transport)));
     }
