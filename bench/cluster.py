@@ -67,7 +67,7 @@ class TorcCluster:
     def make(self, at):
         place = os.path.join(self.run.folder, f"torc{at + 1}")
         os.makedirs(place)
-        seeds = ("--seeds", self.run.address(0), "--hinted_handoff_enabled", "false")
+        seeds = ("--seeds", self.run.address(0), "--hinted_handoff_enabled", "false", "--auto_repair_enabled", "false")
         node = Torc(self.run.torc, place, self.run.address(at), 1, seeds)
         node.command = pinned(self.run.options.server_core, self.run.options.nice, node.command)
         return node

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use wire::client::{Answer, AnswerBody, Parameters, Prepared, RequestWriter, ResultBody, Rows};
@@ -113,6 +113,17 @@ impl Client {
             ResultBody::Rows(rows) => rows.to_vec().expect("whole rows"),
             other => panic!("{text}: {other:?}"),
         }
+    }
+
+    /// The rows of a statement that may have to wait until enough nodes have been heard of.
+    pub fn rows_when_available(&mut self, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+        let until = Instant::now() + PATIENCE;
+        while let AnswerBody::Error(error) = self.ask(text).body {
+            let waits = matches!(error.kind, wire::ErrorKind::Unavailable { .. }) && Instant::now() < until;
+            assert!(waits, "{text}: {error:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.rows(text)
     }
 
     /// The rows of a statement whose columns are all text.

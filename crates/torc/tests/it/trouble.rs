@@ -74,11 +74,11 @@ fn a_port_in_use() {
     other.address = node.address;
     refused(&other, &["the port for other nodes", "7000", "storage_port"]);
     other = other.option("storage_port", "7001");
+    refused(&other, &["the administration port", "10000", "api_port"]);
+    other = other.option("api_port", "10001").option("prometheus_port", "9181");
     refused(&other, &["the CQL port", "9042", "native_transport_port"]);
     other =
         other.option("native_transport_port", "9043").option("native_shard_aware_transport_port", "19043");
-    refused(&other, &["the administration port", "10000", "api_port"]);
-    other = other.option("api_port", "10001").option("prometheus_port", "9181");
     other.start();
     drop(node);
 }
