@@ -403,7 +403,8 @@ def test_unavailable():
         session.execute(write)
         for level in (ConsistencyLevel.ONE, ConsistencyLevel.LOCAL_ONE):
             read = SimpleStatement(f"SELECT v FROM {KEYSPACE}_three.t WHERE k = 1", consistency_level=level)
-            equal(rows(read), [(1,)])
+            # One replica has it for certain; another may be asked.
+            wait_until(lambda read=read: rows(read) == [(1,)], "the row is at every replica")
     finally:
         session.execute(f"DROP KEYSPACE {KEYSPACE}_three")
 
@@ -451,9 +452,11 @@ def test_schema_events():
 def test_metadata():
     tokens = cluster.metadata.token_map
     assert tokens and len(tokens.ring) >= 1, "no token map"
-    host = cluster.metadata.all_hosts()[0]
-    assert host.datacenter and host.rack and host.host_id and host.release_version, vars(host)
-    equal(cluster.metadata.get_replicas(KEYSPACE, b"\x00\x00\x00\x01"), [host])
+    hosts = cluster.metadata.all_hosts()
+    for host in hosts:
+        assert host.datacenter and host.rack and host.host_id and host.release_version, vars(host)
+    replicas = cluster.metadata.get_replicas(KEYSPACE, b"\x00\x00\x00\x01")
+    assert len(replicas) == 1 and replicas[0] in hosts, replicas
     assert cluster.metadata.partitioner.endswith("Murmur3Partitioner"), cluster.metadata.partitioner
     text = cluster.metadata.keyspaces[KEYSPACE].export_as_string()
     for word in ("CREATE KEYSPACE", "CREATE TYPE", "CREATE TABLE", "compaction"):
