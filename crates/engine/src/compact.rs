@@ -31,18 +31,24 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
     if inputs.is_empty() || store.dropped.get() {
         return Ok(());
     }
-    let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
     let strategy = Strategy::of(&store.table.borrow().options.compaction);
     let output_bytes_max = match strategy {
         Strategy::Leveled(levels, _) => Some(levels.sstable_bytes),
         _ => None,
     };
-    let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
-    match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
-        // A truncation or the table's end came between: there is nothing left to merge.
-        Err(MaintenanceError::Cancelled) if !inner.stopped.get() => Ok(()),
-        done => done,
+    // What was repaired stays apart from what was not.
+    let (repaired, fresh): (Vec<_>, Vec<_>) =
+        inputs.into_iter().partition(|live| store.marks.is_repaired(live));
+    for inputs in [repaired, fresh].into_iter().filter(|inputs| !inputs.is_empty()) {
+        let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
+        let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
+        match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
+            // A truncation or the table's end came between: there is nothing left to merge.
+            Err(MaintenanceError::Cancelled) if !inner.stopped.get() => return Ok(()),
+            done => done?,
+        }
     }
+    Ok(())
 }
 
 /// See [`crate::Engine::cleanup`].
@@ -66,13 +72,17 @@ pub(crate) async fn cleanup(
         if store.dropped.get() || !has_others(sstable, &kept).await.map_err(disk_or_source)? {
             continue;
         }
+        if rewritten == 0 {
+            // What goes may come back with the tokens, and is not to count as repaired then.
+            crate::marks::forget(inner, store).await?;
+        }
         let level = sstable.level();
         let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None };
         let why = Why { name: CLEANUP, kept: Some(kept.clone()) };
         match compact(inner, store, vec![live], &choice, why).await {
             Ok(()) => rewritten += 1,
             // A truncation or the table's end came between.
-            Err(MaintenanceError::Cancelled) if !inner.stopped.get() => return Ok(rewritten),
+            Err(MaintenanceError::Cancelled) if !inner.stopped.get() => break,
             Err(error) => return Err(error),
         }
     }
@@ -165,7 +175,12 @@ impl Inner {
         }
         let strategy = Strategy::of(&store.table.borrow().options.compaction);
         let candidates = self.candidates(store, &set);
-        let Some(choice) = strategy.choose(&candidates, self.now_seconds()) else { return false };
+        // What was repaired is compacted apart from what was not.
+        let (repaired, fresh): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|one| store.marks.is_repaired(&set[one.id]));
+        let now = self.now_seconds();
+        let choice = strategy.choose(&fresh, now).or_else(|| strategy.choose(&repaired, now));
+        let Some(choice) = choice else { return false };
         let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
         inputs.iter().for_each(|live| live.compacting.set(true));
         count(&self.compactions_running, 1);
@@ -281,7 +296,10 @@ async fn compact(
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
             let committed = inner.commit(store, edit, &names).await?;
+            let covered_by = crate::marks::of_merge(&inputs);
+            added.iter().for_each(|live| live.covered_by.set(covered_by));
             store.change_set(added, &inputs);
+            crate::marks::note(inner, store).await;
             inner.retire(&inputs, committed, true).await;
             record(inner, store, id, &inputs, bytes_out, rows_merged, why.name);
             inner.compaction_check.notify_one();

@@ -21,6 +21,7 @@ use stdx::HashMap;
 use crate::compact::RunningTask;
 use crate::figures;
 use crate::live::Trash;
+use crate::marks::{Mark, Marked};
 use crate::read::ReadSources;
 use crate::store::{Store, count};
 use crate::{
@@ -207,6 +208,41 @@ impl Engine {
         reversed: bool,
     ) -> Result<EngineReader, ReadError> {
         self.0.read(table.id, range, slices, columns, reversed, true)
+    }
+
+    /// What the present SSTables hold is covered by the mark that this gives; after flushing, if that is wanted, so is everything
+    /// that was written before.
+    pub async fn take_mark(&self, table: TableId, flush: bool) -> Result<Marked, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::marks::take(&self.0, &store, flush).await
+    }
+
+    /// Has compaction keep what this mark covers apart from what came later.
+    pub fn set_repaired_upto(&self, table: TableId, mark: Mark) {
+        if let Some(store) = self.0.store(table) {
+            store.marks.set_floor(mark);
+        }
+    }
+
+    /// Returns when a loss of power cannot undo what was written to a table before.
+    pub async fn make_durable(&self, table: TableId) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        if store.durable.get() {
+            return self.0.log.sync().await.map_err(log_failure);
+        }
+        self.0.flush(&store).await
+    }
+
+    /// Reads the partitions of `range`, of each the rows of `slices`, from what came after a mark alone. Fails when the mark means
+    /// nothing any more.
+    pub fn read_above(
+        &self,
+        table: &Arc<Table>,
+        range: &PartitionRange,
+        slices: &Slices,
+        mark: Mark,
+    ) -> Result<EngineReader, ReadError> {
+        self.0.read_above(table.id, range, slices, mark)
     }
 
     /// From what a read of a partition would be answered now, for traces.

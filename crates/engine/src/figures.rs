@@ -74,6 +74,12 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
         memtable_switches: counters.switches.get(),
         sstables: set.len() as u64,
         disk_bytes,
+        data_bytes: sum(&|sstable| sstable.data_len()),
+        repaired_bytes: set
+            .iter()
+            .filter(|live| store.marks.is_repaired(live))
+            .map(|live| live.sstable.data_len())
+            .sum(),
         total_disk_bytes: disk_bytes + inner.trash.bytes(),
         partitions_estimate: in_memtables + sum(&|sstable| sstable.estimated_partitions()),
         bloom_false_positives: counters.bloom_false.get(),

@@ -148,6 +148,7 @@ impl Inner {
             }
             self.cache.next_epoch(store.id);
             store.change_set(vec![live.clone()], &[]);
+            crate::marks::note(self, store).await;
             self.merge_into_cache(store, &flushing.memtable, &live).await;
             self.compaction_check.notify_one();
         }

@@ -74,6 +74,8 @@ pub(crate) struct LiveSstable {
     pub(crate) compacting: Cell<bool>,
     /// A compaction found it damaged.
     pub(crate) suspect: Cell<bool>,
+    /// The number of the mark that covers it first; 0 when none does ([`crate::marks`]).
+    pub(crate) covered_by: Cell<u64>,
     /// When it came to be, microseconds of the wall clock; 0 when it was there at the start.
     pub(crate) since_micros: i64,
 }
@@ -86,6 +88,7 @@ impl LiveSstable {
             trash: trash.clone(),
             compacting: Cell::new(false),
             suspect: Cell::new(false),
+            covered_by: Cell::new(0),
             since_micros,
         })
     }

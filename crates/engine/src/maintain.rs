@@ -126,6 +126,7 @@ fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
 pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) -> Result<bool, DiskError> {
     if disk.exists(dir).await? {
         crate::truncation::remove_all(disk, dir).await?;
+        crate::marks::remove_others(disk, dir, None).await?;
         let left = disk.list(dir).await?;
         if left.iter().any(|entry| !entry.is_dir) {
             return Ok(false);

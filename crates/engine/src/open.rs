@@ -127,7 +127,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         }
     }
     store.change_set(found, &[]);
-    Ok(())
+    crate::marks::open(inner, store, &store.set()).await
 }
 
 /// Applies what the log holds beyond the SSTables.

@@ -45,6 +45,7 @@ pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Re
         }
         finish_edits(disk, &dir).await?;
         sstable::remove_incomplete(disk, &dir).await?;
+        crate::marks::remove_others(disk, &dir, Some(rt.shard_count())).await?;
         if rt.shard_count() > 1 {
             node.share_out_sstables(table, &dir).await?;
         }

@@ -12,6 +12,7 @@ use crate::ReadError;
 use crate::cached::{CachedSource, Collector, PopulatingInput};
 use crate::engine::Inner;
 use crate::live::LiveSstable;
+use crate::marks::{Mark, is_covered};
 use crate::reader::{EngineReader, Input, SstableInput};
 use crate::store::{Store, count};
 
@@ -26,6 +27,26 @@ struct Wanted<'a> {
 }
 
 impl Inner {
+    /// See [`crate::Engine::read_above`].
+    pub(crate) fn read_above(
+        &self,
+        table: TableId,
+        range: &PartitionRange,
+        slices: &Slices,
+        mark: Mark,
+    ) -> Result<EngineReader, ReadError> {
+        let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
+        if let Some(damage) = &*store.damage.borrow() {
+            return Err(ReadError::Source(damage.clone().into()));
+        }
+        if !store.marks.knows(mark) {
+            return Err(ReadError::Source("what was repaired of the table was forgotten meanwhile".into()));
+        }
+        let columns = &ColumnSelection::All;
+        let wanted = Wanted { range, slices, columns, reversed: false, bypass_cache: true };
+        Ok(read_range(&store, &wanted, mark.number))
+    }
+
     pub(crate) fn read(
         &self,
         table: TableId,
@@ -46,7 +67,7 @@ impl Inner {
                 store.sample_read(key);
                 Ok(self.read_partition(&store, key, &wanted))
             }
-            None => Ok(read_range(&store, &wanted)),
+            None => Ok(read_range(&store, &wanted, 0)),
         }
     }
 }
@@ -213,14 +234,17 @@ fn candidates_of(store: &Store, key: &DecoratedKey) -> Vec<Rc<LiveSstable>> {
     candidates
 }
 
-fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>) -> EngineReader {
+/// Reads memtables, and of the SSTables those that a number does not cover.
+fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>, above: u64) -> EngineReader {
     let mut inputs: Vec<Input> = Vec::new();
     for memtable in store.memtables().iter().filter(|memtable| !memtable.is_empty()) {
         let source = MemtableSource::new(memtable, wanted.range, wanted.slices, wanted.reversed);
         inputs.push(Input::Memtable(source));
     }
     let overlaps = |live: &&Rc<LiveSstable>| {
-        !wanted.range.end.is_before(live.sstable.first()) && wanted.range.start.is_before(live.sstable.last())
+        !is_covered(live, above)
+            && !wanted.range.end.is_before(live.sstable.first())
+            && wanted.range.start.is_before(live.sstable.last())
     };
     let candidates: Vec<Rc<LiveSstable>> = store.set().iter().filter(overlaps).cloned().collect();
     inputs.extend(sstable_inputs(store, candidates, wanted, false).map(Input::Sstable));

@@ -57,6 +57,10 @@ pub struct TableStats {
     pub disk_bytes: u64,
     /// Bytes of data before compression.
     pub uncompressed_bytes: u64,
+    /// Bytes of data in SSTables.
+    pub data_bytes: u64,
+    /// Of these, what incremental repairs have behind them.
+    pub repaired_bytes: u64,
     /// Disk bytes of live and of not yet removed SSTables.
     pub total_disk_bytes: u64,
     /// Estimated partitions over SSTables and memtables.

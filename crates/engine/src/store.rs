@@ -16,6 +16,7 @@ use sstable::{Component, Descriptor, Generation};
 
 use crate::Sampled;
 use crate::live::LiveSstable;
+use crate::marks::Marks;
 use crate::truncation::TRUNCATIONS_ALL;
 
 /// The SSTables of a table at a moment.
@@ -63,6 +64,8 @@ pub(crate) struct Store {
     pub(crate) dir: PathBuf,
     /// When what of it was repaired.
     pub(crate) repaired: RefCell<Arc<Repaired>>,
+    /// How far its SSTables have come with incremental repairs.
+    pub(crate) marks: Marks,
     /// Whether writes go to the commit log.
     pub(crate) durable: Cell<bool>,
     pub(crate) dropped: Cell<bool>,
@@ -109,6 +112,7 @@ impl Store {
             table: RefCell::new(table),
             dir,
             repaired: RefCell::default(),
+            marks: Marks::new(),
             durable: Cell::new(durable),
             dropped: Cell::new(false),
             active_first: Cell::new(None),

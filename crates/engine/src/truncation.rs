@@ -219,6 +219,10 @@ pub(crate) async fn truncate(
     inner.unlogged_counters.borrow_mut().retain(|(table, _), _| *table != store.id);
     store.change_set(Vec::new(), &doomed);
     inner.cache.forget_table(store.id);
+    if let Err(error) = crate::marks::forget(inner, store).await {
+        // The next start does, because what it names is gone.
+        tracing::warn!("what was repaired of {} is not forgotten yet: {error}", store.table().full_name());
+    }
     let in_force = finish(disk, &store.dir, &id, true).await;
     if let Err(error) = &in_force {
         tracing::warn!("the record of a truncation is put in force by the next start: {error}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineStats, Sampled};
+use engine::{EngineStats, Mark, Marked, Sampled};
 use mutation::{PartitionUpdate, Repaired};
 use schema::{Schema, TableId};
 
@@ -60,6 +60,12 @@ pub enum ShardRequest {
     SetSchema(Arc<Schema>),
     /// Take over when what of a table was repaired.
     SetRepaired(TableId, Arc<Repaired>),
+    /// Cover what a table's SSTables hold by a mark, after flushing if that is so.
+    TakeMark(TableId, bool),
+    /// Keep apart what this mark of a table covers.
+    SetRepairedUpto(TableId, Mark),
+    /// See to it that a loss of power cannot undo what was written to a table.
+    MakeDurable(TableId),
     /// Count the partitions of a table that are asked for, in so many places, or end that with none.
     Sample(TableId, Option<usize>),
     /// Tell figures.
@@ -79,6 +85,8 @@ pub enum ShardResponse {
     DoneTraced(Result<(), ReplicaError>, Vec<TraceEvent>),
     /// What a counter update led to.
     Incremented(Result<PartitionUpdate, ReplicaError>),
+    /// The mark, or why there is none.
+    Marked(Result<Marked, ReplicaError>),
     /// What was counted of a table until now.
     Sampled(Option<Box<Sampled>>),
     /// Figures.

@@ -1,16 +1,18 @@
 //! Reads of partitions that this shard owns.
 
-use engine::{Engine, OnlyRow, SyncStep};
+use engine::{Engine, Mark, OnlyRow, SyncStep};
 use mutation::purge::Purger;
 use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices, Timestamp};
 
 use crate::page::{PageBuilder, Progress};
 use crate::{Form, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
 
-/// Carries out a read on this shard's engine. Fails when more than `tombstones_max` tombstones are met.
+/// Carries out a read on this shard's engine, or on what in it came after a mark. Fails when more than `tombstones_max` tombstones are
+/// met.
 pub(crate) async fn read(
     engine: &Engine,
     command: &ReadCommand,
+    above: Option<Mark>,
     tombstones_max: u64,
 ) -> Result<ReadPage, ReplicaError> {
     if command.form == Form::Live
@@ -19,7 +21,7 @@ pub(crate) async fn read(
         return Ok(page);
     }
     let mut page = PageBuilder::new(command);
-    let reader = Reader { engine, command, tombstones_max };
+    let reader = Reader { engine, command, above, tombstones_max };
     match &command.partitions {
         Partitions::Keys(keys) => {
             let (mut rest, mut skip) = (keys.as_slice(), None);
@@ -92,6 +94,7 @@ fn only_row(
 struct Reader<'a> {
     engine: &'a Engine,
     command: &'a ReadCommand,
+    above: Option<Mark>,
     tombstones_max: u64,
 }
 
@@ -122,7 +125,9 @@ impl Reader<'_> {
     ) -> Result<Progress, ReplicaError> {
         let command = self.command;
         let (table, columns, reversed) = (&command.table, &command.columns, command.reversed);
-        let mut reader = if command.bypass_cache {
+        let mut reader = if let Some(mark) = self.above {
+            self.engine.read_above(table, range, slices, mark)?
+        } else if command.bypass_cache {
             self.engine.read_bypassing_cache(table, range, slices, columns, reversed).await?
         } else {
             self.engine.read(table, range, slices, columns, reversed).await?

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Sampled};
+use engine::{Engine, EngineStats, Mark, Marked, Sampled};
 use futures_util::future::{join_all, try_join_all};
 use mutation::counter::CounterId;
 use mutation::{PartitionUpdate, Repaired};
@@ -129,7 +129,8 @@ impl Replica {
     /// Reads from one shard, which must own every partition of the command that it is to find.
     pub(crate) async fn read_on(&self, shard: u16, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
         if shard == self.0.shard.0 {
-            return read::read(&self.0.engine, command, self.0.config.tombstone_failure_threshold).await;
+            return read::read(&self.0.engine, command, None, self.0.config.tombstone_failure_threshold)
+                .await;
         }
         match self.0.port.call(ShardId(shard), ShardRequest::Read(command.clone())).await {
             ShardResponse::Read(page) => page,
@@ -212,7 +213,12 @@ impl Replica {
 
     /// Reads what this shard owns of a command's partitions, however many tombstones lie there.
     pub async fn read_here(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-        read::read(&self.0.engine, command, u64::MAX).await
+        read::read(&self.0.engine, command, None, u64::MAX).await
+    }
+
+    /// [`Replica::read_here`] of what came after a mark alone. Fails when the mark means nothing any more.
+    pub async fn read_above_here(&self, command: &ReadCommand, mark: Mark) -> Result<ReadPage, ReplicaError> {
+        read::read(&self.0.engine, command, Some(mark), u64::MAX).await
     }
 
     /// Counts on the owning shard; gives the state to replicate.
@@ -273,6 +279,33 @@ impl Replica {
         join_all(shards.map(tell)).await;
     }
 
+    /// Has every shard cover what a table's SSTables hold by a mark, after flushing if `flush`. In shard order.
+    pub async fn take_marks(&self, table: TableId, flush: bool) -> Result<Vec<Marked>, ReplicaError> {
+        let ask = |shard| async move {
+            match self.0.port.call(ShardId(shard), ShardRequest::TakeMark(table, flush)).await {
+                ShardResponse::Marked(marked) => marked,
+                other => panic!("a wish for a mark was answered with {other:?}"),
+            }
+        };
+        try_join_all((0..self.shard_count()).map(ask)).await
+    }
+
+    /// Has every shard keep apart in compactions what its mark covers; marks are in shard order.
+    pub async fn set_repaired_upto(&self, table: TableId, marks: &[Mark]) {
+        let shards = (0..self.shard_count()).zip(marks);
+        let tell =
+            |(shard, mark): (u16, &Mark)| self.done(shard, ShardRequest::SetRepairedUpto(table, *mark));
+        // A shard that has stopped compacts nothing any more.
+        join_all(shards.map(tell)).await;
+    }
+
+    /// Returns when a loss of power cannot undo what was written to a table before, on any shard.
+    pub async fn make_durable(&self, table: TableId) -> Result<(), ReplicaError> {
+        let shards = 0..self.shard_count();
+        try_join_all(shards.map(|shard| self.done(shard, ShardRequest::MakeDurable(table)))).await?;
+        Ok(())
+    }
+
     /// Figures of all shards, in shard order.
     pub async fn stats(&self) -> Vec<EngineStats> {
         let ask = |shard| async move {
@@ -329,7 +362,7 @@ impl Replica {
         match request {
             ShardRequest::Read(command) => {
                 let max = self.0.config.tombstone_failure_threshold;
-                ShardResponse::Read(read::read(engine, &command, max).await)
+                ShardResponse::Read(read::read(engine, &command, None, max).await)
             }
             ShardRequest::Apply(updates) => {
                 ShardResponse::Done(engine.apply(updates).await.map_err(Into::into))
@@ -362,6 +395,18 @@ impl Replica {
             ShardRequest::SetRepaired(table, repaired) => {
                 engine.set_repaired(table, repaired);
                 ShardResponse::Done(Ok(()))
+            }
+            ShardRequest::TakeMark(table, flush) => {
+                let engine = engine.clone();
+                let run = async move { Ok(engine.take_mark(table, flush).await?) };
+                ShardResponse::Marked(self.0.rt.uncancelled(Group::Maintenance, run).await)
+            }
+            ShardRequest::SetRepairedUpto(table, mark) => {
+                engine.set_repaired_upto(table, mark);
+                ShardResponse::Done(Ok(()))
+            }
+            ShardRequest::MakeDurable(table) => {
+                ShardResponse::Done(engine.make_durable(table).await.map_err(Into::into))
             }
             ShardRequest::Sample(table, places) => {
                 ShardResponse::Sampled(engine.sample(table, places).map(Box::new))

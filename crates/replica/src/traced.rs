@@ -66,7 +66,7 @@ impl Replica {
                 self.note(trace, format!("Executing seq scan across {sstables} sstables for {table}"));
             }
         }
-        let page = read::read(self.engine(), command, self.tombstones_max()).await;
+        let page = read::read(self.engine(), command, None, self.tombstones_max()).await;
         match &page {
             Ok(page) => self.note(trace, found(page)),
             Err(error) => self.note(trace, error.to_string()),

@@ -4,6 +4,7 @@ mod cleanup;
 mod crash;
 mod dropping;
 mod flushing;
+mod marks;
 mod model;
 mod shards;
 mod truncation;
