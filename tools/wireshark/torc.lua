@@ -19,14 +19,14 @@ local VERBS = {
   [1] = "echo", [2] = "gossip", [3] = "join",
   [8] = "raft", [9] = "raft_forward", [10] = "raft_snapshot",
   [16] = "read", [17] = "read_digest", [18] = "apply", [19] = "increment", [20] = "truncate", [21] = "hint",
-  [22] = "batch_store", [23] = "batch_remove", [24] = "read_repair",
+  [22] = "batch_store", [23] = "batch_remove", [24] = "read_repair", [25] = "traced", [26] = "forward", [27] = "outcome",
   [32] = "paxos_prepare", [33] = "paxos_propose", [34] = "paxos_commit",
   [48] = "repair_open", [49] = "repair_digest", [50] = "repair_rows", [51] = "repair_close",
   [64] = "stream_open", [65] = "stream_chunk", [66] = "stream_close",
 }
 local OUTCOMES = {
   [0] = "accepted", [1] = "another cluster's name", [2] = "no common version", [3] = "the same host id",
-  [4] = "too many connections", [5] = "not ready", [6] = "malformed",
+  [4] = "too many connections", [5] = "not ready", [6] = "malformed", [7] = "plain text",
 }
 local REFUSALS = {
   [1] = "unknown verb", [2] = "overloaded", [3] = "expired", [4] = "answer too large", [5] = "answer dropped",

@@ -24,11 +24,12 @@ use crate::batch_row;
 use crate::batchlog::{BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
 use crate::contact::Needs;
+use crate::forward::Outcomes;
 use crate::latency::{Counters, RequestFigures};
 use crate::paxos::{self, Paxos};
 use crate::read::{Scene, speculation_delay};
 use crate::recent::RecentReads;
-use crate::remote::{self, Remote};
+use crate::remote::{self, Calls, PeerError, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 use crate::{
     Canaries, ClusterView, Consistency, Copies, ReplicaFailure, RequestError, WriteKind, WriteOptions,
@@ -63,6 +64,8 @@ pub struct ReplicationStats {
     pub mismatches: u64,
     /// Replicas that were told what a read found them to lack.
     pub repaired: u64,
+    /// Writes that were sent to another datacenter once, for several replicas there.
+    pub forwarded: u64,
     /// Updates that were kept for a node that was away.
     pub hinted: u64,
     /// Updates that could not be kept for a node that was away.
@@ -71,7 +74,7 @@ pub struct ReplicationStats {
 
 /// One shard's coordinator. Cheap to clone.
 #[derive(Clone)]
-pub struct Coordinator(Rc<Inner>);
+pub struct Coordinator(Rc<Inner>, Option<TraceLog>);
 
 struct Inner {
     rt: Rt,
@@ -79,6 +82,7 @@ struct Inner {
     /// Where the tables of a keyspace are, until nodes or keyspaces change.
     placements: RefCell<HashMap<String, Arc<Copies>>>,
     remote: OnceCell<Remote>,
+    forwarded: Outcomes,
     hints: OnceCell<Box<dyn HintKeeper>>,
     planted: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
@@ -118,6 +122,7 @@ impl Coordinator {
             view: RefCell::new(view),
             placements: RefCell::default(),
             remote: OnceCell::new(),
+            forwarded: Outcomes::default(),
             planted: Cell::default(),
             hints: OnceCell::new(),
             turn: Cell::new(0),
@@ -135,7 +140,7 @@ impl Coordinator {
             group: OnceCell::new(),
             following: RefCell::default(),
         };
-        let coordinator = Self(Rc::new(inner));
+        let coordinator = Self(Rc::new(inner), None);
         let server = coordinator.clone();
         port.serve(move |_, request| {
             let coordinator = server.clone();
@@ -269,9 +274,7 @@ impl Coordinator {
             }
             Kind::Replicated => {
                 self.note(trace, format!("Reading {} from replicas", command.table.full_name()));
-                let page = self.read(command, consistency, deadline).await;
-                self.note(trace, "Replicas have answered");
-                return page;
+                return self.traced(trace).read(command, consistency, deadline).await;
             }
             Kind::Stored => {}
         }
@@ -295,9 +298,7 @@ impl Coordinator {
         let kind = self.check_writes(&updates, options)?;
         self.note(trace, format!("Determining replicas for {} mutations", updates.len()));
         if kind == Kind::Replicated {
-            let result = self.write(updates, options).await;
-            self.note(trace, "Replicas have answered");
-            return result;
+            return self.traced(trace).write(updates, options).await;
         }
         let replica = &self.0.replica;
         if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
@@ -308,7 +309,17 @@ impl Coordinator {
         self.written(result, options.consistency, options.kind)
     }
 
-    fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
+    /// The same coordinator for a request whose steps are told.
+    fn traced(&self, trace: &TraceLog) -> Self {
+        Self(self.0.clone(), Some(trace.clone()))
+    }
+
+    /// Where the request's steps are told, if they are.
+    pub(crate) fn trace(&self) -> Option<&TraceLog> {
+        self.1.as_ref()
+    }
+
+    pub(crate) fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
         trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
     }
 
@@ -530,8 +541,28 @@ impl Coordinator {
         &self.0.rt
     }
 
-    pub(crate) fn remote(&self) -> &Remote {
-        self.0.remote.get().expect("a node of several is connected before it is told of the others")
+    /// The way to other nodes.
+    pub(crate) fn remote(&self) -> Calls<'_> {
+        let remote = self.0.remote.get();
+        let remote = remote.expect("a node of several is connected before it is told of the others");
+        Calls { remote, coordinator: self }
+    }
+
+    /// Writes that another node passes on, and whose outcomes it tells.
+    pub(crate) fn forwarded(&self) -> &Outcomes {
+        &self.0.forwarded
+    }
+
+    /// What this node's own replica has.
+    pub(crate) async fn read_here(
+        &self,
+        command: &ReadCommand,
+        deadline: Instant,
+    ) -> Result<ReadPage, PeerError> {
+        match self.trace() {
+            None => self.here(deadline, self.replica().read(command)).await,
+            Some(trace) => Box::pin(self.here(deadline, self.replica().read_traced(command, trace))).await,
+        }
     }
 
     pub(crate) fn next_turn(&self) -> usize {

@@ -163,8 +163,7 @@ impl Reader<'_> {
         if let [one] = chosen.as_slice()
             && *one == view.own()
         {
-            let page =
-                self.coordinator.here(self.how.deadline, self.coordinator.replica().read(command)).await;
+            let page = self.coordinator.read_here(command, self.how.deadline).await;
             return page.map_err(|error| self.not_enough(0, 1, false, &[(*one, error)]));
         }
         let spare: VecDeque<NodeIndex> =
@@ -270,7 +269,7 @@ impl Reader<'_> {
         if node != view.own() {
             return coordinator.remote().read(view.node(node), token, command, body, deadline).await;
         }
-        coordinator.here(deadline, coordinator.replica().read(command)).await
+        coordinator.read_here(command, deadline).await
     }
 
     /// What a replica's rows come to.

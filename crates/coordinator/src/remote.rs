@@ -8,6 +8,8 @@
 //! | increment | version, vint length, update | vint length, update: the state that the other replicas are to have |
 //! | batch_store, batch_remove | see `batch_row` | nothing |
 //! | truncate | version, table id, microseconds (8) | nothing |
+//! | traced | see `traced` | as without |
+//! | forward, outcome | see `forward` | nothing |
 //!
 //! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
 
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use replica::read_codec::{self, ReadCodecError};
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
 use rpc::{Messenger, Near, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
 use rt::Instant;
 use schema::{Schema, TableId};
@@ -26,6 +28,7 @@ use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 use topology::{NodeIndex, Sharder};
 
+use crate::forward;
 use crate::handoff;
 use crate::view::{ClusterView, ViewNode};
 use crate::{Coordinator, ReplicaFailure};
@@ -167,7 +170,7 @@ pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
 /// The way to the replicas of other nodes.
 #[derive(Clone)]
 pub(crate) struct Remote {
-    messenger: Messenger,
+    pub(crate) messenger: Messenger,
 }
 
 impl Remote {
@@ -187,28 +190,40 @@ impl Remote {
         let peers = Peers::new(view.indexes().zip(view.nodes()).map(peer));
         self.messenger.set_peers(Arc::new(peers));
     }
+}
 
+/// The way to other nodes' replicas for one request.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls<'a> {
+    pub(crate) remote: &'a Remote,
+    pub(crate) coordinator: &'a Coordinator,
+}
+
+impl Calls<'_> {
     /// Calls the shard of a node that owns a token.
     pub(crate) async fn call(
-        &self,
+        self,
         node: &ViewNode,
         token: i64,
         verb: Verb,
         body: Bytes,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
+        if let Some(trace) = self.coordinator.trace() {
+            return Box::pin(self.call_traced(trace, node, token, (verb, body), deadline)).await;
+        }
         let shard = Sharder::new(node.shards).shard_of(token);
-        Ok(self.messenger.call(Target::Host { host: node.host, shard }, verb, body, deadline).await?)
+        Ok(self.remote.messenger.call(Target::Host { host: node.host, shard }, verb, body, deadline).await?)
     }
 
     /// Tells the shard of a node that owns a token something that needs no answer.
-    pub(crate) fn tell(&self, node: &ViewNode, token: i64, verb: Verb, body: Bytes) {
+    pub(crate) fn tell(self, node: &ViewNode, token: i64, verb: Verb, body: Bytes) {
         let shard = Sharder::new(node.shards).shard_of(token);
-        self.messenger.send(Target::Host { host: node.host, shard }, verb, body);
+        self.remote.messenger.send(Target::Host { host: node.host, shard }, verb, body);
     }
 
     pub(crate) async fn read(
-        &self,
+        self,
         node: &ViewNode,
         token: i64,
         command: &ReadCommand,
@@ -220,7 +235,7 @@ impl Remote {
     }
 
     pub(crate) async fn digest(
-        &self,
+        self,
         node: &ViewNode,
         token: i64,
         body: Bytes,
@@ -232,7 +247,7 @@ impl Remote {
     }
 
     pub(crate) async fn increment(
-        &self,
+        self,
         node: &ViewNode,
         update: &PartitionUpdate,
         deadline: Instant,
@@ -246,7 +261,7 @@ impl Remote {
     }
 
     pub(crate) async fn truncate(
-        &self,
+        self,
         node: &ViewNode,
         table: TableId,
         at_micros: i64,
@@ -320,9 +335,15 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         let server = server.clone();
         messenger.serve(verb, move |incoming| {
             let server = server.clone();
-            async move { server.answer(verb, incoming.body).await }
+            async move { server.answer(verb, incoming.body, None).await }
         });
     };
+    let traced = server.clone();
+    messenger.serve(Verb::Traced, move |incoming| {
+        let server = traced.clone();
+        async move { server.answer_traced(incoming).await }
+    });
+    forward::serve(coordinator, messenger);
     [
         Verb::Read,
         Verb::ReadDigest,
@@ -338,8 +359,8 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
     .for_each(on);
 }
 
-struct Server {
-    coordinator: Coordinator,
+pub(crate) struct Server {
+    pub(crate) coordinator: Coordinator,
 }
 
 impl Server {
@@ -351,16 +372,21 @@ impl Server {
         self.coordinator.replica()
     }
 
-    async fn answer(&self, verb: Verb, body: Bytes) -> Result<Bytes, Refusal> {
+    pub(crate) async fn answer(
+        &self,
+        verb: Verb,
+        body: Bytes,
+        trace: Option<&TraceLog>,
+    ) -> Result<Bytes, Refusal> {
         match verb {
             Verb::Read => {
-                let (command, page) = self.read(&body).await?;
+                let (command, page) = self.read(&body, trace).await?;
                 let mut out = Vec::with_capacity(256);
                 read_codec::encode_page(&command, page, &mut out);
                 Ok(out.into())
             }
             Verb::ReadDigest => {
-                let (command, page) = self.read(&body).await?;
+                let (command, page) = self.read(&body, trace).await?;
                 let digest = self.coordinator.digest_of(&command, &page);
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
@@ -373,8 +399,9 @@ impl Server {
             Verb::Apply | Verb::ReadRepair => {
                 let mut updates = self.updates(&body)?;
                 let replica = self.replica();
-                let applied = match updates.len() {
-                    1 => replica.apply_one(updates.pop().expect("there is one")).await,
+                let applied = match (updates.len(), trace) {
+                    (_, Some(trace)) => replica.apply_traced(updates, trace).await,
+                    (1, None) => replica.apply_one(updates.pop().expect("there is one")).await,
                     _ => replica.apply(updates).await,
                 };
                 applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
@@ -400,12 +427,15 @@ impl Server {
         }
     }
 
-    async fn read(&self, body: &Bytes) -> Result<(ReadCommand, ReadPage), Refusal> {
+    async fn read(&self, body: &Bytes, trace: Option<&TraceLog>) -> Result<(ReadCommand, ReadPage), Refusal> {
         let schema = self.schema();
         let command =
             read_codec::decode_command(body, |id| schema.table_by_id(id).cloned()).map_err(unread)?;
-        let page = self.replica().read(&command).await.map_err(|error| refusal(&error))?;
-        Ok((command, page))
+        let page = match trace {
+            None => self.replica().read(&command).await,
+            Some(trace) => Box::pin(self.replica().read_traced(&command, trace)).await,
+        };
+        Ok((command, page.map_err(|error| refusal(&error))?))
     }
 
     fn updates(&self, body: &Bytes) -> Result<Vec<PartitionUpdate>, Refusal> {

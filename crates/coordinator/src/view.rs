@@ -189,6 +189,11 @@ impl ClusterView {
         &self.names[usize::from(number)]
     }
 
+    /// Whether there is more than one datacenter.
+    pub fn is_wide(&self) -> bool {
+        self.names.len() > 1
+    }
+
     /// The datacenters that have members, with how many those are.
     pub fn datacenter_sizes(&self) -> BTreeMap<&str, usize> {
         let mut sizes = BTreeMap::new();

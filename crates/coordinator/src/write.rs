@@ -9,17 +9,20 @@ use bytes::Bytes;
 use futures_util::future::{join_all, poll_fn};
 use mutation::PartitionUpdate;
 use rpc::Verb;
-use rt::{Group, sync::Notify};
+use rt::{Group, Instant, sync::Notify};
+use smallvec::SmallVec;
 use topology::{NodeIndex, Replicas};
 
 use crate::contact::{Needs, Tally};
+use crate::forward;
 use crate::handoff;
 use crate::read::Scene;
 use crate::remote::{self, PeerError};
+use crate::view::ClusterView;
 use crate::{Consistency, Coordinator, ReplicaFailure, RequestError, WriteOptions};
 
 /// A write on its way to its replicas. Goes on when the client has been answered.
-struct Ongoing {
+pub(crate) struct Ongoing {
     coordinator: Coordinator,
     scene: Scene,
     tally: RefCell<Tally>,
@@ -160,9 +163,23 @@ impl Coordinator {
         });
         let token = update.key.token;
         let own = view.own();
-        let others = live.iter().copied().filter(|node| *node != own && Some(*node) != has_it);
+        let others: Replicas =
+            live.iter().copied().filter(|node| *node != own && Some(*node) != has_it).collect();
+        // What comes late, and what is traced, reaches each by itself.
+        let direct_only = !view.is_wide() || since_micros.is_some() || self.trace().is_some();
+        let (direct, routes) = match direct_only {
+            true => (others, SmallVec::new()),
+            false => forward::routes(&view, &others, self.next_turn()),
+        };
         let mut body: Option<Bytes> = None;
-        for node in others {
+        for route in routes {
+            let body =
+                body.get_or_insert_with(|| remote::encode_updates(std::slice::from_ref(&update))).clone();
+            self.count(|stats| stats.forwarded += 1);
+            let send = ongoing.clone().forward(route, token, update.table.clone(), body);
+            self.rt().spawn(Group::Statement, send).detach();
+        }
+        for node in direct {
             let body =
                 body.get_or_insert_with(|| remote::encode_updates(std::slice::from_ref(&update))).clone();
             let (ongoing, table) = (ongoing.clone(), update.table.clone());
@@ -181,24 +198,50 @@ impl Coordinator {
 }
 
 impl Ongoing {
-    async fn send(&self, node: NodeIndex, token: i64, table: &schema::Table, body: Bytes) {
-        let peer = self.scene.view.node(node);
-        let remote = self.coordinator.remote();
+    pub(crate) fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    pub(crate) fn view(&self) -> &ClusterView {
+        &self.scene.view
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.options.deadline
+    }
+
+    /// Writes to a replica.
+    pub(crate) async fn send(&self, node: NodeIndex, token: i64, table: &schema::Table, body: Bytes) {
         let (verb, message) = match self.since_micros {
             None => (Verb::Apply, body.clone()),
             Some(since) => (Verb::Hint, handoff::encode(since, &body)),
         };
+        self.send_as(node, token, table, (verb, message, &body)).await;
+    }
+
+    /// Writes to a replica with a message of its own; whether it has the write, whose body a hint would need.
+    pub(crate) async fn send_as(
+        &self,
+        node: NodeIndex,
+        token: i64,
+        table: &schema::Table,
+        (verb, message, body): (Verb, Bytes, &Bytes),
+    ) -> bool {
+        let peer = self.scene.view.node(node);
+        let remote = self.coordinator.remote();
         let answer = remote.call(peer, token, verb, message, self.options.deadline).await;
+        let has_it = answer.is_ok();
         match answer {
             Ok(_) => self.acknowledged(node),
             Err(error) => {
                 // It may come back to it, unless what was asked for is wrong.
                 if !matches!(error, PeerError::Invalid(_)) {
-                    self.hint(node, table, &body);
+                    self.hint(node, table, body);
                 }
                 self.failed(node, error);
             }
         }
+        has_it
     }
 
     /// Applies on this node. Most updates are in memory at once; what takes longer goes on by itself, so that the client waits
@@ -206,11 +249,12 @@ impl Ongoing {
     async fn apply_here(self: &Rc<Self>, update: PartitionUpdate) {
         let own = self.scene.view.own();
         let replica = self.coordinator.replica().clone();
-        let since = self.since_micros;
+        let (since, trace) = (self.since_micros, self.coordinator.trace().cloned());
         let mut apply = Box::pin(async move {
-            match since {
-                None => replica.apply_one(update).await,
-                Some(since) => replica.apply_since(vec![update], since).await,
+            match (since, trace) {
+                (None, Some(trace)) => replica.apply_traced(vec![update], &trace).await,
+                (None, None) => replica.apply_one(update).await,
+                (Some(since), _) => replica.apply_since(vec![update], since).await,
             }
         });
         let at_once = poll_fn(|cx| Poll::Ready(apply.as_mut().poll(cx))).await;
@@ -231,7 +275,7 @@ impl Ongoing {
         }
     }
 
-    fn acknowledged(&self, node: NodeIndex) {
+    pub(crate) fn acknowledged(&self, node: NodeIndex) {
         let mut tally = self.tally.borrow_mut();
         tally.acknowledge(self.scene.view.datacenter(node));
         if tally.is_met() {

@@ -35,14 +35,15 @@ impl Trace {
         request: &'static str,
         parameters: Vec<(String, String)>,
     ) -> Self {
+        let id = call.time_uuid();
         Self {
-            id: call.time_uuid(),
+            id,
             started: call.clock.now(),
             started_micros: call.clock.wall_micros(),
             command,
             request,
             parameters,
-            log: TraceLog::default(),
+            log: TraceLog::of(id),
         }
     }
 

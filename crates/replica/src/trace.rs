@@ -2,6 +2,7 @@
 //! traced takes the other methods, and pays nothing.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use rt::Instant;
 
@@ -16,30 +17,43 @@ pub struct TraceEvent {
     pub activity: String,
 }
 
-/// The steps of a traced request, in the order in which they were told.
-#[derive(Debug, Default)]
-pub struct TraceLog(RefCell<Vec<TraceEvent>>);
+/// The steps of a traced request, in the order in which they were told. A clone is the same log.
+#[derive(Clone, Debug, Default)]
+pub struct TraceLog {
+    session: [u8; 16],
+    events: Rc<RefCell<Vec<TraceEvent>>>,
+}
 
 impl TraceLog {
+    /// The steps of a request with this id in `system_traces`.
+    pub fn of(session: [u8; 16]) -> TraceLog {
+        TraceLog { session, events: Rc::default() }
+    }
+
+    /// The request's id, as far as steps are kept under one.
+    pub fn session(&self) -> [u8; 16] {
+        self.session
+    }
+
     /// Adds a step.
     pub fn add(&self, at: Instant, shard: u16, activity: impl Into<String>) {
-        self.0.borrow_mut().push(TraceEvent { at, shard, activity: activity.into() });
+        self.events.borrow_mut().push(TraceEvent { at, shard, activity: activity.into() });
     }
 
     /// Adds the steps of another shard.
     pub fn extend(&self, events: Vec<TraceEvent>) {
-        self.0.borrow_mut().extend(events);
+        self.events.borrow_mut().extend(events);
     }
 
     /// All steps, by time.
     pub fn events(&self) -> Vec<TraceEvent> {
-        let mut events = self.0.borrow().clone();
+        let mut events = self.events.borrow().clone();
         events.sort_by_key(|event| event.at);
         events
     }
 
     /// All steps, in the order in which they were told.
     pub fn into_events(self) -> Vec<TraceEvent> {
-        self.0.into_inner()
+        self.events.take()
     }
 }

@@ -2,8 +2,10 @@
 //! cluster is what the test says it is.
 
 mod batches;
+mod datacenters;
 mod handoff;
 mod lightweight;
 mod promises;
 mod replication;
+mod traces;
 mod world;

@@ -34,12 +34,19 @@ thread_local! {
     static COORDINATORS: RefCell<BTreeMap<(usize, u16), Coordinator>> = const { RefCell::new(BTreeMap::new()) };
     /// For which nodes hints were kept, by which node.
     static HINTS: RefCell<Vec<(usize, HostId)>> = const { RefCell::new(Vec::new()) };
+    /// The messengers of the first shards that run, by node.
+    static MESSENGERS: RefCell<BTreeMap<usize, Messenger>> = const { RefCell::new(BTreeMap::new()) };
     /// The hinted handoffs that run, by node and shard.
     static HANDOFFS: RefCell<BTreeMap<(usize, u16), Handoff>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 pub fn coordinator(node: usize, shard: u16) -> Coordinator {
     COORDINATORS.with(|all| all.borrow().get(&(node, shard)).expect("the shard runs").clone())
+}
+
+/// The messenger of a node's first shard.
+pub fn messenger(node: usize) -> Messenger {
+    MESSENGERS.with(|all| all.borrow().get(&node).expect("the node runs").clone())
 }
 
 pub fn hints() -> Vec<(usize, HostId)> {
@@ -82,11 +89,13 @@ fn address(node: usize, port: u16) -> std::net::SocketAddr {
     ([10, 0, 0, node as u8 + 1], port).into()
 }
 
-/// `ks.t` and `ks.counts` with three copies, `one.t` with one, and `system.paxos`.
+/// `ks.t` and `ks.counts` with three copies, `one.t` with one, `wide.t` with three in each of two datacenters, and `system.paxos`.
 pub fn schema() -> Schema {
+    let factors = [("dc1", 3), ("dc2", 3)].map(|(name, copies)| (name.to_owned(), copies)).into();
+    let mut wide = Keyspace::new("wide", Replication::NetworkTopology { factors });
     let mut three = Keyspace::new("ks", Replication::Simple { factor: 3 });
     let mut one = Keyspace::new("one", Replication::Simple { factor: 1 });
-    for (keyspace, id) in [(&mut three, 7), (&mut one, 8)] {
+    for (keyspace, id) in [(&mut three, 7), (&mut one, 8), (&mut wide, 12)] {
         let table = TableBuilder::new(&keyspace.name, "t", TableId([id; 16]))
             .partition_key("k", CqlType::Int)
             .clustering("c", CqlType::Int, false)
@@ -105,7 +114,7 @@ pub fn schema() -> Schema {
         .regular("n", CqlType::Counter)
         .build_known();
     three.tables.insert("counts".to_owned(), counts);
-    cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(system())
+    cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(wide).with_keyspace(system())
 }
 
 /// The tables of the node's own that the coordinator keeps things in.
@@ -151,40 +160,66 @@ struct Keeping {
 
 pub struct World {
     pub sim: Simulation,
-    shards: Arc<Vec<u16>>,
+    shape: Arc<Shape>,
+}
+
+/// The nodes of a world.
+struct Shape {
+    shards: Vec<u16>,
+    /// Of each node; all are in `dc1` when there are none.
+    datacenters: Vec<&'static str>,
+}
+
+impl Shape {
+    fn location(&self, node: usize) -> Location {
+        Location::new(self.datacenters.get(node).copied().unwrap_or("dc1"), "r1")
+    }
 }
 
 impl World {
     /// Running nodes with so many shards each, that only note which hints they would keep.
     pub fn new(seed: u64, shards: &[u16], config: Config) -> World {
-        Self::start(seed, shards, config, Keeping { hints: None, replays: false })
+        Self::start(seed, shards, &[], config, Keeping { hints: None, replays: false })
+    }
+
+    /// Running nodes of one shard in these datacenters, that keep hints and deliver them.
+    pub fn wide(seed: u64, datacenters: &[&'static str], config: Config) -> World {
+        let keeping = Keeping { hints: Some(HintsConfig::default()), replays: false };
+        Self::start(seed, &vec![1; datacenters.len()], datacenters, config, keeping)
     }
 
     /// [`World::new`] with nodes that keep hints and deliver them.
     pub fn with_handoff(seed: u64, shards: &[u16], config: Config, hints: HintsConfig) -> World {
-        Self::start(seed, shards, config, Keeping { hints: Some(hints), replays: false })
+        Self::start(seed, shards, &[], config, Keeping { hints: Some(hints), replays: false })
     }
 
     /// [`World::with_handoff`] with nodes that apply logged batches which were left, when they are four seconds old; with
     /// `replays` false they do not.
     pub fn with_batches(seed: u64, shards: &[u16], config: Config, replays: bool) -> World {
-        Self::start(seed, shards, config, Keeping { hints: Some(HintsConfig::default()), replays })
+        Self::start(seed, shards, &[], config, Keeping { hints: Some(HintsConfig::default()), replays })
     }
 
-    fn start(seed: u64, shards: &[u16], config: Config, keeping: Keeping) -> World {
+    fn start(
+        seed: u64,
+        shards: &[u16],
+        datacenters: &[&'static str],
+        config: Config,
+        keeping: Keeping,
+    ) -> World {
         COORDINATORS.with(|all| all.borrow_mut().clear());
         HINTS.with(|hints| hints.borrow_mut().clear());
         HANDOFFS.with(|all| all.borrow_mut().clear());
+        MESSENGERS.with(|all| all.borrow_mut().clear());
         let sim = Simulation::new(seed, config);
-        let shards = Arc::new(shards.to_vec());
+        let shape = Arc::new(Shape { shards: shards.to_vec(), datacenters: datacenters.to_vec() });
         for (node, count) in shards.iter().enumerate() {
-            let (of, keeping) = (Arc::clone(&shards), keeping.clone());
+            let (of, keeping) = (Arc::clone(&shape), keeping.clone());
             let config = NodeConfig { shards: *count, ..NodeConfig::default() };
             let id = sim.add_node(config, move |_| mains(node, &of, &keeping));
             sim.start(id);
         }
         sim.run_for(SECOND / 10);
-        World { sim, shards }
+        World { sim, shape }
     }
 
     /// Plants bugs in every running node.
@@ -199,22 +234,22 @@ impl World {
 
     /// The same, while places change.
     pub fn believe_phases(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
-        self.believe_views(|node| view(node, &self.shards, alive, &phase));
+        self.believe_views(|node| view(node, &self.shape, alive, &phase));
     }
 
     /// The same when reads have gone over to those who will own the tokens.
     pub fn believe_switched(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
         self.believe_views(|node| {
-            let nodes = nodes(&self.shards, alive, &phase);
+            let nodes = nodes(&self.shape, alive, &phase);
             ClusterView::switched(host(node), nodes).expect("tokens are apart")
         });
     }
 
     /// The same when a node is not in the cluster any more; it keeps believing what it did.
     pub fn believe_gone(&self, gone: usize) {
-        let alive: Vec<usize> = (0..self.shards.len()).filter(|node| *node != gone).collect();
+        let alive: Vec<usize> = (0..self.shape.shards.len()).filter(|node| *node != gone).collect();
         self.believe_views(|node| {
-            let mut nodes = nodes(&self.shards, &alive, &|_| Phase::Normal);
+            let mut nodes = nodes(&self.shape, &alive, &|_| Phase::Normal);
             if node != gone {
                 nodes.remove(gone);
             }
@@ -328,16 +363,17 @@ pub fn join<T: 'static>(sim: &Sim, begun: Begun<T>) -> T {
     begun.join(sim).expect("it ends")
 }
 
-fn view(own: usize, shards: &[u16], alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> ClusterView {
-    ClusterView::new(host(own), nodes(shards, alive, phase)).expect("tokens are apart")
+fn view(own: usize, shape: &Shape, alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> ClusterView {
+    ClusterView::new(host(own), nodes(shape, alive, phase)).expect("tokens are apart")
 }
 
-fn nodes(shards: &[u16], alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> Vec<ViewNode> {
+fn nodes(shape: &Shape, alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> Vec<ViewNode> {
+    let shards = &shape.shards;
     let node = |(node, count): (usize, &u16)| ViewNode {
         host: host(node),
         native: address(node, 9042),
         internode: address(node, 7000),
-        location: Location::new("dc1", "r1"),
+        location: shape.location(node),
         shards: *count,
         // Four tokens each, spread evenly and interleaved.
         tokens: (0..4).map(|turn| spread(turn * shards.len() + node, 4 * shards.len())).collect(),
@@ -354,12 +390,12 @@ fn spread(place: usize, of: usize) -> i64 {
     (i128::from(i64::MIN) + (1i128 << 64) * (place as i128 + 1) / (of as i128 + 1)) as i64
 }
 
-fn mains(node: usize, shards: &Arc<Vec<u16>>, keeping: &Keeping) -> Vec<ShardMain> {
-    let count = shards[node];
+fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
+    let count = shape.shards[node];
     let config = Arc::new(RpcConfig::new("test", host(node), address(node, 7000)));
     let ends = handover_mesh(count).into_iter().zip(Mesh::new(count, 256)).zip(Mesh::new(count, 256));
     ends.map(|((handover, replicas), coordinators)| {
-        let (config, shards, keeping) = (Arc::clone(&config), Arc::clone(shards), keeping.clone());
+        let (config, shape, keeping) = (Arc::clone(&config), Arc::clone(shape), keeping.clone());
         Box::new(move |rt: Rt| {
             let main = async move {
                 let own = schema();
@@ -374,10 +410,10 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, keeping: &Keeping) -> Vec<ShardMai
                 let replica_config =
                     ReplicaConfig { host_id: host(node).0, tombstone_failure_threshold: 10_000 };
                 let replica = Replica::new(&rt, engine, replicas.attach(&rt), replica_config);
-                let everyone: Vec<usize> = (0..shards.len()).collect();
+                let everyone: Vec<usize> = (0..shape.shards.len()).collect();
                 let coordinator = Coordinator::new(
                     rt.clone(),
-                    Arc::new(view(node, &shards, &everyone, &|_| Phase::Normal)),
+                    Arc::new(view(node, &shape, &everyone, &|_| Phase::Normal)),
                     replica,
                     coordinators.attach(&rt),
                     Arc::new(own),
@@ -399,14 +435,15 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, keeping: &Keeping) -> Vec<ShardMai
                 let peer = |other: usize| {
                     let info = PeerInfo {
                         address: address(other, 7000),
-                        shard_count: shards[other],
+                        shard_count: shape.shards[other],
                         near: rpc::Near::Rack,
                     };
                     (host(other), info)
                 };
-                messenger.set_peers(Arc::new(Peers::new((0..shards.len()).map(peer))));
+                messenger.set_peers(Arc::new(Peers::new((0..shape.shards.len()).map(peer))));
                 COORDINATORS.with(|all| all.borrow_mut().insert((node, rt.shard().0), coordinator));
                 if rt.shard() == ShardId(0) {
+                    MESSENGERS.with(|all| all.borrow_mut().insert(node, messenger.clone()));
                     messenger.listen().await.expect("the port is free");
                 }
                 std::future::pending::<()>().await;

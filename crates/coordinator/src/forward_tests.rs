@@ -1,0 +1,81 @@
+//! Tests of the ways of a write, and of the messages.
+
+use super::*;
+use crate::view::{Phase, ViewNode};
+use topology::Location;
+
+/// Nodes in these datacenters; the first is this one.
+fn view(datacenters: &[&str]) -> ClusterView {
+    let node = |(at, datacenter): (usize, &&str)| ViewNode {
+        host: HostId([at as u8 + 1; 16]),
+        native: ([10, 0, 0, at as u8 + 1], 9042).into(),
+        internode: ([10, 0, 0, at as u8 + 1], 7000).into(),
+        location: Location::new(*datacenter, "r1"),
+        shards: 1,
+        tokens: vec![at as i64],
+        alive: true,
+        ready: true,
+        release_version: "5.0.6".to_owned(),
+        schema_version: None,
+        phase: Phase::Normal,
+    };
+    let nodes = datacenters.iter().enumerate().map(node).collect();
+    ClusterView::new(HostId([1; 16]), nodes).expect("tokens are apart")
+}
+
+fn indexes(nodes: &[u16]) -> Vec<NodeIndex> {
+    nodes.iter().copied().map(NodeIndex).collect()
+}
+
+#[test]
+fn one_of_each_other_datacenter_is_told() {
+    let view = view(&["a", "a", "b", "b", "b", "c"]);
+    for turn in 0..6 {
+        let (direct, routes) = routes(&view, &indexes(&[1, 2, 3, 4, 5]), turn);
+        assert_eq!(direct.to_vec(), indexes(&[1, 5]), "its own, and one that is alone");
+        let [route] = &*routes else { panic!("{routes:?}") };
+        let mut all = route.others.to_vec();
+        all.push(route.first);
+        all.sort_unstable();
+        assert_eq!(all, indexes(&[2, 3, 4]));
+        assert_eq!(route.first, NodeIndex(2 + turn as u16 % 3), "they take turns");
+    }
+    let (direct, routes) = routes(&view, &indexes(&[1]), 0);
+    assert_eq!((direct.to_vec(), routes.len()), (indexes(&[1]), 0));
+}
+
+#[test]
+fn messages_come_back_and_what_is_cut_is_refused() {
+    let others = vec![(HostId([7; 16]), 1), (HostId([8; 16]), u64::MAX)];
+    let message = encode(3, &others, b"an apply's body");
+    assert_eq!(decode(&message), Ok((3, others, Bytes::from_static(b"an apply's body"))));
+    for len in 0..message.len() - b"an apply's body".len() {
+        assert!(decode(&message.slice(..len)).is_err(), "{len} bytes");
+    }
+    let mut endless = vec![VERSION, 0, 0];
+    write_unsigned(OTHERS_MAX + 1, &mut endless);
+    assert!(decode(&endless.into()).is_err());
+    for outcome in [(0, true), (u64::MAX, false)] {
+        assert_eq!(decode_outcome(&encode_outcome(outcome.0, outcome.1)), Some(outcome));
+    }
+    for garbage in
+        [&[][..], &[VERSION, 1], &[VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 2], &[9, 0, 0, 0, 0, 0, 0, 0, 0, 1]]
+    {
+        assert_eq!(decode_outcome(garbage), None, "{garbage:?}");
+    }
+}
+
+#[test]
+fn an_outcome_is_told_once_and_forgotten() {
+    let outcomes = Outcomes::default();
+    let mut one = Expected::new(&outcomes);
+    let other = Expected::new(&outcomes);
+    assert_ne!(one.number, other.number);
+    outcomes.tell(one.number, true);
+    outcomes.tell(one.number, false);
+    assert_eq!(one.receiver.try_recv(), Some(true));
+    let number = other.number;
+    drop((one, other));
+    outcomes.tell(number, true);
+    assert_eq!(outcomes.waiting(), 0);
+}
