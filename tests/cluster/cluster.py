@@ -33,6 +33,7 @@ def run(nodes, wanted):
         for name, scenario in SCENARIOS:
             if wanted and name not in wanted:
                 continue
+            world.is_whole()
             begun = time.monotonic()
             said = scenario(world)
             print(f"{name}: ok, {time.monotonic() - begun:.1f} s{', ' + said if said else ''}", flush=True)

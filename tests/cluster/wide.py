@@ -27,25 +27,13 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 from environment import Failure  # noqa: E402
 from node import Workspace  # noqa: E402
+from world import check, wait_until  # noqa: E402
 
 ONE_WAY = 0.05
 DATACENTERS = {"east": "10.77.1", "west": "10.77.2"}
 NODES = [(datacenter, f"{prefix}.{at}") for datacenter, prefix in DATACENTERS.items() for at in (1, 2, 3)]
 KEYSPACE = "wide_test"
-PATIENCE = 90
 TUNSETIFF, IFF_TUN, IFF_NO_PI, CLONE_NEWNET = 0x400454CA, 0x0001, 0x1000, 0x40000000
-
-
-def check(condition, message):
-    if not condition:
-        raise Failure(message)
-
-
-def wait_until(condition, message, seconds=PATIENCE):
-    end = time.monotonic() + seconds
-    while not condition():
-        check(time.monotonic() < end, f"not in {seconds} s: {message}")
-        time.sleep(0.2)
 
 
 def name_of(datacenter):
@@ -154,7 +142,7 @@ class Node:
     def start(self):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        wait_until(self.is_ready, f"{self.address} lets clients in:\n{self.tail()}")
+        wait_until(self.is_ready, f"{self.address} lets clients in:\n{self.tail()}", 90)
 
     def is_ready(self):
         check(self.process.poll() is None, f"{self.address} has ended:\n{self.tail()}")
@@ -322,7 +310,7 @@ def copies(east, west):
     east.execute(f"INSERT INTO {KEYSPACE}_rf.t (k, v) VALUES (1, 1)")
     east.execute(f"ALTER KEYSPACE {KEYSPACE}_rf WITH replication = {{'class': 'NetworkTopologyStrategy', 'east': 3, 'west': 2}}")
     east.execute(f"INSERT INTO {KEYSPACE}_rf.t (k, v) VALUES (2, 2)")
-    wait_until(lambda: [row.v for row in west.execute(f"SELECT v FROM {KEYSPACE}_rf.t WHERE k = 2")] == [2], "the west has copies")
+    wait_until(lambda: [row.v for row in west.execute(f"SELECT v FROM {KEYSPACE}_rf.t WHERE k = 2")] == [2], "the west has copies", 90)
 
 
 def run(torc, folder, router):
@@ -333,7 +321,7 @@ def run(torc, folder, router):
         print("six nodes are ready", flush=True)
         east, west = Client("east"), Client("west")
         east.connect()
-        wait_until(lambda: len(east.run(lambda: east.cluster.metadata.all_hosts())) == 6, "the driver knows six nodes")
+        wait_until(lambda: len(east.run(lambda: east.cluster.metadata.all_hosts())) == 6, "the driver knows six nodes", 90)
         east.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'NetworkTopologyStrategy', 'east': 3, 'west': 3}}")
         east.execute(f"CREATE TABLE {KEYSPACE}.t (k int PRIMARY KEY, v int)")
         west.connect()

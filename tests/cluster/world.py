@@ -1,11 +1,13 @@
 """What the scenarios share: nodes as processes, a driver, a load whose every answer is checked."""
 
+import json
 import os
 import random
 import signal
 import sys
 import threading
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
@@ -31,6 +33,13 @@ def wait_until(condition, message, seconds=PATIENCE):
     while not condition():
         check(time.monotonic() < end, f"not in {seconds} s: {message}")
         time.sleep(0.1)
+
+
+def rest(address, path, method="GET"):
+    """What a node's REST port answers."""
+    request = urllib.request.Request(f"http://{address}:10000{path}", method=method)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())
 
 
 def connect(addresses):
@@ -147,6 +156,15 @@ class World:
         self.session.execute(f"CREATE TABLE {KEYSPACE}_one.t (k int PRIMARY KEY, v int)")
 
     def sees(self, at):
-        """Waits until the driver knows that a node is up."""
+        """Waits until the driver and all nodes that run know that a node is up."""
         address = self.nodes.addresses[at]
         wait_until(lambda: is_up(self.cluster, address), f"the driver hears that {address} is up")
+        for other, node in zip(self.nodes.addresses, self.nodes.all):
+            if node.is_running() and other != address:
+                wait_until(lambda other=other: address in rest(other, "/gossiper/endpoint/live"), f"{other} hears that {address} is up")
+
+    def is_whole(self):
+        """Waits until every node runs and knows that all others do."""
+        for at, node in enumerate(self.nodes.all):
+            check(node.is_running(), f"node {at + 1} has ended:\n{node.log_tail()}")
+            self.sees(at)

@@ -44,7 +44,8 @@ pub enum Event {
     /// This node says something new of itself.
     Set(Vec<(Key, Bytes)>),
     /// The cluster's members and their last known addresses, this node included. Who was one and is none any more is
-    /// forgotten, and not listened to for a while.
+    /// forgotten, and not listened to for a while. The first time in its life a node turns to all of them at once, so that
+    /// they know that it is back before it serves.
     Members(BTreeMap<HostId, SocketAddr>),
     /// This node stops, and says so. It does nothing afterwards.
     Stop,
@@ -336,6 +337,11 @@ impl Gossip {
         let verdict = own::judge_silence(&mut self.double, self.config.double_silence_max, now.monotonic);
         self.follow(verdict, effects);
         let targets = self.targets(below);
+        self.turn_to(&targets, effects);
+    }
+
+    /// Begins an exchange with each of these.
+    fn turn_to(&self, targets: &[SocketAddr], effects: &mut Vec<Effect>) {
         if targets.is_empty() {
             return;
         }
@@ -343,7 +349,7 @@ impl Gossip {
         let messages =
             exchange::syns(&self.config.cluster, self.own.address, &digests, self.config.message_bytes_max);
         for to in targets {
-            effects.extend(messages.iter().map(|message| Effect::Send { to, message: message.clone() }));
+            effects.extend(messages.iter().map(|message| Effect::Send { to: *to, message: message.clone() }));
         }
     }
 
@@ -426,7 +432,12 @@ impl Gossip {
         for host in members.keys() {
             self.quarantine.remove(host);
         }
-        let before = self.members.replace(members).unwrap_or_default();
+        let Some(before) = self.members.replace(members) else {
+            let others = self.members.iter().flatten().filter(|(host, _)| **host != self.own.host);
+            let addresses: Vec<SocketAddr> = others.map(|(_, address)| *address).collect();
+            self.turn_to(&addresses, effects);
+            return;
+        };
         for host in before.into_keys() {
             let stays = self.members.iter().any(|members| members.contains_key(&host));
             if !stays && host != self.own.host {

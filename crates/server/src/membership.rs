@@ -371,13 +371,17 @@ impl Membership {
         self.group.stop().await;
     }
 
-    /// Whether all nodes that are members and are to live have been heard of, or the time is over.
+    /// Returns when every member is alive and has reached this node, or when the time is over. Whoever is then told that this
+    /// node serves, and restarts the next one, finds that nobody still takes this one for dead.
     pub(crate) async fn hear_of_others(&self, deadline: Instant) {
         let mut version = 0;
         while self.rt.now() < deadline {
             let liveness = self.liveness.current();
             let state = self.group.applied().state;
-            if state.members.keys().all(|host| liveness.is_alive(*host)) {
+            let met = |host: &HostId| {
+                liveness.is_alive(*host) && (*host == self.own.host || self.liveness.is_reached_by(*host))
+            };
+            if state.members.keys().all(met) {
                 return;
             }
             let news = std::pin::pin!(self.liveness.newer_than(version));

@@ -4,7 +4,7 @@
 //! after a restart, does not answer for it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -96,6 +96,8 @@ struct Inner {
     changed: Notify,
     notices: Box<dyn Fn(Notice)>,
     clocks: RefCell<Clocks>,
+    /// Who asked this life for an echo, and so takes this node for alive.
+    reached_by: RefCell<BTreeSet<HostId>>,
     ticking: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
 }
@@ -125,6 +127,7 @@ impl LivenessDriver {
             changed: Notify::new(),
             notices: Box::new(notices),
             clocks: RefCell::default(),
+            reached_by: RefCell::default(),
             ticking: RefCell::default(),
             stopped: Cell::new(false),
         });
@@ -166,6 +169,12 @@ impl LivenessDriver {
         self.0.machine.borrow().phi(host, monotonic(&self.0.rt))
     }
 
+    /// Whether a node has reached this one since its start: from then on it counts this one as alive. When that becomes true
+    /// of a node, there is a newer value.
+    pub fn is_reached_by(&self, host: HostId) -> bool {
+        self.0.reached_by.borrow().contains(&host)
+    }
+
     /// This node says something new of itself; it travels with the next rounds.
     pub fn set(&self, values: Vec<(Key, Bytes)>) {
         self.0.step(Event::Set(values));
@@ -175,6 +184,7 @@ impl LivenessDriver {
     /// The cluster's members and their last known addresses, this node included.
     pub fn set_members(&self, members: BTreeMap<HostId, SocketAddr>) {
         self.0.clocks.borrow_mut().retain(|host| members.contains_key(&host));
+        self.0.reached_by.borrow_mut().retain(|host| members.contains_key(host));
         self.0.step(Event::Members(members));
     }
 
@@ -256,11 +266,14 @@ impl Inner {
         if self.stopped.get() {
             return Err(gone());
         }
-        let machine = self.machine.borrow();
-        match incoming.body == echo_body(machine.own().host, machine.own().generation) {
-            true => Ok(incoming.body.clone()),
-            false => Err(Refusal::new(ANOTHER_LIFE, "the echo is meant for another node, or another life")),
+        let own = (self.machine.borrow().own().host, self.machine.borrow().own().generation);
+        if incoming.body != echo_body(own.0, own.1) {
+            return Err(Refusal::new(ANOTHER_LIFE, "the echo is meant for another node, or another life"));
         }
+        if self.reached_by.borrow_mut().insert(incoming.from) {
+            self.publish();
+        }
+        Ok(incoming.body.clone())
     }
 
     fn advance(&self, event: Event) -> Vec<Effect> {

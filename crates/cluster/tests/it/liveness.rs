@@ -178,6 +178,27 @@ fn who_stops_says_so() {
     cluster.check("after the restart");
 }
 
+/// A node that comes back turns to all members at once: nobody has to wait for a round of gossip to count it in.
+#[test]
+fn who_comes_back_is_up_everywhere_before_the_next_round() {
+    let cluster = Cluster::new(13, 5);
+    let members = (0..5).map(|node| (host(node), address(node))).collect::<BTreeMap<_, _>>();
+    (0..5).for_each(|node| driver(node).set_members(members.clone()));
+    cluster.run(seconds(5));
+    cluster.sim.request_stop(cluster.nodes[2]);
+    cluster.run(seconds(1));
+    cluster.check("when it has stopped");
+    cluster.sim.start(cluster.nodes[2]);
+    cluster.run(Duration::from_millis(1));
+    assert!((0..5).all(|node| !driver(2).is_reached_by(host(node))), "it has only begun");
+    driver(2).set_members(members);
+    cluster.run(Duration::from_millis(200));
+    cluster.check("200 ms after the start");
+    for node in [0, 1, 3, 4] {
+        assert!(driver(2).is_reached_by(host(node)), "it knows that {node} counts it in");
+    }
+}
+
 #[test]
 fn a_partition_is_noticed_on_both_sides_and_heals() {
     for loss_per_million in [0, 20_000] {

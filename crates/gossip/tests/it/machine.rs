@@ -277,6 +277,21 @@ fn silent_strangers_are_forgotten_members_are_not() {
 }
 
 #[test]
+fn the_first_members_are_turned_to_at_once() {
+    let mut case = Case::plain();
+    let effects = case.members(&[1, 2, 9]);
+    let told: Vec<SocketAddr> = effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::Send { to, message: Message::Syn { digests, .. } } if digests[0].host == host(1) => *to,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [address(2), address(9)], "all but this node");
+    assert_eq!(case.members(&[1, 2, 9, 10]), [], "later ones are met by rounds");
+}
+
+#[test]
 fn members_that_are_not_known_are_asked() {
     let mut case = Case::plain();
     assert_eq!(case.pass(1), [], "alone");
