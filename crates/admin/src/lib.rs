@@ -5,6 +5,7 @@
 mod http;
 mod metrics;
 mod node;
+mod prometheus;
 mod repairs;
 mod rest;
 mod rpc_metrics;
@@ -16,6 +17,11 @@ pub use node::{FetchFigures, Mode, Node, NodeInfo, ShardFigures, TopologyRequest
 pub use rest::{RestService, load};
 
 use rt::LocalBoxFuture;
+
+/// An identity as text.
+fn uuid(id: &[u8; 16]) -> String {
+    schema::TableId(*id).to_string()
+}
 
 /// An answer to an HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,11 @@
 //! Prometheus metrics, named as ScyllaDB names them where the meaning is the same, so that dashboards carry over.
 
-use std::fmt::Write;
-
 use coordinator::Latencies;
 use engine::{EngineStats, stats::TableStats};
 use rt::GroupStats;
 use schema::Schema;
 
+use crate::prometheus::{escape, head, sample};
 use crate::{NodeInfo, ShardFigures, TransportFigures};
 
 /// One family of samples with its help text.
@@ -271,23 +270,4 @@ fn histogram<'a>(out: &mut String, name: &str, help: &str, shards: impl Iterator
         sample(out, &sum_name, &labels, latencies.sum.as_nanos() as f64 / 1e3);
         sample(out, &count_name, &labels, below as f64);
     }
-}
-
-pub(crate) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let written = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    written.expect("strings take everything");
-}
-
-pub(crate) fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
-    let written = if labels.is_empty() {
-        writeln!(out, "{name} {value}")
-    } else {
-        writeln!(out, "{name}{{{labels}}} {value}")
-    };
-    written.expect("strings take everything");
-}
-
-/// A label's value with quotes, backslashes and line ends escaped.
-pub(crate) fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -10,8 +10,8 @@ use schema::Schema;
 use serde_json::{Value, json};
 use topology::TokenRange;
 
-use crate::metrics::{escape, head, sample};
-use crate::rest::uuid;
+use crate::prometheus::{escape, head, sample};
+use crate::uuid;
 use crate::{Answer, Call, Node};
 
 /// Answers what is about repairs; none for anything else.

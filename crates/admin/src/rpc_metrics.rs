@@ -2,8 +2,8 @@
 
 use rpc::{Class, Dropped, RpcStats, Verb, VerbStats};
 
-use crate::metrics::{head, sample};
 use crate::node::ShardFigures;
+use crate::prometheus::{head, sample};
 
 type Counter = (&'static str, &'static str, fn(&VerbStats) -> u64);
 

@@ -21,7 +21,7 @@ use schema::{Column, ColumnId, ColumnKind, Table, TableId};
 use stdx::Reader;
 use stdx::vint::{read_signed, read_unsigned, write_signed, write_unsigned};
 
-pub use crate::fields::{Fields, put_bound, put_bytes, put_prefix};
+pub use crate::fields::{DecodeError, Fields, put_bound, put_bytes, put_prefix};
 
 const HAS_DELETION: u8 = 1;
 const HAS_STATIC: u8 = 2;
@@ -35,23 +35,6 @@ const CELL_TOMBSTONE: u8 = 1;
 const CELL_TTL: u8 = 2;
 const CELL_VALUE: u8 = 4;
 const COMPLEX: u8 = 8;
-
-/// Bytes that are no update.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecodeError {
-    /// Where, from the start of the update.
-    pub offset: usize,
-    /// What was expected there.
-    pub expected: &'static str,
-}
-
-impl std::fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "expected {} at byte {} of an update", self.expected, self.offset)
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 /// Appends an update.
 pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {

@@ -12,7 +12,22 @@ use schema::Table;
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
 
-use crate::codec::DecodeError;
+/// Bytes that are no update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Where, from the start of the update.
+    pub offset: usize,
+    /// What was expected there.
+    pub expected: &'static str,
+}
+
+impl std::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "expected {} at byte {} of an update", self.expected, self.offset)
+    }
+}
+
+impl std::error::Error for DecodeError {}
 
 /// Appends bytes with their length.
 pub fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Slices};
-use replica::{Form, Keys, Limits, Partitions, ReadCommand, Replica, ReplicaError};
+use mutation::{DecoratedKey, PartitionRange, PartitionUpdate};
+use replica::{Keys, Limits, Partitions, ReadCommand, Replica, ReplicaError};
 use rt::{Group, Instant, Rt};
 use schema::{Schema, Table};
 
@@ -309,16 +309,5 @@ impl Batchlog {
 
 /// Reads kept batches.
 fn read_of(batches: &Arc<Table>, partitions: Partitions) -> ReadCommand {
-    ReadCommand {
-        table: batches.clone(),
-        partitions,
-        slices: Slices::all(),
-        columns: ColumnSelection::All,
-        reversed: false,
-        limits: Limits::NONE,
-        resume: None,
-        now: 0,
-        bypass_cache: true,
-        form: Form::Live,
-    }
+    ReadCommand { bypass_cache: true, ..ReadCommand::all_of(batches.clone(), partitions, 0) }
 }

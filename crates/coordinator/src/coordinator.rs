@@ -238,9 +238,7 @@ impl Coordinator {
         let result = if kind == Kind::Replicated {
             // Boxed: what several replicas take must not make every read's state larger.
             let scene = self.scene(&command.table)?;
-            let result = Box::pin(self.read_replicas(scene, command, consistency, deadline)).await;
-            self.note_recent(command, began);
-            result
+            Box::pin(self.read_replicas(scene, command, consistency, deadline)).await
         } else {
             // Pinned here, so that it is not moved on its way into the timeout.
             let read = pin!(self.0.replica.read(command));
@@ -255,7 +253,11 @@ impl Coordinator {
                 }),
             }
         };
-        self.0.reads.ended(rt.now() - began, &result);
+        let now = rt.now();
+        if kind == Kind::Replicated {
+            self.note_recent(command, began, now);
+        }
+        self.0.reads.ended(now - began, &result);
         result
     }
 
@@ -592,9 +594,8 @@ impl Coordinator {
     }
 
     /// A read of one partition that began then has ended.
-    fn note_recent(&self, command: &ReadCommand, began: Instant) {
+    fn note_recent(&self, command: &ReadCommand, began: Instant, now: Instant) {
         if matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1) {
-            let now = self.0.rt.now();
             let known = |id| self.schema().table_by_id(id).is_some();
             self.0.recent.ended(command.table.id, now - began, now, known);
         }

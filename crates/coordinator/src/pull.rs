@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use mutation::{ColumnSelection, PartitionRange, RingPosition, Slices};
+use mutation::{PartitionRange, RingPosition};
 use replica::{Form, Limits, Partitions, ReadCommand, ReadPage};
 use schema::Table;
 use topology::{NodeIndex, Replicas, TokenRange};
@@ -143,18 +143,13 @@ impl Coordinator {
             Sources::Gone => return Ok(PullStats { lost: 1, ..PullStats::default() }),
         };
         let mut stats = PullStats::default();
+        let now = u32::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0);
         for part in partition_ranges(range) {
             let mut command = ReadCommand {
-                table: table.clone(),
-                partitions: Partitions::Range(part),
-                slices: Slices::all(),
-                columns: ColumnSelection::All,
-                reversed: false,
                 limits: Limits { rows: STEP_ROWS, rows_per_partition: u64::MAX, bytes: STEP_BYTES },
-                resume: None,
-                now: u32::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0),
                 bypass_cache: true,
                 form: Form::Unbroken,
+                ..ReadCommand::all_of(table.clone(), Partitions::Range(part), now)
             };
             loop {
                 let how = How { consistency, deadline: self.rt().now() + STEP_TIMEOUT };

@@ -68,18 +68,8 @@ fn partition(token: i64, rows: std::ops::Range<i32>) -> PartitionResult {
 }
 
 fn command(rows: u64) -> ReadCommand {
-    ReadCommand {
-        table: table(),
-        partitions: Partitions::Range(PartitionRange::all()),
-        slices: mutation::Slices::all(),
-        columns: mutation::ColumnSelection::All,
-        reversed: false,
-        limits: Limits { rows, ..Limits::NONE },
-        resume: None,
-        now: 100,
-        bypass_cache: false,
-        form: Form::Live,
-    }
+    let all = Partitions::Range(PartitionRange::all());
+    ReadCommand { limits: Limits { rows, ..Limits::NONE }, ..ReadCommand::all_of(table(), all, 100) }
 }
 
 fn page(partitions: Vec<PartitionResult>) -> ReadPage {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use mutation::merge::{Merger, Step};
-use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Slices};
+use mutation::{DecoratedKey, PartitionRange, PartitionUpdate};
 use proptest::prelude::*;
 use replica::page::{PageBuilder, Progress};
 use replica::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
@@ -17,18 +17,7 @@ use super::{reconcile, to_live};
 const NOW: u32 = 101;
 
 fn command(partitions: Partitions, reversed: bool, limits: Limits) -> ReadCommand {
-    ReadCommand {
-        table: table(),
-        partitions,
-        slices: Slices::all(),
-        columns: ColumnSelection::All,
-        reversed,
-        limits,
-        resume: None,
-        now: NOW,
-        bypass_cache: false,
-        form: Form::Unbroken,
-    }
+    ReadCommand { reversed, limits, form: Form::Unbroken, ..ReadCommand::all_of(table(), partitions, NOW) }
 }
 
 /// What a replica that holds `updates` answers.

@@ -7,10 +7,7 @@
 
 use mutation::merge::{Merger, Step};
 use mutation::purge::{PurgeRule, Purger};
-use mutation::{
-    Cell, ColumnData, ColumnSelection, DeletionTime, Fragment, FragmentBuffer, PartitionUpdate, Row, Slices,
-    Timestamp,
-};
+use mutation::{Cell, ColumnData, DeletionTime, Fragment, FragmentBuffer, PartitionUpdate, Row, Timestamp};
 use replica::compare::{clip, fragments, order};
 use replica::page::PageBuilder;
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
@@ -21,16 +18,11 @@ use crate::scope::Scope;
 /// The read that finds a piece.
 pub fn command(scope: &Scope, after: Option<&Resume>, bytes_max: usize) -> ReadCommand {
     ReadCommand {
-        table: scope.table.clone(),
-        partitions: Partitions::Range(scope.partitions()),
-        slices: Slices::all(),
-        columns: ColumnSelection::All,
-        reversed: false,
         limits: Limits { bytes: bytes_max, ..Limits::NONE },
         resume: after.cloned(),
-        now: scope.now,
         bypass_cache: true,
         form: Form::Whole,
+        ..ReadCommand::all_of(scope.table.clone(), Partitions::Range(scope.partitions()), scope.now)
     }
 }
 

@@ -96,6 +96,24 @@ pub struct ReadCommand {
     pub form: Form,
 }
 
+impl ReadCommand {
+    /// All live rows and columns of these partitions, without limits, by way of the row cache.
+    pub fn all_of(table: Arc<Table>, partitions: Partitions, now: Seconds) -> Self {
+        Self {
+            table,
+            partitions,
+            slices: Slices::all(),
+            columns: ColumnSelection::All,
+            reversed: false,
+            limits: Limits::NONE,
+            resume: None,
+            now,
+            bypass_cache: false,
+            form: Form::Live,
+        }
+    }
+}
+
 /// What a read found in one partition. Rows are reconciled, and in the order of the read; in a page of [`Form::Live`] every
 /// row is live at the command's `now`, but may hold dead cells beside live ones.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ pub(crate) const DAY_MS: i64 = 86_400_000;
 
 /// A calendar date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Date {
+pub struct Date {
     /// Astronomical: 0 is 1 BC.
     pub year: i64,
     /// 1 to 12.
@@ -27,8 +27,8 @@ pub(crate) fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Days since the epoch. Years are counted from March, so that the leap day comes last.
-pub(crate) fn days_of(date: Date) -> i64 {
+/// Days from 1970-01-01 to a date; negative before it. Years are counted from March, so that the leap day comes last.
+pub fn days_of(date: Date) -> i64 {
     let year = if date.month <= 2 { date.year - 1 } else { date.year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -37,8 +37,8 @@ pub(crate) fn days_of(date: Date) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// The date of a day since the epoch.
-pub(crate) fn date_of(days: i64) -> Date {
+/// The date of a day, counted from 1970-01-01.
+pub fn date_of(days: i64) -> Date {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);

@@ -5,7 +5,7 @@
 //! Cassandra byte by byte.
 
 mod assignment;
-mod calendar;
+pub mod calendar;
 mod class_name;
 mod compare;
 mod cql_type;

@@ -12,7 +12,7 @@ use replica::TableOperation;
 use rt::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use crate::{Answer, Call, Mode, Node, Service, metrics, repairs, topology_changes};
+use crate::{Answer, Call, Mode, Node, Service, metrics, repairs, topology_changes, uuid};
 
 pub use figures::load;
 
@@ -180,8 +180,4 @@ async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<
         ["snitch", "name"] => json!("org.apache.cassandra.locator.GossipingPropertyFileSnitch"),
         _ => return Err(unknown(call)),
     })
-}
-
-pub(crate) fn uuid(id: &[u8; 16]) -> String {
-    schema::TableId(*id).to_string()
 }

@@ -11,7 +11,8 @@ use schema::{Replication, Table};
 use serde_json::{Value, json};
 use topology::{HostId, Location, Placement};
 
-use super::{figures, uuid};
+use super::figures;
+use crate::uuid;
 use crate::{Answer, Node};
 
 /// How a node is named: the address that its clients find it at.

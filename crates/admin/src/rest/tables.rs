@@ -8,8 +8,7 @@ use replica::{ReplicaError, TableOperation};
 use schema::{Schema, Table, TableId};
 use serde_json::{Value, json};
 
-use super::uuid;
-use crate::{Answer, Call, Node};
+use crate::{Answer, Call, Node, uuid};
 
 pub(super) fn keyspaces(schema: &Schema, kind: Option<&str>) -> Value {
     let wanted = |system: bool| match kind {

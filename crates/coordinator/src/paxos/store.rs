@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::row::ColumnData;
 use mutation::{
-    Bound, Cell, Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, Row, RowRange,
-    Seconds, Slices, Timestamp,
+    Bound, Cell, Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, Row, RowRange, Seconds, Slices,
+    Timestamp,
 };
 use paxos::{AcceptorState, Ballot, Proposal};
-use replica::{Form, Keys, Limits, Partitions, ReadCommand, Replica, ReplicaError};
+use replica::{Keys, Partitions, ReadCommand, Replica, ReplicaError};
 use schema::{Schema, Table};
 
 use super::codec::{self, Place, Value};
@@ -83,17 +83,10 @@ impl<'a> VoteStore<'a> {
             start: Bound::before_row(self.votes, &clustering),
             end: Bound::after_row(self.votes, &clustering),
         };
+        let key = Partitions::Keys(Keys::from_elem(self.key.clone(), 1));
         let command = ReadCommand {
-            table: self.votes.clone(),
-            partitions: Partitions::Keys(Keys::from_elem(self.key.clone(), 1)),
             slices: Slices::new(vec![range]),
-            columns: ColumnSelection::All,
-            reversed: false,
-            limits: Limits::NONE,
-            resume: None,
-            now,
-            bypass_cache: false,
-            form: Form::Live,
+            ..ReadCommand::all_of(self.votes.clone(), key, now)
         };
         let page = replica.read_here(&command).await?;
         match page.partitions.first().and_then(|partition| partition.rows.first()) {

@@ -15,10 +15,10 @@ use coordinator::{
 use engine::{Engine, EngineConfig};
 use hints::{HintFigures, Hints, HintsConfig};
 use mutation::{
-    Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, DeletionTime, LivenessInfo, PartitionRange,
-    PartitionUpdate, Row, Slices,
+    Cell, Clustering, ColumnData, DecoratedKey, DeletionTime, LivenessInfo, PartitionRange, PartitionUpdate,
+    Row,
 };
-use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
+use replica::{Keys, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
@@ -483,18 +483,7 @@ pub fn deleted(table: &Arc<Table>, k: i32, c: i32, timestamp: i64, now: u32) -> 
 }
 
 pub fn command(table: &Arc<Table>, partitions: Partitions, now: u32) -> ReadCommand {
-    ReadCommand {
-        table: table.clone(),
-        partitions,
-        slices: Slices::all(),
-        columns: ColumnSelection::All,
-        reversed: false,
-        limits: Limits::NONE,
-        resume: None,
-        now,
-        bypass_cache: false,
-        form: Form::Live,
-    }
+    ReadCommand::all_of(table.clone(), partitions, now)
 }
 
 /// A read of one partition.

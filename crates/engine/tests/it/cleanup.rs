@@ -1,15 +1,13 @@
 //! What a node does not own any more is dropped out of its SSTables, and what it owns stays.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Canaries, Engine, KeptTokens, SyncMode};
 use mutation::PartitionRange;
-use rt::{Rt, shard_mains};
-use rt_sim::{Config, NodeConfig, Simulation};
+use rt::Rt;
 
 use crate::model::{Change, Op, read, schema, updates};
-use crate::world::{Plan, config};
+use crate::world::{Plan, config, on_a_node};
 
 const KEYS: i32 = 200;
 
@@ -52,19 +50,7 @@ async fn work(rt: Rt) -> Seen {
 
 #[test]
 fn a_cleanup_drops_what_is_not_owned_and_nothing_else() {
-    let sim = Simulation::new(3, Config::default());
-    let seen = Arc::new(Mutex::new(None));
-    let left = seen.clone();
-    let node = sim.add_node(NodeConfig::default(), move |_| {
-        let left = left.clone();
-        shard_mains(1, move |rt: Rt| {
-            let left = left.clone();
-            async move { *left.lock().unwrap() = Some(work(rt).await) }
-        })
-    });
-    sim.start(node);
-    sim.run_until_exit(node).expect("it ends");
-    let seen = seen.lock().unwrap().take().expect("it has ended");
+    let seen = on_a_node(3, work);
     assert_eq!(seen.before, KEYS as usize);
     assert!(seen.negative > 50 && seen.negative < 150, "{seen:?}");
     assert_eq!(seen.after, seen.negative, "{seen:?}");

@@ -1,15 +1,13 @@
 //! When memtables are flushed: often enough that writes find room, and never in crumbs.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Canaries, Engine, EngineStats, SyncMode};
 use mutation::PartitionRange;
-use rt::{Group, Rt, shard_mains};
-use rt_sim::{Config, NodeConfig, Simulation};
+use rt::{Group, Rt};
 
 use crate::model::{Change, Op, read, schema, updates};
-use crate::world::{Plan, config};
+use crate::world::{Plan, config, on_a_node};
 
 const BUDGET: usize = 1 << 20;
 const WRITES: i32 = 2_000;
@@ -50,19 +48,7 @@ async fn work(rt: Rt) -> EngineStats {
 
 #[test]
 fn a_slow_flush_is_not_followed_by_many_small_ones() {
-    let sim = Simulation::new(3, Config::default());
-    let stats = Arc::new(Mutex::new(None));
-    let left = stats.clone();
-    let node = sim.add_node(NodeConfig::default(), move |_| {
-        let left = left.clone();
-        shard_mains(1, move |rt: Rt| {
-            let left = left.clone();
-            async move { *left.lock().unwrap() = Some(work(rt).await) }
-        })
-    });
-    sim.start(node);
-    sim.run_until_exit(node).expect("it ends");
-    let stats = stats.lock().unwrap().take().expect("it has ended");
+    let stats = on_a_node(3, work);
     // About four kilobytes a write, and half of the budget a flush.
     let most = WRITES as u64 * 5_500 / (BUDGET as u64 / 2);
     assert!((4..=most).contains(&stats.flushes), "{} flushes, at most {most}", stats.flushes);

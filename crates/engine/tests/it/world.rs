@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use engine::{Canaries, Engine, EngineConfig, SyncMode};
 use mutation::{Bound, ColumnSelection, PartitionRange, RowRange, Side, Slices};
-use rt::{Group, Rt};
+use rt::{Group, Rt, shard_mains};
+use rt_sim::{Config, NodeConfig, Simulation};
 use schema::Table;
 
 use crate::model::{Change, Op, key, read, schema, updates, visible};
@@ -44,6 +45,27 @@ pub struct World {
 }
 
 pub type SharedWorld = Arc<Mutex<World>>;
+
+/// What one future leaves that runs alone on a simulated node of one shard with an empty disk.
+pub fn on_a_node<T, F>(seed: u64, work: impl Fn(Rt) -> F + Copy + Send + Sync + 'static) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let sim = Simulation::new(seed, Config::default());
+    let left = Arc::new(Mutex::new(None));
+    let place = left.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let place = place.clone();
+        shard_mains(1, move |rt: Rt| {
+            let place = place.clone();
+            async move { *place.lock().unwrap() = Some(work(rt).await) }
+        })
+    });
+    sim.start(node);
+    sim.run_until_exit(node).expect("it ends");
+    left.lock().unwrap().take().expect("it has ended")
+}
 
 pub fn config(plan: &Plan) -> EngineConfig {
     let mut config = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));

@@ -13,7 +13,7 @@ use coordinator::{CasOptions, CasOutcome, Consistency};
 use mutation::{
     Bound, Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Slices, Timestamp,
 };
-use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
+use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Replication, Table};
 use wire::ResponseWriter;
 
@@ -158,17 +158,13 @@ impl<'a> CasRequest<'a> {
         } else {
             (Slices::new(self.rows.keys().map(range).collect()), Limits::NONE)
         };
+        let key = Partitions::Keys(replica::Keys::from_iter([self.key.clone()]));
+        let columns = self.columns.clone();
         ReadCommand {
-            table: self.table.clone(),
-            partitions: Partitions::Keys(replica::Keys::from_iter([self.key.clone()])),
             slices,
-            columns: self.columns.clone(),
-            reversed: false,
+            columns,
             limits,
-            resume: None,
-            now: self.request.now,
-            bypass_cache: false,
-            form: Form::Live,
+            ..ReadCommand::all_of(self.table.clone(), key, self.request.now)
         }
     }
 

@@ -14,7 +14,7 @@ use mutation::{
     Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, RangeTombstone, Row, Slices,
     Timestamp,
 };
-use replica::{Form, Limits, Partitions, ReadCommand};
+use replica::{Partitions, ReadCommand};
 use schema::{Column, ColumnKind, Table};
 use smallvec::SmallVec;
 use stdx::HashMap;
@@ -685,16 +685,9 @@ impl ModificationPlan {
             Slices::new(clusterings.iter().map(range).collect())
         };
         let command = ReadCommand {
-            table: self.table.clone(),
-            partitions: Partitions::Keys(keys.into()),
             slices,
             columns: ColumnSelection::Some(columns.into()),
-            reversed: false,
-            limits: Limits::NONE,
-            resume: None,
-            now: request.now,
-            bypass_cache: false,
-            form: Form::Live,
+            ..ReadCommand::all_of(self.table.clone(), Partitions::Keys(keys.into()), request.now)
         };
         let page = coordinator.read(&command, request.consistency, request.deadline()).await?;
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));

@@ -10,13 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Engine, EngineConfig};
-use mutation::{
-    Clustering, ColumnData, ColumnSelection, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate,
-    Row, Slices,
-};
+use mutation::{Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate, Row};
 use repair::plan::Wish;
 use repair::{JobState, JobStatus, Members, Repair, RepairConfig, Surroundings, Wanted};
-use replica::{Form, Limits, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
+use replica::{Form, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
@@ -267,18 +264,8 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, repair_config: &RepairConfig) -> V
 }
 
 pub fn everything(table: &Arc<Table>, now: u32, form: Form) -> ReadCommand {
-    ReadCommand {
-        table: table.clone(),
-        partitions: Partitions::Range(PartitionRange::all()),
-        slices: Slices::all(),
-        columns: ColumnSelection::All,
-        reversed: false,
-        limits: Limits::NONE,
-        resume: None,
-        now,
-        bypass_cache: false,
-        form,
-    }
+    let all = Partitions::Range(PartitionRange::all());
+    ReadCommand { form, ..ReadCommand::all_of(table.clone(), all, now) }
 }
 
 /// Row `c` of partition `k` with a text.

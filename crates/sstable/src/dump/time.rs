@@ -1,22 +1,10 @@
 //! Times as text, in UTC.
 
-/// Year, month and day of a number of days since 1970.
-pub(crate) fn civil(days: i64) -> (i64, u32, u32) {
-    // Eras of 400 years that begin in March, so that the leap day is the last of a year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month as u32, day as u32)
-}
+use types::calendar::{Date, date_of};
 
 /// ISO 8601 with as many groups of three digits after the second as are needed.
 pub(crate) fn iso(seconds: i64, nanos: u32) -> String {
-    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let Date { year, month, day } = date_of(seconds.div_euclid(86_400));
     let of_day = seconds.rem_euclid(86_400);
     let year = match year {
         0..=9999 => format!("{year:04}"),
@@ -35,7 +23,7 @@ pub(crate) fn iso(seconds: i64, nanos: u32) -> String {
 
 /// Month, day, year and time, as `sstablemetadata` shows them.
 pub(crate) fn american(seconds: i64) -> String {
-    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let Date { year, month, day } = date_of(seconds.div_euclid(86_400));
     let of_day = seconds.rem_euclid(86_400);
     format!("{month:02}/{day:02}/{year:04} {:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }

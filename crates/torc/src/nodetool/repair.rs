@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};
+use types::calendar::{Date, date_of};
 
 use super::api::{Api, Failure, escape};
 use super::grid::{Grid, percent, size};
@@ -207,26 +208,13 @@ fn show_repair(answer: &Value) -> String {
 fn show_line(line: &Value) -> String {
     let millis = line["at_millis"].as_i64().unwrap_or(0);
     let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
+    let Date { year, month, day } = date_of(days);
     let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60);
     let millis = rest % 1_000;
     format!(
         "[{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{millis:03}] {}\n",
         text(&line["text"])
     )
-}
-
-/// Year, month and day of a day since 1970-01-01.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Counted from the 1st of March of the year 0, so that a leap day ends its year.
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// `1:02:03`.
@@ -313,12 +301,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_dates() {
-        let dates =
-            [(0, (1970, 1, 1)), (11_016, (2000, 2, 29)), (20_778, (2026, 11, 21)), (-1, (1969, 12, 31))];
-        for (day, date) in dates {
-            assert_eq!(civil(day), date);
-        }
+    fn times_as_cassandra_prints_them() {
+        let line = json!({ "at_millis": 1_795_230_643_007_i64, "text": "done" });
+        assert_eq!(show_line(&line), "[2026-11-21 03:10:43,007] done\n");
         assert_eq!(duration(3_723), "1:02:03");
     }
 }
