@@ -5,10 +5,9 @@ import time
 from contextlib import contextmanager
 
 from cassandra import ConsistencyLevel
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.cluster import NoHostAvailable
 from cassandra.concurrent import execute_concurrent_with_args
-from cassandra.policies import WhiteListRoundRobinPolicy
-from world import PATIENCE, check, rest, wait_until
+from world import PATIENCE, alone, check, rest, wait_until
 
 # As many copies as there are nodes: each alone can say what it has.
 KEYSPACE = "cluster_test_everywhere"
@@ -22,16 +21,6 @@ def nodetool(world, at, *arguments):
     command = [world.nodes.torc, "nodetool", "-h", world.nodes.addresses[at], *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout + done.stderr
-
-
-def alone(world, at, query):
-    """What one replica has by itself: as its coordinator it is the nearest."""
-    address = world.nodes.addresses[at]
-    profile = ExecutionProfile(
-        load_balancing_policy=WhiteListRoundRobinPolicy([address]), consistency_level=ConsistencyLevel.ONE, request_timeout=30
-    )
-    with Cluster([address], protocol_version=5, execution_profiles={EXEC_PROFILE_DEFAULT: profile}) as cluster:
-        return sorted(tuple(row) for row in cluster.connect().execute(query))
 
 
 def keyspace(world):
@@ -96,7 +85,7 @@ def write(world, statement, values, level=ConsistencyLevel.QUORUM):
 
 def same(world, query, expected, but=None):
     for at in (at for at in range(len(world.nodes.all)) if at != but):
-        has = alone(world, at, query)
+        has = alone(world.nodes.all[at], query)
         lacks, surplus = set(expected) - set(has), set(has) - set(expected)
         check(not lacks and not surplus, f"node {at + 1} lacks {len(lacks)} rows and has {len(surplus)} that it should not have")
 
@@ -141,7 +130,7 @@ def interrupted(world):
     with options(world, "--hinted_handoff_enabled", "false", "--auto_repair_enabled", "false", *SLOW):
         write(world, f"INSERT INTO {table} (k, v) VALUES (?, ?)", [(k, "first") for k in range(ROWS)], ConsistencyLevel.ALL)
         expected = differ(world, table, 2, "follower killed")
-        check(alone(world, 2, query) != sorted(expected), "the node that was away knows what it missed")
+        check(alone(world.nodes.all[2], query) != sorted(expected), "the node that was away knows what it missed")
         number, _ = begin(world, 0, table)
         code, said = nodetool(world, 0, "netstats")
         check(f"Repair #{number} of {KEYSPACE} (interrupted)" in said and " left" in said, said)
@@ -209,7 +198,7 @@ def forgetting(world):
             code, said = nodetool(world, 0, "repair", *table.split("."))
             check(code != 0 and "is down" in said, f"a repair without a replica: {code}, {said}")
             check(all(sstables(world, at, table) > 0 for at in (0, 1)), "the deletions were forgotten before a repair")
-        stale = len(alone(world, 2, query))
+        stale = len(alone(world.nodes.all[2], query))
         check(stale == 200, f"the node that was away has {stale} rows of 200 that were deleted meanwhile")
         same(world, query, [], but=2)
         repaired(world, 0, *table.split("."))
@@ -224,7 +213,7 @@ def forgetting(world):
         told = rest(world.nodes.addresses[1], "/storage_service/repair_history")
         age = next(one for one in told if one["table"] == "gone")
         check(age["share"] > 0.999 and age["oldest_seconds"] < PATIENCE, f"{age}")
-        history = alone(world, 1, "SELECT table_name, repair_time FROM system.repair_history")
+        history = alone(world.nodes.all[1], "SELECT table_name, repair_time FROM system.repair_history")
         check("gone" in {name for name, _ in history}, f"{history}")
     return "200 deletions"
 

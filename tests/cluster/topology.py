@@ -18,7 +18,7 @@ sys.path.insert(0, HERE)
 from cassandra import ConsistencyLevel  # noqa: E402
 from environment import Failure  # noqa: E402
 from node import Torc, Workspace, answers  # noqa: E402
-from world import KEYSPACE, PATIENCE, Load, check, connect, is_up, peers, wait_until  # noqa: E402
+from world import KEYSPACE, Load, alone, check, connect, is_up, peers, wait_until  # noqa: E402
 
 # A change of the ring waits several times for requests that began before.
 CHANGE_PATIENCE = 240
@@ -148,12 +148,58 @@ def replace(ring, session, at_address):
     return f"{seconds:.1f} s, {read_back(load, 'replace')}"
 
 
+def let_in(ring, session):
+    """A node that was told not to join coordinates and owns nothing, until it is let in."""
+    late = ring.add("--join_ring", "false")
+    with Load(session, pause=0.01) as load:
+        ring.launch(late)
+        check("was told not to join" in ring.nodetool(late, "bootstrap", "resume"), "it says why it does not join")
+        check(ring.states(ring.nodes[0])[late.host] == "UJ", "it is shown to be outside the ring still")
+        wait_until(lambda: load.acknowledged, "the load has begun")
+        query = f"SELECT count(*) FROM {KEYSPACE}.load"
+        check(alone(late, query)[0][0] >= 1, "it answers by asking the replicas")
+        begun = time.monotonic()
+        ring.nodetool(late, "join")
+        seconds = time.monotonic() - begun
+        again = ring.nodetool(late, "join", fails=True)
+        check("already joined" in again, again)
+        check("already bootstrapped" in ring.nodetool(late, "bootstrap", "resume"), "it is in")
+    wait_for_ring(ring, ring.nodes[0], {node.host: "UN" for node in members(ring)})
+    return f"{seconds:.1f} s, {read_back(load, 'join by hand')}"
+
+
+def datacenter(ring, session):
+    """A second datacenter of two nodes is added as docs/operations/nodes.md says: empty, then given copies, then rebuilt from the first."""
+    with Load(session, pause=0.01) as load:
+        east = [ring.add("--datacenter", "east", "--auto_bootstrap", "false") for _ in range(2)]
+        seconds = [ring.launch(node) for node in east]
+        replication = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3, 'east': 2}"
+        session.execute(f"ALTER KEYSPACE {KEYSPACE} WITH replication = {replication}")
+        refused = ring.nodetool(east[0], "rebuild", "nowhere", fails=True)
+        check("nowhere" in refused, refused)
+        for node in east:
+            ring.nodetool(node, "rebuild", "datacenter1")
+        time.sleep(1)
+    expected = len(load.acknowledged)
+    for node in east:
+        found = alone(node, f"SELECT count(*) FROM {KEYSPACE}.load")
+        check(found == [(expected,)], f"{node.host} has {found} of {expected} rows by itself")
+    dead = east[1]
+    dead.kill()
+    wait_until(lambda: ring.states(ring.nodes[0]).get(dead.host) == "DN", "a node of the other datacenter is seen to be down")
+    ring.launch(dead)
+    wait_for_ring(ring, ring.nodes[0], {node.host: "UN" for node in members(ring)})
+    return f"two nodes in {', '.join(f'{s:.1f} s' for s in seconds)}, {read_back(load, 'datacenter')}"
+
+
 STEPS = (
     ("join", join),
     ("decommission", decommission),
     ("removenode", remove),
     ("replace", lambda ring, session: replace(ring, session, False)),
     ("replace-same-address", lambda ring, session: replace(ring, session, True)),
+    ("join-by-hand", let_in),
+    ("datacenter", datacenter),
 )
 
 
@@ -177,7 +223,8 @@ def run(ring, wanted):
             print(f"{name}: ok, {time.monotonic() - begun:.1f} s, {said}", flush=True)
             known = {node.host for node in members(ring)}
             wait_until(lambda k=known: {h.address for h in cluster.metadata.all_hosts()} == k, f"the driver knows {known}")
-            wait_until(lambda k=known: all(is_up(cluster, host) for host in k), f"the driver sees {known} up", PATIENCE)
+            near = {host.address for host in cluster.metadata.all_hosts() if host.datacenter == "datacenter1"}
+            wait_until(lambda n=near: all(is_up(cluster, host) for host in n), f"the driver sees {near} up")
 
 
 def main():

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 from cassandra import ConsistencyLevel  # noqa: E402
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile  # noqa: E402
-from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPolicy, TokenAwarePolicy  # noqa: E402
+from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPolicy, TokenAwarePolicy, WhiteListRoundRobinPolicy  # noqa: E402
 from environment import Failure  # noqa: E402
 from node import Torc, answers  # noqa: E402
 
@@ -56,6 +56,15 @@ def connect(addresses):
         status_event_refresh_window=0,
         topology_event_refresh_window=0,
     )
+
+
+def alone(node, query):
+    """What a node has by itself: as its own coordinator it is the nearest replica."""
+    profile = ExecutionProfile(
+        load_balancing_policy=WhiteListRoundRobinPolicy([node.host]), consistency_level=ConsistencyLevel.ONE, request_timeout=30
+    )
+    with Cluster([node.host], protocol_version=5, execution_profiles={EXEC_PROFILE_DEFAULT: profile}) as cluster:
+        return sorted(tuple(row) for row in cluster.connect().execute(query))
 
 
 class Workers:

@@ -222,8 +222,6 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
     sample(&mut out, "torc_build_info", &version, 1.0);
     head(&mut out, "torc_uptime_seconds", "gauge", "Seconds since the node started.");
     sample(&mut out, "torc_uptime_seconds", "", uptime);
-    head(&mut out, "scylla_node_operation_mode", "gauge", "3 while the node serves.");
-    sample(&mut out, "scylla_node_operation_mode", "", 3.0);
     out
 }
 

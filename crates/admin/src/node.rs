@@ -74,6 +74,19 @@ impl Mode {
             Self::Drained => "DRAINED",
         }
     }
+
+    /// The number that ScyllaDB's metric `scylla_node_operation_mode` gives it.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Starting => 1,
+            Self::Joining => 2,
+            Self::Normal => 3,
+            Self::Leaving => 4,
+            Self::Decommissioned => 5,
+            Self::Draining => 6,
+            Self::Drained => 7,
+        }
+    }
 }
 
 /// A change of the ring that an operator asks for.

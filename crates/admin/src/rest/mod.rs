@@ -12,7 +12,7 @@ use replica::TableOperation;
 use rt::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use crate::{Answer, Call, Mode, Node, Service, metrics, repairs, topology_changes, uuid};
+use crate::{Answer, Call, Mode, Node, Service, metrics, prometheus, repairs, topology_changes, uuid};
 
 pub use figures::load;
 
@@ -47,6 +47,13 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         ("GET", ["metrics"]) => {
             let shards = node.figures().await;
             let mut body = metrics::exposition(node.info(), &node.schema(), &shards, node.now_micros());
+            prometheus::head(
+                &mut body,
+                "scylla_node_operation_mode",
+                "gauge",
+                "Starting 1, joining 2, normal 3, leaving 4, decommissioned 5, draining 6, drained 7.",
+            );
+            prometheus::sample(&mut body, "scylla_node_operation_mode", "", f64::from(node.mode().number()));
             if let Some(repair) = node.repair() {
                 repairs::metrics(&repair, &node.schema(), node.now_micros(), &mut body);
             }

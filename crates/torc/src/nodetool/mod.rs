@@ -39,6 +39,7 @@ struct Verb {
 const VERBS: &[Verb] = &[
     topology::ABORTDECOMMISSION,
     topology::ASSASSINATE,
+    topology::BOOTSTRAP,
     topology::CLEANUP,
     snapshots::CLEARSNAPSHOT,
     tables::COMPACT,

@@ -94,6 +94,28 @@ pub(super) const JOIN: Verb = Verb {
     show: silent,
 };
 
+pub(super) const BOOTSTRAP: Verb = Verb {
+    name: "bootstrap",
+    about: "Show whether the node still enters the ring; fetching goes on by itself, after a restart too",
+    arguments: || {
+        let what = Arg::new("bootstrap_operation").value_name("resume").value_parser(["resume"]);
+        vec![what.help("Accepted as in Cassandra; what is under way needs no resuming")]
+    },
+    ask: |api, _| api.get("/torc/topology"),
+    show: |answer| {
+        match answer["mode"].as_str() {
+            Some("STARTING") => {
+                "The node was told not to join the ring (join_ring: false); nodetool join lets it in.\n"
+            }
+            Some("JOINING") => {
+                "The node is joining and goes on by itself; nodetool netstats shows how far it is.\n"
+            }
+            _ => "Node is already bootstrapped.\n",
+        }
+        .to_owned()
+    },
+};
+
 pub(super) const ASSASSINATE: Verb = Verb {
     name: "assassinate",
     about: "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode",

@@ -84,6 +84,7 @@ fn a_node_tells_about_itself() {
         "{cluster}"
     );
     assert!(asked.say(&["netstats"]).starts_with("Mode: NORMAL\n"));
+    assert_eq!(asked.say(&["bootstrap", "resume"]), "Node is already bootstrapped.\n");
     assert!(asked.say(&["tpstats"]).contains("statement"));
     let histograms = asked.json(&["proxyhistograms"]);
     assert!(histograms["write"]["50%"].as_u64() > Some(0) && histograms["read"]["Max"].as_u64() > Some(0));
