@@ -388,6 +388,12 @@ impl Sim {
         self.disk(node).configure(change);
     }
 
+    /// Puts a new, empty disk into a machine that is down.
+    pub fn wipe_disk(&self, node: NodeId) {
+        assert!(!self.is_running(node), "only a node that is down gets another disk");
+        self.disk(node).wipe();
+    }
+
     /// Orders an error for certain operations.
     pub fn inject_disk_fault(&self, node: NodeId, fault: DiskFault) {
         self.disk(node).inject(fault);

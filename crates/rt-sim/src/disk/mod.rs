@@ -133,6 +133,18 @@ impl NodeDisk {
         Some(bytes)
     }
 
+    /// Forgets all files, as a new disk in the machine.
+    pub(crate) fn wipe(&self) {
+        let mut state = self.state.borrow_mut();
+        state.incarnation += 1;
+        state.names = Names::new();
+        state.inodes.clear();
+        state.locks.clear();
+        state.syncing.clear();
+        state.used_pages = 0;
+        self.world.note("wipe", &[self.node]);
+    }
+
     pub(crate) fn files(&self) -> Vec<(PathBuf, u64)> {
         let state = self.state.borrow();
         let files = state.names.files().into_iter();

@@ -136,3 +136,20 @@ fn slow_operations_take_their_time() {
         assert!(rt.now() - start > Duration::from_secs(5));
     });
 }
+
+#[test]
+fn a_new_disk_is_empty() {
+    let sim = on_disk(9, DiskConfig::default(), |rt, _| async move {
+        let file = rt.disk().open("/file", OpenOptions::CREATE_NEW).await.unwrap();
+        file.write_at(0, IoBuf::copy_of(&[1; 512])).await.unwrap();
+        file.sync_data().await.unwrap();
+        rt.disk().sync_dir("/").await.unwrap();
+    });
+    let (sim, node) = (sim.handle(), sim.node(0));
+    assert_eq!(sim.files(node).len(), 1);
+    sim.kill(node);
+    sim.wipe_disk(node);
+    assert_eq!(sim.files(node), []);
+    sim.start(node);
+    assert_eq!(sim.files(node), []);
+}
