@@ -102,8 +102,16 @@ pub fn kept_seeds(cluster: bool) -> impl Iterator<Item = (u64, &'static str)> {
 /// Virtual time that no run reaches.
 const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-fn simulation_config(options: &Options) -> rt_sim::Config {
+/// Times between two readings of a clock, nanoseconds; without any two readings in a row are equal.
+const CLOCK_READ_COSTS: [u64; 4] = [0, 10, 50, 120];
+/// Draws of the simulated machine itself.
+const MACHINE_STREAM: u64 = 7;
+
+fn simulation_config(seed: u64, options: &Options) -> rt_sim::Config {
+    let mut rng = rt_sim::Rng::new(seed, MACHINE_STREAM);
+    let cost = *plan::pick(&mut rng, &CLOCK_READ_COSTS);
     rt_sim::Config {
+        clock_read_cost: std::time::Duration::from_nanos(cost),
         trace_lines_max: options.trace_lines_max,
         trace_lines_from: options.trace_lines_from,
         time_max: TIME_MAX,
@@ -131,7 +139,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
 
 /// Runs a seed of the single node's simulation.
 fn run_single(seed: u64, options: &Options) -> Report {
-    let simulation = Simulation::new(seed, simulation_config(options));
+    let simulation = Simulation::new(seed, simulation_config(seed, options));
     let sim = simulation.handle();
     let mut rng = sim.rng(1);
     let plan = Rc::new(Plan::draw(&mut rng));

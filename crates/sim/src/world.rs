@@ -80,10 +80,14 @@ pub struct Stats {
     pub truncations: u64,
     /// Nodes that joined.
     pub joins: u64,
+    /// Nodes that left, were removed or replaced.
+    pub ring_changes: u64,
+    /// Repairs and cleanups that were asked for.
+    pub repairs: u64,
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 15] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 17] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -100,6 +104,8 @@ impl Stats {
             ("lightweight transactions", &mut self.conditional),
             ("truncations in a calm", &mut self.truncations),
             ("joins", &mut self.joins),
+            ("other changes of the ring", &mut self.ring_changes),
+            ("repairs and cleanups", &mut self.repairs),
         ]
     }
 
@@ -132,6 +138,8 @@ pub(crate) struct World {
     pub(crate) failure: Option<String>,
     pub(crate) stats: Stats,
     pub(crate) excuses: Excuses,
+    /// Nodes are far from each other.
+    pub(crate) is_wide: bool,
     /// The clients shall end what they do.
     pub(crate) down: bool,
     /// The clients shall wait.
@@ -233,6 +241,7 @@ impl World {
             failure: None,
             stats: Stats::default(),
             excuses: Excuses::default(),
+            is_wide: false,
             down: false,
             hold: false,
             next_column: 0,

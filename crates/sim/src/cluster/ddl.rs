@@ -46,6 +46,8 @@ pub(crate) struct Changer {
     pub(crate) schema: SharedSchema,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) rng: Rng,
+    /// Up to how long it waits between two changes.
+    pub(crate) pause_micros: u64,
     /// Which client it is.
     pub(crate) number: usize,
 }
@@ -86,7 +88,7 @@ impl Changer {
     /// Works until the world is down.
     pub(crate) async fn run(mut self) {
         while !self.world.borrow().down {
-            let pause = Duration::from_micros(self.rng.below(150_000));
+            let pause = Duration::from_micros(self.rng.below(self.pause_micros));
             self.rt.sleep(pause).await;
             let of_table = self.number * TABLES + self.rng.below(TABLES as u64) as usize;
             if self.schema.borrow()[of_table].may.len() == 1 {
@@ -108,6 +110,8 @@ impl Changer {
 
     async fn step(&mut self, table: usize) {
         let Some(mut connection) = self.connect().await else { return };
+        // Through another node the change is used at once.
+        let Some(other) = self.connect().await else { return };
         if self.world.borrow().down {
             return;
         }
@@ -125,13 +129,12 @@ impl Changer {
             }
         }
         if let Some(used) = used {
-            self.use_change(&text, &used).await;
+            self.use_change(other, &text, &used).await;
         }
     }
 
     /// What was acknowledged can be used through whatever node.
-    async fn use_change(&mut self, change: &str, text: &str) {
-        let Some(mut connection) = self.connect().await else { return };
+    async fn use_change(&mut self, mut connection: Connection, change: &str, text: &str) {
         connection.consistency = Consistency::One;
         let Err(failure) = connection.query(&Query::text(text), None).await else { return };
         let wrong = matches!(&failure, Failure::Error(error) if error.code() == INVALID);

@@ -1,13 +1,14 @@
 //! The course of a cluster's run: it comes up, and then in turns clients work while things happen to it, and in a calm
 //! everything is compared.
 
-use std::net::SocketAddr;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rt::{Group, Rt};
+use rt::{Group, Rt, Task};
 use rt_sim::{NodeId, Rng, Sim};
 use wire::Consistency;
 use wire::client::ResultBody;
@@ -15,28 +16,35 @@ use wire::client::ResultBody;
 use crate::client::{Connection, Failure};
 use crate::cluster::ddl::{self, Changer, SharedSchema};
 use crate::cluster::plan::ClusterPlan;
+use crate::cluster::ring::Change;
 use crate::cluster::serial::{self, SharedRegisters};
 use crate::cluster::worker::ClusterWorker;
-use crate::cluster::{atomic, bounded, durable, equal, left_behind, schema, truncation};
-use crate::plan::{one_in, options_with_grace, pick, shape};
+use crate::cluster::{
+    atomic, bounded, durable, equal, left_behind, repaired, resurrection, schema, truncation,
+};
+use crate::plan::{one_in, pick, shape};
 use crate::statement::Query;
 use crate::worker;
 use crate::world::{Excuses, SharedWorld, Table};
 
 /// A node that is not ready by then will not be.
-const START_TIME_MAX: Duration = Duration::from_secs(180);
+const START_TIME_MAX: Duration = Duration::from_secs(400);
 /// How long the nodes may take to find each other again after trouble.
 const REUNION_TIME_MAX: Duration = Duration::from_secs(300);
 /// Longer than what a client has given up on can take to happen after all.
 const SETTLE_TIME: Duration = Duration::from_secs(15);
 
+/// Clients change the schema up to so long after each other, or more slowly when all are slow.
+const CHANGE_PAUSE_MICROS: u64 = 150_000;
 /// How often a node that joins may be interrupted by what was wrong before the calm.
 const JOIN_TRIES: u32 = 4;
 /// What is checked in a calm, in this order.
-const CHECKS: [&str; 10] = [
+const CHECKS: [&str; 12] = [
     "truncation",
     "left_behind",
     "delivered",
+    "repaired",
+    "resurrection",
     "durable",
     "atomic",
     "equal",
@@ -46,13 +54,31 @@ const CHECKS: [&str; 10] = [
     "bounded",
 ];
 
+/// How a node stands to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has yet to join.
+    Spare,
+    /// It is in the cluster, or about to join it.
+    Here,
+    /// It leaves.
+    Leaving,
+    /// It has ended for good, and its place is to be taken from it.
+    Dead,
+    /// It is in the cluster no more.
+    Gone,
+}
+
 /// A node of the cluster.
 pub(crate) struct Member {
     pub(crate) id: NodeId,
     /// How often it was ready.
     pub(crate) ready: Arc<AtomicU64>,
-    /// It was started once; the others have yet to join.
-    pub(crate) present: bool,
+    pub(crate) place: Place,
+    /// Started by somebody new: what it is about may fail while there is trouble.
+    pub(crate) joins: bool,
+    /// Whose place it is to take when it joins.
+    pub(crate) replaces: Rc<RefCell<Option<IpAddr>>>,
     /// Something is done to it.
     pub(crate) troubled: bool,
     /// Its disk gave errors, after which it may take no more requests.
@@ -71,6 +97,14 @@ pub(crate) struct ClusterDirector {
     pub(crate) registers: SharedRegisters,
     pub(crate) schema: SharedSchema,
     pub(crate) rng: Rng,
+    /// The change of the ring that is under way.
+    pub(crate) change: Option<Change>,
+    /// The ring was changed in this round.
+    pub(crate) changed: bool,
+    /// Hints may have been lost in this round, with a node that is gone.
+    pub(crate) hints_lost: bool,
+    /// Requests to operators' interfaces that go on by themselves.
+    pub(crate) asking: Vec<Task<()>>,
 }
 
 impl ClusterDirector {
@@ -106,6 +140,7 @@ impl ClusterDirector {
             if self.failed() {
                 return;
             }
+            self.reuse_machines().await;
             if round + 1 == self.plan.rounds {
                 // All that are left, at once.
                 while self.next_joiner().is_some() {
@@ -133,7 +168,19 @@ impl ClusterDirector {
 
     /// The nodes that are in the cluster or about to join it.
     pub(crate) fn present(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|nth| self.nodes[*nth].present).collect()
+        (0..self.nodes.len()).filter(|nth| self.nodes[*nth].place == Place::Here).collect()
+    }
+
+    /// Those, and the one that leaves.
+    pub(crate) fn standing(&self) -> Vec<usize> {
+        let stands = |nth: &usize| matches!(self.nodes[*nth].place, Place::Here | Place::Leaving);
+        (0..self.nodes.len()).filter(stands).collect()
+    }
+
+    /// Whether a node has been ready since its last start, as far as that was directed.
+    pub(crate) fn is_ready(&self, nth: usize) -> bool {
+        let node = &self.nodes[nth];
+        node.starts_from.is_none_or(|before| node.ready.load(Ordering::Relaxed) > before)
     }
 
     /// Any of them.
@@ -144,7 +191,7 @@ impl ClusterDirector {
 
     /// The next node that is yet to join.
     pub(crate) fn next_joiner(&self) -> Option<usize> {
-        self.nodes.iter().position(|node| !node.present)
+        self.nodes.iter().position(|node| node.place == Place::Spare)
     }
 
     /// Has another node join, if there is one.
@@ -158,17 +205,20 @@ impl ClusterDirector {
         self.start(nth);
     }
 
-    fn note_start(&mut self, nth: usize) {
+    pub(crate) fn note_start(&mut self, nth: usize) {
         self.world.borrow_mut().stats.starts += 1;
         let node = &mut self.nodes[nth];
         node.starts_from = Some(node.ready.load(Ordering::Relaxed));
-        node.present = true;
+        node.joins |= matches!(node.place, Place::Spare | Place::Dead);
+        if node.place != Place::Leaving {
+            node.place = Place::Here;
+        }
     }
 
     /// Waits until a node that was started is ready.
     async fn wait_ready(&mut self, nth: usize) {
         let Some(before) = self.nodes[nth].starts_from.take() else { return };
-        let mut tries = if before == 0 { JOIN_TRIES } else { 0 };
+        let mut tries = if std::mem::take(&mut self.nodes[nth].joins) { JOIN_TRIES } else { 0 };
         let begun = self.sim.now();
         while self.nodes[nth].ready.load(Ordering::Relaxed) <= before && !self.failed() {
             self.rt.sleep(Duration::from_millis(5)).await;
@@ -256,13 +306,12 @@ impl ClusterDirector {
             Ok(connection) => connection,
             Err(problem) => return self.world.borrow_mut().fail(problem),
         };
-        let class = self.plan.replication.clone();
+        let class = self.plan.copies.replication();
         self.change_schema(&mut connection, &format!("CREATE KEYSPACE k0 WITH replication = {{{class}}}"))
             .await;
         for number in 0..self.plan.machine.tables {
-            let counter = number > 0 && one_in(&mut self.rng, 3);
-            // Nothing may be forgotten while a node that has not heard of it can be away.
-            let options = options_with_grace(&mut self.rng, &[864_000]);
+            let counter = number > 0 && one_in(&mut self.rng, 2);
+            let options = self.plan.grace.options(&mut self.rng);
             let shape = shape(&mut self.rng, counter, &mut self.world.borrow_mut().next_column);
             let table = Table::new("k0".to_owned(), format!("t{number}"), shape, options);
             let text = table.create_text();
@@ -287,11 +336,15 @@ impl ClusterDirector {
     /// Has clients work for a while, under whatever happens.
     async fn work(&mut self) {
         self.world.borrow_mut().down = false;
+        (self.changed, self.hints_lost) = (false, false);
         let length = self.plan.machine.life_millis * 1_000;
         let until = self.sim.now() + Duration::from_micros(length / 4 + self.rng.below(length));
-        let serves = |nth: &usize| self.nodes[*nth].ready.load(Ordering::Relaxed) > 0;
-        let servers: Vec<SocketAddr> =
-            self.present().into_iter().filter(serves).map(|nth| self.server(nth)).collect();
+        let servers: Vec<SocketAddr> = self
+            .present()
+            .into_iter()
+            .filter(|nth| self.is_ready(*nth))
+            .map(|nth| self.server(nth))
+            .collect();
         let mut workers: Vec<_> = (0..self.plan.machine.workers)
             .map(|_| {
                 let worker = ClusterWorker {
@@ -312,6 +365,7 @@ impl ClusterDirector {
                 schema: self.schema.clone(),
                 servers: servers.clone(),
                 rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
+                pause_micros: CHANGE_PAUSE_MICROS.max(self.plan.pause_micros * 4),
                 number,
             };
             workers.push(self.rt.spawn(Group::Statement, changer.run()));
@@ -329,12 +383,13 @@ impl ClusterDirector {
             return;
         }
         self.sim.heal_all();
-        for nth in self.present() {
+        for nth in self.standing() {
             self.relieve(nth);
         }
         for nth in self.present() {
             self.wait_ready(nth).await;
         }
+        self.settle_ring().await;
         self.reunite().await;
         self.rt.sleep(SETTLE_TIME).await;
         {
@@ -355,12 +410,18 @@ impl ClusterDirector {
     }
 
     async fn check(&mut self, name: &str) -> Result<(), String> {
-        let keeps_hints = !self.plan.troubles.iter().any(|trouble| trouble.loses_memory());
+        let keeps_hints =
+            !self.hints_lost && !self.plan.troubles.iter().any(|trouble| trouble.loses_memory());
         match name {
             "truncation" => truncation::truncate(self).await,
             "left_behind" => left_behind::check(self).await,
-            "delivered" if keeps_hints => equal::check(self).await,
+            "delivered" if keeps_hints => {
+                self.keep_promises();
+                equal::check(self).await
+            }
             "delivered" => Ok(()),
+            "repaired" => repaired::check(self).await,
+            "resurrection" => resurrection::check(self).await,
             "durable" => durable::check(self).await,
             "atomic" => atomic::check(self),
             "equal" => equal::check(self).await,
@@ -371,6 +432,12 @@ impl ClusterDirector {
             "bounded" => bounded::check(self).await,
             other => panic!("no checker is called {other}"),
         }
+    }
+
+    /// What was acknowledged by a replica or two has to be seen from now on.
+    pub(crate) fn keep_promises(&mut self) {
+        let mut world = self.world.borrow_mut();
+        (0..world.tables.len()).for_each(|table| world.keep_promises(table));
     }
 
     /// The only answer to a question, at this consistency.

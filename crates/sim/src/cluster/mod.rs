@@ -8,14 +8,19 @@ mod director;
 mod durable;
 mod equal;
 mod left_behind;
+mod monotonic;
 mod nemesis;
 mod plan;
+mod repaired;
+mod resurrection;
+mod ring;
 mod schema;
 mod serial;
 mod truncation;
 mod worker;
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +30,7 @@ use server::Canaries;
 
 pub(crate) use crate::cluster::atomic::Batches;
 use crate::cluster::ddl::Known;
-use crate::cluster::director::{ClusterDirector, Member};
+use crate::cluster::director::{ClusterDirector, Member, Place};
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::serial::Registers;
 use crate::world::World;
@@ -40,9 +45,12 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
     let config = NodeConfig { shards: plan.shards[nth], disk: plan.machine.disk(), ..NodeConfig::default() };
     let (plan, hook) = (plan.clone(), ready.clone());
     let rng = RefCell::new(sim.rng(100 + nth as u64));
-    let first = std::net::IpAddr::from([10, 0, 0, 1]);
+    let replaces = Rc::new(RefCell::new(None));
+    let replaced = replaces.clone();
     let id = sim.add_node(config, move |info| {
-        let mut config = plan.config(&mut rng.borrow_mut(), nth, info.ip, first);
+        let mut config = plan.config(&mut rng.borrow_mut(), nth, info.ip);
+        config.replace_address_first_boot =
+            replaced.borrow().map_or_else(String::new, |dead: IpAddr| dead.to_string());
         (config.prometheus_address, config.prometheus_port) = (info.ip, METRICS_PORT);
         let hook = hook.clone();
         let ready = Arc::new(move |_: &server::ReadyReport| {
@@ -50,12 +58,21 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
         });
         server::mains_with_canaries(config, canaries, info.shards, ready)
     });
-    Member { id, ready, present: false, troubled: false, disk_failed: false, starts_from: None }
+    Member {
+        id,
+        ready,
+        place: Place::Spare,
+        joins: false,
+        replaces,
+        troubled: false,
+        disk_failed: false,
+        starts_from: None,
+    }
 }
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, options: &Options) -> Report {
-    let simulation = Simulation::new(seed, crate::simulation_config(options));
+    let simulation = Simulation::new(seed, crate::simulation_config(seed, options));
     let sim = simulation.handle();
     let mut rng = sim.rng(1);
     let nodes = if options.nodes > 0 { options.nodes } else { plan::size(&mut rng) };
@@ -64,6 +81,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
     let members: Vec<Member> = (0..nodes).map(|nth| add_member(&sim, &plan, nth, canaries)).collect();
     let ids = members.iter().map(|member| member.id).collect();
     let world = Rc::new(RefCell::new(World::new(sim.clone(), ids)));
+    world.borrow_mut().is_wide = plan.distance.is_some();
     let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
     let ended = sim.block_on(move |rt| {
         ClusterDirector {
@@ -75,6 +93,10 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             plan: directed,
             world: shared,
             rng,
+            change: None,
+            changed: false,
+            hints_lost: false,
+            asking: Vec::new(),
         }
         .run()
     });

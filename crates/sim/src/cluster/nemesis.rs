@@ -85,6 +85,9 @@ impl ClusterDirector {
             if left <= pause {
                 return;
             }
+            if one_in(&mut self.rng, if self.changed { 8 } else { 3 }) && self.change_ring().await {
+                continue;
+            }
             if self.plan.troubles.is_empty() {
                 self.join_one();
                 continue;
@@ -95,12 +98,17 @@ impl ClusterDirector {
                 self.join_one();
                 continue;
             }
-            if troubled >= self.plan.troubled_max {
+            // A node may well end while its network or its disk is in trouble.
+            let ends = matches!(trouble, Trouble::Kill | Trouble::Power) && one_in(&mut self.rng, 3);
+            if troubled >= self.plan.troubled_max && !(ends && troubled > 0) {
                 self.relieve_one().await;
                 continue;
             }
-            let free: Vec<usize> =
-                self.present().into_iter().filter(|nth| !self.nodes[*nth].troubled).collect();
+            let fits = |nth: &usize| {
+                let node = &self.nodes[*nth];
+                node.troubled == ends && (!ends || self.sim.is_running(node.id))
+            };
+            let free: Vec<usize> = self.standing().into_iter().filter(fits).collect();
             if free.is_empty() {
                 continue;
             }
@@ -184,7 +192,7 @@ impl ClusterDirector {
     /// Ends the trouble of one node.
     async fn relieve_one(&mut self) {
         let troubled: Vec<usize> =
-            self.present().into_iter().filter(|nth| self.nodes[*nth].troubled).collect();
+            self.standing().into_iter().filter(|nth| self.nodes[*nth].troubled).collect();
         if !troubled.is_empty() {
             let nth = *pick(&mut self.rng, &troubled);
             self.relieve(nth);

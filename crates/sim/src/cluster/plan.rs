@@ -9,14 +9,19 @@ use server::Config;
 use wire::Consistency;
 
 use crate::cluster::nemesis::Trouble;
-use crate::plan::{Plan, Sync, one_in, pick};
+use crate::cluster::ring::RingEvent;
+use crate::plan::{Plan, Sync, one_in, options_with_grace, pick};
 
 /// Nodes without which a cluster is not begun; those above may join later.
 const FOUNDERS_MIN: usize = 3;
 
-/// Long enough that nodes take each other for dead, with clients that take their time.
+/// Lives, milliseconds; the last are long enough that nodes take each other for dead.
+const LIVES: [u64; 6] = [200, 1_000, 4_000, 20_000, 60_000, 60_000];
+/// The same where the ring changes: that takes its time, and is to happen while clients work.
+const LIVES_OF_CHANGE: [u64; 4] = [4_000, 20_000, 20_000, 60_000];
+/// In lives from this on clients take their time, about so many requests each.
 const LONG_LIFE_MILLIS: u64 = 20_000;
-const LONG_LIFE_PAUSE_MICROS: u64 = 300_000;
+const LONG_LIFE_REQUESTS: u64 = 150;
 
 /// What a seed decides at the beginning.
 #[derive(Clone, Debug)]
@@ -31,8 +36,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) racks: Vec<String>,
     /// Nodes that are there from the beginning; the others join while clients work.
     pub(crate) founders: usize,
-    /// `replication` of the keyspace, as CQL writes it.
-    pub(crate) replication: String,
+    /// How many copies are kept, and where.
+    pub(crate) copies: Copies,
     pub(crate) levels: Levels,
     /// Up to how long a client waits between two requests, microseconds.
     pub(crate) pause_micros: u64,
@@ -46,8 +51,14 @@ pub(crate) struct ClusterPlan {
     pub(crate) rounds: u64,
     /// What happens.
     pub(crate) troubles: Vec<Trouble>,
+    /// What happens to the ring.
+    pub(crate) ring: Vec<RingEvent>,
     /// Nodes that are in trouble at once, at most.
     pub(crate) troubled_max: usize,
+    /// Tokens of each node.
+    pub(crate) tokens: u16,
+    /// When deletions may be forgotten.
+    pub(crate) grace: Grace,
     /// Drift of each node's clocks, parts per million.
     pub(crate) drifts: Vec<i32>,
 }
@@ -93,65 +104,169 @@ impl Levels {
     }
 }
 
-/// How many copies are kept where, as CQL writes it, and whether that is said by datacenter.
-fn replication(rng: &mut Rng, datacenters: &[String]) -> (String, bool) {
-    let wanted = *pick(rng, &[3, 3, 3, 3, 2, 5]);
+/// When deletions may be forgotten, seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grace {
+    /// Not in a run.
+    Never,
+    /// So long after they were made; a node that has not heard of them must be repaired before.
+    Timeout(u32),
+    /// When a repair began so long after they were made.
+    Repair(u32),
+}
+
+impl Grace {
+    /// What stands behind WITH of a table.
+    pub(crate) fn options(self, rng: &mut Rng) -> String {
+        let grace = if let Self::Timeout(seconds) = self { seconds } else { 864_000 };
+        let options = options_with_grace(rng, &[grace]);
+        match self {
+            Self::Repair(delay) => format!(
+                "{options} AND tombstone_gc = {{'mode': 'repair', 'propagation_delay_in_seconds': '{delay}'}}"
+            ),
+            Self::Never | Self::Timeout(_) => options,
+        }
+    }
+}
+
+/// How many copies of everything are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// So many, wherever.
+    Anywhere(usize),
+    /// So many in each datacenter.
+    ByDatacenter(BTreeMap<String, usize>),
+}
+
+impl Copies {
+    /// For nodes in these datacenters, so many of which may leave.
+    fn draw(rng: &mut Rng, datacenters: &[String], leave: usize) -> Self {
+        let wanted = *pick(rng, &[3, 3, 3, 3, 2, 5]);
+        if one_in(rng, 3) {
+            return Self::Anywhere(wanted.min(datacenters.len() - leave));
+        }
+        let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
+        datacenters.iter().for_each(|name| *sizes.entry(name.clone()).or_default() += 1);
+        sizes.values_mut().for_each(|size| *size = wanted.min(size.saturating_sub(leave).max(1)).min(3));
+        Self::ByDatacenter(sizes)
+    }
+
+    /// `replication` of a keyspace, as CQL writes it.
+    pub(crate) fn replication(&self) -> String {
+        match self {
+            Self::Anywhere(copies) => format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"),
+            Self::ByDatacenter(copies) => {
+                let each = copies.iter().map(|(name, copies)| format!(", '{name}': {copies}"));
+                format!("'class': 'NetworkTopologyStrategy'{}", each.collect::<String>())
+            }
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn total(&self) -> usize {
+        match self {
+            Self::Anywhere(copies) => *copies,
+            Self::ByDatacenter(copies) => copies.values().sum(),
+        }
+    }
+
+    /// Whether nodes in these datacenters have a place for each.
+    pub(crate) fn fit(&self, datacenters: &[&str]) -> bool {
+        match self {
+            Self::Anywhere(copies) => datacenters.len() >= *copies,
+            Self::ByDatacenter(copies) => copies.iter().all(|(name, copies)| {
+                datacenters.iter().filter(|center| **center == name.as_str()).count() >= *copies
+            }),
+        }
+    }
+}
+
+/// What happens to the ring of a seed.
+fn draw_ring(rng: &mut Rng) -> Vec<RingEvent> {
     if one_in(rng, 3) {
-        let copies = wanted.min(datacenters.len());
-        return (format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"), false);
+        return Vec::new();
     }
-    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
-    datacenters.iter().for_each(|name| *sizes.entry(name).or_default() += 1);
-    let mut text = "'class': 'NetworkTopologyStrategy'".to_owned();
-    for (name, size) in sizes {
-        let here = wanted.min(size).min(3);
-        text.push_str(&format!(", '{name}': {here}"));
+    RingEvent::ALL.into_iter().filter(|_| one_in(rng, 2)).collect()
+}
+
+fn draw_troubles(rng: &mut Rng) -> Vec<Trouble> {
+    let mut troubles: Vec<Trouble> = Trouble::ALL.into_iter().filter(|_| one_in(rng, 3)).collect();
+    match rng.below(8) {
+        0 => troubles.clear(),
+        // Only then nothing but hints may bring what a node has missed.
+        1..=3 => troubles.retain(|trouble| !trouble.loses_memory()),
+        _ => {}
     }
-    (text, true)
+    troubles
+}
+
+/// How many nodes there are from the beginning; somebody has to be there who can take another's place.
+fn draw_founders(rng: &mut Rng, nodes: usize, ring: &[RingEvent]) -> usize {
+    match nodes {
+        0..=FOUNDERS_MIN => nodes,
+        _ if one_in(rng, 3) && !ring.contains(&RingEvent::Replace) => nodes,
+        _ => FOUNDERS_MIN.max(nodes - 1 - rng.below(2) as usize),
+    }
 }
 
 impl ClusterPlan {
     /// The plan of a seed for so many nodes.
     pub(crate) fn draw(rng: &mut Rng, nodes: usize) -> Self {
         let mut machine = Plan::draw(rng);
-        machine.tables = 1 + rng.below(2);
+        machine.tables = 1 + rng.below(3);
         machine.workers = 3 + rng.below(4);
-        machine.life_millis = *pick(rng, &[200, 1_000, 4_000, LONG_LIFE_MILLIS, LONG_LIFE_MILLIS]);
-        let troubles: Vec<Trouble> = Trouble::ALL.into_iter().filter(|_| one_in(rng, 3)).collect();
+        machine.life_millis = *pick(rng, &LIVES);
+        let troubles = draw_troubles(rng);
         if troubles.contains(&Trouble::Power) || troubles.contains(&Trouble::DiskErrors) {
             // What is acknowledged must not depend on what a node had not synced.
             machine.sync = Sync::Batch;
             machine.names = NameDurability::SyncDir;
         }
-        let founders = match nodes {
-            0..=FOUNDERS_MIN => nodes,
-            _ if one_in(rng, 3) => nodes,
-            _ => FOUNDERS_MIN.max(nodes - 1 - rng.below(2) as usize),
-        };
+        let ring = draw_ring(rng);
+        let founders = draw_founders(rng, nodes, &ring);
         let centers = if nodes < FOUNDERS_MIN { 1 } else { *pick(rng, &[1, 1, 1, 2, 2, 3]) };
+        if founders < nodes || ring.iter().any(|event| event.moves_data()) {
+            machine.life_millis = *pick(rng, &LIVES_OF_CHANGE);
+        }
         let datacenters: Vec<String> = (0..nodes).map(|nth| format!("dc{}", 1 + nth % centers)).collect();
-        let (replication, by_datacenter) = replication(rng, &datacenters[..founders]);
+        let shrinks = ring.iter().any(|event| matches!(event, RingEvent::Leave | RingEvent::Remove));
+        let copies = Copies::draw(rng, &datacenters[..founders], usize::from(shrinks));
+        let by_datacenter = matches!(copies, Copies::ByDatacenter(_));
+        let possible = |event: &RingEvent| !event.loses_node() || copies.total() > 1;
+        let ring: Vec<RingEvent> = ring.into_iter().filter(possible).collect();
         let distance = *pick(rng, &[None, Some(Duration::from_millis(5)), Some(Duration::from_millis(40))]);
         let mut levels = Levels::draw(rng, centers, by_datacenter);
         let loses = |trouble: &Trouble| trouble.loses_memory();
-        if founders < nodes && troubles.iter().any(loses) {
+        let moves = founders < nodes || ring.iter().any(|event| event.moves_data());
+        if moves && troubles.iter().any(loses) || ring.iter().any(|event| event.loses_node()) {
             // One replica may be all that has it, lose its hints, and give its range away.
             levels.weak_writes.clear();
         }
+        let grace = match troubles.contains(&Trouble::ClockJump) {
+            // A clock that is ahead lets deletions be forgotten early.
+            true => Grace::Never,
+            false => *pick(rng, &[Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)]),
+        };
         Self {
             shards: (0..nodes).map(|_| *pick(rng, &[1, 1, 2, 3, 4])).collect(),
             racks: (0..nodes).map(|_| format!("rack{}", rng.below(3))).collect(),
             datacenters,
             founders,
-            replication,
+            copies,
+            ring,
             levels,
-            pause_micros: if machine.life_millis == LONG_LIFE_MILLIS { LONG_LIFE_PAUSE_MICROS } else { 0 },
+            pause_micros: match machine.life_millis {
+                short if short < LONG_LIFE_MILLIS => 0,
+                long => long * 1_000 / LONG_LIFE_REQUESTS,
+            },
             serial: one_in(rng, 2),
             changers: *pick(rng, &[0, 0, 1, 2, 3]),
             distance: distance.filter(|_| centers > 1),
             rounds: 1 + rng.below(3),
             troubles,
             troubled_max: if one_in(rng, 4) { nodes } else { nodes.saturating_sub(1) / 2 },
+            tokens: *pick(rng, &[1, 2, 2, 4, 4, 16]),
+            grace,
             drifts: (0..nodes).map(|_| *pick(rng, &[0, 0, 50, -50, 300])).collect(),
             machine,
         }
@@ -164,9 +279,12 @@ impl ClusterPlan {
     }
 
     /// The settings of a node for one life.
-    pub(crate) fn config(&self, rng: &mut Rng, nth: usize, address: IpAddr, seed: IpAddr) -> Config {
+    pub(crate) fn config(&self, rng: &mut Rng, nth: usize, address: IpAddr) -> Config {
+        // Of two seeds one may be gone.
+        let seeds = if self.shards.len() < FOUNDERS_MIN { "10.0.0.1" } else { "10.0.0.1,10.0.0.2" };
         Config {
-            seeds: seed.to_string(),
+            seeds: seeds.to_owned(),
+            num_tokens: self.tokens,
             datacenter: self.datacenters[nth].clone(),
             rack: self.racks[nth].clone(),
             ..self.machine.config(rng, address, self.shards[nth])

@@ -20,6 +20,8 @@ use crate::world::SharedWorld;
 pub(crate) const TABLE: &str = "k0.registers";
 /// Registers in use at once.
 const KEYS: u64 = 3;
+/// Write and read timeouts, and a transaction whose outcome is not known.
+const LATE: [i32; 3] = [0x1100, 0x1200, 0x1700];
 /// Operations on a register, after which another takes its place: what is to be searched grows with them.
 const OPERATIONS_MAX: usize = 60;
 /// The same for operations without an answer.
@@ -194,12 +196,22 @@ fn failed(
     failure: &Failure,
     text: &str,
 ) -> bool {
-    world.borrow_mut().classify(failure, text);
+    classify(world, failure, text);
     // Unavailable: nobody was asked.
     if matches!(failure, Failure::Error(error) if error.code() == 0x1000) {
         registers.borrow_mut().undo(begun);
     }
     matches!(failure, Failure::Error(_))
+}
+
+/// As [`World::classify`](crate::world::World::classify); but where the way is long transactions that compete may run out of time.
+fn classify(world: &SharedWorld, failure: &Failure, text: &str) {
+    let mut world = world.borrow_mut();
+    let before = world.excuses.errors;
+    let late = matches!(failure, Failure::Error(error) if LATE.contains(&error.code()));
+    world.excuses.errors |= late && world.is_wide;
+    world.classify(failure, text);
+    world.excuses.errors = before;
 }
 
 /// Reads a register: what it holds.
@@ -250,7 +262,7 @@ async fn read_plainly(
         }
         Ok(None) => true,
         Err(failure) => {
-            world.borrow_mut().classify(&failure, "a reading of a register");
+            classify(world, &failure, "a reading of a register");
             matches!(failure, Failure::Error(_))
         }
     }

@@ -1,0 +1,60 @@
+//! Checker: after all nodes were repaired each one alone shows all that was acknowledged, before anything was read at ALL.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::cluster::director::ClusterDirector;
+use crate::cluster::ring::{REST_PORT, repair_path};
+use crate::cluster::{equal, monotonic};
+use crate::plan::one_in;
+use crate::rest;
+
+/// How long a node's repair may take with nothing in its way.
+const TIME_MAX: Duration = Duration::from_secs(300);
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
+
+/// Now and then repairs everything, all ranges of each node or the primary ones, and compares.
+pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
+    if !one_in(&mut director.rng, 2) {
+        return Ok(());
+    }
+    repair_all(director).await?;
+    director.keep_promises();
+    equal::check(director).await?;
+    monotonic::check(director).await
+}
+
+/// Repairs what every node keeps.
+pub(crate) async fn repair_all(director: &mut ClusterDirector) -> Result<(), String> {
+    let primary = one_in(&mut director.rng, 2);
+    for nth in director.present() {
+        repair(director, nth, primary).await.map_err(|problem| format!("repair of node {nth}: {problem}"))?;
+    }
+    Ok(())
+}
+
+async fn repair(director: &mut ClusterDirector, nth: usize, primary: bool) -> Result<(), String> {
+    director.world.borrow_mut().stats.repairs += 1;
+    let server = SocketAddr::new(director.ip(nth), REST_PORT);
+    let begun = director.sim.now();
+    let answer = rest::call(&director.rt, server, "POST", &repair_path(primary)).await?;
+    let id = rest::body(&answer).to_owned();
+    loop {
+        let answer =
+            rest::get(&director.rt, server, &format!("/storage_service/repair_status?id={id}")).await?;
+        match rest::body(&answer) {
+            "\"SUCCESSFUL\"" => return Ok(()),
+            "\"RUNNING\"" if director.sim.now() - begun < TIME_MAX => {}
+            _ => {
+                let jobs = rest::get(&director.rt, server, "/storage_service/repairs").await?;
+                return Err(format!(
+                    "{} after {:?}: {}",
+                    rest::body(&answer),
+                    director.sim.now() - begun,
+                    rest::body(&jobs)
+                ));
+            }
+        }
+        director.rt.sleep(LOOK_PERIOD).await;
+    }
+}

@@ -1,0 +1,43 @@
+//! Checker: what was deleted does not come back when deletions are forgotten, provided that everything was repaired within their
+//! grace.
+
+use std::net::SocketAddr;
+
+use crate::cluster::director::ClusterDirector;
+use crate::cluster::plan::Grace;
+use crate::cluster::ring::REST_PORT;
+use crate::cluster::{equal, repaired};
+use crate::rest;
+
+/// More than a second by which clocks differ and times are rounded.
+const MARGIN_SECONDS: u32 = 10;
+
+/// Repairs everything, lets the grace pass, has every node forget what it may forget, and compares.
+pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
+    match director.plan.grace {
+        Grace::Never => return Ok(()),
+        Grace::Timeout(grace) => {
+            repaired::repair_all(director).await?;
+            pass(director, grace);
+        }
+        Grace::Repair(delay) => {
+            pass(director, delay);
+            repaired::repair_all(director).await?;
+        }
+    }
+    for nth in director.present() {
+        let server = SocketAddr::new(director.ip(nth), REST_PORT);
+        let done = rest::post(&director.rt, server, "/storage_service/keyspace_compaction/k0").await;
+        done.map_err(|problem| format!("compaction of node {nth}: {problem}"))?;
+    }
+    director.keep_promises();
+    equal::check(director).await
+}
+
+/// All clocks show that so many seconds have passed.
+fn pass(director: &ClusterDirector, seconds: u32) {
+    let micros = i64::from(seconds + MARGIN_SECONDS) * 1_000_000;
+    for node in &director.nodes {
+        director.sim.jump_clock(node.id, micros);
+    }
+}

@@ -1,0 +1,307 @@
+//! Changes of the ring while things happen to a cluster: nodes leave, die for good and are removed or replaced, by another machine or
+//! by the same with a new disk; repairs and cleanups in between. And the checker: each change comes to its end.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rt::Group;
+
+use crate::cluster::director::{ClusterDirector, Place};
+use crate::plan::{one_in, pick};
+use crate::rest;
+
+/// The port of administration.
+pub(crate) const REST_PORT: u16 = 10_000;
+/// A change that is not over so long after all trouble never will be.
+const TIME_MAX: Duration = Duration::from_secs(600);
+/// How long a dead machine may be away until another begins to take its place.
+const REPLACED_AFTER_MAX: Duration = Duration::from_secs(40);
+/// With fewer members none of them may die for good: the rest decides nothing without it.
+const VOTERS_MIN: usize = 3;
+const ASK_PAUSE: Duration = Duration::from_secs(2);
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+
+/// Something that happens to the ring, or that an operator does about what nodes keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingEvent {
+    /// A node leaves.
+    Leave,
+    /// A node dies for good and is removed.
+    Remove,
+    /// A node dies for good, and another machine takes its place.
+    Replace,
+    /// A node loses its disk, and takes its own place with an empty one.
+    NewDisk,
+    /// A node drops what it does not own.
+    Cleanup,
+    /// A node repairs what it keeps, or what it is the first to keep.
+    Repair,
+}
+
+impl RingEvent {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Leave, Self::Remove, Self::Replace, Self::NewDisk, Self::Cleanup, Self::Repair];
+
+    /// A node, and all that only it has, is gone for good.
+    pub(crate) fn loses_node(self) -> bool {
+        matches!(self, Self::Remove | Self::Replace | Self::NewDisk)
+    }
+
+    /// Replicas change.
+    pub(crate) fn moves_data(self) -> bool {
+        !matches!(self, Self::Cleanup | Self::Repair)
+    }
+}
+
+/// A change of the ring that was begun and is not known to be over.
+pub(crate) struct Change {
+    event: RingEvent,
+    /// Whose place changes.
+    subject: usize,
+    /// Nobody has to ask for it any more.
+    over: Rc<Cell<bool>>,
+    /// What the last who asked was told.
+    told: Rc<RefCell<String>>,
+}
+
+impl ClusterDirector {
+    fn rest(&self, nth: usize) -> SocketAddr {
+        SocketAddr::new(self.ip(nth), REST_PORT)
+    }
+
+    pub(crate) fn ip(&self, nth: usize) -> IpAddr {
+        self.sim.ip(self.nodes[nth].id)
+    }
+
+    /// Begins something about the ring, if that is possible now; false when it is not.
+    pub(crate) async fn change_ring(&mut self) -> bool {
+        if self.plan.ring.is_empty() {
+            return false;
+        }
+        let event = *pick(&mut self.rng, &self.plan.ring);
+        if !event.moves_data() {
+            self.maintain(event);
+            return true;
+        }
+        // A second node that dies before all copies are whole again may take the last one along.
+        if self.change.is_some() || self.changed {
+            return false;
+        }
+        let Some(subject) = self.subject(event) else { return false };
+        let host = match rest::get(&self.rt, self.rest(subject), "/storage_service/hostid/local").await {
+            Ok(page) => page.rsplit("\r\n").next().unwrap_or_default().trim().trim_matches('"').to_owned(),
+            Err(_) => return false,
+        };
+        {
+            let mut world = self.world.borrow_mut();
+            world.stats.ring_changes += 1;
+            world.forget_seen();
+            world.excuses.connections = true;
+            world.excuses.errors |= event.loses_node();
+        }
+        self.changed = true;
+        self.hints_lost |= event.loses_node() || !self.plan.troubles.is_empty();
+        let change =
+            Change { event, subject, over: Rc::new(Cell::new(false)), told: Rc::new(RefCell::default()) };
+        self.begin(&change, &host).await;
+        self.change = Some(change);
+        true
+    }
+
+    async fn begin(&mut self, change: &Change, host: &str) {
+        let subject = change.subject;
+        match change.event {
+            RingEvent::Leave => {
+                self.nodes[subject].place = Place::Leaving;
+                self.keep_asking(
+                    change,
+                    vec![self.rest(subject)],
+                    "/storage_service/decommission".to_owned(),
+                );
+            }
+            RingEvent::Remove => {
+                self.bury(subject).await;
+                let others = self.present().into_iter().map(|nth| self.rest(nth)).collect();
+                self.keep_asking(change, others, format!("/storage_service/remove_node?host_id={host}"));
+            }
+            RingEvent::Replace => {
+                self.bury(subject).await;
+                let spare = self.next_joiner().expect("there was one");
+                self.replace(subject, spare);
+            }
+            RingEvent::NewDisk => {
+                self.bury(subject).await;
+                self.replace(subject, subject);
+            }
+            RingEvent::Cleanup | RingEvent::Repair => {}
+        }
+    }
+
+    /// A node ends, and its disk is lost.
+    async fn bury(&mut self, nth: usize) {
+        self.world.borrow_mut().stats.kills += 1;
+        let id = self.nodes[nth].id;
+        self.nodes[nth].place = Place::Dead;
+        self.nodes[nth].starts_from = None;
+        self.sim.kill(id);
+        // The kill takes effect after this turn.
+        self.rt.sleep(Duration::from_millis(1)).await;
+        self.sim.wipe_disk(id);
+    }
+
+    /// A machine takes the place of a dead one, after a while.
+    fn replace(&mut self, dead: usize, by: usize) {
+        *self.nodes[by].replaces.borrow_mut() = Some(self.ip(dead));
+        self.note_start(by);
+        let (sim, id) = (self.sim.clone(), self.nodes[by].id);
+        let after = Duration::from_millis(self.rng.below(REPLACED_AFTER_MAX.as_millis() as u64));
+        self.sim.after(after, move |_| {
+            if !sim.is_running(id) {
+                sim.start(id);
+            }
+        });
+    }
+
+    /// Asks for a change again and again, until it is over.
+    fn keep_asking(&mut self, change: &Change, servers: Vec<SocketAddr>, path: String) {
+        let (rt, over, told) = (self.rt.clone(), change.over.clone(), change.told.clone());
+        let mut rng = self.sim.rng(1_000 + self.rng.below(1 << 40));
+        let asking = async move {
+            while !over.get() {
+                match rest::post(&rt, *pick(&mut rng, &servers), &path).await {
+                    Ok(()) => return,
+                    Err(answer) => *told.borrow_mut() = answer,
+                }
+                rt.sleep(ASK_PAUSE).await;
+            }
+        };
+        self.asking.push(self.rt.spawn(Group::Statement, asking));
+    }
+
+    /// Whose place may change in this way; only nodes that nothing is done to, and never so many that copies have no place.
+    fn subject(&mut self, event: RingEvent) -> Option<usize> {
+        if event == RingEvent::Replace && self.next_joiner().is_none() {
+            return None;
+        }
+        let whole = |nth: &usize| {
+            let node = &self.nodes[*nth];
+            !node.troubled && self.is_ready(*nth)
+        };
+        let present = self.present();
+        if event.loses_node() && present.iter().filter(|nth| self.is_ready(**nth)).count() < VOTERS_MIN {
+            return None;
+        }
+        let mut free: Vec<usize> = present.iter().copied().filter(whole).collect();
+        if matches!(event, RingEvent::Leave | RingEvent::Remove) {
+            free.retain(|nth| self.can_do_without(*nth));
+        }
+        if event == RingEvent::Replace {
+            // The copies of a datacenter stay there.
+            let spare = self.next_joiner()?;
+            free.retain(|nth| self.plan.datacenters[*nth] == self.plan.datacenters[spare]);
+        }
+        (!free.is_empty()).then(|| *pick(&mut self.rng, &free))
+    }
+
+    /// Whether the others have a place for each copy.
+    fn can_do_without(&self, nth: usize) -> bool {
+        let others = self.present().into_iter().filter(|other| *other != nth);
+        let centers: Vec<&str> = others.map(|other| self.plan.datacenters[other].as_str()).collect();
+        self.plan.copies.fit(&centers)
+    }
+
+    /// Has a node clean up or repair, and does not wait for it.
+    fn maintain(&mut self, event: RingEvent) {
+        self.world.borrow_mut().stats.repairs += 1;
+        let present = self.present();
+        let nth = *pick(&mut self.rng, &present);
+        let server = self.rest(nth);
+        let path = match event {
+            RingEvent::Cleanup => "/storage_service/keyspace_cleanup/k0".to_owned(),
+            _ => repair_path(one_in(&mut self.rng, 2)),
+        };
+        let rt = self.rt.clone();
+        // A repair that cannot reach a replica says so, and a change of the ring excludes a cleanup: what counts is what is kept.
+        let asking = async move { drop(rest::post(&rt, server, &path).await) };
+        self.asking.push(self.rt.spawn(Group::Statement, asking));
+    }
+
+    /// Waits until the change of the ring is over and every node knows. All trouble is over.
+    pub(crate) async fn settle_ring(&mut self) {
+        let begun = self.sim.now();
+        while !self.failed() {
+            let Some(problem) = self.ring_problem().await else { break };
+            if self.sim.now() - begun > TIME_MAX {
+                let told = self.change.as_ref().map_or_else(String::new, |change| {
+                    format!("; {:?} of node {}: {}", change.event, change.subject, change.told.borrow())
+                });
+                let text = format!(
+                    "checker ring: after {TIME_MAX:?} the ring is not as it is to be: {problem}{told}"
+                );
+                return self.world.borrow_mut().fail(text);
+            }
+            self.rt.sleep(LOOK_PERIOD).await;
+        }
+        if let Some(change) = self.change.take() {
+            change.over.set(true);
+            if change.event != RingEvent::NewDisk {
+                self.nodes[change.subject].place = Place::Gone;
+                self.sim.kill(self.nodes[change.subject].id);
+            }
+        }
+        for task in std::mem::take(&mut self.asking) {
+            task.await;
+        }
+    }
+
+    /// Machines that are in the cluster no more may join it again, with an empty disk.
+    pub(crate) async fn reuse_machines(&mut self) {
+        for nth in 1..self.nodes.len() {
+            if self.nodes[nth].place == Place::Gone && one_in(&mut self.rng, 2) {
+                let id = self.nodes[nth].id;
+                self.sim.kill(id);
+                self.rt.sleep(Duration::from_millis(1)).await;
+                self.sim.wipe_disk(id);
+                self.nodes[nth].place = Place::Spare;
+                self.nodes[nth].starts_from = None;
+                *self.nodes[nth].replaces.borrow_mut() = None;
+            }
+        }
+    }
+
+    /// Why the ring is not as it is to be.
+    async fn ring_problem(&self) -> Option<String> {
+        let present = self.present();
+        for nth in &present {
+            let problem = match self.ring_seen_by(*nth, &present).await {
+                Ok(None) => continue,
+                Ok(Some(problem)) | Err(problem) => problem,
+            };
+            return Some(format!("node {nth}: {problem}"));
+        }
+        None
+    }
+
+    async fn ring_seen_by(&self, nth: usize, present: &[usize]) -> Result<Option<String>, String> {
+        let topology = rest::get(&self.rt, self.rest(nth), "/torc/topology").await?;
+        if !topology.contains("\"change\":null") {
+            return Ok(Some(topology.rsplit("\r\n").next().unwrap_or_default().to_owned()));
+        }
+        let ring = rest::get(&self.rt, self.rest(nth), "/storage_service/tokens_endpoint").await?;
+        for other in 0..self.nodes.len() {
+            let there = ring.contains(&format!("\"{}\"", self.ip(other)));
+            if there != present.contains(&other) {
+                return Ok(Some(format!("node {other} is in the ring: {there}")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What begins a repair of what a node keeps, or of what it is the first to keep.
+pub(crate) fn repair_path(primary: bool) -> String {
+    format!("/storage_service/repair_async/k0?primaryRange={primary}")
+}
