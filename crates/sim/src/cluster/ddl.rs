@@ -24,6 +24,8 @@ const TABLES: usize = 2;
 const KEYSPACE: &str = "k0";
 /// The server's code of a statement that is wrong, as one about a table that it does not know.
 const INVALID: i32 = 0x2200;
+/// The same of a table that is there already.
+const EXISTS: i32 = 0x2400;
 
 /// The columns of a table outside of its key; none when there is no such table.
 type Columns = Option<BTreeSet<String>>;
@@ -123,6 +125,11 @@ impl Changer {
                 self.schema.borrow_mut()[table].may.remove(0);
             }
             Ok(other) => return self.world.borrow_mut().fail(format!("{text} was answered with {other:?}")),
+            // A node that others take for dead may not know what they have agreed on: it proposes nothing.
+            Err(failure) if is_wrong(&failure) && self.world.borrow().excuses.errors => {
+                self.schema.borrow_mut()[table].may.pop();
+                return;
+            }
             Err(failure) => {
                 self.world.borrow_mut().classify(&failure, &text);
                 return;
@@ -137,7 +144,7 @@ impl Changer {
     async fn use_change(&mut self, mut connection: Connection, change: &str, text: &str) {
         connection.consistency = Consistency::One;
         let Err(failure) = connection.query(&Query::text(text), None).await else { return };
-        let wrong = matches!(&failure, Failure::Error(error) if error.code() == INVALID);
+        let wrong = is_wrong(&failure);
         let mut world = self.world.borrow_mut();
         // A node that others take for dead may not have it yet.
         if wrong && !world.excuses.errors {
@@ -146,6 +153,11 @@ impl Changer {
             world.classify(&failure, text);
         }
     }
+}
+
+/// Whether the node does not know what a statement is about.
+fn is_wrong(failure: &Failure) -> bool {
+    matches!(failure, Failure::Error(error) if [INVALID, EXISTS].contains(&error.code()))
 }
 
 /// All nodes show each table in the same one of the ways in which it may be.

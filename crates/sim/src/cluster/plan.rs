@@ -14,6 +14,8 @@ use crate::plan::{Plan, Sync, one_in, options_with_grace, pick};
 
 /// Nodes without which a cluster is not begun; those above may join later.
 const FOUNDERS_MIN: usize = 3;
+/// The first nodes, whom the others know: some of them may be gone.
+pub(crate) const SEEDS: usize = 3;
 
 /// Lives, milliseconds; the last are long enough that nodes take each other for dead.
 const LIVES: [u64; 6] = [200, 1_000, 4_000, 20_000, 60_000, 60_000];
@@ -280,10 +282,9 @@ impl ClusterPlan {
 
     /// The settings of a node for one life.
     pub(crate) fn config(&self, rng: &mut Rng, nth: usize, address: IpAddr) -> Config {
-        // Of two seeds one may be gone.
-        let seeds = if self.shards.len() < FOUNDERS_MIN { "10.0.0.1" } else { "10.0.0.1,10.0.0.2" };
+        let seeds: Vec<String> = (1..=self.shards.len().min(SEEDS)).map(|n| format!("10.0.0.{n}")).collect();
         Config {
-            seeds: seeds.to_owned(),
+            seeds: seeds.join(","),
             num_tokens: self.tokens,
             datacenter: self.datacenters[nth].clone(),
             rack: self.racks[nth].clone(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rt::Group;
 
 use crate::cluster::director::{ClusterDirector, Place};
+use crate::cluster::plan::SEEDS;
 use crate::plan::{one_in, pick};
 use crate::rest;
 
@@ -195,6 +196,8 @@ impl ClusterDirector {
             return None;
         }
         let mut free: Vec<usize> = present.iter().copied().filter(whole).collect();
+        // Who comes must find somebody whom it knows.
+        free.retain(|nth| present.iter().any(|other| *other < SEEDS && other != nth));
         if matches!(event, RingEvent::Leave | RingEvent::Remove) {
             free.retain(|nth| self.can_do_without(*nth));
         }
