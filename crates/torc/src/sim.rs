@@ -56,19 +56,7 @@ pub fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Run the seeds that once found a bug (crates/sim/seeds.txt)"),
         )
-        .arg(
-            Arg::new("canaries")
-                .long("canaries")
-                .action(ArgAction::SetTrue)
-                .help("Plant known bugs, one after the other; each must be found"),
-        )
-        .arg(
-            Arg::new("canary")
-                .long("canary")
-                .value_name("NAME")
-                .value_parser(|name: &str| Canary::find(name).ok_or_else(canary_names))
-                .help("With --seed or --seeds: plant this bug"),
-        )
+        .args(canary_arguments())
         .arg(
             Arg::new("cluster")
                 .long("cluster")
@@ -89,6 +77,25 @@ pub fn command() -> Command {
                 .value_name("FILE")
                 .help("With --seed: write the whole trace to this file"),
         )
+}
+
+/// What is about planted bugs.
+fn canary_arguments() -> [Arg; 3] {
+    [
+        Arg::new("canaries")
+            .long("canaries")
+            .action(ArgAction::SetTrue)
+            .help("Plant known bugs, one after the other; each must be found"),
+        Arg::new("quick")
+            .long("quick")
+            .action(ArgAction::SetTrue)
+            .help("With --canaries: only those that a few seeds find"),
+        Arg::new("canary")
+            .long("canary")
+            .value_name("NAME")
+            .value_parser(|name: &str| Canary::find(name).ok_or_else(canary_names))
+            .help("With --seed or --seeds: plant this bug"),
+    ]
 }
 
 fn canary_names() -> String {
@@ -137,7 +144,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     }
     if arguments.get_flag("canaries") {
         asked = true;
-        canaries(options, threads)?;
+        canaries(options, threads, arguments.get_flag("quick"))?;
     }
     if let Some(hours) = arguments.get_one::<f64>("hours") {
         asked = true;
@@ -340,9 +347,10 @@ fn difference(seed: u64, options: Options, first: &Report, second: &Report) -> S
 }
 
 /// Plants each bug and looks for it.
-fn canaries(options: Options, threads: u64) -> Result<(), String> {
+fn canaries(options: Options, threads: u64, quick: bool) -> Result<(), String> {
     let mut missed = Vec::new();
-    for canary in Canary::ALL.iter().filter(|canary| canary.in_cluster == options.cluster) {
+    let wanted = |canary: &&Canary| canary.in_cluster == options.cluster && (canary.is_quick || !quick);
+    for canary in Canary::ALL.iter().filter(wanted) {
         let begun = Instant::now();
         let options = Options { canary: Some(*canary), ..options };
         let (mut caught, mut seen) = (None, 0);

@@ -37,7 +37,8 @@ const SETTLE_TIME: Duration = Duration::from_secs(15);
 /// Clients change the schema up to so long after each other, or more slowly when all are slow.
 const CHANGE_PAUSE_MICROS: u64 = 150_000;
 /// How often a node that joins may be interrupted by what was wrong before the calm.
-const JOIN_TRIES: u32 = 4;
+const JOIN_TRIES: u32 = 6;
+const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// What is checked in a calm, in this order.
 const CHECKS: [&str; 12] = [
     "truncation",
@@ -224,8 +225,10 @@ impl ClusterDirector {
             self.rt.sleep(Duration::from_millis(5)).await;
             let (id, exits) = (self.nodes[nth].id, self.sim.exits(self.nodes[nth].id));
             if !self.sim.is_running(id) && tries > 0 {
-                // What it was about when there still was trouble has failed; it goes on where it was.
+                // What it was about when there still was trouble has failed; it goes on where it was. One whose address was another
+                // node's may have to wait until that one is forgotten.
                 tries -= 1;
+                self.rt.sleep(JOIN_PAUSE).await;
                 self.sim.start(id);
             } else if !self.sim.is_running(id) {
                 return self.world.borrow_mut().fail(format!("node {nth} does not start: {exits:?}"));

@@ -20,7 +20,7 @@ pub(crate) const SEEDS: usize = 3;
 /// Lives, milliseconds; the last are long enough that nodes take each other for dead.
 const LIVES: [u64; 6] = [200, 1_000, 4_000, 20_000, 60_000, 60_000];
 /// The same where the ring changes: that takes its time, and is to happen while clients work.
-const LIVES_OF_CHANGE: [u64; 4] = [4_000, 20_000, 20_000, 60_000];
+const LIVES_OF_CHANGE: [u64; 3] = [20_000, 20_000, 60_000];
 /// In lives from this on clients take their time, about so many requests each.
 const LONG_LIFE_MILLIS: u64 = 20_000;
 const LONG_LIFE_REQUESTS: u64 = 150;
@@ -196,7 +196,10 @@ fn draw_troubles(rng: &mut Rng) -> Vec<Trouble> {
     match rng.below(8) {
         0 => troubles.clear(),
         // Only then nothing but hints may bring what a node has missed.
-        1..=3 => troubles.retain(|trouble| !trouble.loses_memory()),
+        1..=3 => {
+            troubles.retain(|trouble| !trouble.loses_memory());
+            troubles.push(*pick(rng, &[Trouble::Isolate, Trouble::Pause]));
+        }
         _ => {}
     }
     troubles
@@ -247,7 +250,10 @@ impl ClusterPlan {
         let grace = match troubles.contains(&Trouble::ClockJump) {
             // A clock that is ahead lets deletions be forgotten early.
             true => Grace::Never,
-            false => *pick(rng, &[Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)]),
+            false => *pick(
+                rng,
+                &[Grace::Never, Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)],
+            ),
         };
         Self {
             shards: (0..nodes).map(|_| *pick(rng, &[1, 1, 2, 3, 4])).collect(),

@@ -15,7 +15,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
 /// Now and then repairs everything, all ranges of each node or the primary ones, and compares.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
-    if !one_in(&mut director.rng, 2) {
+    if !one_in(&mut director.rng, 3) {
         return Ok(());
     }
     repair_all(director).await?;
