@@ -43,6 +43,12 @@ impl KeptTokens {
         self.0.get(at).is_some_and(|(begin, end)| *begin <= first && last <= *end)
     }
 
+    /// What is kept of the tokens from one to another, all ends included.
+    pub fn within(&self, first: i64, last: i64) -> Vec<(i64, i64)> {
+        let met = self.0.iter().filter(|(begin, end)| *end >= first && *begin <= last);
+        met.map(|(begin, end)| (first.max(*begin), last.min(*end))).collect()
+    }
+
     /// What is not kept of the tokens from one to another, all ends included.
     pub fn gaps(&self, first: i64, last: i64) -> Vec<(i64, i64)> {
         let mut gaps = Vec::new();
@@ -86,6 +92,8 @@ mod tests {
             for token in -5..=5 {
                 let expected = has(one, token) || has(other, token);
                 assert_eq!(kept.contains(token), expected, "{token} of {one:?} and {other:?}");
+                let within = kept.within(-5, 5).iter().any(|(first, last)| *first <= token && token <= *last);
+                assert_eq!(within, expected, "{token} within {one:?} and {other:?}");
                 let in_gap = gaps.iter().any(|(first, last)| *first <= token && token <= *last);
                 assert_eq!(in_gap, !expected, "{token} between {one:?} and {other:?}: {gaps:?}");
             }

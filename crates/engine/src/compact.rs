@@ -90,7 +90,7 @@ pub(crate) async fn cleanup(
 }
 
 /// Whether an SSTable has partitions of tokens that are not kept.
-async fn has_others(sstable: &Rc<Sstable>, kept: &KeptTokens) -> Result<bool, SstableError> {
+pub(crate) async fn has_others(sstable: &Rc<Sstable>, kept: &KeptTokens) -> Result<bool, SstableError> {
     for (first, last) in kept.gaps(sstable.first().token, sstable.last().token) {
         let start = first
             .checked_sub(1)

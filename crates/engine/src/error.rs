@@ -128,6 +128,10 @@ pub enum MaintenanceError {
     Source(SourceError),
     /// A snapshot of that name exists.
     SnapshotExists(String),
+    /// The table was truncated after the files were asked for that are to be taken over.
+    Truncated,
+    /// Files that are to be taken over hold what does not belong to this shard.
+    NotWanted(String),
     /// It was asked to stop.
     Cancelled,
     /// The engine has stopped.
@@ -141,6 +145,8 @@ impl fmt::Display for MaintenanceError {
             Self::Disk(error) => error.fmt(f),
             Self::Source(error) => error.fmt(f),
             Self::SnapshotExists(name) => write!(f, "Snapshot {name} already exists."),
+            Self::Truncated => f.write_str("the table was truncated meanwhile"),
+            Self::NotWanted(what) => write!(f, "{what} does not belong to this shard"),
             Self::Cancelled => f.write_str("it was stopped on request"),
             Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
         }

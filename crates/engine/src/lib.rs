@@ -4,6 +4,7 @@
 //! it does not decide which writes belong to this shard. Everything goes through [`rt::Rt`], so that the simulator can
 //! crash it between any two steps.
 
+mod adopt;
 mod cached;
 mod compact;
 mod config;
@@ -12,6 +13,7 @@ mod edit;
 mod engine;
 mod error;
 mod figures;
+mod files;
 mod flush;
 mod live;
 mod maintain;
@@ -26,12 +28,14 @@ pub mod stats;
 mod store;
 mod truncation;
 
+pub use adopt::{Adopted, AwaitedFiles, Incoming};
 pub use commitlog::codec as update_codec;
 pub use commitlog::{CommitLogConfig, SyncMode};
 pub use compaction::KeptTokens;
 pub use config::{Canaries, EngineConfig, FailurePolicy};
 pub use engine::Engine;
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
+pub use files::{HeldFiles, Outgoing, Wanted};
 pub use maintain::finish_drop;
 pub use marks::{Mark, Marked};
 pub use memtable::OnlyRow;

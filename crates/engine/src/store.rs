@@ -96,6 +96,9 @@ pub(crate) struct Store {
     pub(crate) stop_compactions: Cell<u64>,
     /// Raised when a major compaction is about to take over from smaller ones.
     pub(crate) stop_minor: Cell<u64>,
+    /// How many wait for SSTables from elsewhere, which may bring data older than a deletion that came meanwhile: nothing is
+    /// forgotten until then.
+    pub(crate) awaits_files: Cell<u32>,
     /// An SSTable could not be opened: what is wrong. What it holds is not known, so nothing of the table is read or
     /// compacted, while other tables go on.
     pub(crate) damage: RefCell<Option<String>>,
@@ -130,6 +133,7 @@ impl Store {
             sampled: RefCell::default(),
             stop_compactions: Cell::new(0),
             stop_minor: Cell::new(0),
+            awaits_files: Cell::new(0),
             damage: RefCell::default(),
         })
     }
@@ -148,6 +152,9 @@ impl Store {
 
     /// What of it may be forgotten at `now`.
     pub(crate) fn purge_rule(&self, now: Seconds) -> PurgeRule {
+        if self.awaits_files.get() > 0 {
+            return PurgeRule::new(0, 0);
+        }
         PurgeRule::for_table(&self.table.borrow(), now, &self.repaired.borrow())
     }
 

@@ -64,6 +64,16 @@ pub(crate) fn write_entry(
     }
 }
 
+/// Appends the entry of a partition whose row index, if it is not empty, is that of another file.
+pub(crate) fn write_copied_entry(key: &[u8], position: u64, row_index: &[u8], out: &mut Vec<u8>) {
+    let key_len = u16::try_from(key.len()).expect("partition keys are below 64 KiB");
+    out.extend_from_slice(&key_len.to_be_bytes());
+    out.extend_from_slice(key);
+    vint::write_unsigned(position, out);
+    vint::write_unsigned(row_index.len() as u64, out);
+    out.extend_from_slice(row_index);
+}
+
 /// What precedes the blocks of a row index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowIndexHeader {

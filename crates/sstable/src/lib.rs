@@ -33,5 +33,5 @@ pub use descriptor::{
 };
 pub use error::{Corruption, DecodeError, SstableError};
 pub use options::{Algorithm, Compression, EncodingStats, WriterOptions};
-pub use reader::{Sstable, SstableSource};
+pub use reader::{Sstable, SstableSource, read_metadata};
 pub use writer::{SstableWriter, Written};

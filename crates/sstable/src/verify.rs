@@ -1,5 +1,6 @@
 //! Checks an SSTable against itself: checksums, order, index against data, filter and summary against both.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use mutation::DecoratedKey;
@@ -49,14 +50,17 @@ pub async fn verify(rt: &Rt, descriptor: &Descriptor) -> Result<Verification, Ss
 
 /// Compares the data file with the checksum of it as a whole.
 async fn digest(rt: &Rt, descriptor: &Descriptor) -> Result<(), SstableError> {
-    let path = descriptor.path(Component::Digest);
+    verify_digest(rt, descriptor.path(Component::Data), descriptor.path(Component::Digest)).await
+}
+
+/// Compares a data file with the checksum that another file has of it, if that is there, wherever the two are.
+pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), SstableError> {
     let bytes = match rt.disk().read_to_end(&path, 64).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     let expected = toc::decode_digest(&bytes).map_err(|error| error.in_file(&path, 0))?;
-    let data = descriptor.path(Component::Data);
     let file = rt.disk().open(&data, OpenOptions::READ).await?;
     let mut crc = crc32fast::Hasher::new();
     let mut at = 0;

@@ -1,5 +1,6 @@
 //! The engine as a whole, on the simulated disk: random work against a naive model, with crashes at any point.
 
+mod adopting;
 mod cleanup;
 mod crash;
 mod dropping;

@@ -148,6 +148,11 @@ impl Entry {
         self.row_index.is_some()
     }
 
+    /// Where the partition's row index lies in the index, and how long it is.
+    pub(crate) fn row_index_place(&self) -> Option<(u64, u64)> {
+        self.row_index
+    }
+
     /// The head of the partition's row index, if it has one.
     pub(crate) async fn read_row_index(
         &self,

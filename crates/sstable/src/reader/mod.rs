@@ -6,6 +6,7 @@ mod lookup;
 mod raw;
 mod reverse;
 mod source;
+mod stretch;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ pub(crate) use blocks::{BlockFile, Layout};
 pub(crate) use lookup::{BlockLookup, Entry, IndexCursor};
 pub(crate) use raw::{RawItem, RawScan};
 pub use source::SstableSource;
+pub(crate) use stretch::{Copied, Stretch, StretchPartition};
 
 /// Metadata beyond this size is not believed.
 const STATISTICS_LEN_MAX: usize = 64 << 20;

@@ -1,5 +1,6 @@
 //! Turns a stream of fragments into the files of an SSTable.
 
+mod copy;
 mod file;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::metadata::{Metadata, PARTITIONER};
 use crate::summary::SummaryBuilder;
 use crate::unfiltered::encode::ItemEncoder;
 use crate::{Component, Descriptor, EncodingStats, SstableError, WriterOptions, deletion, toc};
+use copy::Origin;
 use file::{AppendFile, Chunks, DataFile, write_whole};
 
 /// Writes one SSTable from fragments in order, holding a bounded part of it in memory: a chunk, a row, the row index of the
@@ -38,6 +40,8 @@ pub struct SstableWriter {
     row_index: RowIndexBuilder,
     /// Bytes of the index entry being written.
     entry: Vec<u8>,
+    /// Where partitions are copied from, when they are not written.
+    origin: Option<Box<Origin>>,
 }
 
 /// The partition being written.
@@ -104,6 +108,7 @@ impl SstableWriter {
             partition: None,
             row_index: RowIndexBuilder::default(),
             entry: Vec::new(),
+            origin: None,
             descriptor,
             table,
             options,
@@ -118,6 +123,7 @@ impl SstableWriter {
     /// # Panics
     /// When the fragments are out of order, or a row has a column that was not announced.
     pub async fn push(&mut self, fragment: Fragment) -> Result<(), SstableError> {
+        assert!(self.origin.is_none(), "the writer was made for copying");
         match fragment {
             Fragment::PartitionStart { key, deletion } => self.start_partition(key, deletion),
             Fragment::StaticRow(row) => self.static_row(&row),
@@ -299,7 +305,7 @@ impl SstableWriter {
         let mut written = Written {
             descriptor: self.descriptor.clone(),
             partitions: self.summary.keys_seen(),
-            rows: self.stats.rows(),
+            rows: self.origin.as_ref().map_or(self.stats.rows(), |origin| origin.rows()),
             data_len: 0,
             uncompressed_len: self.data.position(),
             disk_len: 0,
@@ -327,11 +333,15 @@ impl SstableWriter {
         files.push((Component::Summary, self.summary.build().expect("there is a partition").encode()));
         let cardinality = self.stats.cardinality.clone();
         let options = &self.options;
+        let stats = self.stats.build(ratio, options.level, options.repaired_at, options.host_id);
         let metadata = Metadata {
             partitioner: PARTITIONER.to_owned(),
             bloom_fp_chance: options.bloom_fp_chance,
             cardinality: Some(cardinality),
-            stats: self.stats.build(ratio, options.level, options.repaired_at, options.host_id),
+            stats: match &self.origin {
+                Some(origin) => origin.stats(stats),
+                None => stats,
+            },
             header: self.header,
         };
         files.push((Component::Statistics, metadata.encode()));

@@ -1,0 +1,181 @@
+//! SSTables that came from elsewhere as files become this shard's, as one edit: after a crash all of them are there or none.
+//!
+//! What they hold is older than what came here meanwhile. So a deletion must not be forgotten while they are awaited
+//! ([`Engine::await_files`]), no compaction may be in the middle of deciding that ([`crate::store::Store::edits`]), a table that
+//! was truncated takes nothing that was asked for before, and the row cache, which claims to know all SSTables, forgets the table.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rt::OpenOptions;
+use schema::TableId;
+use sstable::{Component, Descriptor, Sstable, SstableError};
+
+use crate::edit::Edit;
+use crate::engine::Inner;
+use crate::files::Wanted;
+use crate::flush::disk_or_source;
+use crate::live::LiveSstable;
+use crate::store::{EDITS_ALL, Store, count};
+use crate::{Engine, MaintenanceError};
+
+/// The files of one SSTable, wherever they are, on the same file system as the tables.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// Which of its files is where.
+    pub files: Vec<(Component, PathBuf)>,
+}
+
+impl Incoming {
+    fn path(&self, component: Component) -> Option<&PathBuf> {
+        self.files.iter().find(|(known, _)| *known == component).map(|(_, path)| path)
+    }
+}
+
+/// What was taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// SSTables.
+    pub sstables: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+/// Files are awaited: no compaction of the table forgets anything while it lives.
+pub struct AwaitedFiles {
+    store: Rc<Store>,
+    truncated: i64,
+}
+
+impl Drop for AwaitedFiles {
+    fn drop(&mut self) {
+        self.store.awaits_files.set(self.store.awaits_files.get() - 1);
+    }
+}
+
+impl AwaitedFiles {
+    /// When this shard had truncated the table last when the files were begun to be awaited, microseconds; [`i64::MIN`] for never.
+    pub fn truncated_at(&self) -> i64 {
+        self.truncated
+    }
+}
+
+impl Engine {
+    /// To be called before another node is asked for files: from here on nothing is forgotten that they might bring back.
+    pub fn await_files(&self, table: TableId) -> Result<AwaitedFiles, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        store.awaits_files.set(store.awaits_files.get() + 1);
+        // Those that run go by the old rule.
+        count(&store.stop_minor, 1);
+        let truncated = store.truncated.get();
+        Ok(AwaitedFiles { store, truncated })
+    }
+
+    /// Takes SSTables over. They have to hold nothing but what is `wanted`, and the table must not have been truncated since they
+    /// were `awaited`. The files are linked: their old names are the caller's to remove.
+    pub async fn adopt(
+        &self,
+        awaited: &AwaitedFiles,
+        incoming: &[Incoming],
+        wanted: &Wanted,
+    ) -> Result<Adopted, MaintenanceError> {
+        let (inner, store) = (&self.0, &awaited.store);
+        for one in incoming {
+            if let (Some(data), Some(digest)) = (one.path(Component::Data), one.path(Component::Digest)) {
+                let sound = sstable::verify::verify_digest(&inner.rt, data.clone(), digest.clone()).await;
+                sound.map_err(disk_or_source)?;
+            }
+        }
+        if incoming.is_empty() {
+            return Ok(Adopted::default());
+        }
+        count(&store.stop_minor, 1);
+        let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+        if store.dropped.get() {
+            return Err(MaintenanceError::UnknownTable(store.id));
+        }
+        if store.truncated.get() != awaited.truncated {
+            return Err(MaintenanceError::Truncated);
+        }
+        inner.make_dir(store).await?;
+        let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "stream", inner.unique_id()).await?;
+        let added = match inner.take_in(store, incoming, wanted, &mut edit).await {
+            Ok(added) => added,
+            Err(error) => {
+                // The next start undoes it when this fails.
+                let _ = edit.abort().await;
+                return Err(error);
+            }
+        };
+        let committed = inner.commit(store, edit, &[]).await?;
+        let bytes = added.iter().map(|live| live.sstable.disk_len()).sum();
+        let adopted = Adopted { sstables: added.len() as u64, bytes };
+        store.change_set(added, &[]);
+        inner.cache.forget_table(store.id);
+        inner.retire(&[], committed, true).await;
+        inner.compaction_check.notify_one();
+        Ok(adopted)
+    }
+}
+
+impl Inner {
+    /// Gives SSTables their names in the table's directory, and opens them.
+    async fn take_in(
+        &self,
+        store: &Rc<Store>,
+        incoming: &[Incoming],
+        wanted: &Wanted,
+        edit: &mut Edit,
+    ) -> Result<Vec<Rc<LiveSstable>>, MaintenanceError> {
+        let mut added: Vec<Rc<LiveSstable>> = Vec::with_capacity(incoming.len());
+        for one in incoming {
+            let generation = store.next_generation(self.rt.shard().0, self.rt.shard_count());
+            let target = Descriptor::new(&store.dir, generation);
+            edit.add(&target).await?;
+            self.link_statistics(store, one, &target).await.map_err(disk_or_source)?;
+            let others = Component::ALL.into_iter().filter(|component| *component != Component::Statistics);
+            for component in others {
+                // The list of components is the last of them: with it the SSTable exists.
+                if let Some(path) = one.path(component) {
+                    self.rt.disk().hard_link(path, target.path(component)).await?;
+                }
+            }
+            self.rt.disk().sync_dir(&store.dir).await?;
+            let opened = Sstable::open(&self.rt, target, store.table(), self.blocks.clone()).await;
+            let sstable = opened.map_err(disk_or_source)?;
+            let ends = [sstable.first().token, sstable.last().token];
+            if let Some(token) = sstable.sampled_tokens().chain(ends).find(|token| !wanted.contains(*token)) {
+                return Err(MaintenanceError::NotWanted(format!("token {token}")));
+            }
+            added.push(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros()));
+        }
+        Ok(added)
+    }
+
+    /// The statistics of an SSTable that comes: what they say of a repair was another node's, and a level holds only where nothing
+    /// of that level is in the way.
+    async fn link_statistics(
+        &self,
+        store: &Store,
+        one: &Incoming,
+        target: &Descriptor,
+    ) -> Result<(), SstableError> {
+        let disk = self.rt.disk();
+        let Some(path) = one.path(Component::Statistics) else { return Ok(()) };
+        let to = target.path(Component::Statistics);
+        disk.hard_link(path, &to).await?;
+        let mut metadata = sstable::read_metadata(disk, target).await?;
+        let set = store.set();
+        let crowded = set.iter().any(|live| live.sstable.level() == metadata.stats.level);
+        let level = if crowded { 0 } else { metadata.stats.level };
+        let stats = &mut metadata.stats;
+        if stats.level == level && stats.repaired_at == 0 && stats.pending_repair.is_none() {
+            return Ok(());
+        }
+        (stats.level, stats.repaired_at, stats.pending_repair) = (level, 0, None);
+        disk.remove(&to).await?;
+        let file = disk.open(&to, OpenOptions::CREATE_NEW).await?;
+        file.write_at(0, rt::IoBuf::copy_of(&metadata.encode())).await?;
+        Ok(file.sync_all().await?)
+    }
+}

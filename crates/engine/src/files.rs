@@ -1,0 +1,230 @@
+//! SSTables that leave this shard as files, for another node: a set of them that stays on disk while it is held, and what of it
+//! goes as it is.
+//!
+//! An SSTable whose partitions are all wanted goes as its files, which are not looked into. Of another one the wanted partitions,
+//! which lie in stretches because an SSTable is ordered by token, are written to an SSTable of their own first.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mutation::{Fragment, FragmentBuffer, FragmentSource, PartitionRange, RingPosition};
+use rt::DiskError;
+use schema::{Table, TableId};
+use sstable::{Component, Descriptor, Sstable, SstableError, SstableWriter, Version, WriterOptions};
+use topology::Sharder;
+
+use crate::compact::has_others;
+use crate::engine::Inner;
+use crate::flush::disk_or_source;
+use crate::live::LiveSstable;
+use crate::{Engine, KeptTokens, MaintenanceError};
+
+/// What a shard of another node wants of a table.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The tokens.
+    pub tokens: KeptTokens,
+    /// The shard that asks, of how many its node has: it wants what it owns.
+    pub shard: u16,
+    /// How many shards its node has.
+    pub shards: u16,
+}
+
+impl Wanted {
+    /// Whether a partition is among it.
+    pub fn contains(&self, token: i64) -> bool {
+        self.tokens.contains(token) && Sharder::new(self.shards.max(1)).shard_of(token) == self.shard
+    }
+}
+
+/// The SSTables of a table at a moment, with everything that was written before. Their files stay while it lives.
+pub struct HeldFiles {
+    inner: Rc<Inner>,
+    table: Arc<Table>,
+    held: Vec<Rc<LiveSstable>>,
+    truncated: i64,
+}
+
+/// An SSTable that is to go to another node.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Its name here.
+    pub descriptor: Descriptor,
+    /// Its files with their lengths; the list of components comes last.
+    pub files: Vec<(Component, u64)>,
+    /// Whether it is one of the table's, as it is; else it was written for this.
+    pub whole: bool,
+}
+
+impl Outgoing {
+    /// Bytes of its files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, len)| len).sum()
+    }
+}
+
+impl Engine {
+    /// Writes a table's memtable to an SSTable, and holds all SSTables of the table.
+    pub async fn hold_files(&self, table: TableId) -> Result<HeldFiles, MaintenanceError> {
+        let inner = &self.0;
+        let store = inner.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        // Not in the middle of a truncation: what it is about to remove is not given away.
+        let _no_truncation = inner.hold_truncations(vec![store.clone()]).await;
+        inner.flush(&store).await?;
+        if store.dropped.get() {
+            return Err(MaintenanceError::UnknownTable(table));
+        }
+        if let Some(damage) = &*store.damage.borrow() {
+            return Err(MaintenanceError::Source(damage.clone().into()));
+        }
+        Ok(HeldFiles {
+            inner: inner.clone(),
+            table: store.table(),
+            held: store.set().as_ref().clone(),
+            truncated: store.truncated.get(),
+        })
+    }
+}
+
+impl HeldFiles {
+    /// When the table was truncated last before its SSTables were held, microseconds; [`i64::MIN`] for never.
+    pub fn truncated_at(&self) -> i64 {
+        self.truncated
+    }
+
+    /// What is to go to a shard of another node, and nothing else. `scratch` is an empty directory for what has to be written.
+    pub async fn select(&self, wanted: &Wanted, scratch: &Path) -> Result<Vec<Outgoing>, MaintenanceError> {
+        let mut chosen = Vec::new();
+        for (number, live) in (1..).zip(&self.held) {
+            let sstable = &live.sstable;
+            let (first, last) = (sstable.first().token, sstable.last().token);
+            if wanted.tokens.within(first, last).is_empty() {
+                continue;
+            }
+            if self.is_wholly(sstable, wanted).await.map_err(disk_or_source)? {
+                chosen.push(self.outgoing(sstable.descriptor().clone(), true).await?);
+                continue;
+            }
+            let written = self.write_part(sstable, wanted, scratch, number).await?;
+            if let Some(descriptor) = written {
+                chosen.push(self.outgoing(descriptor, false).await?);
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Whether all that an SSTable has is wanted, in a form that can go as it is.
+    async fn is_wholly(&self, sstable: &Rc<Sstable>, wanted: &Wanted) -> Result<bool, SstableError> {
+        // What is this shard's belongs to the same shard of a node with as many.
+        let same_owner =
+            wanted.shards == self.inner.rt.shard_count() && wanted.shard == self.inner.rt.shard().0;
+        if !same_owner || sstable.descriptor().version != Version::CURRENT {
+            return Ok(false);
+        }
+        Ok(!has_others(sstable, &wanted.tokens).await?)
+    }
+
+    async fn outgoing(&self, descriptor: Descriptor, whole: bool) -> Result<Outgoing, DiskError> {
+        let mut files = Vec::new();
+        for component in Component::ALL {
+            match self.inner.rt.disk().len(descriptor.path(component)).await {
+                Ok(len) => files.push((component, len)),
+                // Which components there are depends on the compression.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Outgoing { descriptor, files, whole })
+    }
+
+    /// Writes the wanted partitions of an SSTable to one of their own; none when there are none.
+    async fn write_part(
+        &self,
+        sstable: &Rc<Sstable>,
+        wanted: &Wanted,
+        scratch: &Path,
+        number: u64,
+    ) -> Result<Option<Descriptor>, MaintenanceError> {
+        let rt = &self.inner.rt;
+        let mut options = WriterOptions::for_table(&self.table, estimated_partitions(sstable, wanted));
+        options.level = sstable.level();
+        options.host_id = Some(self.inner.config.host_id);
+        let stretches: Vec<PartitionRange> = wanted
+            .tokens
+            .within(sstable.first().token, sstable.last().token)
+            .into_iter()
+            .map(|(first, last)| {
+                let start = first
+                    .checked_sub(1)
+                    .map_or(PartitionRange::all().start, |before| RingPosition::AfterToken(before));
+                PartitionRange { start, end: RingPosition::AfterToken(last) }
+            })
+            .collect();
+        let table = self.table.clone();
+        let writer = if sstable.descriptor().version == Version::CURRENT {
+            let source = (&**sstable, table);
+            let mut writer =
+                SstableWriter::copying(rt, scratch, number, source, options).await.map_err(disk_or_source)?;
+            for stretch in &stretches {
+                writer
+                    .copy(sstable, stretch, |token| wanted.contains(token))
+                    .await
+                    .map_err(disk_or_source)?;
+            }
+            writer
+        } else {
+            let encoding = sstable.metadata().header.encoding;
+            let mut writer = SstableWriter::new(rt, scratch, number, table, options, encoding)
+                .await
+                .map_err(disk_or_source)?;
+            for stretch in &stretches {
+                self.write_stretch(sstable, stretch, wanted, &mut writer).await?;
+            }
+            writer
+        };
+        let written = writer.finish().await.map_err(disk_or_source)?;
+        if written.bounds.is_none() {
+            sstable::remove(rt.disk(), &written.descriptor).await.map_err(disk_or_source)?;
+            return Ok(None);
+        }
+        Ok(Some(written.descriptor))
+    }
+
+    /// Of a file of an older version: partitions are read and written.
+    async fn write_stretch(
+        &self,
+        sstable: &Rc<Sstable>,
+        stretch: &PartitionRange,
+        wanted: &Wanted,
+        writer: &mut SstableWriter,
+    ) -> Result<(), MaintenanceError> {
+        let mut source = sstable.scan(stretch);
+        let mut fragments = FragmentBuffer::new();
+        let mut is_wanted = false;
+        while source.fill(&mut fragments).await.map_err(MaintenanceError::Source)? {
+            self.inner.rt.maybe_yield().await;
+            while let Some(fragment) = fragments.pop_front() {
+                if let Fragment::PartitionStart { key, .. } = &fragment {
+                    is_wanted = wanted.contains(key.token);
+                }
+                if is_wanted {
+                    writer.push(fragment).await.map_err(disk_or_source)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// About how many partitions of an SSTable are wanted, by its sample.
+fn estimated_partitions(sstable: &Sstable, wanted: &Wanted) -> u64 {
+    let (mut samples, mut hits) = (0u64, 0u64);
+    for token in sstable.sampled_tokens() {
+        samples += 1;
+        hits += u64::from(wanted.contains(token));
+    }
+    // One more sample than was met: the sample may miss everything.
+    let share = (hits + 1) as f64 / (samples + 1) as f64;
+    (sstable.estimated_partitions() as f64 * share.min(1.0)) as u64 + 1
+}
