@@ -130,6 +130,8 @@ verbs! {
     StreamChunk = 65, "stream_chunk", Bulk, Streaming;
     /// A transfer is complete, or given up.
     StreamClose = 66, "stream_close", Bulk, Streaming;
+    /// A shard wants the SSTables of a table that have its tokens, or asks how far they are.
+    StreamFiles = 67, "stream_files", Bulk, Streaming;
 }
 
 impl Verb {

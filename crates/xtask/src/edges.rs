@@ -55,6 +55,7 @@ pub const TABLE: &[Row] = &[
     // L3: replicas, membership, and operations over them.
     row("replica", 3, "stdx types schema mutation rt topology engine"),
     row("cluster", 3, "stdx types schema mutation rt topology raft gossip rpc replica"),
+    row("transfer", 3, "stdx types schema mutation rt topology rpc sstable streaming engine"),
     row("repair", 3, "stdx types schema mutation rt topology rpc streaming replica"),
     row("coordinator", 3, "stdx types schema mutation rt topology paxos rpc hints replica cluster"),
     // L4: what clients speak.
@@ -73,7 +74,7 @@ pub const TABLE: &[Row] = &[
         "server",
         5,
         "stdx types schema mutation rt tls topology cql wire gossip rpc hints sstable commitlog memtable cache streaming \
-         compaction engine replica coordinator cluster repair exec catalog session dynamo admin",
+         compaction engine replica coordinator cluster transfer repair exec catalog session dynamo admin",
     ),
     row(
         "torc",
