@@ -177,6 +177,16 @@ pub struct FetchFigures {
     pub partitions: u64,
     /// Bytes of what was lacking, as they are held in memory.
     pub bytes: u64,
+    /// SSTables that were taken over before.
+    pub sstables: u64,
+    /// Bytes of files that are here.
+    pub file_bytes: u64,
+    /// All that come, as far as sources have told.
+    pub file_bytes_total: u64,
+    /// Bytes of SSTables under way to others that are there.
+    pub sending_bytes: u64,
+    /// All of these.
+    pub sending_bytes_total: u64,
 }
 
 /// Figures of one shard.

@@ -144,9 +144,12 @@ async fn status(node: &Rc<dyn Node>) -> Value {
     let (done, total) = (sum(|f| f.ranges_done), sum(|f| f.ranges_total));
     let began = shards.iter().map(|shard| shard.fetch.began_micros).filter(|began| *began > 0).min();
     let elapsed = began.map(|began| (node.now_micros() - began).max(0) / 1_000);
-    let left = elapsed.filter(|_| done > 0 && done < total).map(|elapsed| {
-        let (done, total) = (i64::try_from(done).unwrap_or(1), i64::try_from(total).unwrap_or(1));
-        elapsed * (total - done) / done
+    // Files come first; the ranges are compared when they are here.
+    let (files, files_total) = (sum(|f| f.file_bytes), sum(|f| f.file_bytes_total));
+    let (part, whole) = if files < files_total { (files, files_total) } else { (done, total) };
+    let left = elapsed.filter(|_| part > 0 && part < whole).map(|elapsed| {
+        let (part, whole) = (i128::from(part), i128::from(whole));
+        i64::try_from(i128::from(elapsed) * (whole - part) / part).unwrap_or(i64::MAX)
     });
     let fetch = json!({
         "active": shards.iter().any(|shard| shard.fetch.active),
@@ -154,6 +157,11 @@ async fn status(node: &Rc<dyn Node>) -> Value {
         "ranges_total": total,
         "partitions": sum(|f| f.partitions),
         "bytes": sum(|f| f.bytes),
+        "sstables": sum(|f| f.sstables),
+        "file_bytes": sum(|f| f.file_bytes),
+        "file_bytes_total": sum(|f| f.file_bytes_total),
+        "sending_bytes": sum(|f| f.sending_bytes),
+        "sending_bytes_total": sum(|f| f.sending_bytes_total),
         "elapsed_ms": elapsed,
         "left_ms": left,
     });

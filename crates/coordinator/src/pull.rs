@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use mutation::{PartitionRange, RingPosition};
 use replica::{Form, Limits, Partitions, ReadCommand, ReadPage};
 use schema::Table;
-use topology::{NodeIndex, Replicas, TokenRange};
+use topology::{HostId, NodeIndex, Replicas, TokenRange};
 
 use crate::contact::{self, Needs};
 use crate::read::Scene;
@@ -80,13 +80,13 @@ enum Sources {
     Gone,
 }
 
-/// Who is asked for a token's range.
-fn sources(scene: &Scene, token: i64, from: PullFrom<'_>, turn: usize) -> Result<Sources, RequestError> {
+/// Who has a token's range, and how many of them have whatever was written at the consistency in question. There may be fewer
+/// replicas than copies.
+pub(crate) fn holders(scene: &Scene, token: i64, from: PullFrom<'_>) -> (Vec<NodeIndex>, usize) {
     let view = &scene.view;
     let all = scene.placement.replicas(token);
     let consistency = Consistency::Quorum;
-    // There may be fewer replicas than copies.
-    let (replicas, written): (Vec<NodeIndex>, usize) = match from {
+    match from {
         PullFrom::Quorum => {
             let written = Needs::new(consistency, &scene.replication, view, &[]).required();
             (all.to_vec(), written)
@@ -105,7 +105,20 @@ fn sources(scene: &Scene, token: i64, from: PullFrom<'_>, turn: usize) -> Result
             let written = replicas.len() / 2 + 1;
             (replicas, written)
         }
-    };
+    }
+}
+
+/// Who is asked for a token's range. All that `have` had is here already: it counts as one of them, and is not asked.
+fn sources(
+    scene: &Scene,
+    token: i64,
+    from: PullFrom<'_>,
+    have: Option<NodeIndex>,
+    turn: usize,
+) -> Result<Sources, RequestError> {
+    let view = &scene.view;
+    let consistency = Consistency::Quorum;
+    let (replicas, written) = holders(scene, token, from);
     if replicas.is_empty() {
         return Ok(Sources::Nobody);
     }
@@ -116,6 +129,12 @@ fn sources(scene: &Scene, token: i64, from: PullFrom<'_>, turn: usize) -> Result
     let required = required.min(replicas.len() - replicas.iter().filter(gone).count());
     if required == 0 {
         return Ok(Sources::Gone);
+    }
+    let is_here = |node: &NodeIndex| have == Some(*node);
+    let required = required - usize::from(replicas.iter().any(is_here));
+    let candidates: Vec<NodeIndex> = candidates.into_iter().filter(|node| !is_here(node)).collect();
+    if required == 0 {
+        return Ok(Sources::Nobody);
     }
     if candidates.len() < required {
         let (required, alive) = (required as u32, candidates.len() as u32);
@@ -132,18 +151,33 @@ impl Coordinator {
         range: TokenRange,
         from: PullFrom<'_>,
     ) -> Result<PullStats, RequestError> {
+        self.pull_rest(table, range, from, None).await
+    }
+
+    /// [`Coordinator::pull`] when this node has already all that `have` had of the range at some moment since the range's writes come
+    /// here, too: that one counts as asked, and the others, who are expected to have the same, are compared with this node first.
+    pub async fn pull_rest(
+        &self,
+        table: &Arc<Table>,
+        range: TokenRange,
+        from: PullFrom<'_>,
+        have: Option<HostId>,
+    ) -> Result<PullStats, RequestError> {
         if self.planted().lost_range && range.upto % 4 == 0 {
             return Ok(PullStats::default());
         }
         let scene = self.scene(table)?;
         let consistency = Consistency::Quorum;
-        let sources = match sources(&scene, range.upto, from, self.next_turn())? {
+        let index = have.and_then(|host| scene.view.index_of(host));
+        let sources = match sources(&scene, range.upto, from, index, self.next_turn())? {
             Sources::These(sources) => sources,
             Sources::Nobody => return Ok(PullStats::default()),
             Sources::Gone => return Ok(PullStats { lost: 1, ..PullStats::default() }),
         };
         let mut stats = PullStats::default();
         let now = u32::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0);
+        // Where the last step found nothing lacking, the next one probably does not either.
+        let mut is_equal = have.is_some();
         for part in partition_ranges(range) {
             let mut command = ReadCommand {
                 limits: Limits { rows: STEP_ROWS, rows_per_partition: u64::MAX, bytes: STEP_BYTES },
@@ -154,7 +188,8 @@ impl Coordinator {
             loop {
                 let how = How { consistency, deadline: self.rt().now() + STEP_TIMEOUT };
                 let reader = Reader { coordinator: self, scene: scene.clone(), how };
-                let (step, more) = pull_step(&reader, &command, &sources, range.upto).await?;
+                let (step, more) = pull_step(&reader, &command, &sources, range.upto, is_equal).await?;
+                is_equal = step.partitions == 0;
                 stats += step;
                 match more {
                     Some(more) => command.resume = Some(more),
@@ -171,6 +206,7 @@ async fn pull_step(
     command: &ReadCommand,
     sources: &Replicas,
     token: i64,
+    compare: bool,
 ) -> Result<(PullStats, Option<replica::Resume>), RequestError> {
     let failed =
         |(node, error): (NodeIndex, PeerError)| reader.not_enough(0, sources.len(), false, &[(node, error)]);
@@ -178,6 +214,9 @@ async fn pull_step(
     let body = remote::encode_command(command);
     let mine = reader.page(own, command, body.clone(), token).await.map_err(|error| failed((own, error)))?;
     let others: Vec<NodeIndex> = sources.iter().copied().filter(|node| *node != own).collect();
+    if compare && have_the_same(reader, command, &body, &others, token, &mine).await.map_err(failed)? {
+        return Ok((PullStats::default(), mine.more));
+    }
     let (pages, agreed) = source_pages(reader, command, body, &others, token).await.map_err(failed)?;
     let pages = std::iter::once(mine).chain(pages).collect();
     let Reconciled { page, mut repairs } = reconcile(command, pages);
@@ -193,6 +232,23 @@ async fn pull_step(
         applied.map_err(|error| failed((own, error.into())))?;
     }
     Ok((stats, page.more))
+}
+
+/// Whether the sources have the same as this node. A digest says also where a page ends.
+async fn have_the_same(
+    reader: &Reader<'_>,
+    command: &ReadCommand,
+    body: &Bytes,
+    sources: &[NodeIndex],
+    token: i64,
+    mine: &ReadPage,
+) -> Result<bool, (NodeIndex, PeerError)> {
+    let digest = |node: NodeIndex| async move {
+        reader.digest(node, command, body.clone(), token).await.map_err(|error| (node, error))
+    };
+    let digests = try_join_all(sources.iter().map(|node| digest(*node))).await?;
+    let expected = reader.coordinator.digest_of(command, mine);
+    Ok(digests.iter().all(|digest| *digest == expected))
 }
 
 /// The pages of the sources; one when they agree.

@@ -112,6 +112,7 @@ impl Engine {
         let adopted = Adopted { sstables: added.len() as u64, bytes };
         store.change_set(added, &[]);
         inner.cache.forget_table(store.id);
+        crate::marks::note(inner, store).await;
         inner.retire(&[], committed, true).await;
         inner.compaction_check.notify_one();
         Ok(adopted)

@@ -140,7 +140,7 @@ impl Node for View {
             let ask = (0..shards).map(|shard| port.call(ShardId(shard), Order::Figures));
             let figures = join_all(ask).await.into_iter().map(|report| match report {
                 Report::Figures(figures) => *figures,
-                Report::Done(_) => ShardFigures::default(),
+                Report::Done(_) | Report::Files(_) => ShardFigures::default(),
             });
             figures.collect()
         })

@@ -25,7 +25,7 @@ use crate::admin_node::AdminNode;
 use crate::membership::{self, Membership, OwnNode};
 use crate::security::Security;
 use crate::shard::{RunningShard, ShardSetup};
-use crate::topology_change::TopologyChanges;
+use crate::topology_change::{FetchReason, Had, TopologyChanges};
 use crate::{Canaries, Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
@@ -79,10 +79,12 @@ pub(crate) enum Order {
     Connect(Arc<RpcConfig>),
     /// Open storage.
     Open(Arc<Boot>),
-    /// Fetch the data that the node is to have.
-    Fetch,
-    /// Fetch all that the node owns, from a datacenter or from anywhere.
-    Rebuild(Option<Arc<str>>),
+    /// Fetch the files of the data that the node is to have.
+    FetchFiles(FetchReason),
+    /// Fetch what is lacking of that data beside the ranges that are here already.
+    Fetch(FetchReason, Arc<Had>),
+    /// All of it is here.
+    FetchOver,
     /// Drop what the node does not own out of these tables.
     Cleanup(Arc<[schema::TableId]>),
     /// Complete logged batches that a crash interrupted.
@@ -102,6 +104,7 @@ pub(crate) enum Order {
 /// How it went.
 pub(crate) enum Report {
     Done(Result<(), NodeError>),
+    Files(Result<Had, NodeError>),
     Figures(Box<admin::ShardFigures>),
 }
 
@@ -216,7 +219,8 @@ impl Follower {
                 }
                 Report::Done(Ok(()))
             }
-            Order::Fetch | Order::Rebuild(_) | Order::Cleanup(_) => {
+            Order::FetchFiles(reason) => Report::Files(self.fetch_files(rt, &reason).await),
+            Order::Fetch(..) | Order::FetchOver | Order::Cleanup(_) => {
                 Report::Done(self.move_data(rt, order).await)
             }
             Order::Open(boot) => {
@@ -273,12 +277,17 @@ impl Follower {
         }
     }
 
+    async fn fetch_files(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
+        let shard = self.running().ok_or(NodeError::Stopped)?;
+        shard.fetch_files(rt, reason).await
+    }
+
     /// Fetches data, or drops what is not this node's.
     async fn move_data(&self, rt: &Rt, order: Order) -> Result<(), NodeError> {
         let shard = self.running().ok_or(NodeError::Stopped)?;
         match order {
-            Order::Fetch => shard.fetch(rt).await,
-            Order::Rebuild(source) => shard.rebuild(rt, source.as_deref()).await,
+            Order::Fetch(reason, had) => shard.fetch(rt, &reason, &had).await,
+            Order::FetchOver => shard.fetch_over().await,
             Order::Cleanup(tables) => shard.cleanup(&tables).await,
             _ => Ok(()),
         }
@@ -290,7 +299,7 @@ impl Follower {
         let reports = join_all(shards.map(|shard| self.port.call(shard, order.clone()))).await;
         let results = reports.into_iter().map(|report| match report {
             Report::Done(result) => result,
-            Report::Figures(_) => panic!("figures are no answer to an order"),
+            Report::Files(_) | Report::Figures(_) => panic!("that is no answer to an order"),
         });
         results.collect()
     }

@@ -15,6 +15,7 @@ use rpc::{HandoverEndpoint, Messenger};
 use rt::mesh::{Endpoint, Mesh};
 use rt::{Group, Rt, Task};
 use topology::HostId;
+use transfer::{TransferConfig, Transfers};
 
 use crate::front::{Front, FrontEndpoint};
 use crate::node::Boot;
@@ -57,6 +58,7 @@ pub(crate) struct RunningShard {
     front: Front,
     handoff: Handoff,
     repair: Repair,
+    transfers: Transfers,
     messenger: Messenger,
     /// What is fetched, or was last.
     pub(crate) fetch: Cell<FetchFigures>,
@@ -93,10 +95,23 @@ impl RunningShard {
         let who = (HostId(boot.identity.host_id), config);
         let repair =
             crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
+        let transfers = Transfers::open(rt, who.0, &messenger, &engine, transfer_config(&boot, rt)).await;
+        let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
         let fetch = Cell::default();
-        Ok(Self { engine, replica, coordinator, batches, front, handoff, repair, messenger, fetch })
+        Ok(Self {
+            engine,
+            replica,
+            coordinator,
+            batches,
+            front,
+            handoff,
+            repair,
+            transfers,
+            messenger,
+            fetch,
+        })
     }
 
     /// Completes the logged batches that a crash interrupted.
@@ -134,6 +149,11 @@ impl RunningShard {
         &self.repair
     }
 
+    /// SSTables that go from node to node.
+    pub(crate) fn transfers(&self) -> &Transfers {
+        &self.transfers
+    }
+
     /// Figures of this moment.
     pub(crate) fn figures(&self, rt: &Rt) -> admin::ShardFigures {
         let (coordinated_reads, coordinated_writes) = self.coordinator.request_figures();
@@ -152,7 +172,7 @@ impl RunningShard {
             serial_reads,
             conditional_writes,
             paxos: self.coordinator.paxos_stats(),
-            fetch: self.fetch.get(),
+            fetch: self.fetch_figures(),
             rpc: self.messenger.stats(),
         }
     }
@@ -167,6 +187,7 @@ impl RunningShard {
         self.front.stop().await;
         drop(self.batches.borrow_mut().take());
         self.repair.stop().await;
+        self.transfers.stop();
         // Before the storage of any shard ends; what is written from now on is not hinted.
         self.handoff.stop().await;
         self.coordinator.stop_following().await;
@@ -192,6 +213,15 @@ fn hints_config(config: &Config, rt: &Rt) -> HintsConfig {
         throttle_bytes: config.hinted_handoff_throttle.0.div_ceil(u64::from(rt.shard_count())),
         hosts_at_once: usize::from(config.max_hints_delivery_threads),
         ..HintsConfig::default()
+    }
+}
+
+fn transfer_config(boot: &Boot, rt: &Rt) -> TransferConfig {
+    let shards = u64::from(rt.shard_count());
+    let bytes = boot.config.stream_throughput_outbound.0;
+    TransferConfig {
+        bytes_per_second: (bytes > 0).then(|| bytes.div_ceil(shards)),
+        ..TransferConfig::new(boot.directories.node.join("streams"))
     }
 }
 

@@ -135,7 +135,7 @@ options! {
     repair_request_timeout: Duration = Duration::from_secs(20), "How long a repair waits for one answer of another node.";
     #[alias("repair_session_space_in_mb", "MiB")]
     repair_session_space: Size = Size(0), "What a shard keeps of repairs between two questions about the same rows; 0 for 8MiB.";
-    stream_throughput_outbound: Size = Size::mib(24), "Bytes a second that the repairs led by this node exchange with others; 0 for no limit.";
+    stream_throughput_outbound: Size = Size::mib(24), "Bytes a second that this node sends of SSTables to nodes that gain ranges, and that the repairs that it leads exchange with others; 0 for no limit.";
     api_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the REST administration.";
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";

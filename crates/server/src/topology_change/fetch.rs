@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use admin::FetchFigures;
-use coordinator::{PullFrom, PullStats};
+use coordinator::PullStats;
 use engine::KeptTokens;
 use rt::Rt;
 use schema::{Replication, Table, TableId};
 use topology::TokenRange;
 
+use super::files::{FetchReason, Had, had_from};
 use crate::NodeError;
 use crate::shard::RunningShard;
 
@@ -16,20 +17,6 @@ use crate::shard::RunningShard;
 type Piece = (Arc<Table>, TokenRange);
 
 impl RunningShard {
-    /// Fetches this shard's part of the ranges that the node gains by the change of the ring.
-    pub(crate) async fn fetch(&self, rt: &Rt) -> Result<(), NodeError> {
-        let view = self.coordinator().view();
-        self.fetch_all(rt, PullFrom::Quorum, |replication| view.place(replication).gained(view.own())).await
-    }
-
-    /// Fetches this shard's part of all that the node owns.
-    pub(crate) async fn rebuild(&self, rt: &Rt, source: Option<&str>) -> Result<(), NodeError> {
-        let view = self.coordinator().view();
-        let from = source.map_or(PullFrom::Others, PullFrom::Datacenter);
-        let owned = |replication: &Replication| view.place(replication).now().ranges_of(view.own()).collect();
-        self.fetch_all(rt, from, owned).await
-    }
-
     /// Drops what the node does not own out of these tables of this shard.
     pub(crate) async fn cleanup(&self, tables: &[TableId]) -> Result<(), NodeError> {
         let coordinator = self.coordinator();
@@ -58,17 +45,12 @@ impl RunningShard {
         Ok(())
     }
 
-    async fn fetch_all(
-        &self,
-        rt: &Rt,
-        from: PullFrom<'_>,
-        ranges: impl Fn(&Replication) -> Vec<TokenRange>,
-    ) -> Result<(), NodeError> {
-        let pieces = self.pieces(rt, ranges);
-        let began_micros = rt.wall_micros();
+    /// Fetches what is lacking of this shard's part of the ranges, when files are here as far as they could be had.
+    pub(crate) async fn fetch(&self, rt: &Rt, reason: &FetchReason, had: &Had) -> Result<(), NodeError> {
+        let pieces = self.pieces(rt, reason);
         let ranges_total = pieces.len() as u64;
-        self.fetch.set(FetchFigures { active: true, began_micros, ranges_total, ..FetchFigures::default() });
-        let fetched = self.fetch_pieces(&pieces, from).await;
+        self.fetch.set(FetchFigures { active: true, ranges_total, ..self.fetch.get() });
+        let fetched = self.fetch_pieces(&pieces, reason, had).await;
         self.fetch.set(FetchFigures { active: false, ..self.fetch.get() });
         let stats = fetched?;
         if stats.lost > 0 {
@@ -79,7 +61,9 @@ impl RunningShard {
         }
         if ranges_total > 0 {
             tracing::info!(
-                "fetched {ranges_total} ranges of tables on this shard: {} partitions, {} bytes",
+                "fetched {ranges_total} ranges of tables on this shard: {} SSTables of {} bytes, and of rows {} partitions, {} bytes",
+                self.fetch.get().sstables,
+                self.fetch.get().file_bytes,
                 stats.partitions,
                 stats.bytes
             );
@@ -87,12 +71,12 @@ impl RunningShard {
         Ok(())
     }
 
-    fn pieces(&self, rt: &Rt, ranges: impl Fn(&Replication) -> Vec<TokenRange>) -> Vec<Piece> {
+    fn pieces(&self, rt: &Rt, reason: &FetchReason) -> Vec<Piece> {
         let schema = self.coordinator().schema();
         let (shard, shards) = (rt.shard().index(), usize::from(rt.shard_count()));
         let mut pieces = Vec::new();
         for keyspace in schema.keyspaces() {
-            let ranges = ranges(&keyspace.replication);
+            let ranges = self.ranges_to_fetch(&keyspace.replication, reason);
             for table in keyspace.tables.values().filter(|table| !keyspace.computes(&table.name)) {
                 let mine = ranges.iter().skip(shard).step_by(shards);
                 pieces.extend(mine.map(|range| (table.clone(), *range)));
@@ -101,10 +85,17 @@ impl RunningShard {
         pieces
     }
 
-    async fn fetch_pieces(&self, pieces: &[Piece], from: PullFrom<'_>) -> Result<PullStats, NodeError> {
+    async fn fetch_pieces(
+        &self,
+        pieces: &[Piece],
+        reason: &FetchReason,
+        had: &Had,
+    ) -> Result<PullStats, NodeError> {
         let mut stats = PullStats::default();
         for (table, range) in pieces {
-            let pulled = self.coordinator().pull(table, *range, from).await;
+            self.check_wanted(reason)?;
+            let have = had_from(had, table.id, *range);
+            let pulled = self.coordinator().pull_rest(table, *range, reason.from(), have).await;
             stats += pulled.map_err(|error| {
                 NodeError::Cluster(format!("fetching {} was interrupted: {error}", table.full_name()))
             })?;

@@ -5,6 +5,7 @@ mod allowed;
 mod cleanup;
 mod decide;
 mod fetch;
+mod files;
 mod leave;
 mod requests;
 
@@ -26,6 +27,7 @@ use crate::NodeError;
 use crate::membership::Membership;
 use crate::node::{Order, Report};
 use decide::{Act, Scene};
+pub(crate) use files::{FetchReason, Had};
 
 /// How often it is looked, when nothing tells of a change, whether there is something to do.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -252,7 +254,7 @@ impl Inner {
             self.membership.wait_for_itself().await?;
             let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
             tracing::info!("fetching the data of the ranges that this node gains");
-            self.order_all(Order::Fetch).await?;
+            self.fetch_all(FetchReason::Change(change)).await?;
         }
         let host = self.own();
         self.membership.propose(Command::Fetched { change, host }).await
@@ -299,7 +301,7 @@ impl Inner {
         let reports = join_all(shards.map(|shard| self.port.call(shard, order.clone()))).await;
         let results = reports.into_iter().map(|report| match report {
             Report::Done(result) => result,
-            Report::Figures(_) => panic!("figures are no answer to an order"),
+            Report::Files(_) | Report::Figures(_) => panic!("that is no answer to an order"),
         });
         results.collect()
     }
@@ -308,7 +310,7 @@ impl Inner {
         let ask = (0..self.rt.shard_count()).map(|shard| self.port.call(ShardId(shard), Order::Figures));
         let figures = join_all(ask).await.into_iter().map(|report| match report {
             Report::Figures(figures) => *figures,
-            Report::Done(_) => admin::ShardFigures::default(),
+            Report::Done(_) | Report::Files(_) => admin::ShardFigures::default(),
         });
         figures.collect()
     }

@@ -6,9 +6,9 @@ use cluster::state::{ClusterState, Command, MemberStatus};
 use futures_util::future::select;
 use topology::HostId;
 
+use super::FetchReason;
 use super::allowed::{self, Removal};
 use super::{Inner, PERIOD, TopologyChanges};
-use crate::node::Order;
 
 impl TopologyChanges {
     /// Does what an operator asks for, and returns when it is done; the error is what the operator is told.
@@ -69,7 +69,7 @@ impl Inner {
             return Err("Node is still rebuilding. Check nodetool netstats.".to_owned());
         };
         tracing::info!("rebuild from {}", source.as_deref().unwrap_or("(any dc)"));
-        let done = self.order_all(Order::Rebuild(source.map(Into::into))).await;
+        let done = self.fetch_all(FetchReason::Rebuild(source.map(Into::into))).await;
         done.map_err(|error| format!("Error while rebuilding node: {error}; what was fetched stays"))
     }
 

@@ -126,6 +126,11 @@ fn show_histograms(answer: &Value) -> String {
 /// What is fetched because the ring changes.
 fn streams(topology: &Value) -> String {
     let (change, fetch) = (&topology["change"], &topology["fetch"]);
+    let count = |name: &str| fetch[name].as_u64().unwrap_or(0);
+    let size = |name: &str| super::grid::size(count(name) as f64);
+    if fetch["active"] != true && count("sending_bytes_total") > 0 {
+        return format!("Sending SSTables: {} of {}\n", size("sending_bytes"), size("sending_bytes_total"));
+    }
     if fetch["active"] != true {
         let waits = super::texts(&change["waits_for"]);
         return match waits.is_empty() {
@@ -135,18 +140,24 @@ fn streams(topology: &Value) -> String {
             }
         };
     }
-    let count = |name: &str| fetch[name].as_u64().unwrap_or(0);
     let left = match fetch["left_ms"].as_u64() {
         Some(left) => format!(", about {} s left", left.div_ceil(1_000)),
         None => String::new(),
     };
-    format!(
-        "Fetching: {} of {} ranges of tables, {} in {} s{left}\n",
+    let mut out = format!(
+        "Fetching: {} of {} of SSTables, {} of them taken over\n",
+        size("file_bytes"),
+        size("file_bytes_total"),
+        count("sstables"),
+    );
+    out.push_str(&format!(
+        "Comparing: {} of {} ranges of tables, {} fetched as rows, in {} s{left}\n",
         count("ranges_done"),
         count("ranges_total"),
-        super::grid::size(count("bytes") as f64),
+        size("bytes"),
         count("elapsed_ms") / 1_000,
-    )
+    ));
+    out
 }
 
 fn show_network(answer: &Value) -> String {
