@@ -1,5 +1,6 @@
 //! SSTables as a whole: files made by Cassandra, what is written and read again, damage.
 
+mod copying;
 mod damage;
 mod fixtures;
 mod fuzz;
