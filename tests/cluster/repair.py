@@ -106,10 +106,10 @@ def differ(world, table, away, text):
 
 
 def begin(world, at, table):
-    """A repair that runs by itself; returns when it has sent something."""
+    """A repair of everything that runs by itself; returns when it has sent something."""
     keyspace, name = table.split(".")
     address = world.nodes.addresses[at]
-    number = rest(address, f"/storage_service/repair_async/{keyspace}?columnFamilies={name}", "POST")
+    number = rest(address, f"/storage_service/repair_async/{keyspace}?columnFamilies={name}&incremental=false", "POST")
     job = {}
 
     def under_way():

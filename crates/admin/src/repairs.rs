@@ -93,9 +93,12 @@ fn begin(repair: &Repair, call: &Call, keyspace: &str) -> Result<Answer, Answer>
         None => 0,
         Some(text) => text.parse().map_err(|_| bad(format!("since is a time in seconds, not {text}")))?,
     };
+    // What past repairs have compared is left out unless that is refused.
+    let full = flag("full")
+        || call.parameter("incremental").is_some_and(|value| value.eq_ignore_ascii_case("false"));
     let wish = Wish { ranges, datacenters: list(call, "dataCenters"), tokens, ..Wish::all() };
     let tables = list(call, "columnFamilies");
-    match repair.begin(Wanted { keyspace: keyspace.to_owned(), tables, wish, unless_since }) {
+    match repair.begin(Wanted { keyspace: keyspace.to_owned(), tables, wish, unless_since, full }) {
         Ok(id) => Ok(Answer::json(&json!(id))),
         Err(error @ RepairError::UnknownKeyspace(_)) => Err(Answer::error(404, error.to_string())),
         Err(error) => Err(bad(error.to_string())),
@@ -139,6 +142,7 @@ fn job(status: &JobStatus) -> Value {
         "state": status.state.name(),
         "ranges": status.units,
         "ranges_done": status.units_done,
+        "ranges_incremental": status.units_incremental,
         "progress": status.share,
         "elapsed_seconds": status.elapsed.as_secs(),
         "left_seconds": status.left.map(|left| left.as_secs()),
@@ -162,6 +166,7 @@ fn history(node: &Rc<dyn Node>, repair: &Repair, now: u32) -> Value {
             "share": age.repaired,
             "oldest_seconds": age.oldest.map(|at| now.saturating_sub(at)),
             "newest_seconds": age.newest.map(|at| now.saturating_sub(at)),
+            "oldest_full_seconds": age.oldest_full.map(|at| now.saturating_sub(at)),
             "ranges": ranges
                 .iter()
                 .map(|(after, upto, at)| json!({ "after": after.to_string(), "upto": upto.to_string(), "at": at }))
@@ -183,6 +188,12 @@ pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &m
             "counter",
             "Ranges of tables that this node has repaired.",
             stats.ranges as f64,
+        ),
+        (
+            "torc_repair_ranges_incremental",
+            "counter",
+            "Of these, those of which only what came since their last repair was compared.",
+            stats.ranges_incremental as f64,
         ),
         (
             "torc_repair_ranges_failed",
@@ -208,6 +219,11 @@ pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &m
         head(out, name, kind, help);
         sample(out, name, "", value);
     }
+    age_metrics(repair, schema, now_micros, out);
+}
+
+/// How long ago each table was repaired.
+fn age_metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &mut String) {
     let ages = repair.ages();
     let name = |age: &TableAge| {
         let table = schema.table_by_id(age.table)?;
@@ -230,10 +246,21 @@ pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &m
         "gauge",
         "Time since the repair of what was repaired longest ago, by table.",
     );
+    let seconds_since = |at: u32| (now_micros / 1_000_000 - i64::from(at)).max(0) as f64;
     for age in &ages {
         if let Some((labels, at)) = name(age).zip(age.oldest) {
-            let seconds = (now_micros / 1_000_000 - i64::from(at)).max(0);
-            sample(out, "torc_repair_age_seconds", &labels, seconds as f64);
+            sample(out, "torc_repair_age_seconds", &labels, seconds_since(at));
+        }
+    }
+    head(
+        out,
+        "torc_repair_full_age_seconds",
+        "gauge",
+        "Time since everything was compared of what that is longest ago for, by table.",
+    );
+    for age in &ages {
+        if let Some((labels, at)) = name(age).zip(age.oldest_full) {
+            sample(out, "torc_repair_full_age_seconds", &labels, seconds_since(at));
         }
     }
 }

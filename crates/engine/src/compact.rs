@@ -36,19 +36,13 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
         Strategy::Leveled(levels, _) => Some(levels.sstable_bytes),
         _ => None,
     };
-    // What was repaired stays apart from what was not.
-    let (repaired, fresh): (Vec<_>, Vec<_>) =
-        inputs.into_iter().partition(|live| store.marks.is_repaired(live));
-    for inputs in [repaired, fresh].into_iter().filter(|inputs| !inputs.is_empty()) {
-        let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
-        let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
-        match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
-            // A truncation or the table's end came between: there is nothing left to merge.
-            Err(MaintenanceError::Cancelled) if !inner.stopped.get() => return Ok(()),
-            done => done?,
-        }
+    let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
+    let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
+    match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
+        // A truncation or the table's end came between: there is nothing left to merge.
+        Err(MaintenanceError::Cancelled) if !inner.stopped.get() => Ok(()),
+        done => done,
     }
-    Ok(())
 }
 
 /// See [`crate::Engine::cleanup`].

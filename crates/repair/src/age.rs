@@ -18,6 +18,8 @@ pub struct TableAge {
     pub oldest: Option<Seconds>,
     /// When the part was repaired for which that is shortest ago.
     pub newest: Option<Seconds>,
+    /// When everything was compared of the part for which that is longest ago; none while it never was of all that the node keeps.
+    pub oldest_full: Option<Seconds>,
 }
 
 /// All tables of which this node keeps a part that others keep too.
@@ -52,6 +54,11 @@ pub fn ages(schema: &Schema, ring: &Ring, own: NodeIndex, history: &History) -> 
                 repaired: f64::min(repaired / all, 1.0),
                 oldest: within.iter().map(|(_, at)| *at).min(),
                 newest: within.iter().map(|(_, at)| *at).max(),
+                oldest_full: kept
+                    .iter()
+                    .map(|range| history.oldest_full(table.id, *range))
+                    .min()
+                    .filter(|at| *at > 0),
             });
         }
     }
@@ -86,17 +93,18 @@ mod tests {
         let told = |history: &History| {
             let ages = ages(&schema, &ring, NodeIndex(0), history);
             assert_eq!((ages.len(), ages[0].table), (1, TableId([7; 16])));
+            assert_eq!(ages[0].oldest_full, ages[0].oldest.filter(|_| ages[0].repaired > 0.9));
             (ages[0].repaired, ages[0].oldest, ages[0].newest)
         };
         assert_eq!(told(&history), (0.0, None, None));
         assert!(told(&history).0.is_sign_positive());
-        history.insert(TableId([7; 16]), TokenRange { after: -(1 << 61), upto: 0 }, 50);
+        history.insert(TableId([7; 16]), TokenRange { after: -(1 << 61), upto: 0 }, 50, true);
         assert_eq!(told(&history), (0.0, None, None), "that lies on the other nodes");
-        history.insert(TableId([7; 16]), TokenRange { after: 0, upto: i64::MAX }, 100);
+        history.insert(TableId([7; 16]), TokenRange { after: 0, upto: i64::MAX }, 100, true);
         let (repaired, oldest, newest) = told(&history);
         assert!((repaired - 2.0 / 3.0).abs() < 1e-9, "{repaired}");
         assert_eq!((oldest, newest), (Some(100), Some(100)));
-        history.insert(TableId([7; 16]), TokenRange { after: i64::MIN, upto: 0 }, 300);
+        history.insert(TableId([7; 16]), TokenRange { after: i64::MIN, upto: 0 }, 300, true);
         let (repaired, oldest, newest) = told(&history);
         assert!((repaired - 1.0).abs() < 1e-9, "{repaired}");
         assert_eq!((oldest, newest), (Some(100), Some(300)));

@@ -12,6 +12,7 @@ use schema::{Replication, Table, TableId, TombstoneGc};
 use topology::{Placement, Ring, TokenRange};
 
 use crate::job::Figures;
+use crate::master::Manner;
 use crate::plan::{Ranges, Unit, Wish, alone, share};
 use crate::schedule::{Candidate, interval, next};
 use crate::service::{Inner, Repair};
@@ -23,6 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 const AFTER_FAILURE: Seconds = 600;
 /// After a range it rests for so many times as long as that took.
 const REST: u32 = 3;
+/// The replicas of a table are asked to flush at most so often.
+const FLUSH_EVERY: Duration = Duration::from_secs(900);
 /// Ranges without other replicas are taken down so often.
 const ALONE_EVERY: Seconds = 3_600;
 
@@ -54,13 +57,25 @@ impl Inner {
                 let figures = Rc::new(RefCell::new(Figures::new(0, &table.keyspace, name, begun)));
                 figures.borrow_mut().add_unit(share(unit.range), unit.hosts(&ring));
                 *self.by_itself.borrow_mut() = Some(figures.clone());
-                self.unit(&table, &unit, &ring, 0, &figures).await;
+                let manner = self.manner(&table, unit.range, now);
+                self.unit(&table, &unit, &ring, manner, &figures).await;
                 *self.by_itself.borrow_mut() = None;
                 if !figures.borrow().status(self.rt.now()).failures.is_empty() {
                     failed.insert((table.id, unit.range), now + AFTER_FAILURE);
                 }
                 self.rt.sleep((self.rt.now() - begun) * REST).await;
             }
+        }
+    }
+
+    /// Everything is compared from time to time, and else what is new.
+    fn manner(&self, table: &Table, range: TokenRange, now: Seconds) -> Manner {
+        let full_at = self.history().current().oldest_full(table.id, range);
+        let flushed = self.flushed.borrow().get(&table.id).copied();
+        Manner {
+            unless_since: 0,
+            full: full_at.saturating_add(self.config.full_interval) <= now,
+            flush: flushed.is_none_or(|at| self.rt.now() - at >= FLUSH_EVERY),
         }
     }
 
@@ -102,7 +117,10 @@ impl Inner {
             if self.history().current().oldest(table.id, range) + ALONE_EVERY > now {
                 continue;
             }
-            if let Err(error) = self.record(Close { table: table.id, range, at: now }).await {
+            if let Err(error) = self
+                .record(Close { table: table.id, range, at: now, full: true, session: 0, marks: Vec::new() })
+                .await
+            {
                 return tracing::warn!("the history of repairs cannot be written: {error}");
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! request  := version (1), kind (1), table id (16), after (8), upto (8), slice number (2), slices (2), now (4),
-//!             gc before (4), seed (8), place, body
+//!             gc before (4), seed (8), base, place, body
+//! base     := 0 | 1, epoch (8), number (8)
 //! place    := 0 | 1, bytes, 0 | 1 with prefix              (as a read's page names where the next one begins)
 //! summary  := bytes (4)
 //! sums     := place, buckets (4)
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use replica::read_codec::{ReadCodecError, get_place, put_place};
-use replica::{PartitionResult, Resume, codec};
+use replica::{Mark, PartitionResult, Resume, codec};
 use schema::{Table, TableId};
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
@@ -29,7 +30,7 @@ use crate::merge::{BUCKETS_MAX, Bits};
 use crate::message::{Answer, Ask, Request, Summary};
 use crate::scope::{Scope, Slice};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const SUMMARY: u8 = 0;
 const SUMS: u8 = 1;
@@ -82,6 +83,11 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(&scope.now.to_be_bytes());
     out.extend_from_slice(&scope.gc_before.to_be_bytes());
     out.extend_from_slice(&scope.seed.to_be_bytes());
+    out.push(u8::from(request.base.is_some()));
+    if let Some(mark) = &request.base {
+        out.extend_from_slice(&mark.epoch.to_be_bytes());
+        out.extend_from_slice(&mark.number.to_be_bytes());
+    }
     put_maybe(request.after.as_ref(), out);
     if let Some(upto) = request.ask.upto() {
         put_maybe(upto, out);
@@ -117,6 +123,11 @@ pub fn decode_request(
         return Err(CodecError::Malformed("a part of the shards"));
     }
     let table = table(id).ok_or(CodecError::UnknownTable(id))?;
+    let base = match reader.u8()? {
+        0 => None,
+        1 => Some(Mark { epoch: reader.u64()?, number: reader.u64()? }),
+        _ => return Err(CodecError::Malformed("0 or 1")),
+    };
     let after = maybe(buffer, &mut reader, &table)?;
     let mut upto = || maybe(buffer, &mut reader, &table);
     let ask = match kind {
@@ -136,7 +147,7 @@ pub fn decode_request(
     };
     end(&reader)?;
     let scope = Scope { table, range, slice, now, gc_before, seed };
-    Ok(Request { scope, after, ask })
+    Ok(Request { scope, after, base, ask })
 }
 
 /// Appends the answer to a request about `table`.
@@ -217,7 +228,7 @@ fn put_updates(updates: &[PartitionUpdate], out: &mut Vec<u8>) {
 }
 
 fn version(reader: &mut Reader<'_>) -> Result<(), CodecError> {
-    if reader.u8()? == VERSION { Ok(()) } else { Err(CodecError::Malformed("version 1")) }
+    if reader.u8()? == VERSION { Ok(()) } else { Err(CodecError::Malformed("version 2")) }
 }
 
 fn end(reader: &Reader<'_>) -> Result<(), CodecError> {

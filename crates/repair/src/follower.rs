@@ -6,18 +6,23 @@ use std::cell::{Cell, RefCell};
 
 use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
-use replica::{ReadCommand, ReadPage, ReplicaError, Resume};
+use replica::{Mark, ReadCommand, ReadPage, ReplicaError, Resume};
 use schema::TableId;
 use topology::TokenRange;
 
+use crate::merge::Bits;
 use crate::message::{Answer, Ask, Request, Summary};
 use crate::piece::{Piece, command};
 use crate::scope::{Scope, Slice};
 
 /// The data of one shard.
 pub trait Data {
-    /// Reads what the shard owns of a command's partitions.
-    fn read(&self, command: &ReadCommand) -> impl Future<Output = Result<ReadPage, ReplicaError>>;
+    /// Reads what the shard owns of a command's partitions, or what of that came after a mark.
+    fn read(
+        &self,
+        command: &ReadCommand,
+        above: Option<Mark>,
+    ) -> impl Future<Output = Result<ReadPage, ReplicaError>>;
     /// Applies an update of a partition that the shard owns.
     fn apply(&self, update: PartitionUpdate) -> impl Future<Output = Result<(), ReplicaError>>;
     /// Returns when a loss of power cannot undo what was applied.
@@ -50,6 +55,9 @@ pub enum FollowerError {
     /// What lies up to the stretch's end has grown too large meanwhile. The master begins the stretch again.
     #[error("the stretch has grown to more than {0} bytes since its end was agreed")]
     Grown(u32),
+    /// What the master was told of is not there any more as it was. The master begins the stretch again.
+    #[error("the stretch has changed since its content was told")]
+    Changed,
 }
 
 /// What names a piece.
@@ -59,6 +67,7 @@ struct Name {
     range: TokenRange,
     slice: Slice,
     seed: u64,
+    base: Option<Mark>,
     after: Option<Resume>,
 }
 
@@ -71,8 +80,8 @@ struct Kept {
 
 /// One shard's side of all repairs.
 pub struct Follower<D> {
-    data: D,
-    config: FollowerConfig,
+    pub(crate) data: D,
+    pub(crate) config: FollowerConfig,
     /// The one asked about last is the last.
     kept: RefCell<Vec<Kept>>,
     questions: Cell<u64>,
@@ -101,29 +110,41 @@ impl<D: Data> Follower<D> {
 
     /// Answers a question.
     pub async fn answer(&self, request: Request) -> Result<Answer, FollowerError> {
-        let Request { scope, after, ask } = request;
+        let Request { scope, after, base, ask } = request;
         let name = Name {
             table: scope.table.id,
             range: scope.range,
             slice: scope.slice,
             seed: scope.seed,
+            base,
             after: after.clone(),
         };
         let piece = match ask.upto() {
             None => {
                 self.forget_stretch_before(&name);
                 let Ask::Summary { bytes_max } = ask else { unreachable!("only a summary has no end") };
-                self.read(&scope, after, bytes_max.min(self.config.piece_bytes_max)).await?
+                self.read(&scope, after, base, bytes_max.min(self.config.piece_bytes_max)).await?
             }
             Some(upto) => {
-                let mut piece = match self.take(&name) {
-                    Some(piece) if piece.reaches(upto) => piece,
-                    _ => self.read(&scope, after, self.config.piece_bytes_max).await?,
+                let kept = self.take(&name).filter(|piece| piece.reaches(upto));
+                let forgotten = kept.is_none();
+                let mut piece = match kept {
+                    Some(piece) => piece,
+                    None => self.read(&scope, after, base, self.config.piece_bytes_max).await?,
                 };
                 if !piece.reaches(upto) {
                     return Err(FollowerError::Grown(self.config.piece_bytes_max));
                 }
                 piece.cut(&scope, upto);
+                match &ask {
+                    Ask::Contents { buckets, which, .. } if base.is_some() => {
+                        self.make_whole(&scope, &mut piece, *buckets, which).await?;
+                    }
+                    Ask::Fetch { .. } if base.is_some() && forgotten => {
+                        self.make_whole(&scope, &mut piece, 1, &Bits::all(1)).await?;
+                    }
+                    _ => {}
+                }
                 piece
             }
         };
@@ -137,7 +158,13 @@ impl<D: Data> Follower<D> {
             Ask::Contents { buckets, which, .. } => {
                 Answer::Numbers(piece.contents(buckets, |bucket| which.has(bucket)))
             }
-            Ask::Fetch { contents, .. } => Answer::Partitions(piece.fetch(&scope, &contents)),
+            Ask::Fetch { contents, .. } => {
+                let found = piece.fetch(&scope, &contents);
+                Answer::Partitions(found.ok_or(FollowerError::Changed)?)
+            }
+            Ask::Push { updates, .. } if base.is_some() => {
+                Answer::Hidden(self.take_new(&scope, updates).await?)
+            }
             Ask::Push { updates, .. } => {
                 let hidden = piece.hides(&scope, &updates);
                 // Each is a row or more of one partition, and none has to wait for the others to be durable.
@@ -155,9 +182,10 @@ impl<D: Data> Follower<D> {
         &self,
         scope: &Scope,
         after: Option<Resume>,
+        base: Option<Mark>,
         bytes_max: u32,
     ) -> Result<Piece, FollowerError> {
-        let page = self.data.read(&command(scope, after.as_ref(), bytes_max as usize)).await?;
+        let page = self.data.read(&command(scope, after.as_ref(), bytes_max as usize), base).await?;
         Ok(Piece::new(scope, after, page))
     }
 

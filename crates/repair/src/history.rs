@@ -1,8 +1,10 @@
 //! When what was repaired last, kept in one small file: a repair that was interrupted goes on by it, compaction forgets deletions
-//! by it, and an operator reads the age of each table's repair from it.
+//! by it, incremental repairs build on it, and an operator reads the age of each table's repair from it.
 //!
 //! ```text
-//! file  := checksum (8, of what follows), version (1), vint count, { table id (16), vint count, { after (8), upto (8), seconds (4) } }
+//! file     := checksum (8, of what follows), version (1), vint count, { table id (16), times, times, sessions }
+//! times    := vint count, { after (8), upto (8), seconds (4) }                 (of all repairs, of full ones)
+//! sessions := vint count, { after (8), upto (8), id (8), seconds (4), vint shards, { epoch (8), vint number } }
 //! ```
 
 use std::cell::RefCell;
@@ -10,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mutation::{Repaired, Seconds};
+use replica::Mark;
 use rt::sync::Semaphore;
 use rt::{Disk, DiskError};
 use schema::TableId;
@@ -18,23 +21,45 @@ use stdx::{Reader, ShortRead};
 use topology::TokenRange;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::sessions::{Session, Sessions};
+
 const FILE_NAME: &str = "repairs";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Times of all repairs alone.
+const VERSION_TIMES: u8 = 1;
 const BYTES_MAX: usize = 256 << 20;
 
-/// The times of all tables. A value.
+/// What is known of all tables. A value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History(BTreeMap<TableId, Repaired>);
+pub struct History(BTreeMap<TableId, OfTable>);
+
+/// What is known of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct OfTable {
+    repaired: Repaired,
+    full: Repaired,
+    sessions: Sessions,
+}
 
 impl History {
     /// The tables of which anything is known.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &Repaired)> {
-        self.0.iter().map(|(table, repaired)| (*table, repaired))
+        self.0.iter().map(|(table, known)| (*table, &known.repaired))
     }
 
     /// One table's.
     pub fn table(&self, table: TableId) -> Option<&Repaired> {
-        self.0.get(&table)
+        self.0.get(&table).map(|known| &known.repaired)
+    }
+
+    /// When what of one table was repaired by comparing everything.
+    pub fn full(&self, table: TableId) -> Option<&Repaired> {
+        self.0.get(&table).map(|known| &known.full)
+    }
+
+    /// The last sessions of one table.
+    pub fn sessions(&self, table: TableId) -> Option<&Sessions> {
+        self.0.get(&table).map(|known| &known.sessions)
     }
 
     /// When the part of a range was repaired for which that is longest ago; 0 for never.
@@ -42,9 +67,23 @@ impl History {
         self.table(table).map_or(0, |repaired| repaired.oldest(range.after, range.upto))
     }
 
-    /// Takes down a repair.
-    pub fn insert(&mut self, table: TableId, range: TokenRange, at: Seconds) {
-        self.0.entry(table).or_default().insert(range.after, range.upto, at);
+    /// When the part of a range was compared wholly for which that is longest ago; 0 for never.
+    pub fn oldest_full(&self, table: TableId, range: TokenRange) -> Seconds {
+        self.full(table).map_or(0, |full| full.oldest(range.after, range.upto))
+    }
+
+    /// Takes down that a range was repaired; `full` says whether everything was compared.
+    pub fn insert(&mut self, table: TableId, range: TokenRange, at: Seconds, full: bool) {
+        let known = self.0.entry(table).or_default();
+        known.repaired.insert(range.after, range.upto, at);
+        if full {
+            known.full.insert(range.after, range.upto, at);
+        }
+    }
+
+    /// Takes down what the next repair of a range may build on.
+    pub fn insert_session(&mut self, table: TableId, range: TokenRange, session: Session) {
+        self.0.entry(table).or_default().sessions.insert(range, session);
     }
 
     /// Keeps only these tables; whether any went.
@@ -57,14 +96,11 @@ impl History {
     fn encode(&self) -> Vec<u8> {
         let mut body = vec![VERSION];
         write_unsigned(self.0.len() as u64, &mut body);
-        for (table, repaired) in &self.0 {
+        for (table, known) in &self.0 {
             body.extend_from_slice(&table.0);
-            write_unsigned(repaired.ranges().len() as u64, &mut body);
-            for (after, upto, at) in repaired.ranges() {
-                body.extend_from_slice(&after.to_be_bytes());
-                body.extend_from_slice(&upto.to_be_bytes());
-                body.extend_from_slice(&at.to_be_bytes());
-            }
+            put_times(&known.repaired, &mut body);
+            put_times(&known.full, &mut body);
+            put_sessions(&known.sessions, &mut body);
         }
         let mut out = xxh3_64(&body).to_be_bytes().to_vec();
         out.append(&mut body);
@@ -74,20 +110,84 @@ impl History {
     fn decode(bytes: &[u8]) -> Result<Self, ShortRead> {
         let broken = ShortRead { needed: 1, left: 0 };
         let mut reader = Reader::new(bytes);
-        if reader.u64()? != xxh3_64(reader.rest()) || reader.u8()? != VERSION {
+        if reader.u64()? != xxh3_64(reader.rest()) {
+            return Err(broken);
+        }
+        let version = reader.u8()?;
+        if version != VERSION && version != VERSION_TIMES {
             return Err(broken);
         }
         let mut tables = BTreeMap::new();
         for _ in 0..read_unsigned(&mut reader)? {
             let table = TableId(reader.bytes(16)?.try_into().expect("16 bytes"));
-            let mut repaired = Repaired::default();
-            for _ in 0..read_unsigned(&mut reader)? {
-                repaired.insert(reader.i64()?, reader.i64()?, reader.u32()?);
-            }
-            tables.insert(table, repaired);
+            let repaired = get_times(&mut reader)?;
+            let known = match version {
+                // Before there were others, every repair compared everything.
+                VERSION_TIMES => OfTable { full: repaired.clone(), repaired, ..OfTable::default() },
+                _ => {
+                    OfTable { repaired, full: get_times(&mut reader)?, sessions: get_sessions(&mut reader)? }
+                }
+            };
+            tables.insert(table, known);
         }
         if reader.is_empty() { Ok(Self(tables)) } else { Err(broken) }
     }
+}
+
+fn put_times(times: &Repaired, out: &mut Vec<u8>) {
+    write_unsigned(times.ranges().len() as u64, out);
+    for (after, upto, at) in times.ranges() {
+        out.extend_from_slice(&after.to_be_bytes());
+        out.extend_from_slice(&upto.to_be_bytes());
+        out.extend_from_slice(&at.to_be_bytes());
+    }
+}
+
+fn get_times(reader: &mut Reader<'_>) -> Result<Repaired, ShortRead> {
+    let mut times = Repaired::default();
+    for _ in 0..read_unsigned(reader)? {
+        times.insert(reader.i64()?, reader.i64()?, reader.u32()?);
+    }
+    Ok(times)
+}
+
+fn put_sessions(sessions: &Sessions, out: &mut Vec<u8>) {
+    write_unsigned(sessions.ranges().len() as u64, out);
+    for (range, session) in sessions.ranges() {
+        out.extend_from_slice(&range.after.to_be_bytes());
+        out.extend_from_slice(&range.upto.to_be_bytes());
+        out.extend_from_slice(&session.id.to_be_bytes());
+        out.extend_from_slice(&session.at.to_be_bytes());
+        put_marks(&session.marks, out);
+    }
+}
+
+fn get_sessions(reader: &mut Reader<'_>) -> Result<Sessions, ShortRead> {
+    let mut sessions = Sessions::default();
+    for _ in 0..read_unsigned(reader)? {
+        let range = TokenRange { after: reader.i64()?, upto: reader.i64()? };
+        let (id, at) = (reader.u64()?, reader.u32()?);
+        sessions.insert(range, Session { id, at, marks: get_marks(reader)?.into() });
+    }
+    Ok(sessions)
+}
+
+/// Writes marks: vint count, { epoch (8), vint number }.
+pub(crate) fn put_marks(marks: &[Mark], out: &mut Vec<u8>) {
+    write_unsigned(marks.len() as u64, out);
+    for mark in marks {
+        out.extend_from_slice(&mark.epoch.to_be_bytes());
+        write_unsigned(mark.number, out);
+    }
+}
+
+/// Reads marks.
+pub(crate) fn get_marks(reader: &mut Reader<'_>) -> Result<Vec<Mark>, ShortRead> {
+    let mut marks = Vec::new();
+    for _ in 0..read_unsigned(reader)? {
+        marks.push(Mark { epoch: reader.u64()?, number: read_unsigned(reader)? });
+    }
+    Ok(marks)
 }
 
 /// The history on disk. Lives on shard 0.
@@ -145,9 +245,12 @@ mod tests {
     #[test]
     fn comes_back_and_damage_is_noticed() {
         let mut history = History::default();
-        history.insert(TableId([1; 16]), TokenRange { after: i64::MIN, upto: 5 }, 100);
-        history.insert(TableId([1; 16]), TokenRange { after: 5, upto: 9 }, 200);
-        history.insert(TableId([2; 16]), TokenRange { after: -3, upto: 7 }, 300);
+        history.insert(TableId([1; 16]), TokenRange { after: i64::MIN, upto: 5 }, 100, true);
+        history.insert(TableId([1; 16]), TokenRange { after: 5, upto: 9 }, 200, false);
+        history.insert(TableId([2; 16]), TokenRange { after: -3, upto: 7 }, 300, true);
+        let marks = [Mark { epoch: u64::MAX, number: 3 }, Mark { epoch: 1, number: 1 << 40 }];
+        let session = Session { id: 77, at: 300, marks: marks.into() };
+        history.insert_session(TableId([2; 16]), TokenRange { after: -3, upto: 7 }, session);
         let bytes = history.encode();
         assert_eq!(History::decode(&bytes), Ok(history.clone()));
         for at in 0..bytes.len() {
@@ -159,6 +262,8 @@ mod tests {
         let whole = TokenRange { after: i64::MIN, upto: 9 };
         assert_eq!(history.oldest(TableId([1; 16]), whole), 100);
         assert_eq!(history.oldest(TableId([1; 16]), TokenRange { after: 0, upto: 10 }), 0);
+        assert_eq!(history.oldest_full(TableId([1; 16]), TokenRange { after: 0, upto: 5 }), 100);
+        assert_eq!(history.oldest_full(TableId([1; 16]), whole), 0);
         assert!(history.retain(|table| table == TableId([2; 16])));
         assert_eq!(history.oldest(TableId([1; 16]), whole), 0);
     }

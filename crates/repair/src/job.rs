@@ -51,6 +51,8 @@ pub struct JobStatus {
     pub units: u64,
     /// Ranges that are repaired or have failed.
     pub units_done: u64,
+    /// Of these, in how many only what came since their last repair was compared.
+    pub units_incremental: u64,
     /// How much of the tokens is behind it, 0 to 1.
     pub share: f64,
     /// Rows and deletions compared.
@@ -81,6 +83,7 @@ pub struct Figures {
     ended: Option<Instant>,
     units: u64,
     units_done: u64,
+    units_incremental: u64,
     /// How much of the ring the units are together.
     share_all: f64,
     share_done: f64,
@@ -106,6 +109,7 @@ impl Figures {
             ended: None,
             units: 0,
             units_done: 0,
+            units_incremental: 0,
             share_all: 0.0,
             share_done: 0.0,
             slices: Vec::new(),
@@ -129,8 +133,9 @@ impl Figures {
         self.peers.extend(peers);
     }
 
-    /// A range is begun, in so many slices.
-    pub fn begin_unit(&mut self, slices: u16) {
+    /// A range is begun, in so many slices; `full` says whether everything of it is compared.
+    pub fn begin_unit(&mut self, slices: u16, full: bool) {
+        self.units_incremental += u64::from(!full);
         self.slices = vec![0.0; usize::from(slices)];
     }
 
@@ -190,6 +195,7 @@ impl Figures {
             state: self.state,
             units: self.units,
             units_done: self.units_done,
+            units_incremental: self.units_incremental,
             share,
             elements: self.elements,
             differing: self.differing,
@@ -216,16 +222,17 @@ mod tests {
         assert_eq!(figures.status(begun).peers, [one, two]);
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(figures.status(at(1)).left, None, "nothing is known yet");
-        figures.begin_unit(2);
+        figures.begin_unit(2, true);
         figures.step(0, 1.0, &crate::Done { elements: 5, ..crate::Done::default() }, 10);
         let half = figures.status(at(10));
         assert_eq!((half.share, half.left), (0.25, Some(Duration::from_secs(30))));
         figures.end_unit(0.25, None);
-        figures.begin_unit(1);
+        figures.begin_unit(1, false);
         figures.end_unit(0.25, Some("a node is away".to_owned()));
         figures.end(false, at(20));
         let ended = figures.status(at(100));
         assert_eq!((ended.state, ended.units, ended.units_done), (JobState::Failed, 2, 2));
+        assert_eq!(ended.units_incremental, 1);
         assert_eq!((ended.elapsed, ended.left, ended.elements), (Duration::from_secs(20), None, 5));
     }
 }

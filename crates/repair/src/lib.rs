@@ -19,7 +19,9 @@ pub mod plan;
 pub mod schedule;
 pub mod scope;
 mod service;
+pub mod sessions;
 pub mod step;
+mod whole;
 pub mod wire;
 
 pub use follower::{Data, Follower, FollowerConfig, FollowerError};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{join_all, try_join_all};
-use replica::Resume;
+use futures_util::future::{join_all, try_join, try_join_all};
+use replica::{Mark, Resume};
 use rpc::{RpcError, Target, Verb};
 use rt::{Group, Instant};
-use schema::Table;
+use schema::{Table, TableId};
 use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
 
 use crate::codec::encode_request;
@@ -19,11 +19,15 @@ use crate::message::{Ask, Request};
 use crate::plan::{PlanError, Unit, Wish, plan, share, straight};
 use crate::scope::{Scope, Slice};
 use crate::service::{Inner, Job, Members, Repair, RepairStats, TRY_AGAIN, Wanted, host_name};
+use crate::sessions::build_on;
 use crate::step::Done;
-use crate::wire::{Close, Open, decode_checked, decode_done, definition, encode_close, encode_open};
+use crate::wire::{Checked, Close, Open, decode_checked, decode_done, definition, encode_close, encode_open};
 
 /// Clocks that differ by more are told of.
 const CLOCK_SECONDS_MAX: u32 = 60;
+
+/// How often a node is told again that a range was repaired.
+const CLOSE_RETRIES_MAX: u32 = 2;
 
 /// Why a repair was not begun.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,9 +43,25 @@ pub enum RepairError {
     Plan(#[from] PlanError),
 }
 
+/// How a unit is to be repaired.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// A unit that was repaired at this time or later is left out; 0 for none.
+    pub(crate) unless_since: u32,
+    /// Compare everything.
+    pub(crate) full: bool,
+    /// Have the replicas flush before, so that the next repair need not compare what is in memory now.
+    pub(crate) flush: bool,
+}
+
 /// What a unit is repaired with.
 struct Settled {
     nodes: Vec<(HostId, u16)>,
+    /// By node and shard: what was compared before and is left out; none when everything is compared.
+    bases: Option<Vec<Vec<Mark>>>,
+    /// By node and shard: what the data had come to.
+    marks: Vec<Vec<Mark>>,
+    session: u64,
     slices: u16,
     gc_before: u32,
     at: u32,
@@ -66,11 +86,15 @@ impl Repair {
         let figures = Rc::new(RefCell::new(Figures::new(id, &wanted.keyspace, names, inner.rt.now())));
         let all = work.iter().flat_map(|(_, units)| units);
         all.for_each(|unit| figures.borrow_mut().add_unit(share(unit.range), unit.hosts(&ring)));
-        let (repair, shown, since) = (self.clone(), figures.clone(), wanted.unless_since);
+        let (repair, shown) = (self.clone(), figures.clone());
+        let Wanted { unless_since, full, .. } = wanted;
         let task = inner.rt.spawn(Group::Streaming, async move {
             for (table, units) in work {
+                let mut flush = true;
                 for unit in units {
-                    repair.0.unit(&table, &unit, &ring, since, &shown).await;
+                    let manner = Manner { unless_since, full, flush };
+                    repair.0.unit(&table, &unit, &ring, manner, &shown).await;
+                    flush = false;
                 }
             }
             shown.borrow_mut().end(false, repair.0.rt.now());
@@ -168,20 +192,24 @@ impl Inner {
         table: &Arc<Table>,
         unit: &Unit,
         ring: &Ring,
-        since: u32,
+        manner: Manner,
         figures: &RefCell<Figures>,
     ) {
         let part = share(unit.range);
+        let since = manner.unless_since;
         if since > 0 && self.history().current().oldest(table.id, unit.range) >= since {
             return figures.borrow_mut().end_unit(part, None);
         }
         let _one = self.one_unit.acquire(1).await.expect("it is never closed");
-        let failure = self.try_unit(table, unit, ring, figures).await.err();
-        self.count(|stats| match failure {
-            None => stats.ranges += 1,
-            Some(_) => stats.ranges_failed += 1,
+        let done = self.try_unit(table, unit, ring, manner, figures).await;
+        self.count(|stats| match done {
+            Ok(full) => {
+                stats.ranges += 1;
+                stats.ranges_incremental += u64::from(!full);
+            }
+            Err(_) => stats.ranges_failed += 1,
         });
-        let failure = failure.map(|error| {
+        let failure = done.err().map(|error| {
             let (table, range) = (table.full_name(), unit.range);
             let text = format!("{table}, tokens ({}, {}]: {error}", range.after, range.upto);
             tracing::warn!("not repaired: {text}");
@@ -190,16 +218,19 @@ impl Inner {
         figures.borrow_mut().end_unit(part, failure);
     }
 
+    /// Whether everything was compared.
     async fn try_unit(
         &self,
         table: &Arc<Table>,
         unit: &Unit,
         ring: &Ring,
+        manner: Manner,
         figures: &RefCell<Figures>,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let stable = self.is_stable(table, unit, ring)?;
-        let settled = self.settle(table, unit).await?;
-        figures.borrow_mut().begin_unit(settled.slices);
+        let settled = self.settle(table, unit, manner).await?;
+        let full = settled.bases.is_none();
+        figures.borrow_mut().begin_unit(settled.slices, full);
         let slices = (0..settled.slices).map(|number| {
             let slice = Slice { number, of: settled.slices };
             self.slice(table, unit.range, slice, &settled, figures)
@@ -207,9 +238,9 @@ impl Inner {
         try_join_all(slices).await?;
         // Who has become a replica meanwhile, or will be one, may lack what the others know.
         if unit.complete && stable && self.is_stable(table, unit, ring)? {
-            self.close(&settled, Close { table: table.id, range: unit.range, at: settled.at }).await?;
+            self.close(&settled, table.id, unit.range).await?;
         }
-        Ok(())
+        Ok(full)
     }
 
     /// Whether those who take part are all that keep the range, and will stay so. An error when they are not even those that
@@ -242,8 +273,8 @@ impl Inner {
         self.stats.set(stats);
     }
 
-    /// Asks whether all that take part are there and agree on the table.
-    async fn settle(&self, table: &Arc<Table>, unit: &Unit) -> Result<Settled, String> {
+    /// Asks whether all that take part are there and agree on the table, and what of it they have compared before.
+    async fn settle(&self, table: &Arc<Table>, unit: &Unit, manner: Manner) -> Result<Settled, String> {
         let members = self.surroundings.members();
         let mut hosts = Vec::with_capacity(unit.peers.len());
         for peer in &unit.peers {
@@ -253,14 +284,16 @@ impl Inner {
             }
             hosts.push(host);
         }
-        let body = encode_open(&Open::Check { table: table.id, definition: definition(table) });
+        let (range, flush) = (unit.range, manner.flush);
+        let body = encode_open(&Open::Check { table: table.id, definition: definition(table), range, flush });
         let at = self.seconds();
         let ask = |host: &HostId| {
             let (host, body) = (*host, body.clone());
             async move {
                 let named = |error: String| format!("host {}: {error}", host_name(host));
                 let target = Target::Host { host, shard: 0 };
-                let deadline = self.rt.now() + self.config.timeout;
+                // It may have to flush.
+                let deadline = self.rt.now() + self.config.timeout * 3;
                 let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
                 let answer = answer.map_err(|error| named(error.to_string()))?;
                 let checked = decode_checked(&answer).map_err(|error| named(error.to_string()))?;
@@ -270,16 +303,28 @@ impl Inner {
                         named(format!("its clock is {} seconds away", checked.seconds.abs_diff(at)))
                     );
                 }
-                Ok::<_, String>((host, checked.shard_count))
+                Ok::<_, String>((host, checked))
             }
         };
-        let mut nodes = vec![(self.host, self.rt.shard_count())];
-        nodes.extend(try_join_all(hosts.iter().map(ask)).await?);
+        let here = async { self.check(table.id, range, flush).await.map_err(|error| error.to_string()) };
+        let (own, others) = try_join(here, try_join_all(hosts.iter().map(ask))).await?;
+        if flush {
+            self.flushed.borrow_mut().insert(table.id, self.rt.now());
+        }
+        let all: Vec<(HostId, Checked)> = std::iter::once((self.host, own)).chain(others).collect();
+        let nodes: Vec<(HostId, u16)> =
+            all.iter().map(|(host, checked)| (*host, checked.shard_count)).collect();
+        let (marks, bases): (Vec<_>, Vec<_>) =
+            all.into_iter().map(|(_, checked)| (checked.marks, checked.base)).unzip();
+        let bases = if manner.full { None } else { build_on(&bases) };
         let slices = nodes.iter().map(|(_, shards)| *shards).min().expect("this node is one");
         let repaired = Arc::new(self.history().table(table.id));
         let rule = mutation::purge::PurgeRule::for_table(table, at, &repaired);
-        let gc_before = rule.gc_before_of(unit.range.after, unit.range.upto);
-        Ok(Settled { nodes, slices, gc_before, at, seed: self.rt.random_u64() })
+        // Grace counts only where everything is compared: what hides in what is left out needs its deletion, however old.
+        let grace = rule.gc_before_of(unit.range.after, unit.range.upto);
+        let gc_before = if bases.is_some() { 0 } else { grace };
+        let (seed, session) = (self.rt.random_u64(), self.rt.random_u64());
+        Ok(Settled { nodes, bases, marks, session, slices, gc_before, at, seed })
     }
 
     /// Repairs one slice of a range, from its begin to its end.
@@ -336,12 +381,17 @@ impl Inner {
         after: Option<&Resume>,
         bytes_max: u32,
     ) -> Result<(Done, u64), (bool, String)> {
-        let request =
-            Request { scope: scope.clone(), after: after.cloned(), ask: Ask::Summary { bytes_max } };
+        let request = Request {
+            scope: scope.clone(),
+            after: after.cloned(),
+            base: None,
+            ask: Ask::Summary { bytes_max },
+        };
         let mut encoded = Vec::new();
         encode_request(&request, &mut encoded);
         let nodes = settled.nodes.clone();
-        let body = encode_open(&Open::Step { request: encoded.into(), nodes });
+        let bases = settled.bases.clone().unwrap_or_default();
+        let body = encode_open(&Open::Step { request: encoded.into(), nodes, bases });
         let shard = scope.slice.shards(self.rt.shard_count()).next().expect("a slice has a shard");
         // A step asks at most ten times, one after the other.
         let deadline = self.rt.now() + self.config.timeout * 10;
@@ -365,22 +415,36 @@ impl Inner {
     }
 
     /// Takes down that a range was repaired, here and wherever it was.
-    async fn close(&self, settled: &Settled, close: Close) -> Result<(), String> {
-        self.record(close).await.map_err(|error| error.to_string())?;
-        let body = encode_close(&close);
-        let tell = |(host, _): &(HostId, u16)| {
-            let (host, body) = (*host, body.clone());
+    async fn close(&self, settled: &Settled, table: TableId, range: TokenRange) -> Result<(), String> {
+        let &Settled { at, session, .. } = settled;
+        let full = settled.bases.is_none();
+        let of_node =
+            |node: usize| Close { table, range, at, full, session, marks: settled.marks[node].clone() };
+        self.record_durably(of_node(0)).await?;
+        let tell = |(node, (host, _)): (usize, &(HostId, u16))| {
+            let (host, body) = (*host, encode_close(&of_node(node)));
             async move {
-                let deadline = self.rt.now() + self.config.timeout;
-                let target = Target::Host { host, shard: 0 };
-                let told = self.messenger.call(target, Verb::RepairClose, body, deadline).await;
-                // That node keeps its deletions for longer than it would have to.
-                if let Err(error) = told {
+                // That node keeps its deletions for longer than it would have to, and the next repair compares everything.
+                if let Err(error) = self.tell_closed(host, body).await {
                     tracing::warn!("host {} has not heard of a repair: {error}", host_name(host));
                 }
             }
         };
-        join_all(settled.nodes[1..].iter().map(tell)).await;
+        join_all(settled.nodes.iter().enumerate().skip(1).map(tell)).await;
         Ok(())
+    }
+
+    async fn tell_closed(&self, host: HostId, body: Bytes) -> Result<(), RpcError> {
+        let mut failures = 0;
+        loop {
+            let deadline = self.rt.now() + self.config.timeout;
+            let target = Target::Host { host, shard: 0 };
+            match self.messenger.call(target, Verb::RepairClose, body.clone(), deadline).await {
+                Ok(_) => return Ok(()),
+                Err(error) if failures >= CLOSE_RETRIES_MAX => return Err(error),
+                Err(_) => failures += 1,
+            }
+            self.rt.sleep(self.config.pause * failures).await;
+        }
     }
 }

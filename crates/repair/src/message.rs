@@ -2,7 +2,7 @@
 //! needs: who answers may have forgotten what was asked before.
 
 use mutation::PartitionUpdate;
-use replica::{PartitionResult, Resume};
+use replica::{Mark, PartitionResult, Resume};
 
 use crate::merge::Bits;
 use crate::scope::Scope;
@@ -14,6 +14,8 @@ pub struct Request {
     pub scope: Scope,
     /// Where the stretch begins; none for the scope's begin.
     pub after: Option<Resume>,
+    /// Of the shard that is asked: only what came after this is compared; none for everything.
+    pub base: Option<Mark>,
     /// What is asked.
     pub ask: Ask,
 }

@@ -12,7 +12,8 @@ use replica::compare::{clip, fragments, order};
 use replica::page::PageBuilder;
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 
-use crate::element::{Print, Printer};
+use crate::element::{Element, Print, Printer};
+use crate::merge::Bits;
 use crate::scope::Scope;
 
 /// The read that finds a piece.
@@ -153,11 +154,13 @@ impl Piece {
         self.prints.iter().filter(|print| which(print.bucket(buckets))).map(|print| print.content).collect()
     }
 
-    /// The elements of these contents, in their normal form.
-    pub fn fetch(&self, scope: &Scope, contents: &[u64]) -> Vec<PartitionResult> {
+    /// The elements of these contents, in their normal form; none when one of them is not there.
+    pub fn fetch(&self, scope: &Scope, contents: &[u64]) -> Option<Vec<PartitionResult>> {
         let mut wanted = contents.to_vec();
         wanted.sort_unstable();
+        wanted.dedup();
         let mut out = Vec::new();
+        let mut found_count = 0;
         let mut printer = Printer::new(&scope.table, scope.seed);
         for (at, part) in self.parts.iter().enumerate() {
             let upto = self.parts.get(at + 1).map_or(self.prints.len(), |next| next.prints_from);
@@ -171,12 +174,68 @@ impl Piece {
             let mut found = PartitionResult::new(part.whole.key.clone());
             for (print, element) in elements {
                 if wanted.binary_search(&print.content).is_ok() {
+                    found_count += 1;
                     element.add_to(&mut found);
                 }
             }
             out.push(found);
         }
+        (found_count >= wanted.len()).then_some(out)
+    }
+
+    /// The rows of the buckets that `which` names, by the number of their part.
+    pub(crate) fn rows_of(&self, scope: &Scope, buckets: u32, which: &Bits) -> Vec<(usize, PartitionResult)> {
+        let mut out = Vec::new();
+        let mut printer = Printer::new(&scope.table, scope.seed);
+        for (at, part) in self.parts.iter().enumerate() {
+            let upto = self.parts.get(at + 1).map_or(self.prints.len(), |next| next.prints_from);
+            let prints = &self.prints[part.prints_from..upto];
+            if !prints.iter().any(|print| which.has(print.bucket(buckets))) {
+                continue;
+            }
+            let mut elements = Vec::with_capacity(prints.len());
+            let normal = part.normal.as_ref().unwrap_or(&part.whole).clone();
+            printer.elements(normal, self.is_inner(&part.whole), &mut elements);
+            let mut found = PartitionResult::new(part.whole.key.clone());
+            for (print, element) in elements {
+                if which.has(print.bucket(buckets)) && matches!(element, Element::Row(_) | Element::Static(_))
+                {
+                    element.add_to(&mut found);
+                }
+            }
+            if found.static_row.is_some() || !found.rows.is_empty() {
+                out.push((at, found));
+            }
+        }
         out
+    }
+
+    /// Puts rows in the place of those of the same keys; a row without such is taken out. By the number of their part.
+    pub(crate) fn replace_rows(
+        &mut self,
+        scope: &Scope,
+        found: Vec<(usize, PartitionResult)>,
+        whole: Vec<PartitionResult>,
+    ) {
+        if found.is_empty() {
+            return;
+        }
+        let mut parts: Vec<PartitionResult> =
+            std::mem::take(&mut self.parts).into_iter().map(|part| part.whole).collect();
+        self.prints.clear();
+        for ((at, found), whole) in found.into_iter().zip(whole) {
+            let part = &mut parts[at];
+            if found.static_row.is_some() {
+                part.static_row = whole.static_row;
+            }
+            let is_found = |row: &Row| {
+                found.rows.binary_search_by(|found| found.clustering.cmp(&row.clustering)).is_ok()
+            };
+            part.rows.retain(|row| !is_found(row));
+            part.rows.extend(whole.rows.into_iter().filter(is_found));
+            part.rows.sort_by(|a, b| a.clustering.cmp(&b.clustering));
+        }
+        parts.into_iter().for_each(|part| self.add(scope, part));
     }
 
     /// What of `updates`, which another node has and this one lacks, is hidden here by what is past its grace or came in
@@ -188,16 +247,26 @@ impl Piece {
                 continue;
             };
             let theirs = PartitionResult::from_update(update.clone(), false);
-            let both = [std::slice::from_ref(&self.parts[at].whole), std::slice::from_ref(&theirs)];
-            let merged = merge(scope, &both).pop().expect("the partition says something");
-            let kept = normal(scope, &merged);
-            let answer = hidden(&theirs, kept.as_ref().unwrap_or(&merged), &merged);
+            let (answer, _) = meet(scope, &self.parts[at].whole, &theirs);
             if !answer.is_empty() {
                 out.push(answer.into_update(&scope.table, false));
             }
         }
         out
     }
+}
+
+/// What of `theirs`, which is told, is hidden by `mine`, and both together.
+pub(crate) fn meet(
+    scope: &Scope,
+    mine: &PartitionResult,
+    theirs: &PartitionResult,
+) -> (PartitionResult, PartitionResult) {
+    let both = [std::slice::from_ref(mine), std::slice::from_ref(theirs)];
+    let merged = merge(scope, &both).pop().unwrap_or_else(|| PartitionResult::new(theirs.key.clone()));
+    let kept = normal(scope, &merged);
+    let answer = hidden(theirs, kept.as_ref().unwrap_or(&merged), &merged);
+    (answer, merged)
 }
 
 /// Whether a stretch that begins behind `after` begins inside of this partition.
@@ -272,7 +341,7 @@ pub fn merge(scope: &Scope, inputs: &[impl AsRef<[PartitionResult]>]) -> Vec<Par
 }
 
 /// A partition without what is past its grace; none when that changes nothing.
-fn normal(scope: &Scope, partition: &PartitionResult) -> Option<PartitionResult> {
+pub(crate) fn normal(scope: &Scope, partition: &PartitionResult) -> Option<PartitionResult> {
     let past = |deletion: &DeletionTime| !deletion.is_live() && deletion.local < scope.gc_before;
     let unchanged = !past(&partition.deletion)
         && !partition.range_tombstones.iter().any(|range| past(&range.deletion))

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::{PartitionUpdate, Repaired, Seconds};
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError};
+use replica::{Mark, Marked, ReadCommand, ReadPage, Replica, ReplicaError};
 use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
 use rt::sync::Semaphore;
-use rt::{DiskError, Group, Rt, ShardId, Task};
+use rt::{DiskError, Group, Instant, Rt, ShardId, Task};
 use schema::{Schema, TableId};
-use topology::{HostId, NodeIndex, Ring};
+use topology::{HostId, NodeIndex, Ring, TokenRange};
 
 use crate::age::{self, TableAge};
 use crate::codec::{decode_request, encode_answer};
@@ -26,6 +26,7 @@ use crate::job::Figures;
 use crate::message::{Ask, Request};
 use crate::plan::Wish;
 use crate::scope::Scope;
+use crate::sessions::{Base, Session, Sessions};
 use crate::step::{StepError, participants, step};
 use crate::wire::{
     Checked, Close, Open, Wire, WireError, decode_addressed, decode_close, decode_open, definition,
@@ -65,6 +66,8 @@ pub struct RepairConfig {
     pub automatic: bool,
     /// What is repaired by itself is repaired at least so often; 0 for as often as the grace of deletions asks for.
     pub interval_max: Seconds,
+    /// What is repaired by itself is compared wholly after so long; 0 for always.
+    pub full_interval: Seconds,
 }
 
 impl Default for RepairConfig {
@@ -81,6 +84,7 @@ impl Default for RepairConfig {
             jobs_kept: 100,
             automatic: true,
             interval_max: 0,
+            full_interval: 28 * 24 * 3_600,
         }
     }
 }
@@ -117,6 +121,8 @@ pub struct Wanted {
     pub wish: Wish,
     /// Ranges repaired at this time or later are left out, so that a repair goes on where another one ended; seconds, 0 for none.
     pub unless_since: u32,
+    /// Compare everything, also what past repairs have compared.
+    pub full: bool,
 }
 
 /// One shard's repair. Cheap to clone.
@@ -139,6 +145,8 @@ pub(crate) struct Inner {
     /// One range is repaired at a time.
     pub(crate) one_unit: Semaphore,
     pub(crate) scheduler: RefCell<Option<Task<()>>>,
+    /// When the replicas of a table were asked to flush for a repair.
+    pub(crate) flushed: RefCell<BTreeMap<TableId, Instant>>,
     /// The range that is being repaired without having been asked for.
     pub(crate) by_itself: RefCell<Option<Rc<RefCell<Figures>>>>,
     pub(crate) stats: Cell<RepairStats>,
@@ -151,6 +159,8 @@ pub(crate) struct Inner {
 pub struct RepairStats {
     /// Ranges that were repaired.
     pub ranges: u64,
+    /// Of these, how many without what past repairs had compared.
+    pub ranges_incremental: u64,
     /// Ranges that could not be.
     pub ranges_failed: u64,
     /// Rows and deletions compared.
@@ -174,8 +184,11 @@ pub(crate) struct Job {
 struct Own(Replica);
 
 impl Data for Own {
-    async fn read(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-        self.0.read_here(command).await
+    async fn read(&self, command: &ReadCommand, above: Option<Mark>) -> Result<ReadPage, ReplicaError> {
+        match above {
+            Some(mark) => self.0.read_above_here(command, mark).await,
+            None => self.0.read_here(command).await,
+        }
     }
 
     async fn apply(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
@@ -216,6 +229,7 @@ impl Repair {
             next_job: Cell::new(1),
             one_unit: Semaphore::new(1),
             scheduler: RefCell::default(),
+            flushed: RefCell::default(),
             by_itself: RefCell::default(),
             stats: Cell::default(),
             reaper: RefCell::default(),
@@ -248,6 +262,7 @@ impl Repair {
     pub async fn start(&self) {
         for (table, repaired) in self.history().tables() {
             self.0.replica.set_repaired(table, Arc::new(repaired.clone())).await;
+            self.0.keep_apart(table).await;
         }
         if self.0.config.automatic {
             self.begin_automatic();
@@ -331,10 +346,52 @@ impl Inner {
 
     /// Takes down a repair, and lets compaction go by it.
     pub(crate) async fn record(&self, close: Close) -> Result<(), DiskError> {
-        self.history().change(|history| history.insert(close.table, close.range, close.at)).await?;
-        let repaired: Repaired = self.history().table(close.table);
-        self.replica.set_repaired(close.table, Arc::new(repaired)).await;
+        let Close { table, range, at, full, session, marks } = close;
+        let change = |history: &mut History| {
+            history.insert(table, range, at, full);
+            if !marks.is_empty() {
+                history.insert_session(table, range, Session { id: session, at, marks: marks.into() });
+            }
+        };
+        self.history().change(change).await?;
+        let repaired: Repaired = self.history().table(table);
+        self.replica.set_repaired(table, Arc::new(repaired)).await;
+        self.keep_apart(table).await;
         Ok(())
+    }
+
+    /// [`Inner::record`] when what this node was told, or had compared while it was in memory alone, cannot be lost any more.
+    pub(crate) async fn record_durably(&self, close: Close) -> Result<(), String> {
+        self.replica.make_durable(close.table).await.map_err(|error| error.to_string())?;
+        self.record(close).await.map_err(|error| error.to_string())
+    }
+
+    /// Has compaction keep apart what all ranges of a table have behind them.
+    async fn keep_apart(&self, table: TableId) {
+        let floor = self.history().current().sessions(table).map(Sessions::floor);
+        self.replica.set_repaired_upto(table, &floor.unwrap_or_default()).await;
+    }
+
+    /// How far this node's data of a table are, and what a repair of the range may build on.
+    pub(crate) async fn check(
+        &self,
+        table: TableId,
+        range: TokenRange,
+        flush: bool,
+    ) -> Result<Checked, ReplicaError> {
+        let marked = self.replica.take_marks(table, flush).await?;
+        let marks: Vec<Mark> = marked.iter().map(|marked| marked.mark).collect();
+        let known = self.history().current().sessions(table).and_then(|known| known.base(range, &marks));
+        let base = known.map(|(lineage, base)| {
+            let above = |(marked, mark): (&Marked, &Mark)| {
+                marked.bytes.range(mark.number + 1..).map(|(_, bytes)| bytes).sum::<u64>()
+            };
+            let fresh_bytes = marked.iter().zip(&base).map(above).sum();
+            let all_bytes = marked.iter().flat_map(|marked| marked.bytes.values()).sum();
+            Base { lineage, marks: base, fresh_bytes, all_bytes }
+        });
+        let (shard_count, seconds) = (self.rt.shard_count(), self.seconds());
+        Ok(Checked { shard_count, seconds, marks, base })
     }
 
     fn table(&self, id: TableId) -> Option<Arc<schema::Table>> {
@@ -354,9 +411,9 @@ impl Inner {
         let table = request.scope.table.clone();
         let _place = self.serving.acquire(1).await.expect("it is never closed");
         let answer = self.follower.answer(request).await.map_err(|error| match &error {
-            FollowerError::Grown(_) | FollowerError::Replica(ReplicaError::Stopped) => {
-                Refusal::new(TRY_AGAIN, error.to_string())
-            }
+            FollowerError::Grown(_)
+            | FollowerError::Changed
+            | FollowerError::Replica(ReplicaError::Stopped) => Refusal::new(TRY_AGAIN, error.to_string()),
             FollowerError::Replica(_) => refused(&error),
         })?;
         let mut out = Vec::new();
@@ -383,33 +440,43 @@ impl Inner {
 
     async fn opened(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
         match decode_open(&incoming.body).map_err(refused)? {
-            Open::Check { table, definition: theirs } => {
+            Open::Check { table, definition: theirs, range, flush } => {
                 let known = self.table(table);
                 let known = known.ok_or_else(|| refused(format!("there is no table with id {table}")))?;
                 if definition(&known) != theirs {
                     let what = format!("the columns of {} differ between nodes", known.full_name());
                     return Err(Refusal::new(TRY_AGAIN, what));
                 }
-                let checked = Checked { shard_count: self.rt.shard_count(), seconds: self.seconds() };
-                Ok(encode_checked(checked))
+                if self.history.is_none() {
+                    return Err(refused("shard 0 keeps the history of repairs"));
+                }
+                let checked = self.check(table, range, flush).await.map_err(refused)?;
+                Ok(encode_checked(&checked))
             }
-            Open::Step { request, nodes } => {
+            Open::Step { request, nodes, bases } => {
                 if incoming.from != self.host {
                     return Err(refused("only a node itself may have it lead a repair"));
                 }
-                self.step(&request, &nodes).await
+                self.step(&request, &nodes, &bases).await
             }
         }
     }
 
     /// Leads the repair of one stretch.
-    async fn step(&self, request: &Bytes, nodes: &[(HostId, u16)]) -> Result<Bytes, Refusal> {
-        let Request { scope, after, ask } = decode_request(request, |id| self.table(id)).map_err(refused)?;
+    async fn step(
+        &self,
+        request: &Bytes,
+        nodes: &[(HostId, u16)],
+        bases: &[Vec<Mark>],
+    ) -> Result<Bytes, Refusal> {
+        let Request { scope, after, ask, .. } =
+            decode_request(request, |id| self.table(id)).map_err(refused)?;
         let Ask::Summary { bytes_max } = ask else { return Err(refused("a step begins with a summary")) };
         let counts: Vec<u16> = nodes.iter().map(|(_, shards)| *shards).collect();
         let (timeout, bytes) = (self.config.timeout, Cell::new(0));
         let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, timeout, bytes };
-        let done = step(&wire, &scope, &participants(&scope, &counts), after.as_ref(), bytes_max).await;
+        let participants = participants(&scope, &counts, bases);
+        let done = step(&wire, &scope, &participants, after.as_ref(), bytes_max).await;
         let done = done.map_err(|error| failed(nodes, error))?;
         Ok(encode_done(&done, wire.bytes.get()))
     }
@@ -423,7 +490,7 @@ impl Inner {
         if self.table(close.table).is_none() {
             return Err(refused(format!("there is no table with id {}", close.table)));
         }
-        self.record(close).await.map_err(refused)?;
+        self.record_durably(close).await.map_err(refused)?;
         Ok(Bytes::new())
     }
 }

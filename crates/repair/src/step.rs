@@ -3,7 +3,7 @@
 
 use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
-use replica::{PartitionResult, Resume};
+use replica::{Mark, PartitionResult, Resume};
 use topology::Sharder;
 
 use crate::merge::{Bits, Compared, Holdings, bucket_count, compare, differing};
@@ -22,13 +22,19 @@ pub struct Participant {
     pub shard: u16,
     /// How many shards the node has.
     pub shard_count: u16,
+    /// It compares only what came after this; none for everything.
+    pub base: Option<Mark>,
 }
 
-/// All that take part in the repair of a slice: of each node (the master's own first) the shards that keep tokens of it.
-pub fn participants(scope: &Scope, shard_counts: &[u16]) -> Vec<Participant> {
+/// All that take part in the repair of a slice: of each node (the master's own first) the shards that keep tokens of it. `bases` are
+/// by node and shard; none where everything is compared.
+pub fn participants(scope: &Scope, shard_counts: &[u16], bases: &[Vec<Mark>]) -> Vec<Participant> {
     let of = |(node, shard_count): (usize, &u16)| {
         let shard_count = *shard_count;
-        scope.slice.shards(shard_count).map(move |shard| Participant { node, shard, shard_count })
+        scope.slice.shards(shard_count).map(move |shard| {
+            let base = bases.get(node).and_then(|marks| marks.get(usize::from(shard))).copied();
+            Participant { node, shard, shard_count, base }
+        })
     };
     shard_counts.iter().enumerate().flat_map(of).collect()
 }
@@ -133,7 +139,8 @@ struct Talk<'a, C> {
 
 impl<C: Carrier> Talk<'_, C> {
     async fn ask(&self, participant: Participant, ask: Ask) -> Result<Answer, StepError<C::Error>> {
-        let request = Request { scope: self.scope.clone(), after: self.after.cloned(), ask };
+        let base = participant.base;
+        let request = Request { scope: self.scope.clone(), after: self.after.cloned(), base, ask };
         let answer = self.carrier.ask(participant, request).await;
         answer.map_err(|error| StepError::Carrier { participant, error })
     }

@@ -1,11 +1,14 @@
 //! How repair's questions travel: the bodies of the four verbs, and a carrier over [`rpc::Messenger`].
 //!
 //! ```text
-//! open   := version (1), 0, table id (16), definition (8)               answer: shards (2), seconds (4)
-//!         | version (1), 1, vint length, request, vint count, { host (16), shards (2) }
+//! open   := version (1), 0, table id (16), definition (8), after (8), upto (8), flush (1)
+//!                                      answer: shards (2), seconds (4), marks, 0 | 1 with base
+//!         | version (1), 1, vint length, request, vint count, { host (16), shards (2), marks }
 //!                                      answer: 0 | 1 with place, vint elements, vint differing, vint told, vint bytes
 //! digest := shard (2), shards (2), request                              (`codec`; also rows)
-//! close  := version (1), table id (16), after (8), upto (8), seconds (4)
+//! close  := version (1), table id (16), after (8), upto (8), seconds (4), full (1), session (8), marks
+//! base   := lineage (8), marks, vint new bytes, vint bytes
+//! marks  := vint count, { epoch (8), vint number }                      (by shard)
 //! ```
 
 use std::cell::Cell;
@@ -13,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::Seconds;
+use replica::Mark;
 use replica::read_codec::{get_place, put_place};
 use rpc::{Messenger, RpcError, Target, Verb};
 use rt::Rt;
@@ -23,10 +27,12 @@ use topology::{HostId, TokenRange};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::{CodecError, decode_answer, encode_request};
+use crate::history::{get_marks, put_marks};
 use crate::message::{Answer, Ask, Request};
+use crate::sessions::Base;
 use crate::step::{Carrier, Done, Participant};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CHECK: u8 = 0;
 const STEP: u8 = 1;
 /// Nodes that may take part in one repair.
@@ -35,12 +41,17 @@ const NODES_MAX: usize = 1 << 12;
 /// A question without a stretch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// Is the table there as the master knows it, and how many shards does the node have?
+    /// Is the table there as the master knows it, how many shards does the node have, how far are its data, and on what can a
+    /// repair of the range build there?
     Check {
         /// Which table.
         table: TableId,
         /// [`definition`] of it.
         definition: u64,
+        /// Which range.
+        range: TokenRange,
+        /// Whether to flush before.
+        flush: bool,
     },
     /// To a shard of the master's own node: repair the next stretch.
     Step {
@@ -48,20 +59,26 @@ pub enum Open {
         request: Bytes,
         /// All nodes, the own one first, with their numbers of shards.
         nodes: Vec<(HostId, u16)>,
+        /// What each of their shards builds on; empty where everything is compared.
+        bases: Vec<Vec<Mark>>,
     },
 }
 
 /// The answer to [`Open::Check`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// Shards of the node.
     pub shard_count: u16,
     /// Its clock.
     pub seconds: Seconds,
+    /// By shard: what its data have come to.
+    pub marks: Vec<Mark>,
+    /// What a repair of the range may build on.
+    pub base: Option<Base>,
 }
 
 /// A range that was repaired, as all its replicas take it down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
     /// Which table.
     pub table: TableId,
@@ -69,6 +86,13 @@ pub struct Close {
     pub range: TokenRange,
     /// When the repair began, by the master's clock.
     pub at: Seconds,
+    /// Whether everything was compared.
+    pub full: bool,
+    /// The repair's name.
+    pub session: u64,
+    /// By shard of the node that takes it down: what its data had come to when the repair began. None when nothing can build on
+    /// it.
+    pub marks: Vec<Mark>,
 }
 
 /// What two nodes have to agree on before their rows can be compared: columns and their types.
@@ -84,19 +108,22 @@ pub fn definition(table: &Table) -> u64 {
 pub fn encode_open(open: &Open) -> Bytes {
     let mut out = vec![VERSION];
     match open {
-        Open::Check { table, definition } => {
+        Open::Check { table, definition, range, flush } => {
             out.push(CHECK);
             out.extend_from_slice(&table.0);
             out.extend_from_slice(&definition.to_be_bytes());
+            put_range(*range, &mut out);
+            out.push(u8::from(*flush));
         }
-        Open::Step { request, nodes } => {
+        Open::Step { request, nodes, bases } => {
             out.push(STEP);
             write_unsigned(request.len() as u64, &mut out);
             out.extend_from_slice(request);
             write_unsigned(nodes.len() as u64, &mut out);
-            for (host, shards) in nodes {
+            for (at, (host, shards)) in nodes.iter().enumerate() {
                 out.extend_from_slice(&host.0);
                 out.extend_from_slice(&shards.to_be_bytes());
+                put_marks(bases.get(at).map_or(&[], Vec::as_slice), &mut out);
             }
         }
     }
@@ -108,22 +135,28 @@ pub fn decode_open(buffer: &Bytes) -> Result<Open, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
     let open = match reader.u8()? {
-        CHECK => Open::Check { table: table_id(&mut reader)?, definition: reader.u64()? },
+        CHECK => Open::Check {
+            table: table_id(&mut reader)?,
+            definition: reader.u64()?,
+            range: get_range(&mut reader)?,
+            flush: reader.u8()? != 0,
+        },
         STEP => {
             let request = buffer.slice_ref(reader.bytes_vint()?);
             let count = read_unsigned(&mut reader)? as usize;
             if count > NODES_MAX {
                 return Err(CodecError::Malformed("a number of nodes"));
             }
-            let mut nodes = Vec::with_capacity(count);
+            let (mut nodes, mut bases) = (Vec::with_capacity(count), Vec::with_capacity(count));
             for _ in 0..count {
                 let host = HostId(reader.bytes(16)?.try_into().expect("16 bytes"));
                 nodes.push((host, reader.u16()?));
+                bases.push(get_marks(&mut reader)?);
             }
             if nodes.iter().any(|(_, shards)| *shards == 0) {
                 return Err(CodecError::Malformed("a number of shards"));
             }
-            Open::Step { request, nodes }
+            Open::Step { request, nodes, bases }
         }
         _ => return Err(CodecError::Malformed("a known question")),
     };
@@ -132,16 +165,34 @@ pub fn decode_open(buffer: &Bytes) -> Result<Open, CodecError> {
 }
 
 /// Writes an answer.
-pub fn encode_checked(checked: Checked) -> Bytes {
+pub fn encode_checked(checked: &Checked) -> Bytes {
     let mut out = checked.shard_count.to_be_bytes().to_vec();
     out.extend_from_slice(&checked.seconds.to_be_bytes());
+    put_marks(&checked.marks, &mut out);
+    out.push(u8::from(checked.base.is_some()));
+    if let Some(base) = &checked.base {
+        out.extend_from_slice(&base.lineage.to_be_bytes());
+        put_marks(&base.marks, &mut out);
+        write_unsigned(base.fresh_bytes, &mut out);
+        write_unsigned(base.all_bytes, &mut out);
+    }
     out.into()
 }
 
 /// Reads an answer.
 pub fn decode_checked(buffer: &Bytes) -> Result<Checked, CodecError> {
     let mut reader = Reader::new(buffer);
-    let checked = Checked { shard_count: reader.u16()?.max(1), seconds: reader.u32()? };
+    let (shard_count, seconds, marks) = (reader.u16()?.max(1), reader.u32()?, get_marks(&mut reader)?);
+    let base = match reader.u8()? {
+        0 => None,
+        _ => Some(Base {
+            lineage: reader.u64()?,
+            marks: get_marks(&mut reader)?,
+            fresh_bytes: read_unsigned(&mut reader)?,
+            all_bytes: read_unsigned(&mut reader)?,
+        }),
+    };
+    let checked = Checked { shard_count, seconds, marks, base };
     end(&reader)?;
     Ok(checked)
 }
@@ -176,9 +227,11 @@ pub fn decode_done(buffer: &Bytes, table: &Table) -> Result<(Done, u64), CodecEr
 pub fn encode_close(close: &Close) -> Bytes {
     let mut out = vec![VERSION];
     out.extend_from_slice(&close.table.0);
-    out.extend_from_slice(&close.range.after.to_be_bytes());
-    out.extend_from_slice(&close.range.upto.to_be_bytes());
+    put_range(close.range, &mut out);
     out.extend_from_slice(&close.at.to_be_bytes());
+    out.push(u8::from(close.full));
+    out.extend_from_slice(&close.session.to_be_bytes());
+    put_marks(&close.marks, &mut out);
     out.into()
 }
 
@@ -187,13 +240,20 @@ pub fn decode_close(buffer: &Bytes) -> Result<Close, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
     let table = table_id(&mut reader)?;
-    let range = TokenRange { after: reader.i64()?, upto: reader.i64()? };
-    let at = reader.u32()?;
+    let (range, at) = (get_range(&mut reader)?, reader.u32()?);
+    let (full, session, marks) = (reader.u8()? != 0, reader.u64()?, get_marks(&mut reader)?);
     end(&reader)?;
-    if range.after >= range.upto {
-        return Err(CodecError::Malformed("a range of tokens"));
-    }
-    Ok(Close { table, range, at })
+    Ok(Close { table, range, at, full, session, marks })
+}
+
+fn put_range(range: TokenRange, out: &mut Vec<u8>) {
+    out.extend_from_slice(&range.after.to_be_bytes());
+    out.extend_from_slice(&range.upto.to_be_bytes());
+}
+
+fn get_range(reader: &mut Reader<'_>) -> Result<TokenRange, CodecError> {
+    let range = TokenRange { after: reader.i64()?, upto: reader.i64()? };
+    if range.after < range.upto { Ok(range) } else { Err(CodecError::Malformed("a range of tokens")) }
 }
 
 /// Whom a question about a stretch is for, in front of it: `(shard, shards, request)`.
@@ -204,7 +264,7 @@ pub fn decode_addressed(buffer: &Bytes) -> Result<(u16, u16, Bytes), CodecError>
 }
 
 fn version(reader: &mut Reader<'_>) -> Result<(), CodecError> {
-    if reader.u8()? == VERSION { Ok(()) } else { Err(CodecError::Malformed("version 1")) }
+    if reader.u8()? == VERSION { Ok(()) } else { Err(CodecError::Malformed("version 2")) }
 }
 
 fn table_id(reader: &mut Reader<'_>) -> Result<TableId, CodecError> {

@@ -56,6 +56,7 @@ fn settings(config: &Config) -> RepairConfig {
         bytes_per_second: config.stream_throughput_outbound.0,
         timeout: config.repair_request_timeout,
         automatic: config.auto_repair_enabled,
+        full_interval: u32::try_from(config.auto_repair_full_interval.as_secs()).unwrap_or(u32::MAX),
         interval_max: u32::try_from(config.auto_repair_threshold.as_secs()).unwrap_or(u32::MAX),
         ..default
     }

@@ -195,6 +195,8 @@ fn figures_of(table: &Table, of: &[&TableStats], snapshot_bytes: u64) -> Value {
         "sstables_per_level": (0..levels).map(level).collect::<Vec<u64>>(),
         "disk_bytes": sum(|s| s.disk_bytes),
         "total_disk_bytes": sum(|s| s.total_disk_bytes),
+        "data_bytes": sum(|s| s.data_bytes),
+        "repaired_bytes": sum(|s| s.repaired_bytes),
         "uncompressed_bytes": sum(|s| s.uncompressed_bytes),
         "snapshot_bytes": snapshot_bytes,
         "metadata_bytes": sum(|s| s.metadata_bytes),

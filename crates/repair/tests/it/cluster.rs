@@ -8,16 +8,16 @@ use schema::Table;
 
 use crate::world::{SECOND, World, everything, key, row, table};
 
-const PARTITIONS: i32 = 200;
-const ROWS: i32 = 10;
+pub const PARTITIONS: i32 = 200;
+pub const ROWS: i32 = 10;
 
 /// Small stretches, so that there is something to interrupt.
-fn config() -> RepairConfig {
+pub fn config() -> RepairConfig {
     RepairConfig { stretch_bytes: 16 << 10, automatic: false, ..RepairConfig::default() }
 }
 
 /// Of each hundred rows each node lacks one, and each another; that is three that differ.
-fn fill(world: &World, table: &Arc<Table>) {
+pub fn fill(world: &World, table: &Arc<Table>) {
     for node in 0..world.shards.len() {
         let lacks = |n: i32| n % 100 == 30 * node as i32;
         let all = (0..PARTITIONS * ROWS).filter(|n| !lacks(*n));
@@ -26,7 +26,7 @@ fn fill(world: &World, table: &Arc<Table>) {
     }
 }
 
-fn assert_equal(world: &World, table: &Arc<Table>) {
+pub fn assert_equal(world: &World, table: &Arc<Table>) {
     let first = world.kept(0, table);
     let rows: usize = first.partitions.iter().map(|partition| partition.rows.len()).sum();
     assert_eq!(rows as i32, PARTITIONS * ROWS, "all rows are there");

@@ -15,21 +15,21 @@ use topology::TokenRange;
 
 use crate::memory::{Node, Wire, run};
 
-const NOW: u32 = 101;
+pub const NOW: u32 = 101;
 
-fn scope(slice: Slice, gc_before: u32, seed: u64) -> Scope {
+pub fn scope(slice: Slice, gc_before: u32, seed: u64) -> Scope {
     let range = TokenRange { after: i64::MIN, upto: i64::MAX };
     Scope { table: table(), range, slice, now: NOW, gc_before, seed }
 }
 
 /// One of ten partitions, so that every shard has some.
-fn moved(mut update: PartitionUpdate, k: i32) -> PartitionUpdate {
+pub fn moved(mut update: PartitionUpdate, k: i32) -> PartitionUpdate {
     update.key = DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes()));
     update
 }
 
 /// Gives every update timestamps of its own. Without ties it does not matter in which order things are merged and forgotten.
-fn stamped(mut update: PartitionUpdate, number: i64) -> PartitionUpdate {
+pub fn stamped(mut update: PartitionUpdate, number: i64) -> PartitionUpdate {
     let stamp = |timestamp: i64| if timestamp == i64::MIN { timestamp } else { timestamp * 64 + number };
     let deletion = |deletion: &mut DeletionTime| deletion.timestamp = stamp(deletion.timestamp);
     let row = |row: &mut Row| {

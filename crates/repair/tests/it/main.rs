@@ -2,6 +2,7 @@
 
 mod cluster;
 mod convergence;
+mod incremental;
 mod memory;
 mod messages;
 mod plan;

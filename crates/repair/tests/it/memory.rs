@@ -17,7 +17,7 @@ use repair::{
 };
 use replica::compare::fragments;
 use replica::page::{PageBuilder, Progress};
-use replica::{PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
+use replica::{Mark, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
 use schema::Table;
 use topology::Sharder;
 
@@ -36,6 +36,18 @@ impl Node {
     /// All that it has, merged, without what a rule forgets.
     pub fn merged(&self, command: &ReadCommand, rule: Option<PurgeRule>) -> Vec<PartitionResult> {
         read(command, &self.updates.borrow(), rule).partitions
+    }
+
+    /// Keeps the merge of the first `covered` updates, and forgets of it what a compaction may that knows of the others. How many
+    /// they are now.
+    pub fn compact_covered(&self, command: &ReadCommand, covered: usize, rule: PurgeRule) -> usize {
+        let mut updates = self.updates.borrow_mut();
+        let fresh = updates.split_off(covered);
+        let kept = read(command, &updates, fresh.is_empty().then_some(rule)).partitions;
+        *updates = kept.into_iter().map(|partition| partition.into_update(&command.table, false)).collect();
+        let covered = updates.len();
+        updates.extend(fresh);
+        covered
     }
 
     /// Keeps the merge, without what a compaction forgets.
@@ -76,10 +88,15 @@ fn read(command: &ReadCommand, updates: &[PartitionUpdate], rule: Option<PurgeRu
 
 /// The part of an update that lies behind the command's place to resume from.
 fn asked_for(command: &ReadCommand, update: &PartitionUpdate) -> Option<PartitionResult> {
-    let Partitions::Range(range) = &command.partitions else { panic!("repair reads ranges") };
     let mut part = PartitionResult::from_update(update.clone(), command.reversed);
+    part.rows.retain(|row| command.slices.contains(&row.clustering));
+    part.range_tombstones = mutation::slice::clip(&part.range_tombstones, &command.slices);
+    let is_asked_for = match &command.partitions {
+        Partitions::Range(range) => range.contains(&update.key),
+        Partitions::Keys(keys) => keys.contains(&update.key),
+    };
     match &command.resume {
-        _ if !range.contains(&update.key) => return None,
+        _ if !is_asked_for => return None,
         Some(resume) if part.key < resume.key => return None,
         Some(resume) if part.key == resume.key => {
             let last = resume.clustering.as_ref()?;
@@ -104,10 +121,11 @@ impl Shard {
 }
 
 impl Data for Shard {
-    async fn read(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
+    async fn read(&self, command: &ReadCommand, above: Option<Mark>) -> Result<ReadPage, ReplicaError> {
         let updates = self.node.updates.borrow();
+        let covered = above.map_or(0, |mark| mark.number as usize);
         let own: Vec<PartitionUpdate> =
-            updates.iter().filter(|update| self.owns(update.key.token)).cloned().collect();
+            updates[covered..].iter().filter(|update| self.owns(update.key.token)).cloned().collect();
         Ok(read(command, &own, None))
     }
 
@@ -205,8 +223,19 @@ impl Carrier for Wire {
 
 /// Runs to the end of the scope; where the wire breaks it goes on from the last stretch that was finished.
 pub fn run(wire: &Wire, scope: &Scope, nodes: &[Node], bytes_max: u32) -> Done {
+    run_above(wire, scope, nodes, &[], bytes_max)
+}
+
+/// [`run`] without the first so many updates of each node; of none where everything is compared.
+pub fn run_above(wire: &Wire, scope: &Scope, nodes: &[Node], covered: &[usize], bytes_max: u32) -> Done {
     let counts: Vec<u16> = nodes.iter().map(|node| node.shard_count).collect();
-    let participants = participants(scope, &counts);
+    let mark = |covered: &usize| Mark { epoch: 1, number: *covered as u64 };
+    let bases: Vec<Vec<Mark>> = covered
+        .iter()
+        .zip(&counts)
+        .map(|(covered, shards)| vec![mark(covered); usize::from(*shards)])
+        .collect();
+    let participants = participants(scope, &counts, &bases);
     let mut after: Option<Resume> = None;
     let mut total = Done::default();
     for _ in 0..100_000 {

@@ -49,14 +49,17 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 fn request() -> impl Strategy<Value = Request> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u64>());
-    (any::<i64>(), any::<i64>(), 0u16..9, numbers, place(), ask()).prop_filter_map(
+    let base = prop::option::of((any::<u64>(), any::<u64>()))
+        .prop_map(|base| base.map(|(epoch, number)| replica::Mark { epoch, number }));
+    (any::<i64>(), any::<i64>(), 0u16..9, (numbers, base), place(), ask()).prop_filter_map(
         "a range",
-        |(a, b, number, (now, gc_before, seed), after, ask)| {
+        |(a, b, number, ((now, gc_before, seed), base), after, ask)| {
             let range = TokenRange { after: a.min(b), upto: a.max(b) };
             let slice = Slice { number, of: number + 1 };
             (a != b).then(|| Request {
                 scope: Scope { table: table(), range, slice, now, gc_before, seed },
                 after,
+                base,
                 ask,
             })
         },
@@ -121,7 +124,7 @@ proptest! {
 
     #[test]
     fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 2..200), kind in 0u8..6) {
-        bytes[0] = 1;
+        bytes[0] = 2;
         bytes[1] = kind;
         let bytes = Bytes::from(bytes);
         let _ = decode_request(&bytes, |_| Some(table()));

@@ -13,7 +13,7 @@ use engine::{Engine, EngineConfig};
 use mutation::{Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate, Row};
 use repair::plan::Wish;
 use repair::{JobState, JobStatus, Members, Repair, RepairConfig, Surroundings, Wanted};
-use replica::{Form, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
+use replica::{Form, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig, TableOperation};
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
@@ -36,8 +36,54 @@ thread_local! {
     static RUNNING: RefCell<BTreeMap<(usize, u16), Running>> = const { RefCell::new(BTreeMap::new()) };
     /// Whom every node believes to be dead.
     static DEAD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// What is to be done to a node's disk before it starts the next time.
+    static BEFORE_START: RefCell<BTreeMap<usize, Loss>> = const { RefCell::new(BTreeMap::new()) };
     /// Whether every node believes that others join or leave.
     static CHANGING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a disk may lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The SSTable of a table that was written last, on each shard.
+    Newest(TableId),
+    /// The one that was written first, on each shard.
+    Oldest(TableId),
+    /// The history of repairs.
+    History,
+    /// Everything: the node is a new one.
+    All,
+}
+
+impl Loss {
+    async fn happen(self, rt: &Rt) {
+        let (disk, data) = (rt.disk(), PathBuf::from("/data"));
+        match self {
+            Self::All => {
+                for directory in [&data, &PathBuf::from("/log")] {
+                    disk.remove_dir_all(directory).await.expect("the disk is well");
+                }
+            }
+            Self::History => disk.remove(data.join("repairs")).await.expect("the disk is well"),
+            Self::Newest(id) | Self::Oldest(id) => {
+                let dir = engine::dropped_table_dir(&data, "ks", &table_name(id), id);
+                let entries = disk.list(&dir).await.expect("the disk is well");
+                let number = |name: &str| name.strip_prefix("nb-")?.split('-').next()?.parse::<u64>().ok();
+                let shards = u64::from(rt.shard_count());
+                let own = |number: &u64| number % shards == u64::from(rt.shard().0);
+                let numbers = entries.iter().filter_map(|entry| number(&entry.name)).filter(own);
+                let lost = if matches!(self, Self::Newest(_)) { numbers.max() } else { numbers.min() }
+                    .expect("it has files");
+                for entry in entries.iter().filter(|entry| number(&entry.name) == Some(lost)) {
+                    disk.remove(dir.join(&entry.name)).await.expect("the disk is well");
+                }
+            }
+        }
+    }
+}
+
+fn table_name(id: TableId) -> String {
+    schema().table_by_id(id).expect("it is there").name.clone()
 }
 
 pub fn host(node: usize) -> HostId {
@@ -137,6 +183,23 @@ impl World {
         self.sim.run_for(SECOND / 10);
     }
 
+    /// Stops a node, and starts it again when its disk has lost something.
+    pub fn restart_after(&self, node: usize, loss: Loss) {
+        self.sim.kill(self.sim.node(node));
+        BEFORE_START.with(|all| all.borrow_mut().insert(node, loss));
+        self.sim.start(self.sim.node(node));
+        self.sim.run_for(SECOND / 10);
+        BEFORE_START.with(|all| all.borrow_mut().clear());
+    }
+
+    /// Maintains one table on a node.
+    pub fn maintain(&self, node: usize, table: &Arc<Table>, operation: TableOperation) {
+        let id = table.id;
+        self.on(node, move |_, replica, _| async move {
+            replica.table_operation(id, operation).await.expect("the disk is well");
+        });
+    }
+
     /// Takes a node's power, and starts it again.
     pub fn lose_power(&self, node: usize) {
         self.sim.crash(self.sim.node(node));
@@ -188,8 +251,17 @@ impl World {
 
     /// Begins a repair of one table by a node.
     pub fn begin(&self, node: usize, table: &Arc<Table>, unless_since: u32) -> u64 {
+        self.begin_wanted(node, table, unless_since, true)
+    }
+
+    /// Begins a repair of one table by a node that leaves out what was compared before.
+    pub fn begin_incremental(&self, node: usize, table: &Arc<Table>) -> u64 {
+        self.begin_wanted(node, table, 0, false)
+    }
+
+    fn begin_wanted(&self, node: usize, table: &Arc<Table>, unless_since: u32, full: bool) -> u64 {
         let tables = vec![table.name.clone()];
-        let wanted = Wanted { keyspace: "ks".to_owned(), tables, wish: Wish::all(), unless_since };
+        let wanted = Wanted { keyspace: "ks".to_owned(), tables, wish: Wish::all(), unless_since, full };
         self.on(node, |_, _, repair| async move { repair.begin(wanted).expect("it can be planned") })
     }
 
@@ -227,6 +299,11 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, repair_config: &RepairConfig) -> V
                 let schema = Arc::new(schema());
                 let messenger = Messenger::new(&rt, config, handover);
                 let (data, log) = (PathBuf::from("/data"), PathBuf::from("/log"));
+                let loss = BEFORE_START.with(|all| all.borrow().get(&node).copied());
+                let of_node = matches!(loss, Some(Loss::All | Loss::History));
+                if let Some(loss) = loss.filter(|_| !of_node || rt.shard() == ShardId(0)) {
+                    loss.happen(&rt).await;
+                }
                 for directory in [&data, &log] {
                     rt.disk().create_dir_all(directory).await.expect("the disk is well");
                 }

@@ -131,6 +131,7 @@ options! {
     auto_repair_enabled: bool = true, "The node keeps by itself repaired what it is the first replica of.";
     #[alias("auto_repair_threshold_default_in_seconds", "s")]
     auto_repair_threshold: Duration = Duration::ZERO, "Time after which a table is repaired again by itself; 0 for three quarters of its gc_grace_seconds, a day with tombstone_gc repair; a week at most.";
+    auto_repair_full_interval: Duration = Duration::from_secs(28 * 86_400), "Time after which a repair that a node begins by itself compares everything, not only what came since the last one; 0 for always.";
     #[alias("repair_request_timeout_in_ms", "ms")]
     repair_request_timeout: Duration = Duration::from_secs(20), "How long a repair waits for one answer of another node.";
     #[alias("repair_session_space_in_mb", "MiB")]

@@ -306,5 +306,5 @@ impl ClusterDirector {
 
 /// What begins a repair of what a node keeps, or of what it is the first to keep.
 pub(crate) fn repair_path(primary: bool) -> String {
-    format!("/storage_service/repair_async/k0?primaryRange={primary}")
+    format!("/storage_service/repair_async/k0?primaryRange={primary}&incremental=false")
 }

@@ -67,7 +67,7 @@ fn repair_arguments() -> Vec<Arg> {
     let understood = "Understood for Cassandra's sake, and makes no difference";
     vec![
         flag("partitioner-range", "Only ranges of which the node is the first replica (-pr)"),
-        flag("full", "Compare everything, which every repair does (-full)"),
+        flag("full", "Compare everything, also what past repairs have compared (-full)"),
         flag("in-local-dc", "Only with replicas of the node's datacenter (-local)"),
         value("in-dc", "Only with replicas of a datacenter; may be repeated (-dc)").action(ArgAction::Append),
         value("start-token", "Tokens above this only (-st)").allow_hyphen_values(true),
@@ -94,6 +94,7 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
     let tables = tables.join(",");
     let mut query = vec![
         ("primaryRange", flag("partitioner-range").to_string()),
+        ("incremental", (!flag("full")).to_string()),
         ("columnFamilies", tables.clone()),
         ("dataCenters", datacenters.join(",")),
         ("startToken", one("start-token")),
@@ -103,9 +104,10 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
     query.retain(|(_, value)| !value.is_empty());
     let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", escape(value))).collect();
     let said = format!(
-        "parallelism: parallel, primary range: {}, incremental: false, job threads: 1, ColumnFamilies: [{tables}], \
+        "parallelism: parallel, primary range: {}, incremental: {}, job threads: 1, ColumnFamilies: [{tables}], \
          dataCenters: [{}], hosts: [], previewKind: NONE",
         flag("partitioner-range"),
+        !flag("full"),
         datacenters.join(",")
     );
     Ok((query.join("&"), said))

@@ -120,6 +120,9 @@ fn table_figures(table: &Value) -> Value {
         "bloom_filter_false_ratio": share(of("bloom_false_positives"), positives),
         "compacted_partition_maximum_bytes": of("partition_bytes_max"),
         "compacted_partition_mean_bytes": of("partition_bytes_sum").checked_div(of("partitions_estimate")).unwrap_or(0),
+        "percent_repaired": (10_000.0 * share(of("repaired_bytes"), of("data_bytes"))).round() / 100.0,
+        "bytes_repaired": of("repaired_bytes"),
+        "bytes_unrepaired": of("data_bytes").saturating_sub(of("repaired_bytes")),
         "droppable_tombstone_ratio": table["droppable_tombstone_ratio"],
     })
 }
@@ -150,6 +153,9 @@ const FIGURES: &[(&str, &str, Form)] = &[
     ("Local write count", "local_write_count", Form::Plain),
     ("Local read/write ratio", "local_read_write_ratio", Form::Ratio),
     ("Pending compactions", "pending_compactions", Form::Plain),
+    ("Percent repaired", "percent_repaired", Form::Plain),
+    ("Bytes repaired", "bytes_repaired", Form::Bytes),
+    ("Bytes unrepaired", "bytes_unrepaired", Form::Bytes),
     ("Bloom filter false positives", "bloom_filter_false_positives", Form::Plain),
     ("Bloom filter false ratio", "bloom_filter_false_ratio", Form::Ratio),
     ("Compacted partition maximum bytes", "compacted_partition_maximum_bytes", Form::Plain),
