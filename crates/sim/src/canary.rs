@@ -64,7 +64,7 @@ impl Canary {
         cluster(
             "short-quorum",
             "a read is content with one answer less than its level asks for",
-            40,
+            30,
             |planted| {
                 planted.coordinator.short_quorum = true;
             },
@@ -83,9 +83,14 @@ impl Canary {
                 planted.coordinator.early_commit = true;
             },
         ),
-        cluster("blind-digest", "digests leave the values of cells and their deletions out", 40, |planted| {
-            planted.coordinator.blind_digest = true;
-        }),
+        cluster(
+            "blind-digest",
+            "digests leave the values of cells and their deletions out",
+            100,
+            |planted| {
+                planted.coordinator.blind_digest = true;
+            },
+        ),
         cluster(
             "skipped-repair",
             "what a read finds replicas to lack is not written to them",
@@ -118,7 +123,7 @@ impl Canary {
                 planted.coordinator.no_pending_writes = true;
             },
         ),
-        cluster("lost-range", "a node that joins leaves ranges out", 60, |planted| {
+        cluster("lost-range", "a node that joins leaves ranges out", 30, |planted| {
             planted.coordinator.lost_range = true;
         }),
         cluster("early-schema", "a schema is said to be in use before the shards have it", 60, |planted| {

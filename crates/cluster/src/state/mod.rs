@@ -59,6 +59,11 @@ pub struct ClusterState {
 }
 
 impl ClusterState {
+    /// The number of the last change of the ring, over or not; 0 when there was none.
+    pub fn last_change(&self) -> u64 {
+        self.last_change
+    }
+
     /// A cluster of one node, with the schema that it has. The node's number is 1.
     pub fn found(
         cluster_name: impl Into<String>,

@@ -53,9 +53,9 @@ struct Inner {
     has_left: Watch<bool>,
     /// Who fetches or drops data holds it: what is dropped must not be what was just fetched.
     data: Semaphore,
-    /// Where it is noted that something is to be dropped, and whether it is, once that is known.
+    /// Where it is noted after which change this node has dropped what it lost, and what is noted, once that is known.
     note: PathBuf,
-    noted: Cell<Option<bool>>,
+    cleaned: Cell<Option<u64>>,
     task: RefCell<Option<Task<()>>>,
 }
 
@@ -82,7 +82,7 @@ impl TopologyChanges {
             has_left: Watch::new(false),
             data: Semaphore::new(1),
             note: note.join(cleanup::NOTE),
-            noted: Cell::new(None),
+            cleaned: Cell::new(None),
             task: RefCell::default(),
         }))
     }
@@ -152,7 +152,6 @@ impl Inner {
             if done(&state) || *self.has_left.get() {
                 return;
             }
-            self.note_loss(&state).await;
             let act = self.next(&state);
             if act != Act::Rest {
                 if let Err(error) = self.perform(act).await {

@@ -20,7 +20,7 @@ use crate::cluster::ring::Change;
 use crate::cluster::serial::{self, SharedRegisters};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
-    atomic, bounded, durable, equal, left_behind, repaired, resurrection, schema, truncation,
+    atomic, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, truncation,
 };
 use crate::plan::{one_in, pick, shape};
 use crate::statement::Query;
@@ -40,7 +40,8 @@ const CHANGE_PAUSE_MICROS: u64 = 150_000;
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// What is checked in a calm, in this order.
-const CHECKS: [&str; 12] = [
+const CHECKS: [&str; 13] = [
+    "kept",
     "truncation",
     "left_behind",
     "delivered",
@@ -324,6 +325,9 @@ impl ClusterDirector {
         if self.plan.serial {
             self.change_schema(&mut connection, &serial::create_text()).await;
         }
+        if let Err(problem) = kept::prepare(self).await {
+            self.world.borrow_mut().fail(problem);
+        }
     }
 
     async fn change_schema(&mut self, connection: &mut Connection, text: &str) {
@@ -416,6 +420,7 @@ impl ClusterDirector {
         let keeps_hints =
             !self.hints_lost && !self.plan.troubles.iter().any(|trouble| trouble.loses_memory());
         match name {
+            "kept" => kept::check(self).await,
             "truncation" => truncation::truncate(self).await,
             "left_behind" => left_behind::check(self).await,
             "delivered" if keeps_hints => {

@@ -7,6 +7,7 @@ mod ddl;
 mod director;
 mod durable;
 mod equal;
+mod kept;
 mod left_behind;
 mod monotonic;
 mod nemesis;

@@ -247,14 +247,13 @@ impl ClusterPlan {
             // One replica may be all that has it, lose its hints, and give its range away.
             levels.weak_writes.clear();
         }
-        let grace = match troubles.contains(&Trouble::ClockJump) {
-            // A clock that is ahead lets deletions be forgotten early.
-            true => Grace::Never,
-            false => *pick(
-                rng,
-                &[Grace::Never, Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)],
-            ),
-        };
+        let jumps = troubles.contains(&Trouble::ClockJump);
+        let drawn = *pick(
+            rng,
+            &[Grace::Never, Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)],
+        );
+        // A clock that is ahead lets deletions be forgotten early; of nodes that get ranges back see the design note, "Not simulated yet".
+        let grace = if jumps || moves { Grace::Never } else { drawn };
         Self {
             shards: (0..nodes).map(|_| *pick(rng, &[1, 1, 2, 3, 4])).collect(),
             racks: (0..nodes).map(|_| format!("rack{}", rng.below(3))).collect(),
