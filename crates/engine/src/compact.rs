@@ -74,7 +74,11 @@ pub(crate) async fn cleanup(
         let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None };
         let why = Why { name: CLEANUP, kept: Some(kept.clone()) };
         match compact(inner, store, vec![live], &choice, why).await {
-            Ok(()) => rewritten += 1,
+            Ok(()) => {
+                rewritten += 1;
+                // A partition that was cached would come back with its tokens, without what was deleted of it meanwhile.
+                inner.cache.forget_table(store.id);
+            }
             // A truncation or the table's end came between.
             Err(MaintenanceError::Cancelled) if !inner.stopped.get() => break,
             Err(error) => return Err(error),

@@ -58,3 +58,33 @@ fn a_cleanup_drops_what_is_not_owned_and_nothing_else() {
     assert!(seen.rewritten[0] >= 2, "{seen:?}");
     assert_eq!(seen.rewritten[1], 0, "a second one finds nothing");
 }
+
+/// What a partition shows that was read before it was dropped, and of which something else is written when its tokens are back.
+async fn come_back(rt: Rt) -> [usize; 2] {
+    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
+    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 };
+    let schema = schema(plan.gc_grace);
+    let table = schema.table("ks", "t1").expect("it is in the schema").clone();
+    let engine = Engine::open(rt.clone(), config(&plan), schema).await.expect("an empty disk");
+    let mut seen = [0; 2];
+    for (ck, seen) in (0..).zip(&mut seen) {
+        let change = Change::Cell { pk: 1, ck, b: false, ts: i64::from(ck) + 1 };
+        let op = Op { number: ck as u64, changes: vec![change], large: false };
+        let mut partition = PartitionRange::all();
+        for update in updates(&table, &op, 1_700_000_000) {
+            partition = PartitionRange::single(&update.key);
+            engine.apply_one(update).await.expect("the disk works");
+        }
+        engine.flush(table.id).await.expect("the disk works");
+        for _ in 0..2 {
+            *seen = read(&engine, &table, &partition, false).await.expect("the disk works").len();
+        }
+        engine.cleanup(table.id, || KeptTokens::new([])).await.expect("the disk works");
+    }
+    seen
+}
+
+#[test]
+fn what_was_dropped_does_not_come_back_with_its_tokens() {
+    assert_eq!(on_a_node(5, come_back), [1, 1]);
+}

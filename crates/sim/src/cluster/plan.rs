@@ -252,8 +252,8 @@ impl ClusterPlan {
             rng,
             &[Grace::Never, Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)],
         );
-        // A clock that is ahead lets deletions be forgotten early; of nodes that get ranges back see the design note, "Not simulated yet".
-        let grace = if jumps || moves { Grace::Never } else { drawn };
+        // A clock that is ahead lets deletions be forgotten early.
+        let grace = if jumps { Grace::Never } else { drawn };
         Self {
             shards: (0..nodes).map(|_| *pick(rng, &[1, 1, 2, 3, 4])).collect(),
             racks: (0..nodes).map(|_| format!("rack{}", rng.below(3))).collect(),
