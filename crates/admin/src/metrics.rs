@@ -123,6 +123,8 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "torc_hints_disk_failures" "Reads, writes and syncs of hints that failed." |s| s.hints.disk_failures as f64;
     counter "scylla_storage_proxy_coordinator_speculative_data_reads" "Reads for which a further replica was asked, because those asked first were slow." |s| s.replication.speculated as f64;
     counter "torc_coordinator_forwarded_writes" "Writes that were sent to another datacenter once, for several replicas there." |s| s.replication.forwarded as f64;
+    counter "torc_coordinator_refused_old_ring" "Requests of other nodes that were refused, because they went by a ring that is over." |s| s.replication.refused_old_ring as f64;
+    counter "torc_coordinator_caught_up" "Requests that waited for a later ring, because replicas refused them." |s| s.replication.caught_up as f64;
     counter "torc_coordinator_read_mismatches" "Reads whose replicas did not say the same." |s| s.replication.mismatches as f64;
     counter "scylla_storage_proxy_coordinator_read_repair_write_attempts" "Replicas that were told what a read found them to lack." |s| s.replication.repaired as f64;
     gauge "torc_batchlog_kept" "Logged batches of several nodes that are kept now, for this node and for others." |s| s.batchlog.kept as f64;

@@ -29,6 +29,8 @@ pub struct Canaries {
     pub early_schema: bool,
     /// An increment is sent again to a replica that leads it, as if it had not answered.
     pub repeated_increment: bool,
+    /// Requests are let in whatever ring they go by.
+    pub no_fence: bool,
 }
 
 /// A page's digest.

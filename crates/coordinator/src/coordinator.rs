@@ -24,6 +24,7 @@ use crate::batch_row;
 use crate::batchlog::{BatchError, Batchlog, BatchlogStats};
 use crate::computed::{self, ComputedTables};
 use crate::contact::Needs;
+use crate::fence::Fence;
 use crate::forward::Outcomes;
 use crate::latency::{Counters, RequestFigures};
 use crate::paxos::{self, Paxos};
@@ -66,6 +67,10 @@ pub struct ReplicationStats {
     pub repaired: u64,
     /// Writes that were sent to another datacenter once, for several replicas there.
     pub forwarded: u64,
+    /// Requests of other nodes that were refused, because they went by a ring that is over.
+    pub refused_old_ring: u64,
+    /// Requests for which this node heard of a later ring first, because replicas refused them.
+    pub caught_up: u64,
     /// Updates that were kept for a node that was away.
     pub hinted: u64,
     /// Updates that could not be kept for a node that was away.
@@ -83,6 +88,7 @@ struct Inner {
     placements: RefCell<HashMap<String, Arc<Copies>>>,
     remote: OnceCell<Remote>,
     forwarded: Outcomes,
+    fence: Fence,
     hints: OnceCell<Box<dyn HintKeeper>>,
     planted: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
@@ -123,6 +129,7 @@ impl Coordinator {
             placements: RefCell::default(),
             remote: OnceCell::new(),
             forwarded: Outcomes::default(),
+            fence: Fence::default(),
             planted: Cell::default(),
             hints: OnceCell::new(),
             turn: Cell::new(0),
@@ -167,6 +174,7 @@ impl Coordinator {
     /// Takes over a changed view of the cluster on this shard.
     pub fn use_view(&self, view: Arc<ClusterView>) {
         let old = self.0.view.replace(view.clone());
+        self.0.fence.raise(view.fence());
         self.0.placements.borrow_mut().clear();
         // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.
         if self.0.rt.shard() != ShardId(0)
@@ -550,6 +558,11 @@ impl Coordinator {
         Calls { remote, coordinator: self }
     }
 
+    /// Which rings are over.
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.0.fence
+    }
+
     /// Writes that another node passes on, and whose outcomes it tells.
     pub(crate) fn forwarded(&self) -> &Outcomes {
         &self.0.forwarded
@@ -684,6 +697,13 @@ impl Coordinator {
                 self.use_view(view);
                 NodeResponse::Used
             }
+            NodeRequest::CatchUp { ring, deadline } => {
+                NodeResponse::HasRing(self.reach_ring(ring, deadline).await)
+            }
+            NodeRequest::EnforceRing { ring, deadline } => {
+                NodeResponse::HasRing(self.enforce_ring(ring, deadline).await)
+            }
+            NodeRequest::Drain { deadline } => NodeResponse::HasRing(self.drain(deadline).await),
             NodeRequest::KeptHints => {
                 let keeper = self.0.hints.get();
                 NodeResponse::KeptHints(keeper.map(|keeper| keeper.kept()).unwrap_or_default())

@@ -48,6 +48,7 @@ impl Coordinator {
     pub async fn publish_view(&self, view: ClusterView) {
         let view = Arc::new(view);
         self.tell_shards(|| NodeRequest::UseView(view.clone())).await;
+        self.fence().note_published(view.ring_number());
     }
 
     async fn tell_shards(&self, request: impl Fn() -> NodeRequest) {

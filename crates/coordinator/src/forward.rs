@@ -27,6 +27,7 @@ use stdx::{HashMap, Reader};
 use topology::{HostId, NodeIndex, Replicas, Sharder};
 
 use crate::Coordinator;
+use crate::fence;
 use crate::remote::{self, Server, malformed};
 use crate::view::ClusterView;
 use crate::write::Ongoing;
@@ -284,7 +285,12 @@ async fn pass_on(
 /// The token of a write, which says to which shard it goes.
 fn token_of(coordinator: &Coordinator, apply: &Bytes) -> Option<i64> {
     let schema = coordinator.schema();
-    let updates = remote::decode_updates(apply, |id| schema.table_by_id(id).cloned()).ok()?;
+    if apply.len() < fence::STAMP_LEN {
+        return None;
+    }
+    let updates =
+        remote::decode_updates(&apply.slice(fence::STAMP_LEN..), |id| schema.table_by_id(id).cloned())
+            .ok()?;
     updates.first().map(|update| update.key.token)
 }
 

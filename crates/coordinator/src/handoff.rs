@@ -18,6 +18,7 @@ use rt::{Group, Task};
 use schema::{Table, TableId};
 use topology::HostId;
 
+use crate::fence;
 use crate::remote::{self, PeerError};
 use crate::{ClusterView, Coordinator, HintKeeper};
 
@@ -270,7 +271,7 @@ impl Inner {
         let updates = updates.map_err(|refusal| NotDelivered::Unreadable(refusal.message))?;
         let Some(first) = updates.first() else { return Ok(()) };
         let deadline = self.coordinator.rt().now() + DELIVERY_TIMEOUT;
-        let body = encode(hint.stored_micros, &hint.update);
+        let body = fence::stamped(&view, &encode(hint.stored_micros, &hint.update));
         let remote = self.coordinator.remote();
         match remote.call(view.node(index), first.key.token, Verb::Hint, body, deadline).await {
             Ok(_) => Ok(()),
@@ -279,20 +280,20 @@ impl Inner {
                 tracing::warn!("a hint is thrown away, for {} does not take it: {why}", self.name(host));
                 Ok(())
             }
-            Err(PeerError::Silent(why) | PeerError::Failed { message: why, .. }) => {
-                Err(NotDelivered::Peer(why))
-            }
+            Err(
+                PeerError::Silent(why) | PeerError::Failed { message: why, .. } | PeerError::OldRing(why),
+            ) => Err(NotDelivered::Peer(why)),
         }
     }
 }
 
 /// The message that brings a hint.
-pub(crate) fn encode(stored_micros: i64, updates: &[u8]) -> Bytes {
+pub(crate) fn encode(stored_micros: i64, updates: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(HEADER_LEN + updates.len());
     body.push(VERSION);
     body.extend_from_slice(&stored_micros.to_be_bytes());
     body.extend_from_slice(updates);
-    body.into()
+    body
 }
 
 /// When the hint of a message was kept, and its updates as bytes.
@@ -314,7 +315,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_hint_travels(stored: i64, updates in prop::collection::vec(any::<u8>(), 0..50)) {
-            let (read, rest) = decode(&encode(stored, &updates)).unwrap();
+            let (read, rest) = decode(&encode(stored, &updates).into()).unwrap();
             prop_assert_eq!((read, &*rest), (stored, &*updates));
         }
 

@@ -10,6 +10,7 @@ mod computed;
 pub mod contact;
 mod coordinator;
 mod error;
+mod fence;
 mod file_sources;
 mod following;
 mod forward;

@@ -28,6 +28,9 @@ const STEP_ROWS: u64 = 10_000;
 /// A step that has no answer for so long has failed.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A source that has not heard of the change for so long is not waited for: another is asked the next time.
+const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// What fetching a range came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PullStats {
@@ -174,6 +177,8 @@ impl Coordinator {
             Sources::Nobody => return Ok(PullStats::default()),
             Sources::Gone => return Ok(PullStats { lost: 1, ..PullStats::default() }),
         };
+        let deadline = self.rt().now() + FENCE_TIMEOUT;
+        self.fence_sources(&scene.view, &sources, deadline).await.map_err(RequestError::Overloaded)?;
         let mut stats = PullStats::default();
         let now = u32::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0);
         // Where the last step found nothing lacking, the next one probably does not either.
@@ -187,7 +192,7 @@ impl Coordinator {
             };
             loop {
                 let how = How { consistency, deadline: self.rt().now() + STEP_TIMEOUT };
-                let reader = Reader { coordinator: self, scene: scene.clone(), how };
+                let reader = Reader::new(self, scene.clone(), how);
                 let (step, more) = pull_step(&reader, &command, &sources, range.upto, is_equal).await?;
                 is_equal = step.partitions == 0;
                 stats += step;
@@ -211,7 +216,7 @@ async fn pull_step(
     let failed =
         |(node, error): (NodeIndex, PeerError)| reader.not_enough(0, sources.len(), false, &[(node, error)]);
     let own = reader.scene.view.own();
-    let body = remote::encode_command(command);
+    let body = remote::encode_command(&reader.scene.view, command);
     let mine = reader.page(own, command, body.clone(), token).await.map_err(|error| failed((own, error)))?;
     let others: Vec<NodeIndex> = sources.iter().copied().filter(|node| *node != own).collect();
     if compare && have_the_same(reader, command, &body, &others, token, &mine).await.map_err(failed)? {

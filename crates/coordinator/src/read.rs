@@ -1,6 +1,7 @@
 //! Reads of several replicas: one sends its rows, the others a digest of theirs; when these differ, all send their rows, which are
 //! merged, and each replica is told what it lacks before the client is answered.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -59,11 +60,18 @@ impl Coordinator {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
-        let reader = Reader { coordinator: self, scene, how: How { consistency, deadline } };
-        match &command.partitions {
-            Partitions::Keys(keys) if keys.len() == 1 => reader.key(command).await,
-            Partitions::Keys(_) => reader.keys(command).await,
-            Partitions::Range(range) => reader.range(command, range).await,
+        let mut reader = Reader::new(self, scene, How { consistency, deadline });
+        loop {
+            let result = match &command.partitions {
+                Partitions::Keys(keys) if keys.len() == 1 => reader.key(command).await,
+                Partitions::Keys(_) => reader.keys(command).await,
+                Partitions::Range(range) => reader.range(command, range).await,
+            };
+            let goes_by = reader.scene.view.ring_number();
+            if result.is_ok() || !reader.met_later_ring.get() || !self.catch_up(goes_by, deadline).await {
+                return result;
+            }
+            reader = Reader::new(self, self.scene(&command.table)?, reader.how);
         }
     }
 }
@@ -73,9 +81,15 @@ pub(crate) struct Reader<'a> {
     pub(crate) coordinator: &'a Coordinator,
     pub(crate) scene: Scene,
     pub(crate) how: How,
+    /// A replica has refused, for this goes by a ring that is over.
+    met_later_ring: Cell<bool>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(crate) fn new(coordinator: &'a Coordinator, scene: Scene, how: How) -> Self {
+        Self { coordinator, scene, how, met_later_ring: Cell::new(false) }
+    }
+
     /// One partition.
     async fn key(&self, command: &ReadCommand) -> Result<ReadPage, RequestError> {
         let Partitions::Keys(keys) = &command.partitions else { unreachable!("only called for a key") };
@@ -163,7 +177,7 @@ impl Reader<'_> {
         if let [one] = chosen.as_slice()
             && *one == view.own()
         {
-            let page = self.coordinator.read_here(command, self.how.deadline).await;
+            let page = self.own_page(command).await;
             return page.map_err(|error| self.not_enough(0, 1, false, &[(*one, error)]));
         }
         let spare: VecDeque<NodeIndex> =
@@ -197,7 +211,7 @@ impl Reader<'_> {
         let planted = self.scene.planted;
         let repairs_wanted = command.table.options.read_repair != "NONE" && !planted.skipped_repair;
         loop {
-            let body = remote::encode_command(&command);
+            let body = remote::encode_command(&self.scene.view, &command);
             let asked = nodes.iter().map(|node| self.page(*node, &command, body.clone(), token));
             let mut pages = Vec::with_capacity(nodes.len());
             let mut failures = Vec::new();
@@ -247,10 +261,13 @@ impl Reader<'_> {
     ) -> Result<(), (NodeIndex, PeerError)> {
         let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
         let told = if node == view.own() {
-            coordinator.here(deadline, coordinator.replica().apply(updates)).await
+            match coordinator.admit_own(view) {
+                Ok(_under_way) => coordinator.here(deadline, coordinator.replica().apply(updates)).await,
+                Err(error) => Err(error),
+            }
         } else {
             let token = updates[0].key.token;
-            let body = remote::encode_updates(&updates);
+            let body = remote::stamped_updates(view, &updates);
             let call = coordinator.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline);
             call.await.map(|_| ())
         };
@@ -269,7 +286,13 @@ impl Reader<'_> {
         if node != view.own() {
             return coordinator.remote().read(view.node(node), token, command, body, deadline).await;
         }
-        coordinator.read_here(command, deadline).await
+        self.own_page(command).await
+    }
+
+    /// The rows of this node's own replica.
+    async fn own_page(&self, command: &ReadCommand) -> Result<ReadPage, PeerError> {
+        let _under_way = self.coordinator.admit_own(&self.scene.view)?;
+        self.coordinator.read_here(command, self.how.deadline).await
     }
 
     /// What a replica's rows come to.
@@ -306,7 +329,7 @@ impl Reader<'_> {
     ) -> RequestError {
         if let Some(why) = errors.iter().find_map(|(_, error)| match error {
             PeerError::Invalid(why) => Some(why.clone()),
-            PeerError::Silent(_) | PeerError::Failed { .. } => None,
+            PeerError::Silent(_) | PeerError::Failed { .. } | PeerError::OldRing(_) => None,
         }) {
             return RequestError::Invalid(why);
         }
@@ -330,6 +353,9 @@ impl Reader<'_> {
         data_present: bool,
         errors: &[(NodeIndex, PeerError)],
     ) -> RequestError {
+        if errors.iter().any(|(_, error)| matches!(error, PeerError::OldRing(_))) {
+            self.met_later_ring.set(true);
+        }
         if errors.iter().all(|(_, error)| matches!(error, PeerError::Silent(_))) {
             return self.timed_out(received, required, data_present);
         }
@@ -363,7 +389,7 @@ impl Gather<'_> {
     ) -> Result<(Replicas, Option<ReadPage>), RequestError> {
         let (reader, view) = (self.reader, &*self.reader.scene.view);
         let (rt, deadline) = (reader.coordinator.rt(), reader.how.deadline);
-        let body = remote::encode_command(&self.command);
+        let body = remote::encode_command(view, &self.command);
         let all: Replicas = chosen.iter().chain(&spare).copied().collect();
         let mut gathered = Gathered::new(Tally::new(&self.needs, view, &all));
         let mut asked: FuturesUnordered<Asked<'_>> = FuturesUnordered::new();

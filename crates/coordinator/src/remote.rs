@@ -8,9 +8,11 @@
 //! | increment | version, vint length, update | vint length, update: the state that the other replicas are to have |
 //! | batch_store, batch_remove | see `batch_row` | nothing |
 //! | truncate | version, table id, microseconds (8) | nothing |
+//! | ring | see `fence` | nothing |
 //! | traced | see `traced` | as without |
 //! | forward, outcome | see `forward` | nothing |
 //!
+//! All but batch_store, batch_remove, traced, forward and ring have the number of the ring before them (8 bytes; see `fence`).
 //! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
 
 use std::net::IpAddr;
@@ -28,6 +30,7 @@ use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 use topology::{NodeIndex, Sharder};
 
+use crate::fence;
 use crate::forward;
 use crate::handoff;
 use crate::view::{ClusterView, ViewNode};
@@ -47,6 +50,7 @@ mod code {
     pub(super) const TOO_LARGE: u16 = Refusal::FIRST_FREE + 3;
     pub(super) const MALFORMED: u16 = Refusal::FIRST_FREE + 4;
     pub(super) const STOPPED: u16 = Refusal::FIRST_FREE + 5;
+    pub(super) const OLD_RING: u16 = Refusal::FIRST_FREE + 6;
 }
 
 impl Coordinator {
@@ -75,6 +79,8 @@ pub(crate) enum PeerError {
         /// In words.
         message: String,
     },
+    /// It has done nothing, for it was chosen by a ring that is over.
+    OldRing(String),
     /// What was asked for is wrong.
     Invalid(String),
 }
@@ -87,6 +93,16 @@ mod reason {
 }
 
 impl PeerError {
+    /// Why, in words.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Silent(message)
+            | Self::Failed { message, .. }
+            | Self::OldRing(message)
+            | Self::Invalid(message) => message,
+        }
+    }
+
     /// As one of the failures that an error lists; none when the replica was silent.
     pub(crate) fn failure(&self, address: IpAddr) -> Option<ReplicaFailure> {
         match self {
@@ -94,7 +110,7 @@ impl PeerError {
             Self::Failed { reason, message } => {
                 Some(ReplicaFailure { address, code: *reason, message: message.clone() })
             }
-            Self::Invalid(message) => {
+            Self::Invalid(message) | Self::OldRing(message) => {
                 Some(ReplicaFailure { address, code: reason::UNKNOWN, message: message.clone() })
             }
         }
@@ -128,6 +144,7 @@ impl From<RpcError> for PeerError {
             // The schemas of two nodes may differ for a moment.
             code::UNKNOWN_TABLE => Self::Failed { reason: reason::INCOMPATIBLE_SCHEMA, message },
             code::TOO_LARGE => Self::Invalid(message),
+            code::OLD_RING => Self::OldRing(message),
             _ => Self::Failed { reason: reason::UNKNOWN, message },
         }
     }
@@ -148,6 +165,16 @@ pub(crate) fn malformed(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(code::MALFORMED, error.to_string())
 }
 
+/// What a request is told that goes by a ring that is over.
+pub(crate) fn old_ring(ring: u64) -> Refusal {
+    Refusal::new(code::OLD_RING, format!("it goes by ring {ring}, which is over: its coordinator is behind"))
+}
+
+/// What is said of a ring that this node could not hear of in time.
+pub(crate) fn not_heard(ring: u64) -> Refusal {
+    Refusal::new(code::STOPPED, format!("this node could not hear of ring {ring} in time"))
+}
+
 fn unread(error: ReadCodecError) -> Refusal {
     match error {
         ReadCodecError::UnknownTable(_) => Refusal::new(code::UNKNOWN_TABLE, error.to_string()),
@@ -164,6 +191,7 @@ pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
         }
         PeerError::Failed { message, .. } => Refusal::new(code::STORAGE, message.clone()),
         PeerError::Invalid(message) => Refusal::new(code::TOO_LARGE, message.clone()),
+        PeerError::OldRing(message) => Refusal::new(code::OLD_RING, message.clone()),
     }
 }
 
@@ -248,12 +276,13 @@ impl Calls<'_> {
 
     pub(crate) async fn increment(
         self,
-        node: &ViewNode,
+        view: &ClusterView,
+        leader: NodeIndex,
         update: &PartitionUpdate,
         deadline: Instant,
     ) -> Result<PartitionUpdate, PeerError> {
-        let body = encode_updates(std::slice::from_ref(update));
-        let answer = self.call(node, update.key.token, Verb::Increment, body, deadline).await?;
+        let body = stamped_update(view, update);
+        let answer = self.call(view.node(leader), update.key.token, Verb::Increment, body, deadline).await?;
         let table = update.table.clone();
         let mut updates = decode_updates(&answer, |id| (id == table.id).then(|| table.clone()))
             .map_err(|refusal| unreadable(&refusal))?;
@@ -262,15 +291,16 @@ impl Calls<'_> {
 
     pub(crate) async fn truncate(
         self,
-        node: &ViewNode,
+        (view, node): (&ClusterView, NodeIndex),
         table: TableId,
         at_micros: i64,
         deadline: Instant,
     ) -> Result<(), PeerError> {
-        let mut body = vec![VERSION];
+        let mut body = fence::stamp(view, 32);
+        body.push(VERSION);
         body.extend_from_slice(&table.0);
         body.extend_from_slice(&at_micros.to_be_bytes());
-        self.call(node, 0, Verb::Truncate, body.into(), deadline).await.map(|_| ())
+        self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await.map(|_| ())
     }
 }
 
@@ -284,15 +314,28 @@ pub(crate) fn address(view: &ClusterView, node: NodeIndex) -> IpAddr {
 }
 
 /// A command as a message.
-pub(crate) fn encode_command(command: &ReadCommand) -> Bytes {
-    let mut body = Vec::with_capacity(128);
+pub(crate) fn encode_command(view: &ClusterView, command: &ReadCommand) -> Bytes {
+    let mut body = fence::stamp(view, 128);
     read_codec::encode_command(command, &mut body);
     body.into()
 }
 
+/// An update as a message.
+pub(crate) fn stamped_update(view: &ClusterView, update: &PartitionUpdate) -> Bytes {
+    stamped_updates(view, std::slice::from_ref(update))
+}
+
 /// Updates as a message.
+pub(crate) fn stamped_updates(view: &ClusterView, updates: &[PartitionUpdate]) -> Bytes {
+    put_updates(fence::stamp(view, 128), updates)
+}
+
+/// Updates as they are kept and answered, without the number of a ring.
 pub(crate) fn encode_updates(updates: &[PartitionUpdate]) -> Bytes {
-    let mut body = Vec::with_capacity(128);
+    put_updates(Vec::with_capacity(128), updates)
+}
+
+fn put_updates(mut body: Vec<u8>, updates: &[PartitionUpdate]) -> Bytes {
     body.push(VERSION);
     write_unsigned(updates.len() as u64, &mut body);
     let mut one = Vec::with_capacity(128);
@@ -344,6 +387,7 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         async move { server.answer_traced(incoming).await }
     });
     forward::serve(coordinator, messenger);
+    fence::serve(coordinator, messenger);
     [
         Verb::Read,
         Verb::ReadDigest,
@@ -378,6 +422,11 @@ impl Server {
         body: Bytes,
         trace: Option<&TraceLog>,
     ) -> Result<Bytes, Refusal> {
+        // Who keeps a batch is not chosen by a token.
+        let (body, _under_way) = match verb {
+            Verb::BatchStore | Verb::BatchRemove => (body, None),
+            _ => self.coordinator.admit(body).map(|(body, guard)| (body, Some(guard)))?,
+        };
         match verb {
             Verb::Read => {
                 let (command, page) = self.read(&body, trace).await?;

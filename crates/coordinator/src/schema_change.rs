@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cluster::SchemaEdit;
 use hints::HintFigures;
+use rt::Instant;
 use schema::Schema;
 use topology::HostId;
 
@@ -29,6 +30,25 @@ pub enum NodeRequest {
     UseView(Arc<ClusterView>),
     /// To every shard: what do you keep for nodes that are away?
     KeptHints,
+    /// To shard 0: wait until every shard has a ring of this number.
+    CatchUp {
+        /// The number.
+        ring: u64,
+        /// How long to wait.
+        deadline: Instant,
+    },
+    /// To shard 0: the same, and until nothing is under way that was let in before.
+    EnforceRing {
+        /// The number.
+        ring: u64,
+        /// How long to wait.
+        deadline: Instant,
+    },
+    /// To every shard: wait until nothing is under way that was let in before the fence was raised.
+    Drain {
+        /// How long to wait.
+        deadline: Instant,
+    },
     /// To every shard: when was the last logged batch taken up, or the last hint kept?
     LatestPending,
 }
@@ -44,6 +64,8 @@ pub enum NodeResponse {
     Used,
     /// What the shard keeps, by node.
     KeptHints(Vec<(HostId, HintFigures)>),
+    /// Whether it came so in time.
+    HasRing(bool),
     /// When the shard took up its last logged batch or kept its last hint, microseconds; [`i64::MIN`] for never.
     LatestPending(i64),
 }

@@ -43,7 +43,7 @@ impl Coordinator {
         let at_micros = self.rt().wall_micros().max(self.behind_pending().await);
         let one = |node: NodeIndex| async move {
             if node != view.own() {
-                return self.remote().truncate(view.node(node), table.id, at_micros, deadline).await;
+                return self.remote().truncate((view, node), table.id, at_micros, deadline).await;
             }
             let truncated =
                 async { self.truncate_here(table.id, at_micros).await.map_err(PeerError::Invalid) };
@@ -55,7 +55,11 @@ impl Coordinator {
             match result {
                 Ok(()) => {}
                 Err(PeerError::Silent(_)) => return Err(timed_out(received)),
-                Err(PeerError::Failed { message, .. } | PeerError::Invalid(message)) => {
+                Err(
+                    PeerError::Failed { message, .. }
+                    | PeerError::Invalid(message)
+                    | PeerError::OldRing(message),
+                ) => {
                     let address = remote::address(view, *node);
                     return Err(RequestError::Truncate(format!("{message} (on {address})")));
                 }

@@ -70,6 +70,9 @@ pub struct ClusterView {
     datacenters: Vec<u16>,
     names: Vec<String>,
     own: NodeIndex,
+    /// The ring's number, and the least one by which replicas may still be chosen.
+    ring_number: u64,
+    fence: u64,
 }
 
 impl ClusterView {
@@ -115,7 +118,25 @@ impl ClusterView {
         let mut names = vec![String::new(); numbers.len()];
         numbers.iter().for_each(|(name, number)| names[usize::from(*number)] = (*name).to_owned());
         let own = nodes.iter().position(|node| node.host == own).expect("a node is in its own view");
-        Ok(Self { ring, nodes, other, switched, datacenters, names, own: NodeIndex(own as u16) })
+        let own = NodeIndex(own as u16);
+        Ok(Self { ring, nodes, other, switched, datacenters, names, own, ring_number: 0, fence: 0 })
+    }
+
+    /// The same with the number of its ring, which rises with every change, and the least one by which replicas may still be
+    /// chosen.
+    #[must_use]
+    pub fn numbered(self, ring_number: u64, fence: u64) -> Self {
+        Self { ring_number, fence, ..self }
+    }
+
+    /// The number of the ring by which requests of this view choose replicas.
+    pub fn ring_number(&self) -> u64 {
+        self.ring_number
+    }
+
+    /// Requests with lower numbers are refused.
+    pub fn fence(&self) -> u64 {
+        self.fence
     }
 
     /// A node that is the whole cluster.
@@ -253,6 +274,25 @@ impl Copies {
         let now = self.now.replicas(token);
         let places = other.replicas(token).iter().map(|node| places[usize::from(node.0)]);
         places.filter(|node| !now.contains(node)).collect()
+    }
+
+    /// When reads have gone over: whether nodes of which `knows` is false could still make a quorum of what some range's replicas
+    /// were, in all or in a datacenter.
+    pub fn blind_quorum(&self, view: &ClusterView, knows: impl Fn(NodeIndex) -> bool) -> bool {
+        let Some((other, places)) = self.other.as_ref().filter(|_| self.switched) else { return false };
+        let place = |node: &NodeIndex| places[usize::from(node.0)];
+        self.pieces().iter().any(|piece| {
+            let now = self.now.replicas(piece.upto);
+            let were: Replicas = other.replicas(piece.upto).iter().map(place).collect();
+            let groups = were.iter().map(|node| Some(view.datacenter(*node))).chain([None]);
+            let blind = |datacenter: Option<u16>| {
+                let inside = |node: &&NodeIndex| datacenter.is_none_or(|dc| dc == view.datacenter(**node));
+                let count = were.iter().filter(inside).count();
+                let changed = were.iter().filter(inside).any(|node| !now.contains(node));
+                changed && were.iter().filter(inside).filter(|node| !knows(**node)).count() > count / 2
+            };
+            groups.into_iter().any(blind)
+        })
     }
 
     /// The ranges of which a node will be a replica and is not yet.

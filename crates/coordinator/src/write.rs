@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use topology::{NodeIndex, Replicas};
 
 use crate::contact::{Needs, Tally};
+use crate::fence;
 use crate::forward;
 use crate::handoff;
 use crate::read::Scene;
@@ -100,39 +101,57 @@ impl Coordinator {
         update: PartitionUpdate,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        let scene = self.scene(&update.table)?;
+        loop {
+            let scene = self.scene(&update.table)?;
+            let view = &scene.view;
+            let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
+            let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
+            needs.check(options.consistency, view, &live)?;
+            // A node that is only about to be a replica does not have what the counter was.
+            let leaders = scene.placement.replicas(update.key.token);
+            let candidates = crate::contact::candidates(view, leaders, self.next_turn());
+            let Some(leader) = candidates.first().copied() else {
+                return Err(RequestError::Unavailable {
+                    consistency: options.consistency,
+                    required: 1,
+                    alive: 0,
+                });
+            };
+            let error = match self.count_at(&scene, leader, &update, options.deadline).await {
+                Ok(update) => {
+                    let write = Planned { scene, replicas, needs, update };
+                    return self.write_partition(write, options, Some(leader), None).await;
+                }
+                Err(error) => error,
+            };
+            // It has not counted: there is another ring to count by.
+            if matches!(error, PeerError::OldRing(_))
+                && self.catch_up(view.ring_number(), options.deadline).await
+            {
+                continue;
+            }
+            let required = needs.required() as u32;
+            return Err(write_error(&scene, &[(leader, error)], options, (0, required)));
+        }
+    }
+
+    /// Has the leading replica of a counter add to it; the state since.
+    async fn count_at(
+        &self,
+        scene: &Scene,
+        leader: NodeIndex,
+        update: &PartitionUpdate,
+        deadline: Instant,
+    ) -> Result<PartitionUpdate, PeerError> {
         let view = &scene.view;
-        let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
-        let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
-        needs.check(options.consistency, view, &live)?;
-        // A node that is only about to be a replica does not have what the counter was.
-        let leaders = scene.placement.replicas(update.key.token);
-        let candidates = crate::contact::candidates(view, leaders, self.next_turn());
-        let Some(leader) = candidates.first().copied() else {
-            return Err(RequestError::Unavailable {
-                consistency: options.consistency,
-                required: 1,
-                alive: 0,
-            });
-        };
-        if scene.planted.repeated_increment && leader != view.own() {
-            let _sent_again = self.remote().increment(view.node(leader), &update, options.deadline).await;
+        if leader == view.own() {
+            let _under_way = self.admit_own(view)?;
+            return self.here(deadline, self.replica().increment(update.clone())).await;
         }
-        let state = if leader == view.own() {
-            self.here(options.deadline, self.replica().increment(update)).await
-        } else {
-            self.remote().increment(view.node(leader), &update, options.deadline).await
-        };
-        match state {
-            Ok(update) => {
-                let write = Planned { scene, replicas, needs, update };
-                self.write_partition(write, options, Some(leader), None).await
-            }
-            Err(error) => {
-                let required = needs.required() as u32;
-                Err(write_error(&scene, &[(leader, error)], options, (0, required)))
-            }
+        if scene.planted.repeated_increment {
+            let _sent_again = self.remote().increment(view, leader, update, deadline).await;
         }
+        self.remote().increment(view, leader, update, deadline).await
     }
 
     /// Writes one partition to its replicas, but for the one that has it already.
@@ -173,27 +192,56 @@ impl Coordinator {
         };
         let mut body: Option<Bytes> = None;
         for route in routes {
-            let body =
-                body.get_or_insert_with(|| remote::encode_updates(std::slice::from_ref(&update))).clone();
+            let body = body.get_or_insert_with(|| remote::stamped_update(&view, &update)).clone();
             self.count(|stats| stats.forwarded += 1);
             let send = ongoing.clone().forward(route, token, update.table.clone(), body);
             self.rt().spawn(Group::Statement, send).detach();
         }
         for node in direct {
-            let body =
-                body.get_or_insert_with(|| remote::encode_updates(std::slice::from_ref(&update))).clone();
+            let body = body.get_or_insert_with(|| remote::stamped_update(&view, &update)).clone();
             let (ongoing, table) = (ongoing.clone(), update.table.clone());
             let send = async move { ongoing.send(node, token, &table, body).await };
             self.rt().spawn(Group::Statement, send).detach();
         }
         for node in away.iter().copied().filter(|node| Some(*node) != has_it) {
-            let body = body.get_or_insert_with(|| remote::encode_updates(std::slice::from_ref(&update)));
+            let body = body.get_or_insert_with(|| remote::stamped_update(&view, &update));
             ongoing.hint(node, &update.table, body);
         }
         if live.contains(&own) && has_it != Some(own) {
             ongoing.apply_here(update).await;
         }
-        ongoing.ended().await
+        match (ongoing.ended().await, body) {
+            (Err(error), Some(body)) if ongoing.met_later_ring() => {
+                Box::pin(self.write_anew(&ongoing, &body, has_it, error)).await
+            }
+            (ended, _) => ended,
+        }
+    }
+
+    /// Replicas refused a write that went by a ring which is over: it goes by a later one, if this node hears of it in time.
+    async fn write_anew(
+        &self,
+        before: &Ongoing,
+        body: &Bytes,
+        has_it: Option<NodeIndex>,
+        error: RequestError,
+    ) -> Result<(), RequestError> {
+        let (view, options) = (before.view(), before.options);
+        if !self.catch_up(view.ring_number(), options.deadline).await {
+            return Err(error);
+        }
+        let schema = self.schema();
+        let updates =
+            remote::decode_updates(&body.slice(fence::STAMP_LEN..), |id| schema.table_by_id(id).cloned());
+        // Its table may be gone meanwhile.
+        let Ok(updates) = updates else { return Err(error) };
+        let has_it = has_it.map(|node| view.node(node).host);
+        for write in self.plan(updates, options.consistency)? {
+            let host = has_it.and_then(|host| write.scene.view.index_of(host));
+            let has_it = host.filter(|node| write.replicas.contains(node));
+            self.write_partition(write, options, has_it, before.since_micros).await?;
+        }
+        Ok(())
     }
 }
 
@@ -214,7 +262,10 @@ impl Ongoing {
     pub(crate) async fn send(&self, node: NodeIndex, token: i64, table: &schema::Table, body: Bytes) {
         let (verb, message) = match self.since_micros {
             None => (Verb::Apply, body.clone()),
-            Some(since) => (Verb::Hint, handoff::encode(since, &body)),
+            Some(since) => {
+                let message = handoff::encode(since, &body[fence::STAMP_LEN..]);
+                (Verb::Hint, fence::stamped(&self.scene.view, &message))
+            }
         };
         self.send_as(node, token, table, (verb, message, &body)).await;
     }
@@ -250,7 +301,12 @@ impl Ongoing {
         let own = self.scene.view.own();
         let replica = self.coordinator.replica().clone();
         let (since, trace) = (self.since_micros, self.coordinator.trace().cloned());
+        let under_way = match self.coordinator.admit_own(&self.scene.view) {
+            Ok(guard) => guard,
+            Err(error) => return self.failed(own, error),
+        };
         let mut apply = Box::pin(async move {
+            let _under_way = under_way;
             match (since, trace) {
                 (None, Some(trace)) => replica.apply_traced(vec![update], &trace).await,
                 (None, None) => replica.apply_one(update).await,
@@ -292,9 +348,15 @@ impl Ongoing {
         }
     }
 
+    /// Whether a replica has refused it, for it goes by a ring that is over.
+    fn met_later_ring(&self) -> bool {
+        self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::OldRing(_)))
+    }
+
     fn hint(&self, node: NodeIndex, table: &schema::Table, body: &Bytes) {
+        let update = body.slice(fence::STAMP_LEN..);
         // The state of a counter is no delta: it may come twice.
-        if self.coordinator.keep_hint(self.scene.view.node(node).host, table, body.clone()) {
+        if self.coordinator.keep_hint(self.scene.view.node(node).host, table, update) {
             self.hinted.set(true);
             self.changed.notify_all();
         }

@@ -456,7 +456,7 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
     let switched = state.change.as_ref().is_some_and(|change| change.step == ChangeStep::Switched);
     let made = if switched { ClusterView::switched(own, nodes) } else { ClusterView::new(own, nodes) };
     match made {
-        Ok(view) => Some(view),
+        Ok(view) => Some(view.numbered(state.topology_version, state.fence)),
         Err(error) => {
             tracing::error!("the members of the cluster make no ring: {error}");
             None

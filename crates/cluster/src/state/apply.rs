@@ -49,6 +49,7 @@ impl ClusterState {
         if base != self.schema.version() {
             return Err(Refused::SchemaMoved);
         }
+        self.check_replication_stays(&edits)?;
         let changed = edit::apply(Schema::clone(&self.schema), edits).map_err(|error| match error {
             EditError::Moved => Refused::SchemaMoved,
             EditError::NoKeyspace(_) => Refused::InvalidEdit(error.to_string()),
@@ -56,6 +57,21 @@ impl ClusterState {
         self.schema = Arc::new(crate::store::stamp(changed));
         self.schema_number += 1;
         Ok(Outcome::SchemaChanged { number: self.schema_number, version: self.schema.version() })
+    }
+
+    /// What each node is to fetch in a change of the ring follows from the replication of when it began.
+    fn check_replication_stays(&self, edits: &[SchemaEdit]) -> Result<(), Refused> {
+        let Some(change) = &self.change else { return Ok(()) };
+        for edit in edits {
+            if let SchemaEdit::PutKeyspace(keyspace) = edit
+                && let Some(known) = self.schema.keyspace(&keyspace.name)
+                && known.replication != keyspace.replication
+                && let Some(host) = change.joins.or(change.leaves)
+            {
+                return Err(Refused::ReplicationFixed { keyspace: keyspace.name.clone(), host });
+            }
+        }
+        Ok(())
     }
 
     fn add_member(

@@ -39,11 +39,14 @@ pub struct TopologyChange {
     /// Who has all that it gains.
     #[serde(with = "text::hosts", default)]
     pub fetched: BTreeSet<HostId>,
+    /// [`ClusterState::topology_version`] since when requests go where this step has them go.
+    #[serde(default)]
+    pub since: u64,
 }
 
 impl TopologyChange {
-    pub(super) fn new(number: u64, joins: Option<HostId>, leaves: Option<HostId>) -> Self {
-        Self { number, joins, leaves, step: ChangeStep::Announced, fetched: BTreeSet::new() }
+    fn new(number: u64, joins: Option<HostId>, leaves: Option<HostId>, since: u64) -> Self {
+        Self { number, joins, leaves, step: ChangeStep::Announced, fetched: BTreeSet::new(), since }
     }
 }
 
@@ -59,19 +62,25 @@ impl ClusterState {
         }
     }
 
-    /// Begins a change, unless the same is under way.
+    /// Begins a change, unless the same is under way. The caller raises the version of the topology.
     pub(super) fn begin_change(&mut self, joins: Option<HostId>, leaves: Option<HostId>) {
         let same = |change: &TopologyChange| change.joins == joins && change.leaves == leaves;
         if !self.change.as_ref().is_some_and(same) {
             self.last_change += 1;
-            self.change = Some(TopologyChange::new(self.last_change, joins, leaves));
+            let since = self.topology_version + 1;
+            self.change = Some(TopologyChange::new(self.last_change, joins, leaves, since));
         }
     }
 
     /// A host is not to have another place any more, or has it: there is no change of it.
     pub(super) fn end_change_of(&mut self, host: HostId) {
         let of = |change: &TopologyChange| change.joins == Some(host) || change.leaves == Some(host);
-        if let Some(change) = self.change.take_if(|change| of(change))
+        let ended = self.change.take_if(|change| of(change));
+        if let Some(change) = ended.as_ref().filter(|change| change.step == ChangeStep::Switched) {
+            // Whoever does not read from the ring to be by now would ask those who get no writes any more.
+            self.fence = change.since;
+        }
+        if let Some(change) = ended
             && let Some(leaves) = change.leaves
             && leaves != host
             && let Some(member) = self.members.get_mut(&leaves)
@@ -101,13 +110,22 @@ impl ClusterState {
     }
 
     pub(super) fn take_step(&mut self, number: u64, step: ChangeStep) -> Result<Outcome, Refused> {
+        let next = self.topology_version + 1;
         let change = self.change_numbered(number)?;
         if step < change.step {
             return Err(Refused::ChangeOver);
         }
         if step != change.step {
+            let (from, since) = (change.step, change.since);
             change.step = step;
-            self.topology_version += 1;
+            if step == ChangeStep::Switched {
+                change.since = next;
+            }
+            if from == ChangeStep::Announced {
+                // Who has not heard of the change by now would write past those who fetch.
+                self.fence = since;
+            }
+            self.topology_version = next;
         }
         Ok(self.done())
     }

@@ -130,6 +130,8 @@ struct StoredState {
     change: Option<TopologyChange>,
     #[serde(default)]
     last_change: u64,
+    #[serde(default)]
+    fence: u64,
     members: Vec<StoredMember>,
     removed: Vec<StoredHost>,
     recent: Vec<StoredOutcome>,
@@ -251,6 +253,7 @@ impl ClusterState {
             next_number: self.next_number,
             change: self.change.clone(),
             last_change: self.last_change,
+            fence: self.fence,
             members: self.members.iter().map(member).collect(),
             removed: self.removed.iter().map(|host| StoredHost(*host)).collect(),
             recent: self.recent.iter().map(outcome).collect(),
@@ -271,6 +274,7 @@ impl ClusterState {
             topology_version: stored.topology_version,
             change: stored.change,
             last_change: stored.last_change,
+            fence: stored.fence,
             own: self.own.clone(),
             next_number: stored.next_number,
             removed: stored.removed.into_iter().map(|StoredHost(host)| host).collect(),

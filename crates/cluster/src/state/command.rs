@@ -207,6 +207,19 @@ pub enum Refused {
         #[serde(with = "text::host")]
         host: HostId,
     },
+    /// Copies are not moved for two reasons at once.
+    #[error(
+        "the replication of keyspace '{keyspace}' cannot be changed while host {} joins, leaves, is replaced or is removed; try \
+         again when that is over (nodetool status)",
+        text::uuid(&host.0)
+    )]
+    ReplicationFixed {
+        /// Whose copies were to be others.
+        keyspace: String,
+        /// Whose place changes.
+        #[serde(with = "text::host")]
+        host: HostId,
+    },
     /// The change of the ring that was meant is over, was cancelled or is further.
     #[error("that change of the ring is over")]
     ChangeOver,

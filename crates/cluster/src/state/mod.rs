@@ -48,6 +48,8 @@ pub struct ClusterState {
     pub change: Option<TopologyChange>,
     /// The number of the last one.
     last_change: u64,
+    /// The oldest [`ClusterState::topology_version`] by whose ring replicas may still be chosen: every live node has had a later one.
+    pub fence: u64,
     /// The server's own keyspaces.
     own: Schema,
     /// The next member's number in the Raft group.
@@ -82,6 +84,7 @@ impl ClusterState {
             topology_version: 1,
             change: None,
             last_change: 0,
+            fence: 0,
             own,
             next_number: 2,
             removed: VecDeque::new(),
@@ -99,6 +102,7 @@ impl ClusterState {
             topology_version: 0,
             change: None,
             last_change: 0,
+            fence: 0,
             own,
             next_number: 1,
             removed: VecDeque::new(),

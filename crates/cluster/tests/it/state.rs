@@ -402,3 +402,44 @@ fn a_node_takes_the_place_of_a_dead_one() {
     assert_eq!(state.member(host(3)).unwrap().tokens, [1, 7]);
     assert_eq!(state.member(host(3)).unwrap().replaces, None);
 }
+
+#[test]
+fn rings_are_over_when_every_live_node_has_had_a_later_one() {
+    let mut state = founded();
+    owner(&mut state, 2, &[1]);
+    assert_eq!(state.fence, 0, "nobody was told of steps");
+    let before = state.topology_version;
+    status(&mut state, 2, MemberStatus::Leaving);
+    let (number, announced) = (state.change.as_ref().unwrap().number, state.topology_version);
+    assert_eq!((announced, state.fence), (before + 1, 0));
+    let step = |step| Command::TakeStep { change: number, step };
+    apply(&mut state, step(ChangeStep::Fetching));
+    assert_eq!(state.fence, announced, "who has not heard of the change would write past those who fetch");
+    apply(&mut state, Command::Fetched { change: number, host: host(1) });
+    apply(&mut state, step(ChangeStep::Switched));
+    let switched = state.topology_version;
+    assert_eq!(state.fence, announced, "reads of both rings see what is written to both");
+    let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode()).unwrap();
+    assert_eq!(read, state);
+    // Cancelled, the fence stays: it is never lowered.
+    let mut cancelled = state.clone();
+    status(&mut cancelled, 2, MemberStatus::Normal);
+    status(&mut state, 2, MemberStatus::Left);
+    assert_eq!((state.change.is_none(), state.fence), (true, switched));
+    assert!(cancelled.change.is_none() && cancelled.fence >= announced);
+}
+
+#[test]
+fn replication_stays_while_the_ring_changes() {
+    let mut state = founded();
+    owner(&mut state, 2, &[1]);
+    let with = |factor| SchemaEdit::PutKeyspace(Keyspace::new("ks", Replication::Simple { factor }));
+    assert!(matches!(change(&mut state, vec![with(1)]), Outcome::SchemaChanged { .. }));
+    status(&mut state, 2, MemberStatus::Leaving);
+    let fixed = Refused::ReplicationFixed { keyspace: "ks".to_owned(), host: host(2) };
+    assert_eq!(refused(change(&mut state, vec![with(2)])), fixed);
+    assert!(matches!(change(&mut state, vec![with(1)]), Outcome::SchemaChanged { .. }), "nothing is moved");
+    assert!(matches!(change(&mut state, vec![keyspace("other")]), Outcome::SchemaChanged { .. }));
+    status(&mut state, 2, MemberStatus::Normal);
+    assert!(matches!(change(&mut state, vec![with(2)]), Outcome::SchemaChanged { .. }));
+}

@@ -36,7 +36,25 @@ impl Driver<'_> {
         proposal: Proposal<Value>,
         consistency: Consistency,
     ) -> Result<(), RequestError> {
-        let scene = self.scene.clone();
+        let mut scene = self.scene.clone();
+        loop {
+            let ring = scene.view.ring_number();
+            let (committing, ended) = self.commit_by(scene, proposal.clone(), consistency).await;
+            let Err(error) = ended else { return Ok(()) };
+            let deadline = self.options.deadline;
+            if !committing.met_later_ring() || !self.coordinator.catch_up(ring, deadline).await {
+                return Err(error);
+            }
+            scene = self.coordinator.scene(self.table())?;
+        }
+    }
+
+    async fn commit_by(
+        &self,
+        scene: Scene,
+        proposal: Proposal<Value>,
+        consistency: Consistency,
+    ) -> (Rc<Committing>, Result<(), RequestError>) {
         let view = scene.view.clone();
         let (replicas, needs) = targets(&scene, self.key.token, consistency);
         let (live, away): (Replicas, Replicas) = replicas.into_iter().partition(|node| view.is_alive(*node));
@@ -58,12 +76,13 @@ impl Driver<'_> {
         }
         away.iter().for_each(|node| committing.hint(*node));
         if self.scene.planted.early_commit {
-            return Ok(());
+            return (committing, Ok(()));
         }
         if live.contains(&own) {
             committing.send(own).await;
         }
-        committing.ended(consistency).await
+        let ended = committing.ended(consistency).await;
+        (committing, ended)
     }
 }
 
@@ -87,6 +106,11 @@ impl Committing {
             }
         }
         self.changed.notify_all();
+    }
+
+    /// Whether a replica has refused it, for it goes by a ring that is over.
+    fn met_later_ring(&self) -> bool {
+        self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::OldRing(_)))
     }
 
     /// Keeps the write for a replica that is away. Its voter learns of it from the next round.

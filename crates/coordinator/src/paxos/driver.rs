@@ -1,6 +1,7 @@
 //! Takes one request through its rounds: sends what the rules say, reads and decides when they ask, and waits before it tries
 //! again.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub(super) struct Driver<'a> {
     voters: Replicas,
     required: usize,
     is_read: bool,
+    /// A voter has refused, for this goes by a ring that is over.
+    met_later_ring: Cell<bool>,
 }
 
 impl<'a> Driver<'a> {
@@ -79,7 +82,18 @@ impl<'a> Driver<'a> {
         let live: Replicas = voters.iter().copied().filter(|node| view.is_alive(*node)).collect();
         needs.check(quorum, view, &live)?;
         let required = needs.required();
-        Ok(Self { coordinator, scene, command, key, options, voters, required, is_read })
+        let met_later_ring = Cell::new(false);
+        Ok(Self { coordinator, scene, command, key, options, voters, required, is_read, met_later_ring })
+    }
+
+    /// After an error: the same request by a later ring, when voters refused this one's and nothing of it may be chosen yet.
+    pub(super) async fn anew(&self, error: &RequestError) -> Result<Option<Self>, RequestError> {
+        let uncertain = matches!(error, RequestError::CasUncertain { .. });
+        let (ring, deadline) = (self.scene.view.ring_number(), self.options.deadline);
+        if uncertain || !self.met_later_ring.get() || !self.coordinator.catch_up(ring, deadline).await {
+            return Ok(None);
+        }
+        Self::new(self.coordinator, self.command, self.options, self.is_read).map(Some)
     }
 
     /// Fails when too few replicas live to commit at a level.
@@ -137,7 +151,12 @@ impl<'a> Driver<'a> {
                         Ok(Some((_, _, Err(PeerError::Invalid(why))))) => {
                             return Err(Failure::Request(RequestError::Invalid(why)));
                         }
-                        Ok(Some((sending, voter, reply))) => proposer.reply(sending, voter, reply.ok()),
+                        Ok(Some((sending, voter, reply))) => {
+                            if matches!(reply, Err(PeerError::OldRing(_))) {
+                                self.met_later_ring.set(true);
+                            }
+                            proposer.reply(sending, voter, reply.ok())
+                        }
                         // Nobody is left to answer, or there is no more time.
                         Ok(None) | Err(_) => {
                             return Err(Failure::Request(self.expired(contentions, proposer.expire())));

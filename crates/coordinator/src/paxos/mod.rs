@@ -113,13 +113,19 @@ impl Coordinator {
             *counted = Err(error.clone());
             E::from(error)
         };
-        let driver = Driver::new(self, command, options, false).map_err(&mut fail)?;
+        let mut driver = Driver::new(self, command, options, false).map_err(&mut fail)?;
         driver.check_commit(options.commit).map_err(&mut fail)?;
         let _turn = driver.turn().await.map_err(&mut fail)?;
-        let decided = driver.run(decide).await.map_err(|failure| match failure {
-            driver::Failure::Request(error) => fail(error),
-            driver::Failure::Decide(error) => error,
-        })?;
+        let decided = loop {
+            match driver.run(decide).await {
+                Ok(decided) => break decided,
+                Err(driver::Failure::Decide(error)) => return Err(error),
+                Err(driver::Failure::Request(error)) => match driver.anew(&error).await.map_err(&mut fail)? {
+                    Some(later) => driver = later,
+                    None => return Err(fail(error)),
+                },
+            }
+        };
         match decided {
             Decided::Nothing(page) => {
                 self.paxos().count(|stats| stats.refused += 1);
@@ -163,13 +169,17 @@ impl Coordinator {
             deadline,
             contention_deadline: deadline,
         };
-        let driver = Driver::new(self, command, options, true)?;
+        let mut driver = Driver::new(self, command, options, true)?;
         let _turn = driver.turn().await?;
         let mut nothing = |_: &ReadPage, _: Timestamp| Ok::<_, RequestError>(None);
-        match driver.run(&mut nothing).await {
-            Ok(Decided::Nothing(page)) => Ok(page),
-            Ok(Decided::Chosen(_)) => panic!("a read proposes nothing"),
-            Err(driver::Failure::Request(error) | driver::Failure::Decide(error)) => Err(error),
+        loop {
+            match driver.run(&mut nothing).await {
+                Ok(Decided::Nothing(page)) => return Ok(page),
+                Ok(Decided::Chosen(_)) => panic!("a read proposes nothing"),
+                Err(driver::Failure::Request(error) | driver::Failure::Decide(error)) => {
+                    driver = driver.anew(&error).await?.ok_or(error)?;
+                }
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use topology::NodeIndex;
 use super::codec::{self, CodecError, Place, RequestKind, Value};
 use super::store::{VoteStore, memory_seconds};
 use crate::Coordinator;
+use crate::fence;
 use crate::remote::{self, PeerError};
 use crate::schema_change::{NodeRequest, NodeResponse};
 use crate::view::ClusterView;
@@ -98,6 +99,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Reply<Value>, PeerError> {
         if node == view.own() {
+            let _under_way = self.admit_own(view)?;
             let vote = self.vote_here(place.table.id, place.key, request);
             return match self.rt().timeout_at(deadline, vote).await {
                 Ok(vote) => vote,
@@ -105,7 +107,7 @@ impl Coordinator {
             };
         }
         let (verb, _) = kind_of(&request);
-        let body = codec::encode_request(place.table.id, place.key, &request);
+        let body = fence::stamped(view, &codec::encode_request(place.table.id, place.key, &request));
         let answer = self.remote().call(view.node(node), place.key.token, verb, body, deadline).await?;
         place.reply(&answer).map_err(|error| remote::unreadable(&error))
     }
@@ -122,14 +124,15 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         let coordinator = coordinator.clone();
         messenger.serve(verb, move |incoming| {
             let coordinator = coordinator.clone();
-            async move { answer(&coordinator, kind, &incoming.body).await }
+            async move { answer(&coordinator, kind, incoming.body).await }
         });
     }
 }
 
-async fn answer(coordinator: &Coordinator, kind: RequestKind, body: &Bytes) -> Result<Bytes, Refusal> {
+async fn answer(coordinator: &Coordinator, kind: RequestKind, body: Bytes) -> Result<Bytes, Refusal> {
+    let (body, _under_way) = coordinator.admit(body)?;
     let schema = coordinator.schema();
-    let asked = codec::decode_request(kind, body, |id| schema.table_by_id(id).cloned());
+    let asked = codec::decode_request(kind, &body, |id| schema.table_by_id(id).cloned());
     let (table, key, request) = asked.map_err(|error| match error {
         CodecError::UnknownTable(id) => remote::refusal(&ReplicaError::UnknownTable(id)),
         other => remote::malformed(other),

@@ -3,6 +3,7 @@
 
 mod batches;
 mod datacenters;
+mod fence;
 mod handoff;
 mod lightweight;
 mod promises;

@@ -257,6 +257,11 @@ impl World {
         });
     }
 
+    /// The nodes as views have them.
+    pub fn nodes(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) -> Vec<ViewNode> {
+        nodes(&self.shape, alive, &phase)
+    }
+
     fn believe_views(&self, view: impl Fn(usize) -> ClusterView) {
         COORDINATORS.with(|all| {
             for ((node, _), coordinator) in &*all.borrow() {

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::state::{ChangeStep, ClusterState, Command, MemberStatus};
-use coordinator::Coordinator;
+use coordinator::{Coordinator, Phase};
 use futures_util::future::{Either, join_all, select};
 use rt::mesh::Port;
 use rt::sync::{Semaphore, Watch};
@@ -259,10 +259,12 @@ impl Inner {
         self.membership.propose(Command::Fetched { change, host }).await
     }
 
-    /// Every node reads from the ring to be: the change is complete. Reads that are under way and began before are concurrent to
-    /// whatever is written from now on.
+    /// Every node reads from the ring to be: the change is complete. Who has not heard so is refused from then on, so that what is
+    /// under way ends first.
     async fn finish(&self, change: u64) -> Result<(), NodeError> {
         self.membership.wait_for_everyone().await?;
+        self.check_reads_went_over()?;
+        self.rt.sleep(self.write_time_max).await;
         let state = self.state();
         let Some(change) = state.change.as_ref().filter(|now| now.number == change) else { return Ok(()) };
         match (change.joins, change.leaves) {
@@ -275,6 +277,21 @@ impl Inner {
             }
             (None, Some(host)) => self.membership.propose(Command::RemoveMember { host }).await,
             (None, None) => Ok(()),
+        }
+    }
+
+    /// Nodes that are down may not be: those that have not heard of the ring to be must not make a quorum of what replicas were.
+    fn check_reads_went_over(&self) -> Result<(), NodeError> {
+        let state = self.state();
+        let Some(view) = self.membership.view_of(&state) else { return Ok(()) };
+        let knows = |node| view.is_alive(node) || view.node(node).phase == Phase::Removing;
+        let blind = |replication| view.place(replication).blind_quorum(&view, knows);
+        match state.schema.keyspaces().find(|keyspace| blind(&keyspace.replication)) {
+            Some(keyspace) => Err(NodeError::Cluster(format!(
+                "too many replicas of keyspace {} are down to be certain that nobody reads by the ring of before",
+                keyspace.name
+            ))),
+            None => Ok(()),
         }
     }
 

@@ -1,0 +1,283 @@
+//! Which ring a request goes by (docs/design/topology.md, *Fence*): whoever asks a replica says by the number of which ring it
+//! chose it, and a replica refuses those that chose by a ring that is over. A coordinator that is told so hears what the cluster's
+//! log says and chooses anew.
+//!
+//! The number stands before the body of each verb that is about a token's replicas, 8 bytes. Verb `ring` (body: a number, 8 bytes)
+//! asks a node to hear of a ring; the answer leaves when all its shards refuse what that ring's fence has them refuse, and nothing
+//! that was let in before is under way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures_util::future::join_all;
+use rpc::{Messenger, Refusal, Verb};
+use rt::sync::{Gate, GateGuard, Watch};
+use rt::{Group, Instant, ShardId};
+use topology::{HostId, NodeIndex};
+
+use crate::remote::{self, PeerError};
+use crate::schema_change::{NodeRequest, NodeResponse};
+use crate::{ClusterView, Coordinator};
+
+/// Bytes of the number before a body.
+pub(crate) const STAMP_LEN: usize = 8;
+/// How long the log is asked, for all who wait together.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One shard's part of it.
+pub(crate) struct Fence {
+    /// Requests by rings of lower numbers are refused.
+    least: Cell<u64>,
+    /// Who was let in since that number was raised.
+    inside: RefCell<Gate>,
+    /// Who was let in before.
+    before: RefCell<Vec<Gate>>,
+    /// Shard 0: the ring that every shard has.
+    published: Watch<u64>,
+    /// Shard 0: the log is being asked.
+    asking: Cell<bool>,
+    /// Who is known to refuse what this fence has it refuse.
+    fenced: RefCell<(u64, BTreeSet<HostId>)>,
+}
+
+impl Default for Fence {
+    fn default() -> Self {
+        Self {
+            least: Cell::new(0),
+            inside: RefCell::default(),
+            before: RefCell::default(),
+            published: Watch::new(0),
+            asking: Cell::new(false),
+            fenced: RefCell::default(),
+        }
+    }
+}
+
+impl Fence {
+    /// Lets a request in that goes by a ring of this number, if that is not over.
+    #[inline]
+    fn admit(&self, ring: u64) -> Option<GateGuard> {
+        if ring < self.least.get() {
+            return None;
+        }
+        self.inside.borrow().enter().ok()
+    }
+
+    /// Refuses what goes by rings before `least` from now on.
+    pub(crate) fn raise(&self, least: u64) {
+        if least > self.least.get() {
+            self.least.set(least);
+            let before = self.inside.replace(Gate::new());
+            self.before.borrow_mut().push(before);
+        }
+    }
+
+    /// Returns when nothing is under way that was let in before the last raise.
+    async fn drained(&self) {
+        loop {
+            let Some(gate) = self.before.borrow().first().cloned() else { return };
+            gate.close().await;
+            self.before.borrow_mut().retain(|gate| gate.count() > 0);
+        }
+    }
+
+    /// Every shard has the ring of this number.
+    pub(crate) fn note_published(&self, ring: u64) {
+        if ring > *self.published.get() {
+            self.published.set(ring);
+        }
+    }
+}
+
+/// A body behind the number of a view's ring.
+pub(crate) fn stamped(view: &ClusterView, body: &[u8]) -> Bytes {
+    let mut out = stamp(view, body.len());
+    out.extend_from_slice(body);
+    out.into()
+}
+
+/// The number of a view's ring, and room for a body.
+pub(crate) fn stamp(view: &ClusterView, room: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(STAMP_LEN + room);
+    out.extend_from_slice(&view.ring_number().to_be_bytes());
+    out
+}
+
+impl Coordinator {
+    /// Takes the number off a body that another node sent, unless its ring is over. The request is under way until the guard goes.
+    pub(crate) fn admit(&self, mut body: Bytes) -> Result<(Bytes, GateGuard), Refusal> {
+        let Some((number, _)) = body.split_first_chunk::<STAMP_LEN>() else {
+            return Err(remote::malformed("a request without the number of its ring"));
+        };
+        let ring = u64::from_be_bytes(*number);
+        let Some(guard) = self.fence().admit(ring).or_else(|| self.admit_all()) else {
+            self.count(|stats| stats.refused_old_ring += 1);
+            return Err(remote::old_ring(ring));
+        };
+        body.advance(STAMP_LEN);
+        Ok((body, guard))
+    }
+
+    /// A planted bug lets everybody in.
+    fn admit_all(&self) -> Option<GateGuard> {
+        self.planted().no_fence.then(|| self.fence().inside.borrow().enter().ok()).flatten()
+    }
+
+    /// The same of what this node asks itself.
+    pub(crate) fn admit_own(&self, view: &ClusterView) -> Result<GateGuard, PeerError> {
+        let ring = view.ring_number();
+        self.fence().admit(ring).ok_or_else(|| PeerError::OldRing(remote::old_ring(ring).message))
+    }
+
+    /// Waits until this node has a later ring than that of a number; whether it has.
+    pub(crate) async fn catch_up(&self, ring: u64, deadline: Instant) -> bool {
+        if self.rt().now() >= deadline {
+            return false;
+        }
+        if self.view().ring_number() > ring {
+            return true;
+        }
+        self.count(|stats| stats.caught_up += 1);
+        let ask = NodeRequest::CatchUp { ring: ring + 1, deadline };
+        match self.port().call(ShardId(0), ask).await {
+            NodeResponse::HasRing(has) => has,
+            other => panic!("a wish for a later ring was answered with {other:?}"),
+        }
+    }
+
+    /// Shard 0: waits until all shards have the ring of a number; whether they have.
+    pub(crate) async fn reach_ring(&self, ring: u64, deadline: Instant) -> bool {
+        let mut published = self.fence().published.reader();
+        while *self.fence().published.get() < ring {
+            self.ask_log();
+            if !matches!(self.rt().timeout_at(deadline, published.changed()).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Shard 0: the same, and nothing is under way on any shard that was let in before.
+    pub(crate) async fn enforce_ring(&self, ring: u64, deadline: Instant) -> bool {
+        if !self.reach_ring(ring, deadline).await {
+            return false;
+        }
+        let shards = (0..self.replica().shard_count()).map(ShardId);
+        let drained = join_all(shards.map(|shard| self.port().call(shard, NodeRequest::Drain { deadline })));
+        drained.await.iter().all(|answer| matches!(answer, NodeResponse::HasRing(true)))
+    }
+
+    /// Waits until nothing is under way on this shard that was let in before its fence was raised; whether it is so in time.
+    pub(crate) async fn drain(&self, deadline: Instant) -> bool {
+        self.rt().timeout_at(deadline, self.fence().drained()).await.is_ok()
+    }
+
+    /// Hears what the log says, once for all who want to know.
+    fn ask_log(&self) {
+        let Some(group) = self.group().cloned() else { return };
+        if self.fence().asking.replace(true) {
+            return;
+        }
+        let coordinator = self.clone();
+        let ask = async move {
+            let deadline = coordinator.rt().now() + ASK_TIMEOUT;
+            if let Err(error) = group.barrier(deadline).await {
+                tracing::warn!("another node knows of a later ring, and the log cannot be asked: {error}");
+            }
+            coordinator.fence().asking.set(false);
+        };
+        self.rt().spawn(Group::Statement, ask).detach();
+    }
+
+    /// Has nodes from which ranges are fetched refuse whoever has not heard of the change of the ring: what those would write there
+    /// later would be missed.
+    pub async fn fence_sources(
+        &self,
+        view: &ClusterView,
+        sources: &[NodeIndex],
+        deadline: Instant,
+    ) -> Result<(), String> {
+        if !view.is_changing() {
+            return Ok(());
+        }
+        for node in sources.iter().map(|source| view.node(*source)) {
+            let known = {
+                let fenced = self.fence().fenced.borrow();
+                fenced.0 == view.fence() && fenced.1.contains(&node.host)
+            };
+            if known {
+                continue;
+            }
+            let ring = view.ring_number();
+            let failed = |why: &str| {
+                format!("{} does not refuse yet what is written by the ring before: {why}", node.internode)
+            };
+            if node.host == view.node(view.own()).host {
+                let enforced = NodeRequest::EnforceRing { ring, deadline };
+                let answer = self.port().call(ShardId(0), enforced).await;
+                if !matches!(answer, NodeResponse::HasRing(true)) {
+                    return Err(failed("not in time"));
+                }
+            } else {
+                let number = Bytes::copy_from_slice(&ring.to_be_bytes());
+                let asked = self.remote().call(node, 0, Verb::Ring, number, deadline).await;
+                asked.map_err(|error| failed(error.message()))?;
+            }
+            let mut fenced = self.fence().fenced.borrow_mut();
+            if fenced.0 != view.fence() {
+                *fenced = (view.fence(), BTreeSet::new());
+            }
+            fenced.1.insert(node.host);
+        }
+        Ok(())
+    }
+}
+
+/// Answers those who want this node to have heard of a ring.
+pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
+    let server = coordinator.clone();
+    messenger.serve(Verb::Ring, move |incoming| {
+        let coordinator = server.clone();
+        async move {
+            let Ok(number) = <[u8; STAMP_LEN]>::try_from(&*incoming.body) else {
+                return Err(remote::malformed("the number of a ring has 8 bytes"));
+            };
+            let ring = u64::from_be_bytes(number);
+            let enforced = NodeRequest::EnforceRing { ring, deadline: incoming.deadline };
+            match coordinator.port().call(ShardId(0), enforced).await {
+                NodeResponse::HasRing(true) => Ok(Bytes::new()),
+                _ => Err(remote::not_heard(ring)),
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn a_raised_fence_refuses_what_is_older_and_knows_what_is_under_way() {
+        let fence = Fence::default();
+        let before = fence.admit(3).expect("nothing is over yet");
+        fence.raise(4);
+        assert!(fence.admit(3).is_none());
+        let after = fence.admit(4).expect("it is not over");
+        fence.raise(2);
+        assert!(fence.admit(3).is_none(), "a fence is never lowered");
+        let mut drained = pin!(fence.drained());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(drained.as_mut().poll(&mut cx).is_pending());
+        drop(before);
+        assert!(
+            matches!(drained.as_mut().poll(&mut cx), Poll::Ready(())),
+            "what came later is not waited for"
+        );
+        drop(after);
+    }
+}
