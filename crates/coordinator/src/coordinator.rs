@@ -689,6 +689,14 @@ impl Coordinator {
                 NodeResponse::SchemaChanged(self.propose_schema(base, edits).await)
             }
             NodeRequest::Vote(asked) => NodeResponse::Voted(Box::new(self.vote(*asked).await)),
+            NodeRequest::BorrowTurn { table, key, wish } => {
+                NodeResponse::Turn(self.lend_turn(table, &key, wish).await)
+            }
+            NodeRequest::ReturnTurn(wish) => {
+                self.take_turn_back(wish);
+                NodeResponse::Used
+            }
+            NodeRequest::CarryVote(carried) => NodeResponse::Carried(self.remember_vote(*carried).await),
             NodeRequest::UseSchema(schema) => {
                 self.use_schema(schema);
                 NodeResponse::Used
@@ -710,7 +718,8 @@ impl Coordinator {
             }
             NodeRequest::LatestPending => {
                 let hint = self.0.hints.get().map_or(i64::MIN, |keeper| keeper.latest_micros());
-                NodeResponse::LatestPending(hint.max(self.0.batchlog.latest_micros()))
+                let latest = hint.max(self.0.batchlog.latest_micros());
+                NodeResponse::LatestPending(latest.max(self.0.paxos.voted_micros()))
             }
         }
     }

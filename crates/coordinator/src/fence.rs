@@ -26,6 +26,9 @@ pub(crate) const STAMP_LEN: usize = 8;
 /// How long the log is asked, for all who wait together.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A source that has not heard of the change for so long is not waited for: another is asked the next time.
+const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// One shard's part of it.
 pub(crate) struct Fence {
     /// Requests by rings of lower numbers are refused.
@@ -70,7 +73,9 @@ impl Fence {
         if least > self.least.get() {
             self.least.set(least);
             let before = self.inside.replace(Gate::new());
-            self.before.borrow_mut().push(before);
+            let mut all = self.before.borrow_mut();
+            all.retain(|gate| gate.count() > 0);
+            all.push(before);
         }
     }
 
@@ -191,17 +196,27 @@ impl Coordinator {
         self.rt().spawn(Group::Statement, ask).detach();
     }
 
+    /// Has a node from which files are fetched refuse whoever has not heard of the change of the ring: what those would write there
+    /// later would be missed.
+    pub async fn fence_host(&self, host: HostId) -> Result<(), String> {
+        let view = self.view();
+        match view.index_of(host) {
+            Some(index) => self.fence_sources(&view, &[index]).await,
+            None => Ok(()),
+        }
+    }
+
     /// Has nodes from which ranges are fetched refuse whoever has not heard of the change of the ring: what those would write there
     /// later would be missed.
-    pub async fn fence_sources(
+    pub(crate) async fn fence_sources(
         &self,
         view: &ClusterView,
         sources: &[NodeIndex],
-        deadline: Instant,
     ) -> Result<(), String> {
         if !view.is_changing() {
             return Ok(());
         }
+        let deadline = self.rt().now() + FENCE_TIMEOUT;
         for node in sources.iter().map(|source| view.node(*source)) {
             let known = {
                 let fenced = self.fence().fenced.borrow();

@@ -42,7 +42,7 @@ pub use following::ViewMaker;
 pub use handoff::Handoff;
 pub use hints::{HintFigures, HintsStats};
 pub use latency::{Latencies, RequestFigures};
-pub use paxos::{Ballotage, CasOptions, CasOutcome, PaxosStats, Vote};
+pub use paxos::{Ballotage, Carried, CasOptions, CasOutcome, PaxosStats, Vote, Wish};
 pub use pull::{PullFrom, PullStats, partition_ranges};
 pub use request::{WriteKind, WriteOptions};
 pub use schema_change::{NodeRequest, NodeResponse, SchemaChangeError};

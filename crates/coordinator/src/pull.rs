@@ -28,9 +28,6 @@ const STEP_ROWS: u64 = 10_000;
 /// A step that has no answer for so long has failed.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A source that has not heard of the change for so long is not waited for: another is asked the next time.
-const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// What fetching a range came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PullStats {
@@ -172,13 +169,19 @@ impl Coordinator {
         let scene = self.scene(table)?;
         let consistency = Consistency::Quorum;
         let index = have.and_then(|host| scene.view.index_of(host));
-        let sources = match sources(&scene, range.upto, from, index, self.next_turn())? {
+        let chosen = sources(&scene, range.upto, from, index, self.next_turn())?;
+        let mut voters: Replicas = index.into_iter().collect();
+        if let Sources::These(sources) = &chosen {
+            voters.extend(sources.iter().copied());
+        }
+        self.fence_sources(&scene.view, &voters).await.map_err(RequestError::Overloaded)?;
+        // Before the rows: what is committed by then is among them.
+        self.carry_votes(&scene, table, range, &voters).await?;
+        let sources = match chosen {
             Sources::These(sources) => sources,
             Sources::Nobody => return Ok(PullStats::default()),
             Sources::Gone => return Ok(PullStats { lost: 1, ..PullStats::default() }),
         };
-        let deadline = self.rt().now() + FENCE_TIMEOUT;
-        self.fence_sources(&scene.view, &sources, deadline).await.map_err(RequestError::Overloaded)?;
         let mut stats = PullStats::default();
         let now = u32::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0);
         // Where the last step found nothing lacking, the next one probably does not either.

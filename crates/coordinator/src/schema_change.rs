@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use cluster::SchemaEdit;
 use hints::HintFigures;
+use mutation::DecoratedKey;
+use replica::ReplicaError;
 use rt::Instant;
-use schema::Schema;
+use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::ClusterView;
-use crate::paxos::{Ballotage, Vote};
+use crate::paxos::{Ballotage, Carried, Vote, Wish};
 
 /// What the coordinators of a node's shards ask of each other.
 #[derive(Clone, Debug)]
@@ -24,6 +26,19 @@ pub enum NodeRequest {
     },
     /// To the shard that owns a partition: vote.
     Vote(Box<Ballotage>),
+    /// To the shard that owns a partition: lend its turn.
+    BorrowTurn {
+        /// The table.
+        table: TableId,
+        /// The partition.
+        key: DecoratedKey,
+        /// Whose wish it is.
+        wish: Wish,
+    },
+    /// To that shard: the turn is not needed any more.
+    ReturnTurn(Wish),
+    /// To the shard that owns a partition: remember what another node's voter does.
+    CarryVote(Box<Carried>),
     /// To every shard: use this schema.
     UseSchema(Arc<Schema>),
     /// To every shard: these are the cluster's nodes.
@@ -66,6 +81,10 @@ pub enum NodeResponse {
     KeptHints(Vec<(HostId, HintFigures)>),
     /// Whether it came so in time.
     HasRing(bool),
+    /// Whether the turn came in time.
+    Turn(bool),
+    /// The vote is remembered, or why not.
+    Carried(Result<(), ReplicaError>),
     /// When the shard took up its last logged batch or kept its last hint, microseconds; [`i64::MIN`] for never.
     LatestPending(i64),
 }

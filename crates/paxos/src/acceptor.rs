@@ -31,6 +31,30 @@ impl<V> AcceptorState<V> {
         self.promised.is_none() && self.accepted.is_none() && self.committed.is_none()
     }
 
+    /// The same without writes whose authors' rounds are not above `floor`, and following no round that is not: what comes of those
+    /// is not wanted any more.
+    #[must_use]
+    pub fn above(mut self, floor: Ballot) -> Self {
+        let wanted = |proposal: &Proposal<V>| proposal.id > floor;
+        self.accepted = self.accepted.filter(wanted);
+        self.committed = self.committed.filter(wanted);
+        self.promised = self.promised.max(floor);
+        self
+    }
+
+    /// What two voters remember together: whatever either one has promised, accepted or seen committed.
+    #[must_use]
+    pub fn merged(self, other: Self) -> Self {
+        let later = |one: Option<Proposal<V>>, two: Option<Proposal<V>>| match (one, two) {
+            (Some(one), Some(two)) => Some(if two.ballot > one.ballot { two } else { one }),
+            (one, two) => one.or(two),
+        };
+        let committed = later(self.committed, other.committed);
+        let last = committed.as_ref().map_or(Ballot::NONE, |commit| commit.ballot);
+        let accepted = later(self.accepted, other.accepted).filter(|accepted| accepted.ballot > last);
+        Self { promised: self.promised.max(other.promised), accepted, committed }
+    }
+
     /// The last round that left a trace.
     fn last(&self) -> Ballot {
         let accepted = self.accepted.as_ref().map_or(Ballot::NONE, |proposal| proposal.ballot);
@@ -196,6 +220,39 @@ mod tests {
         take(&mut state, Request::Propose(proposal(12, "open")));
         take(&mut state, Request::Commit(proposal(10, "newer")));
         assert_eq!(state.accepted, Some(proposal(12, "open")), "what is above the commit is still open");
+    }
+
+    #[test]
+    fn what_was_voted_on_below_a_floor_is_forgotten_and_not_followed() {
+        let mut state = AcceptorState::default();
+        take(&mut state, Request::Commit(proposal(2, "old")));
+        take(&mut state, Request::Propose(proposal(4, "open")));
+        let finished = Proposal { ballot: ballot(8), ..proposal(4, "open") };
+        take(&mut state, Request::Propose(finished));
+        let kept = state.clone().above(ballot(3));
+        assert_eq!((kept.accepted.is_some(), kept.committed.is_some()), (true, false));
+        let mut state = state.above(ballot(5));
+        assert_eq!(state, AcceptorState { promised: ballot(8), accepted: None, committed: None });
+        state = AcceptorState::default().above(ballot(5));
+        assert_eq!(take(&mut state, Request::Prepare(ballot(5))), Reply::Refused { promised: ballot(5) });
+        assert!(matches!(take(&mut state, Request::Prepare(ballot(6))), Reply::Promised { .. }));
+    }
+
+    #[test]
+    fn two_voters_remember_together_what_either_one_does() {
+        let state = |promised, accepted: Option<i64>, committed: Option<i64>| AcceptorState {
+            promised: ballot(promised),
+            accepted: accepted.map(|at| proposal(at, "a")),
+            committed: committed.map(|at| proposal(at, "c")),
+        };
+        let both = |one: AcceptorState<&'static str>, two: AcceptorState<&'static str>| {
+            assert_eq!(one.clone().merged(two.clone()), two.clone().merged(one.clone()));
+            one.merged(two)
+        };
+        assert_eq!(both(state(3, Some(3), None), state(9, None, Some(1))), state(9, Some(3), Some(1)));
+        assert_eq!(both(state(3, Some(3), None), state(5, Some(5), None)), state(5, Some(5), None));
+        // Committed at one of them: it is not open any more.
+        assert_eq!(both(state(5, Some(5), Some(2)), state(5, None, Some(5))), state(5, None, Some(5)));
     }
 
     #[test]

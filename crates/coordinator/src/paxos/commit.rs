@@ -116,6 +116,9 @@ impl Committing {
     /// Keeps the write for a replica that is away. Its voter learns of it from the next round.
     fn hint(&self, node: NodeIndex) {
         let Some(update) = &self.proposal.value else { return };
+        if self.proposal.id <= self.coordinator.truncation_floor(update.table.id) {
+            return;
+        }
         let body = remote::encode_updates(std::slice::from_ref(&**update));
         if self.coordinator.keep_hint(self.scene.view.node(node).host, &update.table, body) {
             self.hinted.set(true);

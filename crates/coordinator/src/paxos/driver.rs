@@ -13,7 +13,7 @@ use schema::Table;
 use topology::{NodeIndex, Replicas};
 
 use super::codec::{Place, Value};
-use super::turns::Turn;
+use super::queue::Held;
 use super::{CasOptions, serial_quorum};
 use crate::read::Scene;
 use crate::remote::PeerError;
@@ -112,13 +112,12 @@ impl<'a> Driver<'a> {
         Place { table: &self.command.table, key: self.key }
     }
 
-    /// Waits for those of this shard who came before.
-    pub(super) async fn turn(&self) -> Result<Turn, RequestError> {
-        let paxos = self.coordinator.paxos();
-        let turn = paxos.requests.take(self.table().id, self.key);
-        match self.coordinator.rt().timeout_at(self.options.contention_deadline, turn).await {
-            Ok(turn) => Ok(turn),
-            Err(_) => {
+    /// Waits for those of this node who came before.
+    pub(super) async fn turn(&self) -> Result<Held, RequestError> {
+        let (until, end) = (self.options.contention_deadline, self.options.deadline);
+        match self.coordinator.queue(self.table().id, self.key, until, end).await {
+            Some(turn) => Ok(turn),
+            None => {
                 Err(self.contended(0, Expired { uncertain: false, received: 0, required: self.required }))
             }
         }

@@ -1,12 +1,14 @@
 //! Lightweight transactions: a partition is read, and written if what was read is as it should be, with nothing agreed on in
 //! between. Carries the rules of crate `paxos` out (docs/design/lwt.md).
 //!
-//! Requests of one partition on one shard wait for each other ([`turns`]); what other shards and nodes want at the same time is
-//! settled by the rules.
+//! Requests of one partition on one node wait for each other ([`queue`]); what other nodes want at the same time is settled by the
+//! rules.
 
+mod carry;
 pub(crate) mod codec;
 mod commit;
 mod driver;
+mod queue;
 mod stats;
 mod store;
 mod turns;
@@ -21,7 +23,10 @@ use rt::{Instant, Rt};
 
 use crate::latency::{Counters, RequestFigures};
 use crate::{Consistency, Coordinator, RequestError};
+pub use carry::Carried;
 use driver::{Decided, Driver};
+use queue::Lending;
+pub use queue::Wish;
 pub use stats::PaxosStats;
 use turns::Turns;
 pub(crate) use vote::serve;
@@ -53,8 +58,14 @@ pub enum CasOutcome {
 pub(crate) struct Paxos {
     /// Who coordinates a request of a partition, one after the other.
     requests: Turns,
+    /// Turns that other shards of this node have.
+    lending: Lending,
+    /// Numbers of this shard's wishes for turns.
+    wishes: Cell<u64>,
     /// Who votes on a partition, one after the other.
     votes: Turns,
+    /// The latest round that was voted on.
+    voted_micros: Cell<i64>,
     clock: RefCell<BallotClock>,
     stats: Cell<PaxosStats>,
     reads: Counters,
@@ -66,7 +77,10 @@ impl Paxos {
         let (sequence, node) = (rt.random_u64() as u16, rt.random_u64());
         Self {
             requests: Turns::default(),
+            lending: Lending::default(),
+            wishes: Cell::new(0),
             votes: Turns::default(),
+            voted_micros: Cell::new(i64::MIN),
             clock: RefCell::new(BallotClock::new(types::uuid::clock_and_node(sequence, node))),
             stats: Cell::default(),
             reads: Counters::default(),
@@ -76,6 +90,21 @@ impl Paxos {
 
     fn next_ballot(&self, now_micros: i64, above: Ballot) -> Ballot {
         self.clock.borrow_mut().next(now_micros, above)
+    }
+
+    fn next_wish(&self) -> u64 {
+        let number = self.wishes.get();
+        self.wishes.set(number + 1);
+        number
+    }
+
+    /// The latest round that was voted on here since the start, microseconds; [`i64::MIN`] for none.
+    pub(crate) fn voted_micros(&self) -> i64 {
+        self.voted_micros.get()
+    }
+
+    fn note_voted(&self, ballot: Ballot) {
+        self.voted_micros.set(self.voted_micros.get().max(ballot.micros));
     }
 
     fn count(&self, change: impl FnOnce(&mut PaxosStats)) {

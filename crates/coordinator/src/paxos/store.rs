@@ -72,6 +72,11 @@ impl<'a> VoteStore<'a> {
         }
     }
 
+    /// The same where the table of votes is at hand.
+    pub(crate) fn over(votes: &'a Arc<Table>, table: &'a Arc<Table>, key: &'a DecoratedKey) -> Self {
+        Self { votes, table, key }
+    }
+
     fn clustering(&self) -> Clustering {
         Clustering::new(self.votes, &[Some(&self.table.id.0)])
     }
@@ -95,7 +100,8 @@ impl<'a> VoteStore<'a> {
         }
     }
 
-    fn remembered(&self, row: &Row, now: Seconds) -> Result<Remembered, ReplicaError> {
+    /// What a row remembers.
+    pub(crate) fn remembered(&self, row: &Row, now: Seconds) -> Result<Remembered, ReplicaError> {
         let value = |name: &str| {
             let column = self.votes.column(name)?;
             row.cell(column.id).filter(|cell| cell.is_live(now)).map(|cell| cell.value.clone())

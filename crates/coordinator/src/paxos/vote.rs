@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use mutation::{DecoratedKey, Seconds};
-use paxos::{Reply, Request, step};
+use paxos::{Ballot, Proposal, Reply, Request, step};
 use replica::ReplicaError;
 use rpc::{Messenger, Refusal, Verb};
 use rt::{Instant, ShardId};
@@ -51,10 +51,30 @@ impl Coordinator {
         let now = self.rt().wall_micros();
         let seconds = Seconds::try_from(now / 1_000_000).unwrap_or(0);
         let remembered = store.load(self.replica(), seconds).await?;
+        // What was voted on before a TRUNCATE is not to come back after it.
+        let floor = self.truncation_floor(table.id);
+        let above;
+        let known = match floor.is_none() {
+            true => &remembered.state,
+            false => {
+                above = remembered.state.clone().above(floor);
+                &above
+            }
+        };
+        match &request {
+            Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) => {
+                self.paxos().note_voted(*ballot)
+            }
+            Request::Commit(_) => {}
+        }
+        let request = match request {
+            Request::Commit(commit) if commit.id <= floor => return Ok(Reply::Committed),
+            request => request,
+        };
         let memory = i64::from(memory_seconds(table)) * 1_000_000;
         // A write that is lost with its commit is still known to be accepted, and is found and committed again.
         let durable = !matches!(request, Request::Commit(_));
-        let step = step(&remembered.state, request, now, memory);
+        let step = step(known, request, now, memory);
         let mut updates = Vec::with_capacity(2);
         updates.extend(step.apply.map(|update| (*update).clone()));
         updates.extend(step.state.map(|state| store.change(&remembered, &state, now)));
@@ -67,6 +87,14 @@ impl Coordinator {
             (false, false) => self.replica().apply(updates).await?,
         }
         Ok(step.reply)
+    }
+
+    /// Rounds up to this one ended with a table's last truncation on this shard.
+    pub(crate) fn truncation_floor(&self, table: TableId) -> Ballot {
+        match self.replica().engine().truncated_at(table) {
+            i64::MIN..=0 => Ballot::NONE,
+            micros => Ballot { micros, node: u64::MAX },
+        }
     }
 
     /// Asks the voter of this node.

@@ -20,7 +20,7 @@ type Op = Operation<RegisterInput, RegisterOutput>;
 
 /// What clients saw of each key, in the order in which it happened.
 #[derive(Default)]
-struct History {
+pub struct History {
     time: u64,
     keys: BTreeMap<i32, Vec<Op>>,
     /// Operations that may happen yet, with when they failed.
@@ -75,7 +75,7 @@ fn held(page: &ReadPage) -> Option<i64> {
     texts(page).first().map(|(_, text)| text.parse().expect("a number"))
 }
 
-async fn read(
+pub async fn read(
     rt: &Rt,
     coordinator: &Coordinator,
     key: i32,
@@ -86,7 +86,7 @@ async fn read(
     Ok(RegisterOutput::Value(held(&page)))
 }
 
-async fn cas(
+pub async fn cas(
     rt: &Rt,
     coordinator: &Coordinator,
     (key, now): (i32, u32),
@@ -111,7 +111,7 @@ async fn cas(
     }
 }
 
-async fn client(rt: Rt, coordinator: Coordinator, history: Rc<RefCell<History>>, now: u32, count: u32) {
+pub async fn client(rt: Rt, coordinator: Coordinator, history: Rc<RefCell<History>>, now: u32, count: u32) {
     let mut last = None;
     for _ in 0..count {
         let key = rt.random_u64() as i32 & (KEYS - 1);
@@ -160,10 +160,10 @@ fn revive(sim: &Sim) {
 }
 
 #[derive(Debug, Default)]
-struct Sum {
-    answered: usize,
-    applied: usize,
-    failed: u64,
+pub struct Sum {
+    pub answered: usize,
+    pub applied: usize,
+    pub failed: u64,
     stats: PaxosStats,
 }
 
@@ -198,7 +198,11 @@ fn run(seed: u64, faults: bool, sum: &mut Sum) -> bool {
         sum.stats.finished += stats.finished;
         sum.stats.uncertain += stats.uncertain;
     }
-    let history = history.borrow();
+    judge(&history.borrow(), seed, sum)
+}
+
+/// Whether what clients saw is explained by some order.
+pub fn judge(history: &History, seed: u64, sum: &mut Sum) -> bool {
     sum.failed += history.failed;
     history.keys.iter().all(|(key, operations)| {
         let outputs = || operations.iter().filter_map(|operation| operation.output.as_ref());
@@ -267,6 +271,9 @@ fn one_node_of_several_shards_agrees_with_itself() {
     clients.into_iter().for_each(|client| join(&world.sim, client));
     let page = world.read(0, partition(&table, 1, now), Consistency::One).expect("a calm node");
     assert_eq!(held(&page), Some(60), "every increment counted once");
+    let stats =
+        [0, 1, 2].map(|shard| world.on(0, shard, |_, coordinator| async move { coordinator.paxos_stats() }));
+    assert_eq!(stats.map(|stats| stats.contended), [0; 3], "the shards of a node wait for each other");
 }
 
 #[test]

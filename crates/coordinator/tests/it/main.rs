@@ -9,4 +9,5 @@ mod lightweight;
 mod promises;
 mod replication;
 mod traces;
+mod votes;
 mod world;

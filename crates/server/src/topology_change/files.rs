@@ -130,6 +130,7 @@ impl RunningShard {
         let name = table.full_name();
         let sources = sources.map_err(|error| NodeError::Cluster(format!("fetching {name}: {error}")))?;
         for source in sources {
+            self.coordinator().fence_host(source.host).await.map_err(NodeError::Cluster)?;
             let peer = Peer { host: source.host, shards: source.shards };
             match self.transfers().fetch(peer, table.id, &source.ranges, label).await {
                 Ok(fetched) => {

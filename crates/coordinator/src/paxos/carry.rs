@@ -1,0 +1,126 @@
+//! Votes go with the ranges: a node that becomes a replica remembers what voters of its ranges do, so that what a quorum of them
+//! accepted is seen by every quorum of which the new node is one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use mutation::{Bound, Clustering, DecoratedKey, Row, RowRange, Seconds, Slices};
+use paxos::AcceptorState;
+use replica::{Limits, Partitions, ReadCommand, ReplicaError};
+use rt::ShardId;
+use schema::{Table, TableId};
+use topology::{Replicas, TokenRange};
+
+use super::codec::Value;
+use super::store::VoteStore;
+use crate::pull::partition_ranges;
+use crate::read::{How, Reader, Scene};
+use crate::remote::{self, PeerError};
+use crate::schema_change::{NodeRequest, NodeResponse};
+use crate::{Consistency, Coordinator, RequestError};
+
+/// Partitions whose votes are read at once.
+const STEP_ROWS: u64 = 1_000;
+const STEP_BYTES: usize = 1 << 20;
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a voter of another node remembers of a partition.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// The table.
+    pub(crate) table: TableId,
+    /// The partition.
+    pub(crate) key: DecoratedKey,
+    /// What is remembered.
+    pub(crate) state: AcceptorState<Value>,
+}
+
+impl Coordinator {
+    /// Remembers what the voters of a range do of a table's partitions; of how many each told.
+    pub(crate) async fn carry_votes(
+        &self,
+        scene: &Scene,
+        table: &Arc<Table>,
+        range: TokenRange,
+        sources: &Replicas,
+    ) -> Result<u64, RequestError> {
+        let schema = self.schema();
+        let Some(votes) = schema.table("system", "paxos") else { return Ok(0) };
+        let mut carried = 0;
+        for part in partition_ranges(range) {
+            for source in sources.iter().filter(|source| **source != scene.view.own()) {
+                let mut command = command_for(votes, table, Partitions::Range(part.clone()), self.seconds());
+                loop {
+                    let how =
+                        How { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
+                    let reader = Reader::new(self, scene.clone(), how);
+                    let failed = |error| reader.not_enough(0, sources.len(), false, &[(*source, error)]);
+                    let body = remote::encode_command(&scene.view, &command);
+                    let page = reader.page(*source, &command, body, range.upto).await.map_err(failed)?;
+                    let rows =
+                        page.partitions.iter().filter_map(|found| Some((&found.key, found.rows.first()?)));
+                    let told = rows.map(|(key, row)| self.carry(votes, table, key, row));
+                    carried += try_join_all(told).await.map_err(failed)?.len() as u64;
+                    match page.more {
+                        Some(more) => command.resume = Some(more),
+                        None => break,
+                    }
+                }
+            }
+        }
+        Ok(carried)
+    }
+
+    fn seconds(&self) -> Seconds {
+        Seconds::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0)
+    }
+
+    async fn carry(
+        &self,
+        votes: &Arc<Table>,
+        table: &Arc<Table>,
+        key: &DecoratedKey,
+        row: &Row,
+    ) -> Result<(), PeerError> {
+        let state = VoteStore::over(votes, table, key).remembered(row, self.seconds())?.state;
+        let owner = ShardId(self.replica().shard_of(key.token));
+        let carried = Carried { table: table.id, key: key.clone(), state };
+        match self.port().call(owner, NodeRequest::CarryVote(Box::new(carried))).await {
+            NodeResponse::Carried(result) => Ok(result?),
+            other => panic!("a vote to remember was answered with {other:?}"),
+        }
+    }
+
+    /// On the shard that owns the partition: remembers what another voter does, besides what this one remembers.
+    pub(crate) async fn remember_vote(&self, carried: Carried) -> Result<(), ReplicaError> {
+        let Carried { table, key, state } = carried;
+        let _turn = self.paxos().votes.take(table, &key).await;
+        let schema = self.schema();
+        let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
+        let store = VoteStore::new(&schema, table, &key)?;
+        let remembered = store.load(self.replica(), self.seconds()).await?;
+        let both = remembered.state.clone().merged(state);
+        let rounds = |state: &AcceptorState<Value>| {
+            (state.promised, state.accepted.as_ref().map(|open| open.ballot), state.committed_ballot())
+        };
+        if rounds(&both) == rounds(&remembered.state) {
+            return Ok(());
+        }
+        let change = store.change(&remembered, &both, self.rt().wall_micros());
+        self.replica().apply_durably_here(vec![change]).await
+    }
+}
+
+/// Reads a table's votes.
+fn command_for(votes: &Arc<Table>, table: &Table, partitions: Partitions, now: Seconds) -> ReadCommand {
+    let clustering = Clustering::new(votes, &[Some(&table.id.0)]);
+    let range =
+        RowRange { start: Bound::before_row(votes, &clustering), end: Bound::after_row(votes, &clustering) };
+    ReadCommand {
+        slices: Slices::new(vec![range]),
+        limits: Limits { rows: STEP_ROWS, rows_per_partition: u64::MAX, bytes: STEP_BYTES },
+        bypass_cache: true,
+        ..ReadCommand::all_of(votes.clone(), partitions, now)
+    }
+}
