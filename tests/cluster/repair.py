@@ -218,4 +218,47 @@ def forgetting(world):
     return "200 deletions"
 
 
-SCENARIOS = (("repair", interrupted), ("tombstone_gc by repair", forgetting))
+def last_job(world, at):
+    return rest(world.nodes.addresses[at], "/storage_service/repairs")[-1]
+
+
+def incremental(world):
+    """After a first repair only what is new is compared, whichever node asks, until a node has lost what the others count on."""
+    keyspace(world)
+    table = f"{KEYSPACE}.fresh"
+    world.session.execute(f"CREATE TABLE {table} (k int PRIMARY KEY, v text) WITH speculative_retry = 'NEVER'")
+    query = f"SELECT k, v FROM {table}"
+    name = table.split(".")
+    with options(world, "--hinted_handoff_enabled", "false", "--auto_repair_enabled", "false"):
+        write(world, f"INSERT INTO {table} (k, v) VALUES (?, ?)", [(k, "first") for k in range(ROWS)], ConsistencyLevel.ALL)
+        repaired(world, 0, *name)
+        first = last_job(world, 0)
+        check(first["ranges_incremental"] == 0 and first["rows_compared"] >= ROWS, f"the first repair: {first}")
+        _, said = nodetool(world, 1, "tablestats", table)
+        check("Percent repaired: 100" in said, said)
+
+        with without(world, 2):
+            write(world, f"INSERT INTO {table} (k, v) VALUES (?, ?)", [(k, "second") for k in range(0, ROWS, 100)])
+        expected = [(k, "first" if k % 100 else "second") for k in range(ROWS)]
+        said = repaired(world, 1, *name)
+        check("incremental: true" in said, said)
+        second = last_job(world, 1)
+        few = ROWS // 100
+        check(second["ranges_incremental"] == second["ranges"], f"a repair that builds on the first: {second}")
+        check(few <= second["rows_compared"] <= 3 * few and second["rows_sent"] >= few, f"only what is new: {second}")
+        check(second["bytes"] < ROWS * 20, f"{second}")
+        same(world, query, expected)
+
+        said = repaired(world, 2, "-full", *name)
+        check("incremental: false" in said, said)
+        full = last_job(world, 2)
+        check(full["rows_compared"] >= ROWS and full["rows_differing"] == 0, f"a full one finds nothing that was left out: {full}")
+
+        world.session.execute(f"INSERT INTO {table} (k, v) VALUES (0, 'third')")
+        repaired(world, 0, *name)
+        third = last_job(world, 0)
+        check(third["ranges_incremental"] == third["ranges"] and third["rows_compared"] < few, f"{third}")
+    return f"{ROWS} rows: {first['rows_compared']} compared, then {second['rows_compared']} in {second['bytes']} bytes"
+
+
+SCENARIOS = (("repair", interrupted), ("incremental repair", incremental), ("tombstone_gc by repair", forgetting))

@@ -311,14 +311,6 @@ impl Copies {
         self.pieces().iter().flat_map(|piece| self.pending(piece.upto)).collect()
     }
 
-    /// Whether a node is a replica of something that it will not be a replica of.
-    pub fn loses(&self, node: NodeIndex) -> bool {
-        let Some((other, places)) = self.other.as_ref().filter(|_| !self.switched) else { return false };
-        let stays = |token| other.replicas(token).iter().any(|index| places[usize::from(index.0)] == node);
-        let pieces = self.pieces();
-        pieces.iter().any(|piece| self.replicas(piece.upto).contains(&node) && !stays(piece.upto))
-    }
-
     /// The ranges that a node keeps: as a replica, or as one that takes writes.
     pub fn kept(&self, node: NodeIndex) -> Vec<TokenRange> {
         let keeps = |piece: &TokenRange| {
