@@ -20,7 +20,7 @@ use coordinator::{Coordinator, Phase};
 use futures_util::future::{Either, join_all, select};
 use rt::mesh::Port;
 use rt::sync::{Semaphore, Watch};
-use rt::{Rt, ShardId, Task};
+use rt::{Instant, Rt, ShardId, Task};
 use topology::HostId;
 
 use crate::NodeError;
@@ -33,6 +33,8 @@ pub(crate) use files::{FetchReason, Had};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause before what failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
+/// How long the end of a change waits for nodes that are down and could answer clients by the ring of before.
+const BLIND_WAIT: Duration = Duration::from_secs(60);
 
 /// This node's part in changes of the ring. Cheap to clone.
 #[derive(Clone)]
@@ -56,6 +58,8 @@ struct Inner {
     /// Where it is noted after which change this node has dropped what it lost, and what is noted, once that is known.
     note: PathBuf,
     cleaned: Cell<Option<u64>>,
+    /// Which change is held up by nodes that are down and might live, and since when.
+    blind_since: Cell<Option<(u64, Instant)>>,
     task: RefCell<Option<Task<()>>>,
 }
 
@@ -83,6 +87,7 @@ impl TopologyChanges {
             data: Semaphore::new(1),
             note: note.join(cleanup::NOTE),
             cleaned: Cell::new(None),
+            blind_since: Cell::new(None),
             task: RefCell::default(),
         }))
     }
@@ -263,7 +268,7 @@ impl Inner {
     /// under way ends first.
     async fn finish(&self, change: u64) -> Result<(), NodeError> {
         self.membership.wait_for_everyone().await?;
-        self.check_reads_went_over()?;
+        self.check_reads_went_over(change)?;
         self.rt.sleep(self.write_time_max).await;
         let state = self.state();
         let Some(change) = state.change.as_ref().filter(|now| now.number == change) else { return Ok(()) };
@@ -280,18 +285,39 @@ impl Inner {
         }
     }
 
-    /// Nodes that are down may not be: those that have not heard of the ring to be must not make a quorum of what replicas were.
-    fn check_reads_went_over(&self) -> Result<(), NodeError> {
+    /// Nodes that are down may not be: those that have not heard of the ring to be should not make a quorum of what replicas were.
+    /// That is waited for, but not for ever: of a node that is dead for good nobody hears.
+    fn check_reads_went_over(&self, change: u64) -> Result<(), NodeError> {
         let state = self.state();
         let Some(view) = self.membership.view_of(&state) else { return Ok(()) };
         let knows = |node| view.is_alive(node) || view.node(node).phase == Phase::Removing;
         let blind = |replication| view.place(replication).blind_quorum(&view, knows);
         match state.schema.keyspaces().find(|keyspace| blind(&keyspace.replication)) {
+            Some(keyspace) if self.has_waited_for_the_blind(change) => {
+                tracing::warn!(
+                    "the change of the ring ends without replicas of keyspace {} that are down: should one be cut off and live, \
+                     what it answers by itself may be old, and what is written to it alone may be lost",
+                    keyspace.name
+                );
+                Ok(())
+            }
             Some(keyspace) => Err(NodeError::Cluster(format!(
                 "too many replicas of keyspace {} are down to be certain that nobody reads by the ring of before",
                 keyspace.name
             ))),
             None => Ok(()),
+        }
+    }
+
+    /// Whether a change was held up so long by nodes that are down that it is to be held up no longer.
+    fn has_waited_for_the_blind(&self, change: u64) -> bool {
+        let now = self.rt.now();
+        match self.blind_since.get() {
+            Some((held, since)) if held == change => now - since >= BLIND_WAIT,
+            _ => {
+                self.blind_since.set(Some((change, now)));
+                false
+            }
         }
     }
 
