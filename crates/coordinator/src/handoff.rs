@@ -147,6 +147,10 @@ impl Handoff {
 
 impl Inner {
     fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool {
+        // A write may end after the node that did not take it has left: nobody will want the hint.
+        if self.coordinator.view().index_of(host).is_none() {
+            return false;
+        }
         let engine = self.coordinator.replica().engine();
         let before = self.latest_micros.get().max(engine.truncated_latest());
         let now_micros = self.coordinator.rt().wall_micros().max(before.saturating_add(1));
