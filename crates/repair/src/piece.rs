@@ -159,38 +159,40 @@ impl Piece {
         let mut wanted = contents.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
-        let mut out = Vec::new();
         let mut found_count = 0;
-        let mut printer = Printer::new(&scope.table, scope.seed);
-        for (at, part) in self.parts.iter().enumerate() {
-            let upto = self.parts.get(at + 1).map_or(self.prints.len(), |next| next.prints_from);
-            let prints = &self.prints[part.prints_from..upto];
-            if !prints.iter().any(|print| wanted.binary_search(&print.content).is_ok()) {
-                continue;
-            }
-            let mut elements = Vec::with_capacity(prints.len());
-            let normal = part.normal.as_ref().unwrap_or(&part.whole).clone();
-            printer.elements(normal, self.is_inner(&part.whole), &mut elements);
-            let mut found = PartitionResult::new(part.whole.key.clone());
-            for (print, element) in elements {
-                if wanted.binary_search(&print.content).is_ok() {
-                    found_count += 1;
-                    element.add_to(&mut found);
-                }
-            }
-            out.push(found);
-        }
-        (found_count >= wanted.len()).then_some(out)
+        let found = self.elements_of(
+            scope,
+            |print| wanted.binary_search(&print.content).is_ok(),
+            |_| {
+                found_count += 1;
+                true
+            },
+        );
+        (found_count >= wanted.len()).then(|| found.into_iter().map(|(_, part)| part).collect())
     }
 
     /// The rows of the buckets that `which` names, by the number of their part.
     pub(crate) fn rows_of(&self, scope: &Scope, buckets: u32, which: &Bits) -> Vec<(usize, PartitionResult)> {
+        let is_row = |element: &Element| matches!(element, Element::Row(_) | Element::Static(_));
+        let mut found = self.elements_of(scope, |print| which.has(print.bucket(buckets)), is_row);
+        found.retain(|(_, part)| part.static_row.is_some() || !part.rows.is_empty());
+        found
+    }
+
+    /// Those of the elements that are `wanted` by their prints which `takes` takes, in their normal form, of each part that has a
+    /// wanted one and by its number.
+    fn elements_of(
+        &self,
+        scope: &Scope,
+        wanted: impl Fn(&Print) -> bool,
+        mut takes: impl FnMut(&Element) -> bool,
+    ) -> Vec<(usize, PartitionResult)> {
         let mut out = Vec::new();
         let mut printer = Printer::new(&scope.table, scope.seed);
         for (at, part) in self.parts.iter().enumerate() {
             let upto = self.parts.get(at + 1).map_or(self.prints.len(), |next| next.prints_from);
             let prints = &self.prints[part.prints_from..upto];
-            if !prints.iter().any(|print| which.has(print.bucket(buckets))) {
+            if !prints.iter().any(&wanted) {
                 continue;
             }
             let mut elements = Vec::with_capacity(prints.len());
@@ -198,14 +200,11 @@ impl Piece {
             printer.elements(normal, self.is_inner(&part.whole), &mut elements);
             let mut found = PartitionResult::new(part.whole.key.clone());
             for (print, element) in elements {
-                if which.has(print.bucket(buckets)) && matches!(element, Element::Row(_) | Element::Static(_))
-                {
+                if wanted(&print) && takes(&element) {
                     element.add_to(&mut found);
                 }
             }
-            if found.static_row.is_some() || !found.rows.is_empty() {
-                out.push((at, found));
-            }
+            out.push((at, found));
         }
         out
     }
