@@ -14,7 +14,7 @@ use rt_sim::{Config, NodeConfig, Simulation};
 use schema::Table;
 
 use crate::model::{Change, Op, Visible, read, schema, updates};
-use crate::world::{Plan, config};
+use crate::world::{Plan, config, on_a_node};
 
 const KEYS: i32 = 150;
 
@@ -104,29 +104,9 @@ async fn send(
     (sent, kinds)
 }
 
-/// Runs a test's body on a node of one shard.
-fn on_node<T: Send + 'static, F: Future<Output = T> + 'static>(
-    seed: u64,
-    body: impl Fn(Rt) -> F + Clone + Send + Sync + 'static,
-) -> T {
-    let sim = Simulation::new(seed, Config::default());
-    let result = Arc::new(Mutex::new(None));
-    let left = result.clone();
-    let node = sim.add_node(NodeConfig::default(), move |_| {
-        let (left, body) = (left.clone(), body.clone());
-        shard_mains(1, move |rt: Rt| {
-            let (left, body) = (left.clone(), body.clone());
-            async move { *left.lock().unwrap() = Some(body(rt).await) }
-        })
-    });
-    sim.start(node);
-    sim.run_until_exit(node).expect("it ends");
-    result.lock().unwrap().take().expect("it has ended")
-}
-
 #[test]
 fn what_is_wanted_wholly_goes_as_it_is() {
-    on_node(1, |rt| async move {
+    on_a_node(1, |rt| async move {
         let (source, target, table) = (open(&rt, "a", 1000).await, open(&rt, "b", 1000).await, table(1000));
         fill(&rt, &source, &table, 0..KEYS).await;
         // What the target has beside stays, and what it has cached is not taken for everything.
@@ -156,7 +136,7 @@ fn what_is_wanted_wholly_goes_as_it_is() {
 
 #[test]
 fn of_an_sstable_that_is_wanted_in_part_the_stretches_go() {
-    on_node(2, |rt| async move {
+    on_a_node(2, |rt| async move {
         let (source, target, table) = (open(&rt, "a", 1000).await, open(&rt, "b", 1000).await, table(1000));
         fill(&rt, &source, &table, 0..KEYS).await;
         for wanted in [half(), Wanted { shard: 1, shards: 3, ..half() }] {
@@ -177,7 +157,7 @@ fn of_an_sstable_that_is_wanted_in_part_the_stretches_go() {
 
 #[test]
 fn what_is_not_wanted_or_damaged_is_refused() {
-    on_node(3, |rt| async move {
+    on_a_node(3, |rt| async move {
         let (source, target, table) = (open(&rt, "a", 1000).await, open(&rt, "b", 1000).await, table(1000));
         fill(&rt, &source, &table, 0..KEYS).await;
         let awaited = target.await_files(table.id).unwrap();
@@ -212,7 +192,7 @@ fn sstable_dir(table: &Table) -> PathBuf {
 
 #[test]
 fn what_was_truncated_or_deleted_meanwhile_does_not_come_back() {
-    on_node(4, |rt| async move {
+    on_a_node(4, |rt| async move {
         // Deletions are forgotten at once.
         let (source, target, table) = (open(&rt, "a", 0).await, open(&rt, "b", 0).await, table(0));
         fill(&rt, &source, &table, 0..KEYS).await;

@@ -47,7 +47,7 @@ pub struct World {
 pub type SharedWorld = Arc<Mutex<World>>;
 
 /// What one future leaves that runs alone on a simulated node of one shard with an empty disk.
-pub fn on_a_node<T, F>(seed: u64, work: impl Fn(Rt) -> F + Copy + Send + Sync + 'static) -> T
+pub fn on_a_node<T, F>(seed: u64, work: impl Fn(Rt) -> F + Clone + Send + Sync + 'static) -> T
 where
     T: Send + 'static,
     F: Future<Output = T> + 'static,
@@ -56,9 +56,9 @@ where
     let left = Arc::new(Mutex::new(None));
     let place = left.clone();
     let node = sim.add_node(NodeConfig::default(), move |_| {
-        let place = place.clone();
+        let (place, work) = (place.clone(), work.clone());
         shard_mains(1, move |rt: Rt| {
-            let place = place.clone();
+            let (place, work) = (place.clone(), work.clone());
             async move { *place.lock().unwrap() = Some(work(rt).await) }
         })
     });
