@@ -255,6 +255,10 @@ pub trait Node {
     fn cluster_state(&self) -> Option<Arc<ClusterState>> {
         None
     }
+    /// The share of requests that are traced although their client does not ask for it.
+    fn trace_probability(&self) -> f64;
+    /// Sets that share, from 0 to 1, on all shards.
+    fn set_trace_probability(&self, probability: f64) -> LocalBoxFuture<()>;
     /// Asks the node to stop.
     fn request_stop(&self);
     /// Microseconds since the epoch.

@@ -27,6 +27,7 @@ use crate::prepared_statements::{Found, PreparedStatements, bytes_of};
 use crate::request::{ExecLimits, Request};
 use crate::select::{self, SelectPlan};
 use crate::trace::Trace;
+use crate::watch::Watch;
 
 /// The node, as far as statements show it and the view of the cluster does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,7 @@ pub struct Executor<C> {
     prepared: PreparedStatements,
     on_prepared: RefCell<Option<PreparedListener>>,
     last_timestamp: Cell<Timestamp>,
+    watch: Watch,
 }
 
 impl<C: Coordinator> Executor<C> {
@@ -78,6 +80,7 @@ impl<C: Coordinator> Executor<C> {
             clock,
             node,
             prepared: PreparedStatements::new(limits.prepared_bytes),
+            watch: Watch::new(limits.slow_after),
             limits,
             on_prepared: RefCell::new(None),
             last_timestamp: Cell::new(0),
@@ -97,6 +100,26 @@ impl<C: Coordinator> Executor<C> {
     /// Has `listener` called whenever a client prepares a statement on this shard.
     pub fn on_prepared(&self, listener: PreparedListener) {
         *self.on_prepared.borrow_mut() = Some(listener);
+    }
+
+    /// The share of requests that are traced although their client does not ask for it.
+    pub fn trace_probability(&self) -> f64 {
+        self.watch.trace_probability()
+    }
+
+    /// Sets that share, from 0 to 1.
+    pub fn set_trace_probability(&self, probability: f64) {
+        self.watch.set_trace_probability(probability);
+    }
+
+    /// What the log is to say of statements that were slow since the last time.
+    pub fn report_slow(&self) -> Option<String> {
+        self.watch.report(self.clock.now())
+    }
+
+    /// Whether a request is traced.
+    fn traces(&self, asked: bool) -> bool {
+        asked || self.watch.draws(&*self.clock)
     }
 
     /// Prepares a statement that a client prepared on another shard. A statement that is refused here is left out.
@@ -126,12 +149,13 @@ impl<C: Coordinator> Executor<C> {
         tracing: bool,
         out: &mut ResponseWriter,
     ) {
-        let text = query.text.as_str();
-        let trace = tracing.then(|| {
+        let (text, began) = (query.text.as_str(), self.watch.begin(&*self.clock));
+        let trace = self.traces(tracing).then(|| {
             let parameters = trace_parameters(text, &query.parameters);
-            Trace::begin(&self.call, "QUERY", "Execute CQL3 query", parameters)
+            Trace::begin(&self.call, tracing, "QUERY", "Execute CQL3 query", parameters)
         });
         let result = self.query_inner(client, text, &query.parameters, trace.as_ref(), out).await;
+        self.watch.end(began, &*self.clock, || text.to_owned());
         self.finish(result, client, trace, out).await;
     }
 
@@ -161,9 +185,9 @@ impl<C: Coordinator> Executor<C> {
         out: &mut ResponseWriter,
     ) {
         let text = prepare.text.as_str();
-        let trace = tracing.then(|| {
+        let trace = self.traces(tracing).then(|| {
             let parameters = vec![("query".to_owned(), text.to_owned())];
-            Trace::begin(&self.call, "PREPARE", "Preparing CQL3 query", parameters)
+            Trace::begin(&self.call, tracing, "PREPARE", "Preparing CQL3 query", parameters)
         });
         let keyspace = prepare.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let result = self.prepare_inner(keyspace.or(client.keyspace.as_deref()), text, out).await;
@@ -216,16 +240,19 @@ impl<C: Coordinator> Executor<C> {
         tracing: bool,
         out: &mut ResponseWriter,
     ) {
-        let mut trace = None;
+        let (mut trace, began) = (None, self.watch.begin(&*self.clock));
         let result = match self.current(&execute.id) {
             Ok(prepared) => {
-                if tracing {
+                if self.traces(tracing) {
                     let parameters = trace_parameters(&prepared.text, &execute.parameters);
-                    trace =
-                        Some(Trace::begin(&self.call, "QUERY", "Execute CQL3 prepared query", parameters));
+                    let what = "Execute CQL3 prepared query";
+                    trace = Some(Trace::begin(&self.call, tracing, "QUERY", what, parameters));
                 }
                 let known = execute.result_metadata_id.as_deref();
-                self.run(&prepared, client, &execute.parameters, known, trace.as_ref(), out).await
+                let result =
+                    self.run(&prepared, client, &execute.parameters, known, trace.as_ref(), out).await;
+                self.watch.end(began, &*self.clock, || prepared.text.to_string());
+                result
             }
             Err(error) => Err(error),
         };
@@ -240,12 +267,27 @@ impl<C: Coordinator> Executor<C> {
         tracing: bool,
         out: &mut ResponseWriter,
     ) {
-        let trace = tracing.then(|| {
+        let began = self.watch.begin(&*self.clock);
+        let trace = self.traces(tracing).then(|| {
             let parameters = trace_parameters("", &batch.parameters);
-            Trace::begin(&self.call, "QUERY", "Execute batch of CQL3 queries", parameters)
+            Trace::begin(&self.call, tracing, "QUERY", "Execute batch of CQL3 queries", parameters)
         });
         let result = self.batch_inner(client, batch, trace.as_ref(), out).await;
+        self.watch.end(began, &*self.clock, || self.batch_text(batch));
         self.finish(result, client, trace, out).await;
+    }
+
+    /// A batch, as far as its statements are known.
+    fn batch_text(&self, batch: &wire::Batch) -> String {
+        let schema = self.coordinator.schema();
+        let statements = batch.statements.iter().map(|statement| match &statement.source {
+            StatementSource::Text(text) => text.as_str().to_owned(),
+            StatementSource::Prepared(id) => match self.prepared.find(id, &schema) {
+                Found::Current(prepared) | Found::Outdated(prepared) => prepared.text.to_string(),
+                Found::Unknown => "?".to_owned(),
+            },
+        });
+        format!("BEGIN BATCH {} APPLY BATCH", statements.collect::<Vec<_>>().join("; "))
     }
 
     async fn batch_inner(
@@ -560,7 +602,9 @@ impl<C: Coordinator> Executor<C> {
         }
         let Some(trace) = trace else { return };
         self.note(Some(&trace), || "Request complete".to_owned());
-        out.set_tracing_id(trace.id);
+        if trace.asked {
+            out.set_tracing_id(trace.id);
+        }
         let schema = self.coordinator.schema();
         let updates = trace.updates(&schema, &self.call, client.address, self.node.address);
         let options = WriteOptions {

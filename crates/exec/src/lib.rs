@@ -21,6 +21,7 @@ mod prepared_statements;
 pub mod request;
 pub mod select;
 mod trace;
+mod watch;
 
 pub use error::ExecError;
 pub use executor::{ClientState, Executor, NodeInfo, PreparedListener};

@@ -36,6 +36,8 @@ pub struct ExecLimits {
     pub batch_partitions_warn: usize,
     /// `tombstone_warn_threshold`
     pub tombstone_warn_threshold: u32,
+    /// `slow_query_log_timeout`; zero for none.
+    pub slow_after: Duration,
     /// `prepared_statements_cache_size`, in bytes.
     pub prepared_bytes: usize,
 }
@@ -53,6 +55,7 @@ impl Default for ExecLimits {
             batch_fail_bytes: 50 << 10,
             batch_partitions_warn: 10,
             tombstone_warn_threshold: 1000,
+            slow_after: Duration::from_millis(500),
             prepared_bytes: 10 << 20,
         }
     }

@@ -17,8 +17,10 @@ const TTL: u32 = 24 * 60 * 60;
 
 /// One traced request.
 pub struct Trace {
-    /// Its id, which the client is told.
+    /// Its id.
     pub id: [u8; 16],
+    /// Whether the client is told the id: when it asked for the trace.
+    pub asked: bool,
     started: Instant,
     started_micros: i64,
     command: &'static str,
@@ -28,9 +30,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Begins a trace. `command` is the protocol's message, `request` says what is done.
+    /// Begins a trace, which the client `asked` for or not. `command` is the protocol's message, `request` says what is done.
     pub fn begin(
         call: &CallContext,
+        asked: bool,
         command: &'static str,
         request: &'static str,
         parameters: Vec<(String, String)>,
@@ -38,6 +41,7 @@ impl Trace {
         let id = call.time_uuid();
         Self {
             id,
+            asked,
             started: call.clock.now(),
             started_micros: call.clock.wall_micros(),
             command,

@@ -219,6 +219,18 @@ impl Node for View {
         Box::pin(async move { engine::list_snapshots(rt.disk(), &data).await })
     }
 
+    fn trace_probability(&self) -> f64 {
+        self.shard.front().trace_probability()
+    }
+
+    fn set_trace_probability(&self, probability: f64) -> LocalBoxFuture<()> {
+        let (port, shards) = (self.port.clone(), self.rt.shard_count());
+        Box::pin(async move {
+            let orders = (0..shards).map(|shard| port.call(ShardId(shard), Order::Trace(probability)));
+            join_all(orders).await;
+        })
+    }
+
     fn repair(&self) -> Option<repair::Repair> {
         (self.mode.get() == Mode::Normal).then(|| self.shard.repair().clone())
     }

@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use coordinator::Coordinator;
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
-use rt::{Rt, ShardId};
+use rt::{Group, Rt, ShardId, Task};
 use session::{Client, Statement, StatementMessage};
 use wire::ResponseWriter;
 
@@ -20,6 +21,9 @@ use crate::node::Boot;
 
 /// Workers that are kept while they have nothing to do, each some kilobytes.
 const IDLE_WORKERS_MAX: usize = 64;
+
+/// Between two times that slow statements are named in the log.
+const SLOW_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What carries statements out.
 pub(crate) type Processor = Box<dyn Fn(Rc<Client>, Statement, ResponseWriter) -> Processing>;
@@ -54,6 +58,19 @@ pub(crate) fn executor(
     let executor = Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config)));
     share_prepared(rt, &executor, statements);
     executor
+}
+
+/// Names slow statements in the log for as long as the task is kept.
+pub(crate) fn tell_slow(rt: &Rt, executor: &ShardExecutor) -> Task<()> {
+    let (clock, executor) = (rt.clone(), executor.clone());
+    rt.spawn(Group::Maintenance, async move {
+        loop {
+            clock.sleep(SLOW_REPORT_INTERVAL).await;
+            if let Some(report) = executor.report_slow() {
+                tracing::info!("{report}");
+            }
+        }
+    })
 }
 
 /// Has every shard know what a client prepared on one.
@@ -94,7 +111,7 @@ fn limits(config: &Config) -> ExecLimits {
         batch_partitions_warn: config.unlogged_batch_across_partitions_warn_threshold as usize,
         prepared_bytes: bytes(config.prepared_statements_cache_size),
         tombstone_warn_threshold: u32::try_from(config.tombstone_warn_threshold).unwrap_or(u32::MAX),
-        ..ExecLimits::default()
+        slow_after: config.slow_query_log_timeout,
     }
 }
 

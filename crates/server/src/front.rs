@@ -13,8 +13,8 @@ use catalog::Facts;
 use coordinator::{Change, ChangedObject, ComputedTables, Coordinator, SchemaEvent};
 use mutation::PartitionUpdate;
 use replica::ReadCommand;
-use rt::Rt;
 use rt::mesh::Mesh;
+use rt::{Rt, Task};
 use session::{AllowAll, ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
@@ -49,6 +49,8 @@ pub(crate) struct Front {
     sessions: Sessions<Processor>,
     executor: ShardExecutor,
     announcer: Announcer,
+    /// Names slow statements in the log; none when nobody wants to know.
+    _slow: Option<Task<()>>,
 }
 
 impl Front {
@@ -87,7 +89,9 @@ impl Front {
             executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
+        let watches = !boot.config.slow_query_log_timeout.is_zero();
         Self {
+            _slow: watches.then(|| executor::tell_slow(rt, &executor)),
             rt: rt.clone(),
             config: boot.config.clone(),
             client_tls: boot.client_tls.clone(),
@@ -116,6 +120,16 @@ impl Front {
             };
             NodeError::Listen { what, option, error }
         })
+    }
+
+    /// The share of requests that are traced although their client does not ask for it.
+    pub(crate) fn trace_probability(&self) -> f64 {
+        self.executor.trace_probability()
+    }
+
+    /// Sets that share.
+    pub(crate) fn set_trace_probability(&self, probability: f64) {
+        self.executor.set_trace_probability(probability);
     }
 
     /// Figures of this moment.

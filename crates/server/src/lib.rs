@@ -19,7 +19,7 @@ mod shard;
 mod topology_change;
 
 pub use canaries::Canaries;
-pub use config::{Config, ConfigError, Size};
+pub use config::{Config, ConfigError, LeftOut, Size};
 pub use error::NodeError;
 pub use node::{ReadyHook, ReadyReport, mains, mains_with_canaries};
 

@@ -95,6 +95,8 @@ pub(crate) enum Order {
     CloseFront,
     /// Tell figures.
     Figures,
+    /// Trace this share of the requests.
+    Trace(f64),
     /// Take no more requests, and finish those under way.
     Quiet,
     /// Stop, in order, and end.
@@ -210,13 +212,7 @@ impl Follower {
     async fn carry_out(&self, rt: &Rt, order: Order) -> Report {
         match order {
             Order::Connect(config) => {
-                match &mut *self.state.borrow_mut() {
-                    State::Waiting(Some(setup), messenger) => {
-                        let endpoint = setup.handover.take().expect("a shard is connected once");
-                        *messenger = Some(Messenger::new(rt, config, endpoint));
-                    }
-                    State::Waiting(..) | State::Running(_) | State::Ended => {}
-                }
+                self.connect(rt, config);
                 Report::Done(Ok(()))
             }
             Order::FetchFiles(reason) => Report::Files(self.fetch_files(rt, &reason).await),
@@ -255,6 +251,12 @@ impl Follower {
                 Some(shard) => Report::Figures(Box::new(shard.figures(rt))),
                 None => Report::Figures(Box::default()),
             },
+            Order::Trace(probability) => {
+                if let Some(shard) = self.running() {
+                    shard.front().set_trace_probability(probability);
+                }
+                Report::Done(Ok(()))
+            }
             Order::Quiet => {
                 if let Some(shard) = self.running() {
                     shard.quiet().await;
@@ -274,6 +276,16 @@ impl Follower {
                 self.ended.notify_all();
                 Report::Done(result)
             }
+        }
+    }
+
+    fn connect(&self, rt: &Rt, config: Arc<RpcConfig>) {
+        match &mut *self.state.borrow_mut() {
+            State::Waiting(Some(setup), messenger) => {
+                let endpoint = setup.handover.take().expect("a shard is connected once");
+                *messenger = Some(Messenger::new(rt, config, endpoint));
+            }
+            State::Waiting(..) | State::Running(_) | State::Ended => {}
         }
     }
 

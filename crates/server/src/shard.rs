@@ -129,6 +129,11 @@ impl RunningShard {
         self.front.listen().await
     }
 
+    /// What clients meet.
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
+    }
+
     /// Storage.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine

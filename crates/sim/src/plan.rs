@@ -111,6 +111,8 @@ impl Plan {
             compaction_throughput: Size(*pick(rng, &[0, 1 << 20, 64 << 20])),
             concurrent_compactors: 1 + rng.below(2) as u16,
             auto_snapshot: rng.below(2) == 0,
+            // What takes long by the world's clock is none of its business.
+            slow_query_log_timeout: std::time::Duration::ZERO,
             ..Config::default()
         };
         match self.sync {

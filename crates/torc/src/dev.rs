@@ -25,7 +25,7 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     let configs = if nodes == 1 { vec![config] } else { several(&config, &directory, nodes, arguments)? };
     let throw_away = (kept.is_none() && !configs[0].memory).then(|| ThrowAway(directory));
     let result = match <[Config; 1]>::try_from(configs) {
-        Ok([config]) => node::run(config),
+        Ok([config]) => node::run(config, &server::LeftOut::default()),
         Err(configs) => local_cluster::run(configs),
     };
     drop(throw_away);

@@ -1,11 +1,12 @@
 //! `torc server`: settings from files, environment and flags, then the node until it is told to stop.
 
+use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ArgMatches;
-use server::{Config, ReadyReport};
+use server::{Config, LeftOut, ReadyReport};
 
 use crate::command::apply_flags;
 
@@ -18,15 +19,16 @@ pub fn server(arguments: &ArgMatches) -> Result<(), String> {
         Some(file) => Some(PathBuf::from(file)),
         None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
     };
-    if let Some(file) = &file {
-        read_files(&mut config, file)?;
-    }
+    let left_out = match &file {
+        Some(file) => read_files(&mut config, file)?,
+        None => LeftOut::default(),
+    };
     apply(&mut config, arguments)?;
-    run(config)
+    run(config, &left_out)
 }
 
-/// Reads `torc.yaml`, and what stands beside it.
-fn read_files(config: &mut Config, file: &Path) -> Result<(), String> {
+/// Reads `torc.yaml`, and what stands beside it; tells which lines have no effect.
+fn read_files(config: &mut Config, file: &Path) -> Result<LeftOut, String> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot read the configuration {}: {error}", file.display()))?;
     let in_file = |error: server::ConfigError| format!("{}: {error}", file.display());
@@ -75,9 +77,18 @@ pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a node until it is told to stop.
-pub fn run(mut config: Config) -> Result<(), String> {
+/// Runs a node until it is told to stop. Says what of its configuration has no effect.
+pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
     start_log(&config.log_level, false)?;
+    if !left_out.of_no_use.is_empty() {
+        tracing::info!("of the configuration this is of no use here: {}", left_out.of_no_use.join(", "));
+    }
+    if !left_out.not_built.is_empty() {
+        tracing::warn!(
+            "of the configuration this is not built yet and has no effect: {}",
+            left_out.not_built.join(", ")
+        );
+    }
     resolve_seeds(&mut config)?;
     config.check().map_err(|error| error.to_string())?;
     if let Some(memory) = rt_uring::available_memory() {
@@ -127,6 +138,7 @@ pub fn start_log(level: &str, threads: bool) -> Result<(), String> {
         .map_err(|error| format!("option log_level: '{level}' is not valid: {error}"))?;
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
-    log.with_thread_names(threads).init();
+    // Colours are for people: in a file they are noise.
+    log.with_ansi(std::io::stderr().is_terminal()).with_thread_names(threads).init();
     Ok(())
 }

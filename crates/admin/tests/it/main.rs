@@ -155,6 +155,15 @@ impl Node for Fake {
         Box::pin(std::future::ready(Ok(records)))
     }
 
+    fn trace_probability(&self) -> f64 {
+        0.25
+    }
+
+    fn set_trace_probability(&self, probability: f64) -> LocalBoxFuture<()> {
+        assert_eq!(probability, 0.125);
+        Box::pin(std::future::ready(()))
+    }
+
     fn request_stop(&self) {}
 
     fn now_micros(&self) -> i64 {
@@ -228,6 +237,18 @@ fn who_is_there_and_lives() {
         pair("10.1.0.4", 5000.0)
     ]);
     assert_eq!(get("/storage_service/load_map"), loads);
+}
+
+#[test]
+fn a_share_that_is_traced_lies_between_none_and_all() {
+    assert_eq!(get("/storage_service/trace_probability"), json!(0.25));
+    let set = |given: &str| {
+        ask(false, "POST", &format!("/storage_service/trace_probability?probability={given}")).status
+    };
+    assert_eq!(set("0.125"), 200);
+    for wrong in ["1.5", "-0.1", "NaN", "half", ""] {
+        assert_eq!(set(wrong), 400, "{wrong}");
+    }
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! The configuration of a node: `torc.yaml`, flags and environment variables, all by the same names.
 //!
 //! Names are Cassandra's, and ScyllaDB's where Cassandra has none. Old spellings with their unit in the name
-//! (`commitlog_segment_size_in_mb`) are understood. An unknown option is an error that names the nearest known one.
+//! (`commitlog_segment_size_in_mb`) are understood. Options that only mean something to another database are read and told of;
+//! an unknown one is an error that names the nearest known one.
 
 mod cluster;
 mod encryption;
+mod foreign;
 mod options;
 mod rackdc;
 mod value;
 mod yaml;
 
 pub(crate) use encryption::EncryptionFiles;
+pub use foreign::LeftOut;
 pub use options::{Config, OptionInfo};
 pub use value::{OptionValue, Size};
 

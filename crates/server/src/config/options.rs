@@ -59,6 +59,13 @@ macro_rules! options {
                 Err(ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
             }
 
+            /// Whether an option has this name, or an alias of it.
+            pub(super) fn has(&self, name: &str) -> bool {
+                Self::OPTIONS.iter().any(|option| {
+                    option.name == name || option.aliases.iter().any(|(alias, _)| *alias == name)
+                })
+            }
+
             /// Every option with its value as `torc.yaml` would have it, in name order.
             pub fn show(&self) -> Vec<(&'static str, String)> {
                 let mut all = vec![$((stringify!($name), self.$name.show()),)*];
@@ -181,6 +188,8 @@ options! {
     truncate_request_timeout: Duration = Duration::from_secs(60), "How long TRUNCATE may take.";
     #[alias("request_timeout_in_ms", "ms")]
     request_timeout: Duration = Duration::from_secs(10), "How long anything else may take.";
+    #[alias("slow_query_log_timeout_in_ms", "ms")]
+    slow_query_log_timeout: Duration = Duration::from_millis(500), "Statements that take longer are named in the log; 0 for none.";
     tombstone_warn_threshold: u64 = 1_000, "Tombstones in a read from which it is logged.";
     tombstone_failure_threshold: u64 = 100_000, "Tombstones in a read from which it fails.";
     #[alias("batch_size_warn_threshold_in_kb", "KiB")]

@@ -2,16 +2,18 @@
 
 use serde_yaml_ng::Value;
 
+use super::foreign::{LeftOut, Standing, standing};
 use super::{Config, ConfigError};
 
 impl Config {
-    /// Sets every option that the YAML text names.
-    pub fn set_from_yaml(&mut self, text: &str) -> Result<(), ConfigError> {
+    /// Sets every option that the YAML text names, and tells which of Cassandra's options have no effect.
+    pub fn set_from_yaml(&mut self, text: &str) -> Result<LeftOut, ConfigError> {
+        let mut left_out = LeftOut::default();
         let value: Value =
             serde_yaml_ng::from_str(text).map_err(|error| ConfigError::Yaml(error.to_string()))?;
         let Value::Mapping(options) = value else {
             return if value.is_null() {
-                Ok(())
+                Ok(left_out)
             } else {
                 Err(ConfigError::Yaml("expected lines of the form `name: value`".to_owned()))
             };
@@ -21,30 +23,76 @@ impl Config {
                 return Err(ConfigError::Yaml(format!("an option's name is a word, not {name:?}")));
             };
             match value {
-                Value::Mapping(group) if GROUPS.contains(&name.as_str()) => self.set_group(&name, &group)?,
-                value => self.set_value(&name, &value)?,
+                Value::Mapping(group) if GROUPS.contains(&name.as_str()) => {
+                    self.set_group(&name, &group, &mut left_out)?;
+                }
+                value => self.set_value(&name, &value, &mut left_out)?,
             }
         }
-        Ok(())
+        Ok(left_out)
     }
 
     /// Options that stand below a common name have it in front of theirs.
-    fn set_group(&mut self, group: &str, options: &serde_yaml_ng::Mapping) -> Result<(), ConfigError> {
+    fn set_group(
+        &mut self,
+        group: &str,
+        options: &serde_yaml_ng::Mapping,
+        left_out: &mut LeftOut,
+    ) -> Result<(), ConfigError> {
         for (name, value) in options {
             let Value::String(name) = name else {
                 return Err(ConfigError::Yaml(format!("an option's name is a word, not {name:?}")));
             };
-            self.set_value(&format!("{group}_{name}"), value)?;
+            self.set_value(&format!("{group}_{name}"), value, left_out)?;
         }
         Ok(())
     }
 
-    fn set_value(&mut self, name: &str, value: &Value) -> Result<(), ConfigError> {
+    fn set_value(&mut self, name: &str, value: &Value, left_out: &mut LeftOut) -> Result<(), ConfigError> {
+        if !self.has(name)
+            && let Some(standing) = standing(name)
+        {
+            return leave_out(name, value, standing, left_out);
+        }
         match flatten(name, value)? {
             Some(text) => self.set(name, &text),
             None => Ok(()),
         }
     }
+}
+
+/// Notes an option that has no effect, or refuses what must not be left out.
+fn leave_out(
+    name: &str,
+    value: &Value,
+    standing: Standing,
+    left_out: &mut LeftOut,
+) -> Result<(), ConfigError> {
+    let refused = |expected: String| ConfigError::Value {
+        name: name.to_owned(),
+        value: flatten(name, value).ok().flatten().unwrap_or_default(),
+        expected,
+    };
+    // `false` and nothing ask for nothing.
+    let asks = !matches!(value, Value::Null | Value::Bool(false));
+    match standing {
+        Standing::NoUse => left_out.of_no_use.push(name.to_owned()),
+        Standing::NotBuilt if asks => left_out.not_built.push(name.to_owned()),
+        Standing::NotBuilt => {}
+        Standing::Only(allowed) => {
+            let text = flatten(name, value)?.unwrap_or_default();
+            let short = text.rsplit('.').next().unwrap_or(&text);
+            if !text.is_empty() && !allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(short)) {
+                return Err(refused(format!(
+                    "anything else is not built yet; expected {}",
+                    allowed.join(" or ")
+                )));
+            }
+        }
+        Standing::Refused(instead) if !value.is_null() => return Err(refused(instead.to_owned())),
+        Standing::Refused(_) => {}
+    }
+    Ok(())
 }
 
 /// Options that have options.
@@ -69,7 +117,12 @@ fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {
             let items = items.iter().map(|item| flatten(name, item).and_then(|text| text.ok_or_else(wrong)));
             items.collect::<Result<Vec<_>, _>>()?.join(",")
         }
-        Value::Mapping(_) | Value::Tagged(_) => return Err(wrong()),
+        // A class with parameters; what is taken of classes needs none.
+        Value::Mapping(options) => match options.get("class_name") {
+            Some(Value::String(class)) => class.clone(),
+            _ => return Err(wrong()),
+        },
+        Value::Tagged(_) => return Err(wrong()),
     }))
 }
 
@@ -131,7 +184,45 @@ server_encryption_options: {internode_encryption: dc, require_client_auth: true}
             error.to_string().contains("did you mean 'client_encryption_options_certificate'"),
             "{error}"
         );
+        let named = "authenticator: {class_name: org.apache.cassandra.auth.AllowAllAuthenticator}";
+        let mut plain = Config::default();
+        plain.set_from_yaml(named).unwrap();
+        plain.check().unwrap();
         assert!(config.set_from_yaml("- a\n- b\n").is_err());
         assert!(config.set_from_yaml("num_tokens: {a: 1}").is_err());
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told_and_what_must_have_is_refused() {
+        let mut config = Config::default();
+        let text = "
+ssl_storage_port: 7001
+concurrent_reads: 32
+key_cache_size:
+memtable: {configurations: {default: {class_name: SkipListMemtable}}}
+cdc_enabled: false
+materialized_views_enabled: false
+user_defined_functions_enabled: true
+internode_authenticator: org.apache.cassandra.auth.AllowAllInternodeAuthenticator
+server_encryption_options:
+    internode_encryption: none
+    keystore: conf/.keystore
+num_tokens: 4
+";
+        let left_out = config.set_from_yaml(text).unwrap();
+        let no_use = ["ssl_storage_port", "concurrent_reads", "key_cache_size", "memtable"];
+        assert_eq!(left_out.of_no_use[..4], no_use);
+        assert_eq!(left_out.of_no_use[4..], ["server_encryption_options_keystore"]);
+        assert_eq!(left_out.not_built, ["user_defined_functions_enabled"]);
+        assert_eq!(config.num_tokens, 4);
+        for (text, said) in [
+            ("cdc_enabled: true", "option cdc_enabled: 'true' is not valid: anything else is not built yet"),
+            ("network_authorizer: CassandraNetworkAuthorizer", "expected AllowAllNetworkAuthorizer"),
+            ("listen_interface: eth0", "give the address with listen_address"),
+            ("concurrent_raeds: 1", "unknown option 'concurrent_raeds'"),
+        ] {
+            let error = config.set_from_yaml(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
     }
 }

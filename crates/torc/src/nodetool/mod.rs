@@ -49,6 +49,7 @@ const VERBS: &[Verb] = &[
     node::DRAIN,
     tables::FLUSH,
     ring::GETENDPOINTS,
+    node::GETTRACEPROBABILITY,
     cluster::GOSSIPINFO,
     node::INFO,
     topology::JOIN,
@@ -60,6 +61,7 @@ const VERBS: &[Verb] = &[
     repair::REPAIR,
     repair::REPAIR_ADMIN,
     ring::RING,
+    node::SETTRACEPROBABILITY,
     snapshots::SNAPSHOT,
     ring::STATUS,
     tables::TABLESTATS,
@@ -205,6 +207,7 @@ mod tests {
             "flush",
             "join",
             "rebuild",
+            "settraceprobability",
         ];
         let missing: Vec<_> =
             VERBS.iter().map(|verb| verb.name).filter(|name| !shown.contains(name)).collect();

@@ -1,9 +1,9 @@
-//! Verbs about one node: info, version, drain.
+//! Verbs about one node: info, version, drain, and what share of its requests is traced.
 
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure};
+use super::api::{Api, Failure, escape};
 use super::grid::size;
 use super::ring::text;
 use super::{Verb, silent, texts};
@@ -40,6 +40,32 @@ pub(super) const DRAIN: Verb = Verb {
     about: "Drain the node (stop accepting writes and flush all tables)",
     arguments: Vec::new,
     ask: |api, _| api.post("/storage_service/drain"),
+    show: silent,
+};
+
+pub(super) const GETTRACEPROBABILITY: Verb = Verb {
+    name: "gettraceprobability",
+    about: "Print the current trace probability value",
+    arguments: Vec::new,
+    ask: |api, _| Ok(json!({ "trace_probability": api.get("/storage_service/trace_probability")? })),
+    show: |answer| {
+        let probability = answer["trace_probability"].as_f64().unwrap_or(0.0);
+        format!("Current trace probability: {probability:?}\n")
+    },
+};
+
+pub(super) const SETTRACEPROBABILITY: Verb = Verb {
+    name: "settraceprobability",
+    about: "Sets the probability for tracing any given request to value. 0 disables, 1 enables for all requests, 0 is the default",
+    arguments: || {
+        let value =
+            Arg::new("trace_probability").value_name("value").required(true).allow_hyphen_values(true);
+        vec![value.help("Trace probability between 0 and 1 (ex: 0.2)")]
+    },
+    ask: |api, arguments| {
+        let value = arguments.get_one::<String>("trace_probability").expect("clap asks for it");
+        api.post(&format!("/storage_service/trace_probability?probability={}", escape(value)))
+    },
     show: silent,
 };
 

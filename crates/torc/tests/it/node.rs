@@ -163,6 +163,15 @@ impl Node {
         self.log.lock().expect("alive").clone()
     }
 
+    /// Waits until it has logged something.
+    pub fn says(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.log().contains(text) {
+            assert!(begun.elapsed() < PATIENCE, "the log does not say '{text}'");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()

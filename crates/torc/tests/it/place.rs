@@ -23,6 +23,8 @@ fn mistakes_are_named() {
         ("endpoint_snitch: Ec2Snitch", "", "expected GossipingPropertyFileSnitch or SimpleSnitch"),
         ("seed_provider: [{class_name: other.Provider}]", "", "SimpleSeedProvider"),
         ("", "datacenter=x", "expected dc, rack or prefer_local"),
+        ("ssl_storage_port: 7001", "", "this is of no use here: ssl_storage_port"),
+        ("materialized_views_enabled: true", "", "has no effect: materialized_views_enabled"),
         // The snitch that does not read the file does not mind what is in it.
         ("endpoint_snitch: SimpleSnitch", "datacenter=x", "/proc/nowhere"),
         ("", "dc=x", "/proc/nowhere"),

@@ -105,3 +105,32 @@ fn reads_over_too_many_tombstones_warn_and_fail() {
     assert!(error.message.contains("READ_TOO_MANY_TOMBSTONES from"), "{}", error.message);
     assert!(error.message.contains("tombstone_failure_threshold"), "{}", error.message);
 }
+
+#[test]
+fn a_share_of_the_requests_is_traced_and_slow_ones_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Setup::new(dir.path()).option("slow_query_log_timeout", "1us").start();
+    let mut client = node.client(0, Version::V4);
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    let path = "/storage_service/trace_probability";
+    assert_eq!(node.http(10000, "GET", path), "0.0");
+    let sessions = |client: &mut Client, k: i32| {
+        client.query(&format!("INSERT INTO ks.t (k) VALUES ({k})"));
+        let answer = client.ask(&format!("SELECT * FROM ks.t WHERE k = {k}"));
+        assert_eq!(answer.tracing_id, None, "who does not ask is not told");
+        let rows = client.texts("SELECT parameters['query'], request FROM system_traces.sessions");
+        rows.iter().filter(|row| row[0].contains(&format!("k = {k}"))).count()
+    };
+    assert_eq!(sessions(&mut client, 1), 0);
+    node.http(10000, "POST", &format!("{path}?probability=1"));
+    assert_eq!((node.http(10000, "GET", path).as_str(), sessions(&mut client, 2)), ("1.0", 1));
+    // The other shard was told as well.
+    assert_eq!(sessions(&mut node.client(1, Version::V4), 3), 1);
+    node.http(10000, "POST", &format!("{path}?probability=0"));
+    assert_eq!(sessions(&mut client, 4), 0);
+    let line = "<SELECT * FROM ks.t WHERE k = 4>, time ";
+    node.says(line);
+    assert!(node.log().contains("operations were slow in the last"), "{}", node.log());
+}
