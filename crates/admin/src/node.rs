@@ -113,6 +113,8 @@ pub enum TopologyRequest {
         /// Which datacenter.
         source: Option<String>,
     },
+    /// The rebuild that is under way ends; what was fetched stays.
+    AbortRebuild,
     /// What this node does not own is dropped out of these tables.
     Cleanup {
         /// Which tables.
@@ -250,6 +252,10 @@ pub trait Node {
     fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {
         let _ = request;
         Box::pin(std::future::ready(Err("this node has no ring".to_owned())))
+    }
+    /// From where the node is being rebuilt; none while it is not.
+    fn rebuilds_from(&self) -> Option<String> {
+        None
     }
     /// What the cluster's log says now; none while the node has no ring.
     fn cluster_state(&self) -> Option<Arc<ClusterState>> {

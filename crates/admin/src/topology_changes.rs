@@ -41,6 +41,7 @@ pub(crate) async fn answer(
             let source = call.parameter("source_dc").filter(|name| !name.is_empty()).map(str::to_owned);
             Ok(TopologyRequest::Rebuild { source })
         }
+        ("POST", ["storage_service", "abort_rebuild"]) => Ok(TopologyRequest::AbortRebuild),
         ("POST", ["storage_service", "keyspace_cleanup", keyspace]) => {
             tables(node, call, keyspace).map(|tables| TopologyRequest::Cleanup { tables })
         }
@@ -179,5 +180,6 @@ async fn status(node: &Rc<dyn Node>) -> Value {
             "waits_for": waits_for(node, &state, change),
         }))
     });
-    json!({ "mode": node.mode().name(), "change": change, "fetch": fetch })
+    let rebuild = node.rebuilds_from();
+    json!({ "mode": node.mode().name(), "change": change, "rebuild": rebuild, "fetch": fetch })
 }

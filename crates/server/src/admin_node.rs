@@ -187,6 +187,10 @@ impl Node for View {
         Box::pin(async move { changes.ask(request).await })
     }
 
+    fn rebuilds_from(&self) -> Option<String> {
+        self.changes.rebuilds_from()
+    }
+
     fn cluster_state(&self) -> Option<Arc<ClusterState>> {
         Some(self.membership.group().applied().state)
     }

@@ -1,4 +1,4 @@
-//! A change of the ring in a simulated cluster: a node joins, leaves, is removed or is replaced while clients write and read at QUORUM, and
+//! A change of the ring in a simulated cluster: a node joins, leaves, is removed, is replaced or is rebuilt while clients write and read at QUORUM, and
 //! a participant crashes in the middle. Checked: the change comes to its end, and no acknowledged write is lost.
 
 use std::cell::{Cell, RefCell};
@@ -24,6 +24,9 @@ use crate::statement::Query;
 const NODES: usize = 4;
 const COPIES: usize = 3;
 const WRITERS: usize = 3;
+const DATACENTER: &str = "datacenter1";
+/// Where the node stands that is rebuilt.
+const OTHER_DATACENTER: &str = "other";
 /// A change that is not over by then never is.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(400);
 /// A simulated run is not longer.
@@ -41,11 +44,18 @@ pub enum RingChange {
     Remove,
     /// A dead node is replaced by another.
     Replace,
+    /// A node of another datacenter, which has joined without data, is rebuilt from the first.
+    Rebuild,
 }
 
 impl RingChange {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Join, Self::Decommission, Self::Remove, Self::Replace];
+    pub const ALL: [Self; 5] = [Self::Join, Self::Decommission, Self::Remove, Self::Replace, Self::Rebuild];
+
+    /// Whether there is a node more afterwards.
+    fn brings_node(self) -> bool {
+        matches!(self, Self::Join | Self::Replace | Self::Rebuild)
+    }
 }
 
 /// What a run did.
@@ -67,7 +77,8 @@ pub fn run_change(seed: u64, change: RingChange, crash: bool) -> Result<ChangeSt
     let mut rng = sim.rng(1);
     let subject = 1 + rng.below(NODES as u64 - 1) as usize;
     let replaced = Rc::new(Cell::new(None));
-    let nodes: Vec<NodeId> = (0..=NODES).map(|nth| add_node(&sim, nth, &mut rng, &replaced)).collect();
+    let nodes: Vec<NodeId> =
+        (0..=NODES).map(|nth| add_node(&sim, nth, &mut rng, (change, &replaced))).collect();
     let shared = Rc::new(Shared {
         known: RefCell::default(),
         next: Cell::new(0),
@@ -79,7 +90,19 @@ pub fn run_change(seed: u64, change: RingChange, crash: bool) -> Result<ChangeSt
     let outcome = Rc::new(RefCell::new(Ok(())));
     let told = outcome.clone();
     let ended = sim.block_on(move |rt| async move {
-        let mut run = Run { rt, sim: inner, rng, nodes, subject, change, crash, replaced, shared: known };
+        let before_rebuild = Vec::new();
+        let mut run = Run {
+            rt,
+            sim: inner,
+            rng,
+            nodes,
+            subject,
+            change,
+            crash,
+            replaced,
+            before_rebuild,
+            shared: known,
+        };
         *told.borrow_mut() = run.run().await;
     });
     ended.map_err(|stalled| stalled.to_string())?;
@@ -90,10 +113,16 @@ pub fn run_change(seed: u64, change: RingChange, crash: bool) -> Result<ChangeSt
     }
 }
 
-fn add_node(sim: &Sim, nth: usize, rng: &mut Rng, replaced: &Rc<Cell<Option<IpAddr>>>) -> NodeId {
+fn add_node(
+    sim: &Sim,
+    nth: usize,
+    rng: &mut Rng,
+    (change, replaced): (RingChange, &Rc<Cell<Option<IpAddr>>>),
+) -> NodeId {
     let shards = *pick(rng, &[1, 1, 2]);
     let config = NodeConfig { shards, ..NodeConfig::default() };
     let (rack, replaced) = (format!("rack{}", rng.below(2)), replaced.clone());
+    let empty = change == RingChange::Rebuild && nth == NODES;
     sim.add_node(config, move |info| {
         let replace = replaced.get().filter(|_| nth == NODES).map(|dead| dead.to_string());
         let config = Config {
@@ -107,6 +136,14 @@ fn add_node(sim: &Sim, nth: usize, rng: &mut Rng, replaced: &Rc<Cell<Option<IpAd
             rack: rack.clone(),
             commitlog_sync: "batch".to_owned(),
             replace_address_first_boot: replace.unwrap_or_default(),
+            datacenter: if empty { OTHER_DATACENTER } else { DATACENTER }.to_owned(),
+            auto_bootstrap: !empty,
+            // So slow that a crash comes in the middle.
+            stream_throughput_outbound: if change == RingChange::Rebuild {
+                server::Size(4 << 10)
+            } else {
+                Config::default().stream_throughput_outbound
+            },
             // What takes long by the world's clock is none of its business.
             slow_query_log_timeout: std::time::Duration::ZERO,
             ..Config::default()
@@ -143,6 +180,8 @@ struct Run {
     change: RingChange,
     crash: bool,
     replaced: Rc<Cell<Option<IpAddr>>>,
+    /// Keys that the rebuilt node has from nowhere but the rebuild.
+    before_rebuild: Vec<i32>,
     shared: Rc<Shared>,
 }
 
@@ -197,7 +236,7 @@ impl Run {
     async fn change_under_fire(&mut self) -> Result<Vec<usize>, String> {
         let subject = self.subject;
         let stays: Vec<usize> = match self.change {
-            RingChange::Join => (0..=NODES).collect(),
+            RingChange::Join | RingChange::Rebuild => (0..=NODES).collect(),
             RingChange::Decommission | RingChange::Remove => {
                 (0..NODES).filter(|nth| *nth != subject).collect()
             }
@@ -210,14 +249,19 @@ impl Run {
                 self.rt.sleep(Duration::from_secs(25)).await;
                 self.replaced.set(Some(self.ip(subject)));
             }
-            RingChange::Join | RingChange::Decommission => {}
+            RingChange::Join | RingChange::Decommission | RingChange::Rebuild => {}
         }
         let victim = self.victim();
-        if matches!(self.change, RingChange::Join | RingChange::Replace) {
+        if self.change.brings_node() {
             self.sim.start(self.nodes[NODES]);
         }
+        let rebuilding = match self.change {
+            RingChange::Rebuild => Some(self.begin_rebuild(&stays).await?),
+            _ => None,
+        };
         let begun = self.sim.now();
-        let crash_at = begun + Duration::from_millis(self.rng.below(14_000));
+        let crash_within = if rebuilding.is_some() { 3_000 } else { 14_000 };
+        let crash_at = begun + Duration::from_millis(self.rng.below(crash_within));
         let back_at = crash_at + Duration::from_millis(200 + self.rng.below(30_000));
         let mut asked: Option<Task<Result<(), String>>> = None;
         let (mut crashed, mut back) = (!self.crash, !self.crash);
@@ -233,7 +277,7 @@ impl Run {
             if asked.as_ref().is_none_or(Task::is_finished) {
                 asked = self.ask(subject, &host);
             }
-            if crashed && back && self.ring_is(&stays).await {
+            if crashed && back && self.ring_is(&stays).await && self.is_rebuilt().await {
                 return Ok(stays);
             }
             if self.sim.now() - begun > CHANGE_TIME_MAX {
@@ -250,8 +294,7 @@ impl Run {
     /// Who crashes: whoever takes part and is to live.
     fn victim(&mut self) -> usize {
         let dead = matches!(self.change, RingChange::Remove | RingChange::Replace).then_some(self.subject);
-        let last =
-            if matches!(self.change, RingChange::Join | RingChange::Replace) { NODES } else { NODES - 1 };
+        let last = if self.change.brings_node() { NODES } else { NODES - 1 };
         // The one whose place changes is the most interesting.
         if dead.is_none_or(|_| last == NODES) && one_in(&mut self.rng, 2) {
             return if last == NODES { NODES } else { self.subject };
@@ -272,11 +315,42 @@ impl Run {
                 let others: Vec<usize> = (0..NODES).filter(|nth| *nth != subject).collect();
                 (*pick(&mut self.rng, &others), format!("/storage_service/remove_node?host_id={host}"))
             }
-            RingChange::Join | RingChange::Replace => return None,
+            RingChange::Join | RingChange::Replace | RingChange::Rebuild => return None,
         };
         let (rt, server) = (self.rt.clone(), SocketAddr::new(self.ip(nth), 10_000));
         // Who asks may be told that the node crashed, lives still or has left: what counts is the ring.
         Some(self.rt.spawn(Group::Statement, async move { rest::post(&rt, server, &path).await }))
+    }
+
+    /// The node of the other datacenter is in the ring, gets a copy of everything, and is asked to be rebuilt, once. Returns when it
+    /// is at it; who asked goes away with the task.
+    async fn begin_rebuild(&mut self, all: &[usize]) -> Result<Task<Result<(), String>>, String> {
+        self.wait_for_ring(all).await?;
+        let text = format!(
+            "ALTER KEYSPACE k WITH replication = {{'class': 'NetworkTopologyStrategy', '{DATACENTER}': {COPIES}, \
+             '{OTHER_DATACENTER}': 1}}"
+        );
+        self.before_rebuild = self.shared.known.borrow().clone();
+        let altered = self.connect(0).await?.query(&Query::text(&text), None).await.map(drop);
+        altered.map_err(|failure| format!("{text}: {failure}"))?;
+        let (rt, server) = (self.rt.clone(), SocketAddr::new(self.ip(NODES), 10_000));
+        let path = format!("/storage_service/rebuild?source_dc={DATACENTER}");
+        let asked = self.rt.spawn(Group::Statement, async move { rest::post(&rt, server, &path).await });
+        while self.is_rebuilt().await {
+            if asked.is_finished() {
+                return Err(format!("the rebuild ended at once: {:?}", asked.await));
+            }
+            self.rt.sleep(Duration::from_millis(10)).await;
+        }
+        Ok(asked)
+    }
+
+    /// Whether the last node is not being rebuilt.
+    async fn is_rebuilt(&self) -> bool {
+        if self.change != RingChange::Rebuild {
+            return true;
+        }
+        self.get(NODES, "/torc/topology").await.is_ok_and(|topology| topology.contains("\"rebuild\":null"))
     }
 
     async fn get(&self, nth: usize, path: &str) -> Result<String, String> {
@@ -352,12 +426,18 @@ impl Run {
     /// Every acknowledged write is there at QUORUM through every node, and at ALL.
     async fn verify(&self, stays: &[usize]) -> Result<(), String> {
         let known = self.shared.known.borrow().clone();
-        for (nth, consistency) in
-            stays.iter().map(|nth| (*nth, Consistency::Quorum)).chain([(stays[0], Consistency::All)])
-        {
+        let everywhere = stays.iter().map(|nth| (*nth, Consistency::Quorum, &known));
+        // The rebuilt node is alone in its datacenter. It comes first: reads at QUORUM give it what it lacks.
+        let alone = (self.change == RingChange::Rebuild).then_some((
+            NODES,
+            Consistency::LocalQuorum,
+            &self.before_rebuild,
+        ));
+        let all = [(stays[0], Consistency::All, &known)];
+        for (nth, consistency, keys) in alone.into_iter().chain(everywhere).chain(all) {
             let mut connection = self.connect(nth).await?;
             connection.consistency = consistency;
-            for pk in &known {
+            for pk in keys {
                 let found = find(&mut connection, *pk).await;
                 let found = found.map_err(|failure| format!("node {nth} at {consistency:?}: {failure}"))?;
                 if !found {

@@ -5,6 +5,7 @@
 
 mod edges;
 mod exceptions;
+mod guarantees;
 mod manifest;
 mod rules;
 mod size;

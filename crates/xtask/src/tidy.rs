@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::exceptions::{self, Entry, Key};
 use crate::size::{self, FILE_LINES_MAX, FUNCTION_LINES_MAX};
 use crate::source::Source;
-use crate::{edges, manifest, rules};
+use crate::{edges, guarantees, manifest, rules};
 
 /// Folders that are not part of the repository's text.
 const SKIPPED: &[&str] = &["target", "node_modules", "__pycache__", "data"];
@@ -51,6 +51,7 @@ pub fn check(root: &Path) -> io::Result<Outcome> {
     findings.extend(tree.machine_paths());
     findings.extend(tree.edges());
     findings.extend(tree.architecture());
+    findings.extend(tree.guarantees());
     findings.extend(too_long(root, &tree.sizes())?);
     findings.sort_by(|left, right| (&left.path, left.line).cmp(&(&right.path, right.line)));
     Ok(Outcome { files: tree.files.len(), findings })
@@ -278,6 +279,33 @@ impl Tree {
                 ),
             })
             .collect()
+    }
+}
+
+impl Tree {
+    /// Every test that the table of guarantees names is there.
+    fn guarantees(&self) -> Vec<Finding> {
+        let table = self.files.iter().find(|file| file.path == guarantees::FILE);
+        let missing = table.map(|table| guarantees::missing(&table.text, self)).unwrap_or_default();
+        let finding = |(line, what)| Finding {
+            path: guarantees::FILE.to_string(),
+            line,
+            message: format!("'{what}' is no test that is there: name the one that shows this line"),
+        };
+        missing.into_iter().map(finding).collect()
+    }
+}
+
+impl guarantees::Tests for Tree {
+    fn has_file(&self, path: &str) -> bool {
+        self.files.iter().any(|file| match path.ends_with('/') {
+            true => file.path.starts_with(path),
+            false => file.path == path,
+        })
+    }
+
+    fn says(&self, folder: &str, text: &str) -> bool {
+        self.files.iter().any(|file| file.path.starts_with(folder) && file.text.contains(text))
     }
 }
 

@@ -333,7 +333,14 @@ impl Driver {
         let status = self.node.status();
         let leader = status.leader.and_then(|number| self.inner.host_of(number));
         if leader != self.inner.leader.get() {
-            tracing::info!("the cluster's log is led by {leader:?} (term {})", status.term);
+            match leader {
+                Some(host) => tracing::info!(
+                    "the cluster's log is led by {} (term {})",
+                    schema::TableId(host.0),
+                    status.term
+                ),
+                None => tracing::info!("the cluster's log has no leader now (term {})", status.term),
+            }
         }
         self.inner.status.set(Some(status));
         self.inner.leader.set(leader);

@@ -41,6 +41,19 @@ pub enum GroupError {
         /// The log's.
         found: String,
     },
+    /// The node owns data that is placed by where it stood.
+    #[error(
+        "Cannot start node if snitch's {what} ({configured}) differs from previous {what} ({last}): its data is placed by it. \
+         Correct it, or decommission this node and let it join anew with an empty data directory"
+    )]
+    StoodElsewhere {
+        /// What differs, in Cassandra's words.
+        what: &'static str,
+        /// What is configured.
+        configured: String,
+        /// Where the node stood.
+        last: String,
+    },
     /// The node was removed from the cluster.
     #[error(
         "this node was removed from the cluster and its data is out of date; clear its data directory, and it joins as a \

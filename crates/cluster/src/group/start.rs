@@ -71,11 +71,31 @@ impl Group {
         if state.was_removed(config.host) {
             return Err(GroupError::Removed);
         }
+        group.check_place()?;
         if let Some(address) = group.lives_elsewhere().await {
             return Err(GroupError::HostIdTaken { address });
         }
         run(&group);
         Ok(Opened::Member(group))
+    }
+
+    /// Replicas are chosen by where nodes stand: one that owns tokens cannot stand elsewhere from one moment to the next.
+    fn check_place(&self) -> Result<(), GroupError> {
+        let (state, config) = (self.inner.state(), &self.inner.config);
+        let Some(member) = state.member(config.host).filter(|member| !member.tokens.is_empty()) else {
+            return Ok(());
+        };
+        let (last, configured) = (&member.info.location, &config.info.location);
+        for (what, last, configured) in [
+            ("data center", &last.datacenter, &configured.datacenter),
+            ("rack", &last.rack, &configured.rack),
+        ] {
+            if last != configured {
+                let (configured, last) = (configured.to_string(), last.to_string());
+                return Err(GroupError::StoodElsewhere { what, configured, last });
+            }
+        }
+        Ok(())
     }
 
     /// Where a node with this one's host id runs, if there is one at the address of its last life: two that run on copies of one

@@ -11,7 +11,7 @@ use crate::NodeError;
 use crate::node::Order;
 
 /// The file with the number of the last change of the ring after which this node dropped what it did not own.
-pub(super) const NOTE: &str = "cleaned-after-change";
+const NOTE: &str = "cleaned-after-change";
 /// More than is in it.
 const NOTE_LEN_MAX: usize = 64;
 
@@ -21,7 +21,7 @@ impl Inner {
         if let Some(number) = self.cleaned.get() {
             return number;
         }
-        let read = self.rt.disk().read_to_end(&self.note, NOTE_LEN_MAX).await;
+        let read = self.rt.disk().read_to_end(self.directory.join(NOTE), NOTE_LEN_MAX).await;
         let number = read.ok().and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
         self.cleaned.set(Some(number));
         number
@@ -46,7 +46,7 @@ impl Inner {
         let tables = state.schema.stored().tables().map(|table| table.id).collect();
         self.clean(tables).await?;
         let number = state.last_change();
-        self.rt.disk().write_atomically(&self.note, &number.to_le_bytes()).await?;
+        self.rt.disk().write_atomically(self.directory.join(NOTE), &number.to_le_bytes()).await?;
         self.cleaned.set(Some(number));
         Ok(())
     }

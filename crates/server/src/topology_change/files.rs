@@ -14,6 +14,7 @@ use topology::{HostId, TokenRange};
 use transfer::Peer;
 
 use super::Inner;
+use super::rebuild::Rebuild;
 use crate::NodeError;
 use crate::node::{Order, Report};
 use crate::shard::RunningShard;
@@ -22,12 +23,12 @@ use crate::shard::RunningShard;
 const WANTED_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why a node fetches.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum FetchReason {
     /// It gains ranges by the change of the ring with this number.
     Change(u64),
     /// An operator asks for all that it owns, from a datacenter or from anywhere.
-    Rebuild(Option<Arc<str>>),
+    Rebuild(Rebuild),
 }
 
 impl FetchReason {
@@ -35,15 +36,17 @@ impl FetchReason {
     pub(crate) fn from(&self) -> PullFrom<'_> {
         match self {
             Self::Change(_) => PullFrom::Quorum,
-            Self::Rebuild(source) => source.as_deref().map_or(PullFrom::Others, PullFrom::Datacenter),
+            Self::Rebuild(rebuild) => {
+                rebuild.source.as_deref().map_or(PullFrom::Others, PullFrom::Datacenter)
+            }
         }
     }
 
     /// What it is called: under the same name, fetching goes on where it was.
-    fn label(&self, rt: &Rt) -> String {
+    fn label(&self) -> String {
         match self {
             Self::Change(number) => number.to_string(),
-            Self::Rebuild(_) => format!("rebuild-{}", rt.wall_micros()),
+            Self::Rebuild(rebuild) => format!("rebuild-{}", rebuild.number),
         }
     }
 }
@@ -69,7 +72,7 @@ impl RunningShard {
     }
 
     async fn fetch_tables(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
-        let (schema, label) = (self.coordinator().schema(), reason.label(rt));
+        let (schema, label) = (self.coordinator().schema(), reason.label());
         let mut had = Had::new();
         for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
             let ranges = self.ranges_to_fetch(&keyspace.replication, reason);
@@ -103,6 +106,9 @@ impl RunningShard {
         match reason {
             FetchReason::Change(number) if !self.coordinator().view().is_changing() => {
                 Err(NodeError::Cluster(format!("change {number} of the ring was given up")))
+            }
+            FetchReason::Rebuild(rebuild) if rebuild.is_cancelled() => {
+                Err(NodeError::Cluster("the rebuild was cancelled".to_owned()))
             }
             FetchReason::Change(_) | FetchReason::Rebuild(_) => Ok(()),
         }
@@ -176,6 +182,7 @@ impl RunningShard {
 impl Inner {
     /// Has every shard fetch its files, and then what this node lacks beyond that.
     pub(super) async fn fetch_all(&self, reason: FetchReason) -> Result<(), NodeError> {
+        self.leftovers.set(true);
         let shards = || (0..self.rt.shard_count()).map(ShardId);
         let order = |shard| self.port.call(shard, Order::FetchFiles(reason.clone()));
         let mut all: Option<Had> = None;
@@ -191,6 +198,8 @@ impl Inner {
         let had = Arc::new(all.unwrap_or_default());
         self.order_all(Order::Fetch(reason, had)).await?;
         // Nothing has to be kept for another attempt.
-        self.order_all(Order::FetchOver).await
+        self.order_all(Order::FetchOver).await?;
+        self.leftovers.set(false);
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ mod decide;
 mod fetch;
 mod files;
 mod leave;
+mod rebuild;
 mod requests;
 
 use std::cell::{Cell, RefCell};
@@ -55,22 +56,28 @@ struct Inner {
     has_left: Watch<bool>,
     /// Who fetches or drops data holds it: what is dropped must not be what was just fetched.
     data: Semaphore,
-    /// Where it is noted after which change this node has dropped what it lost, and what is noted, once that is known.
-    note: PathBuf,
+    /// The node's own directory, where it is noted what it has to go on with.
+    directory: PathBuf,
+    /// After which change this node has dropped what it lost, once that is known.
     cleaned: Cell<Option<u64>>,
+    /// The rebuild that is under way.
+    rebuild: RefCell<Option<rebuild::Rebuild>>,
+    rebuilding: RefCell<Option<Task<()>>>,
+    /// There may be files on the disk that came for something that was given up: in this life or an earlier one.
+    leftovers: Cell<bool>,
     /// Which change is held up by nodes that are down and might live, and since when.
     blind_since: Cell<Option<(u64, Instant)>>,
     task: RefCell<Option<Task<()>>>,
 }
 
 impl TopologyChanges {
-    /// The part of a node with this place in its cluster, whose own directory is `note`.
+    /// The part of a node with this place in its cluster, whose own directory this is.
     pub(crate) fn new(
         rt: &Rt,
         membership: &Membership,
         coordinator: &Coordinator,
         port: Port<Order, Report>,
-        note: &Path,
+        directory: &Path,
     ) -> Self {
         let config = membership.config();
         let write_time_max = config.write_request_timeout.max(config.counter_write_request_timeout);
@@ -85,8 +92,11 @@ impl TopologyChanges {
             request_time_max: write_time_max.max(read_time_max),
             has_left: Watch::new(false),
             data: Semaphore::new(1),
-            note: note.join(cleanup::NOTE),
+            directory: directory.to_owned(),
             cleaned: Cell::new(None),
+            rebuild: RefCell::default(),
+            rebuilding: RefCell::default(),
+            leftovers: Cell::new(true),
             blind_since: Cell::new(None),
             task: RefCell::default(),
         }))
@@ -97,12 +107,13 @@ impl TopologyChanges {
         let inner = Rc::clone(&self.0);
         let run = async move { inner.run(|_| false).await };
         *self.0.task.borrow_mut() = Some(self.0.rt.spawn(rt::Group::Maintenance, run));
+        self.resume_rebuild();
     }
 
     /// Ends taking part; a step that is under way is done again after the next start.
     pub(crate) async fn stop(&self) {
-        let task = self.0.task.borrow_mut().take();
-        if let Some(task) = task {
+        let tasks = [self.0.task.borrow_mut().take(), self.0.rebuilding.borrow_mut().take()];
+        for task in tasks.into_iter().flatten() {
             task.cancel().await;
         }
     }
@@ -167,6 +178,7 @@ impl Inner {
             }
             self.tell_waiting(&state, &mut waited_for);
             self.clean_when_due(&state).await;
+            self.drop_leftovers(&state).await;
             let changed = std::pin::pin!(states.changed());
             let over = std::pin::pin!(self.rt.sleep(PERIOD));
             if let Either::Left((Err(_), _)) = select(changed, over).await {

@@ -6,7 +6,6 @@ use cluster::state::{ClusterState, Command, MemberStatus};
 use futures_util::future::select;
 use topology::HostId;
 
-use super::FetchReason;
 use super::allowed::{self, Removal};
 use super::{Inner, PERIOD, TopologyChanges};
 
@@ -22,6 +21,7 @@ impl TopologyChanges {
             TopologyRequest::Assassinate { host } => inner.assassinate(host).await,
             TopologyRequest::Join => inner.join().await,
             TopologyRequest::Rebuild { source } => inner.rebuild(source).await,
+            TopologyRequest::AbortRebuild => inner.abort_rebuild().await,
             TopologyRequest::Cleanup { tables } => inner.cleanup_asked(&tables).await,
         }
     }
@@ -52,25 +52,6 @@ impl Inner {
         self.take_tokens().await.map_err(|error| error.to_string())?;
         self.wait_until(|state| self.status_in(state) != Some(MemberStatus::Joining)).await;
         Ok(())
-    }
-
-    async fn rebuild(&self, source: Option<String>) -> Result<(), String> {
-        let view = self.coordinator.view();
-        if let Some(name) = &source
-            && !view.datacenter_sizes().contains_key(&**name)
-        {
-            let known = view.datacenter_sizes().into_keys().collect::<Vec<_>>().join(", ");
-            return Err(format!("there is no datacenter '{name}' with nodes; there are: {known}"));
-        }
-        if self.status_in(&self.state()) != Some(MemberStatus::Normal) {
-            return Err("this node is not in the ring: it owns nothing to rebuild".to_owned());
-        }
-        let Some(_alone) = self.data.try_acquire(1) else {
-            return Err("Node is still rebuilding. Check nodetool netstats.".to_owned());
-        };
-        tracing::info!("rebuild from {}", source.as_deref().unwrap_or("(any dc)"));
-        let done = self.fetch_all(FetchReason::Rebuild(source.map(Into::into))).await;
-        done.map_err(|error| format!("Error while rebuilding node: {error}; what was fetched stays"))
     }
 
     async fn abort_decommission(&self) -> Result<(), String> {
@@ -127,7 +108,7 @@ impl Inner {
         self.membership.propose(command).await.map_err(|error| error.to_string())
     }
 
-    async fn wait_until(&self, over: impl Fn(&ClusterState) -> bool) {
+    pub(super) async fn wait_until(&self, over: impl Fn(&ClusterState) -> bool) {
         let mut states = self.membership.group().subscribe();
         while !over(&self.state()) {
             let changed = std::pin::pin!(states.changed());

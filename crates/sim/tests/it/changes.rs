@@ -35,3 +35,8 @@ fn a_dead_node_is_removed() {
 fn a_dead_node_is_replaced() {
     check(RingChange::Replace, 0..4);
 }
+
+#[test]
+fn a_node_is_rebuilt() {
+    check(RingChange::Rebuild, 0..3);
+}

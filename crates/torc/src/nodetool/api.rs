@@ -70,6 +70,11 @@ impl Api {
         let what = match error.kind() {
             io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+            io::ErrorKind::UnexpectedEof => {
+                return format!(
+                    "{host}:{port} ended the connection without an answer: what was asked for may be under way or done"
+                );
+            }
             _ => error.to_string(),
         };
         format!("Failed to connect to '{host}:{port}': {what}. Is the node up, and its api_port {port}?")
@@ -96,6 +101,9 @@ impl Api {
         stream.write_all(head.as_bytes())?;
         let mut answer = Vec::new();
         stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        if answer.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let garbled = || io::Error::new(io::ErrorKind::InvalidData, "what answers there does not speak HTTP");
         let end = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(garbled)?;
         let body = answer.split_off(end + 4);
@@ -145,6 +153,7 @@ mod tests {
         assert_eq!(ask(b"HTTP/1.1 500 Oh\r\n\r\n"), Err("GET /x was answered with status 500".to_owned()));
         assert!(ask(b"HTTP/1.1 200 OK\r\n\r\n<html>").unwrap_err().contains("is it the REST port?"));
         assert!(ask(b"\x84\x00\x00\x00").unwrap_err().contains("does not speak HTTP"));
+        assert!(ask(b"").unwrap_err().contains("may be under way"), "as when the node is stopped");
     }
 
     #[test]

@@ -165,6 +165,9 @@ fn show_network(answer: &Value) -> String {
     let mut out = format!("Mode: {}\n", of("mode"));
     let repairs = super::repair::show_running(&answer["repairs"]);
     let moves = answer["topology"]["fetch"]["active"] == true;
+    if let Some(source) = answer["topology"]["rebuild"].as_str() {
+        out.push_str(&format!("Rebuild from {source}\n"));
+    }
     if repairs.is_empty() || moves {
         out.push_str(&streams(&answer["topology"]));
     }

@@ -38,6 +38,7 @@ struct Verb {
 /// All verbs, by name.
 const VERBS: &[Verb] = &[
     topology::ABORTDECOMMISSION,
+    topology::ABORTREBUILD,
     topology::ASSASSINATE,
     topology::BOOTSTRAP,
     topology::CLEANUP,
@@ -199,6 +200,7 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
         let silent = [
             "abortdecommission",
+            "abortrebuild",
             "assassinate",
             "cleanup",
             "compact",

@@ -28,6 +28,14 @@ pub(super) const ABORTDECOMMISSION: Verb = Verb {
     show: silent,
 };
 
+pub(super) const ABORTREBUILD: Verb = Verb {
+    name: "abortrebuild",
+    about: "Have the rebuild of the node that I am connecting to end; what was fetched stays",
+    arguments: Vec::new,
+    ask: |api, _| api.post("/storage_service/abort_rebuild"),
+    show: silent,
+};
+
 pub(super) const REMOVENODE: Verb = Verb {
     name: "removenode",
     about: "Show status of current node removal, force completion of pending removal or remove provided ID",

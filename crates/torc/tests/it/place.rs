@@ -53,6 +53,25 @@ fn clients_see_where_a_node_stands_and_is_found() {
 }
 
 #[test]
+fn a_node_that_owns_data_cannot_stand_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |datacenter: &str, rack: &str| {
+        Setup::new(dir.path()).option("datacenter", datacenter).option("rack", rack).try_start()
+    };
+    let Ok(node) = at("north", "r1") else { panic!("it starts") };
+    assert!(!node.log().contains('\u{1b}'), "no colours where nobody sees them: {}", node.log());
+    assert!(node.stop().success());
+    for (datacenter, rack, said) in [
+        ("south", "r1", "snitch's data center (south) differs from previous data center (north)"),
+        ("north", "r2", "snitch's rack (r2) differs from previous rack (r1)"),
+    ] {
+        let Err(ended) = at(datacenter, rack) else { panic!("{datacenter} {rack}") };
+        assert!(!ended.status.success() && ended.err.contains(said), "{}", ended.err);
+    }
+    assert!(at("north", "r1").is_ok());
+}
+
+#[test]
 fn a_node_takes_the_tokens_that_it_is_given() {
     let dir = tempfile::tempdir().unwrap();
     let setup = Setup::new(dir.path()).option("initial_token", "-5,7");
