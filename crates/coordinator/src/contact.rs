@@ -2,7 +2,7 @@
 
 use schema::Replication;
 use smallvec::SmallVec;
-use topology::{Consistency, NodeIndex, Replicas};
+use topology::{Consistency, HostId, NodeIndex, Replicas};
 
 use crate::RequestError;
 use crate::view::ClusterView;
@@ -130,15 +130,19 @@ impl Need {
     }
 }
 
-/// The replicas that a read may ask, the best first: alive, near, and among equals another one each time.
-pub fn candidates(view: &ClusterView, replicas: &[NodeIndex], turn: usize) -> Replicas {
+/// The replicas that a read may ask, the best first: alive, near, and among equals another one each time. Those that have been `slow` of
+/// late come after all others of their datacenter.
+pub fn candidates(view: &ClusterView, replicas: &[NodeIndex], turn: usize, slow: &[HostId]) -> Replicas {
     let mut out: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
     if !out.is_empty() {
         let count = out.len();
         out.rotate_left(turn % count);
     }
     // Stable: the turn decides among nodes that are equally far away.
-    out.sort_by_key(|node| view.distance(*node));
+    out.sort_by_key(|node| {
+        let distance = view.distance(*node);
+        (distance >= ClusterView::OTHER_DATACENTER, slow.contains(&view.node(*node).host), distance)
+    });
     out
 }
 

@@ -38,7 +38,7 @@ fn each(factors: &[(&str, u32)]) -> Replication {
 fn asked(nodes: &str, replication: &Replication, consistency: Consistency) -> String {
     let view = view(nodes);
     let placement = view.place(replication);
-    let candidates = candidates(&view, placement.replicas(0), 0);
+    let candidates = candidates(&view, placement.replicas(0), 0, &[]);
     match Needs::new(consistency, replication, &view, &[]).choose(consistency, &view, &candidates) {
         Ok(chosen) => chosen.iter().map(|node| (node.0 + 1).to_string()).collect::<Vec<_>>().join(" "),
         Err(RequestError::Unavailable { required, alive, .. }) => format!("{alive} of {required}"),
@@ -96,8 +96,21 @@ fn who_is_asked() {
 fn equals_take_turns() {
     let view = view("a/r1 b/r b/r b/r");
     let replicas = [NodeIndex(1), NodeIndex(2), NodeIndex(3)];
-    let first: Vec<u16> = (0..4).map(|turn| candidates(&view, &replicas, turn)[0].0).collect();
+    let first: Vec<u16> = (0..4).map(|turn| candidates(&view, &replicas, turn, &[])[0].0).collect();
     assert_eq!(first, [1, 2, 3, 1]);
+}
+
+#[test]
+fn who_is_slow_is_asked_last_of_its_datacenter() {
+    let view = view("a/r a/r a/s a/s b/r");
+    let all: Vec<NodeIndex> = view.ring().indexes().collect();
+    let order = |slow: &[u16]| -> Vec<u16> {
+        let slow: Vec<HostId> = slow.iter().map(|node| view.node(NodeIndex(*node)).host).collect();
+        candidates(&view, &all, 0, &slow).iter().map(|node| node.0).collect()
+    };
+    assert_eq!(order(&[]), [0, 1, 2, 3, 4]);
+    assert_eq!(order(&[1]), [0, 2, 3, 1, 4], "a neighbour that is slow comes after other racks");
+    assert_eq!(order(&[2, 4]), [0, 1, 3, 2, 4]);
 }
 
 #[test]

@@ -32,6 +32,7 @@ use crate::read::{Scene, speculation_delay};
 use crate::recent::RecentReads;
 use crate::remote::{self, Calls, PeerError, Remote};
 use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
+use crate::slowness::{Hosts, Waiting, Waits};
 use crate::{
     Canaries, ClusterView, Consistency, Copies, ReplicaFailure, RequestError, WriteKind, WriteOptions,
 };
@@ -102,6 +103,8 @@ struct Inner {
     reads: Counters,
     /// Reads of several replicas, by table.
     recent: RecentReads,
+    /// How long the reads of other nodes took.
+    waits: Waits,
     writes: Counters,
     listeners: RefCell<Vec<Rc<SchemaListener>>>,
     view_listeners: RefCell<Vec<Rc<ViewListener>>>,
@@ -140,6 +143,7 @@ impl Coordinator {
             paxos,
             reads: Counters::default(),
             recent: RecentReads::default(),
+            waits: Waits::default(),
             writes: Counters::default(),
             listeners: RefCell::new(Vec::new()),
             view_listeners: RefCell::new(Vec::new()),
@@ -176,6 +180,7 @@ impl Coordinator {
         let old = self.0.view.replace(view.clone());
         self.0.fence.raise(view.fence());
         self.0.placements.borrow_mut().clear();
+        self.0.waits.keep(|host| view.nodes().iter().any(|node| node.host == host));
         // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.
         if self.0.rt.shard() != ShardId(0)
             && let Some(remote) = self.0.remote.get()
@@ -608,10 +613,36 @@ impl Coordinator {
 
     /// A read of one partition that began then has ended.
     fn note_recent(&self, command: &ReadCommand, began: Instant, now: Instant) {
-        if matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1) {
+        if is_of_one_partition(command) {
             let known = |id| self.schema().table_by_id(id).is_some();
             self.0.recent.ended(command.table.id, now - began, now, known);
         }
+    }
+
+    /// Of these replicas, those that have been slow of late, compared with others as near.
+    pub(crate) fn slow_among(&self, view: &ClusterView, replicas: &[NodeIndex]) -> Hosts {
+        let now = self.0.rt.now();
+        let slow = |far: bool| {
+            let others = replicas.iter().filter(|node| **node != view.own() && view.is_alive(**node));
+            let equals =
+                others.filter(|node| (view.distance(**node) >= ClusterView::OTHER_DATACENTER) == far);
+            let equals: Hosts = equals.map(|node| view.node(*node).host).collect();
+            if equals.len() > 1 { self.0.waits.slow(&equals, now) } else { Hosts::new() }
+        };
+        let mut all = slow(false);
+        all.extend(slow(true));
+        all
+    }
+
+    /// A read is sent to a node: until what this gives is dropped, the node is waited for. None for what tells nothing of nodes.
+    pub(crate) fn wait_for(
+        &self,
+        view: &ClusterView,
+        node: NodeIndex,
+        command: &ReadCommand,
+    ) -> Option<Waiting<'_>> {
+        let tells = node != view.own() && is_of_one_partition(command);
+        tells.then(|| Waiting::new(&self.0.waits, &self.0.rt, view.node(node).host))
     }
 
     /// Keeps an update for a node that is away; whether it was kept.
@@ -773,4 +804,9 @@ fn check_alone(
     };
     let alive: &[NodeIndex] = if here { &own } else { &[] };
     Needs::new(consistency, &keyspace.replication, view, &[]).check(consistency, view, alive)
+}
+
+/// Reads of one partition are alike enough to be compared.
+fn is_of_one_partition(command: &ReadCommand) -> bool {
+    matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1)
 }

@@ -37,7 +37,7 @@ impl Coordinator {
         let alive = |range: &TokenRange| {
             let (replicas, _) = holders(&scene, range.upto, from);
             let others: Vec<NodeIndex> = replicas.into_iter().filter(|node| *node != view.own()).collect();
-            contact::candidates(view, &others, 0).to_vec()
+            contact::candidates(view, &others, 0, &[]).to_vec()
         };
         let left = asked.map(|range| (*range, alive(range))).collect();
         // Tables begin with different nodes, so that all of these have something to do.

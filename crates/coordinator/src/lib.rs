@@ -26,6 +26,7 @@ pub mod reconcile;
 mod remote;
 mod request;
 mod schema_change;
+mod slowness;
 mod traced;
 mod truncate;
 mod view;

@@ -122,7 +122,7 @@ fn sources(
     if replicas.is_empty() {
         return Ok(Sources::Nobody);
     }
-    let candidates = contact::candidates(view, &replicas, turn);
+    let candidates = contact::candidates(view, &replicas, turn, &[]);
     let required = (replicas.len() + 1).saturating_sub(written).max(1);
     // Who is gone for good is not waited for: the others have what there is.
     let gone = |node: &&NodeIndex| view.node(**node).phase == Phase::Removing && !view.is_alive(**node);

@@ -172,7 +172,12 @@ impl<'a> Reader<'a> {
         if self.scene.planted.short_quorum {
             needs = needs.one_short();
         }
-        let candidates = contact::candidates(view, replicas, self.coordinator.next_turn());
+        let candidates = contact::candidates(
+            view,
+            replicas,
+            self.coordinator.next_turn(),
+            &self.coordinator.slow_among(view, replicas),
+        );
         let chosen = needs.choose(consistency, view, &candidates)?;
         if let [one] = chosen.as_slice()
             && *one == view.own()
@@ -423,11 +428,15 @@ impl Gather<'_> {
     fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_> {
         Box::pin(async move {
             let (reader, command, token) = (self.reader, &self.command, self.token);
+            let mut waits = reader.coordinator.wait_for(&reader.scene.view, node, command);
             let answer = if rows {
                 reader.page(node, command, body, token).await.map(Answer::Page)
             } else {
                 reader.digest(node, command, body, token).await.map(Answer::Digest)
             };
+            if let (Some(waits), Err(_)) = (&mut waits, &answer) {
+                waits.in_vain();
+            }
             (node, answer)
         })
     }

@@ -229,6 +229,9 @@ impl ClusterView {
         self.names.iter().position(|known| known == name).map(|at| at as u16)
     }
 
+    /// The distance of a node that stands in another datacenter.
+    pub const OTHER_DATACENTER: u8 = 3;
+
     /// How far away a node is: 0 this node, 1 its rack, 2 its datacenter, 3 further.
     pub fn distance(&self, index: NodeIndex) -> u8 {
         let (own, other) = (&self.node(self.own).location, &self.node(index).location);
@@ -236,7 +239,7 @@ impl ClusterView {
             (true, _, _) => 0,
             (_, true, true) => 1,
             (_, true, false) => 2,
-            _ => 3,
+            _ => Self::OTHER_DATACENTER,
         }
     }
 

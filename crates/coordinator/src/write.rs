@@ -109,7 +109,8 @@ impl Coordinator {
             needs.check(options.consistency, view, &live)?;
             // A node that is only about to be a replica does not have what the counter was.
             let leaders = scene.placement.replicas(update.key.token);
-            let candidates = crate::contact::candidates(view, leaders, self.next_turn());
+            let candidates =
+                crate::contact::candidates(view, leaders, self.next_turn(), &self.slow_among(view, leaders));
             let Some(leader) = candidates.first().copied() else {
                 return Err(RequestError::Unavailable {
                     consistency: options.consistency,

@@ -42,6 +42,19 @@ fn a_write_reaches_every_replica_and_is_read_anywhere() {
 }
 
 #[test]
+fn a_replica_that_does_not_answer_in_time_is_left_alone_for_a_while() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::All).unwrap();
+    // Taken for alive all the same. Of 20 reads every other one would ask it.
+    world.sim.partition(world.sim.node(0), world.sim.node(2));
+    let read = |_: &i32| world.read(0, partition(&t, 1, now), Consistency::Quorum).is_err();
+    assert_eq!((0..20).filter(read).count(), 1, "one read finds out");
+    world.sim.run_for(SECOND);
+    assert_eq!((0..20).filter(read).count(), 1, "and one finds out whether it is still so");
+}
+
+#[test]
 fn with_a_node_away_a_quorum_serves_and_the_others_do_not() {
     let (world, t) = (world(), table("ks", "t"));
     let now = seconds(&world.sim, 0);
