@@ -1,7 +1,13 @@
 """Without trouble: requests find a replica, every consistency level answers."""
 
+import os
+import socket
+import tempfile
+
 from cassandra import ConsistencyLevel
-from world import KEYSPACE, check
+from cassandra.cluster import Cluster
+from node import Torc
+from world import KEYSPACE, PATIENCE, check, wait_until
 
 LEVELS = ("ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_ONE", "LOCAL_QUORUM", "EACH_QUORUM")
 
@@ -31,4 +37,51 @@ def levels(world):
         check([row.v for row in rows] == [level], f"{name}: {rows}")
 
 
-SCENARIOS = (("routing", routing), ("consistency levels", levels))
+def free_ports(host, count):
+    """Ports that nothing listens on just now."""
+    probes = [socket.socket(socket.AF_INET6) for _ in range(count)]
+    for probe in probes:
+        probe.bind((host, 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def ipv6(world):
+    """Two nodes on the one loopback address of IPv6, told apart by their ports: a cluster of its own."""
+    names = ("storage_port", "native_transport_port", "native_shard_aware_transport_port", "api_port", "prometheus_port")
+    nodes, seed = [], None
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for number in range(2):
+                ports = dict(zip(names, free_ports("::1", len(names))))
+                seed = seed or f"[::1]:{ports['storage_port']}"
+                place = os.path.join(folder, str(number))
+                os.makedirs(place)
+                options = [word for name, port in ports.items() for word in (f"--{name}", str(port))]
+                node = Torc(world.nodes.torc, place, "::1", 1, ("--seeds", seed, *options))
+                node.port = ports["native_transport_port"]
+                node.start(PATIENCE)
+                nodes.append(node)
+            with Cluster(["::1"], port=nodes[0].port, protocol_version=5) as cluster:
+                session = cluster.connect()
+                wait_until(lambda: len(cluster.metadata.all_hosts()) == 2, "the driver knows both nodes")
+                peers = [(str(row.native_address), row.native_port) for row in session.execute("SELECT * FROM system.peers_v2")]
+                check(peers == [("::1", nodes[1].port)] or peers == [("::1", nodes[0].port)], f"{peers}")
+                session.execute("CREATE KEYSPACE six WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}")
+                session.execute("CREATE TABLE six.t (k int PRIMARY KEY)")
+                write = session.prepare("INSERT INTO six.t (k) VALUES (?)")
+                write.consistency_level = ConsistencyLevel.ALL
+                for key in range(50):
+                    session.execute(write, (key,))
+            nodes[1].kill()
+            with Cluster(["::1"], port=nodes[0].port, protocol_version=5) as cluster:
+                found = cluster.connect().execute("SELECT count(*) FROM six.t").one()[0]
+                check(found == 50, f"{found} of 50 rows are on the node that is left")
+        finally:
+            for node in nodes:
+                node.kill()
+
+
+SCENARIOS = (("routing", routing), ("consistency levels", levels), ("ipv6", ipv6))

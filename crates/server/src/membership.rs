@@ -16,7 +16,7 @@ use cluster::state::{
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use futures_util::future::{Either, select};
 use gossip::{Key, Standing, Why};
-use rpc::{CompressBetween, Messenger, Packing, RpcConfig};
+use rpc::{Messenger, RpcConfig};
 use rt::{Instant, Rt, Task};
 use schema::Schema;
 use topology::HostId;
@@ -49,12 +49,7 @@ impl OwnNode {
     /// How this node speaks with others.
     pub(crate) fn rpc_config(&self) -> RpcConfig {
         let listen = (self.config.listen_address, self.config.storage_port).into();
-        let (compression, compress_between) = match self.config.internode_compression.as_str() {
-            "none" => (Packing::None, CompressBetween::Datacenters),
-            "all" => (Packing::Lz4, CompressBetween::Nodes),
-            // The configuration was checked: what is left is `dc`.
-            _ => (Packing::Lz4, CompressBetween::Datacenters),
-        };
+        let (compression, compress_between) = self.config.packing();
         let config = RpcConfig::new(self.config.cluster_name.clone(), self.host, listen);
         RpcConfig { compression, compress_between, ..config }
     }

@@ -266,7 +266,10 @@ pub(super) async fn endpoints(node: &Rc<dyn Node>) -> Value {
             "value": String::from_utf8_lossy(&state.value),
         })
     };
+    let view = node.view();
     let one = |(endpoint, standing): &(Endpoint, Standing)| {
+        let mut states: Vec<Value> = endpoint.states.iter().map(state).collect();
+        states.extend(place(&view, endpoint));
         json!({
             "addrs": endpoint.address.ip().to_string(),
             "port": endpoint.address.port(),
@@ -274,11 +277,33 @@ pub(super) async fn endpoints(node: &Rc<dyn Node>) -> Value {
             "generation": endpoint.generation,
             "version": endpoint.heartbeat,
             "is_alive": *standing == Standing::Alive,
-            "application_state": endpoint.states.iter().map(state).collect::<Vec<_>>(),
+            "application_state": states,
         })
     };
     json!(gossiped.values().map(one).collect::<Vec<_>>())
 }
+
+/// What Cassandra's nodes gossip of their places in the ring, and the cluster's log knows here.
+fn place(view: &ClusterView, endpoint: &Endpoint) -> Vec<Value> {
+    let found = view.nodes().iter().find(|node| node.host == endpoint.host);
+    // A node says itself that it has ended, or that it only begins to join.
+    let Some(member) = found.filter(|_| endpoint.text(Key::STATUS).is_none()) else { return Vec::new() };
+    let name = match member.phase {
+        Phase::Normal => status::NORMAL,
+        Phase::Joining => status::BOOT,
+        Phase::Leaving => status::LEAVING,
+        Phase::Removing => "removing",
+    };
+    let token = member.tokens.first().map(|token| format!(",{token}")).unwrap_or_default();
+    let state = |number: u8, key: &str, value: String| json!({ "application_state": number, "name": key, "version": 0, "value": value });
+    vec![
+        state(Key::STATUS.0, "STATUS_WITH_PORT", format!("{name}{token}")),
+        state(TOKENS, "TOKENS", "<hidden>".to_owned()),
+    ]
+}
+
+/// The number of TOKENS where nodes gossip them; this version does not.
+const TOKENS: u8 = 13;
 
 async fn alone(node: &Rc<dyn Node>) -> Value {
     let info = node.info();

@@ -59,7 +59,7 @@ fn view_node(node: u8, tokens: &[i64], alive: bool) -> ViewNode {
 
 fn endpoint(node: u8, state: &str) -> Endpoint {
     let value = |text: &str| Versioned { version: 4, value: Bytes::copy_from_slice(text.as_bytes()) };
-    let states = BTreeMap::from([
+    let mut states = BTreeMap::from([
         (Key::STATUS, value(state)),
         (Key::LOAD, value("5000")),
         (Key::SCHEMA, value("01010101-0101-0101-0101-010101010101")),
@@ -67,6 +67,10 @@ fn endpoint(node: u8, state: &str) -> Endpoint {
         (Key::RACK, value("rack4")),
         (Key(99), value("from a later version")),
     ]);
+    // Who is a member does not say so: the cluster's log does.
+    if state.is_empty() {
+        states.remove(&Key::STATUS);
+    }
     let host = HostId([node; 16]);
     Endpoint { host, generation: 77, address: internode(node), heartbeat: 9, states: Arc::new(states) }
 }
@@ -129,7 +133,7 @@ impl Node for Fake {
         };
         let peers = BTreeMap::from([
             peer(2, Standing::Alive, status::LEAVING),
-            peer(3, Standing::Down(Why::Convicted), status::NORMAL),
+            peer(3, Standing::Down(Why::Convicted), ""),
             peer(4, Standing::Alive, status::BOOT),
         ]);
         (!self.alone).then(|| Liveness { version: 1, own: endpoint(1, status::NORMAL), peers })
@@ -319,7 +323,14 @@ fn what_gossip_says() {
     let state = json!({ "application_state": 0, "name": "STATUS", "version": 4, "value": "LEAVING" });
     assert_eq!(states[0], state);
     assert_eq!(states.last().unwrap()["name"], "UNKNOWN_99", "what is not understood is shown");
-    assert_eq!(endpoints[2]["is_alive"], false);
+    let third = &endpoints[2];
+    assert_eq!(third["is_alive"], false);
+    let named = |name: &str| {
+        let states = third["application_state"].as_array().unwrap();
+        states.iter().find(|state| state["name"] == name).map(|state| state["value"].clone())
+    };
+    assert_eq!(named("STATUS_WITH_PORT"), Some(json!("NORMAL,-4611686018427387904")));
+    assert_eq!((named("TOKENS"), named("STATUS")), (Some(json!("<hidden>")), None));
     assert_eq!(get("/storage_service/generation_number"), json!(77));
     assert_eq!(
         get("/storage_proxy/schema_versions"),

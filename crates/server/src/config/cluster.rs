@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use rpc::{CompressBetween, Packing};
 use topology::Location;
 
 use super::rackdc::SIMPLE;
@@ -23,6 +24,18 @@ impl Config {
     /// Where clients find this node.
     pub fn native_address(&self) -> SocketAddr {
         (self.broadcast_rpc_address.unwrap_or(self.rpc_address), self.native_transport_port).into()
+    }
+
+    /// What is packed on the way to other nodes, and how.
+    pub(crate) fn packing(&self) -> (Packing, CompressBetween) {
+        let packing =
+            if self.internode_compressor.eq_ignore_ascii_case("zstd") { Packing::Zstd } else { Packing::Lz4 };
+        match self.internode_compression.as_str() {
+            "none" => (Packing::None, CompressBetween::Datacenters),
+            "all" => (packing, CompressBetween::Nodes),
+            // The configuration was checked: what is left is `dc`.
+            _ => (packing, CompressBetween::Datacenters),
+        }
     }
 
     /// Where the node stands.
@@ -235,6 +248,7 @@ mod tests {
             (&[("phi_convict_threshold", "NaN")], "between 5 and 16"),
             (&[("endpoint_snitch", "Ec2Snitch")], "GossipingPropertyFileSnitch or SimpleSnitch"),
             (&[("internode_compression", "some")], "expected all or dc or none"),
+            (&[("internode_compressor", "snappy")], "expected lz4 or zstd"),
             (&[("cluster_name", " ")], "option cluster_name"),
             (&[("hints_flush_period", "1ms")], "hints_flush_period"),
             (&[("max_hints_delivery_threads", "0")], "max_hints_delivery_threads"),
@@ -245,6 +259,16 @@ mod tests {
         Config::default().check().unwrap();
         with(&[("rpc_address", "0.0.0.0"), ("broadcast_rpc_address", "10.0.0.1")]).check().unwrap();
         with(&[("initial_token", "3, -9223372036854775808,1")]).check().unwrap();
+    }
+
+    #[test]
+    fn what_goes_far_is_packed() {
+        let packing = |options| with(options).packing();
+        assert_eq!(packing(&[]), (Packing::Lz4, CompressBetween::Datacenters));
+        let all = [("internode_compression", "all"), ("internode_compressor", "zstd")];
+        assert_eq!(packing(&all), (Packing::Zstd, CompressBetween::Nodes));
+        let none = [("internode_compression", "none"), ("internode_compressor", "zstd")];
+        assert_eq!(packing(&none).0, Packing::None);
     }
 
     #[test]

@@ -120,6 +120,7 @@ options! {
     native_transport_port_ssl: u16 = 0, "Port for CQL clients with TLS; 0 for native_transport_port, which then speaks TLS.";
     native_shard_aware_transport_port_ssl: u16 = 0, "Port for shard-aware CQL clients with TLS; 0 for native_shard_aware_transport_port, which then speaks TLS.";
     internode_compression: String = "dc".to_owned(), "What is compressed on the way to other nodes: all, dc (what leaves the datacenter) or none.";
+    internode_compressor: String = "lz4".to_owned(), "How that is compressed: lz4, or zstd for fewer bytes and more work.";
     phi_convict_threshold: f64 = 8.0, "How unlikely a node's silence must be (as -log10 of its chance) before the node counts as down, from 5 to 16.";
     hinted_handoff_enabled: bool = true, "Keep writes for replicas that are down until they are back.";
     #[alias("max_hint_window_in_ms", "ms")]
@@ -267,6 +268,7 @@ impl Config {
         )?;
         self.check_encryption()?;
         one_of("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
+        one_of("internode_compressor", &self.internode_compressor, &["lz4", "zstd"])?;
         self.check_cluster()?;
         if self.commitlog_segment_size < Size::mib(1) || self.commitlog_segment_size > Size::mib(1024) {
             return Err(ConfigError::Conflict(format!(
