@@ -5,7 +5,8 @@ import shutil
 import socket
 import subprocess
 
-from world import PATIENCE, Load, check
+from environment import Failure
+from world import PATIENCE, Load, check, rest
 
 INTERNODE_PORT = 7000
 
@@ -58,4 +59,50 @@ def garbage(world):
     return load.verify("garbage") + f", {len(lumps)} connections closed"
 
 
-SCENARIOS = (("a stranger", stranger), ("a copy of a node", copy), ("garbage between nodes", garbage))
+def nodetool(world, at, *words):
+    """The one line that nodetool says when it is refused."""
+    command = [world.nodes.torc, "nodetool", "-h", world.nodes.addresses[at], *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    check(done.returncode == 1, f"{words}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stderr.strip()
+
+
+def operators(world):
+    """Operators who would lose copies, or take a node that lives for dead, are told so, and nothing happens."""
+    nodes = len(world.nodes.all)
+    world.session.execute(f"CREATE KEYSPACE everywhere WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {nodes}}}")
+    hosts = {row["key"]: row["value"] for row in rest(world.nodes.addresses[0], "/storage_service/host_id")}
+    last = world.nodes.addresses[-1]
+    with Load(world.session) as load:
+        said = nodetool(world, nodes - 1, "decommission")
+        check("Not enough live nodes to maintain replication factor" in said and f"(RF = {nodes}, N = {nodes})" in said, said)
+        said = nodetool(world, 0, "removenode", hosts[last])
+        check("is alive and owns this ID" in said, said)
+        said = nodetool(world, 0, "assassinate", last)
+        check("is alive and owns this ID" in said, said)
+        said = start_fails(world, "--memory", "--replace_address_first_boot", last)
+        check("Cannot replace a live node" in said, said)
+        said = nodetool(world, 0, "rebuild", "nowhere")
+        check("there is no datacenter 'nowhere'" in said, said)
+    world.session.execute("DROP KEYSPACE everywhere")
+    return load.verify("operators")
+
+
+def elsewhere(world):
+    """A node that owns data does not start in another datacenter than before."""
+    node = world.nodes.all[-1]
+    node.stop()
+    command = node.command
+    node.command = [*command, "--datacenter", "elsewhere"]
+    try:
+        node.start()
+        check(False, "it starts")
+    except Failure as failure:
+        check("differs from previous data center (datacenter1)" in str(failure), str(failure))
+    finally:
+        node.command = command
+    world.nodes.start(len(world.nodes.all) - 1)
+    world.is_whole()
+
+
+SCENARIOS = (("a stranger", stranger), ("a copy of a node", copy), ("garbage between nodes", garbage), ("operators", operators), ("elsewhere", elsewhere))

@@ -97,6 +97,50 @@ fn a_node_tells_about_itself() {
 }
 
 #[test]
+fn every_answer_can_be_had_as_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    for line in [
+        "bootstrap",
+        "describecluster",
+        "describering ks",
+        "getendpoints ks t 5",
+        "gettraceprobability",
+        "gossipinfo",
+        "info",
+        "listsnapshots",
+        "netstats",
+        "proxyhistograms",
+        "removenode status",
+        "repair ks",
+        "repair_admin list",
+        "ring",
+        "snapshot -t one ks",
+        "clearsnapshot -t one",
+        "status",
+        "tablestats",
+        "toppartitions ks t 10",
+        "tpstats",
+        "version",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(!asked.json(&words).is_null(), "{line}");
+    }
+    for line in ["cleanup", "compact", "flush", "settraceprobability 0.5", "drain"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(asked.json(&words).is_null(), "{line} has nothing to say");
+    }
+    assert_eq!(asked.say(&["gettraceprobability"]), "Current trace probability: 0.5\n");
+    let refused = asked.try_say(&["settraceprobability", "2", "--format", "json"]).unwrap_err();
+    assert!(refused.contains("Trace probability must be between 0 and 1"), "{refused}");
+}
+
+#[test]
 fn snapshots_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
     let node = setup(dir.path()).start();
