@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use mutation::{PartitionRange, PartitionUpdate, RingPosition};
+use mutation::{ColumnSelection, PartitionRange, PartitionUpdate, RingPosition};
 use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Resume};
 use rpc::Verb;
 use rt::Instant;
@@ -206,13 +206,17 @@ impl<'a> Reader<'a> {
     }
 
     /// The replicas differ: merges what they have, tells each what it lacks, and answers when they know it.
+    ///
+    /// All columns are read, whichever were asked for: of a write that few replicas hold, a repair of one column would make a
+    /// part visible to later quorums, and a row's columns are written all or none.
     async fn reconciled(
         &self,
         command: &ReadCommand,
         nodes: &[NodeIndex],
         token: i64,
     ) -> Result<ReadPage, RequestError> {
-        let mut command = ReadCommand { form: Form::Unbroken, ..command.clone() };
+        let mut command =
+            ReadCommand { form: Form::Unbroken, columns: ColumnSelection::All, ..command.clone() };
         let planted = self.scene.planted;
         let repairs_wanted = command.table.options.read_repair != "NONE" && !planted.skipped_repair;
         loop {

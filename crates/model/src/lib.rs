@@ -12,7 +12,7 @@ mod value;
 mod write;
 
 pub use partition::{Clock, Entry, Explained, Mismatch, Partition, State, Unknown, Verdict};
-pub use row::{RowState, Seen, SeenRow};
+pub use row::{RowState, Seconds, Seen, SeenRow};
 pub use shape::{Column, ColumnId, ColumnType, ScalarType, Shape};
 pub use value::{Scalar, Value};
 pub use write::{Effect, Place, Slice, Write};

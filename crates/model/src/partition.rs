@@ -9,6 +9,8 @@ use crate::{ColumnId, Effect, Place, RowState, Scalar, SeenRow, Shape, Value, Wr
 
 /// Choices of unknown writes that are tried for one observation.
 const TRIES_MAX: u32 = 20_000;
+/// A request without an answer is carried out so much later at most.
+const UNDER_WAY_SECONDS: i64 = 60;
 
 /// What is known of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,14 @@ pub struct Entry {
     pub ended: Option<u64>,
     /// What is known of it.
     pub state: State,
+}
+
+impl Entry {
+    /// A write that was under way ends when the servers' clocks show this; a clock may have gone back meanwhile.
+    fn widen(&mut self, end: Seconds, more: i64) {
+        let clock = &mut Rc::make_mut(&mut self.write).clock;
+        *clock = (clock.0.min(end.0), (clock.1 - UNDER_WAY_SECONDS).max(end.1) + more);
+    }
 }
 
 /// When something was seen.
@@ -153,8 +163,9 @@ impl Search<'_> {
 }
 
 impl Partition {
-    /// Notes a write that is about to be sent.
-    pub fn begin(&mut self, write: Rc<Write>, begun: u64) {
+    /// Notes a write that is about to be sent, whose clock is what the servers' clocks show now.
+    pub fn begin(&mut self, mut write: Rc<Write>, begun: u64) {
+        Rc::make_mut(&mut write).clock.1 += UNDER_WAY_SECONDS;
         self.entries.push(Entry { write, begun, ended: None, state: State::UnderWay });
     }
 
@@ -167,10 +178,10 @@ impl Partition {
         self.entries.iter_mut().rev().find(|entry| entry.write.id == id)
     }
 
-    /// The write was acknowledged; the server's clock showed `clock` at the latest.
-    pub fn acknowledge(&mut self, id: u64, ended: u64, clock: i64) {
+    /// The write was acknowledged when the servers' clocks showed `clock`.
+    pub fn acknowledge(&mut self, id: u64, ended: u64, clock: Seconds) {
         if let Some(entry) = self.entry(id) {
-            Rc::make_mut(&mut entry.write).clock.1 = clock;
+            entry.widen(clock, 0);
             entry.ended = Some(ended);
             entry.state = State::Certain;
         }
@@ -181,10 +192,10 @@ impl Partition {
         self.entries.retain(|entry| entry.write.id != id);
     }
 
-    /// The write's outcome is not known. The server's clock, should it still do it, shows `clock` at the latest.
-    pub fn unknown(&mut self, id: u64, clock: i64) {
+    /// The write's outcome is not known; the servers' clocks show `clock`. It may still be on its way.
+    pub fn unknown(&mut self, id: u64, clock: Seconds) {
         if let Some(entry) = self.entry(id) {
-            Rc::make_mut(&mut entry.write).clock.1 = clock;
+            entry.widen(clock, UNDER_WAY_SECONDS);
             entry.state = State::Unknown(Unknown::Unanswered);
         }
     }

@@ -114,7 +114,7 @@ pub struct Write {
     pub id: u64,
     /// Its timestamp in microseconds.
     pub timestamp: i64,
-    /// The server's clock, in seconds: when the request was sent, and when its answer came.
+    /// What the servers' clocks showed, in seconds, from when the request was sent until its answer came: the least and the most.
     pub clock: (i64, i64),
     /// The statement, for reports.
     pub text: String,

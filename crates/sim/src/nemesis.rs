@@ -115,7 +115,7 @@ impl Director {
     fn release(&mut self) {
         let mut world = self.world.borrow_mut();
         world.raise_floor();
-        world.server_seconds();
+        world.all_seconds();
         world.hold = false;
     }
 
@@ -124,7 +124,7 @@ impl Director {
     async fn move_clock(&mut self) {
         self.hold().await;
         // What the clock has shown until now may have expired values for good, should it go back.
-        self.world.borrow_mut().server_seconds();
+        self.world.borrow_mut().all_seconds();
         let seconds = *pick(&mut self.rng, &[1, 15, 60, 3_600, 11 * 86_400, -3, -20, -3_600]);
         self.sim.jump_clock(self.node, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
         self.release();

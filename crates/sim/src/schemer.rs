@@ -201,9 +201,9 @@ fn draw_truncate(world: &mut World, at: usize) -> Change {
     let keys: Vec<Key> = world.tables[at].partitions.keys().cloned().collect();
     let mut writes = Vec::new();
     for key in keys {
-        let (id, clock) = (world.next_id(), world.server_seconds());
+        let (id, clock) = (world.next_id(), world.all_seconds());
         let effects = vec![Effect::Truncate];
-        world.begin(at, &key, Write { id, timestamp: 0, clock: (clock, clock), text: text.clone(), effects });
+        world.begin(at, &key, Write { id, timestamp: 0, clock, text: text.clone(), effects });
         writes.push((key, id));
     }
     world.note_truncation(at, &writes);

@@ -161,7 +161,7 @@ pub(crate) async fn ask(
     page: i32,
 ) -> Result<Option<Proofs>, Failure> {
     let since = world.borrow().now();
-    let from = world.borrow_mut().server_seconds();
+    let from = world.borrow_mut().all_seconds();
     let answer = connection.rows(query, page).await;
     let mut world = world.borrow_mut();
     let rows = match answer {

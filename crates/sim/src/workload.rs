@@ -440,7 +440,7 @@ pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: 
     let mut writes: Vec<(Key, Write)> = Vec::new();
     let mut query = Query::new(bound);
     let logged = batch > 1 && begin_batch(&mut query, rng, counter, timestamp);
-    let clock = world.server_seconds();
+    let clock = world.all_seconds();
     for _ in 0..batch {
         let partition = if one_in(rng, 3) { partition_key(rng, &world.tables[table]) } else { first.clone() };
         let at = match writes.iter().position(|(key, _)| *key == partition) {
@@ -448,13 +448,7 @@ pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: 
             None => {
                 let id = world.next_id();
                 let timestamp = timestamp.unwrap_or(0);
-                let write = Write {
-                    id,
-                    timestamp,
-                    clock: (clock, clock + 60),
-                    text: String::new(),
-                    effects: Vec::new(),
-                };
+                let write = Write { id, timestamp, clock, text: String::new(), effects: Vec::new() };
                 writes.push((partition.clone(), write));
                 writes.len() - 1
             }

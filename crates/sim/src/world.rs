@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use model::{Clock, Column, ColumnId, Explained, Partition, Scalar, Shape, Write};
+use model::{Clock, Column, ColumnId, Explained, Partition, Scalar, Seconds, Shape, Write};
 use rt_sim::{NodeId, Sim};
 
 use crate::check;
@@ -271,7 +271,7 @@ impl World {
     }
 
     /// The seconds that the servers' clocks show: the earliest and the latest.
-    pub(crate) fn all_seconds(&mut self) -> (i64, i64) {
+    pub(crate) fn all_seconds(&mut self) -> Seconds {
         let seconds = self.nodes.iter().map(|node| self.sim.wall_micros(*node).div_euclid(1_000_000));
         let (first, last) =
             seconds.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
@@ -279,15 +279,10 @@ impl World {
         (first, last)
     }
 
-    /// The second that the server's clock shows; of several the earliest.
-    pub(crate) fn server_seconds(&mut self) -> i64 {
-        self.all_seconds().0
-    }
-
-    /// When a read was made that was sent at `since`, when the server's clock showed `from`.
-    pub(crate) fn clock(&mut self, since: u64, from: i64) -> Clock {
-        let now = self.all_seconds().1;
-        Clock { since, now: (from, now), latest: self.latest }
+    /// When a read was made that was sent at `since`, when the servers' clocks showed `from`. A clock may have gone back meanwhile.
+    pub(crate) fn clock(&mut self, since: u64, from: Seconds) -> Clock {
+        let to = self.all_seconds();
+        Clock { since, now: (from.0.min(to.0), from.1.max(to.1)), latest: self.latest }
     }
 
     /// The number of a new write.
@@ -362,7 +357,7 @@ impl World {
 
     /// Notes how a write ended, the same for all partitions of a batch.
     pub(crate) fn end(&mut self, table: usize, writes: &[(Key, u64)], outcome: Option<Outcome>) {
-        let (now, seconds) = (self.now(), self.all_seconds().1);
+        let (now, seconds) = (self.now(), self.all_seconds());
         match outcome {
             None => self.stats.writes += 1,
             Some(Outcome::Unknown) => self.stats.unknown += 1,
@@ -372,8 +367,7 @@ impl World {
             let Some(partition) = self.tables[table].partitions.get_mut(key) else { continue };
             match outcome {
                 None => partition.acknowledge(*id, now, seconds),
-                // A request that is still on its way may be carried out later.
-                Some(Outcome::Unknown) => partition.unknown(*id, seconds + 60),
+                Some(Outcome::Unknown) => partition.unknown(*id, seconds),
                 Some(Outcome::Refused) => partition.refuse(*id),
             }
         }
@@ -413,7 +407,7 @@ impl World {
 
     /// From now on what was promised of a table has to be seen.
     pub(crate) fn keep_promises(&mut self, table: usize) {
-        let (now, seconds) = (self.now(), self.all_seconds().1);
+        let (now, seconds) = (self.now(), self.all_seconds());
         let (kept, others) =
             std::mem::take(&mut self.promises).into_iter().partition(|(of, ..)| *of == table);
         self.promises = others;

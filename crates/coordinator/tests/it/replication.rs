@@ -1,9 +1,11 @@
 //! One thing at a time: who has what after a write, what a read tells whom, what is said when it cannot be done.
 
 use bytes::Bytes;
-use coordinator::{Consistency, Phase, PullFrom, PullStats, RequestError, WriteKind, WriteOptions};
-use mutation::{Cell, Clustering, ColumnData, PartitionUpdate, Row};
-use replica::{Keys, Limits, Partitions};
+use coordinator::{
+    Consistency, Coordinator, Phase, PullFrom, PullStats, RequestError, WriteKind, WriteOptions,
+};
+use mutation::{Cell, Clustering, ColumnData, ColumnSelection, PartitionUpdate, Row};
+use replica::{Keys, Limits, Partitions, TableOperation};
 use rt_sim::Config;
 
 use crate::world::{
@@ -129,6 +131,31 @@ fn what_a_read_finds_missing_is_told_before_it_answers() {
     world.read(2, partition(&t, 1, now), Consistency::All).unwrap();
     let stats = world.on(2, 0, |_, coordinator| async move { coordinator.replication_stats() });
     assert_eq!((stats.mismatches, stats.repaired), (1, 1));
+}
+
+#[test]
+fn a_read_of_some_columns_repairs_whole_rows() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.sim.isolate(world.sim.node(2));
+    world.write(0, row(&t, 1, 1, "both or none", 10), Consistency::Quorum).unwrap();
+    // What lies in memory, or in the cache, is read whole in any case.
+    for node in 0..2 {
+        let id = t.id;
+        let flush = |_, coordinator: Coordinator| async move {
+            coordinator.replica().table_operation(id, TableOperation::Flush).await
+        };
+        world.on(node, 0, flush).unwrap();
+    }
+    world.sim.run_for(40 * SECOND);
+    world.sim.heal_all();
+    world.sim.run_for(5 * SECOND);
+    let mut that_it_is_there = partition(&t, 1, now);
+    that_it_is_there.columns = ColumnSelection::Some([].into());
+    that_it_is_there.bypass_cache = true;
+    let page = world.read(2, that_it_is_there, Consistency::All).unwrap();
+    assert_eq!(page.partitions[0].rows.len(), 1);
+    assert_eq!(world.kept(2, partition(&t, 1, now)), one(1, "both or none"));
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl History {
 
     fn done(&mut self, timestamp: i64, effects: Vec<Effect>) -> &mut Self {
         let id = self.begin(timestamp, effects);
-        self.0.acknowledge(id, id * 10 + 5, 100);
+        self.0.acknowledge(id, id * 10 + 5, (100, 100));
         self
     }
 
@@ -134,7 +134,7 @@ fn an_open_write_may_have_happened_and_an_observation_settles_it() {
     let mut history = History::new();
     history.done(10, vec![cell(Some(1), None)]);
     let open = history.begin(20, vec![cell(Some(2), None)]);
-    history.0.unknown(open, 100);
+    history.0.unknown(open, (100, 100));
     assert!(history.shows(with(Some(1), &[])) && history.shows(with(Some(2), &[])));
     let Verdict::Right(proof) = history.judge(with(Some(2), &[]), 100) else { panic!("it is right") };
     assert!(proof.happened.contains(&open));
@@ -147,7 +147,7 @@ fn an_open_write_may_have_happened_and_an_observation_settles_it() {
 fn a_write_that_is_there_in_part_is_found() {
     let mut history = History::new();
     let open = history.begin(20, vec![cell(Some(2), None), element(1)]);
-    history.0.unknown(open, 100);
+    history.0.unknown(open, (100, 100));
     assert!(!history.shows(with(Some(2), &[])), "half of a row");
     let happened = model::Explained { happened: [open].into(), ..Default::default() };
     let refuted = model::Explained { not_happened: [open].into(), ..Default::default() };
@@ -173,7 +173,7 @@ fn counts_add_up_with_any_choice_of_the_open_ones() {
     history.done(0, add(5));
     for delta in [10, 100] {
         let open = history.begin(0, add(delta));
-        history.0.unknown(open, 100);
+        history.0.unknown(open, (100, 100));
     }
     for (count, right) in [(5, true), (15, true), (105, true), (115, true), (10, false), (120, false)] {
         assert_eq!(history.shows(with(Some(count), &[])), right, "{count}");

@@ -163,6 +163,8 @@ impl ClusterDirector {
                 self.set_links(nth, Some(link));
             }
             Trouble::ClockJump => {
+                // What it has shown until now may have expired values for good, should it go back.
+                self.world.borrow_mut().all_seconds();
                 let seconds = *pick(&mut self.rng, &[1, 15, 90, -3, -20]);
                 self.sim.jump_clock(id, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
                 // It is no trouble that ends.
