@@ -178,7 +178,7 @@ impl Coordinator {
     /// Takes over a changed view of the cluster on this shard.
     pub fn use_view(&self, view: Arc<ClusterView>) {
         let old = self.0.view.replace(view.clone());
-        self.0.fence.raise(view.fence());
+        self.0.fence.take_over(view.ring_number(), view.fence());
         self.0.placements.borrow_mut().clear();
         self.0.waits.keep(|host| view.nodes().iter().any(|node| node.host == host));
         // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.

@@ -3,8 +3,8 @@
 //! log says and chooses anew.
 //!
 //! The number stands before the body of each verb that is about a token's replicas, 8 bytes. Verb `ring` (body: a number, 8 bytes)
-//! asks a node to hear of a ring; the answer leaves when all its shards refuse what that ring's fence has them refuse, and nothing
-//! that was let in before is under way.
+//! asks a node to hear of a ring; the answer leaves when all its shards have it, refuse what its fence has them refuse, and nothing
+//! that was let in before they had it is under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -33,7 +33,9 @@ const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Fence {
     /// Requests by rings of lower numbers are refused.
     least: Cell<u64>,
-    /// Who was let in since that number was raised.
+    /// The number of the shard's own ring.
+    newest: Cell<u64>,
+    /// Who was let in since the shard has that.
     inside: RefCell<Gate>,
     /// Who was let in before.
     before: RefCell<Vec<Gate>>,
@@ -49,6 +51,7 @@ impl Default for Fence {
     fn default() -> Self {
         Self {
             least: Cell::new(0),
+            newest: Cell::new(0),
             inside: RefCell::default(),
             before: RefCell::default(),
             published: Watch::new(0),
@@ -68,10 +71,16 @@ impl Fence {
         self.inside.borrow().enter().ok()
     }
 
-    /// Refuses what goes by rings before `least` from now on.
-    pub(crate) fn raise(&self, least: u64) {
-        if least > self.least.get() {
-            self.least.set(least);
+    /// Lets in what this shard begins itself and may go through several stages.
+    pub(crate) fn enter(&self) -> Option<GateGuard> {
+        self.inside.borrow().enter().ok()
+    }
+
+    /// The shard's ring is the one of number `ring` from now on, by which rings before `least` are over.
+    pub(crate) fn take_over(&self, ring: u64, least: u64) {
+        self.least.set(self.least.get().max(least));
+        if ring > self.newest.get() {
+            self.newest.set(ring);
             let before = self.inside.replace(Gate::new());
             let mut all = self.before.borrow_mut();
             all.retain(|gate| gate.count() > 0);
@@ -79,7 +88,7 @@ impl Fence {
         }
     }
 
-    /// Returns when nothing is under way that was let in before the last raise.
+    /// Returns when nothing is under way that was let in before the shard had its ring.
     async fn drained(&self) {
         loop {
             let Some(gate) = self.before.borrow().first().cloned() else { return };
@@ -127,7 +136,7 @@ impl Coordinator {
 
     /// A planted bug lets everybody in.
     fn admit_all(&self) -> Option<GateGuard> {
-        self.planted().no_fence.then(|| self.fence().inside.borrow().enter().ok()).flatten()
+        self.planted().no_fence.then(|| self.fence().enter()).flatten()
     }
 
     /// The same of what this node asks itself.
@@ -174,7 +183,7 @@ impl Coordinator {
         drained.await.iter().all(|answer| matches!(answer, NodeResponse::HasRing(true)))
     }
 
-    /// Waits until nothing is under way on this shard that was let in before its fence was raised; whether it is so in time.
+    /// Waits until nothing is under way on this shard that was let in before it had its ring; whether it is so in time.
     pub(crate) async fn drain(&self, deadline: Instant) -> bool {
         self.rt().timeout_at(deadline, self.fence().drained()).await.is_ok()
     }
@@ -194,6 +203,34 @@ impl Coordinator {
             coordinator.fence().asking.set(false);
         };
         self.rt().spawn(Group::Statement, ask).detach();
+    }
+
+    /// Waits until the live nodes have this node's ring and nothing is under way that they had let in before, so that nobody needs to
+    /// be refused when the rings before are over: up to `patience`, for the fence makes sure of what this only makes smooth.
+    pub async fn run_out(&self, patience: Duration) {
+        let (view, deadline) = (self.view(), self.rt().now() + patience);
+        let live = (0..view.nodes().len()).map(|at| NodeIndex(at as u16)).filter(|node| view.is_alive(*node));
+        let asked = live.map(|node| self.enforce(&view, node, deadline));
+        for why in join_all(asked).await.into_iter().filter_map(Result::err) {
+            tracing::info!(
+                "a node may have requests under way that began before a change of the ring: {why}"
+            );
+        }
+    }
+
+    /// Has a node hear of this node's ring, and waits until it has done with what it had let in before.
+    async fn enforce(&self, view: &ClusterView, node: NodeIndex, deadline: Instant) -> Result<(), String> {
+        let ring = view.ring_number();
+        if node == view.own() {
+            let enforced = NodeRequest::EnforceRing { ring, deadline };
+            return match self.port().call(ShardId(0), enforced).await {
+                NodeResponse::HasRing(true) => Ok(()),
+                _ => Err("not in time".to_owned()),
+            };
+        }
+        let number = Bytes::copy_from_slice(&ring.to_be_bytes());
+        let asked = self.remote().call(view.node(node), 0, Verb::Ring, number, deadline).await;
+        asked.map(drop).map_err(|error| error.message().to_owned())
     }
 
     /// Has a node from which files are fetched refuse whoever has not heard of the change of the ring: what those would write there
@@ -217,7 +254,8 @@ impl Coordinator {
             return Ok(());
         }
         let deadline = self.rt().now() + FENCE_TIMEOUT;
-        for node in sources.iter().map(|source| view.node(*source)) {
+        for source in sources {
+            let node = view.node(*source);
             let known = {
                 let fenced = self.fence().fenced.borrow();
                 fenced.0 == view.fence() && fenced.1.contains(&node.host)
@@ -225,21 +263,9 @@ impl Coordinator {
             if known {
                 continue;
             }
-            let ring = view.ring_number();
-            let failed = |why: &str| {
+            self.enforce(view, *source, deadline).await.map_err(|why| {
                 format!("{} does not refuse yet what is written by the ring before: {why}", node.internode)
-            };
-            if node.host == view.node(view.own()).host {
-                let enforced = NodeRequest::EnforceRing { ring, deadline };
-                let answer = self.port().call(ShardId(0), enforced).await;
-                if !matches!(answer, NodeResponse::HasRing(true)) {
-                    return Err(failed("not in time"));
-                }
-            } else {
-                let number = Bytes::copy_from_slice(&ring.to_be_bytes());
-                let asked = self.remote().call(node, 0, Verb::Ring, number, deadline).await;
-                asked.map_err(|error| failed(error.message()))?;
-            }
+            })?;
             let mut fenced = self.fence().fenced.borrow_mut();
             if fenced.0 != view.fence() {
                 *fenced = (view.fence(), BTreeSet::new());
@@ -280,10 +306,10 @@ mod tests {
     fn a_raised_fence_refuses_what_is_older_and_knows_what_is_under_way() {
         let fence = Fence::default();
         let before = fence.admit(3).expect("nothing is over yet");
-        fence.raise(4);
+        fence.take_over(4, 4);
         assert!(fence.admit(3).is_none());
         let after = fence.admit(4).expect("it is not over");
-        fence.raise(2);
+        fence.take_over(2, 2);
         assert!(fence.admit(3).is_none(), "a fence is never lowered");
         let mut drained = pin!(fence.drained());
         let mut cx = Context::from_waker(Waker::noop());

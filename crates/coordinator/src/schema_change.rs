@@ -59,7 +59,7 @@ pub enum NodeRequest {
         /// How long to wait.
         deadline: Instant,
     },
-    /// To every shard: wait until nothing is under way that was let in before the fence was raised.
+    /// To every shard: wait until nothing is under way that was let in before the shard had its ring.
     Drain {
         /// How long to wait.
         deadline: Instant,

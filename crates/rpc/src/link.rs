@@ -204,6 +204,20 @@ impl Link {
         }
     }
 
+    /// Hands messages that want no answer and wait to be sent to the link that takes this one's place.
+    pub(crate) fn pass_on(&self, next: &Rc<Peer>) {
+        let next = next.link(&self.shard, self.wanted_shard, self.class);
+        let now = self.shard.rt.now();
+        while let Some(frame) = self.queue.borrow_mut().pop() {
+            // Calls end with this link, those that were not sent yet, too.
+            if let (Kind::OneWay, Some(verb)) = (frame.kind, frame.verb)
+                && (next.ensure(now).is_err() || !next.push(frame, now))
+            {
+                self.shard.counters.dropped(verb, Dropped::NotConnected);
+            }
+        }
+    }
+
     /// Ends the connection and all calls with `error`.
     pub(crate) fn close(&self, error: &RpcError) {
         self.epoch.set(self.epoch.get() + 1);

@@ -156,7 +156,13 @@ impl Shard {
                 peers.entry(key).or_insert_with(|| Peer::new(key, *info));
             }
         }
-        for link in gone.iter().flat_map(|peer| peer.links()) {
+        for (peer, link) in
+            gone.iter().flat_map(|peer| peer.links().into_iter().map(move |link| (peer, link)))
+        {
+            // A node of which more is known is the same node: what was to be told it is told it.
+            if let Some(now) = self.peers.borrow().get(&peer.key).map(Rc::clone) {
+                link.pass_on(&now);
+            }
             link.close(&RpcError::Lost);
         }
     }

@@ -129,6 +129,8 @@ impl<'a> Driver<'a> {
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
     ) -> Result<Decided, Failure<E>> {
         let rt = self.coordinator.rt();
+        // A change of the ring waits for rounds that are under way: refused between two of their steps they would end uncertain.
+        let _under_way = self.coordinator.fence().enter();
         let mut proposer = Proposer::new(self.voters.len(), self.required);
         let mut asked: Asked<'_> = FuturesUnordered::new();
         let mut found = ReadPage::default();

@@ -213,6 +213,20 @@ fn a_host_that_moves_is_followed() {
 }
 
 #[test]
+fn what_waits_to_be_told_a_node_is_told_it_when_more_is_known_of_the_node() {
+    let sim = Cluster::new(44, &[1, 1]).start();
+    assert!(echo(&sim, SECOND).is_ok());
+    let told = |node: usize| messenger(node, 0).stats().verb(Verb::Gossip).served;
+    let (before, info) =
+        (told(1), PeerInfo { address: address(1), shard_count: 1, near: rpc::Near::Datacenter });
+    // As when a node that joins answers what tells it where the others stand.
+    messenger(0, 0).send(to(1, 0), Verb::Gossip, Bytes::from_static(b"taken over"));
+    messenger(0, 0).set_peers(Arc::new(Peers::new([(host(1), info)])));
+    sim.run_for(SECOND);
+    assert_eq!(told(1), before + 1);
+}
+
+#[test]
 fn what_was_begun_is_finished_when_the_caller_is_gone() {
     let sim = Cluster::new(43, &[1, 1]).start();
     let body = Bytes::from(1_000u64.to_be_bytes().to_vec());

@@ -11,6 +11,8 @@ const HAND_OVER_MAX: Duration = Duration::from_secs(300);
 /// The same when it has left already and only what came last is there.
 const LAST_HAND_OVER_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(500);
+/// So long drivers have to hear that this node lets no clients in any more, and go elsewhere.
+const CLIENTS_GO: Duration = Duration::from_secs(3);
 
 impl Inner {
     /// Waits until hints for nodes that live are delivered, and logged batches are applied.
@@ -57,7 +59,8 @@ impl Inner {
             // It has left all the same; who asks it until it is known everywhere asks another one next.
             tracing::warn!("not every node knows yet that this one has left: {error}");
         }
-        self.rt.sleep(self.request_time_max).await;
+        self.rt.sleep(CLIENTS_GO).await;
+        self.coordinator.run_out(self.request_time_max).await;
         self.order_all(Order::CloseFront).await?;
         self.hand_over_until(LAST_HAND_OVER_MAX).await;
         self.membership.remove_itself().await;

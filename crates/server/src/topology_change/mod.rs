@@ -48,7 +48,7 @@ struct Inner {
     port: Port<Order, Report>,
     /// A node that joins fetches what it will own.
     bootstrap: bool,
-    /// So long writes may be under way that began with an older view.
+    /// So long a change waits for writes that are under way and began with an older view.
     write_time_max: Duration,
     /// The same of all requests.
     request_time_max: Duration,
@@ -257,7 +257,9 @@ impl Inner {
     /// Every node knows of the change, and no write is under way that began before.
     async fn announce(&self, change: u64) -> Result<(), NodeError> {
         self.membership.wait_for_everyone().await?;
-        self.rt.sleep(self.write_time_max).await;
+        tracing::debug!("every live node knows of the change of the ring");
+        self.coordinator.run_out(self.write_time_max).await;
+        tracing::debug!("what began before it is done");
         self.step(change, ChangeStep::Fetching).await
     }
 
@@ -281,7 +283,7 @@ impl Inner {
     async fn finish(&self, change: u64) -> Result<(), NodeError> {
         self.membership.wait_for_everyone().await?;
         self.check_reads_went_over(change)?;
-        self.rt.sleep(self.write_time_max).await;
+        self.coordinator.run_out(self.write_time_max).await;
         let state = self.state();
         let Some(change) = state.change.as_ref().filter(|now| now.number == change) else { return Ok(()) };
         match (change.joins, change.leaves) {
