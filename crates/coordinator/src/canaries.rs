@@ -25,10 +25,12 @@ pub struct Canaries {
     pub no_pending_writes: bool,
     /// Of what is fetched, one range in four is left out.
     pub lost_range: bool,
-    /// A schema is said to be in use before the shards have it.
+    /// A change of the schema is said to be done before other nodes have it.
     pub early_schema: bool,
     /// An increment is sent again to a replica that leads it, as if it had not answered.
     pub repeated_increment: bool,
+    /// What one node had of a range is taken for what a quorum has.
+    pub one_source: bool,
     /// Requests are let in whatever ring they go by.
     pub no_fence: bool,
 }

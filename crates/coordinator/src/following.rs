@@ -63,9 +63,6 @@ impl Coordinator {
             if let Some(view) = view(&state) {
                 self.publish_view(view).await;
             }
-            if self.planted().early_schema {
-                group.schema_in_use(state.schema_number);
-            }
             if state.schema.version() != self.schema().version() {
                 self.take_over(&group, &state.schema).await;
             }
@@ -128,7 +125,9 @@ impl Coordinator {
             return Err(SchemaChangeError::Failed("this node does not belong to a cluster yet".to_owned()));
         };
         let deadline = self.rt().now() + CHANGE_TIMEOUT;
-        let alive = |host| self.view().is_alive_host(host);
+        let (view, early) = (self.view(), self.planted().early_schema);
+        let own = view.node(view.own()).host;
+        let alive = |host| self.view().is_alive_host(host) && (!early || host == own);
         match group.change_schema(base, edits, deadline, alive).await {
             Ok(agreement) => {
                 if !agreement.behind.is_empty() {

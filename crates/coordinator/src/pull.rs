@@ -166,6 +166,9 @@ impl Coordinator {
         if self.planted().lost_range && range.upto % 4 == 0 {
             return Ok(PullStats::default());
         }
+        if self.planted().one_source && have.is_some() {
+            return Ok(PullStats::default());
+        }
         let scene = self.scene(table)?;
         let consistency = Consistency::Quorum;
         let index = have.and_then(|host| scene.view.index_of(host));

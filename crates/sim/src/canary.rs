@@ -2,6 +2,8 @@
 
 use server::Canaries;
 
+use crate::cluster::Focus;
+
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug)]
 pub struct Canary {
@@ -11,29 +13,32 @@ pub struct Canary {
     pub about: &'static str,
     /// It shows in a cluster only, and is looked for there.
     pub in_cluster: bool,
+    /// The drawing in which it is looked for; none for that of any seed.
+    pub focus: Option<Focus>,
     /// Seeds, from 0 on, within which it must be found.
     pub seeds_max: u64,
-    /// It is found so soon that every run of the tests looks for it.
-    pub is_quick: bool,
+    /// The seed with which a quick look begins: as many seeds from there on have to find it. None when there is no quick look.
+    pub quick_from: Option<u64>,
     plant: fn(&mut Canaries),
 }
 
 /// Seeds of a single node within which its bugs must be found.
 const SINGLE_SEEDS_MAX: u64 = 150;
-/// A bug of clusters that needs more is looked for in long runs.
-const QUICK_SEEDS_MAX: u64 = 40;
 
+/// One that shows in a single node.
 const fn single(name: &'static str, about: &'static str, plant: fn(&mut Canaries)) -> Canary {
-    Canary { name, about, in_cluster: false, seeds_max: SINGLE_SEEDS_MAX, is_quick: true, plant }
+    let (seeds_max, quick_from) = (SINGLE_SEEDS_MAX, Some(0));
+    Canary { name, about, in_cluster: false, focus: None, seeds_max, quick_from, plant }
 }
 
+/// One that shows in a cluster, in a drawing, within so many seeds; and a seed that is known to find it.
 const fn cluster(
     name: &'static str,
     about: &'static str,
-    seeds_max: u64,
+    (focus, seeds_max, quick_from): (Focus, u64, Option<u64>),
     plant: fn(&mut Canaries),
 ) -> Canary {
-    Canary { name, about, in_cluster: true, seeds_max, is_quick: seeds_max <= QUICK_SEEDS_MAX, plant }
+    Canary { name, about, in_cluster: true, focus: Some(focus), seeds_max, quick_from, plant }
 }
 
 impl Canary {
@@ -64,78 +69,90 @@ impl Canary {
         cluster(
             "short-quorum",
             "a read is content with one answer less than its level asks for",
-            30,
+            (Focus::Lag, 5, Some(0)),
+            |planted| planted.coordinator.short_quorum = true,
+        ),
+        cluster(
+            "dropped-hints",
+            "hints are said to be kept, and are not",
+            (Focus::Away, 5, Some(2)),
             |planted| {
-                planted.coordinator.short_quorum = true;
+                planted.coordinator.dropped_hints = true;
             },
         ),
-        cluster("dropped-hints", "hints are said to be kept, and are not", 60, |planted| {
-            planted.coordinator.dropped_hints = true;
-        }),
-        cluster("forgotten-promises", "a voter promises without remembering it", 60, |planted| {
-            planted.coordinator.forgotten_promises = true;
-        }),
+        cluster(
+            "forgotten-promises",
+            "a voter promises without remembering it",
+            (Focus::Votes, 5, Some(0)),
+            |planted| planted.coordinator.forgotten_promises = true,
+        ),
         cluster(
             "early-commit",
             "a lightweight transaction is said to be done before any replica has it",
-            60,
-            |planted| {
-                planted.coordinator.early_commit = true;
-            },
+            (Focus::Votes, 10, Some(2)),
+            |planted| planted.coordinator.early_commit = true,
         ),
         cluster(
             "blind-digest",
             "digests leave the values of cells and their deletions out",
-            100,
-            |planted| {
-                planted.coordinator.blind_digest = true;
-            },
+            (Focus::Lag, 5, Some(0)),
+            |planted| planted.coordinator.blind_digest = true,
         ),
         cluster(
             "skipped-repair",
             "what a read finds replicas to lack is not written to them",
-            60,
-            |planted| {
-                planted.coordinator.skipped_repair = true;
-            },
+            (Focus::Lag, 10, Some(2)),
+            |planted| planted.coordinator.skipped_repair = true,
         ),
         cluster(
             "unclipped-pages",
             "pages that end at different places are merged as if they did not",
-            60,
-            |planted| {
-                planted.coordinator.unclipped_pages = true;
-            },
+            (Focus::Lag, 10, Some(1)),
+            |planted| planted.coordinator.unclipped_pages = true,
         ),
         cluster(
             "early-removal",
             "a logged batch is taken out of the batchlog before it is applied",
-            100,
-            |planted| {
-                planted.coordinator.early_removal = true;
-            },
+            (Focus::Batches, 12, Some(5)),
+            |planted| planted.coordinator.early_removal = true,
         ),
         cluster(
             "no-pending-writes",
             "nodes that are about to be replicas are not told of writes",
-            100,
+            (Focus::Joining, 10, None),
+            |planted| planted.coordinator.no_pending_writes = true,
+        ),
+        cluster(
+            "lost-range",
+            "a node that joins leaves ranges out",
+            (Focus::Joining, 5, Some(0)),
             |planted| {
-                planted.coordinator.no_pending_writes = true;
+                planted.coordinator.lost_range = true;
             },
         ),
-        cluster("lost-range", "a node that joins leaves ranges out", 30, |planted| {
-            planted.coordinator.lost_range = true;
-        }),
-        cluster("early-schema", "a schema is said to be in use before the shards have it", 60, |planted| {
-            planted.coordinator.early_schema = true;
-        }),
+        cluster(
+            "one-source",
+            "what one node had of a range is taken for what a quorum has",
+            (Focus::Joining, 40, None),
+            |planted| planted.coordinator.one_source = true,
+        ),
+        cluster(
+            "no-fence",
+            "replicas take requests that go by a ring that is over",
+            (Focus::Deaf, 40, None),
+            |planted| planted.coordinator.no_fence = true,
+        ),
+        cluster(
+            "early-schema",
+            "a change of the schema is said to be done before other nodes have it",
+            (Focus::Votes, 5, Some(0)),
+            |planted| planted.coordinator.early_schema = true,
+        ),
         cluster(
             "repeated-increment",
             "an increment is sent again to a replica that leads it",
-            40,
-            |planted| {
-                planted.coordinator.repeated_increment = true;
-            },
+            (Focus::Lag, 5, Some(2)),
+            |planted| planted.coordinator.repeated_increment = true,
         ),
     ];
 

@@ -27,6 +27,7 @@ pub use crate::world::Stats;
 use crate::world::World;
 pub use canary::Canary;
 pub use changes::{ChangeStats, RingChange, run_change};
+pub use cluster::Focus;
 pub use rt_sim::TRACE_BLOCK;
 use rt_sim::{NodeConfig, Simulation};
 
@@ -37,6 +38,8 @@ pub struct Options {
     pub canary: Option<Canary>,
     /// Simulate a cluster instead of a single node.
     pub cluster: bool,
+    /// What the cluster's drawing looks at, instead of what the seed says.
+    pub focus: Option<Focus>,
     /// Nodes of the cluster; 0 for as many as the seed says.
     pub nodes: usize,
     /// Events of the trace that are kept as text.
@@ -52,6 +55,24 @@ impl Options {
     }
 }
 
+/// The machines of a simulated cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterShape {
+    /// How many nodes there are, those included that join later.
+    pub nodes: usize,
+    /// In how many datacenters.
+    pub datacenters: usize,
+    /// The shards of each node.
+    pub shards: Vec<u16>,
+}
+
+impl ClusterShape {
+    /// The machines that a seed draws.
+    pub fn of(seed: u64) -> Self {
+        cluster::shape_of(seed)
+    }
+}
+
 /// What a run of one seed gave.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -61,6 +82,8 @@ pub struct Report {
     pub failure: Option<String>,
     /// What the seed chose, in a line.
     pub plan: String,
+    /// The machines of its cluster; none of a node alone.
+    pub shape: Option<ClusterShape>,
     /// The folded trace: equal for equal seeds.
     pub trace_hash: u64,
     /// Events in the trace.
@@ -80,6 +103,7 @@ impl Report {
             seed,
             failure: Some(failure),
             plan: String::new(),
+            shape: None,
             trace_hash: 0,
             trace_events: 0,
             trace_blocks: Vec::new(),
@@ -124,6 +148,7 @@ fn report(seed: u64, sim: &rt_sim::Sim, world: &World, plan: String) -> Report {
         seed,
         failure: world.failure.clone(),
         plan,
+        shape: None,
         trace_hash: sim.trace_hash(),
         trace_events: sim.trace_events(),
         trace_blocks: sim.trace_blocks(),

@@ -10,10 +10,6 @@ use crate::plan::{one_in, pick};
 use crate::statement::Query;
 use crate::world::{Key, Table, World};
 
-/// Partitions of a table, and values of each clustering component.
-const PARTITIONS: u64 = 6;
-const ROWS: u64 = 6;
-
 /// A write that is ready to be sent: its statement, and what it means for each partition.
 pub(crate) struct Prepared {
     pub(crate) query: Query,
@@ -41,18 +37,19 @@ fn key_value(ty: ScalarType, number: u64) -> Scalar {
 fn partition_value(ty: ScalarType, number: u64) -> Scalar {
     match ty {
         ScalarType::Text => Scalar::Text(format!("p{number}")),
+        ScalarType::Blob if number >= 7 => Scalar::Blob(number.to_be_bytes().to_vec()),
         other => key_value(other, number),
     }
 }
 
 pub(crate) fn partition_key(rng: &mut Rng, table: &Table) -> Key {
-    let number = rng.below(PARTITIONS);
+    let number = rng.below(table.scale.partitions);
     table.shape.partition_key.iter().map(|ty| partition_value(*ty, number)).collect()
 }
 
 fn clustering_key(rng: &mut Rng, table: &Table) -> Key {
     let types = table.shape.clustering.iter().enumerate();
-    types.map(|(at, (ty, _))| key_value(*ty, rng.below(if at == 0 { ROWS } else { 3 }))).collect()
+    types.map(|(at, (ty, _))| key_value(*ty, rng.below(if at == 0 { table.scale.rows } else { 3 }))).collect()
 }
 
 /// A value that tells which write it comes from.
@@ -372,7 +369,7 @@ fn slice(rng: &mut Rng, table: &Table) -> Slice {
     let equal_len = if clustering.len() > 1 && one_in(rng, 2) { 1 } else { 0 };
     let mut slice = Slice { equal: clustering_key(rng, table), ..Slice::default() };
     slice.equal.truncate(equal_len);
-    let most = if equal_len == 0 { ROWS } else { 3 };
+    let most = if equal_len == 0 { table.scale.rows } else { 3 };
     let ty = clustering[equal_len].0;
     let (low, high) = (rng.below(most), rng.below(most));
     let mut ends = [key_value(ty, low), key_value(ty, high)];
@@ -425,7 +422,8 @@ fn begin_batch(query: &mut Query, rng: &mut Rng, counter: bool, timestamp: Optio
 
 /// Draws a write and notes it as begun; none when the partition has enough open ones.
 pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: bool) -> Option<Prepared> {
-    let batch = if one_in(rng, 6) { 2 + rng.below(3) } else { 1 };
+    let scale = world.tables[table].scale;
+    let batch = if one_in(rng, scale.one_batch_in) { 2 + rng.below(3) } else { 1 };
     let counter = world.tables[table].shape.is_counter();
     let timestamp = match rng.below(10) {
         _ if counter => None,
@@ -442,7 +440,11 @@ pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: 
     let logged = batch > 1 && begin_batch(&mut query, rng, counter, timestamp);
     let clock = world.all_seconds();
     for _ in 0..batch {
-        let partition = if one_in(rng, 3) { partition_key(rng, &world.tables[table]) } else { first.clone() };
+        let partition = if one_in(rng, scale.one_elsewhere_in) {
+            partition_key(rng, &world.tables[table])
+        } else {
+            first.clone()
+        };
         let at = match writes.iter().position(|(key, _)| *key == partition) {
             Some(at) => at,
             None => {

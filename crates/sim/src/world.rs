@@ -18,6 +18,25 @@ pub(crate) type Key = Vec<Scalar>;
 /// How far back timestamps may lie; much less than the smallest `gc_grace_seconds`.
 const BACK_MICROS_MAX: i64 = 1_500_000;
 
+/// How much a table holds, and how it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// Partitions.
+    pub(crate) partitions: u64,
+    /// Values of the first clustering component.
+    pub(crate) rows: u64,
+    /// One write in so many is a batch.
+    pub(crate) one_batch_in: u64,
+    /// One statement of a batch in so many is about any partition instead of the batch's first.
+    pub(crate) one_elsewhere_in: u64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { partitions: 6, rows: 6, one_batch_in: 6, one_elsewhere_in: 3 }
+    }
+}
+
 /// A table as its clients know it.
 pub(crate) struct Table {
     pub(crate) keyspace: String,
@@ -25,6 +44,7 @@ pub(crate) struct Table {
     pub(crate) shape: Shape,
     /// What stands behind WITH.
     pub(crate) options: String,
+    pub(crate) scale: Scale,
     pub(crate) partitions: BTreeMap<Key, Partition>,
     /// Requests under way.
     pub(crate) busy: usize,
@@ -76,7 +96,7 @@ pub struct Stats {
     pub unjudged: u64,
     /// Lightweight transactions that were answered.
     pub conditional: u64,
-    /// Tables that were truncated in a calm.
+    /// Tables that were truncated.
     pub truncations: u64,
     /// Nodes that joined.
     pub joins: u64,
@@ -84,10 +104,12 @@ pub struct Stats {
     pub ring_changes: u64,
     /// Repairs and cleanups that were asked for.
     pub repairs: u64,
+    /// Looks at a node's metrics under way.
+    pub looks: u64,
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 17] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 18] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -102,10 +124,11 @@ impl Stats {
             ("disk faults", &mut self.disk_faults),
             ("rows not judged", &mut self.unjudged),
             ("lightweight transactions", &mut self.conditional),
-            ("truncations in a calm", &mut self.truncations),
+            ("truncations", &mut self.truncations),
             ("joins", &mut self.joins),
             ("other changes of the ring", &mut self.ring_changes),
             ("repairs and cleanups", &mut self.repairs),
+            ("looks at what nodes hold", &mut self.looks),
         ]
     }
 
@@ -173,6 +196,7 @@ impl Table {
             name,
             shape,
             options,
+            scale: Scale::default(),
             partitions: BTreeMap::new(),
             busy: 0,
             frozen: false,

@@ -1,12 +1,13 @@
 //! `torc sim`: seeds of the simulator on all cores, its tests of itself, and what a person needs to repeat a finding.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use ::sim::{Canary, Options, Report};
+use ::sim::{Canary, ClusterShape, Focus, Options, Report};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 /// Nodes of a simulated cluster.
@@ -63,6 +64,13 @@ pub fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Simulate a cluster, of as many nodes as the seed says, instead of a node alone"),
         )
+        .arg(
+            Arg::new("focus")
+                .long("focus")
+                .value_name("NAME")
+                .value_parser(|name: &str| Focus::find(name).ok_or_else(focus_names))
+                .help("Simulate clusters whose drawing looks at one thing"),
+        )
         .arg(number("nodes", "Simulate a cluster of so many nodes"))
         .arg(number("threads", "Seeds at once; one a core by default"))
         .arg(
@@ -89,13 +97,18 @@ fn canary_arguments() -> [Arg; 3] {
         Arg::new("quick")
             .long("quick")
             .action(ArgAction::SetTrue)
-            .help("With --canaries: only those that a few seeds find"),
+            .help("With --canaries: begin with seeds that are known to find them"),
         Arg::new("canary")
             .long("canary")
             .value_name("NAME")
             .value_parser(|name: &str| Canary::find(name).ok_or_else(canary_names))
             .help("With --seed or --seeds: plant this bug"),
     ]
+}
+
+fn focus_names() -> String {
+    let names = Focus::ALL.map(Focus::name);
+    format!("the names are {}", names.join(", "))
 }
 
 fn canary_names() -> String {
@@ -117,8 +130,9 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let threads = number("threads").unwrap_or(cores).max(1);
     let canary = arguments.get_one::<Canary>("canary").copied();
     let in_cluster = canary.is_some_and(|canary| canary.in_cluster);
-    let cluster = arguments.get_flag("cluster") || nodes > 0 || in_cluster;
-    let options = Options { canary, cluster, nodes, ..Options::default() };
+    let focus = arguments.get_one::<Focus>("focus").copied();
+    let cluster = arguments.get_flag("cluster") || nodes > 0 || in_cluster || focus.is_some();
+    let options = Options { canary, cluster, focus, nodes, ..Options::default() };
     if let Some(level) = arguments.get_one::<String>("log") {
         let filter =
             tracing_subscriber::EnvFilter::try_new(level).map_err(|error| format!("--log: {error}"))?;
@@ -172,8 +186,9 @@ fn show(report: &Report, options: &Options) {
         (true, 0) => " --cluster".to_owned(),
         (true, nodes) => format!(" --nodes {nodes}"),
     };
+    let focus = options.focus.map_or_else(String::new, |focus| format!(" --focus {}", focus.name()));
     println!(
-        "\nseed {}: {failure}\n  plan: {}\n  repeat with: torc sim --seed {}{nodes}{canary}",
+        "\nseed {}: {failure}\n  plan: {}\n  repeat with: torc sim --seed {}{nodes}{focus}{canary}",
         report.seed, report.plan, report.seed
     );
 }
@@ -284,9 +299,11 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
     let begun = Instant::now();
     let mut told = begun;
     let (mut failed, mut total, mut count) = (Vec::new(), ::sim::Stats::default(), 0);
+    let mut shapes = Shapes::default();
     run_all(&seeds, options, threads, |report, done| {
         show(&report, &options);
         total.add(&report.stats);
+        shapes.note(report.shape.as_ref());
         count = done;
         if report.failure.is_some() {
             failed.push(report.seed);
@@ -297,17 +314,50 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
         }
         failed.len() >= 5
     });
-    println!("{count} {what} in {:.0} s: {total}", begun.elapsed().as_secs_f64());
+    println!("{count} {what} in {:.0} s: {total}{shapes}", begun.elapsed().as_secs_f64());
     match failed.as_slice() {
         [] => Ok(()),
         failed => Err(format!("{} of {count} seeds fail: {failed:?}", failed.len())),
     }
 }
 
+/// Which clusters were simulated, and how many of each kind.
+#[derive(Default)]
+struct Shapes {
+    nodes: BTreeMap<usize, u64>,
+    datacenters: BTreeMap<usize, u64>,
+    shards: BTreeMap<u16, u64>,
+}
+
+impl Shapes {
+    fn note(&mut self, shape: Option<&ClusterShape>) {
+        let Some(shape) = shape else { return };
+        *self.nodes.entry(shape.nodes).or_default() += 1;
+        *self.datacenters.entry(shape.datacenters).or_default() += 1;
+        shape.shards.iter().for_each(|shards| *self.shards.entry(*shards).or_default() += 1);
+    }
+}
+
+impl std::fmt::Display for Shapes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.nodes.is_empty() {
+            return Ok(());
+        }
+        let (nodes, datacenters, shards) = (list(&self.nodes), list(&self.datacenters), list(&self.shards));
+        write!(f, "; clusters of {nodes} nodes, in {datacenters} datacenters; nodes of {shards} shards")
+    }
+}
+
+/// Sizes, with how often each was met.
+fn list<T: std::fmt::Display>(counts: &BTreeMap<T, u64>) -> String {
+    let each: Vec<String> = counts.iter().map(|(size, count)| format!("{size} ({count}×)")).collect();
+    each.join(", ")
+}
+
 /// Runs seeds twice: equal traces.
 fn twice(from: u64, count: u64, options: Options, threads: u64) -> Result<(), String> {
     let begun = Instant::now();
-    let mut runs: [std::collections::BTreeMap<u64, Report>; 2] = Default::default();
+    let mut runs: [BTreeMap<u64, Report>; 2] = Default::default();
     for run in &mut runs {
         run_all(&Seeds::Range(from, from + count), options, threads, |report, _| {
             run.insert(report.seed, report);
@@ -349,12 +399,14 @@ fn difference(seed: u64, options: Options, first: &Report, second: &Report) -> S
 /// Plants each bug and looks for it.
 fn canaries(options: Options, threads: u64, quick: bool) -> Result<(), String> {
     let mut missed = Vec::new();
-    let wanted = |canary: &&Canary| canary.in_cluster == options.cluster && (canary.is_quick || !quick);
+    let wanted =
+        |canary: &&Canary| canary.in_cluster == options.cluster && (!quick || canary.quick_from.is_some());
     for canary in Canary::ALL.iter().filter(wanted) {
         let begun = Instant::now();
         let options = Options { canary: Some(*canary), ..options };
         let (mut caught, mut seen) = (None, 0);
-        run_all(&Seeds::Range(0, canary.seeds_max), options, threads, |report, done| {
+        let from = canary.quick_from.filter(|_| quick).unwrap_or(0);
+        run_all(&Seeds::Range(from, from + canary.seeds_max), options, threads, |report, done| {
             seen = done;
             if let Some(failure) = report.failure
                 && caught.is_none()
@@ -369,8 +421,8 @@ fn canaries(options: Options, threads: u64, quick: bool) -> Result<(), String> {
                 let what = failure.lines().next().unwrap_or("");
                 let what: String = what.chars().take(160).collect();
                 println!(
-                    "canary {}: caught by seed {seed} after {seen} seeds, {seconds:.0} s: {what}",
-                    canary.name
+                    "canary {}: caught by seed {seed} after {seen} seeds of the {} from {from} on that must do, {seconds:.0} s: {what}",
+                    canary.name, canary.seeds_max
                 );
             }
             None => {

@@ -4,10 +4,21 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rt::Rt;
+
 use crate::cluster::director::ClusterDirector;
+use crate::world::SharedWorld;
 
 /// Must be zero on every shard once the nodes are at rest.
-const EMPTY: [&str; 4] = [
+const EMPTY: [&str; 12] = [
+    "torc_hints_kept",
+    "torc_hints_kept_bytes",
+    "torc_hints_replaying",
+    "scylla_hints_manager_size_of_hints_in_progress",
+    "scylla_hints_manager_pending_sends",
+    "scylla_rpc_client_pending",
+    "torc_rpc_pending_bytes",
+    "torc_rpc_waiting",
     "scylla_database_requests_blocked_memory_current",
     "scylla_commitlog_pending_allocations",
     "torc_batchlog_waiting",
@@ -15,8 +26,22 @@ const EMPTY: [&str; 4] = [
 ];
 /// The first may not be larger than the second.
 const LIMITED: [(&str, &str); 1] = [("scylla_memory_allocated_memtables", "scylla_memory_memtables_max")];
+/// What may never be more on a shard, whatever happens: the limits that the crates state.
+const NEVER_ABOVE: [(&str, f64); 6] = [
+    // `hints::HintsConfig`: bytes that wait to be written, and hints on their way to two nodes at once.
+    ("scylla_hints_manager_size_of_hints_in_progress", 8_388_608.0),
+    ("scylla_hints_manager_pending_sends", 64.0),
+    // `rpc::Limits`: what waits to be written; requests of three classes; their bytes, with what bulk and urgent ones may have beside.
+    ("torc_rpc_pending_bytes", 134_217_728.0),
+    ("torc_rpc_serving", 12_288.0),
+    ("torc_rpc_waiting", 196_608.0),
+    ("torc_rpc_inbound_bytes", 184_549_376.0),
+];
 /// How long the nodes may take to come to rest.
 const TIME_MAX: Duration = Duration::from_secs(60);
+/// How often who looks at nodes sees whether to go on.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Reads the metrics of every node until they are as they must be.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
@@ -36,11 +61,47 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     Ok(())
 }
 
-/// What is wrong with a node's metrics, if anything.
-fn judge(metrics: &str) -> Option<String> {
-    for name in EMPTY {
-        if let Some((labels, value)) = values(metrics, name).find(|(_, value)| *value != 0.0) {
-            return Some(format!("{name}{labels} is {value}"));
+/// Looks at the nodes' metrics again and again while clients work.
+pub(crate) struct Watcher {
+    pub(crate) rt: Rt,
+    pub(crate) world: SharedWorld,
+    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) period: Duration,
+}
+
+impl Watcher {
+    /// Looks until the world is down. A node that does not answer is looked at the next time.
+    pub(crate) async fn run(self) {
+        let mut turn = 0;
+        loop {
+            let until = self.rt.now() + self.period;
+            while self.rt.now() < until {
+                if self.world.borrow().down {
+                    return;
+                }
+                self.rt.sleep(LOOK_PAUSE.min(self.period)).await;
+            }
+            let server = self.servers[turn % self.servers.len()];
+            turn += 1;
+            let address = SocketAddr::new(server.ip(), crate::cluster::METRICS_PORT);
+            let Ok(Ok(metrics)) =
+                self.rt.timeout(ANSWER_TIME_MAX, crate::rest::get(&self.rt, address, "/metrics")).await
+            else {
+                continue;
+            };
+            self.world.borrow_mut().stats.looks += 1;
+            if let Some(problem) = exceeded(&metrics) {
+                self.world.borrow_mut().fail(format!("checker bounded: node {server}, under way: {problem}"));
+            }
+        }
+    }
+}
+
+/// A limit that is exceeded, which must never be.
+fn exceeded(metrics: &str) -> Option<String> {
+    for (name, most) in NEVER_ABOVE {
+        if let Some((labels, value)) = values(metrics, name).find(|(_, value)| *value > most) {
+            return Some(format!("{name}{labels} is {value}, more than {most}"));
         }
     }
     for (name, limit) in LIMITED {
@@ -52,6 +113,16 @@ fn judge(metrics: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// What is wrong with the metrics of a node at rest, if anything.
+fn judge(metrics: &str) -> Option<String> {
+    for name in EMPTY {
+        if let Some((labels, value)) = values(metrics, name).find(|(_, value)| *value != 0.0) {
+            return Some(format!("{name}{labels} is {value}"));
+        }
+    }
+    exceeded(metrics)
 }
 
 /// Labels and value of every line of a metric.

@@ -14,10 +14,13 @@ use wire::Consistency;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
+use crate::cluster::bounded::Watcher;
 use crate::cluster::ddl::{self, Changer, SharedSchema};
 use crate::cluster::plan::ClusterPlan;
+use crate::cluster::replicating::{self, Replicator, SharedCopied};
 use crate::cluster::ring::Change;
 use crate::cluster::serial::{self, SharedRegisters};
+use crate::cluster::truncating::{self, SharedCut, Truncater};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
     atomic, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, truncation,
@@ -40,13 +43,15 @@ const CHANGE_PAUSE_MICROS: u64 = 150_000;
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// What is checked in a calm, in this order.
-const CHECKS: [&str; 13] = [
+const CHECKS: [&str; 15] = [
     "kept",
     "truncation",
     "left_behind",
     "delivered",
     "repaired",
     "resurrection",
+    "replicating",
+    "truncating",
     "durable",
     "atomic",
     "equal",
@@ -98,6 +103,10 @@ pub(crate) struct ClusterDirector {
     pub(crate) world: SharedWorld,
     pub(crate) registers: SharedRegisters,
     pub(crate) schema: SharedSchema,
+    pub(crate) cut: SharedCut,
+    pub(crate) copied: SharedCopied,
+    /// Draws that came later than others.
+    pub(crate) details: Rng,
     pub(crate) rng: Rng,
     /// The change of the ring that is under way.
     pub(crate) change: Option<Change>,
@@ -314,19 +323,28 @@ impl ClusterDirector {
         self.change_schema(&mut connection, &format!("CREATE KEYSPACE k0 WITH replication = {{{class}}}"))
             .await;
         for number in 0..self.plan.machine.tables {
-            let counter = number > 0 && one_in(&mut self.rng, 2);
+            let counter = number > 0 && (one_in(&mut self.rng, 2) || self.plan.counters);
             let options = self.plan.grace.options(&mut self.rng);
-            let shape = shape(&mut self.rng, counter, &mut self.world.borrow_mut().next_column);
-            let table = Table::new("k0".to_owned(), format!("t{number}"), shape, options);
+            let mut shape = shape(&mut self.rng, counter, &mut self.world.borrow_mut().next_column);
+            if counter && self.plan.counters {
+                shape.columns.truncate(1);
+            }
+            let mut table = Table::new("k0".to_owned(), format!("t{number}"), shape, options);
+            table.scale = self.plan.scale;
             let text = table.create_text();
             self.world.borrow_mut().tables.push(table);
             self.change_schema(&mut connection, &text).await;
         }
-        if self.plan.serial {
+        if self.plan.serial_percent > 0 {
             self.change_schema(&mut connection, &serial::create_text()).await;
         }
-        if let Err(problem) = kept::prepare(self).await {
-            self.world.borrow_mut().fail(problem);
+        if self.plan.truncates {
+            self.change_schema(&mut connection, &truncating::create_text()).await;
+        }
+        for prepared in [kept::prepare(self).await, replicating::prepare(self).await] {
+            if let Err(problem) = prepared {
+                self.world.borrow_mut().fail(problem);
+            }
         }
     }
 
@@ -377,11 +395,50 @@ impl ClusterDirector {
             };
             workers.push(self.rt.spawn(Group::Statement, changer.run()));
         }
+        workers.extend(self.begin_others(&servers));
         self.disturb(until).await;
         self.world.borrow_mut().down = true;
         for worker in workers {
             worker.await;
         }
+    }
+
+    /// Clients with tables and keyspaces of their own, and who looks at what the nodes hold.
+    fn begin_others(&mut self, servers: &[SocketAddr]) -> Vec<Task<()>> {
+        let mut tasks = Vec::new();
+        if self.plan.watched {
+            let watcher = Watcher {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                servers: servers.to_vec(),
+                period: Duration::from_millis(self.plan.machine.life_millis / 4),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, watcher.run()));
+        }
+        if self.plan.truncates {
+            let truncater = Truncater {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                cut: self.cut.clone(),
+                plan: self.plan.clone(),
+                servers: servers.to_vec(),
+                rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, truncater.run()));
+        }
+        if !self.plan.replications.is_empty() {
+            let replicator = Replicator {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                copied: self.copied.clone(),
+                replications: self.plan.replications.clone(),
+                pause_micros: self.plan.pause_micros,
+                servers: servers.to_vec(),
+                rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, replicator.run()));
+        }
+        tasks
     }
 
     /// Ends all trouble, waits until the cluster has recovered, and compares everything.
@@ -430,10 +487,14 @@ impl ClusterDirector {
             "delivered" => Ok(()),
             "repaired" => repaired::check(self).await,
             "resurrection" => resurrection::check(self).await,
+            "replicating" if !self.plan.replications.is_empty() => replicating::check(self).await,
+            "replicating" => Ok(()),
+            "truncating" if self.plan.truncates => truncating::check(self).await,
+            "truncating" => Ok(()),
             "durable" => durable::check(self).await,
             "atomic" => atomic::check(self),
             "equal" => equal::check(self).await,
-            "serial" if self.plan.serial => serial::judge(self).await,
+            "serial" if self.plan.serial_percent > 0 => serial::judge(self).await,
             "serial" => Ok(()),
             "schema" => schema::check(self).await,
             "ddl" => ddl::judge(self).await,

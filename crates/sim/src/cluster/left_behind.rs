@@ -1,4 +1,4 @@
-//! Checker: when the faults are over and the nodes have found each other, no hint and no logged batch stays behind.
+//! Checker: when the faults are over and the nodes have found each other, no hint, no logged batch and no stream stays behind.
 
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ const TIME_MAX: Duration = Duration::from_secs(300);
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Where a node keeps hints; an operator sees the files.
 const HINTS: &str = "/torc/hints/";
+/// The same of files that are on their way to another node, or come from there.
+const STREAMS: &str = "streams";
 
 /// Waits until nothing is kept any more.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
@@ -29,6 +31,10 @@ async fn find(director: &mut ClusterDirector) -> Result<Option<String>, String> 
     for nth in director.present() {
         let files = director.sim.files(director.nodes[nth].id);
         if let Some((path, len)) = files.iter().find(|(path, len)| path.starts_with(HINTS) && *len > 0) {
+            return Ok(Some(format!("{} of {len} bytes on node {nth}", path.display())));
+        }
+        let streams = |path: &std::path::Path| path.components().any(|part| part.as_os_str() == STREAMS);
+        if let Some((path, len)) = files.iter().find(|(path, _)| streams(path)) {
             return Ok(Some(format!("{} of {len} bytes on node {nth}", path.display())));
         }
         let batches = director.ask(nth, "SELECT id FROM system.batches", Consistency::One).await?;

@@ -7,36 +7,48 @@ mod ddl;
 mod director;
 mod durable;
 mod equal;
+mod focus;
 mod kept;
 mod left_behind;
 mod monotonic;
 mod nemesis;
 mod plan;
 mod repaired;
+mod replicating;
 mod resurrection;
 mod ring;
 mod schema;
 mod serial;
+mod truncating;
 mod truncation;
 mod worker;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rt_sim::{NodeConfig, Sim, Simulation};
+use rt_sim::{NodeConfig, Rng, Sim, Simulation};
 use server::Canaries;
 
 pub(crate) use crate::cluster::atomic::Batches;
 use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member, Place};
+pub use crate::cluster::focus::Focus;
 use crate::cluster::plan::ClusterPlan;
+use crate::cluster::replicating::SharedCopied;
 use crate::cluster::serial::Registers;
+use crate::cluster::truncating::SharedCut;
 use crate::world::World;
-use crate::{Options, Report};
+use crate::{ClusterShape, Options, Report};
 
+/// Draws that came later than others, so that what those draw stays as it is.
+const DETAILS_STREAM: u64 = 12;
+const PLAN_STREAM: u64 = 13;
+/// Draws of the plan, and of what is done about it.
+const DRAWING_STREAM: u64 = 1;
 /// Where nodes tell their metrics.
 const METRICS_PORT: u16 = 9180;
 
@@ -71,18 +83,50 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
     }
 }
 
+/// The plan of a seed.
+fn draw(seed: u64, options: &Options, rng: &mut Rng) -> ClusterPlan {
+    let wanted = options.focus.or(options.canary.and_then(|canary| canary.focus));
+    let size = |drawn: usize| if options.nodes > 0 { options.nodes } else { drawn };
+    match Focus::of(seed, wanted).filter(|_| options.nodes == 0 || wanted.is_some()) {
+        None => {
+            let mut details = Rng::new(seed, PLAN_STREAM);
+            let nodes = size(plan::size(rng, &mut details));
+            let mut plan = ClusterPlan::draw(rng, nodes);
+            plan.draw_details(&mut details);
+            plan
+        }
+        Some((focus, mut details)) => {
+            let mut plan = ClusterPlan::draw(rng, size(focus.size(&mut details)));
+            focus.apply(&mut plan, &mut details);
+            plan
+        }
+    }
+}
+
+fn shape(plan: &ClusterPlan) -> ClusterShape {
+    let datacenters: BTreeSet<&String> = plan.datacenters.iter().collect();
+    ClusterShape { nodes: plan.shards.len(), datacenters: datacenters.len(), shards: plan.shards.clone() }
+}
+
+/// The machines that a seed draws.
+pub(crate) fn shape_of(seed: u64) -> ClusterShape {
+    // As the simulation numbers the streams of those above it.
+    shape(&draw(seed, &Options::default(), &mut Rng::new(seed, u64::MAX - DRAWING_STREAM)))
+}
+
 /// Runs a seed.
 pub(crate) fn run(seed: u64, options: &Options) -> Report {
     let simulation = Simulation::new(seed, crate::simulation_config(seed, options));
     let sim = simulation.handle();
-    let mut rng = sim.rng(1);
-    let nodes = if options.nodes > 0 { options.nodes } else { plan::size(&mut rng) };
-    let plan = Rc::new(ClusterPlan::draw(&mut rng, nodes));
+    let mut rng = sim.rng(DRAWING_STREAM);
+    let plan = draw(seed, options, &mut rng);
+    let nodes = plan.shards.len();
+    let plan = Rc::new(plan);
     let canaries = options.canaries();
     let members: Vec<Member> = (0..nodes).map(|nth| add_member(&sim, &plan, nth, canaries)).collect();
     let ids = members.iter().map(|member| member.id).collect();
     let world = Rc::new(RefCell::new(World::new(sim.clone(), ids)));
-    world.borrow_mut().is_wide = plan.distance.is_some();
+    world.borrow_mut().is_wide = plan.distance.is_some() || plan.links.is_some();
     let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
     let ended = sim.block_on(move |rt| {
         ClusterDirector {
@@ -90,6 +134,9 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             sim: inner,
             nodes: members,
             registers: Rc::new(RefCell::new(Registers::new())),
+            cut: SharedCut::default(),
+            copied: SharedCopied::default(),
+            details: Rng::new(seed, DETAILS_STREAM),
             schema: Rc::new(RefCell::new(Known::all(directed.changers))),
             plan: directed,
             world: shared,
@@ -105,5 +152,5 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
     if let Err(stalled) = ended {
         world.fail(stalled.to_string());
     }
-    crate::report(seed, &sim, &world, format!("{plan:?}"))
+    Report { shape: Some(shape(&plan)), ..crate::report(seed, &sim, &world, format!("{plan:?}")) }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Trouble {
     Split,
     /// What one node sends to another does not arrive, while the answers would.
     OneWay,
+    /// Two nodes do not reach each other, while others reach both.
+    Rift,
     /// A node's links are slow.
     SlowLinks,
     /// A node's links lose packets and break connections.
@@ -38,7 +40,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// All of them.
+    /// Those of any seed.
     pub(crate) const ALL: [Self; 12] = [
         Self::Kill,
         Self::Power,
@@ -78,9 +80,12 @@ impl Trouble {
 impl ClusterDirector {
     /// Makes trouble until a time. What does not end by itself ends with the calm.
     pub(crate) async fn disturb(&mut self, until: Duration) {
+        if self.plan.is_lossy {
+            self.lose_packets();
+        }
         while self.sim.now() < until && !self.failed() {
             let left = until - self.sim.now();
-            let pause = Duration::from_micros(self.rng.below(self.plan.machine.life_millis * 300));
+            let pause = Duration::from_micros(self.rng.below(self.plan.trouble_millis * 1_000));
             self.rt.sleep(pause.min(left)).await;
             if left <= pause {
                 return;
@@ -150,6 +155,12 @@ impl ClusterDirector {
                     self.sim.partition_one_way(id, other);
                 }
             }
+            Trouble::Rift => {
+                let other = pick(&mut self.rng, &self.nodes).id;
+                if other != id {
+                    self.sim.partition(id, other);
+                }
+            }
             Trouble::SlowLinks => {
                 let latency_max = Duration::from_millis(*pick(&mut self.rng, &[5, 50, 500]));
                 self.set_links(nth, Some(LinkConfig { latency_max, ..LinkConfig::default() }));
@@ -175,6 +186,18 @@ impl ClusterDirector {
                 self.nodes[nth].disk_failed |= trouble == Trouble::DiskErrors;
                 let rng = &mut self.rng;
                 self.sim.configure_disk(id, |disk| trouble.disk(rng, disk));
+            }
+        }
+    }
+
+    /// One packet in seven between any two nodes is lost and sent again, while the others are as quick as ever: who asks two replicas
+    /// soon after a write has a good chance that both have yet to hear of it.
+    fn lose_packets(&self) {
+        self.world.borrow_mut().excuses.errors = true;
+        let link = LinkConfig { loss_per_million: 150_000, ..LinkConfig::default() };
+        for one in &self.nodes {
+            for other in self.nodes.iter().filter(|other| other.id != one.id) {
+                self.sim.set_link(one.id, other.id, Some(link.clone()));
             }
         }
     }

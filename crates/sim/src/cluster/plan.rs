@@ -8,9 +8,11 @@ use rt_sim::{LinkConfig, NameDurability, Rng};
 use server::Config;
 use wire::Consistency;
 
+use crate::cluster::focus::Focus;
 use crate::cluster::nemesis::Trouble;
 use crate::cluster::ring::RingEvent;
 use crate::plan::{Plan, Sync, one_in, options_with_grace, pick};
+use crate::world::Scale;
 
 /// Nodes without which a cluster is not begun; those above may join later.
 const FOUNDERS_MIN: usize = 3;
@@ -43,10 +45,28 @@ pub(crate) struct ClusterPlan {
     pub(crate) levels: Levels,
     /// Up to how long a client waits between two requests, microseconds.
     pub(crate) pause_micros: u64,
-    /// Clients use lightweight transactions.
-    pub(crate) serial: bool,
+    /// Of a hundred steps of a client, so many are lightweight transactions.
+    pub(crate) serial_percent: u64,
+    /// Somebody looks at what the nodes hold while clients work.
+    pub(crate) watched: bool,
+    /// A client truncates a table of its own.
+    pub(crate) truncates: bool,
+    /// Numbers of copies between which a client changes a keyspace of its own; none for no such client.
+    pub(crate) replications: Vec<usize>,
+    /// And so many of the others writes; two are for flushes and compactions, and the rest reads.
+    pub(crate) writes_percent: u64,
     /// Clients that change the schema.
     pub(crate) changers: usize,
+    /// What the drawing looks at, if at anything.
+    pub(crate) focus: Option<Focus>,
+    /// How much the clients' tables hold.
+    pub(crate) scale: Scale,
+    /// All tables but the first are of counters, of one column.
+    pub(crate) counters: bool,
+    /// While clients work, packets between any two nodes are lost.
+    pub(crate) is_lossy: bool,
+    /// The links between nodes, if they are not as good as usual.
+    pub(crate) links: Option<LinkConfig>,
     /// One way between two datacenters.
     pub(crate) distance: Option<Duration>,
     /// Times of work under faults, each followed by a calm in which everything is compared.
@@ -55,6 +75,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) troubles: Vec<Trouble>,
     /// What happens to the ring.
     pub(crate) ring: Vec<RingEvent>,
+    /// Up to how long nothing new happens.
+    pub(crate) trouble_millis: u64,
     /// Nodes that are in trouble at once, at most.
     pub(crate) troubled_max: usize,
     /// Tokens of each node.
@@ -80,7 +102,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    fn draw(rng: &mut Rng, datacenters: usize, by_datacenter: bool) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, datacenters: usize, by_datacenter: bool) -> Self {
         use Consistency::{All, EachQuorum, LocalOne, LocalQuorum, One, Quorum, Two};
         if datacenters == 1 {
             let strong = vec![Quorum, Quorum, LocalQuorum, All];
@@ -214,6 +236,11 @@ fn draw_founders(rng: &mut Rng, nodes: usize, ring: &[RingEvent]) -> usize {
     }
 }
 
+/// Up to how long a client waits between two requests in a life of so many milliseconds, microseconds.
+fn pause_in(life_millis: u64) -> u64 {
+    if life_millis < LONG_LIFE_MILLIS { 0 } else { life_millis * 1_000 / LONG_LIFE_REQUESTS }
+}
+
 impl ClusterPlan {
     /// The plan of a seed for so many nodes.
     pub(crate) fn draw(rng: &mut Rng, nodes: usize) -> Self {
@@ -262,15 +289,22 @@ impl ClusterPlan {
             copies,
             ring,
             levels,
-            pause_micros: match machine.life_millis {
-                short if short < LONG_LIFE_MILLIS => 0,
-                long => long * 1_000 / LONG_LIFE_REQUESTS,
-            },
-            serial: one_in(rng, 2),
+            pause_micros: pause_in(machine.life_millis),
+            serial_percent: if one_in(rng, 2) { 12 } else { 0 },
+            writes_percent: 55,
+            watched: false,
+            truncates: false,
+            replications: Vec::new(),
+            focus: None,
+            scale: Scale::default(),
+            counters: false,
+            is_lossy: false,
+            links: None,
             changers: *pick(rng, &[0, 0, 1, 2, 3]),
             distance: distance.filter(|_| centers > 1),
             rounds: 1 + rng.below(3),
             troubles,
+            trouble_millis: machine.life_millis * 3 / 10,
             troubled_max: if one_in(rng, 4) { nodes } else { nodes.saturating_sub(1) / 2 },
             tokens: *pick(rng, &[1, 2, 2, 4, 4, 16]),
             grace,
@@ -279,10 +313,28 @@ impl ClusterPlan {
         }
     }
 
+    /// What was drawn later than the rest, by numbers of its own.
+    pub(crate) fn draw_details(&mut self, rng: &mut Rng) {
+        // Hints and truncations are put in order by clocks.
+        let stays = self.ring.iter().all(|event| !event.moves_data());
+        self.truncates = one_in(rng, 3) && stays && !self.troubles.contains(&Trouble::ClockJump);
+        // With a copy in the wrong place only, until a repair, no node may give its ranges away or be lost.
+        let least = if self.founders == self.shards.len() { 1 } else { 2 };
+        if stays && one_in(rng, 3) {
+            self.replications = (least..=3.min(self.founders)).collect();
+        }
+        self.watched = self.truncates || !self.replications.is_empty();
+    }
+
     /// The link between two nodes when nothing is wrong; none for the usual one.
     pub(crate) fn link(&self, one: usize, other: usize) -> Option<LinkConfig> {
-        let latency_min = self.distance.filter(|_| self.datacenters[one] != self.datacenters[other])?;
-        Some(LinkConfig { latency_min, latency_max: latency_min * 5 / 4, ..LinkConfig::default() })
+        let latency_min = self.distance.filter(|_| self.datacenters[one] != self.datacenters[other]);
+        let far = |latency_min| LinkConfig {
+            latency_min,
+            latency_max: latency_min * 5 / 4,
+            ..LinkConfig::default()
+        };
+        latency_min.map(far).or(self.links)
     }
 
     /// The settings of a node for one life.
@@ -299,6 +351,9 @@ impl ClusterPlan {
 }
 
 /// Nodes of the cluster of a seed that does not say how many.
-pub(crate) fn size(rng: &mut Rng) -> usize {
-    *pick(rng, &[3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 9])
+pub(crate) fn size(rng: &mut Rng, details: &mut Rng) -> usize {
+    match *pick(rng, &[3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 9]) {
+        9 => *pick(details, &[7, 8, 9]),
+        fewer => fewer,
+    }
 }

@@ -18,26 +18,27 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     if !one_in(&mut director.rng, 3) {
         return Ok(());
     }
-    repair_all(director).await?;
+    repair_all(director, "k0").await?;
     director.keep_promises();
     equal::check(director).await?;
     monotonic::check(director).await
 }
 
-/// Repairs what every node keeps.
-pub(crate) async fn repair_all(director: &mut ClusterDirector) -> Result<(), String> {
+/// Repairs what every node keeps of a keyspace.
+pub(crate) async fn repair_all(director: &mut ClusterDirector, keyspace: &str) -> Result<(), String> {
     let primary = one_in(&mut director.rng, 2);
     for nth in director.present() {
-        repair(director, nth, primary).await.map_err(|problem| format!("repair of node {nth}: {problem}"))?;
+        let path = repair_path(keyspace, primary);
+        repair(director, nth, &path).await.map_err(|problem| format!("{path} at node {nth}: {problem}"))?;
     }
     Ok(())
 }
 
-async fn repair(director: &mut ClusterDirector, nth: usize, primary: bool) -> Result<(), String> {
+async fn repair(director: &mut ClusterDirector, nth: usize, path: &str) -> Result<(), String> {
     director.world.borrow_mut().stats.repairs += 1;
     let server = SocketAddr::new(director.ip(nth), REST_PORT);
     let begun = director.sim.now();
-    let answer = rest::call(&director.rt, server, "POST", &repair_path(primary)).await?;
+    let answer = rest::call(&director.rt, server, "POST", path).await?;
     let id = rest::body(&answer).to_owned();
     loop {
         let answer =

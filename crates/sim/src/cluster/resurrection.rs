@@ -17,12 +17,12 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     match director.plan.grace {
         Grace::Never => return Ok(()),
         Grace::Timeout(grace) => {
-            repaired::repair_all(director).await?;
+            repaired::repair_all(director, "k0").await?;
             pass(director, grace);
         }
         Grace::Repair(delay) => {
             pass(director, delay);
-            repaired::repair_all(director).await?;
+            repaired::repair_all(director, "k0").await?;
         }
     }
     for nth in director.present() {

@@ -224,7 +224,10 @@ impl ClusterDirector {
         let server = self.rest(nth);
         let path = match event {
             RingEvent::Cleanup => "/storage_service/keyspace_cleanup/k0".to_owned(),
-            _ => repair_path(one_in(&mut self.rng, 2)),
+            _ => {
+                let primary = one_in(&mut self.rng, 2);
+                repair_path("k0", primary)
+            }
         };
         let rt = self.rt.clone();
         // A repair that cannot reach a replica says so, and a change of the ring excludes a cleanup: what counts is what is kept.
@@ -304,7 +307,7 @@ impl ClusterDirector {
     }
 }
 
-/// What begins a repair of what a node keeps, or of what it is the first to keep.
-pub(crate) fn repair_path(primary: bool) -> String {
-    format!("/storage_service/repair_async/k0?primaryRange={primary}&incremental=false")
+/// What begins a repair of what a node keeps of a keyspace, or of what it is the first to keep.
+pub(crate) fn repair_path(keyspace: &str, primary: bool) -> String {
+    format!("/storage_service/repair_async/{keyspace}?primaryRange={primary}&incremental=false")
 }

@@ -62,11 +62,11 @@ impl ClusterWorker {
             let tables = self.world.borrow().tables.len() as u64;
             let table = self.rng.below(tables) as usize;
             let whole = match self.rng.below(100) {
-                0..=11 if self.plan.serial => {
+                step if step < self.plan.serial_percent => {
                     serial::step(&self.world, &self.registers, &mut self.rng, connection).await
                 }
-                0..=54 => self.write(connection, table, bound).await,
-                55..=97 => self.read(connection, table, bound).await,
+                step if step < self.plan.writes_percent => self.write(connection, table, bound).await,
+                ..98 => self.read(connection, table, bound).await,
                 _ => {
                     self.maintain(server).await;
                     true

@@ -2,7 +2,9 @@
 
 mod changes;
 
-use sim::{Canary, Options, run};
+use std::collections::BTreeSet;
+
+use sim::{Canary, ClusterShape, Options, run};
 
 #[test]
 fn a_few_seeds_are_right_and_repeat_themselves() {
@@ -32,4 +34,24 @@ fn kept_seeds_can_be_read() {
     for cluster in [false, true] {
         assert!(sim::kept_seeds(cluster).all(|(_, about)| !about.is_empty()));
     }
+}
+
+/// Seeds of clusters that every run of the tests takes.
+const CLUSTER_SEEDS: u64 = 300;
+
+#[test]
+fn clusters_of_all_sizes_are_drawn() {
+    let shapes: Vec<ClusterShape> = (0..CLUSTER_SEEDS).map(ClusterShape::of).collect();
+    let nodes: BTreeSet<usize> = shapes.iter().map(|shape| shape.nodes).collect();
+    let datacenters: BTreeSet<usize> = shapes.iter().map(|shape| shape.datacenters).collect();
+    let shards: BTreeSet<u16> = shapes.iter().flat_map(|shape| shape.shards.clone()).collect();
+    assert_eq!(nodes, (3..=9).collect());
+    assert_eq!(datacenters, (1..=3).collect());
+    assert_eq!(shards, (1..=4).collect());
+}
+
+#[test]
+fn a_seed_draws_the_same_machines_that_it_runs_on() {
+    let options = Options { cluster: true, ..Options::default() };
+    assert_eq!(run(3, &options).shape, Some(ClusterShape::of(3)));
 }

@@ -1,0 +1,174 @@
+//! Drawings of a cluster that look closely at one thing: a seed in four has one, and each planted bug is looked for in the one that shows
+//! it. A focus changes a plan that was drawn as any other, with numbers of its own, so that the seeds without one stay as they are.
+
+use std::time::Duration;
+
+use rt_sim::{LinkConfig, Rng};
+
+use crate::cluster::nemesis::Trouble;
+use crate::cluster::plan::{ClusterPlan, Copies, Grace, Levels};
+use crate::cluster::ring::RingEvent;
+use crate::plan::{Sync, one_in, pick};
+use crate::world::Scale;
+
+/// Draws of the focus of a seed.
+const STREAM: u64 = 11;
+/// One seed in so many has a focus.
+const ONE_IN: u64 = 4;
+
+/// What a drawing looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// Few rows that everybody writes and reads, and replicas that hear of a write at very different times.
+    Lag,
+    /// The same of lightweight transactions and of the schema.
+    Votes,
+    /// Nodes that are away for a while and forget nothing: hints alone bring what they have missed.
+    Away,
+    /// Nodes that join under load, while others do not reach each other.
+    Joining,
+    /// Logged batches over partitions that few nodes have, whose coordinators end.
+    Batches,
+    /// A change of the ring of which a node hears late.
+    Deaf,
+}
+
+impl Focus {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Lag, Self::Votes, Self::Away, Self::Joining, Self::Batches, Self::Deaf];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lag => "lag",
+            Self::Votes => "votes",
+            Self::Away => "away",
+            Self::Joining => "joining",
+            Self::Batches => "batches",
+            Self::Deaf => "deaf",
+        }
+    }
+
+    /// The focus of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|focus| focus.name() == name)
+    }
+
+    /// The focus of a seed, and what draws its details.
+    pub(crate) fn of(seed: u64, wanted: Option<Self>) -> Option<(Self, Rng)> {
+        let mut rng = Rng::new(seed, STREAM);
+        let drawn = one_in(&mut rng, ONE_IN).then(|| *pick(&mut rng, &Self::ALL));
+        wanted.or(drawn).map(|focus| (focus, rng))
+    }
+
+    /// How many nodes it takes.
+    pub(crate) fn size(self, rng: &mut Rng) -> usize {
+        match self {
+            Self::Lag | Self::Votes => *pick(rng, &[3, 3, 4]),
+            Self::Away => *pick(rng, &[3, 3, 4, 5]),
+            Self::Joining => *pick(rng, &[4, 4, 5]),
+            Self::Batches => *pick(rng, &[4, 5, 6]),
+            Self::Deaf => 4,
+        }
+    }
+
+    /// Changes a plan.
+    pub(crate) fn apply(self, plan: &mut ClusterPlan, rng: &mut Rng) {
+        let nodes = plan.shards.len();
+        plan.focus = Some(self);
+        plan.rounds = 1;
+        plan.watched = true;
+        plan.grace = Grace::Never;
+        plan.ring = Vec::new();
+        plan.founders = nodes;
+        plan.troubled_max = 1;
+        plan.datacenters = vec!["dc1".to_owned(); nodes];
+        plan.distance = None;
+        plan.copies = Copies::Anywhere(3);
+        plan.levels = Levels::draw(rng, 1, false);
+        plan.serial_percent = 0;
+        plan.changers = 0;
+        match self {
+            Self::Lag => lag(plan, rng),
+            Self::Votes => votes(plan, rng),
+            Self::Away => away(plan, rng),
+            Self::Joining => joining(plan, rng),
+            Self::Batches => batches(plan, rng),
+            Self::Deaf => deaf(plan, rng),
+        }
+    }
+}
+
+/// Clients that do not rest for so long.
+fn busy(plan: &mut ClusterPlan, life_millis: u64, pause_micros: u64) {
+    (plan.machine.life_millis, plan.pause_micros) = (life_millis, pause_micros);
+    plan.machine.workers = 6;
+}
+
+/// Links on which a packet takes anything up to so long.
+fn slow(millis: u64) -> LinkConfig {
+    LinkConfig { latency_max: Duration::from_millis(millis), ..LinkConfig::default() }
+}
+
+fn lag(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: 2, rows: *pick(rng, &[2, 6]), ..Scale::default() };
+    plan.is_lossy = !one_in(rng, 3);
+    plan.links = Some(slow(*pick(rng, &[60, 200]))).filter(|_| !plan.is_lossy);
+    plan.troubles = Vec::new();
+    plan.machine.tables = 2;
+    plan.counters = true;
+    busy(plan, 20_000, 2_000);
+    plan.machine.workers = 12;
+}
+
+fn votes(plan: &mut ClusterPlan, rng: &mut Rng) {
+    lag(plan, rng);
+    plan.is_lossy = false;
+    plan.links = Some(slow(*pick(rng, &[60, 200])));
+    plan.machine.tables = 1;
+    plan.serial_percent = 60;
+    plan.changers = 2;
+    plan.machine.workers = 6;
+}
+
+fn away(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: 40, rows: 2, ..Scale::default() };
+    plan.troubles = vec![*pick(rng, &[Trouble::Isolate, Trouble::Pause]), Trouble::OneWay, Trouble::Rift];
+    plan.writes_percent = 85;
+    busy(plan, *pick(rng, &[20_000, 60_000]), 200_000);
+}
+
+fn joining(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: 400, rows: 2, ..Scale::default() };
+    plan.trouble_millis = 4_000;
+    plan.troubled_max = 2;
+    plan.founders = 3;
+    plan.tokens = 16;
+    plan.machine.tables = 2;
+    plan.links = Some(slow(*pick(rng, &[20, 100])));
+    plan.troubles = vec![Trouble::OneWay, Trouble::Rift];
+    plan.writes_percent = 93;
+    busy(plan, *pick(rng, &[20_000, 60_000]), 50_000);
+}
+
+fn batches(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: 20, rows: 2, one_batch_in: 2, one_elsewhere_in: 1 };
+    plan.copies = Copies::Anywhere(*pick(rng, &[1, 1, 2]));
+    plan.troubles = vec![Trouble::Kill, Trouble::Kill, Trouble::Pause, Trouble::Isolate, Trouble::OneWay];
+    plan.troubled_max = 3;
+    plan.trouble_millis = 1_000;
+    plan.machine.sync = Sync::Batch;
+    plan.levels.weak_writes.clear();
+    plan.writes_percent = 90;
+    busy(plan, 20_000, 20_000);
+}
+
+fn deaf(plan: &mut ClusterPlan, rng: &mut Rng) {
+    joining(plan, rng);
+    plan.troubles = vec![Trouble::Pause];
+    busy(plan, 60_000, 20_000);
+    if one_in(rng, 2) {
+        plan.founders = 4;
+        plan.ring = vec![RingEvent::Leave];
+    }
+}
