@@ -113,7 +113,7 @@ impl Canary {
         cluster(
             "early-removal",
             "a logged batch is taken out of the batchlog before it is applied",
-            (Focus::Batches, 12, Some(5)),
+            (Focus::Batches, 40, None),
             |planted| planted.coordinator.early_removal = true,
         ),
         cluster(
