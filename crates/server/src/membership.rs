@@ -281,9 +281,14 @@ impl Membership {
         self.leaves.set(true);
     }
 
-    /// Returns when every live node has taken over what the log says now: a change of nothing has then come through.
+    /// Returns when every live node that is not being removed has taken over what the log says now: a change of nothing has then
+    /// come through.
     pub(crate) async fn wait_for_everyone(&self) -> Result<(), NodeError> {
-        self.wait_for(|host| self.liveness.current().is_alive(host)).await
+        let goes = |host| {
+            let state = self.group.applied().state;
+            state.member(host).is_some_and(|member| member.status == MemberStatus::Removing)
+        };
+        self.wait_for(|host| self.liveness.current().is_alive(host) && !goes(host)).await
     }
 
     /// The same of this node's own shards.
@@ -423,7 +428,9 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
         let met =
             liveness.peers.get(host).is_some_and(|peer| peer.standing != Standing::Down(Why::NotReached));
         let is_new = member.status == MemberStatus::Joining && !met;
-        let alive = liveness.is_alive(*host) || is_new;
+        // Whom the cluster removes nobody waits for, though this node may not have found out yet that it is dead.
+        let goes = member.status == MemberStatus::Removing && *host != own;
+        let alive = (liveness.is_alive(*host) || is_new) && !goes;
         // A change of the schema has been waited for at every live node: they have this node's.
         let schema_version = match alive || *host == own {
             true => None,
