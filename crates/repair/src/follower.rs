@@ -23,8 +23,14 @@ pub trait Data {
         command: &ReadCommand,
         above: Option<Mark>,
     ) -> impl Future<Output = Result<ReadPage, ReplicaError>>;
-    /// Applies an update of a partition that the shard owns.
-    fn apply(&self, update: PartitionUpdate) -> impl Future<Output = Result<(), ReplicaError>>;
+    /// Applies an update of a partition that the shard owns, unless the table was truncated later than `truncated_at`.
+    fn apply(
+        &self,
+        update: PartitionUpdate,
+        truncated_at: i64,
+    ) -> impl Future<Output = Result<(), ReplicaError>>;
+    /// When the shard's part of a table was truncated last.
+    fn truncated_at(&self, table: TableId) -> i64;
     /// Returns when a loss of power cannot undo what was applied.
     fn sync(&self) -> impl Future<Output = Result<(), ReplicaError>>;
 }
@@ -74,6 +80,8 @@ struct Name {
 struct Kept {
     name: Name,
     piece: Piece,
+    /// When the table had been truncated last, before the piece was read: what it tells of is gone after the next time.
+    truncated_at: i64,
     bytes: usize,
     asked_at: u64,
 }
@@ -91,6 +99,11 @@ impl<D: Data> Follower<D> {
     /// Answers from this data.
     pub fn new(data: D, config: FollowerConfig) -> Self {
         Self { data, config, kept: RefCell::default(), questions: Cell::new(0) }
+    }
+
+    /// The data that it answers from.
+    pub fn data(&self) -> &D {
+        &self.data
     }
 
     /// Bytes kept for the next question.
@@ -119,6 +132,7 @@ impl<D: Data> Follower<D> {
             base,
             after: after.clone(),
         };
+        let mut truncated_at = self.data.truncated_at(name.table);
         let piece = match ask.upto() {
             None => {
                 self.forget_stretch_before(&name);
@@ -126,10 +140,14 @@ impl<D: Data> Follower<D> {
                 self.read(&scope, after, base, bytes_max.min(self.config.piece_bytes_max)).await?
             }
             Some(upto) => {
-                let kept = self.take(&name).filter(|piece| piece.reaches(upto));
+                let kept = self.take(&name).filter(|kept| kept.piece.reaches(upto));
                 let forgotten = kept.is_none();
                 let mut piece = match kept {
-                    Some(piece) => piece,
+                    Some(kept) => {
+                        truncated_at = kept.truncated_at;
+                        self.check_truncation(name.table, truncated_at)?;
+                        kept.piece
+                    }
                     None => self.read(&scope, after, base, self.config.piece_bytes_max).await?,
                 };
                 if !piece.reaches(upto) {
@@ -163,19 +181,27 @@ impl<D: Data> Follower<D> {
                 Answer::Partitions(found.ok_or(FollowerError::Changed)?)
             }
             Ask::Push { updates, .. } if base.is_some() => {
-                Answer::Hidden(self.take_new(&scope, updates).await?)
+                Answer::Hidden(self.take_new(&scope, updates, truncated_at).await?)
             }
             Ask::Push { updates, .. } => {
                 let hidden = piece.hides(&scope, &updates);
                 // Each is a row or more of one partition, and none has to wait for the others to be durable.
-                try_join_all(updates.into_iter().map(|update| self.data.apply(update))).await?;
+                let apply = |update| self.data.apply(update, truncated_at);
+                try_join_all(updates.into_iter().map(apply)).await?;
                 // The others may forget a deletion as soon as this shard was told of it: it has to stay told.
                 self.data.sync().await?;
                 Answer::Hidden(hidden)
             }
         };
-        self.keep(name, piece);
+        // What was read may be gone, and what was told was left out.
+        self.check_truncation(name.table, truncated_at)?;
+        self.keep(name, piece, truncated_at);
         Ok(answer)
+    }
+
+    /// Rows from before a truncation must not come back by way of a repair that began before it.
+    fn check_truncation(&self, table: TableId, at: i64) -> Result<(), FollowerError> {
+        if self.data.truncated_at(table) == at { Ok(()) } else { Err(FollowerError::Changed) }
     }
 
     async fn read(
@@ -189,10 +215,10 @@ impl<D: Data> Follower<D> {
         Ok(Piece::new(scope, after, page))
     }
 
-    fn take(&self, name: &Name) -> Option<Piece> {
+    fn take(&self, name: &Name) -> Option<Kept> {
         let mut kept = self.kept.borrow_mut();
         let at = kept.iter().position(|kept| kept.name == *name)?;
-        Some(kept.remove(at).piece)
+        Some(kept.remove(at))
     }
 
     /// A master that goes on to the next stretch is done with the one before.
@@ -202,13 +228,13 @@ impl<D: Data> Follower<D> {
             .retain(|kept| Name { after: None, ..kept.name.clone() } != Name { after: None, ..name.clone() });
     }
 
-    fn keep(&self, name: Name, piece: Piece) {
+    fn keep(&self, name: Name, piece: Piece, truncated_at: i64) {
         let now = self.questions.get() + 1;
         self.questions.set(now);
         let mut kept = self.kept.borrow_mut();
         kept.retain(|kept| now - kept.asked_at <= self.config.kept_questions_max);
         let bytes = piece.memory_size();
-        kept.push(Kept { name, piece, bytes, asked_at: now });
+        kept.push(Kept { name, piece, truncated_at, bytes, asked_at: now });
         let mut total: usize = kept.iter().map(|kept| kept.bytes).sum();
         while total > self.config.kept_bytes_max {
             total -= kept.remove(0).bytes;

@@ -191,8 +191,12 @@ impl Data for Own {
         }
     }
 
-    async fn apply(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
-        self.0.apply_here(update).await
+    async fn apply(&self, update: PartitionUpdate, truncated_at: i64) -> Result<(), ReplicaError> {
+        self.0.apply_here_unless_truncated(update, truncated_at).await
+    }
+
+    fn truncated_at(&self, table: TableId) -> i64 {
+        self.0.truncated_at(table)
     }
 
     async fn sync(&self) -> Result<(), ReplicaError> {

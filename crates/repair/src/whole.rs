@@ -31,11 +31,13 @@ impl<D: Data> Follower<D> {
         Ok(())
     }
 
-    /// Applies what of `updates` the shard does not know yet; what hides of them what is hidden here.
+    /// Applies what of `updates` the shard does not know yet, unless the table was truncated later than `truncated_at`; what hides of
+    /// them what is hidden here.
     pub(crate) async fn take_new(
         &self,
         scope: &Scope,
         updates: Vec<PartitionUpdate>,
+        truncated_at: i64,
     ) -> Result<Vec<PartitionUpdate>, FollowerError> {
         let (mut fresh, mut out) = (Vec::new(), Vec::new());
         for update in updates {
@@ -52,7 +54,7 @@ impl<D: Data> Follower<D> {
             let page = ReadPage { partitions: vec![mine], ..ReadPage::default() };
             fresh.extend(lacks(&scope.table, &page, &[merged], false));
         }
-        try_join_all(fresh.into_iter().map(|update| self.data.apply(update))).await?;
+        try_join_all(fresh.into_iter().map(|update| self.data.apply(update, truncated_at))).await?;
         self.data.sync().await?;
         Ok(out)
     }

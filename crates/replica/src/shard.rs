@@ -206,6 +206,22 @@ impl Replica {
         Ok(self.0.engine.apply_one(update).await?)
     }
 
+    /// [`Replica::apply_here`] of what was read elsewhere; left out when the table was truncated later than `truncated_at`, which is
+    /// what [`Replica::truncated_at`] said before it was read.
+    pub async fn apply_here_unless_truncated(
+        &self,
+        update: PartitionUpdate,
+        truncated_at: i64,
+    ) -> Result<(), ReplicaError> {
+        assert_eq!(self.shard_of(update.key.token), self.0.shard.0, "it belongs to another shard");
+        Ok(self.0.engine.apply_since(vec![update], truncated_at.saturating_add(1)).await?)
+    }
+
+    /// When this shard's part of a table was truncated last, microseconds since 1970; the least number when it never was.
+    pub fn truncated_at(&self, table: TableId) -> i64 {
+        self.0.engine.truncated_at(table)
+    }
+
     /// Applies updates that this shard owns, all or none, and returns when a loss of power cannot undo it.
     pub async fn apply_durably_here(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
         Ok(self.0.engine.apply_durably(updates).await?)

@@ -18,7 +18,7 @@ use repair::{
 use replica::compare::fragments;
 use replica::page::{PageBuilder, Progress};
 use replica::{Mark, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
-use schema::Table;
+use schema::{Table, TableId};
 use topology::Sharder;
 
 /// One node's updates, and how many shards share them.
@@ -26,11 +26,18 @@ use topology::Sharder;
 pub struct Node {
     pub updates: Rc<RefCell<Vec<PartitionUpdate>>>,
     pub shard_count: u16,
+    truncated_at: Rc<Cell<i64>>,
 }
 
 impl Node {
     pub fn new(updates: Vec<PartitionUpdate>, shard_count: u16) -> Self {
-        Self { updates: Rc::new(RefCell::new(updates)), shard_count }
+        Self { updates: Rc::new(RefCell::new(updates)), shard_count, truncated_at: Rc::default() }
+    }
+
+    /// Removes all that it has.
+    pub fn truncate(&self) {
+        self.updates.borrow_mut().clear();
+        self.truncated_at.set(self.truncated_at.get() + 1);
     }
 
     /// All that it has, merged, without what a rule forgets.
@@ -129,10 +136,16 @@ impl Data for Shard {
         Ok(read(command, &own, None))
     }
 
-    async fn apply(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
+    async fn apply(&self, update: PartitionUpdate, truncated_at: i64) -> Result<(), ReplicaError> {
         assert!(self.owns(update.key.token), "it belongs to another shard");
-        self.node.updates.borrow_mut().push(update);
+        if self.node.truncated_at.get() <= truncated_at {
+            self.node.updates.borrow_mut().push(update);
+        }
         Ok(())
+    }
+
+    fn truncated_at(&self, _: TableId) -> i64 {
+        self.node.truncated_at.get()
     }
 
     async fn sync(&self) -> Result<(), ReplicaError> {
@@ -156,6 +169,8 @@ pub struct Wire {
     followers: Vec<Vec<Follower<Shard>>>,
     /// Questions until the wire breaks.
     pub breaks_after: Cell<Option<u64>>,
+    /// All nodes are truncated before this question.
+    pub truncated_before: Cell<Option<u64>>,
     /// Followers forget what they were asked about before every so many questions.
     pub forget_every: Cell<u64>,
     pub questions: Cell<u64>,
@@ -177,6 +192,7 @@ impl Wire {
             table: table.clone(),
             followers: nodes.iter().map(shards).collect(),
             breaks_after: Cell::new(None),
+            truncated_before: Cell::new(None),
             forget_every: Cell::new(u64::MAX),
             questions: Cell::new(0),
             bytes: Cell::new(0),
@@ -196,6 +212,9 @@ impl Carrier for Wire {
             if left == 0 {
                 return Err(Failure::Broken);
             }
+        }
+        if self.truncated_before.get() == Some(self.questions.get()) {
+            self.followers.iter().flatten().for_each(|follower| follower.data().node.truncate());
         }
         let follower = &self.followers[participant.node][usize::from(participant.shard)];
         if self.questions.get() % self.forget_every.get() == 0 {
@@ -250,7 +269,10 @@ pub fn run_above(wire: &Wire, scope: &Scope, nodes: &[Node], covered: &[usize], 
                     upto => after = upto,
                 }
             }
-            Err(StepError::Carrier { error: Failure::Broken, .. }) => {}
+            Err(StepError::Carrier {
+                error: Failure::Broken | Failure::Refused(FollowerError::Changed),
+                ..
+            }) => {}
             Err(error) => panic!("{error:?}"),
         }
     }

@@ -65,6 +65,28 @@ fn little_more_than_the_differing_rows_crosses() {
     assert_eq!((compared_again.differing, compared_again.elements), (0, elements));
 }
 
+/// Whenever a truncation comes in the middle of a repair, nothing that was there before it comes back.
+#[test]
+fn a_truncation_in_the_middle_is_no_way_back() {
+    let (table, config) = (table(), FollowerConfig::default());
+    let range = TokenRange { after: i64::MIN, upto: i64::MAX };
+    let scope = Scope { table: table.clone(), range, slice: Slice::ALL, now: 100, gc_before: 0, seed: 5 };
+    let repaired = |truncated_before: Option<u64>| {
+        let nodes: Vec<Node> = (0..3).map(|n| node(move |row| row % 30 == n * 10 + 7)).collect();
+        let wire = Wire::new(&table, &nodes, config);
+        wire.truncated_before.set(truncated_before);
+        run(&wire, &scope, &nodes, 512 << 10);
+        let left: Vec<usize> = nodes.iter().map(|node| node.updates.borrow().len()).collect();
+        (wire.questions.get(), left)
+    };
+    let (questions, left) = repaired(None);
+    assert!(questions > 12 && left.iter().all(|left| *left > 0), "{questions} {left:?}");
+    // The first stretches go through everything.
+    for before in 1..=questions.min(30) {
+        assert_eq!(repaired(Some(before)).1, [0; 3], "truncated before question {before}");
+    }
+}
+
 /// Equal nodes cost a question and an answer a stretch and peer.
 #[test]
 fn equal_nodes_exchange_next_to_nothing() {
