@@ -417,8 +417,11 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             MemberStatus::Normal => Phase::Normal,
             MemberStatus::Leaving => Phase::Leaving,
             MemberStatus::Removing => Phase::Removing,
+            // Until its clients have gone it coordinates for them, by the ring of which it is no part.
+            MemberStatus::Left if *host == own => Phase::Joining,
             MemberStatus::Left => return None,
         };
+        let has_left = member.status == MemberStatus::Left;
         let said = |key| {
             let endpoint = liveness.endpoint(*host)?;
             let state = endpoint.states.get(&key)?;
@@ -442,7 +445,7 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             internode: member.info.internode,
             location: member.info.location.clone(),
             shards: member.info.shard_count.max(1),
-            tokens: member.tokens.clone(),
+            tokens: if has_left { Vec::new() } else { member.tokens.clone() },
             alive,
             phase,
             ready: *host == own || said(Key::RPC_READY).as_deref() == Some("true"),

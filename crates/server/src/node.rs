@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::state::MemberStatus;
 use cluster::{NewTokens, NodeIdentity};
 use coordinator::ClusterView;
 use futures_util::future::{Either, join_all, select};
@@ -449,6 +450,9 @@ async fn begin(
     let membership = Membership::start(rt, &messenger, own, group)?;
     let state = membership.group().applied().state;
     if let Some(member) = state.member(HostId(identity.host_id)) {
+        if member.status == MemberStatus::Left {
+            return Err(left(&identity));
+        }
         identity.tokens = member.tokens.clone();
     }
     let view = Arc::new(membership.view().ok_or_else(|| left(&identity))?);
