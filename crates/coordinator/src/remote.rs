@@ -135,8 +135,11 @@ impl From<ReplicaError> for PeerError {
 
 impl From<RpcError> for PeerError {
     fn from(error: RpcError) -> Self {
-        let RpcError::Refused(Refusal { code, message }) = error else {
-            return Self::Silent(error.to_string());
+        let (code, message) = match error {
+            RpcError::Refused(Refusal { code, message }) => (code, message),
+            // It was chosen by a ring of before it went.
+            RpcError::UnknownHost => return Self::OldRing(error.to_string()),
+            _ => return Self::Silent(error.to_string()),
         };
         match code {
             Refusal::EXPIRED => Self::Silent(message),
@@ -206,16 +209,16 @@ impl Remote {
         Self { messenger }
     }
 
-    /// Tells where the nodes of a view are.
+    /// Tells where the nodes of a view are, and those that have left it and may still answer.
     pub(crate) fn set_peers(&self, view: &ClusterView) {
         let own = &view.node(view.own()).location;
-        let peer = |(_, node): (NodeIndex, &ViewNode)| {
+        let peer = |node: &ViewNode| {
             let at = &node.location;
             let near = Near::of(at.datacenter == own.datacenter, at.rack == own.rack);
             let info = PeerInfo { address: node.internode, shard_count: node.shards, near };
             (node.host, info)
         };
-        let peers = Peers::new(view.indexes().zip(view.nodes()).map(peer));
+        let peers = Peers::new(view.nodes().iter().chain(view.departed()).map(peer));
         self.messenger.set_peers(Arc::new(peers));
     }
 }

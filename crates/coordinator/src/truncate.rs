@@ -50,6 +50,10 @@ impl Coordinator {
             self.here(deadline, truncated).await
         };
         let results = join_all(nodes.iter().map(|node| one(*node))).await;
+        let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
+        if met_later_ring && self.catch_up(view.ring_number(), deadline).await {
+            return Box::pin(self.truncate(table, deadline)).await;
+        }
         let received = results.iter().filter(|result| result.is_ok()).count();
         for (node, result) in nodes.iter().zip(results) {
             match result {

@@ -70,6 +70,8 @@ pub struct ClusterView {
     datacenters: Vec<u16>,
     names: Vec<String>,
     own: NodeIndex,
+    /// Who has left and may still answer what it was asked before.
+    departed: Vec<ViewNode>,
     /// The ring's number, and the least one by which replicas may still be chosen.
     ring_number: u64,
     fence: u64,
@@ -119,7 +121,20 @@ impl ClusterView {
         numbers.iter().for_each(|(name, number)| names[usize::from(*number)] = (*name).to_owned());
         let own = nodes.iter().position(|node| node.host == own).expect("a node is in its own view");
         let own = NodeIndex(own as u16);
-        Ok(Self { ring, nodes, other, switched, datacenters, names, own, ring_number: 0, fence: 0 })
+        let departed = Vec::new();
+        Ok(Self { ring, nodes, other, switched, datacenters, names, own, departed, ring_number: 0, fence: 0 })
+    }
+
+    /// The same with nodes that have left: nobody is to ask them, and connections to them stay until the cluster's log forgets them,
+    /// for what they were asked by the ring of before.
+    #[must_use]
+    pub fn with_departed(self, departed: Vec<ViewNode>) -> Self {
+        Self { departed, ..self }
+    }
+
+    /// Who has left and may still answer what it was asked before.
+    pub(crate) fn departed(&self) -> &[ViewNode] {
+        &self.departed
     }
 
     /// The same with the number of its ring, which rises with every change, and the least one by which replicas may still be

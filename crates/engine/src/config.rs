@@ -39,7 +39,8 @@ pub struct EngineConfig {
     pub data_directory: PathBuf,
     /// The commit log.
     pub commitlog: CommitLogConfig,
-    /// What memtables may take, bytes. At half of it the largest is flushed; above it writes wait.
+    /// What memtables may take, bytes. At half of it the largest is flushed; above it writes wait. The write that goes above it is
+    /// let in whole.
     pub memtable_bytes_max: usize,
     /// What rows, index pages and chunks may take in the cache, bytes.
     pub cache_bytes_max: usize,

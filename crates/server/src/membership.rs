@@ -418,8 +418,7 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             MemberStatus::Leaving => Phase::Leaving,
             MemberStatus::Removing => Phase::Removing,
             // Until its clients have gone it coordinates for them, by the ring of which it is no part.
-            MemberStatus::Left if *host == own => Phase::Joining,
-            MemberStatus::Left => return None,
+            MemberStatus::Left => Phase::Joining,
         };
         let has_left = member.status == MemberStatus::Left;
         let said = |key| {
@@ -439,7 +438,7 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             true => None,
             false => said(Key::SCHEMA).and_then(|text| cluster::parse_id(&text)).map(|id| id.0),
         };
-        Some(ViewNode {
+        ViewNode {
             host: *host,
             native: member.info.native,
             internode: member.info.internode,
@@ -452,16 +451,19 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             release_version: said(Key::RELEASE_VERSION)
                 .unwrap_or_else(|| member.info.release_version.clone()),
             schema_version,
-        })
+        }
     };
-    let nodes: Vec<ViewNode> = state.members.iter().filter_map(node).collect();
+    let is_gone = |(host, member): &(&HostId, &Member)| member.status == MemberStatus::Left && **host != own;
+    let (departed, nodes): (Vec<_>, Vec<_>) = state.members.iter().partition(is_gone);
+    let [departed, nodes] =
+        [departed, nodes].map(|members| members.into_iter().map(node).collect::<Vec<_>>());
     if !nodes.iter().any(|node| node.host == own) {
         return None;
     }
     let switched = state.change.as_ref().is_some_and(|change| change.step == ChangeStep::Switched);
     let made = if switched { ClusterView::switched(own, nodes) } else { ClusterView::new(own, nodes) };
     match made {
-        Ok(view) => Some(view.numbered(state.topology_version, state.fence)),
+        Ok(view) => Some(view.numbered(state.topology_version, state.fence).with_departed(departed)),
         Err(error) => {
             tracing::error!("the members of the cluster make no ring: {error}");
             None
