@@ -16,7 +16,7 @@ use replica::{Partitions, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog
 use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId, Task};
-use schema::{Keyspace, Replication, Schema, Table};
+use schema::{Keyspace, Replication, Schema, Table, TableId};
 use stdx::HashMap;
 use topology::{HostId, NodeIndex};
 
@@ -440,6 +440,17 @@ impl Coordinator {
         result
     }
 
+    /// When each shard of this node truncated a table last: what was read elsewhere before that is not to come here after it.
+    pub(crate) async fn truncated_at(&self, table: TableId) -> Vec<i64> {
+        let shards = (0..self.0.replica.shard_count()).map(ShardId);
+        let asked = shards.map(|shard| self.0.port.call(shard, NodeRequest::TruncatedAt(table)));
+        let each = join_all(asked).await.into_iter().map(|answer| match answer {
+            NodeResponse::TruncatedAt(at_micros) => at_micros,
+            other => panic!("a question for the last truncation was answered with {other:?}"),
+        });
+        each.collect()
+    }
+
     /// A time behind every logged batch and every hint that any shard has taken up, however the wall clock was moved meanwhile;
     /// [`i64::MIN`] when there was none.
     pub(crate) async fn behind_pending(&self) -> i64 {
@@ -752,6 +763,7 @@ impl Coordinator {
                 let latest = hint.max(self.0.batchlog.latest_micros());
                 NodeResponse::LatestPending(latest.max(self.0.paxos.voted_micros()))
             }
+            NodeRequest::TruncatedAt(table) => NodeResponse::TruncatedAt(self.0.replica.truncated_at(table)),
         }
     }
 

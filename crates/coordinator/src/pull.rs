@@ -2,7 +2,8 @@
 //!
 //! The range is read as a quorum of its replicas has it, deletions included, and compared with what this node has: only what
 //! differs is written. So a quorum that includes this node sees what a quorum saw before, and fetching again after an
-//! interruption is cheap in writes and changes nothing.
+//! interruption is cheap in writes and changes nothing. A step whose table is truncated here meanwhile leaves out what it has read,
+//! and is taken anew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,7 +200,12 @@ impl Coordinator {
             loop {
                 let how = How { consistency, deadline: self.rt().now() + STEP_TIMEOUT };
                 let reader = Reader::new(self, scene.clone(), how);
-                let (step, more) = pull_step(&reader, &command, &sources, range.upto, is_equal).await?;
+                let truncated = self.truncated_at(table.id).await;
+                let place = (range.upto, &truncated[..]);
+                let (step, more) = pull_step(&reader, &command, &sources, place, is_equal).await?;
+                if self.truncated_at(table.id).await != truncated {
+                    continue;
+                }
                 is_equal = step.partitions == 0;
                 stats += step;
                 match more {
@@ -212,11 +218,12 @@ impl Coordinator {
     }
 }
 
+/// Fetches what this node lacks of a page, unless its shards have truncated the table later than `truncated`.
 async fn pull_step(
     reader: &Reader<'_>,
     command: &ReadCommand,
     sources: &Replicas,
-    token: i64,
+    (token, truncated): (i64, &[i64]),
     compare: bool,
 ) -> Result<(PullStats, Option<replica::Resume>), RequestError> {
     let failed =
@@ -239,7 +246,7 @@ async fn pull_step(
         lost: 0,
     };
     if !lacking.is_empty() {
-        let applied = reader.coordinator.replica().apply(lacking).await;
+        let applied = reader.coordinator.replica().apply_unless_truncated(lacking, truncated).await;
         applied.map_err(|error| failed((own, error.into())))?;
     }
     Ok((stats, page.more))

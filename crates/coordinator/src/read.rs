@@ -219,7 +219,9 @@ impl<'a> Reader<'a> {
             ReadCommand { form: Form::Unbroken, columns: ColumnSelection::All, ..command.clone() };
         let planted = self.scene.planted;
         let repairs_wanted = command.table.options.read_repair != "NONE" && !planted.skipped_repair;
+        let replica = self.coordinator.replica();
         loop {
+            let truncated = replica.truncated_at(command.table.id);
             let body = remote::encode_command(&self.scene.view, &command);
             let asked = nodes.iter().map(|node| self.page(*node, &command, body.clone(), token));
             let mut pages = Vec::with_capacity(nodes.len());
@@ -234,6 +236,10 @@ impl<'a> Reader<'a> {
                 return Err(self.not_enough(pages.len(), nodes.len(), !pages.is_empty(), &failures));
             }
             let Reconciled { page, repairs } = reconcile_planted(&command, pages, planted);
+            // What was read before a truncation is not told after it.
+            if replica.truncated_at(command.table.id) != truncated {
+                continue;
+            }
             if repairs_wanted {
                 self.repair(nodes, repairs).await?;
             }

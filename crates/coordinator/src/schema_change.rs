@@ -66,6 +66,8 @@ pub enum NodeRequest {
     },
     /// To every shard: when was the last logged batch taken up, or the last hint kept?
     LatestPending,
+    /// To every shard: when did you truncate a table last?
+    TruncatedAt(TableId),
 }
 
 /// The answer to a [`NodeRequest`].
@@ -87,6 +89,8 @@ pub enum NodeResponse {
     Carried(Result<(), ReplicaError>),
     /// When the shard took up its last logged batch or kept its last hint, microseconds; [`i64::MIN`] for never.
     LatestPending(i64),
+    /// When the shard truncated the table last, microseconds; [`i64::MIN`] for never.
+    TruncatedAt(i64),
 }
 
 /// A schema change that was not made.

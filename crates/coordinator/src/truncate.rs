@@ -1,4 +1,8 @@
 //! TRUNCATE: every node of the ring removes what it has of a table, each of its shards wholly or not at all.
+//!
+//! They do so twice. A node that has done it may be given rows of before by one that has not yet: by a repair, a change of the ring, a
+//! read that finds that replicas differ. When all have done it there is nothing left to give, and what was read before and is still
+//! on its way is refused after the second time, because the node remembers when it truncated (`truncated_at`).
 
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
@@ -12,6 +16,9 @@ use crate::{ClusterView, Consistency, Coordinator, RequestError};
 /// What a client is told in addition when it is not told which shards have done it.
 const WHOLLY_OR_NOT: &str = "It may go on: each shard of each node truncates its part of the table wholly or not at all; repeat the \
                              statement to be certain";
+
+/// How often every node does it.
+const ROUNDS: usize = 2;
 
 impl Coordinator {
     /// Removes everything from a table, on every node.
@@ -40,46 +47,68 @@ impl Coordinator {
             let (required, alive) = (nodes.len() as u32, alive as u32);
             return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
         }
+        for _ in 0..ROUNDS {
+            let results = self.truncate_once(view, &nodes, table.id, deadline).await;
+            let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
+            if met_later_ring && self.catch_up(view.ring_number(), deadline).await {
+                return Box::pin(self.truncate(table, deadline)).await;
+            }
+            judge(view, &nodes, results)?;
+        }
+        Ok(())
+    }
+
+    /// What became of it on each node.
+    async fn truncate_once(
+        &self,
+        view: &ClusterView,
+        nodes: &[NodeIndex],
+        table: TableId,
+        deadline: Instant,
+    ) -> Vec<Result<(), PeerError>> {
         let at_micros = self.rt().wall_micros().max(self.behind_pending().await);
         let one = |node: NodeIndex| async move {
             if node != view.own() {
-                return self.remote().truncate((view, node), table.id, at_micros, deadline).await;
+                return self.remote().truncate((view, node), table, at_micros, deadline).await;
             }
-            let truncated =
-                async { self.truncate_here(table.id, at_micros).await.map_err(PeerError::Invalid) };
+            let truncated = async { self.truncate_here(table, at_micros).await.map_err(PeerError::Invalid) };
             self.here(deadline, truncated).await
         };
-        let results = join_all(nodes.iter().map(|node| one(*node))).await;
-        let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
-        if met_later_ring && self.catch_up(view.ring_number(), deadline).await {
-            return Box::pin(self.truncate(table, deadline)).await;
-        }
-        let received = results.iter().filter(|result| result.is_ok()).count();
-        for (node, result) in nodes.iter().zip(results) {
-            match result {
-                Ok(()) => {}
-                Err(PeerError::Silent(_)) => return Err(timed_out(received)),
-                Err(
-                    PeerError::Failed { message, .. }
-                    | PeerError::Invalid(message)
-                    | PeerError::OldRing(message),
-                ) => {
-                    let address = remote::address(view, *node);
-                    return Err(RequestError::Truncate(format!("{message} (on {address})")));
-                }
-            }
-        }
-        Ok(())
+        join_all(nodes.iter().map(|node| one(*node))).await
     }
 
     /// Removes everything from a table on this node. What was taken up until `at_micros` and comes late, and what this node
     /// has taken up at all, does not come back. The error is a sentence for the client.
     pub(crate) async fn truncate_here(&self, table: TableId, at_micros: i64) -> Result<(), String> {
-        // Not behind this node's own clock: what another keeps from a moment later must not count as older than this.
-        let at_micros = at_micros.max(self.behind_pending().await);
+        // Not behind this node's own clock: what another keeps from a moment later must not count as older than this. And behind
+        // the truncation before: whoever reads on both sides of this one is to see that there was one.
+        let before = self.truncated_at(table).await.into_iter().max().unwrap_or(i64::MIN);
+        let at_micros = at_micros.max(self.behind_pending().await).max(before.saturating_add(1));
         let operation = TableOperation::Truncate { at_micros };
         outcome(&self.replica().table_operation_on_each(table, operation).await)
     }
+}
+
+/// The first failure among what became of a truncation on each node.
+fn judge(
+    view: &ClusterView,
+    nodes: &[NodeIndex],
+    results: Vec<Result<(), PeerError>>,
+) -> Result<(), RequestError> {
+    let received = results.iter().filter(|result| result.is_ok()).count();
+    for (node, result) in nodes.iter().zip(results) {
+        match result {
+            Ok(()) => {}
+            Err(PeerError::Silent(_)) => return Err(timed_out(received)),
+            Err(
+                PeerError::Failed { message, .. } | PeerError::Invalid(message) | PeerError::OldRing(message),
+            ) => {
+                let address = remote::address(view, *node);
+                return Err(RequestError::Truncate(format!("{message} (on {address})")));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn timed_out(received: usize) -> RequestError {

@@ -149,7 +149,7 @@ impl Replica {
 
     /// Applies updates, those of one shard all or none.
     pub async fn apply(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, None).await
+        self.apply_parts(updates, |_| None).await
     }
 
     /// [`Replica::apply`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was
@@ -159,21 +159,32 @@ impl Replica {
         updates: Vec<PartitionUpdate>,
         since_micros: i64,
     ) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, Some(since_micros)).await
+        self.apply_parts(updates, |_| Some(since_micros)).await
+    }
+
+    /// [`Replica::apply`] of what was read elsewhere; what belongs to a shard that truncated the table later than `truncated_at`
+    /// says, which is what [`Replica::truncated_at`] said of each shard before it was read, is left out.
+    pub async fn apply_unless_truncated(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        truncated_at: &[i64],
+    ) -> Result<(), ReplicaError> {
+        self.apply_parts(updates, |shard| Some(truncated_at[shard].saturating_add(1))).await
     }
 
     async fn apply_parts(
         &self,
         updates: Vec<PartitionUpdate>,
-        since_micros: Option<i64>,
+        since_micros: impl Fn(usize) -> Option<i64>,
     ) -> Result<(), ReplicaError> {
         let mut by_shard: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); usize::from(self.shard_count())];
         for update in updates {
             by_shard[usize::from(self.shard_of(update.key.token))].push(update);
         }
         let parts = by_shard.into_iter().enumerate().filter(|(_, updates)| !updates.is_empty());
-        let writes = parts.map(|(shard, updates)| async move {
-            match since_micros {
+        let parts = parts.map(|(shard, updates)| (shard, updates, since_micros(shard)));
+        let writes = parts.map(|(shard, updates, since)| async move {
+            match since {
                 None if shard == self.0.shard.index() => Ok(self.0.engine.apply(updates).await?),
                 Some(since) if shard == self.0.shard.index() => {
                     Ok(self.0.engine.apply_since(updates, since).await?)

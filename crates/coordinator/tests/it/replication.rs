@@ -1,15 +1,18 @@
 //! One thing at a time: who has what after a write, what a read tells whom, what is said when it cannot be done.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use coordinator::{
     Consistency, Coordinator, Phase, PullFrom, PullStats, RequestError, WriteKind, WriteOptions,
 };
 use mutation::{Cell, Clustering, ColumnData, ColumnSelection, PartitionUpdate, Row};
 use replica::{Keys, Limits, Partitions, TableOperation};
-use rt_sim::Config;
+use rt_sim::{Config, LinkConfig};
 
 use crate::world::{
-    SECOND, World, command, deleted, everything, hints, host, key, partition, row, seconds, table, texts,
+    SECOND, World, begin, command, deleted, everything, hints, host, join, key, partition, row, seconds,
+    table, texts,
 };
 
 fn world() -> World {
@@ -311,6 +314,46 @@ fn a_node_that_joins_has_what_a_quorum_had() {
     assert_eq!(all_keys(&world, 1, &three, Consistency::Quorum), (30..60).collect::<Vec<_>>());
     // What it took is no staler than a quorum: alone it shows nothing that was deleted.
     assert!(world.kept(3, everything(&three, now)).iter().all(|(c, _)| *c >= 30));
+}
+
+/// A table is truncated while a node that joins fetches it, the truncation beginning so much later; these links are slow.
+fn truncate_while_fetching(after: Duration, slow: &[(usize, usize)]) {
+    let world = World::new(1, &[1, 2, 1, 3], Config::default());
+    let (t, now) = (table("ks", "t"), seconds(&world.sim, 0));
+    world.believe_gone(3);
+    for k in 0..20 {
+        world.write(0, row(&t, k, k, "x", 10), Consistency::All).unwrap();
+    }
+    world.believe_phases(&[0, 1, 2, 3], |node| if node == 3 { Phase::Joining } else { Phase::Normal });
+    let latency = Duration::from_millis(200);
+    let link = LinkConfig { latency_min: latency, latency_max: latency, ..LinkConfig::default() };
+    for (from, to) in slow.iter().flat_map(|(one, other)| [(*one, *other), (*other, *one)]) {
+        world.sim.set_link(world.sim.node(from), world.sim.node(to), Some(link.clone()));
+    }
+    let truncated = begin(&world.sim, 0, 0, {
+        let t = t.clone();
+        move |rt, coordinator| async move {
+            rt.sleep(after).await;
+            coordinator.truncate(&t, rt.now() + 10 * SECOND).await
+        }
+    });
+    world.pull(3, &t).unwrap();
+    join(&world.sim, truncated).unwrap();
+    world.sim.run_for(SECOND);
+    for node in 0..4 {
+        let kept = world.kept(node, everything(&t, now));
+        assert!(kept.is_empty(), "on node {node}, truncated after {after:?}, {slow:?} slow: {kept:?}");
+    }
+}
+
+#[test]
+fn what_was_truncated_does_not_come_back_with_what_is_fetched() {
+    for step in 0..40 {
+        // What was read before is on its way for long.
+        truncate_while_fetching(Duration::from_millis(step * 360), &[(1, 3), (2, 3)]);
+        // A source hears of the truncation late.
+        truncate_while_fetching(Duration::from_millis(step), &[(0, 1)]);
+    }
 }
 
 #[test]

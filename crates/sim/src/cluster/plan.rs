@@ -316,8 +316,8 @@ impl ClusterPlan {
     /// What was drawn later than the rest, by numbers of its own.
     pub(crate) fn draw_details(&mut self, rng: &mut Rng) {
         // Hints and truncations are put in order by clocks.
+        self.truncates = one_in(rng, 3) && !self.troubles.contains(&Trouble::ClockJump);
         let stays = self.ring.iter().all(|event| !event.moves_data());
-        self.truncates = one_in(rng, 3) && stays && !self.troubles.contains(&Trouble::ClockJump);
         // With a copy in the wrong place only, until a repair, no node may give its ranges away or be lost.
         let least = if self.founders == self.shards.len() { 1 } else { 2 };
         if stays && one_in(rng, 3) {
