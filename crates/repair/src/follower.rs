@@ -130,42 +130,9 @@ impl<D: Data> Follower<D> {
             slice: scope.slice,
             seed: scope.seed,
             base,
-            after: after.clone(),
+            after,
         };
-        let mut truncated_at = self.data.truncated_at(name.table);
-        let piece = match ask.upto() {
-            None => {
-                self.forget_stretch_before(&name);
-                let Ask::Summary { bytes_max } = ask else { unreachable!("only a summary has no end") };
-                self.read(&scope, after, base, bytes_max.min(self.config.piece_bytes_max)).await?
-            }
-            Some(upto) => {
-                let kept = self.take(&name).filter(|kept| kept.piece.reaches(upto));
-                let forgotten = kept.is_none();
-                let mut piece = match kept {
-                    Some(kept) => {
-                        truncated_at = kept.truncated_at;
-                        self.check_truncation(name.table, truncated_at)?;
-                        kept.piece
-                    }
-                    None => self.read(&scope, after, base, self.config.piece_bytes_max).await?,
-                };
-                if !piece.reaches(upto) {
-                    return Err(FollowerError::Grown(self.config.piece_bytes_max));
-                }
-                piece.cut(&scope, upto);
-                match &ask {
-                    Ask::Contents { buckets, which, .. } if base.is_some() => {
-                        self.make_whole(&scope, &mut piece, *buckets, which).await?;
-                    }
-                    Ask::Fetch { .. } if base.is_some() && forgotten => {
-                        self.make_whole(&scope, &mut piece, 1, &Bits::all(1)).await?;
-                    }
-                    _ => {}
-                }
-                piece
-            }
-        };
+        let (piece, truncated_at) = self.piece(&name, &scope, &ask).await?;
         let answer = match ask {
             Ask::Summary { .. } => Answer::Summary(Summary {
                 end: piece.end().cloned(),
@@ -197,6 +164,43 @@ impl<D: Data> Follower<D> {
         self.check_truncation(name.table, truncated_at)?;
         self.keep(name, piece, truncated_at);
         Ok(answer)
+    }
+
+    /// The piece that a question is about, the one that was kept or a new one, and when the table had been truncated last before it
+    /// was read.
+    async fn piece(&self, name: &Name, scope: &Scope, ask: &Ask) -> Result<(Piece, i64), FollowerError> {
+        let (base, after) = (name.base, name.after.clone());
+        let mut truncated_at = self.data.truncated_at(name.table);
+        let Some(upto) = ask.upto() else {
+            self.forget_stretch_before(name);
+            let Ask::Summary { bytes_max } = ask else { unreachable!("only a summary has no end") };
+            let bytes_max = (*bytes_max).min(self.config.piece_bytes_max);
+            return Ok((self.read(scope, after, base, bytes_max).await?, truncated_at));
+        };
+        let kept = self.take(name).filter(|kept| kept.piece.reaches(upto));
+        let forgotten = kept.is_none();
+        let mut piece = match kept {
+            Some(kept) => {
+                truncated_at = kept.truncated_at;
+                self.check_truncation(name.table, truncated_at)?;
+                kept.piece
+            }
+            None => self.read(scope, after, base, self.config.piece_bytes_max).await?,
+        };
+        if !piece.reaches(upto) {
+            return Err(FollowerError::Grown(self.config.piece_bytes_max));
+        }
+        piece.cut(scope, upto);
+        match ask {
+            Ask::Contents { buckets, which, .. } if base.is_some() => {
+                self.make_whole(scope, &mut piece, *buckets, which).await?;
+            }
+            Ask::Fetch { .. } if base.is_some() && forgotten => {
+                self.make_whole(scope, &mut piece, 1, &Bits::all(1)).await?;
+            }
+            _ => {}
+        }
+        Ok((piece, truncated_at))
     }
 
     /// Rows from before a truncation must not come back by way of a repair that began before it.
