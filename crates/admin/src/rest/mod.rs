@@ -2,6 +2,7 @@
 //! under `/torc`.
 
 mod figures;
+mod nodes;
 mod ring;
 mod samples;
 mod tables;
@@ -142,6 +143,7 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
         ["torc", "storage"] => figures::storage(node).await,
         ["torc", "messages"] => figures::messages(node).await,
         ["torc", "keyspaces"] => ring::replications(node),
+        ["torc", "nodes"] => nodes::nodes(node, call.parameter("keyspace")).await?,
         _ => return Err(unknown(call)),
     })
 }

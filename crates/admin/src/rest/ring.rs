@@ -11,12 +11,12 @@ use schema::{Replication, Table};
 use serde_json::{Value, json};
 use topology::{HostId, Location, Placement};
 
-use super::figures;
+use super::{figures, nodes};
 use crate::uuid;
 use crate::{Answer, Node};
 
 /// How a node is named: the address that its clients find it at.
-fn name(node: &ViewNode) -> String {
+pub(super) fn name(node: &ViewNode) -> String {
     node.native.ip().to_string()
 }
 
@@ -25,7 +25,7 @@ fn pair(key: impl ToString, value: impl Into<Value>) -> Value {
 }
 
 /// What gossip knows of all nodes, by host id, this node included; empty while the node is alone.
-fn gossiped(node: &Rc<dyn Node>) -> BTreeMap<HostId, (Endpoint, Standing)> {
+pub(super) fn gossiped(node: &Rc<dyn Node>) -> BTreeMap<HostId, (Endpoint, Standing)> {
     let Some(liveness) = node.liveness() else { return BTreeMap::new() };
     let peers = liveness.peers.into_values().map(|peer| (peer.endpoint, peer.standing));
     let own = (liveness.own, Standing::Alive);
@@ -42,7 +42,7 @@ fn find<'a>(view: &'a ClusterView, address: &str) -> Result<&'a ViewNode, Answer
 }
 
 /// Those that say that they join while the view does not have them; where clients will find them is not known.
-fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
+pub(super) fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
     let view = node.view();
     let all = gossiped(node).into_values().map(|(endpoint, _)| endpoint);
     let joins = |endpoint: &Endpoint| {
@@ -52,7 +52,7 @@ fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
     all.filter(joins).collect()
 }
 
-fn replication(node: &Rc<dyn Node>, keyspace: &str) -> Result<Replication, Answer> {
+pub(super) fn replication(node: &Rc<dyn Node>, keyspace: &str) -> Result<Replication, Answer> {
     let schema = node.schema();
     let found = schema.keyspace(keyspace).map(|keyspace| keyspace.replication.clone());
     found.ok_or_else(|| Answer::error(404, format!("The keyspace {keyspace}, does not exist")))
@@ -88,25 +88,9 @@ pub(super) fn tokens(node: &Rc<dyn Node>) -> Value {
 
 /// Which part of the data each node has: of the ring's tokens without a keyspace, of its copies with one.
 pub(super) fn ownership(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
-    let view = node.view();
-    let ring = view.ring();
-    let lengths = ring.range_lengths();
-    let mut owned = vec![0_u128; view.nodes().len()];
-    match keyspace.map(|keyspace| replication(node, keyspace)).transpose()? {
-        None => ring.tokens().iter().zip(&lengths).for_each(|((_, owner), length)| {
-            owned[usize::from(owner.0)] += length;
-        }),
-        Some(Replication::Local) => owned.fill(1 << 64),
-        Some(replication) => {
-            let placement = Placement::new(ring, &replication);
-            for ((_, replicas), length) in placement.ranges().zip(&lengths) {
-                replicas.iter().for_each(|replica| owned[usize::from(replica.0)] += length);
-            }
-        }
-    }
-    let part = |owned: &u128| *owned as f64 / 2_f64.powi(64);
-    let one = |(node, owned): (&ViewNode, &u128)| pair(name(node), part(owned).to_string());
-    Ok(json!(view.nodes().iter().zip(&owned).map(one).collect::<Vec<_>>()))
+    let (view, owned) = (node.view(), nodes::shares(node, keyspace)?);
+    let one = |(node, owned): (&ViewNode, f64)| pair(name(node), owned.to_string());
+    Ok(json!(view.nodes().iter().zip(owned).map(one).collect::<Vec<_>>()))
 }
 
 /// The ranges of the ring and their replicas.
@@ -204,20 +188,23 @@ pub(super) fn by_life(node: &Rc<dyn Node>, alive: bool) -> Value {
     json!(found.map(name).collect::<Vec<_>>())
 }
 
+/// Bytes on disk, as a node tells them.
+pub(super) fn told_load(endpoint: &Endpoint) -> Option<f64> {
+    endpoint.text(Key::LOAD)?.parse().ok()
+}
+
 /// Bytes on disk of the nodes that told.
 pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
     let own = figures::load(node).await;
     let (view, gossiped) = (node.view(), gossiped(node));
     let mut loads = Vec::new();
     for (index, of) in view.ring().indexes().zip(view.nodes()) {
-        let told =
-            gossiped.get(&of.host).and_then(|(endpoint, _)| endpoint.text(Key::LOAD)?.parse::<f64>().ok());
+        let told = gossiped.get(&of.host).and_then(|(endpoint, _)| told_load(endpoint));
         let load = if index == view.own() { Some(own as f64) } else { told };
         loads.extend(load.map(|load| pair(name(of), load)));
     }
     for joins in joining(node) {
-        let load = joins.text(Key::LOAD).and_then(|load| load.parse::<f64>().ok());
-        loads.extend(load.map(|load| pair(joins.address.ip(), load)));
+        loads.extend(told_load(&joins).map(|load| pair(joins.address.ip(), load)));
     }
     json!(loads)
 }

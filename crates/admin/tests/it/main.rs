@@ -244,6 +244,31 @@ fn who_is_there_and_lives() {
 }
 
 #[test]
+fn nodes_are_told_one_by_one() {
+    let nodes = get("/torc/nodes?keyspace=own");
+    let said = |node: usize, what: &str| nodes[node][what].clone();
+    let of = |what: &str| (0..4).map(|node| said(node, what)).collect::<Vec<_>>();
+    assert_eq!(nodes.as_array().unwrap().len(), 4);
+    assert_eq!(of("address"), ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.1.0.4"]);
+    assert_eq!(of("state"), ["normal", "leaving", "normal", "joining"]);
+    assert_eq!(of("up"), [json!(true), json!(true), json!(false), json!(true)]);
+    assert_eq!(
+        of("tokens"),
+        [json!(["-100", "0"]), json!(["100"]), json!(["-4611686018427387904"]), json!([])]
+    );
+    assert_eq!(of("owns"), [json!(1.0), json!(1.0), json!(1.0), json!(null)], "who joins owns nothing yet");
+    assert_eq!(of("load"), [2000.0, 5000.0, 5000.0, 5000.0]);
+    assert_eq!((said(2, "datacenter"), said(3, "rack")), (json!("dc2"), json!("rack4")));
+    assert_eq!(
+        (said(1, "port"), said(1, "host_id")),
+        (json!(7000), json!("02020202-0202-0202-0202-020202020202"))
+    );
+    let ring = get("/torc/nodes");
+    assert!((ring[2]["owns"].as_f64().unwrap() - 0.75).abs() < 1e-9, "{ring}");
+    assert_eq!(refused("/torc/nodes?keyspace=nope"), (404, "The keyspace nope, does not exist".to_owned()));
+}
+
+#[test]
 fn a_share_that_is_traced_lies_between_none_and_all() {
     assert_eq!(get("/storage_service/trace_probability"), json!(0.25));
     let set = |given: &str| {

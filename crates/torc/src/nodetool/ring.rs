@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Failure, escape};
 use super::grid::{Grid, percent, size};
-use super::{Verb, pairs, texts};
+use super::{Verb, texts};
 
 pub(super) const STATUS: Verb = Verb {
     name: "status",
@@ -61,62 +61,10 @@ pub(super) const GETENDPOINTS: Verb = Verb {
 const MEANINGLESS: &str = "Non-system keyspaces don't have the same replication settings, effective ownership \
                            information is meaningless";
 
-/// What several verbs need of each node.
-struct Nodes {
-    host_ids: Vec<(String, String)>,
-    live: Vec<String>,
-    down: Vec<String>,
-    joining: Vec<String>,
-    leaving: Vec<String>,
-    moving: Vec<String>,
-    loads: BTreeMap<String, f64>,
-}
-
-impl Nodes {
-    fn ask(api: &Api) -> Result<Self, Failure> {
-        let list = |path: &str| Ok::<_, Failure>(texts(&api.get(path)?));
-        let host_ids = pairs(&api.get("/storage_service/host_id")?);
-        let text = |(address, id): (String, Value)| (address, id.as_str().unwrap_or_default().to_owned());
-        let mut host_ids: Vec<(String, String)> = host_ids.into_iter().map(text).collect();
-        host_ids.sort_by_key(|(address, _)| (address.parse::<IpAddr>().ok(), address.clone()));
-        let loads = pairs(&api.get("/storage_service/load_map")?);
-        Ok(Self {
-            host_ids,
-            live: list("/gossiper/endpoint/live")?,
-            down: list("/gossiper/endpoint/down")?,
-            joining: list("/storage_service/nodes/joining")?,
-            leaving: list("/storage_service/nodes/leaving")?,
-            moving: list("/storage_service/nodes/moving")?,
-            loads: loads.into_iter().filter_map(|(address, load)| Some((address, load.as_f64()?))).collect(),
-        })
-    }
-
-    fn is_up(&self, address: &String) -> Option<bool> {
-        match (self.live.contains(address), self.down.contains(address)) {
-            (true, _) => Some(true),
-            (false, true) => Some(false),
-            (false, false) => None,
-        }
-    }
-
-    fn state(&self, address: &String) -> &'static str {
-        let states = [(&self.joining, "Joining"), (&self.leaving, "Leaving"), (&self.moving, "Moving")];
-        states.iter().find(|(nodes, _)| nodes.contains(address)).map_or("Normal", |(_, state)| *state)
-    }
-}
-
-/// Which part each node owns, whether of a keyspace's copies, and what is to be said about it.
-fn ask_ownership(
-    api: &Api,
-    keyspace: Option<&String>,
-) -> Result<(BTreeMap<String, f64>, bool, Value), Failure> {
-    let of = |path: String| -> Result<BTreeMap<String, f64>, Failure> {
-        let number = |share: &Value| share.as_str().map_or(share.as_f64(), |text| text.parse().ok());
-        let owned = pairs(&api.get(&path)?);
-        Ok(owned.into_iter().filter_map(|(address, share)| Some((address, number(&share)?))).collect())
-    };
+/// Which keyspace's copies ownership is counted by (none: the ring's tokens), and what is to be said about that.
+fn counted_by(api: &Api, keyspace: Option<&String>) -> Result<(Option<String>, Value), Failure> {
     if let Some(keyspace) = keyspace {
-        return Ok((of(format!("/storage_service/ownership/{}", escape(keyspace)))?, true, Value::Null));
+        return Ok((Some(keyspace.clone()), Value::Null));
     }
     let users = texts(&api.get("/storage_service/keyspaces?type=user")?);
     let all = api.get("/torc/keyspaces")?;
@@ -124,45 +72,44 @@ fn ask_ownership(
         let found = all.as_array().into_iter().flatten().find(|keyspace| keyspace["name"] == **name);
         found.map(|keyspace| keyspace["replication"].clone())
     };
-    let Some(first) = users.first() else {
-        return Ok((of("/storage_service/ownership".to_owned())?, false, Value::Null));
-    };
+    let Some(first) = users.first() else { return Ok((None, Value::Null)) };
     if users.iter().any(|name| settings(name) != settings(first)) {
-        return Ok((of("/storage_service/ownership".to_owned())?, false, json!(MEANINGLESS)));
+        return Ok((None, json!(MEANINGLESS)));
     }
-    Ok((of(format!("/storage_service/ownership/{}", escape(first)))?, true, Value::Null))
+    Ok((Some(first.clone()), Value::Null))
 }
 
-fn datacenter(api: &Api, address: &str) -> Result<(String, String), Failure> {
-    let ask = |what| api.text(&format!("/snitch/{what}?host={}", escape(address)));
-    Ok((ask("datacenter")?, ask("rack")?))
+/// Every node by itself, in the order of addresses; those that share one in that of their ports.
+fn ask_nodes(api: &Api, keyspace: Option<&String>) -> Result<Vec<Value>, Failure> {
+    let keyspace = keyspace.map(|keyspace| format!("?keyspace={}", escape(keyspace))).unwrap_or_default();
+    let answer = api.get(&format!("/torc/nodes{keyspace}"))?;
+    let mut nodes = answer.as_array().cloned().unwrap_or_default();
+    nodes.sort_by_key(|node| {
+        let address = text(&node["address"]);
+        (address.parse::<IpAddr>().ok(), address, node["port"].as_u64())
+    });
+    Ok(nodes)
 }
 
 fn ask_status(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
-    let (owned, effective, note) = ask_ownership(api, arguments.get_one::<String>("keyspace"))?;
-    let nodes = Nodes::ask(api)?;
-    let tokens = pairs(&api.get("/storage_service/tokens_endpoint")?);
+    let (keyspace, note) = counted_by(api, arguments.get_one::<String>("keyspace"))?;
     let mut datacenters: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for (address, id) in &nodes.host_ids {
-        let (datacenter, rack) = datacenter(api, address)?;
-        let status = match nodes.is_up(address) {
-            Some(true) => "U",
-            Some(false) => "D",
-            None => "?",
-        };
-        datacenters.entry(datacenter).or_default().push(json!({
-            "status": format!("{status}{}", &nodes.state(address)[..1]),
-            "address": address,
-            "load": nodes.loads.get(address),
-            "tokens": tokens.iter().filter(|(_, owner)| *owner == **address).count(),
-            "owns": owned.get(address),
-            "host_id": id,
-            "rack": rack,
+    for node in ask_nodes(api, keyspace.as_ref())? {
+        let up = if node["up"] == true { "U" } else { "D" };
+        let state = text(&node["state"]).to_uppercase();
+        datacenters.entry(text(&node["datacenter"])).or_default().push(json!({
+            "status": format!("{up}{}", state.get(..1).unwrap_or("?")),
+            "address": node["address"],
+            "load": node["load"],
+            "tokens": node["tokens"].as_array().map_or(0, Vec::len),
+            "owns": node["owns"],
+            "host_id": node["host_id"],
+            "rack": node["rack"],
         }));
     }
     let one = |(name, nodes)| json!({ "datacenter": name, "nodes": nodes });
     let datacenters: Vec<Value> = datacenters.into_iter().map(one).collect();
-    Ok(json!({ "datacenters": datacenters, "owns_effective": effective, "note": note }))
+    Ok(json!({ "datacenters": datacenters, "owns_effective": keyspace.is_some(), "note": note }))
 }
 
 fn show_status(answer: &Value) -> String {
@@ -197,34 +144,38 @@ fn show_status(answer: &Value) -> String {
 }
 
 fn ask_ring(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
-    let (owned, effective, note) = ask_ownership(api, arguments.get_one::<String>("keyspace"))?;
-    let nodes = Nodes::ask(api)?;
-    let mut datacenters: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    let mut places: BTreeMap<String, (String, String)> = BTreeMap::new();
-    for (token, owner) in pairs(&api.get("/storage_service/tokens_endpoint")?) {
-        let address = text(&owner);
-        if !places.contains_key(&address) {
-            places.insert(address.clone(), datacenter(api, &address)?);
-        }
-        let (datacenter, rack) = places[&address].clone();
-        let status = match nodes.is_up(&address) {
-            Some(true) => "Up",
-            Some(false) => "Down",
-            None => "?",
+    let (keyspace, note) = counted_by(api, arguments.get_one::<String>("keyspace"))?;
+    let mut ring: BTreeMap<i64, Value> = BTreeMap::new();
+    for node in ask_nodes(api, keyspace.as_ref())? {
+        let state = match node["state"].as_str() {
+            Some("joining") => "Joining",
+            Some("leaving") => "Leaving",
+            _ => "Normal",
         };
-        datacenters.entry(datacenter).or_default().push(json!({
-            "address": address,
-            "rack": rack,
-            "status": status,
-            "state": nodes.state(&address),
-            "load": nodes.loads.get(&address),
-            "owns": owned.get(&address),
-            "token": token,
-        }));
+        for token in texts(&node["tokens"]) {
+            let Ok(place) = token.parse() else { continue };
+            let owner = json!({
+                "datacenter": node["datacenter"],
+                "address": node["address"],
+                "rack": node["rack"],
+                "status": if node["up"] == true { "Up" } else { "Down" },
+                "state": state,
+                "load": node["load"],
+                "owns": node["owns"],
+                "token": token,
+            });
+            ring.insert(place, owner);
+        }
+    }
+    let mut datacenters: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for mut token in ring.into_values() {
+        let datacenter = token["datacenter"].take();
+        token.as_object_mut().expect("it was made as one").remove("datacenter");
+        datacenters.entry(text(&datacenter)).or_default().push(token);
     }
     let one = |(name, tokens)| json!({ "datacenter": name, "tokens": tokens });
     let datacenters: Vec<Value> = datacenters.into_iter().map(one).collect();
-    Ok(json!({ "datacenters": datacenters, "owns_effective": effective, "note": note }))
+    Ok(json!({ "datacenters": datacenters, "owns_effective": keyspace.is_some(), "note": note }))
 }
 
 fn show_ring(answer: &Value) -> String {

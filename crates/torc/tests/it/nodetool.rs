@@ -96,6 +96,59 @@ fn a_node_tells_about_itself() {
     assert!(!asked.say(&["tablestats", "-i", "ks"]).contains("Keyspace: ks\n"));
 }
 
+/// Two nodes may share an address, with ports of their own.
+#[test]
+fn nodes_that_share_an_address_are_told_apart() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let first = setup(dirs[0].path()).shards(1).option("num_tokens", "4").option("rack", "r1");
+    let address = first.address.to_string();
+    let seeds = format!("{address}:7000");
+    let _first = first.option("seeds", &seeds).start();
+    let second = Setup { address: address.parse().unwrap(), ..Setup::new(dirs[1].path()) }.shards(1);
+    let ports = [
+        ("storage_port", "7100"),
+        ("native_transport_port", "9142"),
+        ("api_port", "10100"),
+        ("prometheus_port", "9280"),
+        ("native_shard_aware_transport_port", "0"),
+    ];
+    let second = ports.iter().fold(second, |setup, (port, number)| setup.option(port, number));
+    let places = [("api_address", &address[..]), ("seeds", &seeds), ("num_tokens", "6"), ("rack", "r2")];
+    let second = places.iter().fold(second, |setup, (name, value)| setup.option(name, value)).start();
+    for asked in [&[][..], &["-p", "10100"]] {
+        let said =
+            tool(&[&["-h", &address, "status", "--format", "json"], asked].concat()).expect("it answers");
+        let status: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let nodes = status["datacenters"][0]["nodes"].as_array().expect("a list");
+        let each: Vec<_> =
+            nodes.iter().map(|node| (node["tokens"].as_u64(), node["rack"].as_str())).collect();
+        assert_eq!(each, [(Some(4), Some("r1")), (Some(6), Some("r2"))], "{said}");
+        assert_ne!(nodes[0]["host_id"], nodes[1]["host_id"]);
+        let owned: f64 = nodes.iter().filter_map(|node| node["owns"].as_f64()).sum();
+        assert!((owned - 1.0).abs() < 1e-9 && nodes[0]["owns"] != nodes[1]["owns"], "{said}");
+        let ring = tool(&[&["-h", &address, "ring"], asked].concat()).expect("it answers");
+        assert_eq!((ring.matches(" r1 ").count(), ring.matches(" r2 ").count()), (4, 6), "{ring}");
+    }
+    // The dead one is down, and the one beside it is not.
+    second.kill();
+    let _ = wait_for(|| {
+        let said = tool(&["-h", &address, "status"]).expect("it answers");
+        (said.contains("UN  ") && said.contains("DN  ")).then_some(said)
+    });
+}
+
+/// What there is after a while.
+fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it did not come");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
+
 #[test]
 fn every_answer_can_be_had_as_json() {
     let dir = tempfile::tempdir().unwrap();

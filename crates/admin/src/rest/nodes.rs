@@ -1,0 +1,88 @@
+//! The nodes of the cluster, each by itself: two that share an address are two here, as the lists by address cannot show.
+
+use std::rc::Rc;
+
+use coordinator::{Phase, ViewNode};
+use gossip::{Key, Standing};
+use schema::Replication;
+use serde_json::{Value, json};
+use topology::Placement;
+
+use super::{figures, ring};
+use crate::uuid;
+use crate::{Answer, Node};
+
+/// Every member, and those that are about to become one: where it is, how it stands, what it has. `owns` is its part of the ring's
+/// tokens without a keyspace, of the keyspace's copies with one.
+pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
+    let own_load = figures::load(node).await;
+    let (view, gossiped) = (node.view(), ring::gossiped(node));
+    let owned = shares(node, keyspace)?;
+    let mut all = Vec::new();
+    for ((index, of), owns) in view.ring().indexes().zip(view.nodes()).zip(owned) {
+        let told = || gossiped.get(&of.host).and_then(|(endpoint, _)| ring::told_load(endpoint));
+        let load = if index == view.own() { Some(own_load as f64) } else { told() };
+        // Who joins owns nothing until it is in.
+        let owns = (of.phase != Phase::Joining).then_some(owns);
+        all.push(member(of, index == view.own() || of.alive, load, owns));
+    }
+    for joins in ring::joining(node) {
+        let text = |key| joins.text(key).unwrap_or_default().to_owned();
+        let standing = gossiped.get(&joins.host).map(|(_, standing)| *standing);
+        all.push(json!({
+            "host_id": uuid(&joins.host.0),
+            "address": joins.address.ip().to_string(),
+            "port": joins.address.port(),
+            "datacenter": text(Key::DC),
+            "rack": text(Key::RACK),
+            "up": standing == Some(Standing::Alive),
+            "state": "joining",
+            "load": ring::told_load(&joins),
+            "owns": null,
+            "tokens": [],
+        }));
+    }
+    Ok(json!(all))
+}
+
+fn member(of: &ViewNode, up: bool, load: Option<f64>, owns: Option<f64>) -> Value {
+    let mut tokens = of.tokens.clone();
+    tokens.sort_unstable();
+    let state = match of.phase {
+        Phase::Normal => "normal",
+        Phase::Joining => "joining",
+        Phase::Leaving | Phase::Removing => "leaving",
+    };
+    json!({
+        "host_id": uuid(&of.host.0),
+        "address": ring::name(of),
+        "port": of.internode.port(),
+        "datacenter": of.location.datacenter,
+        "rack": of.location.rack,
+        "up": up,
+        "state": state,
+        "load": load,
+        "owns": owns,
+        "tokens": tokens.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+/// Which part of the data each member has, in the view's order: of the ring's tokens without a keyspace, of its copies with one.
+pub(super) fn shares(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Vec<f64>, Answer> {
+    let view = node.view();
+    let lengths = view.ring().range_lengths();
+    let mut owned = vec![0_u128; view.nodes().len()];
+    match keyspace.map(|keyspace| ring::replication(node, keyspace)).transpose()? {
+        None => view.ring().tokens().iter().zip(&lengths).for_each(|((_, owner), length)| {
+            owned[usize::from(owner.0)] += length;
+        }),
+        Some(Replication::Local) => owned.fill(1 << 64),
+        Some(replication) => {
+            let placement = Placement::new(view.ring(), &replication);
+            for ((_, replicas), length) in placement.ranges().zip(&lengths) {
+                replicas.iter().for_each(|replica| owned[usize::from(replica.0)] += length);
+            }
+        }
+    }
+    Ok(owned.into_iter().map(|owned| owned as f64 / 2_f64.powi(64)).collect())
+}
