@@ -84,6 +84,7 @@ pub(crate) async fn open_group(
     let config = GroupConfig {
         own: own_schema,
         replaces: own.config.replaces().map(str::to_owned),
+        token_count: own.config.initial_token.trim().is_empty().then_some(own.config.num_tokens.into()),
         ..GroupConfig::new(&directories.node, own.config.cluster_name.clone(), own.host, info)
     };
     let seeds = own.seeds()?;
@@ -270,10 +271,20 @@ impl Membership {
                 "initial_token is for a cluster's first node; this one's tokens are chosen for balance"
             );
         }
-        match self.group.take_tokens(self.own.config.num_tokens, deadline).await {
-            Ok(Outcome::Refused(Refused::ChangeUnderWay { .. })) => Ok(()),
-            other => refused(other),
+        let configured = self.own.config.num_tokens;
+        match self.group.take_tokens(configured, deadline).await {
+            Ok(Outcome::Refused(Refused::ChangeUnderWay { .. })) => return Ok(()),
+            other => refused(other)?,
         }
+        let state = self.group.applied().state;
+        let count = state.member(self.own.host).map_or(0, |member| member.tokens.len());
+        if count != 0 && count != usize::from(configured) {
+            tracing::warn!(
+                "this node takes the {count} tokens of the one that it replaces, and num_tokens is {configured}: set num_tokens \
+                 to {count} before its next start, or it will refuse to start"
+            );
+        }
+        Ok(())
     }
 
     /// That this node is removed from its cluster will be because it leaves.

@@ -54,6 +54,17 @@ pub enum GroupError {
         /// Where the node stood.
         last: String,
     },
+    /// The node owns tokens, and is configured to have more or fewer of them.
+    #[error(
+        "Cannot change the number of tokens from {last} to {configured}: a node keeps its tokens for as long as it is in the \
+         ring. Set num_tokens to {last}, or decommission this node and let it join anew with an empty data directory"
+    )]
+    OtherTokenCount {
+        /// What is configured.
+        configured: usize,
+        /// How many it has.
+        last: usize,
+    },
     /// The node was removed from the cluster.
     #[error(
         "this node was removed from the cluster and its data is out of date; clear its data directory, and it joins as a \

@@ -35,6 +35,8 @@ pub struct GroupConfig {
     pub info: MemberInfo,
     /// A new node: the dead one whose place it is to take, a host id or an address.
     pub replaces: Option<String>,
+    /// How many tokens the node is configured to have; none where they are named one by one.
+    pub token_count: Option<usize>,
     /// The server's own keyspaces.
     pub own: Schema,
     /// A tick of the group: a leader is heard of every second one, and missed after ten to twenty.
@@ -57,6 +59,7 @@ impl GroupConfig {
             host,
             info,
             replaces: None,
+            token_count: None,
             own: crate::own_schema(),
             tick: Duration::from_millis(100),
             snapshot_entries: 512,

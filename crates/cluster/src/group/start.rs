@@ -79,7 +79,8 @@ impl Group {
         Ok(Opened::Member(group))
     }
 
-    /// Replicas are chosen by where nodes stand: one that owns tokens cannot stand elsewhere from one moment to the next.
+    /// Replicas are chosen by where nodes stand and by their tokens: one that owns tokens cannot stand elsewhere from one moment to
+    /// the next, nor have more of them or fewer.
     fn check_place(&self) -> Result<(), GroupError> {
         let (state, config) = (self.inner.state(), &self.inner.config);
         let Some(member) = state.member(config.host).filter(|member| !member.tokens.is_empty()) else {
@@ -94,6 +95,10 @@ impl Group {
                 let (configured, last) = (configured.to_string(), last.to_string());
                 return Err(GroupError::StoodElsewhere { what, configured, last });
             }
+        }
+        let last = member.tokens.len();
+        if let Some(configured) = config.token_count.filter(|configured| *configured != last) {
+            return Err(GroupError::OtherTokenCount { configured, last });
         }
         Ok(())
     }

@@ -90,6 +90,24 @@ fn a_node_takes_the_tokens_that_it_is_given() {
 }
 
 #[test]
+fn a_node_that_owns_tokens_cannot_have_more_or_fewer() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = |count: &str| Setup::new(dir.path()).option("num_tokens", count).try_start();
+    let Ok(node) = with("5") else { panic!("it starts") };
+    assert!(node.stop().success());
+    for count in ["4", "16"] {
+        let Err(ended) = with(count) else { panic!("{count} tokens") };
+        for said in [
+            &format!("Cannot change the number of tokens from 5 to {count}: ")[..],
+            "Set num_tokens to 5, or decommission",
+        ] {
+            assert!(!ended.status.success() && ended.err.contains(said), "{}", ended.err);
+        }
+    }
+    assert!(with("5").is_ok());
+}
+
+#[test]
 fn the_file_beside_the_configuration_says_where_a_node_stands() {
     let dir = tempfile::tempdir().unwrap();
     let setup = Setup::new(&dir.path().join("data"));
