@@ -112,4 +112,52 @@ def capture(world):
     return "2 requests and 2 answers each of prepare, propose and commit"
 
 
-SCENARIOS = (("compare and set under kill -9", counts), ("a lightweight transaction on the wire", capture))
+# What each replica of a traced request says of itself, whoever coordinates.
+STEPS = {
+    "INSERT INTO {}.traced (k, n) VALUES (1, 1) IF NOT EXISTS": ("Promising ballot", "Accepting proposal", "Committing proposal"),
+    "UPDATE {}.traced SET n = 2 WHERE k = 1 IF n = 1": ("Promising ballot", "Accepting proposal", "Committing proposal"),
+    "UPDATE {}.traced SET n = 3 WHERE k = 1 IF n = 1": ("Promising ballot",),
+}
+
+
+def traces(world):
+    """TRACING ON of conditional statements and counters shows the steps of every replica, each under its own address."""
+    session, everybody = world.session, set(world.nodes.addresses)
+    session.execute(f"CREATE TABLE {KEYSPACE}.traced (k int PRIMARY KEY, n int)")
+    session.execute(f"CREATE TABLE {KEYSPACE}.counted (k int PRIMARY KEY, n counter)")
+
+    def steps(text, level=None):
+        """The activities by source, as a function: replicas write theirs when nobody waits any more."""
+        statement = session.prepare(text.format(KEYSPACE))
+        statement.consistency_level = level or ConsistencyLevel.ALL
+        session_id = session.execute(statement, trace=True).get_query_trace(max_wait_sec=20).trace_id
+
+        def told():
+            found = {}
+            for event in session.execute(f"SELECT source, activity FROM system_traces.events WHERE session_id = {session_id}"):
+                found.setdefault(str(event.source), []).append(event.activity)
+            return found
+
+        return told
+
+    def say(told, activity):
+        return {source for source, activities in told.items() if any(one.startswith(activity) for one in activities)}
+
+    for text, expected in STEPS.items():
+        told = steps(text)
+        for activity in expected:
+            wait_until(lambda t=told, a=activity: len(say(t(), a)) == 3, f"three replicas of {text} say '{activity}': {told()}", 20)
+        check(say(told(), "Promising ballot") <= everybody, f"they are the nodes: {told()}")
+        # The coordinator and nobody else tells the rounds; the condition is read at the replicas.
+        check(len(say(told(), "Preparing ")) == 1, f"one coordinates: {told()}")
+        check(len(say(told(), "Executing single-partition query")) >= 2, f"a quorum reads the row: {told()}")
+    told = steps("SELECT n FROM {}.traced WHERE k = 1", ConsistencyLevel.SERIAL)
+    wait_until(lambda: len(say(told(), "Promising ballot")) == 3, f"a serial read asks three voters: {told()}", 20)
+    told = steps("UPDATE {}.counted SET n = n + 1 WHERE k = 1")
+    wait_until(lambda: len(say(told(), "Added to the counters of")) == 1, f"one replica leads the counter: {told()}", 20)
+    leader = say(told(), "Added to the counters of")
+    wait_until(lambda: len(say(told(), "Appending to commitlog") - leader) == 2, f"two others get its state: {told()}", 20)
+    return "three replicas each, under their own addresses"
+
+
+SCENARIOS = (("compare and set under kill -9", counts), ("a lightweight transaction on the wire", capture), ("traces of transactions and counters", traces))

@@ -27,7 +27,7 @@ use crate::contact::Needs;
 use crate::fence::Fence;
 use crate::forward::Outcomes;
 use crate::latency::{Counters, RequestFigures};
-use crate::paxos::{self, Paxos};
+use crate::paxos::Paxos;
 use crate::read::{Scene, speculation_delay};
 use crate::recent::RecentReads;
 use crate::remote::{self, Calls, PeerError, Remote};
@@ -199,7 +199,6 @@ impl Coordinator {
         let connected = self.0.remote.set(Remote::new(messenger.clone()));
         assert!(connected.is_ok(), "a coordinator is connected once");
         remote::serve(self, messenger);
-        paxos::serve(self, messenger);
     }
 
     /// Keeps updates for nodes that are away with `keeper` from now on.
@@ -325,8 +324,15 @@ impl Coordinator {
     }
 
     /// The same coordinator for a request whose steps are told.
-    fn traced(&self, trace: &TraceLog) -> Self {
+    pub fn traced(&self, trace: &TraceLog) -> Self {
         Self(self.0.clone(), Some(trace.clone()))
+    }
+
+    /// Tells a step of a request whose steps are told.
+    pub(crate) fn tell(&self, activity: impl FnOnce() -> String) {
+        if let Some(trace) = self.trace() {
+            self.note(trace, activity());
+        }
     }
 
     /// Where the request's steps are told, if they are.
@@ -425,13 +431,12 @@ impl Coordinator {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         let kind = self.check_writes(&updates, options)?;
-        let replica = &self.0.replica;
         let began = self.0.rt.now();
         let result = if kind == Kind::Replicated {
             Box::pin(self.increment_replicas(updates, options)).await
         } else {
             let count = futures_util::future::try_join_all(
-                updates.into_iter().map(|update| replica.increment(update)),
+                updates.into_iter().map(|update| self.count_here(update, self.trace())),
             );
             let result = self.0.rt.timeout_at(options.deadline, count).await;
             self.written(result.map(|done| done.map(|_| ())), options.consistency, WriteKind::Counter)

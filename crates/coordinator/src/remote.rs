@@ -33,6 +33,7 @@ use topology::{NodeIndex, Sharder};
 use crate::fence;
 use crate::forward;
 use crate::handoff;
+use crate::paxos;
 use crate::view::{ClusterView, ViewNode};
 use crate::{Coordinator, ReplicaFailure};
 
@@ -398,6 +399,9 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         Verb::ReadRepair,
         Verb::Hint,
         Verb::Increment,
+        Verb::PaxosPrepare,
+        Verb::PaxosPropose,
+        Verb::PaxosCommit,
         Verb::Truncate,
         Verb::BatchStore,
         Verb::BatchRemove,
@@ -461,10 +465,13 @@ impl Server {
             Verb::Increment => {
                 let mut states = Vec::new();
                 for update in self.updates(&body)? {
-                    let state = self.replica().increment(update).await;
+                    let state = self.coordinator.count_here(update, trace).await;
                     states.push(state.map_err(|error| refusal(&error))?);
                 }
                 Ok(encode_updates(&states))
+            }
+            Verb::PaxosPrepare | Verb::PaxosPropose | Verb::PaxosCommit => {
+                paxos::answer(&self.coordinator, verb, &body, trace).await
             }
             Verb::Truncate => self.truncate(&body).await.map(|()| Bytes::new()),
             Verb::BatchStore => {

@@ -27,7 +27,16 @@ const TTL: u32 = 24 * 60 * 60;
 const UUID_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
 /// Verbs whose steps another node tells.
-const TOLD: [Verb; 5] = [Verb::Read, Verb::ReadDigest, Verb::Apply, Verb::ReadRepair, Verb::Increment];
+const TOLD: [Verb; 8] = [
+    Verb::Read,
+    Verb::ReadDigest,
+    Verb::Apply,
+    Verb::ReadRepair,
+    Verb::Increment,
+    Verb::PaxosPrepare,
+    Verb::PaxosPropose,
+    Verb::PaxosCommit,
+];
 
 /// What Cassandra calls a verb's message.
 fn message_name(verb: Verb) -> String {

@@ -8,6 +8,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use futures_util::future::{join_all, poll_fn};
 use mutation::PartitionUpdate;
+use replica::{ReplicaError, TraceLog};
 use rpc::Verb;
 use rt::{Group, Instant, sync::Notify};
 use smallvec::SmallVec;
@@ -147,12 +148,30 @@ impl Coordinator {
         let view = &scene.view;
         if leader == view.own() {
             let _under_way = self.admit_own(view)?;
-            return self.here(deadline, self.replica().increment(update.clone())).await;
+            return self.here(deadline, self.count_here(update.clone(), self.trace())).await;
         }
         if scene.planted.repeated_increment {
             let _sent_again = self.remote().increment(view, leader, update, deadline).await;
         }
         self.remote().increment(view, leader, update, deadline).await
+    }
+
+    /// Adds to counters on the shard of this node that owns them; the state since.
+    pub(crate) async fn count_here(
+        &self,
+        update: PartitionUpdate,
+        trace: Option<&TraceLog>,
+    ) -> Result<PartitionUpdate, ReplicaError> {
+        let Some(trace) = trace else { return self.replica().increment(update).await };
+        let (name, shard) = (update.table.full_name(), self.replica().shard_of(update.key.token));
+        trace.add(self.rt().now(), shard, "Acquiring counter locks");
+        let counted = self.replica().increment(update).await;
+        let said = match &counted {
+            Ok(_) => format!("Added to the counters of {name}"),
+            Err(error) => error.to_string(),
+        };
+        trace.add(self.rt().now(), shard, said);
+        counted
     }
 
     /// Writes one partition to its replicas, but for the one that has it already.

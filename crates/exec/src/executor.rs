@@ -447,7 +447,12 @@ impl<C: Coordinator> Executor<C> {
                 );
             }
             let options = self.write_options(request, WriteKind::Counter, self.limits.counter_timeout)?;
-            self.coordinator.increment(updates, options).await?;
+            match request.trace {
+                None => self.coordinator.increment(updates, options).await?,
+                Some(trace) => {
+                    Box::pin(self.coordinator.increment_traced(updates, options, trace)).await?;
+                }
+            }
         } else {
             let options = self.write_options(request, kind, self.limits.write_timeout)?;
             match request.trace {

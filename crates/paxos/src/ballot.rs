@@ -19,6 +19,12 @@ impl Ballot {
     }
 }
 
+impl std::fmt::Display for Ballot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{:016x}", self.micros, self.node)
+    }
+}
+
 /// The rounds of one shard.
 #[derive(Clone, Debug)]
 pub struct BallotClock {

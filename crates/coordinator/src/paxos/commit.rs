@@ -69,6 +69,8 @@ impl Driver<'_> {
             deadline: self.options.deadline,
         });
         let own = view.own();
+        let told = &committing.proposal;
+        self.coordinator.tell(|| format!("Committing proposal {} at {}", told.ballot, consistency.name()));
         for node in live.iter().copied().filter(|node| *node != own) {
             let committing = committing.clone();
             let send = async move { committing.send(node).await };

@@ -141,6 +141,7 @@ impl<'a> Driver<'a> {
                 Action::Send { sending, to, request } => {
                     let finishes = matches!(&request, Request::Commit(_));
                     self.coordinator.paxos().count(|stats| stats.finished += u64::from(finishes));
+                    self.coordinator.tell(|| sends(&request));
                     for voter in to {
                         asked.push(Box::pin(self.ask(sending, voter, request.clone())));
                     }
@@ -165,11 +166,17 @@ impl<'a> Driver<'a> {
                     }
                 }
                 Action::Decide(ballot) => {
+                    self.coordinator.tell(|| "Reading existing values for CAS precondition".to_owned());
                     found = match self.read().await {
                         Ok(page) => page,
                         Err(error) => return Err(Failure::Request(self.or_uncertain(&mut proposer, error))),
                     };
                     match decide(&found, ballot.micros) {
+                        Ok(None) if !self.is_read => {
+                            self.coordinator
+                                .tell(|| "CAS precondition does not match current values".to_owned());
+                            proposer.decided(None)
+                        }
                         Ok(update) => proposer.decided(update.map(Value::new)),
                         Err(error) => return Err(Failure::Decide(error)),
                     }
@@ -177,6 +184,9 @@ impl<'a> Driver<'a> {
                 Action::Again { above, contended } => {
                     if contended {
                         contentions += 1;
+                        self.coordinator.tell(|| {
+                            "Paxos proposal not accepted (pre-empted by a higher ballot)".to_owned()
+                        });
                         self.coordinator.paxos().count(|stats| stats.contended += 1);
                         if rt.now() >= self.options.contention_deadline {
                             return Err(Failure::Request(self.contended(contentions, proposer.expire())));
@@ -185,7 +195,10 @@ impl<'a> Driver<'a> {
                     }
                     proposer.begin(self.ballot(above))
                 }
-                Action::Chosen(proposal) => return Ok(Decided::Chosen(proposal)),
+                Action::Chosen(proposal) => {
+                    self.coordinator.tell(|| format!("Paxos proposal {} accepted", proposal.ballot));
+                    return Ok(Decided::Chosen(proposal));
+                }
                 Action::Nothing => return Ok(Decided::Nothing(found)),
                 Action::Failed(failure) => {
                     return Err(Failure::Request(self.expired(contentions, failure)));
@@ -242,5 +255,19 @@ impl<'a> Driver<'a> {
             return RequestError::CasUncertain { consistency, received, required };
         }
         RequestError::CasTimeout { consistency, received, required, contentions, kind: WriteKind::Cas }
+    }
+}
+
+/// What is told of a request to the voters.
+fn sends(request: &Request<Value>) -> String {
+    match request {
+        Request::Prepare(ballot) => format!("Preparing {ballot}"),
+        Request::Propose(proposal) if proposal.value.is_some() => {
+            format!("CAS precondition is met; proposing client-requested updates for {}", proposal.ballot)
+        }
+        Request::Propose(proposal) => {
+            format!("Proposing nothing for {}, so that what was agreed on is seen", proposal.ballot)
+        }
+        Request::Commit(proposal) => format!("Finishing incomplete paxos round {}", proposal.ballot),
     }
 }

@@ -29,7 +29,7 @@ use queue::Lending;
 pub use queue::Wish;
 pub use stats::PaxosStats;
 use turns::Turns;
-pub(crate) use vote::serve;
+pub(crate) use vote::answer;
 pub use vote::{Ballotage, Vote};
 
 /// How a conditional request is to be done.

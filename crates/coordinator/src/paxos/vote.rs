@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use mutation::{DecoratedKey, Seconds};
 use paxos::{Ballot, Proposal, Reply, Request, step};
-use replica::ReplicaError;
-use rpc::{Messenger, Refusal, Verb};
+use replica::{ReplicaError, TraceLog};
+use rpc::{Refusal, Verb};
 use rt::{Instant, ShardId};
 use schema::TableId;
 use topology::NodeIndex;
@@ -32,11 +32,11 @@ pub struct Ballotage {
 /// The answer of a voter of this node.
 pub type Vote = Result<Reply<Value>, ReplicaError>;
 
-fn kind_of(request: &Request<Value>) -> (Verb, RequestKind) {
+fn verb_of(request: &Request<Value>) -> Verb {
     match request {
-        Request::Prepare(_) => (Verb::PaxosPrepare, RequestKind::Prepare),
-        Request::Propose(_) => (Verb::PaxosPropose, RequestKind::Propose),
-        Request::Commit(_) => (Verb::PaxosCommit, RequestKind::Commit),
+        Request::Prepare(_) => Verb::PaxosPrepare,
+        Request::Propose(_) => Verb::PaxosPropose,
+        Request::Commit(_) => Verb::PaxosCommit,
     }
 }
 
@@ -103,9 +103,11 @@ impl Coordinator {
         table: TableId,
         key: &DecoratedKey,
         request: Request<Value>,
+        trace: Option<&TraceLog>,
     ) -> Result<Reply<Value>, PeerError> {
-        let asked = Ballotage { table, key: key.clone(), request };
         let owner = ShardId(self.replica().shard_of(key.token));
+        let told = trace.map(|trace| (trace, request.clone()));
+        let asked = Ballotage { table, key: key.clone(), request };
         let vote = if owner == self.rt().shard() {
             self.vote(asked).await
         } else {
@@ -114,6 +116,9 @@ impl Coordinator {
                 other => panic!("a vote was answered with {other:?}"),
             }
         };
+        if let Some((trace, request)) = told {
+            trace.add(self.rt().now(), owner.0, done(&request, &vote));
+        }
         vote.map_err(PeerError::from)
     }
 
@@ -128,46 +133,59 @@ impl Coordinator {
     ) -> Result<Reply<Value>, PeerError> {
         if node == view.own() {
             let _under_way = self.admit_own(view)?;
-            let vote = self.vote_here(place.table.id, place.key, request);
+            let vote = self.vote_here(place.table.id, place.key, request, self.trace());
             return match self.rt().timeout_at(deadline, vote).await {
                 Ok(vote) => vote,
                 Err(_) => Err(PeerError::Silent("timed out".to_owned())),
             };
         }
-        let (verb, _) = kind_of(&request);
+        let verb = verb_of(&request);
         let body = fence::stamped(view, &codec::encode_request(place.table.id, place.key, &request));
         let answer = self.remote().call(view.node(node), place.key.token, verb, body, deadline).await?;
         place.reply(&answer).map_err(|error| remote::unreadable(&error))
     }
 }
 
-/// Answers the votes that other nodes ask for.
-pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
-    let verbs = [
-        (Verb::PaxosPrepare, RequestKind::Prepare),
-        (Verb::PaxosPropose, RequestKind::Propose),
-        (Verb::PaxosCommit, RequestKind::Commit),
-    ];
-    for (verb, kind) in verbs {
-        let coordinator = coordinator.clone();
-        messenger.serve(verb, move |incoming| {
-            let coordinator = coordinator.clone();
-            async move { answer(&coordinator, kind, incoming.body).await }
-        });
-    }
-}
-
-async fn answer(coordinator: &Coordinator, kind: RequestKind, body: Bytes) -> Result<Bytes, Refusal> {
-    let (body, _under_way) = coordinator.admit(body)?;
+/// Answers a vote that another node asks for.
+pub(crate) async fn answer(
+    coordinator: &Coordinator,
+    verb: Verb,
+    body: &Bytes,
+    trace: Option<&TraceLog>,
+) -> Result<Bytes, Refusal> {
+    let kind = match verb {
+        Verb::PaxosPrepare => RequestKind::Prepare,
+        Verb::PaxosPropose => RequestKind::Propose,
+        _ => RequestKind::Commit,
+    };
     let schema = coordinator.schema();
-    let asked = codec::decode_request(kind, &body, |id| schema.table_by_id(id).cloned());
+    let asked = codec::decode_request(kind, body, |id| schema.table_by_id(id).cloned());
     let (table, key, request) = asked.map_err(|error| match error {
         CodecError::UnknownTable(id) => remote::refusal(&ReplicaError::UnknownTable(id)),
         other => remote::malformed(other),
     })?;
-    let vote = coordinator.vote_here(table.id, &key, request).await;
+    let vote = coordinator.vote_here(table.id, &key, request, trace).await;
     match vote {
         Ok(reply) => Ok(codec::encode_reply(&reply)),
         Err(error) => Err(remote::refusal_of(&error)),
+    }
+}
+
+/// What a voter has done, in Cassandra's words.
+fn done(request: &Request<Value>, vote: &Vote) -> String {
+    let reply = match vote {
+        Ok(reply) => reply,
+        Err(error) => return error.to_string(),
+    };
+    match (request, reply) {
+        (Request::Prepare(ballot), Reply::Refused { promised }) => {
+            format!("Promise rejected; {ballot} is not sufficiently newer than {promised}")
+        }
+        (Request::Prepare(ballot), _) => format!("Promising ballot {ballot}"),
+        (Request::Propose(proposal), Reply::Refused { promised }) => {
+            format!("Rejecting proposal for {} because inProgress is now {promised}", proposal.ballot)
+        }
+        (Request::Propose(proposal), _) => format!("Accepting proposal {}", proposal.ballot),
+        (Request::Commit(proposal), _) => format!("Committing proposal {}", proposal.ballot),
     }
 }

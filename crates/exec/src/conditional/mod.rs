@@ -66,7 +66,11 @@ pub async fn run<C: Coordinator>(
     let options = options(coordinator, cas.table, request)?;
     let command = cas.command();
     let mut decide = |page: &ReadPage, ballot: Timestamp| cas.decide(page, ballot);
-    match coordinator.cas(&command, options, &mut decide).await? {
+    let outcome = match request.trace {
+        None => coordinator.cas(&command, options, &mut decide).await?,
+        Some(trace) => Box::pin(coordinator.cas_traced(&command, options, &mut decide, trace)).await?,
+    };
+    match outcome {
         CasOutcome::Applied => result::applied(cas.table, out),
         CasOutcome::Refused(page) => {
             let concerned = cas.concerned_columns(is_batch);

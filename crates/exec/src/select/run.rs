@@ -59,7 +59,12 @@ async fn read<C: Coordinator>(
 ) -> Result<ReadPage> {
     let consistency = request.consistency;
     if consistency.is_serial() {
-        return Ok(Box::pin(coordinator.read_serial(command, consistency, deadline)).await?);
+        return Ok(match request.trace {
+            None => Box::pin(coordinator.read_serial(command, consistency, deadline)).await?,
+            Some(trace) => {
+                Box::pin(coordinator.read_serial_traced(command, consistency, deadline, trace)).await?
+            }
+        });
     }
     match request.trace {
         None => Ok(coordinator.read(command, consistency, deadline).await?),
