@@ -43,8 +43,8 @@ pub(crate) struct Fence {
     published: Watch<u64>,
     /// Shard 0: the log is being asked.
     asking: Cell<bool>,
-    /// Who is known to refuse what this fence has it refuse.
-    fenced: RefCell<(u64, BTreeSet<HostId>)>,
+    /// The latest ring that others were asked for, and who is known to have it and to be done with what it had let in before.
+    enforced: RefCell<(u64, BTreeSet<HostId>)>,
 }
 
 impl Default for Fence {
@@ -56,7 +56,7 @@ impl Default for Fence {
             before: RefCell::default(),
             published: Watch::new(0),
             asking: Cell::new(false),
-            fenced: RefCell::default(),
+            enforced: RefCell::default(),
         }
     }
 }
@@ -94,6 +94,22 @@ impl Fence {
             let Some(gate) = self.before.borrow().first().cloned() else { return };
             gate.close().await;
             self.before.borrow_mut().retain(|gate| gate.count() > 0);
+        }
+    }
+
+    /// Whether a node is known to have a ring and to be done with what it had let in before.
+    fn has_enforced(&self, host: HostId, ring: u64) -> bool {
+        let enforced = self.enforced.borrow();
+        enforced.0 >= ring && enforced.1.contains(&host)
+    }
+
+    fn note_enforced(&self, host: HostId, ring: u64) {
+        let mut enforced = self.enforced.borrow_mut();
+        if enforced.0 < ring {
+            *enforced = (ring, BTreeSet::new());
+        }
+        if enforced.0 == ring {
+            enforced.1.insert(host);
         }
     }
 
@@ -220,17 +236,27 @@ impl Coordinator {
 
     /// Has a node hear of this node's ring, and waits until it has done with what it had let in before.
     async fn enforce(&self, view: &ClusterView, node: NodeIndex, deadline: Instant) -> Result<(), String> {
-        let ring = view.ring_number();
-        if node == view.own() {
-            let enforced = NodeRequest::EnforceRing { ring, deadline };
-            return match self.port().call(ShardId(0), enforced).await {
-                NodeResponse::HasRing(true) => Ok(()),
-                _ => Err("not in time".to_owned()),
-            };
+        let (ring, host) = (view.ring_number(), view.node(node).host);
+        if self.fence().has_enforced(host, ring) {
+            return Ok(());
         }
-        let number = Bytes::copy_from_slice(&ring.to_be_bytes());
-        let asked = self.remote().call(view.node(node), 0, Verb::Ring, number, deadline).await;
-        asked.map(drop).map_err(|error| error.message().to_owned())
+        if node == view.own() {
+            if !self.enforce_here(ring, deadline).await {
+                return Err("not in time".to_owned());
+            }
+        } else {
+            let number = Bytes::copy_from_slice(&ring.to_be_bytes());
+            let asked = self.remote().call(view.node(node), 0, Verb::Ring, number, deadline).await;
+            asked.map_err(|error| error.message().to_owned())?;
+        }
+        self.fence().note_enforced(host, ring);
+        Ok(())
+    }
+
+    /// The same of this node; whether it is so in time.
+    async fn enforce_here(&self, ring: u64, deadline: Instant) -> bool {
+        let enforced = NodeRequest::EnforceRing { ring, deadline };
+        matches!(self.port().call(ShardId(0), enforced).await, NodeResponse::HasRing(true))
     }
 
     /// Has a node from which files are fetched refuse whoever has not heard of the change of the ring: what those would write there
@@ -255,22 +281,10 @@ impl Coordinator {
         }
         let deadline = self.rt().now() + FENCE_TIMEOUT;
         for source in sources {
-            let node = view.node(*source);
-            let known = {
-                let fenced = self.fence().fenced.borrow();
-                fenced.0 == view.fence() && fenced.1.contains(&node.host)
-            };
-            if known {
-                continue;
-            }
             self.enforce(view, *source, deadline).await.map_err(|why| {
-                format!("{} does not refuse yet what is written by the ring before: {why}", node.internode)
+                let address = view.node(*source).internode;
+                format!("{address} does not refuse yet what is written by the ring before: {why}")
             })?;
-            let mut fenced = self.fence().fenced.borrow_mut();
-            if fenced.0 != view.fence() {
-                *fenced = (view.fence(), BTreeSet::new());
-            }
-            fenced.1.insert(node.host);
         }
         Ok(())
     }
@@ -286,10 +300,9 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
                 return Err(remote::malformed("the number of a ring has 8 bytes"));
             };
             let ring = u64::from_be_bytes(number);
-            let enforced = NodeRequest::EnforceRing { ring, deadline: incoming.deadline };
-            match coordinator.port().call(ShardId(0), enforced).await {
-                NodeResponse::HasRing(true) => Ok(Bytes::new()),
-                _ => Err(remote::not_heard(ring)),
+            match coordinator.enforce_here(ring, incoming.deadline).await {
+                true => Ok(Bytes::new()),
+                false => Err(remote::not_heard(ring)),
             }
         }
     });
@@ -320,5 +333,18 @@ mod tests {
             "what came later is not waited for"
         );
         drop(after);
+    }
+
+    #[test]
+    fn who_has_a_later_ring_has_those_before_it() {
+        let fence = Fence::default();
+        let (one, other) = (HostId([1; 16]), HostId([2; 16]));
+        fence.note_enforced(one, 4);
+        assert!(fence.has_enforced(one, 4) && fence.has_enforced(one, 3));
+        assert!(!fence.has_enforced(one, 5) && !fence.has_enforced(other, 4));
+        fence.note_enforced(other, 5);
+        assert!(!fence.has_enforced(one, 5), "it was asked for the ring before");
+        fence.note_enforced(one, 4);
+        assert!(!fence.has_enforced(one, 5), "that was an answer of before");
     }
 }

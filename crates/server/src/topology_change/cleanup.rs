@@ -45,17 +45,10 @@ impl Inner {
         self.membership.wait_for_itself().await?;
         let tables = state.schema.stored().tables().map(|table| table.id).collect();
         self.clean(tables).await?;
-        self.forget_fetched().await?;
         let number = state.last_change();
         self.rt.disk().write_atomically(self.directory.join(NOTE), &number.to_le_bytes()).await?;
         self.cleaned.set(Some(number));
         Ok(())
-    }
-
-    /// Drops what a change that was given up has left of its fetching.
-    async fn forget_fetched(&self) -> Result<(), NodeError> {
-        let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
-        self.order_all(Order::FetchOver).await
     }
 
     async fn clean(&self, tables: Arc<[TableId]>) -> Result<(), NodeError> {
