@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,7 +19,7 @@ sys.path.insert(0, HERE)
 from cassandra import ConsistencyLevel  # noqa: E402
 from environment import Failure  # noqa: E402
 from node import Torc, Workspace, answers  # noqa: E402
-from world import KEYSPACE, Load, alone, check, connect, is_up, peers, wait_until  # noqa: E402
+from world import KEYSPACE, Load, alone, check, connect, is_up, peers, rest, wait_until  # noqa: E402
 
 # A change of the ring waits several times for requests that began before.
 CHANGE_PATIENCE = 240
@@ -194,6 +195,84 @@ def datacenter(ring, session):
     return f"two nodes in {', '.join(f'{s:.1f} s' for s in seconds)}, {read_back(load, 'datacenter')}"
 
 
+def topology(node):
+    """What a node tells of the ring's change and of what it fetches; nothing while its REST port is closed."""
+    try:
+        return rest(node.host, "/torc/topology")
+    except OSError:
+        return None
+
+
+def progress(ring, session):
+    """A node that joins says how much comes as soon as its sources can tell, long before it is here, and when it will be."""
+    session.execute(f"CREATE TABLE {KEYSPACE}.wide (k int PRIMARY KEY, v blob)")
+    write = session.prepare(f"INSERT INTO {KEYSPACE}.wide (k, v) VALUES (?, ?)")
+    for key in range(400):
+        session.execute(write, (key, os.urandom(32 << 10)))
+    new, seen, failed = ring.add(), [], []
+
+    def launch():
+        try:
+            ring.launch(new)
+        except Failure as failure:
+            failed.append(failure)
+
+    joining = threading.Thread(target=launch)
+    joining.start()
+    while joining.is_alive():
+        told = topology(new)
+        if told and told["fetch"]["active"]:
+            seen.append((time.monotonic(), told["fetch"], ring.nodetool(new, "netstats")))
+        time.sleep(0.1)
+    check(not failed, f"{failed}")
+    whole = rest(new.host, "/torc/topology")["fetch"]["file_bytes"]
+    check(whole > 1 << 20, f"{whole} bytes of files came")
+    known = [(at, fetch, text) for at, fetch, text in seen if fetch["file_bytes_known"]]
+    check(known, f"it was never known how much comes, in {len(seen)} looks")
+    waited, took = known[0][0] - seen[0][0], seen[-1][0] - seen[0][0]
+    check(took > 2, f"it came too fast to see anything: {took:.1f} s")
+    check(waited < 1, f"it was known after {waited:.1f} s only")
+    guessed = known[0][1]["file_bytes_total"]
+    check(whole / 2 < guessed < whole * 2, f"{guessed} bytes were told at first, {whole} came")
+    check(any(fetch["left_ms"] and " left" in text for _, fetch, text in known), f"it says when it is done: {known[-1][2]}")
+    unknown = [text for _, fetch, text in seen if not fetch["file_bytes_known"]]
+    check(all("not known yet" in text or "Comparing" in text for text in unknown), f"it does not say that it does not know: {unknown}")
+    session.execute(f"DROP TABLE {KEYSPACE}.wide")
+    wait_for_ring(ring, ring.nodes[0], {node.host: "UN" for node in members(ring)})
+    return f"{whole >> 20} MiB in {took:.1f} s, {guessed >> 20} MiB told after {waited:.1f} s"
+
+
+def together(ring, session):
+    """Three nodes that start at the same moment all join, one after the other, without anybody's help."""
+    new, took, failed = [ring.add() for _ in range(3)], {}, []
+
+    def launch(node):
+        try:
+            took[node.host] = ring.launch(node)
+        except Failure as failure:
+            failed.append(failure)
+
+    with Load(session, pause=0.01) as load:
+        time.sleep(1)
+        threads = [threading.Thread(target=launch, args=(node,)) for node in new]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        check(not failed, f"{failed}")
+        time.sleep(2)
+    for node in members(ring):
+        wait_for_ring(ring, node, {node.host: "UN" for node in members(ring)})
+    for node in new:
+        with open(node.log, encoding="utf-8") as log:
+            text = log.read()
+        check("joined the cluster" in text, f"{node.host} did not join:\n{node.log_tail()}")
+        check("is tried again" not in text, f"{node.host} needed several attempts:\n{node.log_tail()}")
+    waited = [node for node in new if "this node waits for its turn" in open(node.log, encoding="utf-8").read()]
+    check(waited, "nobody says that it waits for another")
+    return f"{', '.join(f'{s:.1f} s' for s in took.values())}, {len(waited)} said what they waited for, {read_back(load, 'three at once')}"
+
+
 STEPS = (
     ("join", join),
     ("decommission", decommission),
@@ -202,12 +281,15 @@ STEPS = (
     ("replace-same-address", lambda ring, session: replace(ring, session, True)),
     ("join-by-hand", let_in),
     ("datacenter", datacenter),
+    ("progress", progress),
+    ("three-at-once", together),
 )
 
 
 def run(ring, wanted):
     for _ in range(3):
-        ring.launch(ring.add())
+        # So that what a node fetches can be watched.
+        ring.launch(ring.add("--stream_throughput_outbound", "2MiB"))
     for node in ring.nodes:
         others = {other.host for other in ring.nodes if other is not node}
         wait_until(lambda a=node.host, o=others: peers(a) == o, f"{node.host} knows {others}")

@@ -183,8 +183,10 @@ pub struct FetchFigures {
     pub sstables: u64,
     /// Bytes of files that are here.
     pub file_bytes: u64,
-    /// All that come, as far as sources have told.
+    /// All that come, as far as sources have told or guess.
     pub file_bytes_total: u64,
+    /// Whether all sources have told.
+    pub file_bytes_known: bool,
     /// Bytes of SSTables under way to others that are there.
     pub sending_bytes: u64,
     /// All of these.

@@ -122,6 +122,14 @@ fn waits_for(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange)
     names
 }
 
+/// The address of who changes its place in the ring while this node, which joins, waits for its turn.
+fn comes_before(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange) -> Option<String> {
+    let own = HostId(node.info().host_id);
+    let waits = state.member(own)?.status == MemberStatus::Joining && change.joins != Some(own);
+    let who = change.joins.or(change.leaves).filter(|_| waits)?;
+    Some(state.member(who)?.info.native.ip().to_string())
+}
+
 /// How the removal of a dead node stands, in Cassandra's words.
 fn removal_status(node: &Rc<dyn Node>) -> String {
     let none = || "No token removals in process.".to_owned();
@@ -147,8 +155,9 @@ async fn status(node: &Rc<dyn Node>) -> Value {
     let elapsed = began.map(|began| (node.now_micros() - began).max(0) / 1_000);
     // Files come first; the ranges are compared when they are here.
     let (files, files_total) = (sum(|f| f.file_bytes), sum(|f| f.file_bytes_total));
+    let known = shards.iter().all(|shard| shard.fetch.file_bytes_known || !shard.fetch.active);
     let (part, whole) = if files < files_total { (files, files_total) } else { (done, total) };
-    let left = elapsed.filter(|_| part > 0 && part < whole).map(|elapsed| {
+    let left = elapsed.filter(|_| known && part > 0 && part < whole).map(|elapsed| {
         let (part, whole) = (i128::from(part), i128::from(whole));
         i64::try_from(i128::from(elapsed) * (whole - part) / part).unwrap_or(i64::MAX)
     });
@@ -161,6 +170,7 @@ async fn status(node: &Rc<dyn Node>) -> Value {
         "sstables": sum(|f| f.sstables),
         "file_bytes": sum(|f| f.file_bytes),
         "file_bytes_total": sum(|f| f.file_bytes_total),
+        "file_bytes_known": known,
         "sending_bytes": sum(|f| f.sending_bytes),
         "sending_bytes_total": sum(|f| f.sending_bytes_total),
         "elapsed_ms": elapsed,
@@ -178,6 +188,7 @@ async fn status(node: &Rc<dyn Node>) -> Value {
                 ChangeStep::Switched => "switched",
             },
             "waits_for": waits_for(node, &state, change),
+            "before_own": comes_before(node, &state, change),
         }))
     });
     let rebuild = node.rebuilds_from();

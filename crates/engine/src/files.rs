@@ -85,6 +85,25 @@ impl Engine {
             truncated: store.truncated.get(),
         })
     }
+
+    /// About how many bytes of files another node would get of what it wants of a table; none for a table that is not known. Nothing
+    /// is written or read for it. What is in memory counts by the part of all tokens that is wanted.
+    pub fn estimate_files(&self, table: TableId, wanted: &Wanted) -> Option<u64> {
+        let store = self.0.store(table)?;
+        let mut bytes = 0.0;
+        for live in store.set().iter() {
+            let sstable = &live.sstable;
+            if !wanted.tokens.within(sstable.first().token, sstable.last().token).is_empty() {
+                bytes += sstable.disk_len() as f64 * wanted_share(sstable, wanted);
+            }
+        }
+        let stretches = wanted.tokens.within(i64::MIN, i64::MAX);
+        let tokens: u128 = stretches.iter().map(|(first, last)| u128::from(last.abs_diff(*first)) + 1).sum();
+        // A node of more shards asks once for each that this one meets.
+        let own_part = f64::from(self.0.rt.shard_count()) / f64::from(wanted.shards.max(1));
+        bytes += store.memtable_bytes() as f64 * (tokens as f64 / 2_f64.powi(64)) * own_part.min(1.0);
+        Some(bytes as u64)
+    }
 }
 
 impl HeldFiles {
@@ -217,8 +236,13 @@ impl HeldFiles {
     }
 }
 
-/// About how many partitions of an SSTable are wanted, by its sample.
+/// About how many partitions of an SSTable are wanted.
 fn estimated_partitions(sstable: &Sstable, wanted: &Wanted) -> u64 {
+    (sstable.estimated_partitions() as f64 * wanted_share(sstable, wanted)) as u64 + 1
+}
+
+/// About which part of an SSTable is wanted, by its sample.
+fn wanted_share(sstable: &Sstable, wanted: &Wanted) -> f64 {
     let (mut samples, mut hits) = (0u64, 0u64);
     for token in sstable.sampled_tokens() {
         samples += 1;
@@ -226,5 +250,5 @@ fn estimated_partitions(sstable: &Sstable, wanted: &Wanted) -> u64 {
     }
     // One more sample than was met: the sample may miss everything.
     let share = (hits + 1) as f64 / (samples + 1) as f64;
-    (sstable.estimated_partitions() as f64 * share.min(1.0)) as u64 + 1
+    share.min(1.0)
 }

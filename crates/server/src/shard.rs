@@ -19,6 +19,7 @@ use transfer::{TransferConfig, Transfers};
 
 use crate::front::{Front, FrontEndpoint};
 use crate::node::Boot;
+use crate::topology_change::Expected;
 use crate::{Config, NodeError};
 
 /// A shard's ends of the meshes, on their way to the shard.
@@ -62,6 +63,8 @@ pub(crate) struct RunningShard {
     messenger: Messenger,
     /// What is fetched, or was last.
     pub(crate) fetch: Cell<FetchFigures>,
+    /// How much of it comes.
+    pub(crate) expected: RefCell<Expected>,
 }
 
 impl RunningShard {
@@ -99,7 +102,7 @@ impl RunningShard {
         let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
-        let fetch = Cell::default();
+        let (fetch, expected) = (Cell::default(), RefCell::default());
         Ok(Self {
             engine,
             replica,
@@ -111,6 +114,7 @@ impl RunningShard {
             transfers,
             messenger,
             fetch,
+            expected,
         })
     }
 

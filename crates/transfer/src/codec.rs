@@ -3,6 +3,7 @@
 //! ```text
 //! question := version (1), request (16), attempt (8), table id (16), shard (2), shards (2), source's shards (2),
 //!             count (4), { after (8), upto (8) }
+//!             attempt 0 asks only how much it would be: nothing begins, and the answer is "under way" with about as many bytes
 //! answer   := version (1), 0, bytes in all (8)                                        under way
 //!           | version (1), 1, truncated at (8), count (4), { transfer (16), files (1), { component (1), length (8) } }
 //!           | version (1), 2, length (4), why it failed
@@ -15,6 +16,8 @@ use stdx::{Reader, ShortRead};
 use topology::TokenRange;
 
 const VERSION: u8 = 1;
+/// The attempt of a question that only asks how much it would be.
+pub(crate) const NO_ATTEMPT: u64 = 0;
 const UNDER_WAY: u8 = 0;
 const DONE: u8 = 1;
 const FAILED: u8 = 2;

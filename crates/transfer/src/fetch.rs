@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{AwaitedFiles, Incoming, KeptTokens, Wanted};
+use engine::{AwaitedFiles, Incoming};
 use rpc::{RpcError, Target, Verb};
 use rt::LocalBoxFuture;
 use schema::TableId;
@@ -15,8 +15,8 @@ use streaming::{Chunk, FileSink, Plan, Position, Sink};
 use topology::{HostId, TokenRange};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::codec::{Answer, Offered, Question, RequestId, SourceState};
-use crate::source::plan_of;
+use crate::codec::{Answer, NO_ATTEMPT, Offered, Question, RequestId, SourceState};
+use crate::source::{plan_of, wanted};
 use crate::{FetchError, Inner, Transfers, remove_dir};
 
 /// Pause before a source that did not answer is asked again.
@@ -144,31 +144,65 @@ impl Transfers {
         label: &str,
     ) -> Result<Fetched, FetchError> {
         let inner = &self.0;
-        let (own, shards) = (inner.rt.shard().0, inner.rt.shard_count());
         let mut all = Fetched { is_all: true, ..Fetched::default() };
-        for source_shard in (0..from.shards).filter(|other| meet((own, shards), (*other, from.shards))) {
-            let request = request_id(inner, from, source_shard, table, ranges, label);
-            if inner.adopted.borrow().contains(&request) {
+        for (target, mut question) in questions(inner, from, table, ranges, label) {
+            if inner.adopted.borrow().contains(&question.request) {
                 all.is_all = false;
                 continue;
             }
-            let question = Question {
-                request,
-                attempt: inner.rt.random_u64(),
-                table,
-                shard: own,
-                shards,
-                source_shards: from.shards,
-                ranges: ranges.to_vec(),
-            };
-            let one =
-                inner.fetch_one(Target::Host { host: from.host, shard: source_shard }, &question, label);
-            let one = one.await?;
+            question.attempt = inner.rt.random_u64().max(NO_ATTEMPT + 1);
+            let one = inner.fetch_one(target, &question, label).await?;
             all.sstables += one.sstables;
             all.bytes += one.bytes;
         }
         Ok(all)
     }
+
+    /// About how many bytes [`Transfers::fetch`] would bring; none when not all of the source's shards tell.
+    pub async fn estimate(
+        &self,
+        from: Peer,
+        table: TableId,
+        ranges: &[TokenRange],
+        label: &str,
+    ) -> Option<u64> {
+        let inner = &self.0;
+        let deadline = inner.rt.now() + inner.config.answer_within;
+        let mut bytes = 0;
+        for (target, question) in questions(inner, from, table, ranges, label) {
+            if inner.adopted.borrow().contains(&question.request) {
+                continue;
+            }
+            let answer = inner.messenger.call(target, Verb::StreamFiles, question.encode(), deadline).await;
+            match Answer::decode(&answer.ok()?).ok()?.0 {
+                SourceState::UnderWay { bytes_total } => bytes += bytes_total,
+                SourceState::Done { .. } | SourceState::Failed(_) => return None,
+            }
+        }
+        Some(bytes)
+    }
+}
+
+/// What each shard of a source that has some of it is to be asked; no attempt is one yet.
+fn questions(
+    inner: &Inner,
+    from: Peer,
+    table: TableId,
+    ranges: &[TokenRange],
+    label: &str,
+) -> Vec<(Target, Question)> {
+    let (own, shards) = (inner.rt.shard().0, inner.rt.shard_count());
+    let met = (0..from.shards).filter(|other| meet((own, shards), (*other, from.shards)));
+    let question = |source_shard| Question {
+        request: request_id(inner, from, source_shard, table, ranges, label),
+        attempt: NO_ATTEMPT,
+        table,
+        shard: own,
+        shards,
+        source_shards: from.shards,
+        ranges: ranges.to_vec(),
+    };
+    met.map(|shard| (Target::Host { host: from.host, shard }, question(shard))).collect()
 }
 
 /// Whether two shards, each of so many, own tokens in common.
@@ -221,11 +255,7 @@ impl Inner {
         for one in &offered {
             incoming.push(self.arrived(question, one, &dir).await?);
         }
-        let wanted = Wanted {
-            tokens: KeptTokens::new(question.ranges.iter().map(|range| (range.after, range.upto))),
-            shard: question.shard,
-            shards: question.shards,
-        };
+        let wanted = wanted(question);
         let adopted = self.engine.adopt(&awaited, &incoming, &wanted).await;
         let adopted = match adopted.map_err(FetchError::from) {
             Ok(adopted) => adopted,

@@ -15,11 +15,14 @@ use streaming::{FileRange, FileSource, Item, ItemKind, Plan, TransferId};
 use topology::HostId;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::codec::{self, Answer, Offered, Question, SourceState};
+use crate::codec::{self, Answer, NO_ATTEMPT, Offered, Question, SourceState};
 use crate::{Inner, remove_dir};
 
 /// How often it is looked which requests nobody asks after any more.
 const SWEEP_PERIOD: Duration = Duration::from_secs(10);
+
+/// How long who asks waits to hear how much comes, once that is known.
+const TOTAL_WITHIN: Duration = Duration::from_secs(1);
 
 mod code {
     use rpc::Refusal;
@@ -34,6 +37,8 @@ pub(crate) struct Job {
     attempt: u64,
     state: RefCell<SourceState>,
     changed: Notify,
+    /// Who asks has been told how much comes.
+    told: Cell<bool>,
     asked_at: Cell<Instant>,
     /// Where it writes what cannot go as it is.
     scratch: PathBuf,
@@ -49,6 +54,13 @@ impl Job {
     fn tell(&self, state: SourceState) {
         *self.state.borrow_mut() = state;
         self.changed.notify_all();
+    }
+
+    /// Whether there is something new to say of how much comes.
+    fn has_total(&self) -> bool {
+        let known =
+            matches!(&*self.state.borrow(), SourceState::UnderWay { bytes_total } if *bytes_total > 0);
+        known && !self.told.get()
     }
 
     fn is_over(&self) -> bool {
@@ -68,12 +80,24 @@ pub(crate) async fn serve(inner: Rc<Inner>, incoming: Incoming) -> Result<Bytes,
     if inner.stopped.get() {
         return Err(Refusal::new(code::STOPPED, "the node stops"));
     }
+    if question.attempt == NO_ATTEMPT {
+        let wanted = wanted(&question);
+        let bytes_total = inner.engine.estimate_files(question.table, &wanted).unwrap_or(0);
+        return Ok(Answer(SourceState::UnderWay { bytes_total }).encode());
+    }
     let job = inner.job(incoming.from, question);
-    let until = inner.rt.now() + inner.config.answer_within;
-    while !job.is_over() && inner.rt.now() < until {
+    let began = inner.rt.now();
+    loop {
+        // What is sent soon is told when it is sent: that costs one answer, not two.
+        let within = if job.has_total() { TOTAL_WITHIN } else { inner.config.answer_within };
+        let until = began + within.min(inner.config.answer_within);
+        if job.is_over() || inner.rt.now() >= until {
+            break;
+        }
         // Either it has changed, or it is time to say that it has not.
         let _ = inner.rt.timeout_at(until, job.changed.notified()).await;
     }
+    job.told.set(job.told.get() || job.has_total());
     job.asked_at.set(inner.rt.now());
     let state = job.state.borrow().clone();
     Ok(Answer(state).encode())
@@ -92,6 +116,7 @@ impl Inner {
             attempt: question.attempt,
             state: RefCell::new(SourceState::UnderWay { bytes_total: 0 }),
             changed: Notify::new(),
+            told: Cell::new(false),
             asked_at: Cell::new(self.rt.now()),
             scratch: self.outgoing().join(format!("{}-{:016x}", question.request, question.attempt)),
             task: RefCell::default(),
@@ -145,6 +170,15 @@ async fn remove_scratch(inner: &Inner, scratch: &Path) {
     }
 }
 
+/// What a question wants, for the engine.
+pub(crate) fn wanted(question: &Question) -> Wanted {
+    Wanted {
+        tokens: KeptTokens::new(question.ranges.iter().map(|range| (range.after, range.upto))),
+        shard: question.shard,
+        shards: question.shards,
+    }
+}
+
 /// Sends what was asked for.
 async fn send_all(
     inner: &Rc<Inner>,
@@ -156,11 +190,7 @@ async fn send_all(
     let job = || job.upgrade().ok_or("nobody waits for it any more");
     let scratch = job()?.scratch.clone();
     let held = inner.engine.hold_files(question.table).await.map_err(|error| error.to_string())?;
-    let wanted = Wanted {
-        tokens: KeptTokens::new(question.ranges.iter().map(|range| (range.after, range.upto))),
-        shard: question.shard,
-        shards: question.shards,
-    };
+    let wanted = wanted(question);
     let disk = inner.rt.disk();
     disk.create_dir_all(&scratch).await.map_err(|error| error.to_string())?;
     let chosen = held.select(&wanted, &scratch).await.map_err(|error| error.to_string())?;

@@ -255,10 +255,6 @@ impl Group {
             match self.propose(Command::SetTokens { host, tokens, base }, deadline).await? {
                 // Somebody else joined meanwhile: choose again.
                 Outcome::Refused(Refused::MembersMoved | Refused::TokenTaken { .. }) => {}
-                // Another one's place changes: this one is next.
-                Outcome::Refused(Refused::ChangeUnderWay { .. }) if self.inner.rt.now() < deadline => {
-                    self.pause(deadline).await;
-                }
                 other => return Ok(other),
             }
         }

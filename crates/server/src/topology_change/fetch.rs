@@ -71,7 +71,7 @@ impl RunningShard {
         Ok(())
     }
 
-    fn pieces(&self, rt: &Rt, reason: &FetchReason) -> Vec<Piece> {
+    pub(super) fn pieces(&self, rt: &Rt, reason: &FetchReason) -> Vec<Piece> {
         let schema = self.coordinator().schema();
         let (shard, shards) = (rt.shard().index(), usize::from(rt.shard_count()));
         let mut pieces = Vec::new();

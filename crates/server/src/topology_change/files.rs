@@ -1,6 +1,6 @@
 //! What a node fetches as files, before it compares what it has with the other replicas. Each shard fetches what it will own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,40 @@ impl FetchReason {
     }
 }
 
+/// How much of the files of each table comes, before and while they come.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    /// Bytes of the tables that are not complete yet, as sources guess.
+    of: BTreeMap<TableId, u64>,
+    /// Tables that are complete.
+    done: BTreeSet<TableId>,
+    /// Whether all sources have told.
+    is_known: bool,
+    /// The table that comes, and how many bytes had come before it.
+    now: Option<(TableId, u64)>,
+}
+
+impl Expected {
+    fn guess(&mut self, table: TableId, bytes: u64) {
+        if !self.done.contains(&table) {
+            self.of.insert(table, bytes);
+        }
+    }
+
+    fn complete(&mut self, table: TableId) {
+        self.done.insert(table);
+        self.of.remove(&table);
+    }
+
+    /// All bytes that come, when `here` have been taken over and sources have told of `told` more that are on their way.
+    fn total(&self, here: u64, told: u64) -> u64 {
+        let Some((table, before)) = self.now else { return here + told + self.of.values().sum::<u64>() };
+        let later: u64 = self.of.iter().filter(|(other, _)| **other != table).map(|(_, bytes)| *bytes).sum();
+        let guessed = self.of.get(&table).copied().unwrap_or(0);
+        before + guessed.max(here.saturating_sub(before) + told) + later
+    }
+}
+
 /// Ranges of tables of which this node has all that a host had.
 pub(crate) type Had = BTreeSet<(TableId, i64, i64, HostId)>;
 
@@ -64,29 +98,82 @@ pub(crate) fn had_from(had: &Had, table: TableId, range: TokenRange) -> Option<H
 impl RunningShard {
     /// Fetches this shard's part of the files of what the node is to have.
     pub(crate) async fn fetch_files(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
-        let began_micros = rt.wall_micros();
-        self.fetch.set(FetchFigures { active: true, began_micros, ..FetchFigures::default() });
-        let had = self.fetch_tables(rt, reason).await;
+        let (began_micros, ranges_total) = (rt.wall_micros(), self.pieces(rt, reason).len() as u64);
+        self.fetch.set(FetchFigures { active: true, began_micros, ranges_total, ..FetchFigures::default() });
+        *self.expected.borrow_mut() = Expected::default();
+        // Whether sources tell early how much comes holds nothing up.
+        let had = match select(pin!(self.fetch_tables(rt, reason)), pin!(self.learn_totals(rt, reason))).await
+        {
+            Either::Left((had, _)) => had,
+            Either::Right(((), fetching)) => fetching.await,
+        };
+        *self.expected.borrow_mut() = Expected { is_known: true, ..Expected::default() };
         self.fetch.set(FetchFigures { active: had.is_ok(), ..self.fetch.get() });
         had
     }
 
-    async fn fetch_tables(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
-        let (schema, label) = (self.coordinator().schema(), reason.label());
-        let mut had = Had::new();
-        for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
-            let ranges = self.ranges_to_fetch(&keyspace.replication, reason);
-            for table in keyspace.tables.values().filter(|table| !keyspace.computes(&table.name)) {
-                if ranges.is_empty() {
-                    continue;
-                }
-                // Dropping what is under way ends it; what has come stays for another attempt.
-                let fetching = pin!(self.fetch_table(table, &ranges, (reason, &label), &mut had));
-                match select(fetching, pin!(self.given_up(rt, reason))).await {
-                    Either::Left((fetched, _)) => fetched?,
-                    Either::Right((error, _)) => return Err(error),
+    /// Asks how much of each table comes, until all sources have told.
+    async fn learn_totals(&self, rt: &Rt, reason: &FetchReason) {
+        let label = reason.label();
+        let mut open = self.tables_to_fetch(reason);
+        loop {
+            let mut untold = Vec::new();
+            for (table, ranges) in open {
+                match self.expected_of(&table, &ranges, (reason, &label)).await {
+                    Some(bytes) => self.expected.borrow_mut().guess(table.id, bytes),
+                    None => untold.push((table, ranges)),
                 }
             }
+            if untold.is_empty() {
+                self.expected.borrow_mut().is_known = true;
+                return;
+            }
+            open = untold;
+            rt.sleep(WANTED_PERIOD).await;
+        }
+    }
+
+    /// About how many bytes of a table's files come, if all who have some tell.
+    async fn expected_of(
+        &self,
+        table: &Arc<Table>,
+        ranges: &[TokenRange],
+        (reason, label): (&FetchReason, &str),
+    ) -> Option<u64> {
+        let sources = self.coordinator().file_sources(table, ranges, reason.from()).ok()?;
+        let asked = sources.iter().map(|source| {
+            let peer = Peer { host: source.host, shards: source.shards };
+            self.transfers().estimate(peer, table.id, &source.ranges, label)
+        });
+        join_all(asked).await.into_iter().sum()
+    }
+
+    /// The tables of which this node is to have something, with what of them.
+    fn tables_to_fetch(&self, reason: &FetchReason) -> Vec<(Arc<Table>, Arc<[TokenRange]>)> {
+        let schema = self.coordinator().schema();
+        let mut tables = Vec::new();
+        for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
+            let ranges: Arc<[TokenRange]> = self.ranges_to_fetch(&keyspace.replication, reason).into();
+            if !ranges.is_empty() {
+                let stored = keyspace.tables.values().filter(|table| !keyspace.computes(&table.name));
+                tables.extend(stored.map(|table| (table.clone(), ranges.clone())));
+            }
+        }
+        tables
+    }
+
+    async fn fetch_tables(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
+        let label = reason.label();
+        let mut had = Had::new();
+        for (table, ranges) in self.tables_to_fetch(reason) {
+            self.expected.borrow_mut().now = Some((table.id, self.fetch.get().file_bytes));
+            // Dropping what is under way ends it; what has come stays for another attempt.
+            let fetching = pin!(self.fetch_table(&table, &ranges, (reason, &label), &mut had));
+            match select(fetching, pin!(self.given_up(rt, reason))).await {
+                Either::Left((fetched, _)) => fetched?,
+                Either::Right((error, _)) => return Err(error),
+            }
+            self.expected.borrow_mut().complete(table.id);
         }
         Ok(had)
     }
@@ -165,7 +252,9 @@ impl RunningShard {
     /// This shard's figures of what is fetched.
     pub(crate) fn fetch_figures(&self) -> FetchFigures {
         let (mut figures, progress) = (self.fetch.get(), self.transfers().progress());
-        figures.file_bytes_total = figures.file_bytes + progress.bytes_total;
+        let expected = self.expected.borrow();
+        figures.file_bytes_total = expected.total(figures.file_bytes, progress.bytes_total);
+        figures.file_bytes_known = expected.is_known;
         figures.file_bytes += progress.bytes_done;
         figures.sending_bytes = progress.sending.iter().map(|(_, one)| one.bytes_done).sum();
         figures.sending_bytes_total = progress.sending.iter().map(|(_, one)| one.bytes_total).sum();
@@ -201,5 +290,33 @@ impl Inner {
         self.order_all(Order::FetchOver).await?;
         self.leftovers.set(false);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_is_guessed_until_it_is_told() {
+        let table = |n: u8| TableId([n; 16]);
+        let mut expected = Expected::default();
+        assert!(!expected.is_known);
+        assert_eq!(expected.total(0, 0), 0);
+        (1..=3).for_each(|n| expected.guess(table(n), 100 * u64::from(n)));
+        assert_eq!(expected.total(0, 0), 600, "before the first is asked for");
+        expected.now = Some((table(1), 0));
+        assert_eq!(expected.total(0, 0), 600);
+        assert_eq!(expected.total(0, 130), 630, "the source has told more than was guessed");
+        assert_eq!(expected.total(90, 20), 610, "of two sources one has sent its part");
+        expected.complete(table(1));
+        expected.now = Some((table(2), 125));
+        assert_eq!(expected.total(125, 0), 625, "what came of the first is known");
+        // A guess that comes late does not count what is here.
+        expected.guess(table(1), 100);
+        assert_eq!(expected.total(125, 0), 625);
+        expected.complete(table(2));
+        expected.complete(table(3));
+        assert_eq!(expected.total(610, 0), 610);
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use cluster::state::{ChangeStep, ClusterState, Command, MemberStatus};
+use cluster::state::{ChangeStep, ClusterState, Command, MemberStatus, TopologyChange};
 use coordinator::{Coordinator, Phase};
 use futures_util::future::{Either, join_all, select};
 use rt::mesh::Port;
@@ -28,12 +28,14 @@ use crate::NodeError;
 use crate::membership::Membership;
 use crate::node::{Order, Report};
 use decide::{Act, Scene};
-pub(crate) use files::{FetchReason, Had};
+pub(crate) use files::{Expected, FetchReason, Had};
 
 /// How often it is looked, when nothing tells of a change, whether there is something to do.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause before what failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
+/// Pause before a node that joins asks again for its turn.
+const TURN_PAUSE: Duration = Duration::from_millis(100);
 /// How long the end of a change waits for nodes that are down and could answer clients by the ring of before.
 const BLIND_WAIT: Duration = Duration::from_secs(60);
 
@@ -340,13 +342,19 @@ impl Inner {
         let has_tokens =
             |state: &ClusterState| state.member(self.own()).is_some_and(|member| !member.tokens.is_empty());
         while !has_tokens(&self.state()) {
-            if let Some(change) = &self.state().change {
-                tracing::info!(
-                    "another change of the ring is under way ({:?}); this node is next",
-                    change.step
-                );
+            let state = self.state();
+            if let Some(change) = &state.change {
+                let number = change.number;
+                tracing::info!("this node waits for its turn to join: {}", describe(&state, change));
+                let is_over =
+                    |state: &ClusterState| state.change.as_ref().is_none_or(|now| now.number != number);
+                self.wait_until(is_over).await;
             }
             self.membership.take_tokens().await?;
+            // Somebody may be about to change its place whose change is not in the state yet.
+            if !has_tokens(&self.state()) && self.state().change.is_none() {
+                self.rt.sleep(TURN_PAUSE).await;
+            }
         }
         Ok(())
     }
@@ -369,5 +377,24 @@ impl Inner {
             Report::Done(_) | Report::Files(_) => admin::ShardFigures::default(),
         });
         figures.collect()
+    }
+}
+
+/// Who changes its place in the ring, and how far that is.
+fn describe(state: &ClusterState, change: &TopologyChange) -> String {
+    let address = |host: HostId| match state.member(host) {
+        Some(member) => member.info.internode.to_string(),
+        None => "a node".to_owned(),
+    };
+    let step = match change.step {
+        ChangeStep::Announced => "announced",
+        ChangeStep::Fetching => "fetching",
+        ChangeStep::Switched => "switched",
+    };
+    match (change.joins, change.leaves) {
+        (Some(joins), Some(leaves)) => format!("{} replaces {} ({step})", address(joins), address(leaves)),
+        (Some(joins), None) => format!("{} joins ({step})", address(joins)),
+        (None, Some(leaves)) => format!("{} leaves ({step})", address(leaves)),
+        (None, None) => format!("the ring changes ({step})"),
     }
 }

@@ -133,6 +133,14 @@ fn streams(topology: &Value) -> String {
     }
     if fetch["active"] != true {
         let waits = super::texts(&change["waits_for"]);
+        if let Some(before) = change["before_own"].as_str() {
+            let step = text(&change["step"]);
+            let fetched =
+                if waits.is_empty() { String::new() } else { format!(", waits for {}", waits.join(", ")) };
+            return format!(
+                "Not sending any streams. Waiting for the turn to join: {before} comes first ({step}{fetched})\n"
+            );
+        }
         return match waits.is_empty() {
             true => "Not sending any streams.\n".to_owned(),
             false => {
@@ -144,10 +152,13 @@ fn streams(topology: &Value) -> String {
         Some(left) => format!(", about {} s left", left.div_ceil(1_000)),
         None => String::new(),
     };
+    let total = match fetch["file_bytes_known"] == false {
+        true => " of an amount that is not known yet".to_owned(),
+        false => format!(" of {}", size("file_bytes_total")),
+    };
     let mut out = format!(
-        "Fetching: {} of {} of SSTables, {} of them taken over\n",
+        "Fetching: {}{total} of SSTables, {} of them taken over\n",
         size("file_bytes"),
-        size("file_bytes_total"),
         count("sstables"),
     );
     out.push_str(&format!(

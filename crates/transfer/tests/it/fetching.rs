@@ -235,3 +235,43 @@ fn the_rate_is_limited() {
         "{free:?} {slow:?}"
     );
 }
+
+#[test]
+fn a_source_tells_before_it_begins_how_much_comes() {
+    for shards in [[1, 1], [2, 2], [1, 2]] {
+        let world = World::new(12, &shards);
+        world.fill(0, 0..KEYS);
+        let files = world.sim.files(world.sim.node(0)).len();
+        let half = [TokenRange { after: i64::MIN, upto: 0 }];
+        let guessed = [world.estimate(1, 0, &everything()), world.estimate(1, 0, &half)]
+            .map(|told| told.expect("told"));
+        assert_eq!(world.sim.files(world.sim.node(0)).len(), files, "nothing begins");
+        let part = world.fetch(1, 0, &half).bytes;
+        let bytes = part + world.fetch(1, 0, &[TokenRange { after: 0, upto: i64::MIN }]).bytes;
+        for (guessed, bytes) in guessed.into_iter().zip([bytes, part]) {
+            assert!(
+                guessed > bytes / 2 && guessed < bytes * 2,
+                "{shards:?}: {guessed} were guessed of {bytes}"
+            );
+        }
+        // What is here is not to come any more.
+        assert_eq!(world.estimate(1, 0, &half), Some(0), "{shards:?}");
+        world.sim.crash(world.sim.node(0));
+        assert_eq!(world.estimate(1, 0, &everything()), None, "{shards:?}");
+    }
+}
+
+#[test]
+fn the_total_is_told_while_it_comes() {
+    let world = World::with_rate(13, &[1, 1], Some(10 << 10));
+    world.fill(0, 0..KEYS);
+    let fetching = world.begin_fetch((1, 0), 0, &everything());
+    world.sim.run_for(Duration::from_millis(1_500));
+    let progress = world.running(1, 0).transfers.progress();
+    assert!(progress.bytes_done < progress.bytes_total, "{progress:?}");
+    drop(fetching);
+    let told = progress.bytes_total;
+    let bytes = World::new(13, &[1, 1]);
+    bytes.fill(0, 0..KEYS);
+    assert_eq!(told, bytes.fetch(1, 0, &everything()).bytes, "before the first long answer, and exactly");
+}

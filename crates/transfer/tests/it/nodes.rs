@@ -214,6 +214,19 @@ impl World {
         })
     }
 
+    /// About how much a node would get of another one.
+    pub fn estimate(&self, node: usize, from: usize, ranges: &[TokenRange]) -> Option<u64> {
+        let mut bytes = Some(0);
+        for shard in 0..self.shards[node] {
+            let (peer, ranges) = (Peer { host: host(from), shards: self.shards[from] }, ranges.to_vec());
+            let one = self.on(node, shard, move |_, running| async move {
+                running.transfers.estimate(peer, TableId([7; 16]), &ranges, "1").await
+            });
+            bytes = bytes.zip(one).map(|(all, one)| all + one);
+        }
+        bytes
+    }
+
     /// Fetches on all shards of a node.
     pub fn fetch(&self, node: usize, from: usize, ranges: &[TokenRange]) -> Fetched {
         let mut all = Fetched { is_all: true, ..Fetched::default() };
