@@ -15,7 +15,7 @@ pub struct DetectorConfig {
     pub threshold: f64,
     /// Intervals remembered for each endpoint.
     pub window: usize,
-    /// The interval assumed before there was one.
+    /// The interval assumed before there was one: that of heartbeats, so that who dies young is not waited for twice as long.
     pub initial_interval: Duration,
     /// Longer intervals were outages and say nothing about the endpoint's rhythm.
     pub interval_max: Duration,
@@ -30,7 +30,7 @@ impl Default for DetectorConfig {
         Self {
             threshold: 8.0,
             window: 1_000,
-            initial_interval: Duration::from_secs(2),
+            initial_interval: Duration::from_secs(1),
             interval_max: Duration::from_secs(2),
             mean_min: Duration::from_secs(1),
             pause_max: Duration::from_secs(5),

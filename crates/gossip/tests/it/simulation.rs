@@ -84,6 +84,39 @@ fn the_dead_are_convicted_in_time() {
 }
 
 #[test]
+fn who_dies_young_is_convicted_in_time() {
+    for (nodes, within) in [(3, CONVICTION_MAX_SMALL), (8, CONVICTION_MAX), (50, CONVICTION_MAX)] {
+        for age in [0, 1, 3, 10, 30] {
+            let mut last = Duration::ZERO;
+            for seed in 0..5 {
+                let mut world = World::new(seed);
+                (0..nodes).for_each(|node| world.start(node));
+                world.rounds_until(60, World::agrees).expect("it finds itself");
+                world.run(seconds(age));
+                let from = world.now;
+                world.kill(nodes - 1);
+                world.run(within);
+                assert!(world.agrees(), "{nodes} nodes of {age} s: {:?}", world.disagreement());
+                last = world.convictions().iter().map(|noticed| noticed.at - from).fold(last, Duration::max);
+            }
+            println!("{nodes} nodes, one dies after {age} s: convicted after {last:?}");
+        }
+    }
+}
+
+#[test]
+fn nobody_is_convicted_for_being_young() {
+    for (seed, nodes) in (0..40).map(|seed| (seed, [3, 8, 20, 50][seed as usize % 4])) {
+        let mut world = World::new(seed);
+        world.lost_permille = 100;
+        (0..nodes).for_each(|node| world.start(node));
+        world.run(seconds(90));
+        assert_eq!(world.convictions().len(), 0, "{nodes} nodes, seed {seed}");
+        assert!(world.agrees());
+    }
+}
+
+#[test]
 fn nobody_is_convicted_for_a_lossy_network() {
     for (seed, nodes, rounds) in [(1, 50, 1_000), (2, 12, 5_000), (3, 3, 20_000)] {
         let mut world = World::settled(seed, nodes);
