@@ -137,11 +137,11 @@ impl<'a> Driver<'a> {
         let mut contentions = 0;
         let mut action = proposer.begin(self.ballot(Ballot::NONE));
         loop {
+            self.tell_of(&action);
             action = match action {
                 Action::Send { sending, to, request } => {
                     let finishes = matches!(&request, Request::Commit(_));
                     self.coordinator.paxos().count(|stats| stats.finished += u64::from(finishes));
-                    self.coordinator.tell(|| sends(&request));
                     for voter in to {
                         asked.push(Box::pin(self.ask(sending, voter, request.clone())));
                     }
@@ -166,17 +166,11 @@ impl<'a> Driver<'a> {
                     }
                 }
                 Action::Decide(ballot) => {
-                    self.coordinator.tell(|| "Reading existing values for CAS precondition".to_owned());
                     found = match self.read().await {
                         Ok(page) => page,
                         Err(error) => return Err(Failure::Request(self.or_uncertain(&mut proposer, error))),
                     };
                     match decide(&found, ballot.micros) {
-                        Ok(None) if !self.is_read => {
-                            self.coordinator
-                                .tell(|| "CAS precondition does not match current values".to_owned());
-                            proposer.decided(None)
-                        }
                         Ok(update) => proposer.decided(update.map(Value::new)),
                         Err(error) => return Err(Failure::Decide(error)),
                     }
@@ -184,9 +178,6 @@ impl<'a> Driver<'a> {
                 Action::Again { above, contended } => {
                     if contended {
                         contentions += 1;
-                        self.coordinator.tell(|| {
-                            "Paxos proposal not accepted (pre-empted by a higher ballot)".to_owned()
-                        });
                         self.coordinator.paxos().count(|stats| stats.contended += 1);
                         if rt.now() >= self.options.contention_deadline {
                             return Err(Failure::Request(self.contended(contentions, proposer.expire())));
@@ -195,16 +186,29 @@ impl<'a> Driver<'a> {
                     }
                     proposer.begin(self.ballot(above))
                 }
-                Action::Chosen(proposal) => {
-                    self.coordinator.tell(|| format!("Paxos proposal {} accepted", proposal.ballot));
-                    return Ok(Decided::Chosen(proposal));
-                }
+                Action::Chosen(proposal) => return Ok(Decided::Chosen(proposal)),
                 Action::Nothing => return Ok(Decided::Nothing(found)),
                 Action::Failed(failure) => {
                     return Err(Failure::Request(self.expired(contentions, failure)));
                 }
             };
         }
+    }
+
+    /// Tells what is done next, in Cassandra's words, when the request's steps are told.
+    fn tell_of(&self, action: &Action<Value>) {
+        let Some(trace) = self.coordinator.trace() else { return };
+        let said = match action {
+            Action::Send { request, .. } => sends(request),
+            Action::Decide(_) => "Reading existing values for CAS precondition".to_owned(),
+            Action::Again { contended: true, .. } => {
+                "Paxos proposal not accepted (pre-empted by a higher ballot)".to_owned()
+            }
+            Action::Chosen(proposal) => format!("Paxos proposal {} accepted", proposal.ballot),
+            Action::Nothing if !self.is_read => "CAS precondition does not match current values".to_owned(),
+            _ => return,
+        };
+        self.coordinator.note(trace, said);
     }
 
     fn ballot(&self, above: Ballot) -> Ballot {
