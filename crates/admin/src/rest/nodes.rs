@@ -19,7 +19,7 @@ pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result
     let (view, gossiped) = (node.view(), ring::gossiped(node));
     let owned = shares(node, keyspace)?;
     let mut all = Vec::new();
-    for ((index, of), owns) in view.ring().indexes().zip(view.nodes()).zip(owned) {
+    for ((index, of), owns) in view.indexes().zip(view.nodes()).zip(owned) {
         let told = || gossiped.get(&of.host).and_then(|(endpoint, _)| ring::told_load(endpoint));
         let load = if index == view.own() { Some(own_load as f64) } else { told() };
         // Who joins owns nothing until it is in.

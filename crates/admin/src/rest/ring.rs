@@ -198,7 +198,7 @@ pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
     let own = figures::load(node).await;
     let (view, gossiped) = (node.view(), gossiped(node));
     let mut loads = Vec::new();
-    for (index, of) in view.ring().indexes().zip(view.nodes()) {
+    for (index, of) in view.indexes().zip(view.nodes()) {
         let told = gossiped.get(&of.host).and_then(|(endpoint, _)| told_load(endpoint));
         let load = if index == view.own() { Some(own as f64) } else { told };
         loads.extend(load.map(|load| pair(name(of), load)));
@@ -220,7 +220,7 @@ pub(super) fn schema_versions(node: &Rc<dyn Node>) -> Value {
     let own = uuid(&node.schema().version());
     let (view, gossiped) = (node.view(), gossiped(node));
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (index, of) in view.ring().indexes().zip(view.nodes()) {
+    for (index, of) in view.indexes().zip(view.nodes()) {
         let told = gossiped.get(&of.host).and_then(|(endpoint, _)| endpoint.text(Key::SCHEMA));
         let version = match (index == view.own(), view.is_alive(index)) {
             (true, _) => own.clone(),
