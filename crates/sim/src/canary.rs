@@ -113,13 +113,13 @@ impl Canary {
         cluster(
             "early-removal",
             "a logged batch is taken out of the batchlog before it is applied",
-            (Focus::Batches, 40, None),
+            (Focus::Batches, 10, Some(1)),
             |planted| planted.coordinator.early_removal = true,
         ),
         cluster(
             "no-pending-writes",
             "nodes that are about to be replicas are not told of writes",
-            (Focus::Joining, 10, None),
+            (Focus::Joining, 10, Some(0)),
             |planted| planted.coordinator.no_pending_writes = true,
         ),
         cluster(
@@ -133,13 +133,13 @@ impl Canary {
         cluster(
             "one-source",
             "what one node had of a range is taken for what a quorum has",
-            (Focus::Joining, 40, None),
+            (Focus::Stale, 10, Some(2)),
             |planted| planted.coordinator.one_source = true,
         ),
         cluster(
             "no-fence",
             "replicas take requests that go by a ring that is over",
-            (Focus::Deaf, 40, None),
+            (Focus::Deaf, 10, Some(3)),
             |planted| planted.coordinator.no_fence = true,
         ),
         cluster(

@@ -152,7 +152,7 @@ impl ClusterDirector {
                 return;
             }
             self.reuse_machines().await;
-            if round + 1 == self.plan.rounds {
+            if round + 1 == self.plan.rounds && !self.joins_in_scenes() {
                 // All that are left, at once.
                 while self.next_joiner().is_some() {
                     self.join_one();
@@ -227,7 +227,7 @@ impl ClusterDirector {
     }
 
     /// Waits until a node that was started is ready.
-    async fn wait_ready(&mut self, nth: usize) {
+    pub(crate) async fn wait_ready(&mut self, nth: usize) {
         let Some(before) = self.nodes[nth].starts_from.take() else { return };
         let mut tries = if std::mem::take(&mut self.nodes[nth].joins) { JOIN_TRIES } else { 0 };
         let begun = self.sim.now();
@@ -396,7 +396,7 @@ impl ClusterDirector {
             workers.push(self.rt.spawn(Group::Statement, changer.run()));
         }
         workers.extend(self.begin_others(&servers));
-        self.disturb(until).await;
+        self.trouble(until).await;
         self.world.borrow_mut().down = true;
         for worker in workers {
             worker.await;
@@ -474,8 +474,8 @@ impl ClusterDirector {
     }
 
     async fn check(&mut self, name: &str) -> Result<(), String> {
-        let keeps_hints =
-            !self.hints_lost && !self.plan.troubles.iter().any(|trouble| trouble.loses_memory());
+        let forgets = self.plan.troubles.iter().any(|trouble| trouble.loses_memory());
+        let keeps_hints = self.plan.hints && !self.hints_lost && !forgets;
         match name {
             "kept" => kept::check(self).await,
             "truncation" => truncation::truncate(self).await,

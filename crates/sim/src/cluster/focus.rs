@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use rt_sim::{LinkConfig, Rng};
+use rt_sim::{LinkConfig, NameDurability, Rng};
 
 use crate::cluster::nemesis::Trouble;
 use crate::cluster::plan::{ClusterPlan, Copies, Grace, Levels};
-use crate::cluster::ring::RingEvent;
 use crate::plan::{Sync, one_in, pick};
 use crate::world::Scale;
 
@@ -27,15 +26,18 @@ pub enum Focus {
     Away,
     /// Nodes that join under load, while others do not reach each other.
     Joining,
-    /// Logged batches over partitions that few nodes have, whose coordinators end.
+    /// Logged batches over partitions that few nodes have, whose coordinators end in the middle of them.
     Batches,
-    /// A change of the ring of which a node hears late.
+    /// A change of the ring of which a node does not hear, while clients ask it.
     Deaf,
+    /// Nodes that join when a replica has just missed what nobody keeps for it.
+    Stale,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Lag, Self::Votes, Self::Away, Self::Joining, Self::Batches, Self::Deaf];
+    pub const ALL: [Self; 7] =
+        [Self::Lag, Self::Votes, Self::Away, Self::Joining, Self::Batches, Self::Deaf, Self::Stale];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -46,6 +48,7 @@ impl Focus {
             Self::Joining => "joining",
             Self::Batches => "batches",
             Self::Deaf => "deaf",
+            Self::Stale => "stale",
         }
     }
 
@@ -69,6 +72,7 @@ impl Focus {
             Self::Joining => *pick(rng, &[4, 4, 5]),
             Self::Batches => *pick(rng, &[4, 5, 6]),
             Self::Deaf => 4,
+            Self::Stale => *pick(rng, &[4, 5, 5]),
         }
     }
 
@@ -95,6 +99,7 @@ impl Focus {
             Self::Joining => joining(plan, rng),
             Self::Batches => batches(plan, rng),
             Self::Deaf => deaf(plan, rng),
+            Self::Stale => stale(plan, rng),
         }
     }
 }
@@ -152,23 +157,32 @@ fn joining(plan: &mut ClusterPlan, rng: &mut Rng) {
 }
 
 fn batches(plan: &mut ClusterPlan, rng: &mut Rng) {
-    plan.scale = Scale { partitions: 20, rows: 2, one_batch_in: 2, one_elsewhere_in: 1 };
+    // Hardly anything is written twice: what came later would hide that a part is missing.
+    plan.scale = Scale { partitions: 5_000, rows: 2, one_batch_in: 1, one_elsewhere_in: 1 };
     plan.copies = Copies::Anywhere(*pick(rng, &[1, 1, 2]));
-    plan.troubles = vec![Trouble::Kill, Trouble::Kill, Trouble::Pause, Trouble::Isolate, Trouble::OneWay];
-    plan.troubled_max = 3;
-    plan.trouble_millis = 1_000;
-    plan.machine.sync = Sync::Batch;
+    plan.troubles = vec![Trouble::Power];
+    plan.machine.tables = 1;
+    (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
     plan.levels.weak_writes.clear();
     plan.writes_percent = 90;
-    busy(plan, 20_000, 20_000);
+    busy(plan, 40_000, 200_000);
+    plan.machine.workers = 12;
+}
+
+/// Only then what a replica has missed stays missing until it is read or repaired.
+fn without_hints(plan: &mut ClusterPlan) {
+    plan.hints = false;
+    plan.levels.weak_writes.clear();
 }
 
 fn deaf(plan: &mut ClusterPlan, rng: &mut Rng) {
     joining(plan, rng);
-    plan.troubles = vec![Trouble::Pause];
-    busy(plan, 60_000, 20_000);
-    if one_in(rng, 2) {
-        plan.founders = 4;
-        plan.ring = vec![RingEvent::Leave];
-    }
+    without_hints(plan);
+    busy(plan, 20_000, 20_000);
+}
+
+fn stale(plan: &mut ClusterPlan, rng: &mut Rng) {
+    joining(plan, rng);
+    without_hints(plan);
+    busy(plan, 20_000, 20_000);
 }

@@ -17,6 +17,7 @@ mod repaired;
 mod replicating;
 mod resurrection;
 mod ring;
+mod scenes;
 mod schema;
 mod serial;
 mod truncating;

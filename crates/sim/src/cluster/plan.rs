@@ -63,6 +63,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) scale: Scale,
     /// All tables but the first are of counters, of one column.
     pub(crate) counters: bool,
+    /// Writes are kept for nodes that are away.
+    pub(crate) hints: bool,
     /// While clients work, packets between any two nodes are lost.
     pub(crate) is_lossy: bool,
     /// The links between nodes, if they are not as good as usual.
@@ -298,6 +300,7 @@ impl ClusterPlan {
             focus: None,
             scale: Scale::default(),
             counters: false,
+            hints: true,
             is_lossy: false,
             links: None,
             changers: *pick(rng, &[0, 0, 1, 2, 3]),
@@ -345,6 +348,7 @@ impl ClusterPlan {
             num_tokens: self.tokens,
             datacenter: self.datacenters[nth].clone(),
             rack: self.racks[nth].clone(),
+            hinted_handoff_enabled: self.hints,
             ..self.machine.config(rng, address, self.shards[nth])
         }
     }

@@ -1,0 +1,107 @@
+//! Troubles in an order of their own, for what hardly ever happens by chance: a coordinator that ends in the middle of a logged batch, a
+//! node that does not hear of a change of the ring and is asked by clients all the same, a node that joins when a replica has just
+//! missed something.
+
+use std::time::Duration;
+
+use crate::cluster::director::ClusterDirector;
+use crate::cluster::focus::Focus;
+use crate::plan::pick;
+
+/// About how long a coordinator goes on after one of its replicas stopped hearing it, milliseconds: less than a write may take, or it
+/// would know that there is something to keep for that one.
+const CUT_MILLIS: u64 = 1_200;
+/// About how long a node that was ended is left alone afterwards, milliseconds.
+const BACK_MILLIS: u64 = 1_500;
+/// About how long clients ask a node that goes by a ring that is over, milliseconds.
+const DEAF_MILLIS: u64 = 15_000;
+/// About how long a replica is away, milliseconds: longer than a write may take, and not so long that it is taken for dead.
+const AWAY_MILLIS: u64 = 8_000;
+
+impl ClusterDirector {
+    /// Makes the trouble of this plan while clients work: about until a time.
+    pub(crate) async fn trouble(&mut self, until: Duration) {
+        match self.plan.focus {
+            Some(Focus::Batches) => self.end_coordinators(until).await,
+            Some(Focus::Deaf) => self.deafen().await,
+            Some(Focus::Stale) => self.join_past_stale().await,
+            _ => self.disturb(until).await,
+        }
+    }
+
+    /// Nodes join when the scene has them join.
+    pub(crate) fn joins_in_scenes(&self) -> bool {
+        matches!(self.plan.focus, Some(Focus::Deaf | Focus::Stale))
+    }
+
+    fn excuse_all(&self) {
+        let mut world = self.world.borrow_mut();
+        (world.excuses.errors, world.excuses.connections) = (true, true);
+    }
+
+    /// From half a time to one and a half.
+    async fn rest_about(&mut self, millis: u64) {
+        let micros = millis * 500 + self.rng.below(millis * 1_000);
+        self.rt.sleep(Duration::from_micros(micros)).await;
+    }
+
+    /// Two nodes that are there.
+    fn two(&mut self) -> (usize, usize) {
+        let one = self.any_node();
+        let others: Vec<usize> = self.present().into_iter().filter(|nth| *nth != one).collect();
+        (one, *pick(&mut self.rng, &others))
+    }
+
+    /// Again and again a node is not heard by one of its replicas any more, and loses power soon after.
+    async fn end_coordinators(&mut self, until: Duration) {
+        self.excuse_all();
+        while self.sim.now() < until && !self.failed() {
+            let (node, replica) = self.two();
+            let (from, to) = (self.nodes[node].id, self.nodes[replica].id);
+            self.sim.partition_one_way(from, to);
+            self.rest_about(CUT_MILLIS).await;
+            self.world.borrow_mut().forget_seen();
+            self.world.borrow_mut().stats.power_losses += 1;
+            self.note_start(node);
+            // What it had sent and was not heard goes with its power; of a process that is killed it would still arrive.
+            self.sim.restart(from);
+            self.rt.sleep(Duration::from_millis(1)).await;
+            self.sim.heal(from, to);
+            self.rest_about(BACK_MILLIS).await;
+        }
+    }
+
+    /// A node joins while another is away for so long that nobody waits for it. That one comes back for clients and for a node that does not
+    /// lead, and goes by the ring of before.
+    async fn deafen(&mut self) {
+        self.excuse_all();
+        let (deaf, heard) = self.two();
+        self.sim.isolate(self.nodes[deaf].id);
+        if let Some(joiner) = self.next_joiner() {
+            self.join_one();
+            self.wait_ready(joiner).await;
+        }
+        for other in [self.nodes[heard].id, self.sim.client()] {
+            self.sim.heal(self.nodes[deaf].id, other);
+        }
+        self.rest_about(DEAF_MILLIS).await;
+    }
+
+    /// Nodes join one after the other, each soon after a replica was away for a while.
+    async fn join_past_stale(&mut self) {
+        self.excuse_all();
+        while let Some(joiner) = self.next_joiner() {
+            let away = self.any_node();
+            self.sim.isolate(self.nodes[away].id);
+            self.rest_about(AWAY_MILLIS).await;
+            self.relieve(away);
+            self.rest_about(BACK_MILLIS).await;
+            self.join_one();
+            self.wait_ready(joiner).await;
+            if self.failed() {
+                return;
+            }
+        }
+        self.rest_about(BACK_MILLIS).await;
+    }
+}
