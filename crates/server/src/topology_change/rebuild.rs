@@ -113,7 +113,8 @@ impl Inner {
         if self.status_in(&self.state()) != Some(MemberStatus::Normal) {
             return Err("this node is not in the ring: it owns nothing to rebuild".to_owned());
         }
-        if self.rebuild.borrow().is_some() || self.data.try_acquire(1).is_none() {
+        // A change of the ring or a cleanup that is under way is waited for.
+        if self.rebuild.borrow().is_some() {
             return Err(BUSY.to_owned());
         }
         tracing::info!("rebuild from {}", source.as_deref().unwrap_or("(any dc)"));

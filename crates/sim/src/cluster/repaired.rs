@@ -25,11 +25,11 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     monotonic::check(director).await
 }
 
-/// Repairs what every node keeps of a keyspace.
+/// Repairs what every node keeps of a keyspace, each all of it or what is new.
 pub(crate) async fn repair_all(director: &mut ClusterDirector, keyspace: &str) -> Result<(), String> {
     let primary = one_in(&mut director.rng, 2);
     for nth in director.present() {
-        let path = repair_path(keyspace, primary);
+        let path = repair_path(keyspace, primary, !one_in(&mut director.details, 3));
         repair(director, nth, &path).await.map_err(|problem| format!("{path} at node {nth}: {problem}"))?;
     }
     Ok(())

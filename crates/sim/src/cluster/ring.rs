@@ -226,7 +226,7 @@ impl ClusterDirector {
             RingEvent::Cleanup => "/storage_service/keyspace_cleanup/k0".to_owned(),
             _ => {
                 let primary = one_in(&mut self.rng, 2);
-                repair_path("k0", primary)
+                repair_path("k0", primary, !one_in(&mut self.details, 3))
             }
         };
         let rt = self.rt.clone();
@@ -307,7 +307,7 @@ impl ClusterDirector {
     }
 }
 
-/// What begins a repair of what a node keeps of a keyspace, or of what it is the first to keep.
-pub(crate) fn repair_path(keyspace: &str, primary: bool) -> String {
-    format!("/storage_service/repair_async/{keyspace}?primaryRange={primary}&incremental=false")
+/// What begins a repair of what a node keeps of a keyspace, or of what it is the first to keep: of all of it, or of what is new.
+pub(crate) fn repair_path(keyspace: &str, primary: bool, incremental: bool) -> String {
+    format!("/storage_service/repair_async/{keyspace}?primaryRange={primary}&incremental={incremental}")
 }
