@@ -166,16 +166,16 @@ impl Coordinator {
         body: &Bytes,
     ) -> Result<impl Future<Output = Result<(), ReplicaError>> + use<>, Refusal> {
         let (key, at_micros) = KeptBatch::from_removal(body)?;
-        self.batchlog().note_gone(&key);
         let coordinator = self.clone();
         Ok(async move {
             let now = coordinator.rt().wall_micros();
             match batch_row::table_of(&coordinator.schema()) {
                 Some(batches) => {
+                    // One that stays is seen to later: on a full disk this fails, or ends with its message's time.
                     let removal = batch_row::removal(batches, key.clone(), at_micros, now);
-                    // One that stays, as on a full disk, is seen to later.
-                    let removed = coordinator.replica().apply_one(removal).await;
-                    removed.inspect_err(|_| coordinator.batchlog().note_kept(key, at_micros))
+                    coordinator.replica().apply_one(removal).await?;
+                    coordinator.batchlog().note_gone(&key);
+                    Ok(())
                 }
                 None => Ok(()),
             }
