@@ -143,21 +143,30 @@ def traces(world):
     def say(told, activity):
         return {source for source, activities in told.items() if any(one.startswith(activity) for one in activities)}
 
+    def all_say(told, activity, what):
+        # Of its own vote a coordinator tells nothing when the two others were faster: it has gone on by then.
+        def missing():
+            now = told()
+            return everybody - say(now, activity) - say(now, "Preparing ")
+
+        wait_until(lambda: not missing(), f"the replicas of {what} say '{activity}': {told()}", 20)
+        check(say(told(), activity) <= everybody, f"they are the nodes: {told()}")
+
     for text, expected in STEPS.items():
         told = steps(text)
-        for activity in expected:
-            wait_until(lambda t=told, a=activity: len(say(t(), a)) == 3, f"three replicas of {text} say '{activity}': {told()}", 20)
-        check(say(told(), "Promising ballot") <= everybody, f"they are the nodes: {told()}")
         # The coordinator and nobody else tells the rounds; the condition is read at the replicas.
-        check(len(say(told(), "Preparing ")) == 1, f"one coordinates: {told()}")
-        check(len(say(told(), "Executing single-partition query")) >= 2, f"a quorum reads the row: {told()}")
+        wait_until(lambda t=told: len(say(t(), "Preparing ")) == 1, f"one coordinates: {told()}", 20)
+        for activity in expected:
+            all_say(told, activity, text)
+        wait_until(lambda t=told: len(say(t(), "Executing single-partition query")) >= 2, f"a quorum reads the row: {told()}", 20)
     told = steps("SELECT n FROM {}.traced WHERE k = 1", ConsistencyLevel.SERIAL)
-    wait_until(lambda: len(say(told(), "Promising ballot")) == 3, f"a serial read asks three voters: {told()}", 20)
+    wait_until(lambda: len(say(told(), "Preparing ")) == 1, f"one coordinates a serial read: {told()}", 20)
+    all_say(told, "Promising ballot", "a serial read")
     told = steps("UPDATE {}.counted SET n = n + 1 WHERE k = 1")
     wait_until(lambda: len(say(told(), "Added to the counters of")) == 1, f"one replica leads the counter: {told()}", 20)
     leader = say(told(), "Added to the counters of")
     wait_until(lambda: len(say(told(), "Appending to commitlog") - leader) == 2, f"two others get its state: {told()}", 20)
-    return "three replicas each, under their own addresses"
+    return "all replicas, under their own addresses"
 
 
 SCENARIOS = (("compare and set under kill -9", counts), ("a lightweight transaction on the wire", capture), ("traces of transactions and counters", traces))
