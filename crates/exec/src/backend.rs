@@ -18,7 +18,7 @@ use crate::ExecError;
 pub type Decide<'a> = &'a mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, ExecError>;
 
 /// The coordinator as execution sees it.
-pub trait Coordinator: 'static {
+pub trait Coordinator: Sized + 'static {
     /// The schema as this shard knows it.
     fn schema(&self) -> Arc<Schema>;
 
@@ -61,6 +61,9 @@ pub trait Coordinator: 'static {
         self.write(updates, options)
     }
 
+    /// The same for one request that tells its steps: of lightweight transactions, serial reads and counters.
+    fn traced(&self, trace: &TraceLog) -> Self;
+
     /// The shard that it is on, for traces.
     fn shard(&self) -> u16 {
         0
@@ -74,17 +77,6 @@ pub trait Coordinator: 'static {
         decide: Decide<'_>,
     ) -> impl Future<Output = Result<CasOutcome, ExecError>>;
 
-    /// [`Coordinator::cas`] that tells its steps.
-    fn cas_traced(
-        &self,
-        command: &ReadCommand,
-        options: CasOptions,
-        decide: Decide<'_>,
-        _trace: &TraceLog,
-    ) -> impl Future<Output = Result<CasOutcome, ExecError>> {
-        self.cas(command, options, decide)
-    }
-
     /// Reads one partition so that everything agreed on before is seen.
     fn read_serial(
         &self,
@@ -92,27 +84,6 @@ pub trait Coordinator: 'static {
         consistency: Consistency,
         deadline: Instant,
     ) -> impl Future<Output = Result<ReadPage, RequestError>>;
-
-    /// [`Coordinator::read_serial`] that tells its steps.
-    fn read_serial_traced(
-        &self,
-        command: &ReadCommand,
-        consistency: Consistency,
-        deadline: Instant,
-        _trace: &TraceLog,
-    ) -> impl Future<Output = Result<ReadPage, RequestError>> {
-        self.read_serial(command, consistency, deadline)
-    }
-
-    /// [`Coordinator::increment`] that tells its steps.
-    fn increment_traced(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        options: WriteOptions,
-        _trace: &TraceLog,
-    ) -> impl Future<Output = Result<(), RequestError>> {
-        self.increment(updates, options)
-    }
 
     /// Adds to counters: each cell's value is the change as eight bytes.
     fn increment(
@@ -173,6 +144,10 @@ impl Coordinator for coordinator::Coordinator {
         coordinator::Coordinator::write_traced(self, updates, options, trace).await
     }
 
+    fn traced(&self, trace: &TraceLog) -> Self {
+        coordinator::Coordinator::traced(self, trace)
+    }
+
     fn shard(&self) -> u16 {
         coordinator::Coordinator::shard(self)
     }
@@ -186,16 +161,6 @@ impl Coordinator for coordinator::Coordinator {
         coordinator::Coordinator::cas(self, command, options, decide).await
     }
 
-    async fn cas_traced(
-        &self,
-        command: &ReadCommand,
-        options: CasOptions,
-        decide: Decide<'_>,
-        trace: &TraceLog,
-    ) -> Result<CasOutcome, ExecError> {
-        self.traced(trace).cas(command, options, decide).await
-    }
-
     async fn read_serial(
         &self,
         command: &ReadCommand,
@@ -203,25 +168,6 @@ impl Coordinator for coordinator::Coordinator {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         coordinator::Coordinator::read_serial(self, command, consistency, deadline).await
-    }
-
-    async fn read_serial_traced(
-        &self,
-        command: &ReadCommand,
-        consistency: Consistency,
-        deadline: Instant,
-        trace: &TraceLog,
-    ) -> Result<ReadPage, RequestError> {
-        self.traced(trace).read_serial(command, consistency, deadline).await
-    }
-
-    async fn increment_traced(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        options: WriteOptions,
-        trace: &TraceLog,
-    ) -> Result<(), RequestError> {
-        self.traced(trace).increment(updates, options).await
     }
 
     async fn increment(

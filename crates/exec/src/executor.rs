@@ -450,7 +450,7 @@ impl<C: Coordinator> Executor<C> {
             match request.trace {
                 None => self.coordinator.increment(updates, options).await?,
                 Some(trace) => {
-                    Box::pin(self.coordinator.increment_traced(updates, options, trace)).await?;
+                    Box::pin(self.coordinator.traced(trace).increment(updates, options)).await?;
                 }
             }
         } else {

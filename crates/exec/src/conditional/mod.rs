@@ -68,7 +68,7 @@ pub async fn run<C: Coordinator>(
     let mut decide = |page: &ReadPage, ballot: Timestamp| cas.decide(page, ballot);
     let outcome = match request.trace {
         None => coordinator.cas(&command, options, &mut decide).await?,
-        Some(trace) => Box::pin(coordinator.cas_traced(&command, options, &mut decide, trace)).await?,
+        Some(trace) => Box::pin(coordinator.traced(trace).cas(&command, options, &mut decide)).await?,
     };
     match outcome {
         CasOutcome::Applied => result::applied(cas.table, out),

@@ -62,7 +62,7 @@ async fn read<C: Coordinator>(
         return Ok(match request.trace {
             None => Box::pin(coordinator.read_serial(command, consistency, deadline)).await?,
             Some(trace) => {
-                Box::pin(coordinator.read_serial_traced(command, consistency, deadline, trace)).await?
+                Box::pin(coordinator.traced(trace).read_serial(command, consistency, deadline)).await?
             }
         });
     }

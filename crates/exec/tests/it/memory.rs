@@ -2,6 +2,7 @@
 
 use std::cell::{Cell as StdCell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
@@ -13,7 +14,7 @@ use exec::backend::{Clock, Coordinator, Decide};
 use mutation::row::ColumnData;
 use mutation::{Cell, DecoratedKey, Fragment, PartitionUpdate, Row, counter};
 use replica::page::{PageBuilder, Progress};
-use replica::{Partitions, ReadCommand, ReadPage};
+use replica::{Partitions, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table, TableId};
 use topology::{HostId, Location};
@@ -45,12 +46,13 @@ impl Clock for TestClock {
 
 type Partitioned = BTreeMap<DecoratedKey, PartitionUpdate>;
 
-/// The cluster.
+/// The cluster; clones share it.
+#[derive(Clone)]
 pub struct Memory {
     view: Arc<ClusterView>,
-    schema: RefCell<Arc<Schema>>,
-    tables: RefCell<BTreeMap<TableId, Partitioned>>,
-    versions: StdCell<u64>,
+    schema: Rc<RefCell<Arc<Schema>>>,
+    tables: Rc<RefCell<BTreeMap<TableId, Partitioned>>>,
+    versions: Rc<StdCell<u64>>,
 }
 
 impl Memory {
@@ -82,9 +84,9 @@ impl Memory {
         }
         Self {
             view,
-            schema: RefCell::new(Arc::new(schema)),
-            tables: RefCell::default(),
-            versions: StdCell::new(0),
+            schema: Rc::new(RefCell::new(Arc::new(schema))),
+            tables: Rc::default(),
+            versions: Rc::default(),
         }
     }
 
@@ -145,6 +147,10 @@ impl Coordinator for Memory {
 
     fn view(&self) -> Arc<ClusterView> {
         self.view.clone()
+    }
+
+    fn traced(&self, _trace: &TraceLog) -> Self {
+        self.clone()
     }
 
     async fn read(
