@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     prepared: Vec<PreparedId>,
     /// Of the statements from now on.
     pub(crate) consistency: wire::Consistency,
+    /// Of their conditions; none for the default, SERIAL.
+    pub(crate) serial_consistency: Option<wire::Consistency>,
 }
 
 /// Statements that a connection remembers.
@@ -93,6 +95,7 @@ impl Connection {
             next_stream: 0,
             prepared: Vec::new(),
             consistency: wire::Consistency::One,
+            serial_consistency: None,
         };
         connection.start().await?;
         Ok(connection)
@@ -167,6 +170,7 @@ impl Connection {
     ) -> Result<ResultBody, Failure> {
         let values: Vec<Value<'_>> = query.values.iter().map(|value| Value::Set(value)).collect();
         let mut parameters = Parameters::new(self.consistency, &values);
+        parameters.serial_consistency = self.serial_consistency;
         if let Some((size, state)) = page {
             parameters.page_size = Some(size);
             parameters.paging_state = state;

@@ -14,6 +14,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 const NODES_MAX: usize = 16;
 /// How often progress is told.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
+/// Of the rows compared, at most one in so many may be left unjudged, because too many writes were of unknown outcome.
+const UNJUDGED_MAX_IN: u64 = 100;
 /// A simulation polls deep futures.
 const STACK_BYTES: usize = 32 << 20;
 /// Events of the trace around a difference.
@@ -316,6 +318,10 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
     });
     println!("{count} {what} in {:.0} s: {total}{shapes}", begun.elapsed().as_secs_f64());
     match failed.as_slice() {
+        [] if total.unjudged * UNJUDGED_MAX_IN > total.rows => Err(format!(
+            "{} of {} rows could not be judged; more than one in {UNJUDGED_MAX_IN} is a finding about the checkers",
+            total.unjudged, total.rows
+        )),
         [] => Ok(()),
         failed => Err(format!("{} of {count} seeds fail: {failed:?}", failed.len())),
     }

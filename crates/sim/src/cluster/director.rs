@@ -23,7 +23,7 @@ use crate::cluster::serial::{self, SharedRegisters};
 use crate::cluster::truncating::{self, SharedCut, Truncater};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
-    atomic, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, truncation,
+    atomic, available, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, truncation,
 };
 use crate::plan::{one_in, pick, shape};
 use crate::statement::Query;
@@ -35,7 +35,7 @@ const START_TIME_MAX: Duration = Duration::from_secs(400);
 /// How long the nodes may take to find each other again after trouble.
 const REUNION_TIME_MAX: Duration = Duration::from_secs(300);
 /// Longer than what a client has given up on can take to happen after all.
-const SETTLE_TIME: Duration = Duration::from_secs(15);
+pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(15);
 
 /// Clients change the schema up to so long after each other, or more slowly when all are slow.
 const CHANGE_PAUSE_MICROS: u64 = 150_000;
@@ -43,7 +43,7 @@ const CHANGE_PAUSE_MICROS: u64 = 150_000;
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// What is checked in a calm, in this order.
-const CHECKS: [&str; 15] = [
+const CHECKS: [&str; 16] = [
     "kept",
     "truncation",
     "left_behind",
@@ -59,6 +59,7 @@ const CHECKS: [&str; 15] = [
     "schema",
     "ddl",
     "bounded",
+    "available",
 ];
 
 /// How a node stands to the cluster.
@@ -270,7 +271,7 @@ impl ClusterDirector {
     }
 
     /// Waits until every node knows all others and can ask them.
-    async fn reunite(&mut self) {
+    pub(crate) async fn reunite(&mut self) {
         let begun = self.sim.now();
         let expected = self.present().len() - 1;
         loop {
@@ -340,6 +341,9 @@ impl ClusterDirector {
         }
         if self.plan.truncates {
             self.change_schema(&mut connection, &truncating::create_text()).await;
+        }
+        if self.plan.probes {
+            self.change_schema(&mut connection, &available::create_text()).await;
         }
         for prepared in [kept::prepare(self).await, replicating::prepare(self).await] {
             if let Err(problem) = prepared {
@@ -499,6 +503,8 @@ impl ClusterDirector {
             "schema" => schema::check(self).await,
             "ddl" => ddl::judge(self).await,
             "bounded" => bounded::check(self).await,
+            "available" if self.plan.probes => available::check(self).await,
+            "available" => Ok(()),
             other => panic!("no checker is called {other}"),
         }
     }

@@ -2,6 +2,7 @@
 //! that they draw, and a checker a promise (docs/design/simulator.md).
 
 mod atomic;
+mod available;
 mod bounded;
 mod ddl;
 mod director;

@@ -15,6 +15,8 @@ pub(crate) enum Trouble {
     Kill,
     /// A machine loses power and starts again.
     Power,
+    /// All machines lose power at once and start again.
+    Blackout,
     /// A process stands still.
     Pause,
     /// A node is cut off from all others, and from the clients.
@@ -58,7 +60,7 @@ impl Trouble {
 
     /// A node that it befalls may forget what it had not made durable.
     pub(crate) fn loses_memory(self) -> bool {
-        matches!(self, Self::Kill | Self::Power | Self::FullDisk | Self::DiskErrors)
+        matches!(self, Self::Kill | Self::Power | Self::Blackout | Self::FullDisk | Self::DiskErrors)
     }
 
     fn disk(self, rng: &mut Rng, disk: &mut DiskConfig) {
@@ -138,6 +140,13 @@ impl ClusterDirector {
             Trouble::Power => {
                 self.world.borrow_mut().stats.power_losses += 1;
                 self.sim.crash(id);
+            }
+            Trouble::Blackout => {
+                for other in self.standing() {
+                    self.world.borrow_mut().stats.power_losses += 1;
+                    self.sim.crash(self.nodes[other].id);
+                    self.nodes[other].troubled = true;
+                }
             }
             Trouble::Pause => self.sim.pause(id),
             Trouble::Isolate => self.sim.isolate(id),

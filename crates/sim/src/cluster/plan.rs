@@ -49,6 +49,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) serial_percent: u64,
     /// Somebody looks at what the nodes hold while clients work.
     pub(crate) watched: bool,
+    /// Each quiescent phase ends with one node down, while QUORUM must succeed through the others.
+    pub(crate) probes: bool,
     /// A client truncates a table of its own.
     pub(crate) truncates: bool,
     /// Numbers of copies between which a client changes a keyspace of its own; none for no such client.
@@ -295,6 +297,7 @@ impl ClusterPlan {
             serial_percent: if one_in(rng, 2) { 12 } else { 0 },
             writes_percent: 55,
             watched: false,
+            probes: false,
             truncates: false,
             replications: Vec::new(),
             focus: None,
@@ -327,6 +330,15 @@ impl ClusterPlan {
             self.replications = (least..=3.min(self.founders)).collect();
         }
         self.watched = self.truncates || !self.replications.is_empty();
+        self.probes = one_in(rng, 3);
+        if self.troubles.contains(&Trouble::Power) && one_in(rng, 2) {
+            self.troubles.push(Trouble::Blackout);
+        }
+    }
+
+    /// All nodes stand in one datacenter.
+    pub(crate) fn is_one_datacenter(&self) -> bool {
+        self.datacenters.iter().all(|name| *name == self.datacenters[0])
     }
 
     /// The link between two nodes when nothing is wrong; none for the usual one.

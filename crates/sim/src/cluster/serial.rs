@@ -2,7 +2,7 @@
 //! order of all that was asked which explains every answer; also, what was replaced for certain is never read again.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use model::linear::{Linearity, NEVER, Operation, Register, RegisterInput, RegisterOutput, check};
@@ -38,7 +38,9 @@ pub(crate) struct Registers {
     histories: BTreeMap<u64, History>,
     /// Operations under way, whose places in the histories are taken.
     last_seen: BTreeMap<u64, Option<i64>>,
-    /// Values that were replaced by an acknowledged write, and when that was acknowledged.
+    /// Operations whose commit every read at QUORUM has to see.
+    strong: BTreeSet<(u64, usize)>,
+    /// Values that were replaced by such a write, and when that was acknowledged.
     replaced: BTreeMap<(u64, i64), u64>,
 }
 
@@ -50,6 +52,37 @@ struct Begun {
     key: u64,
     at: usize,
     input: RegisterInput,
+    /// Its commit level has a replica in common with every read at QUORUM.
+    is_strong: bool,
+}
+
+/// The levels of a transaction: of its rounds, of its commit, and whether a read at QUORUM has to see the commit.
+struct Level {
+    serial: Option<Consistency>,
+    commit: Consistency,
+    is_strong: bool,
+}
+
+impl Level {
+    fn draw(rng: &mut Rng, one_datacenter: bool) -> Self {
+        let strong = |commit| (commit, true);
+        let mut commits = vec![
+            strong(Consistency::Quorum),
+            strong(Consistency::Quorum),
+            strong(Consistency::All),
+            (Consistency::One, false),
+        ];
+        if one_datacenter {
+            commits.extend([strong(Consistency::LocalQuorum), (Consistency::LocalOne, false)]);
+        }
+        let (commit, is_strong) = *pick(rng, &commits);
+        Self { serial: serial_level(rng, one_datacenter), commit, is_strong }
+    }
+}
+
+/// Rounds among the replicas of one datacenter and those of all exclude each other only where there is one datacenter.
+fn serial_level(rng: &mut Rng, one_datacenter: bool) -> Option<Consistency> {
+    (one_datacenter && one_in(rng, 3)).then_some(Consistency::LocalSerial)
 }
 
 impl Registers {
@@ -68,15 +101,20 @@ impl Registers {
         self.current[slot]
     }
 
-    fn begin(&mut self, key: u64, input: RegisterInput, now: u64) -> Begun {
+    fn begin(&mut self, key: u64, input: RegisterInput, is_strong: bool, now: u64) -> Begun {
         let history = self.histories.entry(key).or_default();
         history.push(Operation { invoked: now, ended: NEVER, input: input.clone(), output: None });
-        Begun { key, at: history.len() - 1, input }
+        let at = history.len() - 1;
+        if is_strong {
+            self.strong.insert((key, at));
+        }
+        Begun { key, at, input, is_strong }
     }
 
     fn end(&mut self, begun: &Begun, output: RegisterOutput, now: u64) {
         if let (RegisterInput::Cas { expected: Some(old), .. }, RegisterOutput::Applied(true)) =
             (&begun.input, &output)
+            && begun.is_strong
         {
             self.replaced.entry((begun.key, *old)).or_insert(now);
         }
@@ -92,6 +130,35 @@ impl Registers {
         if let Some(one) = self.histories.get_mut(&begun.key).and_then(|all| all.get_mut(begun.at)) {
             (one.ended, one.output) = (now, Some(output));
         }
+    }
+
+    /// Why a QUORUM read sent at `since` may not show this value; none when some order of the history allows it.
+    fn refute(&self, key: u64, value: Option<i64>, since: u64) -> Option<String> {
+        let history = self.histories.get(&key).map_or(&[][..], Vec::as_slice);
+        let writes = |new: Option<i64>| {
+            history.iter().filter(move |one| {
+                let is_refused =
+                    matches!(one.output, Some(RegisterOutput::Refused(_) | RegisterOutput::Applied(false)));
+                matches!(&one.input, RegisterInput::Cas { new: written, .. } if *written == new)
+                    && !is_refused
+            })
+        };
+        let Some(value) = value else {
+            let (_, written) = history.iter().enumerate().find(|(at, one)| {
+                let applied = matches!(one.output, Some(RegisterOutput::Applied(true)));
+                let inserts = matches!(one.input, RegisterInput::Cas { new: Some(_), .. });
+                let is_seen = self.strong.contains(&(key, *at)) && one.ended < since;
+                applied && inserts && is_seen && writes(None).all(|gone| gone.ended < one.invoked)
+            })?;
+            return Some(format!(
+                "shows nothing, after {:?} was acknowledged at {} ns and with no deletion since",
+                written.input, written.ended
+            ));
+        };
+        if let Some(at) = self.replaced.get(&(key, value)).filter(|at| **at < since) {
+            return Some(format!("shows {value}, which was replaced by a write acknowledged at {at} ns"));
+        }
+        writes(Some(value)).next().is_none().then(|| format!("shows {value}, which nobody wrote"))
     }
 
     /// It was refused before anything was asked of a replica.
@@ -114,13 +181,18 @@ pub(crate) async fn step(
     registers: &SharedRegisters,
     rng: &mut Rng,
     connection: &mut Connection,
+    one_datacenter: bool,
 ) -> bool {
     let key = registers.borrow_mut().key(rng);
     match rng.below(10) {
-        0..=1 => read_serially(world, registers, connection, key).await,
+        0..=1 => {
+            let level = serial_level(rng, one_datacenter).unwrap_or(Consistency::Serial);
+            read_serially(world, registers, connection, key, level).await
+        }
         2..=3 => read_plainly(world, registers, connection, key).await,
         _ => {
-            let whole = write(world, registers, rng, connection, key).await;
+            let level = Level::draw(rng, one_datacenter);
+            let whole = write(world, registers, rng, connection, (key, level)).await;
             // What was just acknowledged is there for whoever asks at once.
             whole && (!one_in(rng, 3) || read_plainly(world, registers, connection, key).await)
         }
@@ -132,7 +204,7 @@ async fn write(
     registers: &SharedRegisters,
     rng: &mut Rng,
     connection: &mut Connection,
-    key: u64,
+    (key, level): (u64, Level),
 ) -> bool {
     let (text, input) = {
         let mut registers = registers.borrow_mut();
@@ -154,9 +226,11 @@ async fn write(
             ),
         }
     };
-    connection.consistency = *pick(rng, &[Consistency::Quorum, Consistency::Quorum, Consistency::All]);
-    let begun = registers.borrow_mut().begin(key, input, world.borrow().now());
+    connection.consistency = level.commit;
+    let begun = registers.borrow_mut().begin(key, input, level.is_strong, world.borrow().now());
+    connection.serial_consistency = level.serial;
     let answer = connection.query(&Query::text(&text), None).await;
+    connection.serial_consistency = None;
     let now = world.borrow().now();
     match answer {
         Ok(ResultBody::Rows(rows)) => match applied(&rows) {
@@ -227,9 +301,10 @@ async fn read_serially(
     registers: &SharedRegisters,
     connection: &mut Connection,
     key: u64,
+    level: Consistency,
 ) -> bool {
-    connection.consistency = Consistency::Serial;
-    let begun = registers.borrow_mut().begin(key, RegisterInput::Read, world.borrow().now());
+    connection.consistency = level;
+    let begun = registers.borrow_mut().begin(key, RegisterInput::Read, false, world.borrow().now());
     match value(connection, key).await {
         Ok(value) => {
             let now = world.borrow().now();
@@ -240,7 +315,8 @@ async fn read_serially(
     }
 }
 
-/// A reading at QUORUM takes no part in the order, but never shows what was replaced before it was sent.
+/// A read at QUORUM takes no part in the order, but it shows neither a value replaced before it was sent, nor one that nobody
+/// wrote, nor the absence of a value that was acknowledged and not deleted since.
 async fn read_plainly(
     world: &SharedWorld,
     registers: &SharedRegisters,
@@ -250,17 +326,15 @@ async fn read_plainly(
     connection.consistency = Consistency::Quorum;
     let since = world.borrow().now();
     match value(connection, key).await {
-        Ok(Some(value)) => {
-            let replaced = registers.borrow().replaced.get(&(key, value)).copied();
-            if let Some(at) = replaced.filter(|at| *at < since) {
-                world.borrow_mut().fail(format!(
-                    "checker serial: register {key} shows {value} at QUORUM, read at {since} ns, which was replaced by a write \
-                     acknowledged at {at} ns"
-                ));
+        Ok(value) => {
+            let refuted = registers.borrow().refute(key, value, since);
+            if let Some(problem) = refuted {
+                world
+                    .borrow_mut()
+                    .fail(format!("checker serial: register {key}, read at QUORUM at {since} ns, {problem}"));
             }
             true
         }
-        Ok(None) => true,
         Err(failure) => {
             classify(world, &failure, "a reading of a register");
             matches!(failure, Failure::Error(_))
@@ -275,7 +349,7 @@ pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> 
     let mut connection = director.connect(nth).await?;
     for key in keys {
         let (world, registers) = (director.world.clone(), director.registers.clone());
-        if !read_serially(&world, &registers, &mut connection, key).await {
+        if !read_serially(&world, &registers, &mut connection, key, Consistency::Serial).await {
             return Err(format!("register {key} is not read by node {nth}"));
         }
         if director.failed() {
@@ -299,6 +373,7 @@ pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> 
 impl Registers {
     fn retire(&mut self) {
         self.histories.clear();
+        self.strong.clear();
         self.current.iter_mut().for_each(|key| *key += KEYS);
     }
 }

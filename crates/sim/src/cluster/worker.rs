@@ -63,7 +63,8 @@ impl ClusterWorker {
             let table = self.rng.below(tables) as usize;
             let whole = match self.rng.below(100) {
                 step if step < self.plan.serial_percent => {
-                    serial::step(&self.world, &self.registers, &mut self.rng, connection).await
+                    let one = self.plan.is_one_datacenter();
+                    serial::step(&self.world, &self.registers, &mut self.rng, connection, one).await
                 }
                 step if step < self.plan.writes_percent => self.write(connection, table, bound).await,
                 ..98 => self.read(connection, table, bound).await,
