@@ -8,6 +8,7 @@ printed with the command that repeats it. `accepted.txt` lists the differences t
 """
 
 import argparse
+import itertools
 import os
 import random
 import re
@@ -317,6 +318,8 @@ def report(case, chosen, found, seed, options):
 def arguments(parser):
     parser.add_argument("--seed", type=int, help="of the first case; the next ones count up (default: by the clock)")
     parser.add_argument("--cases", type=int, help="how many cases")
+    parser.add_argument("--new-seed", type=int, help="of the first of further cases, which no run before had")
+    parser.add_argument("--new-cases", type=int, default=0, help="with --new-seed and --cases, how many of them")
     parser.add_argument("--seconds", type=int, default=60, help="how long, when --cases is not given")
     parser.add_argument("--length", type=int, default=LENGTH, help="statements a case")
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference")
@@ -324,6 +327,20 @@ def arguments(parser):
     parser.add_argument("--no-flush", action="store_true", help="never flush or compact Torc in between")
     parser.add_argument("--show-errors", action="store_true", help="print what Cassandra refuses")
     parser.add_argument("--no-shrink", action="store_true", help="show whole cases")
+
+
+def seeds(first, options):
+    """The seeds of a run: so many as are asked for, or for so long."""
+    if options.cases:
+        yield from range(first, first + options.cases)
+        if options.new_seed is not None:
+            yield from range(options.new_seed, options.new_seed + options.new_cases)
+        return
+    end = time.monotonic() + options.seconds
+    for seed in itertools.count(first):
+        if time.monotonic() >= end:
+            return
+        yield seed
 
 
 def compare(torc_host, oracle_host, options):
@@ -335,9 +352,9 @@ def compare(torc_host, oracle_host, options):
     disturb = not options.no_flush and torc_host != oracle_host
     differ = Differ(Side("Torc", torc_host), Side("Cassandra", oracle_host, other), accepted, disturb)
     differ.shows_errors = options.show_errors
-    begun, cases, differences = time.monotonic(), 0, 0
-    while cases < options.cases if options.cases else time.monotonic() - begun < options.seconds:
-        case = generate(first + cases, options.length)
+    cases, differences = 0, 0
+    for seed in seeds(first, options):
+        case = generate(seed, options.length)
         cases += 1
         found = differ.run(case)
         if found is None:
