@@ -1,6 +1,5 @@
 //! HTTP/1.1 over the shard's sockets, with hyper.
 
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -10,32 +9,48 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::rt::ReadBufCursor;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use rt::{Group, ListenOptions, Listener, NetError, Rt, Stream, Task};
 
-use crate::{Answer, Call, Service};
+use crate::http_connections::{Connections, Progress, watch};
+use crate::{Access, Answer, Call, Service, guard};
+
+/// Bytes of a request's header, and what hyper buffers of a connection.
+const HEADER_BYTES_MAX: usize = 32 << 10;
+/// Lines of a request's header.
+const HEADERS_MAX: usize = 64;
 
 /// Limits of an HTTP port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpServerConfig {
-    /// Connections at once; more are closed at once.
+    /// Connections at once; a further one takes the place of the one that has waited longest for its client.
     pub connections_max: usize,
-    /// Bytes of a request's body.
+    /// Bytes of a request's body; they are read and thrown away.
     pub body_bytes_max: usize,
+    /// How long a header may take from its first byte (of the first request: from the connection's begin), and how long a
+    /// body.
+    pub header_timeout: Duration,
+    /// How long a connection may be without a request, or a client take nothing of its answer.
+    pub idle_timeout: Duration,
     /// How long a connection may live.
     pub connection_lifetime_max: Duration,
+    /// Who may ask for what.
+    pub access: Access,
 }
 
 impl Default for HttpServerConfig {
     fn default() -> Self {
         Self {
             connections_max: 256,
-            body_bytes_max: 1 << 20,
+            body_bytes_max: 64 << 10,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(90),
             connection_lifetime_max: Duration::from_secs(3600),
+            access: Access::default(),
         }
     }
 }
@@ -73,7 +88,8 @@ impl HttpServer {
 }
 
 async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: Rc<dyn Service>) {
-    let open = Rc::new(Cell::new(0usize));
+    let connections = Rc::new(Connections::default());
+    let config = Rc::new(config);
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -83,54 +99,96 @@ async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: R
                 continue;
             }
         };
-        if open.get() >= config.connections_max {
-            continue;
-        }
-        open.set(open.get() + 1);
-        let (open, service, timer) = (open.clone(), service.clone(), rt.clone());
+        let Some(admitted) = connections.admit(rt.now(), config.connections_max) else { continue };
+        let (service, timer, config) = (service.clone(), rt.clone(), config.clone());
         let serve = async move {
-            let ended =
-                timer.timeout(config.connection_lifetime_max, connection(stream, config, service)).await;
-            if let Ok(Err(error)) = ended {
+            let progress = admitted.progress.clone();
+            let connection = connection(timer.clone(), stream, config.clone(), service, progress.clone());
+            let watched = watch(&timer, &config, &progress, connection);
+            let ended = timer.timeout(config.connection_lifetime_max, watched).await;
+            if let Ok(Some(Err(error))) = ended {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
-            open.set(open.get() - 1);
+            drop(admitted);
         };
         rt.spawn(Group::Maintenance, serve).detach();
     }
 }
 
-async fn connection(stream: Stream, config: HttpServerConfig, service: Rc<dyn Service>) -> hyper::Result<()> {
+async fn connection(
+    rt: Rt,
+    stream: Stream,
+    config: Rc<HttpServerConfig>,
+    service: Rc<dyn Service>,
+    progress: Rc<Progress>,
+) -> hyper::Result<()> {
+    let io = Io { rt: rt.clone(), stream, progress: progress.clone() };
     let answer = service_fn(move |request: Request<Incoming>| {
-        let service = service.clone();
-        async move { Ok::<_, Infallible>(respond(request, config, service).await) }
+        let (rt, config, service, progress) = (rt.clone(), config.clone(), service.clone(), progress.clone());
+        async move {
+            progress.serving(rt.now());
+            let response = respond(&rt, request, &config, service).await;
+            progress.answered(rt.now());
+            Ok::<_, Infallible>(response)
+        }
     });
     // hyper would take the date from the system's clock, past the simulation.
     hyper::server::conn::http1::Builder::new()
         .auto_date_header(false)
-        .serve_connection(Io(stream), answer)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(io, answer)
         .await
 }
 
 async fn respond(
+    rt: &Rt,
     request: Request<Incoming>,
-    config: HttpServerConfig,
+    config: &HttpServerConfig,
     service: Rc<dyn Service>,
 ) -> Response<Full<Bytes>> {
+    let (method, uri) = (request.method(), request.uri());
+    let allowed = guard::check(&config.access, method, uri, request.version(), request.headers());
     let call = Call {
-        method: request.method().as_str().to_owned(),
-        path: percent_decode(request.uri().path()),
-        query: parse_query(request.uri().query().unwrap_or_default()),
+        method: method.as_str().to_owned(),
+        path: percent_decode(uri.path()),
+        query: parse_query(uri.query().unwrap_or_default()),
     };
-    let answer = match Limited::new(request.into_body(), config.body_bytes_max).collect().await {
-        Ok(_) => service.call(call).await,
-        Err(error) => Answer::error(400, format!("the request's body cannot be read: {error}")),
+    let answer = match allowed {
+        Err(refused) => refused,
+        Ok(()) => {
+            let body = discard(request.into_body(), config.body_bytes_max);
+            match rt.timeout(config.header_timeout, body).await {
+                Ok(Ok(())) => service.call(call).await,
+                Ok(Err(refused)) => refused,
+                Err(_) => Answer::error(408, "the request's body did not arrive in time"),
+            }
+        }
     };
-    Response::builder()
+    // Where a request was not read to its end, the next one cannot be found.
+    let closes = matches!(answer.status, 400 | 403 | 408 | 413);
+    let mut response = Response::builder()
         .status(answer.status)
         .header(hyper::header::CONTENT_TYPE, answer.content_type)
-        .body(Full::new(Bytes::from(answer.body)))
-        .expect("status and content type are valid")
+        .header(hyper::header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if closes {
+        response = response.header(hyper::header::CONNECTION, "close");
+    }
+    response.body(Full::new(Bytes::from(answer.body))).expect("status and content type are valid")
+}
+
+/// Reads a body and throws it away.
+async fn discard(mut body: Incoming, bytes_max: usize) -> Result<(), Answer> {
+    let mut bytes = 0usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame
+            .map_err(|error| Answer::error(400, format!("the request's body cannot be read: {error}")))?;
+        bytes = bytes.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        if bytes > bytes_max {
+            return Err(Answer::error(413, format!("a request's body may have {bytes_max} bytes")));
+        }
+    }
+    Ok(())
 }
 
 fn parse_query(query: &str) -> Vec<(String, String)> {
@@ -165,7 +223,11 @@ fn percent_decode(text: &str) -> String {
 }
 
 /// A shard's socket as hyper wants it.
-struct Io(Stream);
+struct Io {
+    rt: Rt,
+    stream: Stream,
+    progress: Rc<Progress>,
+}
 
 impl hyper::rt::Read for Io {
     fn poll_read(
@@ -175,15 +237,20 @@ impl hyper::rt::Read for Io {
     ) -> Poll<io::Result<()>> {
         let mut bytes = [0u8; 4096];
         let room = bytes.len().min(buf.remaining());
-        let len = ready!(self.0.poll_read(cx, &mut bytes[..room]))?;
+        let len = ready!(self.stream.poll_read(cx, &mut bytes[..room]))?;
         buf.put_slice(&bytes[..len]);
+        if len > 0 {
+            self.progress.read(self.rt.now());
+        }
         Poll::Ready(Ok(()))
     }
 }
 
 impl hyper::rt::Write for Io {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_write(cx, bytes)
+        let written = ready!(self.stream.poll_write(cx, bytes))?;
+        self.progress.wrote(self.rt.now());
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -191,7 +258,7 @@ impl hyper::rt::Write for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_shutdown(cx)
+        self.stream.poll_shutdown(cx)
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! What a node can tell and do is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
+mod guard;
 mod http;
+mod http_connections;
 mod metrics;
 mod node;
 mod prometheus;
@@ -11,10 +13,11 @@ mod rest;
 mod rpc_metrics;
 mod topology_changes;
 
+pub use guard::{Access, Changes};
 pub use http::{HttpServer, HttpServerConfig};
 pub use metrics::exposition;
 pub use node::{FetchFigures, Mode, Node, NodeInfo, ShardFigures, TopologyRequest, TransportFigures};
-pub use rest::{RestService, load};
+pub use rest::{MetricsService, RestService, load};
 
 use rt::LocalBoxFuture;
 

@@ -117,6 +117,11 @@ pub fn available_cores() -> u16 {
     affinity::allowed_cores().len().clamp(1, u16::MAX as usize) as u16
 }
 
+/// Raises the limit of open files and sockets as far as the process may; the limit then, where the system tells it.
+pub fn open_files_limit() -> Option<u64> {
+    affinity::raise_open_files()
+}
+
 /// Runs a node: one thread for each of `mains`. Returns what they returned when the last of them has; until
 /// then the tasks of a shard whose main has returned go on (it still answers the others).
 pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Result<Vec<T>, StartError> {

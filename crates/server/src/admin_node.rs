@@ -7,7 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{HttpServer, HttpServerConfig, Mode, Node, NodeInfo, RestService, ShardFigures, TopologyRequest};
+use admin::{
+    Access, Changes, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo, RestService,
+    Service, ShardFigures, TopologyRequest,
+};
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
 use coordinator::ClusterView;
@@ -18,11 +21,11 @@ use rt::mesh::Port;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
 use schema::{Schema, TableId};
 
-use crate::NodeError;
 use crate::membership::Membership;
 use crate::node::{Boot, Order, Report};
 use crate::shard::RunningShard;
 use crate::topology_change::TopologyChanges;
+use crate::{Config, NodeError};
 
 /// Between two times that the others hear how much is stored here.
 const LOAD_INTERVAL: Duration = Duration::from_secs(60);
@@ -68,22 +71,23 @@ impl AdminNode {
             mode: Rc::new(Cell::new(Mode::Normal)),
         });
         let load = rt.spawn(Group::Maintenance, tell_load(rt.clone(), view.clone(), membership.clone()));
-        let service: Rc<RestService> = Rc::new(RestService::new(view));
-        let open = |what, option, address, port: u16| {
-            let service = service.clone();
+        let rest: Rc<dyn Service> = Rc::new(RestService::new(view.clone()));
+        let metrics: Rc<dyn Service> = Rc::new(MetricsService::new(view));
+        let open = |what, option, address, port: u16, service: Rc<dyn Service>| {
+            let http = http_config(config);
             async move {
                 if port == 0 {
                     return Ok(None);
                 }
                 let address = SocketAddr::new(address, port);
-                let started = HttpServer::start(rt, address, HttpServerConfig::default(), service).await;
+                let started = HttpServer::start(rt, address, http, service).await;
                 started.map(Some).map_err(|error| NodeError::Listen { what, error, option })
             }
         };
-        let api = open("the administration port", "api_port", config.api_address, config.api_port).await?;
-        let metrics =
-            open("the metrics port", "prometheus_port", config.prometheus_address, config.prometheus_port)
-                .await?;
+        let (address, port) = (config.api_address, config.api_port);
+        let api = open("the administration port", "api_port", address, port, rest).await?;
+        let (address, port) = (config.prometheus_address, config.prometheus_port);
+        let metrics = open("the metrics port", "prometheus_port", address, port, metrics).await?;
         Ok(Self { api, metrics, load })
     }
 
@@ -104,6 +108,20 @@ impl AdminNode {
             server.stop().await;
         }
     }
+}
+
+/// Limits of the two ports, and who may use them.
+fn http_config(config: &Config) -> HttpServerConfig {
+    let names = config.http_host_names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    // Once clients must say who they are, so must who changes the node; until this port can ask, nobody changes it here.
+    let open = config.authenticator.rsplit('.').next() == Some("AllowAllAuthenticator");
+    let access = Access {
+        host_names: names.map(str::to_owned).collect(),
+        changes: if open { Changes::Anyone } else { Changes::Nobody },
+    };
+    let defaults = HttpServerConfig::default();
+    let connections_max = defaults.connections_max.min(config.connection_limits().http);
+    HttpServerConfig { access, connections_max, ..defaults }
 }
 
 /// Tells the other nodes from time to time how much is stored here.

@@ -184,12 +184,15 @@ fn session_config(config: &Config) -> SessionConfig {
     let limit = |n: u64| (n > 0).then(|| usize::try_from(n).unwrap_or(usize::MAX));
     let address = SocketAddr::new(config.rpc_address, config.native_transport_port);
     let aware = config.native_shard_aware_transport_port;
+    let connections = config.connection_limits().cql;
     SessionConfig {
         shard_aware_address: (aware != 0).then(|| SocketAddr::new(config.rpc_address, aware)),
         native_transport_max_frame_size: bytes(config.native_transport_max_frame_size),
-        native_transport_max_concurrent_connections: limit(
-            config.native_transport_max_concurrent_connections,
-        ),
+        native_transport_max_concurrent_connections: Some(
+            limit(config.native_transport_max_concurrent_connections)
+                .map_or(connections, |limit| limit.min(connections)),
+        )
+        .filter(|limit| *limit != usize::MAX),
         native_transport_max_concurrent_connections_per_ip: limit(
             config.native_transport_max_concurrent_connections_per_ip,
         ),

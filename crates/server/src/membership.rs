@@ -51,7 +51,10 @@ impl OwnNode {
         let listen = (self.config.listen_address, self.config.storage_port).into();
         let (compression, compress_between) = self.config.packing();
         let config = RpcConfig::new(self.config.cluster_name.clone(), self.host, listen);
-        RpcConfig { compression, compress_between, ..config }
+        let most = self.config.connection_limits().internode;
+        let mut limits = config.limits.clone();
+        limits.connections_max = limits.connections_max.min(most);
+        RpcConfig { compression, compress_between, limits, ..config }
     }
 
     fn info(&self, shards: u16) -> MemberInfo {

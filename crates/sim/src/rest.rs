@@ -29,7 +29,7 @@ pub(crate) async fn call(rt: &Rt, server: SocketAddr, method: &str, path: &str) 
         let stream =
             rt.net().connect(server, ConnectOptions::default()).await.map_err(|error| error.to_string())?;
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
         let mut answer = BytesMut::new();

@@ -94,6 +94,9 @@ pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
     if let Some(memory) = rt_uring::available_memory() {
         config.size_by_memory(memory);
     }
+    if config.max_open_files == 0 {
+        config.max_open_files = rt_uring::open_files_limit().unwrap_or(0);
+    }
     let shards = if config.shards == 0 { rt_uring::available_cores() } else { config.shards };
     let machine =
         rt_uring::Config { files: files(&config), handle_signals: true, ..rt_uring::Config::default() };

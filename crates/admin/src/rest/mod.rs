@@ -17,7 +17,7 @@ use crate::{Answer, Call, Mode, Node, Service, metrics, prometheus, repairs, top
 
 pub use figures::load;
 
-/// Answers the administration port and the metrics port of a node.
+/// Answers the administration port of a node.
 pub struct RestService {
     node: Rc<dyn Node>,
 }
@@ -36,6 +36,52 @@ impl Service for RestService {
     }
 }
 
+/// Answers the metrics port of a node: metrics, and nothing else.
+pub struct MetricsService {
+    node: Rc<dyn Node>,
+}
+
+impl MetricsService {
+    /// A service over a node.
+    pub fn new(node: Rc<dyn Node>) -> Self {
+        Self { node }
+    }
+}
+
+impl Service for MetricsService {
+    fn call(&self, call: Call) -> LocalBoxFuture<Answer> {
+        let node = self.node.clone();
+        Box::pin(async move {
+            let path = call.path.trim_end_matches('/');
+            match (call.method.as_str(), path) {
+                ("GET", "/metrics") => metrics_page(&node).await,
+                ("GET", "") => greeting("Torc: metrics under /metrics\n"),
+                _ => unknown(&call),
+            }
+        })
+    }
+}
+
+fn greeting(text: &str) -> Answer {
+    Answer { status: 200, content_type: "text/plain; charset=utf-8", body: text.to_owned() }
+}
+
+async fn metrics_page(node: &Rc<dyn Node>) -> Answer {
+    let shards = node.figures().await;
+    let mut body = metrics::exposition(node.info(), &node.schema(), &shards, node.now_micros());
+    prometheus::head(
+        &mut body,
+        "scylla_node_operation_mode",
+        "gauge",
+        "Starting 1, joining 2, normal 3, leaving 4, decommissioned 5, draining 6, drained 7.",
+    );
+    prometheus::sample(&mut body, "scylla_node_operation_mode", "", f64::from(node.mode().number()));
+    if let Some(repair) = node.repair() {
+        repairs::metrics(&repair, &node.schema(), node.now_micros(), &mut body);
+    }
+    Answer { status: 200, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
+}
+
 async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     let segments: Vec<&str> = call.path.split('/').filter(|segment| !segment.is_empty()).collect();
     if let Some(answer) = repairs::answer(&node, &call, &segments).await {
@@ -45,27 +91,9 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         return answer;
     }
     match (call.method.as_str(), segments.as_slice()) {
-        ("GET", ["metrics"]) => {
-            let shards = node.figures().await;
-            let mut body = metrics::exposition(node.info(), &node.schema(), &shards, node.now_micros());
-            prometheus::head(
-                &mut body,
-                "scylla_node_operation_mode",
-                "gauge",
-                "Starting 1, joining 2, normal 3, leaving 4, decommissioned 5, draining 6, drained 7.",
-            );
-            prometheus::sample(&mut body, "scylla_node_operation_mode", "", f64::from(node.mode().number()));
-            if let Some(repair) = node.repair() {
-                repairs::metrics(&repair, &node.schema(), node.now_micros(), &mut body);
-            }
-            Ok(Answer { status: 200, content_type: "text/plain; version=0.0.4; charset=utf-8", body })
-        }
-        ("GET", [] | [""]) => Ok(Answer {
-            status: 200,
-            content_type: "text/plain; charset=utf-8",
-            body: "Torc: administration under /storage_service and others, metrics under /metrics\n"
-                .to_owned(),
-        }),
+        ("GET", [] | [""]) => Ok(greeting(
+            "Torc: administration under /storage_service and others; metrics are on the port prometheus_port\n",
+        )),
         ("POST", ["storage_service", "keyspace_flush", keyspace]) => {
             tables::operate(&node, &call, keyspace, TableOperation::Flush).await
         }

@@ -1,5 +1,8 @@
 //! REST administration over a node that is made up: what is said of a cluster of several nodes.
 
+mod http;
+
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -7,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use admin::{Answer, Call, Mode, Node, NodeInfo, RestService, Service, ShardFigures};
+use admin::{Answer, Call, MetricsService, Mode, Node, NodeInfo, RestService, Service, ShardFigures};
 use bytes::Bytes;
 use cluster::liveness::{Liveness, PeerLiveness};
 use coordinator::{ClusterView, Phase, ViewNode};
@@ -33,6 +36,7 @@ fn internode(node: u8) -> SocketAddr {
 struct Fake {
     info: NodeInfo,
     alone: bool,
+    stops: Rc<Cell<u32>>,
 }
 
 fn view_node(node: u8, tokens: &[i64], alive: bool) -> ViewNode {
@@ -168,7 +172,9 @@ impl Node for Fake {
         Box::pin(std::future::ready(()))
     }
 
-    fn request_stop(&self) {}
+    fn request_stop(&self) {
+        self.stops.set(self.stops.get() + 1);
+    }
 
     fn now_micros(&self) -> i64 {
         60_000_000
@@ -176,6 +182,10 @@ impl Node for Fake {
 }
 
 fn ask(alone: bool, method: &str, path: &str) -> Answer {
+    call(&RestService::new(fake(alone)), method, path)
+}
+
+fn fake(alone: bool) -> Rc<dyn Node> {
     let info = NodeInfo {
         version: "0.1.0".to_owned(),
         cluster_name: "c".to_owned(),
@@ -188,15 +198,44 @@ fn ask(alone: bool, method: &str, path: &str) -> Answer {
         release_version: "5.0.6".to_owned(),
         cache_bytes_max: 1 << 20,
     };
+    Rc::new(Fake { info, alone, stops: Rc::default() })
+}
+
+fn call(service: &dyn Service, method: &str, path: &str) -> Answer {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let query = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let call = Call { method: method.to_owned(), path: path.to_owned(), query };
-    let mut answer = RestService::new(Rc::new(Fake { info, alone })).call(call);
+    let mut answer = service.call(call);
     match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("nothing here waits"),
     }
+}
+
+#[test]
+fn the_metrics_port_serves_metrics_only() {
+    let stops = Rc::<Cell<u32>>::default();
+    let info = fake(true).info().clone();
+    let node: Rc<dyn Node> = Rc::new(Fake { info, alone: true, stops: stops.clone() });
+    let (metrics, rest) = (MetricsService::new(node.clone()), RestService::new(node));
+    for (method, path) in [
+        ("POST", "/storage_service/stop_daemon"),
+        ("POST", "/storage_service/drain"),
+        ("POST", "/metrics"),
+        ("DELETE", "/storage_service/snapshots"),
+        ("GET", "/storage_service/host_id"),
+        ("GET", "/torc/nodes"),
+        ("GET", "/metrics/storage_service/stop_daemon"),
+    ] {
+        assert_eq!(call(&metrics, method, path).status, 404, "{method} {path}");
+    }
+    assert_eq!(stops.get(), 0);
+    let answer = call(&metrics, "GET", "/metrics");
+    assert!(answer.status == 200 && answer.body.contains("scylla_node_operation_mode 3"), "{}", answer.body);
+    assert_eq!(call(&rest, "GET", "/metrics").status, 404, "metrics have their own port");
+    assert_eq!(call(&rest, "POST", "/storage_service/stop_daemon").status, 200);
+    assert_eq!(stops.get(), 1);
 }
 
 fn get(path: &str) -> Value {

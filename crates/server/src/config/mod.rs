@@ -5,6 +5,7 @@
 //! an unknown one is an error that names the nearest known one.
 
 mod cluster;
+mod connections;
 mod encryption;
 mod foreign;
 mod options;

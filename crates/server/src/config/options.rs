@@ -149,6 +149,8 @@ options! {
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
     prometheus_port: u16 = 9180, "Port of the metrics; 0 for none.";
+    http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, separated by commas; addresses and localhost always may be used.";
+    max_open_files: u64 = 0, "Files and sockets that the node may have open; 0 for the limit of the process. Half of them are for files.";
     #[alias("max_heap_size", "")]
     memory_size: Size = Size(0), "Memory that the node may use; 0 for what the machine has or the container may have.";
     #[alias("memtable_heap_space_in_mb", "MiB")]

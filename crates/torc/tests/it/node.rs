@@ -205,7 +205,7 @@ impl Node {
         let mut stream = TcpStream::connect((self.address, port)).expect("the port is open");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: torc\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).expect("the node reads");
         let mut answer = String::new();
