@@ -31,6 +31,8 @@ pub struct Canaries {
     pub repeated_increment: bool,
     /// What one node had of a range is taken for what a quorum has.
     pub one_source: bool,
+    /// Who loses a range is not asked for it when others make a quorum.
+    pub loser_left_out: bool,
     /// Requests are let in whatever ring they go by.
     pub no_fence: bool,
 }

@@ -1,5 +1,9 @@
 //! Fetching what this node is to have of a range of the ring: when it joins, when another leaves, when a copy is to be rebuilt.
 //!
+//! Who loses the range is always read, unless it is gone for good: after the change it drops what it had, and it may be the only one that
+//! has something (a write at ONE, or before the replication factor was raised). So the replicas after a change have together all that
+//! those before it had, however many acknowledged it.
+//!
 //! The range is read as a quorum of its replicas has it, deletions included, and compared with what this node has: only what
 //! differs is written. So a quorum that includes this node sees what a quorum saw before, and fetching again after an
 //! interruption is cheap in writes and changes nothing. A step whose table is truncated here meanwhile leaves out what it has read,
@@ -109,6 +113,26 @@ pub(crate) fn holders(scene: &Scene, token: i64, from: PullFrom<'_>) -> (Vec<Nod
     }
 }
 
+/// Who loses a token's range by the change for which it is fetched, and is there to be asked. Fails when one is down and may come back: it
+/// would drop what nobody has fetched.
+fn losers(scene: &Scene, token: i64, from: PullFrom<'_>) -> Result<Replicas, RequestError> {
+    if from != PullFrom::Quorum || scene.planted.loser_left_out {
+        return Ok(Replicas::new());
+    }
+    let view = &scene.view;
+    let others = scene.placement.losing(token).into_iter().filter(|node| *node != view.own());
+    let (there, down): (Replicas, Replicas) = others.partition(|node| view.is_alive(*node));
+    let awaited = down.into_iter().map(|node| view.node(node)).find(|node| node.phase != Phase::Removing);
+    match awaited {
+        None => Ok(there),
+        Some(node) => Err(RequestError::Overloaded(format!(
+            "{} loses a range and is down: what only it has would be lost with the range; start it, or end this change and remove that \
+             node first",
+            node.internode
+        ))),
+    }
+}
+
 /// Who is asked for a token's range. All that `have` had is here already: it counts as one of them, and is not asked.
 fn sources(
     scene: &Scene,
@@ -123,7 +147,10 @@ fn sources(
     if replicas.is_empty() {
         return Ok(Sources::Nobody);
     }
-    let candidates = contact::candidates(view, &replicas, turn, &[]);
+    let losers = losers(scene, token, from)?;
+    let mut candidates = losers.clone();
+    let others = contact::candidates(view, &replicas, turn, &[]);
+    candidates.extend(others.into_iter().filter(|node| !losers.contains(node)));
     let required = (replicas.len() + 1).saturating_sub(written).max(1);
     // Who is gone for good is not waited for: the others have what there is.
     let gone = |node: &&NodeIndex| view.node(**node).phase == Phase::Removing && !view.is_alive(**node);
@@ -133,7 +160,8 @@ fn sources(
     }
     let is_here = |node: &NodeIndex| have == Some(*node);
     let required = required - usize::from(replicas.iter().any(is_here));
-    let candidates: Vec<NodeIndex> = candidates.into_iter().filter(|node| !is_here(node)).collect();
+    let required = required.max(losers.iter().filter(|node| !is_here(node)).count());
+    candidates.retain(|node| !is_here(node));
     if required == 0 {
         return Ok(Sources::Nobody);
     }

@@ -294,6 +294,16 @@ impl Copies {
         places.filter(|node| !now.contains(node)).collect()
     }
 
+    /// Those who are replicas of a token and will not be, while reads still ask them: what only they have has to be fetched from them.
+    pub fn losing(&self, token: i64) -> Replicas {
+        let Some((other, places)) = self.other.as_ref().filter(|_| !self.switched) else {
+            return Replicas::new();
+        };
+        let stays =
+            |node: &NodeIndex| other.replicas(token).iter().any(|at| places[usize::from(at.0)] == *node);
+        self.now.replicas(token).iter().copied().filter(|node| !stays(node)).collect()
+    }
+
     /// When reads have gone over: whether nodes of which `knows` is false could still make a quorum of what some range's replicas
     /// were, in all or in a datacenter.
     pub fn blind_quorum(&self, view: &ClusterView, knows: impl Fn(NodeIndex) -> bool) -> bool {

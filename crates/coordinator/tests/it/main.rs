@@ -6,6 +6,7 @@ mod datacenters;
 mod fence;
 mod handoff;
 mod lightweight;
+mod moves;
 mod promises;
 mod replication;
 mod traces;
