@@ -140,7 +140,11 @@ impl Canary {
             "no-fence",
             "replicas take requests that go by a ring that is over",
             (Focus::Deaf, 10, Some(3)),
-            |planted| planted.coordinator.no_fence = true,
+            |planted| {
+                // A change would wait for who loses a range, and does not go by a node that hears nothing.
+                planted.coordinator.loser_left_out = true;
+                planted.coordinator.no_fence = true;
+            },
         ),
         cluster(
             "early-schema",
