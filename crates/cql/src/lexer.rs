@@ -6,6 +6,9 @@
 use crate::ast::Pos;
 use crate::keyword::Keyword;
 
+/// The longest text that tokens have places in.
+pub(crate) const TEXT_BYTES_MAX: usize = u32::MAX as usize;
+
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -66,6 +69,8 @@ pub(crate) enum Fault {
     DollarString,
     QuotedName,
     Comment,
+    /// The statement has more tokens than it may: the parser says so, not the lexer.
+    TooMany,
 }
 
 impl Kind {
@@ -150,9 +155,9 @@ pub(crate) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// A lexer at the start. `text` is shorter than 4 GiB (see [`crate::STATEMENT_BYTES_MAX`]).
+    /// A lexer at the start. `text` is shorter than 4 GiB (see [`TEXT_BYTES_MAX`]).
     pub(crate) fn new(text: &'a str) -> Lexer<'a> {
-        assert!(text.len() <= crate::STATEMENT_BYTES_MAX);
+        assert!(text.len() <= TEXT_BYTES_MAX);
         Lexer { text, at: 0, line: 1, column_base: 0 }
     }
 

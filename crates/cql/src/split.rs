@@ -6,9 +6,9 @@ use crate::lexer::{Kind, Lexer, Token};
 /// The statements of a script, without the `;` between them and without blanks and comments around them. The `;`
 /// inside a batch or a transaction do not count. A piece may still be no valid statement.
 ///
-/// A script longer than [`crate::STATEMENT_BYTES_MAX`] comes back whole.
+/// A script of 4 GiB or more comes back whole.
 pub fn split(script: &str) -> Vec<&str> {
-    if script.len() > crate::STATEMENT_BYTES_MAX {
+    if script.len() > crate::lexer::TEXT_BYTES_MAX {
         return vec![script];
     }
     let mut lexer = Lexer::new(script);

@@ -25,8 +25,13 @@ use crate::error::{Reason, SyntaxError};
 use crate::keyword::Keyword;
 use crate::lexer::{Fault, Kind, Lexer, Token};
 
-/// The longest text that [`parse`] takes, in bytes. The server's own limit is much lower.
-pub const STATEMENT_BYTES_MAX: usize = u32::MAX as usize;
+/// The longest text that [`parse`] takes, in bytes: twice that of the largest write as hexadecimal digits.
+pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
+/// The most words, constants and signs of a statement: of selectors, elements and relations together about half as many. A
+/// tree takes some hundred bytes for each.
+pub const TOKENS_MAX: u32 = 1 << 19;
+/// The most bind markers of a statement: the protocol counts values in 16 bits.
+pub const MARKERS_MAX: usize = 65_535;
 /// How deeply brackets, types, type hints and minus signs may nest. A level takes up to 8 KiB of stack here, and
 /// whoever walks the tree needs some too.
 pub const NESTING_MAX: u32 = 64;
@@ -121,6 +126,7 @@ struct Wanted {
 struct Parser<'a> {
     cursor: Cursor<'a>,
     markers: Vec<Marker>,
+    tokens: u32,
     depth: u32,
     operators: u32,
     in_transaction: bool,
@@ -135,6 +141,7 @@ impl<'a> Parser<'a> {
         Parser {
             cursor: Cursor { lexer, token, next },
             markers: Vec::new(),
+            tokens: 0,
             depth: 0,
             operators: 0,
             in_transaction: false,
@@ -181,6 +188,19 @@ impl<'a> Parser<'a> {
     #[inline]
     fn advance(&mut self) {
         self.cursor.advance();
+        self.tokens += 1;
+        if self.tokens >= TOKENS_MAX {
+            self.refuse_more();
+        }
+    }
+
+    /// Makes the current token one with which no rule goes on.
+    #[cold]
+    fn refuse_more(&mut self) {
+        self.tokens = TOKENS_MAX;
+        if self.kind() != Kind::Eof {
+            self.cursor.token.kind = Kind::Bad(Fault::TooMany);
+        }
     }
 
     /// Notes that `what` could stand at the current token.
@@ -375,6 +395,9 @@ impl<'a> Parser<'a> {
             Kind::Bad(Fault::DollarString) => Reason::Unterminated { what: "the string in $$" },
             Kind::Bad(Fault::QuotedName) => Reason::Unterminated { what: "the quoted name" },
             Kind::Bad(Fault::Comment) => Reason::Unterminated { what: "the comment" },
+            Kind::Bad(Fault::TooMany) => {
+                Reason::Rule(format!("a statement has at most {TOKENS_MAX} words, constants and signs"))
+            }
             _ => reason,
         };
         let text = self.text_of(token);

@@ -1,6 +1,6 @@
 //! Terms: constants, markers, literals of collections, calls and arithmetic.
 
-use super::{Parser, Result};
+use super::{MARKERS_MAX, Parser, Result};
 use crate::ast::{ArithmeticOperator, Constant, FunctionCall, Ident, Marker, Term, TermKind};
 use crate::keyword::Keyword;
 use crate::lexer::{Kind, Token};
@@ -141,7 +141,9 @@ impl Parser<'_> {
             self.expect(Kind::QuestionMark)?;
             None
         };
-        // A text shorter than 4 GiB has fewer markers than that.
+        if self.markers.len() >= MARKERS_MAX {
+            return Err(self.rule(format!("a statement has at most {MARKERS_MAX} bind markers")));
+        }
         let marker = Marker { index: self.markers.len() as u32, name, pos };
         self.markers.push(marker.clone());
         Ok(marker)

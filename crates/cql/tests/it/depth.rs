@@ -135,3 +135,41 @@ fn long_statements_take_linear_time() {
     fails(&"/*".repeat(HOSTILE));
     fails(&"'".repeat(HOSTILE + 1));
 }
+
+#[test]
+fn lists_without_end_are_refused_at_once() {
+    const MANY: usize = 8_000_000;
+    let refused = |text: &str, what: &str| {
+        let error = cql::parse(text).expect_err("this is too long").to_string();
+        assert!(error.contains(what) && error.len() < 500, "{error}");
+    };
+    let memory = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line for memory");
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") / 1024
+    };
+    for (open, item, close) in [
+        ("SELECT ", "a,", "a FROM t"),
+        ("SELECT a FROM t WHERE k IN (", "1,", "1)"),
+        ("INSERT INTO t (a) VALUES ([", "1,", "1])"),
+        ("INSERT INTO t (a) VALUES ({", "1,", "1})"),
+        ("INSERT INTO t (", "a,", "a) VALUES (1)"),
+        ("CREATE TABLE t (a int PRIMARY KEY", ",b int", ")"),
+        ("UPDATE t SET ", "a=1,", "a=1 WHERE k=1"),
+        ("SELECT a FROM t WHERE ", "k=1 AND ", "k=1"),
+        ("BEGIN BATCH ", "DELETE FROM t WHERE k=1;", " APPLY BATCH"),
+        ("USE ks", ";", ""),
+    ] {
+        let times = MANY / item.len().max(2) * 2;
+        refused(
+            &format!("{open}{}{close}", item.repeat(times.min(60_000_000 / item.len()))),
+            "at most 524288 words",
+        );
+    }
+    refused(&format!("SELECT a FROM t WHERE k IN ({}?)", "?,".repeat(MANY)), "at most 65535 bind markers");
+    refused(&format!("INSERT INTO t (a) VALUES ([{}?])", "?,".repeat(65_535)), "at most 65535 bind markers");
+    assert!(cql::parse(&format!("INSERT INTO t (a) VALUES ([{}?])", "?,".repeat(65_534))).is_ok());
+    refused(&format!("SELECT '{}' FROM t", "x".repeat(cql::STATEMENT_BYTES_MAX)), "longer than");
+    let peak = memory();
+    assert!(peak < 1_024, "{peak} MiB");
+}
