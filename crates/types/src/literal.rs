@@ -1,6 +1,6 @@
 //! Values from text, and which constants of CQL may stand for which types.
 
-use crate::decimal::Decimal;
+use crate::decimal::{DIGITS_MAX, Decimal};
 use crate::duration::Duration;
 use crate::elements::build_tuple;
 use crate::number_text::{parse_double, parse_float};
@@ -163,11 +163,11 @@ impl CqlType {
             CqlType::Tinyint => integer::<i8, 1>(text, i8::to_be_bytes).ok_or_else(|| unable("byte")),
             CqlType::Varint => match big_integer(text) {
                 Some(number) => Ok(number.to_signed_bytes_be()),
-                None => Err(TypeError::Refused(format!("unable to make int from '{text}'"))),
+                None => Err(not_a_number("int", text)),
             },
             CqlType::Decimal => match text.parse::<Decimal>() {
                 Ok(number) => Ok(number.to_bytes()),
-                Err(()) => Err(TypeError::Refused(format!("unable to make BigDecimal from '{text}'"))),
+                Err(()) => Err(not_a_number("BigDecimal", text)),
             },
             CqlType::Float => {
                 parse_float(text).map(|number| number.to_be_bytes().to_vec()).ok_or_else(|| unable("float"))
@@ -208,14 +208,37 @@ impl CqlType {
     }
 }
 
-/// Whether a number with a fraction is exactly a double.
+/// Whether a number with a fraction is exactly a double: it has the digits that the double is written with.
 fn fits_double(text: &str) -> bool {
     let Some(double) = parse_double(text) else { return false };
     if !double.is_finite() {
         return text.ends_with("NaN") || text.ends_with("Infinity");
     }
-    let shortest = crate::number_text::format_double(double).parse::<Decimal>();
-    matches!((shortest, text.parse::<Decimal>()), (Ok(a), Ok(b)) if a.cmp_value(&b).is_eq())
+    let written = crate::number_text::format_double(double);
+    matches!((significant(text), significant(&written)), (Some(a), Some(b)) if a == b)
+}
+
+/// A number in decimal notation as 0.DIGITS × 10^exponent, without zeros at either end; no digits for zero.
+fn significant(text: &str) -> Option<(bool, String, i64)> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let (negative, unsigned) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa.strip_prefix('+').unwrap_or(mantissa)),
+    };
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let leading = digits.len() - digits.trim_start_matches('0').len();
+    let digits = digits.trim_matches('0').to_owned();
+    if digits.is_empty() {
+        return Some((false, digits, 0));
+    }
+    Some((negative, digits, exponent.checked_add(whole.len() as i64)?.checked_sub(leading as i64)?))
 }
 
 /// Splits at colons that no backslash precedes; the empty text has no fields.
@@ -235,6 +258,17 @@ fn split_fields(text: &str) -> Vec<String> {
     fields
 }
 
+/// The refusal of a text as a number of any size.
+fn not_a_number(what: &str, text: &str) -> TypeError {
+    TypeError::Refused(match text.len() > DIGITS_MAX {
+        true => format!(
+            "unable to make {what} from a text of {} characters: at most {DIGITS_MAX} digits are allowed",
+            text.len()
+        ),
+        false => format!("unable to make {what} from '{text}'"),
+    })
+}
+
 fn integer<T: std::str::FromStr, const LEN: usize>(text: &str, bytes: fn(T) -> [u8; LEN]) -> Option<Vec<u8>> {
     text.parse().ok().map(|number| bytes(number).to_vec())
 }
@@ -242,7 +276,7 @@ fn integer<T: std::str::FromStr, const LEN: usize>(text: &str, bytes: fn(T) -> [
 /// Reads what Java's `BigInteger(String)` reads.
 pub(crate) fn big_integer(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    if digits.len() > DIGITS_MAX || digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     text.parse().ok()

@@ -1,6 +1,7 @@
 //! Checks that bytes are a serialised value of a type. Everything that enters the database passes here once; what is
 //! behind it may assume well-formed values but must not misbehave on others.
 
+use crate::decimal::NUMBER_BYTES_MAX;
 use crate::elements::{Elements, Fields, VectorElements};
 use crate::{CqlType, TypeError, UserType};
 use stdx::{Reader, vint};
@@ -10,7 +11,15 @@ impl CqlType {
     /// The empty value is accepted where Cassandra accepts it.
     pub fn validate(&self, bytes: &[u8]) -> Result<(), TypeError> {
         match self {
-            CqlType::Blob | CqlType::Varint => Ok(()),
+            CqlType::Blob => Ok(()),
+            CqlType::Varint | CqlType::Decimal if bytes.len() > NUMBER_BYTES_MAX => {
+                Err(TypeError::Refused(format!(
+                    "A {} of {} bytes: at most {NUMBER_BYTES_MAX} are allowed",
+                    self.cql_name(),
+                    bytes.len()
+                )))
+            }
+            CqlType::Varint => Ok(()),
             CqlType::Text => match std::str::from_utf8(bytes) {
                 Ok(_) => Ok(()),
                 Err(_) => Err(TypeError::refused("String didn't validate.")),

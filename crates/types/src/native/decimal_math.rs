@@ -3,7 +3,7 @@
 
 use super::arithmetic::Operator;
 use super::number::DIGITS_MAX;
-use crate::decimal::Decimal;
+use crate::decimal::{Decimal, digit_count};
 use num_bigint::{BigInt, Sign};
 use num_traits::{Signed, ToPrimitive, Zero};
 
@@ -45,7 +45,7 @@ fn ten_to(exponent: i64) -> Result<BigInt, &'static str> {
 
 /// The number of decimal digits; 1 for zero.
 pub(super) fn precision(number: &BigInt) -> i64 {
-    number.abs().to_str_radix(10).len() as i64
+    digit_count(number)
 }
 
 fn with_scale(unscaled: BigInt, scale: i64) -> Computed {
@@ -119,10 +119,21 @@ fn stripped(mut unscaled: BigInt, mut scale: i64, scale_min: i64) -> Computed {
     if unscaled.is_zero() {
         return with_scale(unscaled, if scale_min == i64::MIN { 0 } else { scale_min.min(scale) });
     }
-    let ten = BigInt::from(10);
-    while scale > scale_min && (&unscaled % &ten).is_zero() {
-        unscaled /= &ten;
-        scale -= 1;
+    // A power of ten at the end is one of two as well. Halving steps: as many zeros as there are cost a few divisions.
+    let zeros = unscaled.trailing_zeros().unwrap_or(0);
+    let zeros = i64::try_from(zeros).unwrap_or(i64::MAX).min(precision(&unscaled));
+    let zeros = zeros.min(scale.saturating_sub(scale_min)).max(0);
+    let mut step = if zeros > 0 { 1 << (63 - zeros.leading_zeros()) } else { 0 };
+    while step > 0 {
+        if step <= scale.saturating_sub(scale_min) {
+            let power = BigInt::from(10).pow(u32::try_from(step).map_err(|_| TOO_LARGE)?);
+            let (quotient, rest) = (&unscaled / &power, &unscaled % &power);
+            if rest.is_zero() {
+                unscaled = quotient;
+                scale -= step;
+            }
+        }
+        step >>= 1;
     }
     with_scale(unscaled, scale)
 }
@@ -323,9 +334,9 @@ pub(super) fn log10(number: &Decimal) -> Computed {
     if !number.unscaled.is_positive() {
         return Err("Log10 of number zero or less");
     }
-    let power_of_ten = number.digits().filter(|parts| parts.digits == b"1");
-    if let Some(parts) = power_of_ten {
-        return Ok(Decimal::new(parts.exponent - 1, 0));
+    let digits = precision(&number.unscaled);
+    if number.unscaled == ten_to(digits - 1)? {
+        return Ok(Decimal::new(digits - 1 - i64::from(number.scale), 0));
     }
     let digits = result_digits(number);
     let fixed = Fixed::new(2 * digits + GUARD)?;
@@ -366,6 +377,19 @@ mod tests {
                 || there_and_back.to_string().starts_with("123.456")
         );
         assert_eq!(exp(&d("-100")).unwrap().to_string(), "3.7200759760208359629596958038631E-44");
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_cut_at_once() {
+        for zeros in [0_i64, 1, 2, 3, 7, 8, 9, 100, 255, 256, 257, 90_000] {
+            let number = BigInt::from(12) * BigInt::from(10).pow(zeros as u32);
+            for scale_min in [i64::MIN, -5, 0, 3] {
+                let cut = stripped(number.clone(), 10, scale_min).unwrap();
+                let expected = (10 - zeros).max(scale_min);
+                assert_eq!(i64::from(cut.scale), expected, "{zeros} zeros down to {scale_min}");
+                assert!(cut.cmp_value(&Decimal::new(number.clone(), 10)).is_eq());
+            }
+        }
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! zero and saturate.
 
 use crate::CqlType;
-use crate::decimal::Decimal;
+use crate::decimal::{Decimal, NUMBER_BYTES_MAX};
 use crate::number_text::{format_double, format_float};
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
 
 /// How many digits a decimal may be blown up to on its way to an integer, so that `1E+2000000000` stays harmless.
-pub(super) const DIGITS_MAX: i64 = 100_000;
+pub(super) const DIGITS_MAX: i64 = crate::decimal::DIGITS_MAX as i64;
 
 /// A number that was read from its serialised form.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,6 +35,8 @@ impl Number {
             CqlType::Bigint | CqlType::Counter => Number::Integer(i64::from_be_bytes(bytes.try_into().ok()?)),
             CqlType::Float => Number::Float(f32::from_be_bytes(bytes.try_into().ok()?)),
             CqlType::Double => Number::Double(f64::from_be_bytes(bytes.try_into().ok()?)),
+            // Only a file from elsewhere can hold one so long.
+            CqlType::Varint | CqlType::Decimal if bytes.len() > NUMBER_BYTES_MAX => return None,
             CqlType::Varint if !bytes.is_empty() => Number::Big(BigInt::from_signed_bytes_be(bytes)),
             CqlType::Decimal => Number::Decimal(Decimal::read(bytes)?),
             _ => return None,
@@ -51,8 +53,8 @@ impl Number {
             CqlType::Bigint | CqlType::Counter => self.to_i64()?.to_be_bytes().to_vec(),
             CqlType::Float => self.to_f32().to_be_bytes().to_vec(),
             CqlType::Double => self.to_f64().to_be_bytes().to_vec(),
-            CqlType::Varint => self.to_big()?.to_signed_bytes_be(),
-            CqlType::Decimal => self.to_decimal()?.to_bytes(),
+            CqlType::Varint => within_limit(self.to_big()?.to_signed_bytes_be())?,
+            CqlType::Decimal => within_limit(self.to_decimal()?.to_bytes())?,
             _ => return None,
         })
     }
@@ -139,6 +141,10 @@ impl Number {
     }
 }
 
+fn within_limit(bytes: Vec<u8>) -> Option<Vec<u8>> {
+    (bytes.len() <= NUMBER_BYTES_MAX).then_some(bytes)
+}
+
 /// The low 64 bits of two's complement.
 fn low_bits(number: &BigInt) -> i64 {
     let mask = BigInt::from(u64::MAX);
@@ -156,5 +162,6 @@ pub(super) fn whole_part(number: &Decimal) -> Option<BigInt> {
     if scale > digits {
         return Some(BigInt::default());
     }
+    // Not more places than there are digits.
     Some(&number.unscaled / BigInt::from(10).pow(scale as u32))
 }

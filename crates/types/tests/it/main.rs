@@ -3,5 +3,6 @@
 mod functions;
 mod golden;
 mod laws;
+mod numbers;
 mod text;
 mod values;
