@@ -90,7 +90,7 @@ impl Row {
         let columns = self.columns.as_slice();
         // Ids of a table follow each other, and most rows hold every column: look where it then lies.
         let (first, _) = columns.first()?;
-        match columns.get(usize::from(id.0.wrapping_sub(first.0))) {
+        match columns.get(id.0.wrapping_sub(first.0) as usize) {
             Some((found, data)) if *found == id => Some(data),
             _ => columns.binary_search_by_key(&id, |(id, _)| *id).ok().map(|at| &columns[at].1),
         }

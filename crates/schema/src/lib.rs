@@ -10,7 +10,7 @@ mod table;
 
 pub use keyspace::{Keyspace, Replication, Schema};
 pub use options::{SpeculativeRetry, TableOptions, TombstoneGc};
-pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
+pub use table::{COLUMNS_MAX, Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
 pub use types::UserType;
 
 /// A schema that would break a rule, with the rule in words a user understands.

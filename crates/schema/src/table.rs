@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stdx::HashMap;
+use stdx::{HashMap, HashSet};
 use types::CqlType;
 
 use crate::{InvalidSchema, TableOptions};
@@ -34,7 +34,11 @@ impl std::fmt::Display for TableId {
 /// A column's name inside this process: small, never reused in a table while the process lives, so that rows
 /// written before an ALTER keep their meaning. It is never stored: files and logs carry column names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ColumnId(pub u16);
+pub struct ColumnId(pub u32);
+
+/// The most columns of a table, those that were dropped included, whose names it remembers. A file numbers the columns of a row
+/// in 16 bits.
+pub const COLUMNS_MAX: usize = 65_535;
 
 /// Which part of a row a column belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,7 +113,7 @@ pub struct Table {
     clustering_len: usize,
     static_len: usize,
     clustering_types: Vec<(CqlType, bool)>,
-    next_id: u16,
+    next_id: u64,
     is_counter: bool,
 }
 
@@ -181,25 +185,22 @@ impl Table {
         builder.next_id = old.next_id;
         let dropped =
             |table: &Table, name: &str| table.dropped_columns.get(name).map(|column| column.dropped_micros);
-        for column in &mut builder.columns {
-            let same = |known: &&Column| match column.kind {
-                ColumnKind::PartitionKey | ColumnKind::Clustering => {
-                    (known.kind, known.position) == (column.kind, column.position)
-                }
-                ColumnKind::Static | ColumnKind::Regular => {
-                    known.kind == column.kind
-                        && known.name == column.name
-                        && dropped(self, &column.name) == dropped(old, &column.name)
-                }
-            };
-            column.id = match old.columns.iter().find(same) {
-                Some(known) => known.id,
-                None => {
-                    let id = builder.next_id;
-                    builder.next_id = id.checked_add(1).expect("fewer than 65,536 columns in a table's life");
-                    ColumnId(id)
-                }
-            };
+        let columns = std::mem::take(&mut builder.columns);
+        let ids: Vec<Option<ColumnId>> = columns
+            .iter()
+            .map(|column| match column.kind {
+                ColumnKind::PartitionKey => old.partition_key().get(usize::from(column.position)),
+                ColumnKind::Clustering => old.clustering().get(usize::from(column.position)),
+                ColumnKind::Static | ColumnKind::Regular => old.column(&column.name).filter(|known| {
+                    known.kind == column.kind && dropped(self, &column.name) == dropped(old, &column.name)
+                }),
+            })
+            .map(|known| known.map(|known| known.id))
+            .collect();
+        let taken: Vec<ColumnId> = ids.iter().copied().flatten().collect();
+        for (mut column, known) in columns.into_iter().zip(ids) {
+            column.id = known.unwrap_or_else(|| builder.fresh_id(&taken));
+            builder.columns.push(column);
         }
         builder.build().expect("only ids have changed")
     }
@@ -235,7 +236,8 @@ pub struct TableBuilder {
     /// See [`Table::dropped_columns`].
     pub dropped_columns: BTreeMap<String, DroppedColumn>,
     columns: Vec<Column>,
-    next_id: u16,
+    /// Above `u32::MAX` the ids begin again at 0.
+    next_id: u64,
 }
 
 impl TableBuilder {
@@ -273,18 +275,23 @@ impl TableBuilder {
         self.push(name.into(), ColumnKind::Regular, ty, false)
     }
 
-    /// Removes a static or regular column and remembers when, so that its old cells stay hidden.
-    pub fn drop_column(&mut self, name: &str, dropped_micros: i64) -> Option<Column> {
-        let at = self.columns.iter().position(|column| column.name == name)?;
-        let column = self.columns.remove(at);
-        let dropped = DroppedColumn {
-            name: column.name.clone(),
-            ty: column.ty.clone(),
-            is_static: column.kind == ColumnKind::Static,
-            dropped_micros,
-        };
-        self.dropped_columns.insert(column.name.clone(), dropped);
-        Some(column)
+    /// Removes static and regular columns and remembers when, so that their old cells stay hidden.
+    pub fn drop_columns(&mut self, names: &HashSet<&str>, dropped_micros: i64) {
+        let dropped = self.columns.extract_if(.., |column| names.contains(column.name.as_str()));
+        for column in dropped {
+            let dropped = DroppedColumn {
+                name: column.name.clone(),
+                ty: column.ty,
+                is_static: column.kind == ColumnKind::Static,
+                dropped_micros,
+            };
+            self.dropped_columns.insert(column.name, dropped);
+        }
+    }
+
+    /// Removes one column: see [`TableBuilder::drop_columns`].
+    pub fn drop_column(&mut self, name: &str, dropped_micros: i64) {
+        self.drop_columns(&HashSet::from_iter([name]), dropped_micros);
     }
 
     /// The columns so far, to change types or names in place.
@@ -295,18 +302,54 @@ impl TableBuilder {
     fn push(mut self, name: String, kind: ColumnKind, ty: CqlType, descending: bool) -> Self {
         let position = match kind {
             ColumnKind::PartitionKey | ColumnKind::Clustering => {
-                self.columns.iter().filter(|column| column.kind == kind).count() as u16
+                let before = self.columns.iter().rev().find(|column| column.kind == kind);
+                before.map_or(0, |before| before.position.saturating_add(1))
             }
             ColumnKind::Static | ColumnKind::Regular => 0,
         };
-        let id = ColumnId(self.next_id);
-        self.next_id = self.next_id.checked_add(1).expect("fewer than 65,536 columns in a table's life");
+        let id = self.fresh_id(&[]);
         self.columns.push(Column { id, name, kind, position, ty, descending });
         self
     }
 
+    /// An id that no column has had: the next one. After four billion they begin again, without those in use.
+    fn fresh_id(&mut self, taken: &[ColumnId]) -> ColumnId {
+        loop {
+            let id = ColumnId(self.next_id as u32);
+            let again = self.next_id > u64::from(u32::MAX);
+            self.next_id += 1;
+            if !again || !(taken.contains(&id) || self.columns.iter().any(|column| column.id == id)) {
+                return id;
+            }
+        }
+    }
+
+    /// How many columns it has and remembers.
+    fn known_columns(&self) -> usize {
+        if self.dropped_columns.is_empty() {
+            return self.columns.len();
+        }
+        let back =
+            self.columns.iter().filter(|column| self.dropped_columns.contains_key(&column.name)).count();
+        self.columns.len() + self.dropped_columns.len() - back
+    }
+
     /// The finished table, or the rule that it breaks.
+    ///
+    /// # Errors
+    /// The rule; also more than [`COLUMNS_MAX`] columns.
     pub fn build(self) -> Result<Table, InvalidSchema> {
+        let known = self.known_columns();
+        if known > COLUMNS_MAX {
+            return Err(InvalidSchema(format!(
+                "Table {}.{} would have {} columns and remember {} that were dropped: at most {COLUMNS_MAX} in all are \
+                 allowed",
+                self.keyspace,
+                self.name,
+                self.columns.len(),
+                known - self.columns.len()
+            )));
+        }
         let mut columns = self.columns;
         columns.sort_by(|a, b| {
             (a.kind, a.position).cmp(&(b.kind, b.position)).then_with(|| match a.kind {
@@ -426,5 +469,48 @@ mod tests {
         let seen = anew.build().unwrap().with_ids_of(&old);
         assert_eq!(seen, here);
         assert_ne!(seen.column("a").unwrap().id, old.column("a").unwrap().id);
+    }
+
+    #[test]
+    fn a_table_has_a_limit_of_columns_that_counts_the_dropped_ones() {
+        let names: Vec<String> = (0..COLUMNS_MAX).map(|at| format!("c{at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let most = table(&names[1..]).build().unwrap();
+        assert_eq!(most.with_ids_of(&most), most);
+        let error = table(&names).build().unwrap_err();
+        assert!(error.to_string().contains("65536 columns and remember 0"), "{error}");
+        let mut builder = most.to_builder();
+        builder.drop_column("c7", 1);
+        assert!(builder.clone().regular("c7", CqlType::Int).build().is_ok(), "the same name again");
+        let error = builder.regular("other", CqlType::Int).build().unwrap_err();
+        assert!(error.to_string().contains("65535 columns and remember 1"), "{error}");
+    }
+
+    #[test]
+    fn columns_that_come_and_go_get_new_ids_for_ever() {
+        let mut table = table(&["v"]).build().unwrap();
+        for at in 0..70_000 {
+            let mut builder = table.to_builder();
+            builder.drop_column("w", at);
+            let next = builder.regular("w", CqlType::Int).build().unwrap();
+            assert!(table.column("w").is_none_or(|old| old.id < next.column("w").unwrap().id));
+            table = next.with_ids_of(&table);
+        }
+        assert!(table.column("w").unwrap().id.0 > 65_536);
+    }
+
+    #[test]
+    fn ids_that_begin_again_spare_those_in_use() {
+        let mut builder = table(&["a", "b"]);
+        builder.next_id = u64::from(u32::MAX);
+        let table = builder.regular("c", CqlType::Int).regular("d", CqlType::Int).build().unwrap();
+        assert_eq!(table.column("c").unwrap().id, ColumnId(u32::MAX));
+        assert_eq!(table.column("d").unwrap().id, ColumnId(3), "0 to 2 are in use");
+        let mut builder = table.to_builder();
+        builder.drop_column("b", 1);
+        let seen = builder.regular("b", CqlType::Int).build().unwrap().with_ids_of(&table);
+        let ids: std::collections::BTreeSet<ColumnId> =
+            seen.columns().iter().map(|column| column.id).collect();
+        assert_eq!(ids.len(), seen.columns().len());
     }
 }

@@ -6,7 +6,8 @@ use cluster::SchemaEdit;
 use cql::ast::{
     AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, Direction, DropTable, Ident, PrimaryKey,
 };
-use schema::{ColumnKind, Table, TableBuilder, TableId};
+use schema::{COLUMNS_MAX, ColumnKind, Table, TableBuilder, TableId};
+use stdx::{HashMap, HashSet};
 use types::CqlType;
 use wire::{ChangeType, SchemaTarget};
 
@@ -17,6 +18,19 @@ use crate::lookup::keyspace_of;
 
 fn table_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
     Outcome::new(change, keyspace, SchemaTarget::Table(name.to_owned()))
+}
+
+/// The longest name of a column, in bytes: that of a `[string]` of the protocol.
+const COLUMN_NAME_LEN_MAX: usize = u16::MAX as usize;
+
+fn check_column_name(name: &str) -> Result<()> {
+    match name.len() <= COLUMN_NAME_LEN_MAX {
+        true => Ok(()),
+        false => invalid!(
+            "The name of a column has {} bytes: at most {COLUMN_NAME_LEN_MAX} are allowed",
+            name.len()
+        ),
+    }
 }
 
 fn refuse_extras(column: &ColumnDefinition) -> Result<()> {
@@ -49,10 +63,18 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         return Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() });
     }
     check_name(name, "Table").map_err(|text| ExecError::Config(format!("{full}: {text}")))?;
+    if ast.columns.len() > COLUMNS_MAX {
+        return invalid!(
+            "Table '{written}' has {} columns: at most {COLUMNS_MAX} are allowed",
+            ast.columns.len()
+        );
+    }
     let mut columns: Vec<(&ColumnDefinition, CqlType)> = Vec::with_capacity(ast.columns.len());
+    let mut names = HashSet::default();
     for column in &ast.columns {
         refuse_extras(column)?;
-        if columns.iter().any(|(c, _)| c.name.name == column.name.name) {
+        check_column_name(&column.name.name)?;
+        if !names.insert(column.name.name.as_str()) {
             return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
         }
         let ty = type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
@@ -115,8 +137,10 @@ fn add_columns(
     order: &[(Ident, Direction)],
     name: &str,
 ) -> Result<TableBuilder> {
+    let by_name: HashMap<&str, &(&ColumnDefinition, CqlType)> =
+        columns.iter().map(|column| (column.0.name.name.as_str(), column)).collect();
     let key_column = |ident: &Ident| {
-        let Some((column, ty)) = columns.iter().find(|(c, _)| c.name.name == ident.name) else {
+        let Some((column, ty)) = by_name.get(ident.name.as_str()) else {
             return invalid!("Unknown column '{}' referenced in PRIMARY KEY for table '{name}'", ident.name);
         };
         check_key_type(&ident.name, ty)?;
@@ -126,15 +150,17 @@ fn add_columns(
         Ok(ty.clone())
     };
     let key: Vec<&Ident> = primary.partition.iter().chain(&primary.clustering).collect();
-    for (at, ident) in key.iter().enumerate() {
-        if key[..at].iter().any(|before| before.name == ident.name) {
+    let mut in_key = HashSet::default();
+    for ident in &key {
+        if !in_key.insert(ident.name.as_str()) {
             return invalid!("Duplicate column '{}' in PRIMARY KEY clause for table '{name}'", ident.name);
         }
     }
+    let clustering: HashSet<&str> = primary.clustering.iter().map(|ident| ident.name.as_str()).collect();
     let strangers: Vec<&str> = order
         .iter()
         .map(|(ident, _)| ident.name.as_str())
-        .filter(|name| !primary.clustering.iter().any(|c| c.name == *name))
+        .filter(|name| !clustering.contains(name))
         .collect();
     if !strangers.is_empty() {
         return invalid!(
@@ -161,7 +187,7 @@ fn add_columns(
         let descending = order.get(at).is_some_and(|(_, direction)| *direction == Direction::Descending);
         builder = builder.clustering(&ident.name, key_column(ident)?, descending);
     }
-    for (column, ty) in columns.iter().filter(|(c, _)| !key.iter().any(|k| k.name == c.name.name)) {
+    for (column, ty) in columns.iter().filter(|(c, _)| !in_key.contains(c.name.name.as_str())) {
         let name = &column.name.name;
         builder = match column.is_static {
             true => builder.static_column(name, ty.clone()),
@@ -277,13 +303,21 @@ fn add(
     if_not_exists: bool,
     context: &DdlContext<'_>,
 ) -> Result<TableBuilder> {
+    if columns.len() > COLUMNS_MAX {
+        return invalid!(
+            "{} columns are added to table '{}': at most {COLUMNS_MAX} are allowed",
+            columns.len(),
+            table.full_name()
+        );
+    }
+    let mut names: HashSet<String> = table.columns().iter().map(|column| column.name.clone()).collect();
     for column in columns {
         refuse_extras(column)?;
         let name = &column.name.name;
+        check_column_name(name)?;
         let ty = type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
         check_nesting(&ty)?;
-        let taken = builder.columns_mut().iter().any(|c| c.name == *name);
-        if taken {
+        if !names.insert(name.clone()) {
             if if_not_exists {
                 continue;
             }
@@ -338,6 +372,7 @@ fn drop_columns(
     if_exists: bool,
     micros: i64,
 ) -> Result<TableBuilder> {
+    let mut names = HashSet::default();
     for ident in columns {
         let name = &ident.name;
         let Some(column) = table.column(name) else {
@@ -352,8 +387,9 @@ fn drop_columns(
         if table.compact_storage {
             return invalid!("Cannot drop columns from a COMPACT STORAGE table");
         }
-        builder.drop_column(name, micros);
+        names.insert(name.as_str());
     }
+    builder.drop_columns(&names, micros);
     Ok(builder)
 }
 

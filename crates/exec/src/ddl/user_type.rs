@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cluster::SchemaEdit;
 use cql::ast::{AlterType, AlterTypeOperation, CreateType, DropType};
 use schema::{Keyspace, UserType};
+use stdx::HashSet;
 use types::CqlType;
 use wire::{ChangeType, SchemaTarget};
 
@@ -14,6 +15,16 @@ use crate::lookup::keyspace_of;
 
 fn type_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
     Outcome::new(change, keyspace, SchemaTarget::Type(name.to_owned()))
+}
+
+/// The most fields of a user type, which the paths of its cells number with 15 bits.
+const FIELDS_MAX: usize = 32_767;
+
+fn check_fields(fields: usize, name: &str) -> Result<()> {
+    match fields <= FIELDS_MAX {
+        true => Ok(()),
+        false => invalid!("Type '{name}' would have {fields} fields: at most {FIELDS_MAX} are allowed"),
+    }
 }
 
 fn check_field(ty: &CqlType) -> Result<()> {
@@ -39,9 +50,11 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
         }
         return invalid!("A user type with name '{name}' already exists");
     }
+    check_fields(ast.fields.len(), name)?;
     let mut fields: Vec<(String, CqlType)> = Vec::with_capacity(ast.fields.len());
+    let mut names = HashSet::default();
     for (field, _) in &ast.fields {
-        if fields.iter().any(|(before, _)| *before == field.name) {
+        if !names.insert(field.name.as_str()) {
             return invalid!("Duplicate field name '{}' in type '{name}'", field.name);
         }
         fields.push((field.name.clone(), CqlType::Blob));
@@ -92,6 +105,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
                     new.cql_name()
                 );
             }
+            check_fields(ty.fields.len() + 1, name)?;
             ty.fields.push((field.name.clone(), new));
         }
         AlterTypeOperation::Rename { if_exists, fields } => {

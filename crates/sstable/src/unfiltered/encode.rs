@@ -19,21 +19,18 @@ use crate::prefix::{self, Kind, ValueType};
 struct Layout {
     /// By place in the file: length of values.
     fixed: Vec<Option<u32>>,
-    /// By column id: place in the file.
-    places: Vec<Option<u16>>,
+    /// Place in the file of each column, in id order.
+    places: Vec<(ColumnId, u16)>,
 }
 
 impl Layout {
     fn new(columns: &[HeaderColumn], table: &Table) -> Self {
-        let mut places = Vec::new();
-        for (place, column) in columns.iter().enumerate() {
-            let id =
-                usize::from(table.column(&column.name).expect("the header was made from the table").id.0);
-            if places.len() <= id {
-                places.resize(id + 1, None);
-            }
-            places[id] = Some(place as u16);
-        }
+        let id = |column: &HeaderColumn| {
+            table.column(&column.name).expect("the header was made from the table").id
+        };
+        let mut places: Vec<(ColumnId, u16)> =
+            columns.iter().enumerate().map(|(place, column)| (id(column), place as u16)).collect();
+        places.sort_unstable();
         // Cells of unfrozen collections and user types always carry their length.
         let fixed = |column: &HeaderColumn| {
             if column.ty.is_multi_cell() { None } else { column.ty.fixed_len().map(|len| len as u32) }
@@ -42,7 +39,12 @@ impl Layout {
     }
 
     fn place(&self, id: ColumnId) -> Option<u16> {
-        self.places.get(usize::from(id.0)).copied().flatten()
+        // Ids of a table mostly follow each other.
+        let (first, _) = self.places.first()?;
+        match self.places.get(id.0.wrapping_sub(first.0) as usize) {
+            Some((found, place)) if *found == id => Some(*place),
+            _ => self.places.binary_search_by_key(&id, |(id, _)| *id).ok().map(|at| self.places[at].1),
+        }
     }
 }
 
