@@ -3,6 +3,7 @@
 //! [`resolve`] turns syntax into an [`Expr`] whose every node knows its type; [`Expr::eval`] computes its value from the
 //! bound values and, in a selection, from a row. All values are in serialised form.
 
+mod known;
 pub mod literal;
 pub mod resolve;
 pub mod row;

@@ -9,6 +9,7 @@ use schema::{ColumnKind, Schema, Table};
 use types::CqlType;
 use types::native::{self, Argument, Operator};
 
+use super::known::{Known, is_compound};
 use super::literal::{self, Fit, selector_of, text};
 use super::row::ColumnRef;
 use super::{CellMeta, CellPart, Expr, Kind};
@@ -93,6 +94,9 @@ pub struct Resolver<'a> {
     /// The aggregates so far.
     pub aggregates: Vec<AggregateCall>,
     in_aggregate: bool,
+    /// Whether only the types of expressions are asked for.
+    probing: bool,
+    known: Rc<Known>,
 }
 
 /// How well a value of type `from` can stand where `to` is wanted; whether either is frozen does not matter.
@@ -117,6 +121,8 @@ impl<'a> Resolver<'a> {
             markers,
             aggregates: Vec::new(),
             in_aggregate: false,
+            probing: false,
+            known: Rc::default(),
         }
     }
 
@@ -135,6 +141,36 @@ impl<'a> Resolver<'a> {
 
     /// A selector's expression; its type is the receiver's, or its own where nothing is wanted.
     pub fn selector(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
+        // What is known of another tree says nothing of this one, which may stand where that one stood.
+        let outer = std::mem::take(&mut self.known);
+        let expr = self.resolve(selector, receiver);
+        self.known = outer;
+        expr
+    }
+
+    /// The expression of a part of the tree. While only types are asked for, each part is resolved once for each type that may
+    /// be wanted of it, and what comes back has the right type and nothing else.
+    fn resolve(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
+        if !self.probing || !is_compound(selector) {
+            return self.resolve_anew(selector, receiver);
+        }
+        let wanted = receiver.map(|receiver| &*receiver.ty);
+        let context = (self.columns, self.in_aggregate);
+        let found = match self.known.probe(selector, context, wanted) {
+            Some(found) => found,
+            None => {
+                let found = self.resolve_anew(selector, receiver).ok().map(|expr| expr.ty);
+                self.known.put_probe(selector, context, wanted, found.clone());
+                found
+            }
+        };
+        match found {
+            Some(ty) => Ok(Expr::constant(ty, None)),
+            None => invalid!("an expression without a type"),
+        }
+    }
+
+    fn resolve_anew(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
         match &selector.kind {
             SelectorKind::Column(name) => {
                 if !self.columns {
@@ -167,7 +203,7 @@ impl<'a> Resolver<'a> {
             SelectorKind::Cast(inner, ty) => self.cast(inner, *ty, selector),
             SelectorKind::Function(call) => self.function(call, selector, receiver),
             SelectorKind::Field(inner, field) => {
-                let inner_expr = self.selector(inner, None)?;
+                let inner_expr = self.resolve(inner, None)?;
                 let CqlType::Udt { ty, .. } = &inner_expr.ty else {
                     return invalid!(
                         "Invalid field selection: {} of type {} is not a user type",
@@ -193,7 +229,7 @@ impl<'a> Resolver<'a> {
                 self.arithmetic(left, *op, right, selector, receiver)
             }
             SelectorKind::Negate(inner) => {
-                let argument = self.argument(inner);
+                let argument = self.argument(inner, self.probing);
                 let wanted = receiver.map(|receiver| &*receiver.ty);
                 let function = match native::resolve("_negate", &[&argument], wanted)? {
                     Some(function) => Function::Native(function),
@@ -318,7 +354,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn element(&mut self, inner: &Selector, key: &Term) -> Result<Expr> {
-        let expr = self.selector(inner, None)?;
+        let expr = self.resolve(inner, None)?;
         let key_type = self.key_type(inner, &expr.ty)?.clone();
         let receiver = Receiver::new(format!("key({})", text(inner)), &key_type);
         let key = self.term(key, &receiver)?;
@@ -330,7 +366,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn slice(&mut self, inner: &Selector, from: Option<&Term>, to: Option<&Term>) -> Result<Expr> {
-        let expr = self.selector(inner, None)?;
+        let expr = self.resolve(inner, None)?;
         let key_type = self.key_type(inner, &expr.ty)?.clone();
         let receiver = Receiver::new(format!("key({})", text(inner)), &key_type);
         let mut end =
@@ -341,10 +377,10 @@ impl<'a> Resolver<'a> {
 
     fn cast(&mut self, inner: &Selector, ty: cql::ast::NativeType, whole: &Selector) -> Result<Expr> {
         let target = crate::ddl::type_name::native(ty);
-        let argument = self.argument(inner);
+        let argument = self.argument(inner, self.probing);
         match native::resolve_cast(&argument, &target)? {
             Some(function) => self.call(Function::Native(function), &[inner], whole, None),
-            None => self.selector(inner, Some(&Receiver::new(text(inner), &target))),
+            None => self.resolve(inner, Some(&Receiver::new(text(inner), &target))),
         }
     }
 
@@ -360,7 +396,7 @@ impl<'a> Resolver<'a> {
         if self.fit(inner, &ty) == Fit::None {
             return invalid!("Cannot cast value {} to type {}", text(inner), ty.cql_name_unfrozen());
         }
-        let mut expr = self.selector(inner, Some(&Receiver::new(name.as_str(), &ty)))?;
+        let mut expr = self.resolve(inner, Some(&Receiver::new(name.as_str(), &ty)))?;
         expr.ty = ty;
         if let Some(receiver) = receiver
             && fit_of_type(&receiver.ty, &expr.ty) == Fit::None
@@ -386,7 +422,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<Expr> {
         let Some(receiver) = receiver else {
             if let [single] = parts {
-                return self.selector(single, None);
+                return self.resolve(single, None);
             }
             let types: Option<Vec<CqlType>> = parts.iter().map(|part| self.infer(part)).collect();
             let Some(types) = types else { return self.cannot_infer(selector) };
@@ -395,7 +431,7 @@ impl<'a> Resolver<'a> {
         };
         let CqlType::Tuple(fields) = &*receiver.ty else {
             if let [single] = parts {
-                return self.selector(single, Some(receiver));
+                return self.resolve(single, Some(receiver));
             }
             return invalid!(
                 "Invalid tuple type literal for {} of type {}",
@@ -421,7 +457,7 @@ impl<'a> Resolver<'a> {
                     ty.cql_name_unfrozen()
                 );
             }
-            exprs.push(self.selector(part, Some(&Receiver::new(format!("{}[{at}]", receiver.name), ty)))?);
+            exprs.push(self.resolve(part, Some(&Receiver::new(format!("{}[{at}]", receiver.name), ty)))?);
         }
         Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Build(exprs) })
     }
@@ -446,7 +482,7 @@ impl<'a> Resolver<'a> {
                     ty.cql_name_unfrozen()
                 );
             }
-            exprs.push(self.selector(part, Some(&element))?);
+            exprs.push(self.resolve(part, Some(&element))?);
         }
         Ok(exprs)
     }
@@ -558,7 +594,7 @@ impl<'a> Resolver<'a> {
                                 ty.cql_name_unfrozen()
                             );
                         }
-                        exprs.push(self.selector(part, Some(receiver_of))?);
+                        exprs.push(self.resolve(part, Some(receiver_of))?);
                     }
                 }
                 Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Build(exprs) })
@@ -604,7 +640,7 @@ impl<'a> Resolver<'a> {
                 );
             }
             let of_field = Receiver::new(format!("{}.{}", receiver.name, name.name), field_type);
-            fields[at] = self.selector(value, Some(&of_field))?;
+            fields[at] = self.resolve(value, Some(&of_field))?;
         }
         Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Build(fields) })
     }
@@ -617,21 +653,36 @@ impl<'a> Resolver<'a> {
         whole: &Selector,
         receiver: Option<&Receiver<'_>>,
     ) -> Result<Expr> {
-        let (left_argument, right_argument) = (self.argument(left), self.argument(right));
+        let left_argument = self.argument(left, self.probing);
+        let right_argument = self.argument(right, self.probing);
         let wanted = receiver.map(|receiver| &*receiver.ty);
         let function = native::resolve_operator(operator(op), &left_argument, &right_argument, wanted)?;
         self.call(Function::Native(function), &[left, right], whole, receiver)
     }
 
-    fn argument<'s>(&self, selector: &'s Selector) -> ArgumentOf<'s>
+    /// `quiet` where nobody reads the messages.
+    fn argument<'s>(&self, selector: &'s Selector, quiet: bool) -> ArgumentOf<'s>
     where
         'a: 's,
     {
-        ArgumentOf { selector, ty: self.infer(selector), place: (self.schema, self.table, self.columns) }
+        let place = (self.schema, self.table, self.columns);
+        ArgumentOf { selector, ty: self.infer(selector), place, quiet, known: self.known.clone() }
     }
 
     /// The type that a selector has by itself.
-    pub fn infer(&self, selector: &Selector) -> Option<CqlType> {
+    fn infer(&self, selector: &Selector) -> Option<CqlType> {
+        if !is_compound(selector) {
+            return self.infer_anew(selector);
+        }
+        if let Some(known) = self.known.type_of(selector, self.columns) {
+            return known;
+        }
+        let ty = self.infer_anew(selector);
+        self.known.put_type(selector, self.columns, ty.clone());
+        ty
+    }
+
+    fn infer_anew(&self, selector: &Selector) -> Option<CqlType> {
         match &selector.kind {
             SelectorKind::Column(name) if self.columns => {
                 self.table.column(&name.name).map(|column| column.ty.clone())
@@ -654,7 +705,7 @@ impl<'a> Resolver<'a> {
                 None
             }
             SelectorKind::CountRows => Some(CqlType::Bigint),
-            // What remains costs no more to resolve than to guess at.
+            // What remains is resolved, part by part and each part once.
             SelectorKind::Arithmetic(..)
             | SelectorKind::Metadata(..)
             | SelectorKind::Function(_)
@@ -664,13 +715,27 @@ impl<'a> Resolver<'a> {
                 let mut markers = Markers::default();
                 let mut probe = Resolver::new(self.schema, self.table, &mut markers);
                 probe.columns = self.columns;
-                probe.selector(selector, None).ok().map(|expr| expr.ty)
+                probe.probing = true;
+                probe.known = self.known.clone();
+                probe.resolve(selector, None).ok().map(|expr| expr.ty)
             }
         }
     }
 
     /// How well a selector fits a type.
-    pub fn fit(&self, selector: &Selector, ty: &CqlType) -> Fit {
+    fn fit(&self, selector: &Selector, ty: &CqlType) -> Fit {
+        if !is_compound(selector) {
+            return self.fit_anew(selector, ty);
+        }
+        if let Some(known) = self.known.fit(selector, self.columns, ty) {
+            return known;
+        }
+        let fit = self.fit_anew(selector, ty);
+        self.known.put_fit(selector, self.columns, ty, fit);
+        fit
+    }
+
+    fn fit_anew(&self, selector: &Selector, ty: &CqlType) -> Fit {
         match &selector.kind {
             SelectorKind::Constant(constant) => literal::fits(constant, ty),
             SelectorKind::Null | SelectorKind::Marker(_) => Fit::Weak,
@@ -703,7 +768,7 @@ impl<'a> Resolver<'a> {
                 _ => Fit::None,
             },
             SelectorKind::Arithmetic(left, op, right) => {
-                let (left, right) = (self.argument(left), self.argument(right));
+                let (left, right) = (self.argument(left, true), self.argument(right, true));
                 match native::resolve_operator(operator(*op), &left, &right, Some(ty)) {
                     Ok(function) => fit_of_type(ty, &function.returns),
                     Err(_) => Fit::None,
@@ -752,7 +817,8 @@ impl<'a> Resolver<'a> {
             let key = self.table.partition_key().iter().map(|c| c.ty.clone()).collect();
             return self.checked_call(Function::Token(key), call, whole, receiver);
         }
-        let arguments: Vec<ArgumentOf<'_>> = call.args.iter().map(|arg| self.argument(arg)).collect();
+        let arguments: Vec<ArgumentOf<'_>> =
+            call.args.iter().map(|arg| self.argument(arg, self.probing)).collect();
         let arguments: Vec<&dyn Argument> = arguments.iter().map(|arg| arg as &dyn Argument).collect();
         let wanted = receiver.map(|receiver| &*receiver.ty);
         if matches!(name.as_str(), "fromjson" | "from_json") && wanted.is_none() {
@@ -776,14 +842,14 @@ impl<'a> Resolver<'a> {
         self.in_aggregate = true;
         let input = match function.arguments.first() {
             Some(wanted) if self.infer(arg).is_none() => {
-                self.selector(arg, Some(&Receiver::new(format!("arg0({})", function.full_name()), wanted)))
+                self.resolve(arg, Some(&Receiver::new(format!("arg0({})", function.full_name()), wanted)))
             }
             _ => match &arg.kind {
                 SelectorKind::Constant(constant) => {
                     let own = literal::preferred_type(constant);
-                    self.selector(arg, Some(&Receiver::owned(text(arg), own)))
+                    self.resolve(arg, Some(&Receiver::owned(text(arg), own)))
                 }
-                _ => self.selector(arg, None),
+                _ => self.resolve(arg, None),
             },
         };
         self.in_aggregate = false;
@@ -832,7 +898,7 @@ impl<'a> Resolver<'a> {
         let name = function.full_name();
         let mut exprs = Vec::with_capacity(args.len());
         for (at, (arg, ty)) in args.iter().zip(function.arguments()).enumerate() {
-            exprs.push(self.selector(arg, Some(&Receiver::new(format!("arg{at}({name})"), ty)))?);
+            exprs.push(self.resolve(arg, Some(&Receiver::new(format!("arg{at}({name})"), ty)))?);
         }
         let ty = function.returns().clone();
         if let Some(receiver) = receiver
@@ -868,13 +934,16 @@ struct ArgumentOf<'a> {
     selector: &'a Selector,
     ty: Option<CqlType>,
     place: (&'a Schema, &'a Table, bool),
+    quiet: bool,
+    known: Rc<Known>,
 }
 
 impl Argument for ArgumentOf<'_> {
     fn assignment(&self, ty: &CqlType) -> Fit {
         let (schema, table, columns) = self.place;
         let mut markers = Markers::default();
-        let resolver = Resolver { columns, ..Resolver::new(schema, table, &mut markers) };
+        let known = self.known.clone();
+        let resolver = Resolver { columns, known, ..Resolver::new(schema, table, &mut markers) };
         resolver.fit(self.selector, ty)
     }
 
@@ -883,7 +952,7 @@ impl Argument for ArgumentOf<'_> {
     }
 
     fn text(&self) -> String {
-        text(self.selector)
+        if self.quiet { String::new() } else { text(self.selector) }
     }
 
     fn is_marker(&self) -> bool {

@@ -153,16 +153,15 @@ fn best(
     arguments: &[&dyn Argument],
     receiver: Option<&CqlType>,
 ) -> Result<Function, FunctionError> {
-    let all: Vec<String> = candidates.iter().map(Function::signature).collect();
     let operator = Operator::ALL.into_iter().find(|operator| operator.function_name() == name);
     let text = |i: usize| arguments.get(i).map(|argument| argument.text()).unwrap_or_default();
     let mut compatible = Vec::new();
-    for candidate in candidates {
+    for candidate in &candidates {
         if receiver.is_some_and(|receiver| !candidate.returns.assignment_to(receiver).is_assignable()) {
             continue;
         }
-        match match_arguments(&candidate, arguments) {
-            Assignment::Exact => return Ok(candidate),
+        match match_arguments(candidate, arguments) {
+            Assignment::Exact => return Ok(candidate.clone()),
             Assignment::Weak => compatible.push(candidate),
             Assignment::None => {}
         }
@@ -174,12 +173,12 @@ fn best(
         && let Some(same) =
             compatible.iter().find(|candidate| candidate.arguments.iter().all(|ty| ty == receiver))
     {
-        return Ok(same.clone());
+        return Ok((*same).clone());
     }
     let message = match (compatible.len(), operator) {
         (1, _) => {
             if let Some(only) = compatible.pop() {
-                return Ok(only);
+                return Ok(only.clone());
             }
             String::new()
         }
@@ -193,7 +192,7 @@ fn best(
         }
         (0, None) => format!(
             "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
-            all.join(", ")
+            candidates.iter().map(Function::signature).collect::<Vec<_>>().join(", ")
         ),
         (_, Some(operator)) => format!(
             "Ambiguous '{}' operation with args {} and {}: use type hint to disambiguate, example '(int) ?'",
@@ -203,7 +202,7 @@ fn best(
         ),
         (_, None) if name == "_negate" => "Ambiguous negation: use type casts to disambiguate".to_owned(),
         (_, None) => {
-            let matching: Vec<String> = compatible.iter().map(Function::signature).collect();
+            let matching: Vec<String> = compatible.into_iter().map(Function::signature).collect();
             format!(
                 "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to \
                  disambiguate",
