@@ -25,6 +25,7 @@ use crate::modification::batch;
 use crate::prepared::{Plan, Prepared};
 use crate::prepared_statements::{Found, PreparedStatements, bytes_of};
 use crate::request::{ExecLimits, Request};
+use crate::select::selection::too_large;
 use crate::select::{self, SelectPlan};
 use crate::trace::Trace;
 use crate::watch::Watch;
@@ -601,6 +602,7 @@ impl<C: Coordinator> Executor<C> {
         trace: Option<Trace>,
         out: &mut ResponseWriter,
     ) {
+        let result = if out.is_too_large() { result.and(Err(too_large())) } else { result };
         if let Err(error) = &result {
             out.error(&CqlError::from(error));
             self.note(trace.as_ref(), || format!("Request failed: {error}"));

@@ -204,6 +204,15 @@ impl AggregateState {
         Ok(())
     }
 
+    /// Bytes of the value that it holds.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Self::CountRows(_) => 0,
+            Self::Native(aggregate) => aggregate.held_bytes(),
+            Self::First(first) => first.as_ref().and_then(Option::as_ref).map_or(0, Bytes::len),
+        }
+    }
+
     /// The result over what was added.
     pub fn result(&self) -> Result<Option<Bytes>> {
         match self {

@@ -40,7 +40,7 @@ pub use request::{
     AuthResponse, Batch, BatchStatement, BatchType, CustomPayload, Execute, Message, Prepare, Query,
     QueryParameters, Register, Request, Startup, StatementSource,
 };
-pub use response::{ResponseWriter, RowsWriter};
+pub use response::{RESULT_BYTES_MAX, ResponseWriter, RowsWriter};
 pub use text::Utf8Bytes;
 pub use type_option::TypeOption;
 pub use values::{Value, Values};

@@ -16,6 +16,9 @@ pub(crate) mod result_kind {
     pub(crate) const SCHEMA_CHANGE: i32 = 5;
 }
 
+/// The most bytes of a result's rows. What would go beyond is not written: see [`ResponseWriter::is_too_large`].
+pub const RESULT_BYTES_MAX: usize = 256 << 20;
+
 /// What stands before the rows; known completely only when the last row is written.
 #[derive(Debug)]
 struct RowsHead {
@@ -26,6 +29,8 @@ struct RowsHead {
     rows: u32,
     /// Cells of the row that is being written.
     cells: usize,
+    /// A cell was left out because the rows had become too large.
+    too_large: bool,
 }
 
 /// The parts of a response that stand before its message and are rarely there.
@@ -85,6 +90,12 @@ impl ResponseWriter {
     /// Whether no byte of a message is written.
     pub fn is_empty(&self) -> bool {
         self.body.is_empty()
+    }
+
+    /// Whether cells were left out because the rows would have more than [`RESULT_BYTES_MAX`] bytes. The caller writes an error
+    /// instead.
+    pub fn is_too_large(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.too_large)
     }
 
     fn begin(&mut self, opcode: Opcode) -> &mut BytesMut {
@@ -184,6 +195,7 @@ impl ResponseWriter {
             paging_state: None,
             rows: 0,
             cells: 0,
+            too_large: false,
         });
         RowsWriter { columns: metadata.len(), writer: self }
     }
@@ -234,7 +246,7 @@ impl ResponseWriter {
     /// The body in the parts that it consists of; `head` takes those that are not in memory yet.
     ///
     /// # Panics
-    /// When a row has been begun and not ended.
+    /// When a row has been begun and not ended, or cells were left out.
     pub(crate) fn parts<'a>(&'a self, head: &'a mut BytesMut) -> [&'a [u8]; 4] {
         if let Some(prelude) = &self.prelude {
             prelude.put(head, self.flags());
@@ -247,6 +259,7 @@ impl ResponseWriter {
             return [head, &[], &[], &self.body];
         };
         assert_eq!(rows.cells, 0, "the last row of the result is not complete");
+        assert!(!rows.too_large, "a result without some of its cells is never sent");
         rows.put(head);
         let before_metadata = head.len();
         head.put_slice(&rows.rows.to_be_bytes());
@@ -312,49 +325,45 @@ impl RowsWriter<'_> {
         self.writer.rows.as_mut().expect("the writer was made for rows")
     }
 
-    /// Counts a cell.
+    /// Counts a cell of `len` bytes; false when there is no room for it.
     ///
     /// # Panics
     /// When the row has more cells than there are columns.
     #[inline]
-    fn count_cell(&mut self) {
+    fn count_cell(&mut self, len: usize) -> bool {
         let columns = self.columns;
+        let fits = self.writer.body.len() + 4 + len <= RESULT_BYTES_MAX;
         let head = self.head();
         head.cells += 1;
         assert!(head.cells <= columns, "a row has more cells than the result has columns");
+        head.too_large |= !fits;
+        fits && !head.too_large
     }
 
     /// Appends a value in its serialised form.
     #[inline]
     pub fn cell(&mut self, value: &[u8]) {
-        self.count_cell();
-        put_bytes(&mut self.writer.body, Some(value));
+        self.optional(Some(value));
     }
 
     /// Appends a null.
     #[inline]
     pub fn null(&mut self) {
-        self.count_cell();
-        self.writer.body.put_i32(-1);
+        self.optional(None);
     }
 
     /// Appends a value or a null.
     #[inline]
     pub fn optional(&mut self, value: Option<&[u8]>) {
-        self.count_cell();
-        put_bytes(&mut self.writer.body, value);
+        if self.count_cell(value.map_or(0, <[u8]>::len)) {
+            put_bytes(&mut self.writer.body, value);
+        }
     }
 
-    /// Appends a value that `write` puts together at the end of the buffer; it only appends.
-    pub fn cell_with(&mut self, write: impl FnOnce(&mut BytesMut)) {
-        self.count_cell();
-        let body = &mut self.writer.body;
-        let start = body.len();
-        body.put_i32(0);
-        write(body);
-        let len = body.len().checked_sub(start + 4).expect("the closure only appends");
-        let len = crate::notation::length(len).to_be_bytes();
-        body.get_mut(start..start + 4).expect("just written").copy_from_slice(&len);
+    /// Whether cells were left out because the rows have grown too large: what is written from here on is lost.
+    #[inline]
+    pub fn is_too_large(&self) -> bool {
+        self.writer.is_too_large()
     }
 
     /// Ends the row.

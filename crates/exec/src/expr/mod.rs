@@ -195,7 +195,9 @@ impl Expr {
                         value => values.push(value.into_bytes()),
                     }
                 }
-                function.call(env.call, &values)
+                let value = function.call(env.call, &values)?;
+                check_value_bytes(value.as_ref().map_or(0, Bytes::len))?;
+                Ok(value)
             }
             Kind::Build(parts) => build(&self.ty, parts, env).map(Some),
             Kind::Aggregate(at) => Ok(env.aggregates.get(*at).cloned().flatten()),
@@ -302,9 +304,31 @@ fn select_slice(ty: &CqlType, value: &Bytes, from: Option<&[u8]>, to: Option<&[u
     }
 }
 
+/// The most bytes of a value that an expression computes: functions of functions may double it each time.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+
+fn check_value_bytes(bytes: usize) -> Result<()> {
+    match bytes <= VALUE_BYTES_MAX {
+        true => Ok(()),
+        false => {
+            invalid!("An expression's value has {bytes} bytes or more: at most {VALUE_BYTES_MAX} are allowed")
+        }
+    }
+}
+
 /// Evaluates the parts and puts them together as a value of `ty`.
 fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
-    let element = |expr: &Expr| match expr.eval(env)? {
+    // Parts are slices of what they are made from: only the whole takes memory.
+    let bytes = std::cell::Cell::new(0_usize);
+    let eval = |expr: &Expr| -> Result<Value> {
+        let value = expr.eval(env)?;
+        if let Value::Set(value) = &value {
+            bytes.set(bytes.get() + 4 + value.len());
+            check_value_bytes(bytes.get())?;
+        }
+        Ok(value)
+    };
+    let element = |expr: &Expr| match eval(expr)? {
         Value::Set(bytes) => Ok(bytes),
         Value::Null => invalid!("null is not supported inside collections"),
         Value::Unset => invalid!("unset value is not supported inside collections"),
@@ -316,7 +340,7 @@ fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
             Ok(elements::build_list(parts).into())
         }
         CqlType::Set { element: element_type, .. } => {
-            let parts = parts.iter().map(|p| element(p).map(Vec::from)).collect::<Result<Vec<_>>>()?;
+            let parts = parts.iter().map(|part| element(part).map(Vec::from)).collect::<Result<Vec<_>>>()?;
             Ok(elements::build_set(element_type, parts).into())
         }
         CqlType::Map { key, .. } => {
@@ -327,7 +351,7 @@ fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
             Ok(elements::build_map(key, entries).into())
         }
         CqlType::Vector { element: element_type, .. } => {
-            let element = |expr: &Expr| match expr.eval(env)? {
+            let element = |expr: &Expr| match eval(expr)? {
                 Value::Set(bytes) => Ok(bytes),
                 Value::Null => invalid!("null is not supported inside vectors"),
                 Value::Unset => invalid!("unset value is not supported inside vectors"),
@@ -338,7 +362,7 @@ fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
         CqlType::Tuple(_) | CqlType::Udt { .. } => {
             let parts = parts
                 .iter()
-                .map(|part| match part.eval(env)? {
+                .map(|part| match eval(part)? {
                     Value::Unset => invalid!("Invalid unset value for tuple field number 0"),
                     value => Ok(value.into_bytes()),
                 })

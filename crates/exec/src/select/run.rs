@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mutation::{DecoratedKey, PartitionRange, Slices};
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
-use wire::{ResponseWriter, RowsWriter};
+use wire::{RESULT_BYTES_MAX, ResponseWriter, RowsWriter};
 
 use super::filter::BoundFilter;
 use super::paging::PagingState;
@@ -20,8 +20,6 @@ use crate::request::Request;
 const READ_BYTES_MAX: usize = 1 << 20;
 /// A page of a paged result ends when it has grown to so many bytes, however few rows it has.
 const PAGE_BYTES_MAX: usize = 8 << 20;
-/// A result that is not paged fails at this size.
-const RESULT_BYTES_MAX: usize = 256 << 20;
 /// Rows that one read fetches when not every row is returned.
 const SCAN_ROWS: u64 = 5_000;
 
@@ -261,15 +259,8 @@ impl Emitter<'_, '_> {
     }
 
     fn check_size(&mut self) -> Result<()> {
-        if self.request.page_size.is_some() {
-            if self.rows.len() >= PAGE_BYTES_MAX {
-                self.page_left = 0;
-            }
-        } else if self.rows.len() >= RESULT_BYTES_MAX {
-            return invalid!(
-                "The result has grown to {} bytes; use paging or a smaller LIMIT",
-                self.rows.len()
-            );
+        if self.request.page_size.is_some() && self.rows.len() >= PAGE_BYTES_MAX {
+            self.page_left = 0;
         }
         Ok(())
     }
@@ -474,12 +465,15 @@ impl Emitter<'_, '_> {
                 group.key = Some(group_key);
             }
             let env = self.env.with_row(&view);
+            let mut held = 0;
             for (state, call) in group.states.iter_mut().zip(&plan.selection.aggregates) {
                 let value = match &call.input {
                     Some(input) => input.eval_option(&env)?,
                     None => None,
                 };
                 state.add(value)?;
+                held += state.held_bytes();
+                super::selection::check_result_bytes(held)?;
             }
             if plan.group_width.is_some() {
                 group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 use cql::ast::{Selection as SelectionAst, SelectorKind};
 use mutation::{ColumnSelection, counter};
 use schema::{Column, ColumnId, ColumnKind, Table};
 use types::CqlType;
-use wire::{ColumnSpec, Metadata, RowsWriter, TypeOption};
+use wire::{ColumnSpec, Metadata, RESULT_BYTES_MAX, RowsWriter, TypeOption};
 
-use crate::error::Result;
+use crate::error::{ExecError, Result};
 use crate::expr::literal::text;
 use crate::expr::resolve::{AggregateCall, Resolver};
 use crate::expr::row::{ColumnRef, RowView, complex_value};
@@ -194,18 +194,32 @@ impl Selection {
     }
 
     /// Appends a row to a response.
+    ///
+    /// # Errors
+    /// Also when the result becomes larger than a result may be, before what is too large is put together.
     pub fn write(&self, env: &Env<'_>, rows: &mut RowsWriter<'_>) -> Result<()> {
         match &self.outputs {
             Outputs::Columns(columns) => {
                 if let Some(row) = env.row {
-                    columns.iter().for_each(|column| write_column(row, column, rows));
+                    for column in columns {
+                        match rows.is_too_large() {
+                            false => write_column(row, column, rows),
+                            true => rows.null(),
+                        }
+                    }
                 }
                 rows.end_row();
             }
             Outputs::Exprs(exprs) => {
                 // Everything is computed before anything is written, so that an error leaves no half row behind.
-                let values =
-                    exprs.iter().map(|expr| expr.eval_option(env)).collect::<Result<Vec<Option<Bytes>>>>()?;
+                let mut values = Vec::with_capacity(exprs.len());
+                let mut bytes = rows.len();
+                for expr in exprs {
+                    let value = expr.eval_option(env)?;
+                    bytes += value.as_ref().map_or(0, Bytes::len);
+                    check_result_bytes(bytes)?;
+                    values.push(value);
+                }
                 values.iter().for_each(|value| rows.optional(value.as_deref()));
                 rows.end_row();
             }
@@ -218,17 +232,33 @@ impl Selection {
                     text.push_str(name);
                     text.push_str(": ");
                     match expr.eval_option(env)? {
-                        Some(value) => text.push_str(&expr.ty.to_json(&value)),
+                        Some(value) => {
+                            check_result_bytes(rows.len() + text.len() + value.len())?;
+                            text.push_str(&expr.ty.to_json(&value));
+                        }
                         None => text.push_str("null"),
                     }
+                    check_result_bytes(rows.len() + text.len())?;
                 }
                 text.push('}');
                 rows.cell(text.as_bytes());
                 rows.end_row();
             }
         }
-        Ok(())
+        if rows.is_too_large() { Err(too_large()) } else { Ok(()) }
     }
+}
+
+/// The refusal of a result that is larger than results may be.
+pub fn too_large() -> ExecError {
+    ExecError::Invalid(format!(
+        "The result would have more than {RESULT_BYTES_MAX} bytes; select fewer columns, use paging or a smaller LIMIT"
+    ))
+}
+
+/// Refuses to put together a result of so many bytes.
+pub fn check_result_bytes(bytes: usize) -> Result<()> {
+    if bytes > RESULT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
 }
 
 fn is_count_of_constant(call: &cql::ast::FunctionCall<cql::ast::Selector>) -> bool {
@@ -297,7 +327,7 @@ pub fn write_column(row: &RowView<'_>, column: &ColumnRef, rows: &mut RowsWriter
                     .complex(column)
                     .and_then(|complex| complex_value(&column.ty, complex, row.now, |_| true));
                 match value {
-                    Some(value) => rows.cell_with(|out| out.put_slice(&value)),
+                    Some(value) => rows.cell(&value),
                     None => rows.null(),
                 }
             } else if column.ty.is_counter() {

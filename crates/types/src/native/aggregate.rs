@@ -86,6 +86,11 @@ impl Aggregate {
         Ok(())
     }
 
+    /// Bytes of the value that `min` and `max` hold.
+    pub fn held_bytes(&self) -> usize {
+        self.extreme.as_ref().map_or(0, Vec::len)
+    }
+
     /// Counting looks at bytes only.
     fn ignores_type(&self) -> bool {
         matches!(self.kind, AggregateKind::Count | AggregateKind::Min | AggregateKind::Max)

@@ -240,7 +240,7 @@ proptest! {
         for row in &rows {
             for (index, cell) in row.iter().enumerate() {
                 match cell {
-                    Some(bytes) if index % 2 == 0 => out.cell_with(|buffer| buffer.extend_from_slice(bytes)),
+                    Some(bytes) if index % 2 == 0 => out.cell(bytes),
                     Some(bytes) => out.cell(bytes),
                     None => out.optional(None),
                 }
