@@ -20,13 +20,15 @@ pub struct TimeWindow {
 
 impl TimeWindow {
     pub(crate) fn of(settings: &Settings<'_>) -> Self {
-        let unit = settings.get("compaction_window_unit", "DAYS".to_owned());
+        let unit = settings.get("compaction_window_unit", "DAYS".to_owned()).to_ascii_uppercase();
+        // The names are taken in any case.
         let seconds = match unit.as_str() {
             "MINUTES" => 60,
             "HOURS" => 3600,
             _ => 86_400,
         };
-        let resolution = match settings.get("timestamp_resolution", "MICROSECONDS".to_owned()).as_str() {
+        let resolution = settings.get("timestamp_resolution", "MICROSECONDS".to_owned()).to_ascii_uppercase();
+        let resolution = match resolution.as_str() {
             "SECONDS" => 1,
             "MILLISECONDS" => 1_000,
             "NANOSECONDS" => 1_000_000_000,

@@ -631,7 +631,8 @@ pub(crate) fn speculation_delay(
     retry: &SpeculativeRetry,
     latency: impl Fn(f64) -> Option<Duration>,
 ) -> Option<Duration> {
-    let millis = |millis: f64| Duration::from_secs_f64(millis.max(0.0) / 1000.0);
+    // A schema of an earlier version may hold a number that is no time.
+    let millis = |millis: f64| Duration::try_from_secs_f64(millis.max(0.0) / 1000.0).unwrap_or(Duration::MAX);
     match retry {
         SpeculativeRetry::Never => None,
         SpeculativeRetry::Always => Some(Duration::ZERO),

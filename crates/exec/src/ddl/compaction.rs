@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cql::ast::Property;
 
-use super::options::{config, map};
+use super::options::{config, finite, map, shown};
 use crate::error::Result;
 
 const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
@@ -14,22 +14,18 @@ const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 enum Rule {
     /// Anything.
     Any,
-    /// An integer of at least so much; the words for less.
-    Integer(i64, &'static str),
+    /// An integer of 32 bits of at least so much; the words for less.
+    Integer(i32, &'static str),
+    /// An integer of 64 bits, none of them the sign; the words for less than 0.
+    Long(&'static str),
     /// A number above zero.
     Positive,
     /// A number.
     Float,
-    /// A number from 0 to 1.
-    Fraction,
     /// `true` or `false`; the words for something else, with `{}` for the value.
     Boolean(&'static str),
     /// One of these names; the words for something else, with `{}` for the value.
     Name(&'static [&'static str], &'static str),
-    /// A size with a unit.
-    Size,
-    /// A list of scaling parameters.
-    Scaling,
 }
 
 type Rules = &'static [(&'static str, Rule)];
@@ -40,7 +36,7 @@ const COMMON: Rules = &[
     ("tombstone_threshold", Rule::Positive),
     (
         "tombstone_compaction_interval",
-        Rule::Integer(0, "tombstone_compaction_interval must be greater than 0, but was {}"),
+        Rule::Long("tombstone_compaction_interval must be greater than 0, but was {}"),
     ),
     (
         "unchecked_tombstone_compaction",
@@ -64,7 +60,7 @@ const THRESHOLDS: Rules = &[("min_threshold", Rule::Any), ("max_threshold", Rule
 const TIERS: Rules = &[
     ("bucket_high", Rule::Float),
     ("bucket_low", Rule::Float),
-    ("min_sstable_size", Rule::Integer(0, "min_sstable_size must be non negative: {}")),
+    ("min_sstable_size", Rule::Long("min_sstable_size must be non negative: {}")),
 ];
 
 const LEVELS: Rules = &[
@@ -80,7 +76,7 @@ const RESOLUTIONS: &[&str] =
 const EXPIRY: Rules = &[
     (
         "expired_sstable_check_frequency_seconds",
-        Rule::Integer(0, "expired_sstable_check_frequency_seconds must not be negative, but was {}"),
+        Rule::Long("expired_sstable_check_frequency_seconds must not be negative, but was {}"),
     ),
     (
         "unsafe_aggressive_sstable_expiration",
@@ -94,24 +90,14 @@ const WINDOWS: Rules = &[
     ("timestamp_resolution", Rule::Name(RESOLUTIONS, "{} is not valid for timestamp_resolution")),
 ];
 
-const UNIFIED: Rules = &[
-    ("scaling_parameters", Rule::Scaling),
-    ("target_sstable_size", Rule::Size),
-    ("base_shard_count", Rule::Integer(1, "Invalid configuration, base_shard_count should be positive: {}")),
-    ("min_sstable_size", Rule::Size),
-    ("flush_size_override", Rule::Size),
+/// Strategies of Cassandra and ScyllaDB that are not built here, and what to use instead.
+const NOT_BUILT: &[(&str, &str)] = &[
     (
-        "overlap_inclusion_method",
-        Rule::Name(
-            &["NONE", "SINGLE", "TRANSITIVE"],
-            "Invalid overlap inclusion method {}. The valid options are [NONE, SINGLE, TRANSITIVE].",
-        ),
+        "UnifiedCompactionStrategy",
+        "SizeTieredCompactionStrategy, LeveledCompactionStrategy or TimeWindowCompactionStrategy",
     ),
-    ("sstable_growth", Rule::Fraction),
+    ("IncrementalCompactionStrategy", "SizeTieredCompactionStrategy"),
 ];
-
-/// ScyllaDB's incremental strategy: tiers of runs.
-const INCREMENTAL: Rules = &[("sstable_size_in_mb", Rule::Any), ("space_amplification_goal", Rule::Any)];
 
 /// The rules of a strategy by its short name.
 fn rules_of(strategy: &str) -> Option<&'static [Rules]> {
@@ -119,8 +105,6 @@ fn rules_of(strategy: &str) -> Option<&'static [Rules]> {
         "SizeTieredCompactionStrategy" => &[THRESHOLDS, TIERS],
         "LeveledCompactionStrategy" => &[THRESHOLDS, LEVELS],
         "TimeWindowCompactionStrategy" => &[THRESHOLDS, TIERS, WINDOWS, EXPIRY],
-        "UnifiedCompactionStrategy" => &[UNIFIED, EXPIRY],
-        "IncrementalCompactionStrategy" => &[THRESHOLDS, TIERS, INCREMENTAL],
         _ => return None,
     })
 }
@@ -132,7 +116,11 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
         return config("Missing sub-option 'class' for the 'compaction' option");
     };
     let short = class.strip_prefix(PACKAGE).unwrap_or(&class).to_owned();
+    if let Some((name, instead)) = NOT_BUILT.iter().find(|(name, _)| *name == short) {
+        return config(format!("The compaction strategy {name} is not supported yet; use {instead}"));
+    }
     let Some(own) = rules_of(&short) else {
+        let class = shown(&class).into_owned();
         let full = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
         return config(format!("Unable to find compaction strategy class '{full}'"));
     };
@@ -144,7 +132,7 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
     if !unknown.is_empty() {
         return config(format!(
             "Properties specified [{}] are not understood by {short}",
-            unknown.join(", ")
+            shown(&unknown.join(", "))
         ));
     }
     for (name, value) in &given {
@@ -166,83 +154,40 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
 fn check(name: &str, value: &str, rule: Rule) -> Result<()> {
     match rule {
         Rule::Any => Ok(()),
-        Rule::Integer(min, words) => match value.parse::<i64>() {
-            Err(_) => config(format!("{value} is not a parsable int (base10) for {name}")),
-            Ok(number) if number < min => config(words.replace("{}", value)),
+        Rule::Integer(min, words) => match value.parse::<i32>() {
+            Err(_) => config(format!("{} is not a parsable int (base10) for {name}", shown(value))),
+            Ok(number) if number < min => config(words.replace("{}", &shown(value))),
             Ok(_) => Ok(()),
         },
-        Rule::Positive => match value.parse::<f64>() {
-            Err(_) => config(format!("{value} is not a parsable int (base10) for {name}")),
-            Ok(number) if number <= 0.0 => {
-                config(format!("{name} must be greater than 0, but was {number:.6}"))
-            }
+        Rule::Long(words) => match value.parse::<i64>() {
+            Err(_) => config(format!("{} is not a parsable int (base10) for {name}", shown(value))),
+            Ok(number) if number < 0 => config(words.replace("{}", &shown(value))),
             Ok(_) => Ok(()),
         },
-        Rule::Float => match value.parse::<f64>() {
-            Err(_) => config(format!("{value} is not a parsable float for {name}")),
-            Ok(_) => Ok(()),
+        Rule::Positive => match finite(value) {
+            None => config(format!("{} is not a parsable int (base10) for {name}", shown(value))),
+            Some(number) if number <= 0.0 => {
+                config(format!("{name} must be greater than 0, but was {}", shown(&format!("{number:.6}"))))
+            }
+            Some(_) => Ok(()),
         },
-        Rule::Fraction => match value.parse::<f64>() {
-            Err(_) => {
-                config(format!("{name} is not a valid number between 0 and 1: For input string: \"{value}\""))
-            }
-            Ok(number) if !(0.0..=1.0).contains(&number) => {
-                config(format!("{name} {value} must be between 0 and 1"))
-            }
-            Ok(_) => Ok(()),
+        Rule::Float => match finite(value) {
+            None => config(format!("{} is not a parsable float for {name}", shown(value))),
+            Some(_) => Ok(()),
         },
         Rule::Boolean(words) => match value.to_ascii_lowercase().as_str() {
             "true" | "false" => Ok(()),
-            _ => config(words.replace("{}", value)),
+            _ => config(words.replace("{}", &shown(value))),
         },
         Rule::Name(names, words) => match names.contains(&value.to_ascii_uppercase().as_str()) {
             true => Ok(()),
             // Cassandra shows the value as it compared it.
             false if name == "provide_overlapping_tombstones" => {
-                config(words.replace("{}", &value.to_ascii_uppercase()))
+                config(words.replace("{}", &shown(&value.to_ascii_uppercase())))
             }
-            false => config(words.replace("{}", value)),
+            false => config(words.replace("{}", &shown(value))),
         },
-        Rule::Size => check_size(name, value),
-        Rule::Scaling => {
-            match value.split(',').map(str::trim).find(|parameter| !is_scaling_parameter(parameter)) {
-                Some(wrong) => {
-                    config(format!("Scaling parameter {wrong} must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+"))
-                }
-                None => Ok(()),
-            }
-        }
     }
-}
-
-/// A number with an optional unit, B to TiB.
-fn check_size(name: &str, value: &str) -> Result<()> {
-    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = value[digits.len()..].trim();
-    let scale = match unit {
-        "" | "B" => Some(1.0),
-        "KiB" => Some(1024.0),
-        "MiB" => Some(1024.0 * 1024.0),
-        "GiB" => Some(1024.0 * 1024.0 * 1024.0),
-        "TiB" => Some(1024.0 * 1024.0 * 1024.0 * 1024.0),
-        _ => None,
-    };
-    let bytes = digits.trim().parse::<f64>().ok().zip(scale).map(|(number, scale)| number * scale);
-    match (name, bytes) {
-        ("target_sstable_size", None) => {
-            config(format!("{name} {value} is not a valid size in bytes: {value} does not end in unit B"))
-        }
-        (_, None) => config(format!("{value} is not a valid size in bytes for {name}")),
-        ("target_sstable_size", Some(bytes)) if bytes < 1024.0 * 1024.0 => {
-            config(format!("{name} {value} is not acceptable, size must be at least 1.000MiB"))
-        }
-        (_, Some(_)) => Ok(()),
-    }
-}
-
-fn is_scaling_parameter(text: &str) -> bool {
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text == "N" || digits(text.strip_prefix(['L', 'T', '+', '-']).unwrap_or(text))
 }
 
 fn check_thresholds(given: &BTreeMap<String, String>) -> Result<()> {
@@ -250,7 +195,7 @@ fn check_thresholds(given: &BTreeMap<String, String>) -> Result<()> {
         Ok(value) => Ok(value),
         Err(_) => config(format!(
             "Invalid value {} for '{name}' compaction sub-option - must be an integer",
-            given[name]
+            shown(&given[name])
         )),
     };
     let (min, max) = (threshold("min_threshold")?, threshold("max_threshold")?);

@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP KEYSPACE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::SchemaEdit;
 use cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Property};
@@ -55,7 +55,7 @@ fn factor(text: &str) -> Result<u32> {
                 Err(ExecError::Config(format!("Replication factor must be non-negative, found {value}")))
             }
         },
-        Err(_) => Err(ExecError::Config(format!("For input string: \"{text}\""))),
+        Err(_) => Err(ExecError::Config(format!("For input string: \"{}\"", options::shown(text)))),
     }
 }
 
@@ -91,15 +91,17 @@ fn replication(
             "Unable to use given strategy class: LocalStrategy is reserved for internal use.".to_owned(),
         )),
         _ => Err(ExecError::Config(format!(
-            "Unable to find replication strategy class '{}'",
-            if class.contains('.') { class.clone() } else { format!("{PACKAGE}{class}") }
+            "Unable to find replication strategy class '{}{}'",
+            if class.contains('.') { "" } else { PACKAGE },
+            options::shown(&class)
         ))),
     }
 }
 
 fn unknown_option(option: &str, strategy: &str, keyspace: &str) -> ExecError {
     ExecError::Config(format!(
-        "Unrecognized strategy option {{{option}}} passed to {strategy} for keyspace {keyspace}"
+        "Unrecognized strategy option {{{}}} passed to {strategy} for keyspace {keyspace}",
+        options::shown(option)
     ))
 }
 
@@ -114,20 +116,28 @@ fn network_topology(
 ) -> Result<Replication> {
     let known = context.view.datacenter_sizes();
     let mut factors = BTreeMap::new();
-    for (datacenter, text) in named.iter().filter(|(_, text)| *text != "0") {
-        factors.insert(datacenter.clone(), factor(text)?);
+    let mut none = BTreeSet::new();
+    for (datacenter, text) in named {
+        match factor(text)? {
+            0 => {
+                none.insert(datacenter.as_str());
+            }
+            copies => {
+                factors.insert(datacenter.clone(), copies);
+            }
+        }
     }
     if let Some(everywhere) = everywhere {
-        let none = |datacenter: &str| named.get(datacenter).is_some_and(|text| text == "0");
+        let copies = factor(everywhere)?;
         if let Some(Replication::NetworkTopology { factors: old }) = old {
-            for (datacenter, copies) in old.iter().filter(|(datacenter, _)| !none(datacenter)) {
+            for (datacenter, copies) in
+                old.iter().filter(|(datacenter, _)| !none.contains(datacenter.as_str()))
+            {
                 factors.entry(datacenter.clone()).or_insert(*copies);
             }
         }
-        for datacenter in known.keys().filter(|datacenter| everywhere != "0" && !none(datacenter)) {
-            if !factors.contains_key(*datacenter) {
-                factors.insert((*datacenter).to_owned(), factor(everywhere)?);
-            }
+        for datacenter in known.keys().filter(|datacenter| copies > 0 && !none.contains(*datacenter)) {
+            factors.entry((*datacenter).to_owned()).or_insert(copies);
         }
     }
     if factors.is_empty() {

@@ -1,6 +1,7 @@
 //! `WITH name = value`: the options of tables and keyspaces, checked and put into the schema's form.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use cql::ast::{Property, PropertyValue};
 use schema::{SpeculativeRetry, TableOptions, TombstoneGc};
@@ -10,6 +11,21 @@ use crate::modification::TTL_MAX;
 
 const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
 const BLOOM_FP_CHANCE_MIN: f64 = 6.71e-5;
+/// The longest text of an option, of its name or value where it is an entry of a map, in bytes. Each change of a table
+/// carries all of its options through the cluster's log.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// The longest map of texts, in bytes of its keys and values.
+pub const MAP_BYTES_MAX: usize = 256 << 10;
+/// The longest wait of a policy, in milliseconds: Cassandra keeps it in 32 bits.
+const MILLIS_MAX: f64 = i32::MAX as f64;
+/// The longest chunk of a compressed file that this server writes, in KiB.
+const CHUNK_KIB_MAX: i32 = 64 << 10;
+/// Characters of a client's text that a message repeats.
+const SHOWN_CHARACTERS_MAX: usize = 256;
+/// Levels of Zstandard.
+const ZSTD_LEVELS: RangeInclusive<i32> = -131_072..=22;
+/// Levels of LZ4's slow form.
+const LZ4_LEVELS: RangeInclusive<i32> = 1..=17;
 
 /// An error of configuration.
 pub fn config<T>(text: impl Into<String>) -> Result<T> {
@@ -20,9 +36,28 @@ fn syntax<T>(text: impl Into<String>) -> Result<T> {
     Err(ExecError::Syntax(text.into()))
 }
 
+/// The start of a text that a client sent, for messages.
+pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// Refuses a text that is too long for the cluster's log.
+fn check_len(text: &str, name: &str) -> Result<()> {
+    match text.len() <= TEXT_BYTES_MAX {
+        true => Ok(()),
+        false => config(format!(
+            "The value for '{name}' has {} bytes: at most {TEXT_BYTES_MAX} are allowed",
+            text.len()
+        )),
+    }
+}
+
 fn string(property: &Property) -> Result<&str> {
     match property.value.text() {
-        Some(text) => Ok(text),
+        Some(text) => check_len(text, &property.name).map(|()| text),
         None => syntax(format!("Invalid value for property '{}'. It should be a string", property.name)),
     }
 }
@@ -31,6 +66,17 @@ fn string(property: &Property) -> Result<&str> {
 pub fn map(property: &Property) -> Result<BTreeMap<String, String>> {
     match &property.value {
         PropertyValue::Map(entries) => {
+            let bytes: usize = entries.iter().map(|(k, v)| k.text().len() + v.text().len()).sum();
+            if bytes > MAP_BYTES_MAX {
+                return config(format!(
+                    "The map for '{}' has {bytes} bytes: at most {MAP_BYTES_MAX} are allowed",
+                    property.name
+                ));
+            }
+            for (key, value) in entries {
+                check_len(key.text(), &property.name)?;
+                check_len(value.text(), shown(key.text()).as_ref())?;
+            }
             Ok(entries.iter().map(|(k, v)| (k.text().to_owned(), v.text().to_owned())).collect())
         }
         _ => syntax(format!("Invalid value for property '{}'. It should be a map.", property.name)),
@@ -40,7 +86,7 @@ pub fn map(property: &Property) -> Result<BTreeMap<String, String>> {
 fn integer(property: &Property, min: i32) -> Result<u32> {
     let text = string(property)?;
     let Ok(value) = text.parse::<i32>() else {
-        return syntax(format!("Invalid integer value {text} for '{}'", property.name));
+        return syntax(format!("Invalid integer value {} for '{}'", shown(text), property.name));
     };
     if value < min {
         return config(format!("{} must be greater than or equal to {min} (got {value})", property.name));
@@ -50,9 +96,27 @@ fn integer(property: &Property, min: i32) -> Result<u32> {
 
 fn float(property: &Property) -> Result<f64> {
     let text = string(property)?;
-    match text.parse::<f64>() {
-        Ok(value) => Ok(value),
-        Err(_) => syntax(format!("Invalid double value {text} for '{}'", property.name)),
+    match finite(text) {
+        Some(value) => Ok(value),
+        None => syntax(format!("Invalid double value {} for '{}'", shown(text), property.name)),
+    }
+}
+
+/// A number that is one: no NaN, no infinity, and no negative zero.
+pub fn finite(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value: &f64| value.is_finite()).map(|value| value + 0.0)
+}
+
+/// A number from 0 to 1.
+fn chance(property: &Property) -> Result<f64> {
+    let value = float(property)?;
+    match (0.0..=1.0).contains(&value) {
+        true => Ok(value),
+        false => config(format!(
+            "{} must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
+            property.name,
+            java_double(value)
+        )),
     }
 }
 
@@ -74,8 +138,9 @@ pub fn boolean(property: &Property) -> Result<bool> {
         "true" | "1" | "yes" => Ok(true),
         "false" | "0" | "no" => Ok(false),
         _ => syntax(format!(
-            "Invalid boolean value {text} for '{}'. Positive values can be '1', 'true' or 'yes'. Negative values can be \
+            "Invalid boolean value {} for '{}'. Positive values can be '1', 'true' or 'yes'. Negative values can be \
              '0', 'false' or 'no'.",
+            shown(text),
             property.name
         )),
     }
@@ -112,19 +177,17 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
             options.bloom_filter_fp_chance = value;
         }
         "caching" => options.caching = caching(property)?,
-        "cdc" => options.cdc = boolean(property)?,
+        "cdc" => {
+            if boolean(property)? {
+                return config(
+                    "cdc = true is not supported yet: nothing would capture the changes; use cdc = false",
+                );
+            }
+            options.cdc = false;
+        }
         "compaction" => options.compaction = super::compaction::compaction(property)?,
         "compression" => options.compression = compression(property)?,
-        "crc_check_chance" => {
-            let value = float(property)?;
-            if !(0.0..=1.0).contains(&value) {
-                return config(format!(
-                    "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
-                    java_double(value)
-                ));
-            }
-            options.crc_check_chance = value;
-        }
+        "crc_check_chance" => options.crc_check_chance = chance(property)?,
         "default_time_to_live" => {
             let value = integer(property, 0)?;
             if value > TTL_MAX.unsigned_abs() {
@@ -141,13 +204,14 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "memtable" => {
             let name = string(property)?;
             if !matches!(name, "default" | "skiplist" | "trie") {
-                return config(format!("Memtable configuration \"{name}\" not found."));
+                return config(format!("Memtable configuration \"{}\" not found.", shown(name)));
             }
             options.memtable = name.to_owned();
         }
         "read_repair" => {
             let name = string(property)?.to_uppercase();
             if !matches!(name.as_str(), "BLOCKING" | "NONE") {
+                let name = shown(&name);
                 return config(format!("Invalid value {name} for option 'read_repair': BLOCKING or NONE"));
             }
             options.read_repair = name;
@@ -160,7 +224,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "extensions" => extensions(property, &mut options.extensions)?,
         // Options of old versions, which Cassandra takes and forgets.
         "read_repair_chance" | "dclocal_read_repair_chance" => {
-            float(property)?;
+            chance(property)?;
         }
         "id" => {}
         other => return syntax(format!("Unknown property '{other}'")),
@@ -178,9 +242,23 @@ pub fn table_id(properties: &[Property]) -> Result<Option<[u8; 16]>> {
 }
 
 fn extensions(property: &Property, into: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
-    let hex = |text: &str| types::CqlType::Blob.from_string(text.trim_start_matches("0x"));
     for (name, value) in map(property)? {
-        into.insert(name, hex(&value)?);
+        let digits = value.strip_prefix("0x").unwrap_or(&value);
+        // DESCRIBE shows them behind a 0x.
+        let bytes = if digits.len() + 2 <= TEXT_BYTES_MAX {
+            types::CqlType::Blob.from_string(digits).ok()
+        } else {
+            None
+        };
+        let Some(bytes) = bytes else {
+            return config(format!(
+                "Invalid value {} for extension '{}': at most {} hexadecimal digits",
+                shown(&value),
+                shown(&name),
+                TEXT_BYTES_MAX - 2
+            ));
+        };
+        into.insert(name, bytes);
     }
     Ok(())
 }
@@ -193,7 +271,8 @@ fn tombstone_gc(property: &Property) -> Result<TombstoneGc> {
             Some(seconds) => seconds,
             None => {
                 return config(format!(
-                    "Invalid value {text} for propagation_delay_in_seconds of 'tombstone_gc': seconds, 0 or more"
+                    "Invalid value {} for propagation_delay_in_seconds of 'tombstone_gc': seconds, 0 or more",
+                    shown(&text)
                 ));
             }
         },
@@ -203,14 +282,16 @@ fn tombstone_gc(property: &Property) -> Result<TombstoneGc> {
     };
     if let Some(unknown) = given.keys().next() {
         return config(format!(
-            "Unknown sub-option {unknown} for 'tombstone_gc': mode and propagation_delay_in_seconds are known"
+            "Unknown sub-option {} for 'tombstone_gc': mode and propagation_delay_in_seconds are known",
+            shown(unknown)
         ));
     }
     match TombstoneGc::from_mode(&mode, delay) {
         Some(gc) => Ok(gc),
-        None => {
-            config(format!("Invalid mode {mode} for 'tombstone_gc': timeout, disabled, immediate or repair"))
-        }
+        None => config(format!(
+            "Invalid mode {} for 'tombstone_gc': timeout, disabled, immediate or repair",
+            shown(&mode)
+        )),
     }
 }
 
@@ -221,24 +302,26 @@ fn caching(property: &Property) -> Result<BTreeMap<String, String>> {
     if !unknown.is_empty() {
         return config(format!(
             "Invalid caching sub-options [{}]: only 'keys' and 'rows_per_partition' are allowed",
-            unknown.join(", ")
+            shown(&unknown.join(", "))
         ));
     }
     let keys = given.get("keys").map_or("ALL".to_owned(), |keys| keys.to_uppercase());
     if !matches!(keys.as_str(), "ALL" | "NONE") {
         return config(format!(
             "Invalid value '{}' for caching sub-option 'keys': only 'ALL' and 'NONE' are allowed",
-            given.get("keys").map_or("", String::as_str)
+            given.get("keys").map_or("".into(), |keys| shown(keys))
         ));
     }
     let rows = given.get("rows_per_partition").map_or("NONE".to_owned(), |rows| rows.to_uppercase());
-    if !matches!(rows.as_str(), "ALL" | "NONE") && rows.parse::<u32>().is_err() {
+    let number = rows.parse::<i32>().ok().filter(|rows| *rows >= 0);
+    if !matches!(rows.as_str(), "ALL" | "NONE") && number.is_none() {
         return config(format!(
             "Invalid value '{}' for caching sub-option 'rows_per_partition': only 'ALL', 'NONE', and integer values are \
              allowed",
-            given.get("rows_per_partition").map_or("", String::as_str)
+            given.get("rows_per_partition").map_or("".into(), |rows| shown(rows))
         ));
     }
+    let rows = number.map_or(rows, |number| number.to_string());
     Ok(BTreeMap::from([("keys".to_owned(), keys), ("rows_per_partition".to_owned(), rows)]))
 }
 
@@ -268,6 +351,7 @@ fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
         "ZstdCompressor" => &["compression_level"],
         "SnappyCompressor" | "DeflateCompressor" | "NoopCompressor" => &[],
         _ => {
+            let short = shown(short);
             return config(format!("Could not create Compression for type {COMPRESSION_PACKAGE}{short}"));
         }
     };
@@ -276,22 +360,63 @@ fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
     let unknown: Vec<&str> =
         given.keys().map(String::as_str).filter(|key| !common.contains(key) && !own.contains(key)).collect();
     if !unknown.is_empty() {
-        return config(format!("Unknown compression options {}", unknown.join(", ")));
+        return config(format!("Unknown compression options {}", shown(&unknown.join(", "))));
     }
     let full = format!("{COMPRESSION_PACKAGE}{short}");
     given.insert("class".to_owned(), full);
     let length = given.entry("chunk_length_in_kb".to_owned()).or_insert_with(|| "16".to_owned());
-    match length.trim_end_matches("KiB").trim_end_matches("kb").parse::<u32>() {
-        Ok(value) if value.is_power_of_two() && value <= 1 << 20 => *length = value.to_string(),
-        Ok(_) => return config("chunk_length_in_kb must be a power of 2"),
-        Err(_) => return config(format!("Invalid value for chunk_length_in_kb: {length}")),
+    match length.trim_end_matches("KiB").trim_end_matches("kb").parse::<i32>() {
+        Ok(value) if value <= 0 => {
+            return config(format!("Invalid negative or null chunk_length_in_kb: {value}"));
+        }
+        Ok(value) if value.count_ones() != 1 => return config("chunk_length_in_kb must be a power of 2"),
+        Ok(value) if value > CHUNK_KIB_MAX => {
+            return config(format!(
+                "Value of chunk_length_in_kb is too large ({value}): at most {CHUNK_KIB_MAX} is allowed"
+            ));
+        }
+        Ok(value) => *length = value.to_string(),
+        Err(_) => return config(format!("Invalid value for chunk_length_in_kb: {}", shown(length))),
     }
+    check_compression(&given)?;
     Ok(given)
+}
+
+/// Checks the numbers and names among a compressor's settings.
+fn check_compression(given: &BTreeMap<String, String>) -> Result<()> {
+    let refused = |name: &str, text: &str, range: &str| {
+        config(format!("Invalid value for {name}: {} (it must be {range})", shown(text)))
+    };
+    let integer = |name: &str, range: RangeInclusive<i32>| match given.get(name) {
+        Some(text) if !text.parse().is_ok_and(|value| range.contains(&value)) => {
+            refused(name, text, &format!("an integer from {} to {}", range.start(), range.end()))
+        }
+        _ => Ok(()),
+    };
+    let number = |name: &str, valid: fn(f64) -> bool, range: &str| match given.get(name) {
+        Some(text) if !finite(text).is_some_and(valid) => refused(name, text, range),
+        _ => Ok(()),
+    };
+    integer("compression_level", ZSTD_LEVELS)?;
+    integer("lz4_high_compressor_level", LZ4_LEVELS)?;
+    integer("max_compressed_length", 0..=i32::MAX)?;
+    number("crc_check_chance", |value| (0.0..=1.0).contains(&value), "a number from 0.0 to 1.0")?;
+    number("min_compress_ratio", |value| value == 0.0 || value >= 1.0, "0, or a number of at least 1")?;
+    match given.get("lz4_compressor_type").map(String::as_str) {
+        None | Some("fast" | "high") => Ok(()),
+        Some(other) => refused("lz4_compressor_type", other, "fast or high"),
+    }
+}
+
+/// Digits with at most one point, as Cassandra reads the numbers of a policy: no sign, no exponent, no NaN.
+fn plain(text: &str) -> Option<f64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if digits { finite(text) } else { None }
 }
 
 fn retry(property: &Property) -> Result<SpeculativeRetry> {
     let text = string(property)?;
-    let refused = || config(format!("Invalid value {text} for option '{}'", property.name));
+    let refused = || config(format!("Invalid value {} for option '{}'", shown(text), property.name));
     let upper = text.to_uppercase();
     if upper == "NEVER" || upper == "NONE" {
         return Ok(SpeculativeRetry::Never);
@@ -301,15 +426,17 @@ fn retry(property: &Property) -> Result<SpeculativeRetry> {
     }
     let percentile = |text: &str| -> Option<f64> {
         let digits = text.strip_suffix("PERCENTILE").or_else(|| text.strip_suffix('P'))?;
-        digits.parse().ok()
+        plain(digits)
     };
-    let millis = |text: &str| -> Option<f64> { text.strip_suffix("MS")?.parse().ok() };
+    let millis =
+        |text: &str| -> Option<f64> { plain(text.strip_suffix("MS")?).filter(|ms| *ms <= MILLIS_MAX) };
     let in_range = |p: f64| {
         if p > 0.0 && p < 100.0 {
             return Ok(p);
         }
         config(format!(
-            "Invalid value {text} for PERCENTILE option '{}': must be between (0.0 and 100.0)",
+            "Invalid value {} for PERCENTILE option '{}': must be between (0.0 and 100.0)",
+            shown(text),
             property.name
         ))
     };

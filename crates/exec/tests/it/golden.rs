@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
+use exec::backend::Coordinator as _;
 use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody, Rows};
 use wire::{
@@ -28,6 +29,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// A node in memory with one client.
 pub struct Node {
+    cluster: Memory,
     executor: Executor<Memory>,
     keyspace: std::cell::RefCell<Option<Rc<str>>>,
 }
@@ -49,8 +51,13 @@ impl Node {
             address: "127.0.0.1:9042".parse().unwrap(),
         };
         let clock = Rc::new(TestClock::default());
-        let executor = Executor::new(cluster, clock, node, ExecLimits::default());
-        Self { executor, keyspace: Default::default() }
+        let executor = Executor::new(cluster.clone(), clock, node, ExecLimits::default());
+        Self { cluster, executor, keyspace: Default::default() }
+    }
+
+    /// The options of a table that exists.
+    pub fn options(&self, keyspace: &str, table: &str) -> schema::TableOptions {
+        self.cluster.schema().table(keyspace, table).expect("the table exists").options.clone()
     }
 
     /// Sends a request through the codecs and hands its answer to `read`.

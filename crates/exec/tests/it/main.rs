@@ -1,6 +1,9 @@
 //! Statements against a table in memory: golden tables of statements and their results.
 
+mod fuzz;
 mod golden;
+mod hostile;
 mod memory;
+mod options;
 mod paging;
 mod tables;

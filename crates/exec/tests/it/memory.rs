@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
+use cluster::state::{Command, CommandId, Proposal};
 use coordinator::{
     CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, ViewNode, WriteOptions,
 };
@@ -42,6 +43,28 @@ impl Clock for TestClock {
         self.ticks.set(self.ticks.get() + 1);
         (self.ticks.get() as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835).to_be_bytes()
     }
+}
+
+/// The edits as the nodes read them from the cluster's log.
+///
+/// # Panics
+/// When they are not those that were written.
+fn through_the_log(base: [u8; 16], edits: Vec<SchemaEdit>) -> Vec<SchemaEdit> {
+    let command = Command::SchemaChange { base, edits };
+    let bytes = Proposal { id: CommandId([7; 16]), command: command.clone() }.encode();
+    let read = Proposal::decode(&bytes).expect("nodes can read what was proposed");
+    assert_eq!(read.encode(), bytes, "a change is another one behind the log");
+    let (Command::SchemaChange { edits, .. }, Command::SchemaChange { edits: written, .. }) =
+        (read.command, command)
+    else {
+        panic!("a change of the schema is another command behind the log");
+    };
+    for (read, written) in edits.iter().zip(&written) {
+        if let (SchemaEdit::PutTable(read), SchemaEdit::PutTable(written)) = (read, written) {
+            assert_eq!(read.options, written.options, "options are others behind the log");
+        }
+    }
+    edits
 }
 
 type Partitioned = BTreeMap<DecoratedKey, PartitionUpdate>;
@@ -263,7 +286,7 @@ impl Coordinator for Memory {
         if schema.version() != base {
             return Err(SchemaChangeError::Moved);
         }
-        for edit in edits {
+        for edit in through_the_log(base, edits) {
             schema = match edit {
                 SchemaEdit::PutKeyspace(mut keyspace) => {
                     if let Some(old) = schema.keyspace(&keyspace.name) {
@@ -273,7 +296,10 @@ impl Coordinator for Memory {
                     schema.with_keyspace(keyspace)
                 }
                 SchemaEdit::DropKeyspace(name) => schema.without_keyspace(&name),
-                SchemaEdit::PutTable(table) => schema.with_table(table),
+                SchemaEdit::PutTable(table) => {
+                    let known = schema.table_by_id(table.id).map(|old| table.with_ids_of(old));
+                    schema.with_table(known.unwrap_or(table))
+                }
                 SchemaEdit::DropTable { keyspace, name } => schema.without_table(&keyspace, &name),
                 SchemaEdit::PutType(ty) => schema.with_type(ty),
                 SchemaEdit::DropType { keyspace, name } => schema.without_type(&keyspace, &name),

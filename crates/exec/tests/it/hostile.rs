@@ -1,0 +1,189 @@
+//! Statements that are small to write and were large to carry out: each ends at once, with a result or with a clear error.
+
+use std::fmt::Write as _;
+
+use wire::ErrorKind;
+use wire::client::AnswerBody;
+
+use crate::golden::Node;
+
+fn node() -> Node {
+    let node = Node::new();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run(
+        "CREATE TABLE ks.t (k int PRIMARY KEY, i int, v varint, d decimal, f double, s text, b blob, m map<int, int>)",
+    );
+    node.run("INSERT INTO ks.t (k, i, v, d, f, s, m) VALUES (1, 2, 3, 4.5, 5.5, '\"', {1: 2})");
+    node
+}
+
+/// The message of a refusal.
+fn refused(node: &Node, statement: &str) -> String {
+    match node.query(statement).body {
+        AnswerBody::Error(error) => {
+            assert!(
+                matches!(error.kind, ErrorKind::Invalid | ErrorKind::SyntaxError | ErrorKind::ConfigError),
+                "{error}"
+            );
+            assert!(error.message.len() < 2_000, "the message is long");
+            error.message
+        }
+        other => panic!("{}: {other:?}", statement.chars().take(200).collect::<String>()),
+    }
+}
+
+/// The most memory that this process has had, in MiB.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+}
+
+/// Processor time of this thread.
+pub fn cpu() -> std::time::Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    std::time::Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn choosing_overloads_costs_as_much_as_the_expression_is_long() {
+    let node = node();
+    let nested = |open: &str, close: &str, inner: &str, depth: usize| {
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    let mut shapes = vec![];
+    for inner in ["i", "v", "d", "f", "1", "1.5"] {
+        for (open, close) in [
+            ("abs(", ")"),
+            ("(i + ", ")"),
+            ("2 * (", ")"),
+            ("(2.5 - ", ")"),
+            ("round(", ")"),
+            ("-(", ")"),
+            ("(int)abs(", ")"),
+            ("CAST(", " AS int)"),
+            ("text_as_blob(blob_as_text(", "))"),
+            ("blob_as_int(int_as_blob(", "))"),
+            ("[", "]"),
+            ("abs(i + ", ")"),
+        ] {
+            // The parser lets brackets nest 64 deep; some of these are two a level.
+            for depth in [7, 12, 28] {
+                shapes.push(nested(open, close, inner, depth));
+            }
+        }
+        for operator in ["+", "-", "*", "/", "%"] {
+            shapes.push(format!("{inner}{}", format!(" {operator} i").repeat(220)));
+            shapes.push(format!("{inner}{}", format!(" {operator} v").repeat(220)));
+            shapes.push(format!("{inner}{}", format!(" {operator} (i + {inner})").repeat(100)));
+        }
+    }
+    let begin = cpu();
+    let (mut taken, mut statements) = (0, 0);
+    for shape in &shapes {
+        for statement in [
+            format!("SELECT {shape} FROM ks.t"),
+            format!("SELECT max({shape}) FROM ks.t"),
+            format!("INSERT INTO ks.t (k, v) VALUES (1, {shape})"),
+            format!("UPDATE ks.t SET d = {shape} WHERE k = {shape}"),
+            format!("SELECT k FROM ks.t WHERE k = {shape}"),
+        ] {
+            let before = cpu();
+            let ok = matches!(node.query(&statement).body, AnswerBody::Result(_));
+            let took = cpu() - before;
+            assert!(took.as_secs() < 5, "{took:?} for {statement}");
+            taken += u32::from(ok);
+            statements += 1;
+        }
+    }
+    println!("{statements} statements, {taken} carried out, in {:?}", cpu() - begin);
+    assert!(taken > 200, "{taken} of {statements} were carried out: the shapes are no expressions");
+}
+
+#[test]
+fn a_result_has_a_limit_within_a_row() {
+    let node = node();
+    let blob = "61".repeat(1 << 20);
+    node.run(&format!("UPDATE ks.t SET b = 0x{blob} WHERE k = 1"));
+    let many = |item: &str| vec![item; 3_000].join(", ");
+    for statement in [
+        format!("SELECT {} FROM ks.t", many("b")),
+        format!("SELECT {} FROM ks.t WHERE k = 1", many("b")),
+        format!("SELECT {} FROM ks.t", many("(blob)b")),
+        format!("SELECT [{}] FROM ks.t", many("b")),
+        format!("SELECT ({}) FROM ks.t", many("b")),
+        format!("SELECT {} FROM ks.t", many("max(b)")),
+        format!("SELECT {} FROM ks.t GROUP BY k", many("max(b)")),
+        format!(
+            "SELECT JSON {} FROM ks.t",
+            (0..3_000).map(|at| format!("b AS b{at}")).collect::<Vec<_>>().join(", ")
+        ),
+    ] {
+        let message = refused(&node, &statement);
+        assert!(message.contains("bytes"), "{message}");
+    }
+    let peak = peak_mib();
+    assert!(peak < 2_048, "{peak} MiB were taken for results that are refused");
+    // What is below the limit is answered.
+    assert_eq!(node.rows(&format!("SELECT {} FROM ks.t", vec!["b"; 60].join(", ")))[0].len(), 60);
+}
+
+#[test]
+fn functions_of_functions_do_not_grow_without_end() {
+    let node = node();
+    let json = format!("{}s{}", "to_json(".repeat(60), ")".repeat(60));
+    assert!(refused(&node, &format!("SELECT {json} FROM ks.t")).contains("bytes"));
+    let doubled =
+        |depth: usize| (0..depth).fold("v".to_owned(), |inner, _| format!("({inner} * 10000000000)"));
+    assert_eq!(node.rows(&format!("SELECT {} FROM ks.t", doubled(30))).len(), 1);
+    assert!(peak_mib() < 2_048);
+}
+
+#[test]
+fn a_table_may_have_65_535_columns_and_no_more() {
+    let node = node();
+    let columns = |range: std::ops::Range<usize>| {
+        range.fold(String::new(), |mut text, at| {
+            write!(text, "{}c{at} int", if text.is_empty() { "" } else { ", " }).unwrap();
+            text
+        })
+    };
+    let message = refused(&node, &format!("CREATE TABLE ks.w (k int PRIMARY KEY, {})", columns(0..65_535)));
+    assert!(message.contains("at most 65535"), "{message}");
+    node.run(&format!("CREATE TABLE ks.w (k int PRIMARY KEY, {})", columns(0..65_534)));
+    assert!(refused(&node, "ALTER TABLE ks.w ADD x int").contains("at most 65535"));
+    assert!(
+        refused(&node, &format!("ALTER TABLE ks.w ADD ({})", columns(65_534..131_070)))
+            .contains("at most 65535")
+    );
+    node.run("ALTER TABLE ks.w DROP c7");
+    assert!(refused(&node, "ALTER TABLE ks.w ADD x int").contains("remember 1"));
+    node.run("ALTER TABLE ks.w ADD c7 int");
+    node.run("INSERT INTO ks.w (k, c7, c65533) VALUES (1, 2, 3)");
+    assert_eq!(node.rows("SELECT c7, c65533 FROM ks.w")[0][1], Some(vec![0, 0, 0, 3]));
+}
+
+#[test]
+fn columns_can_be_added_and_dropped_for_ever() {
+    let node = node();
+    let names: Vec<String> = (0..3_000).map(|at| format!("c{at}")).collect();
+    node.run("CREATE TABLE ks.w (k int PRIMARY KEY, v int)");
+    for at in 0..24 {
+        node.run(&format!("ALTER TABLE ks.w ADD ({} int)", names.join(" int, ")));
+        node.run(&format!("INSERT INTO ks.w (k, v, c2999) VALUES ({at}, 1, {at})"));
+        node.run(&format!("ALTER TABLE ks.w DROP ({})", names.join(", ")));
+    }
+    node.run("ALTER TABLE ks.w ADD c2999 int");
+    let rows = node.rows("SELECT k, c2999 FROM ks.w");
+    assert_eq!(rows.len(), 24);
+    assert!(rows.iter().all(|row| row[1].is_none()), "a column that came back shows what it held before");
+}
+
+#[test]
+fn a_type_has_a_limit_of_fields() {
+    let node = node();
+    let fields: Vec<String> = (0..32_768).map(|at| format!("f{at} int")).collect();
+    assert!(refused(&node, &format!("CREATE TYPE ks.u ({})", fields.join(", "))).contains("at most 32767"));
+    node.run(&format!("CREATE TYPE ks.u ({})", fields[1..].join(", ")));
+    assert!(refused(&node, "ALTER TYPE ks.u ADD f0 int").contains("at most 32767"));
+}
