@@ -136,6 +136,8 @@ class Node:
             for option in ("listen_address", "rpc_address", "api_address", "prometheus_address"):
                 file.write(f"{option}: {address}\n")
             file.write(f"data_file_directories: {place}/data\nseeds: 10.77.1.1, 10.77.2.1\ncluster_name: wide\nshards: 1\n")
+            # It is started before the other seed.
+            file.write(f"new_cluster: {str(address == '10.77.1.1').lower()}\n")
         self.command = ["ip", "netns", "exec", name_of(datacenter), torc, "server", "--config", os.path.join(place, "torc.yaml")]
         self.process = None
 

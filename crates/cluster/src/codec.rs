@@ -8,7 +8,8 @@ use schema::{
     ColumnKind, DroppedColumn, Keyspace, Replication, Schema, SpeculativeRetry, Table, TableBuilder, TableId,
     TableOptions, TombstoneGc,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use types::{CqlType, UserType};
 
 /// Version of the form; a file with a later one is refused.
@@ -112,12 +113,12 @@ struct StoredDropped {
 #[derive(Serialize, Deserialize)]
 struct StoredOptions {
     comment: String,
-    bloom_filter_fp_chance: f64,
+    bloom_filter_fp_chance: Exact,
     caching: BTreeMap<String, String>,
     cdc: bool,
     compaction: BTreeMap<String, String>,
     compression: BTreeMap<String, String>,
-    crc_check_chance: f64,
+    crc_check_chance: Exact,
     default_time_to_live: u32,
     gc_grace_seconds: u32,
     max_index_interval: u32,
@@ -139,14 +140,41 @@ struct StoredOptions {
 enum StoredRetry {
     Never,
     Always,
-    Percentile(f64),
-    Millis(f64),
-    Hybrid { min: bool, percentile: f64, millis: f64 },
+    Percentile(Exact),
+    Millis(Exact),
+    Hybrid { min: bool, percentile: Exact, millis: Exact },
+}
+
+/// A number with a fraction, as text: JSON has no NaN and no infinity (they become `null`), and what reads its numbers may round the
+/// last digit, so that two nodes would differ. Numbers, as earlier versions wrote them, are read too.
+struct Exact(f64);
+
+impl Serialize for Exact {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:?}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Exact {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Text(String),
+            Number(f64),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Number(number) => Ok(Self(number)),
+            Form::Text(text) => {
+                text.parse().map(Self).map_err(|_| D::Error::custom(format!("{text:?} is no number")))
+            }
+        }
+    }
 }
 
 /// The user-made part of a schema as JSON.
 pub(crate) fn encode(schema: &Schema) -> Vec<u8> {
-    serde_json::to_vec_pretty(&store(schema)).expect("a schema has only string keys and finite numbers")
+    serde_json::to_vec_pretty(&store(schema)).expect("a schema has only string keys")
 }
 
 /// Adds what [`encode`] wrote to `base` (the server's own keyspaces).
@@ -311,10 +339,10 @@ fn store_retry(retry: &SpeculativeRetry) -> StoredRetry {
     match *retry {
         SpeculativeRetry::Never => StoredRetry::Never,
         SpeculativeRetry::Always => StoredRetry::Always,
-        SpeculativeRetry::Percentile(p) => StoredRetry::Percentile(p),
-        SpeculativeRetry::Millis(ms) => StoredRetry::Millis(ms),
+        SpeculativeRetry::Percentile(p) => StoredRetry::Percentile(Exact(p)),
+        SpeculativeRetry::Millis(ms) => StoredRetry::Millis(Exact(ms)),
         SpeculativeRetry::Hybrid { min, percentile, millis } => {
-            StoredRetry::Hybrid { min, percentile, millis }
+            StoredRetry::Hybrid { min, percentile: Exact(percentile), millis: Exact(millis) }
         }
     }
 }
@@ -323,9 +351,9 @@ fn load_retry(stored: StoredRetry) -> SpeculativeRetry {
     match stored {
         StoredRetry::Never => SpeculativeRetry::Never,
         StoredRetry::Always => SpeculativeRetry::Always,
-        StoredRetry::Percentile(p) => SpeculativeRetry::Percentile(p),
-        StoredRetry::Millis(ms) => SpeculativeRetry::Millis(ms),
-        StoredRetry::Hybrid { min, percentile, millis } => {
+        StoredRetry::Percentile(Exact(p)) => SpeculativeRetry::Percentile(p),
+        StoredRetry::Millis(Exact(ms)) => SpeculativeRetry::Millis(ms),
+        StoredRetry::Hybrid { min, percentile: Exact(percentile), millis: Exact(millis) } => {
             SpeculativeRetry::Hybrid { min, percentile, millis }
         }
     }
@@ -352,12 +380,12 @@ fn store_options(options: &TableOptions) -> StoredOptions {
     let options = options.clone();
     StoredOptions {
         comment: options.comment,
-        bloom_filter_fp_chance: options.bloom_filter_fp_chance,
+        bloom_filter_fp_chance: Exact(options.bloom_filter_fp_chance),
         caching: options.caching,
         cdc: options.cdc,
         compaction: options.compaction,
         compression: options.compression,
-        crc_check_chance: options.crc_check_chance,
+        crc_check_chance: Exact(options.crc_check_chance),
         default_time_to_live: options.default_time_to_live,
         gc_grace_seconds: options.gc_grace_seconds,
         max_index_interval: options.max_index_interval,
@@ -377,12 +405,12 @@ fn store_options(options: &TableOptions) -> StoredOptions {
 fn load_options(stored: StoredOptions) -> TableOptions {
     TableOptions {
         comment: stored.comment,
-        bloom_filter_fp_chance: stored.bloom_filter_fp_chance,
+        bloom_filter_fp_chance: stored.bloom_filter_fp_chance.0,
         caching: stored.caching,
         cdc: stored.cdc,
         compaction: stored.compaction,
         compression: stored.compression,
-        crc_check_chance: stored.crc_check_chance,
+        crc_check_chance: stored.crc_check_chance.0,
         default_time_to_live: stored.default_time_to_live,
         gc_grace_seconds: stored.gc_grace_seconds,
         max_index_interval: stored.max_index_interval,

@@ -48,6 +48,11 @@ impl Message {
         self.0.get_msg_type() == Kind::MsgSnapshot
     }
 
+    /// The state in it, when it carries a snapshot.
+    pub fn snapshot_data(&self) -> Option<&[u8]> {
+        self.is_snapshot().then(|| &self.0.get_snapshot().data[..])
+    }
+
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let Self(message) = self;

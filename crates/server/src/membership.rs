@@ -88,6 +88,8 @@ pub(crate) async fn open_group(
         own: own_schema,
         replaces: own.config.replaces().map(str::to_owned),
         token_count: own.config.initial_token.trim().is_empty().then_some(own.config.num_tokens.into()),
+        new_cluster: own.config.new_cluster,
+        unresolved_seeds: own.config.unresolved_seeds().map(str::to_owned).collect(),
         ..GroupConfig::new(&directories.node, own.config.cluster_name.clone(), own.host, info)
     };
     let seeds = own.seeds()?;
@@ -102,7 +104,7 @@ pub(crate) async fn open_group(
         let deadline = rt.now() + JOIN_TIMEOUT;
         return blank.join(&seeds, deadline).await.map_err(|error| failed(&error));
     }
-    if seeds.iter().all(|seed| *seed == own.internode()) {
+    if seeds.iter().all(|seed| *seed == own.internode()) && own.config.unresolved_seeds().next().is_none() {
         return blank.start_first_node(own.tokens.clone()).await.map_err(|error| failed(&error));
     }
     tracing::info!("looking for the cluster at {}", own.config.seeds);
@@ -134,8 +136,10 @@ impl Membership {
             threshold: own.config.phi_convict_threshold,
             ..gossip::DetectorConfig::default()
         };
-        let config =
-            gossip::Config { detector, ..gossip::Config::new(own.config.cluster_name.clone(), own.seeds()?) };
+        let config = gossip::Config {
+            detector,
+            ..gossip::Config::new(group.applied().state.full_name(), own.seeds()?)
+        };
         let location = own.config.location();
         let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         let endpoint = OwnEndpoint {

@@ -16,6 +16,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(bench::command())
         .subcommand(crate::nodetool::command())
+        .subcommand(crate::raft_log::command())
         .subcommand(crate::sim::command())
         .subcommand(crate::sstable::command())
         .subcommand(with_options(
@@ -55,7 +56,7 @@ pub fn command() -> Command {
 const NODES_MAX: i64 = 64;
 
 /// Options that say yes or no and may be given without a value.
-const SWITCHES: &[&str] = &["memory", "disable_io_uring", "commitlog_ignore_errors"];
+const SWITCHES: &[&str] = &["memory", "disable_io_uring", "commitlog_ignore_errors", "new_cluster"];
 
 fn with_options(command: Command) -> Command {
     let hidden = |name: &str| !matches!(name, "shards" | "memory" | "rpc_address" | "seeds" | "log_level");

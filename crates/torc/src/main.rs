@@ -5,6 +5,7 @@ mod dev;
 mod local_cluster;
 mod node;
 mod nodetool;
+mod raft_log;
 mod sim;
 mod sstable;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         Some(("bench", arguments)) => bench::run(arguments),
         Some(("nodetool", arguments)) => nodetool::run(arguments),
         Some(("sim", arguments)) => sim::run(arguments),
+        Some(("raft-log", arguments)) => raft_log::run(arguments),
         Some(("sstable", arguments)) => sstable::run(arguments),
         _ => unreachable!("clap asks for a known subcommand"),
     };

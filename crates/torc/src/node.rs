@@ -52,7 +52,7 @@ pub fn apply(config: &mut Config, arguments: &ArgMatches) -> Result<(), String> 
     apply_flags(config, arguments).map_err(|error| error.to_string())
 }
 
-/// Where the seeds have names, takes the addresses that they have now. A name that is not known is left out, unless none is.
+/// Where the seeds have names, takes the addresses that they have now. A name that is not known is marked as such, unless none is.
 pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     for seed in config.seed_names() {
@@ -72,7 +72,12 @@ pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
     if found.is_empty() && !unknown.is_empty() {
         return Err(format!("option seeds: none of these has an address: {}", unknown.join(", ")));
     }
-    unknown.iter().for_each(|seed| tracing::warn!("the seed {seed} has no address and is left out"));
+    for seed in &unknown {
+        tracing::warn!("the seed {seed} has no address");
+        // Whether it has a cluster is not known: a node without data must not begin another one.
+        let name = seed.split('\'').nth(1).unwrap_or(seed);
+        found.push(format!("{}{name}", Config::UNRESOLVED));
+    }
     config.seeds = found.join(",");
     Ok(())
 }

@@ -18,6 +18,7 @@ use topology::HostId;
 use super::error::GroupError;
 use super::inner::{Applied, Inner, Input, Proposed};
 use super::log::{LogError, RaftLog};
+use super::pieces;
 use super::wire::{self, Forward};
 use crate::dropped::DropLog;
 use crate::state::{ClusterState, CommandId, Proposal};
@@ -25,8 +26,6 @@ use crate::state::{ClusterState, CommandId, Proposal};
 /// Nodes beyond this number follow without a vote: each further vote makes a majority slower and no safer. The number of votes is
 /// odd: an even one more survives no further failure, and a second vote of two is one more node that must not fail.
 pub const VOTERS_MAX: usize = 7;
-/// A message of more bytes may not fit the protocol between nodes.
-const MESSAGE_BYTES_MAX: usize = 31 << 20;
 /// A follower is given a vote when it lacks at most so many entries.
 const LAG_MAX: u64 = 32;
 /// A node that knows no leader asks the others whether it was removed after this many ticks, and again after as many.
@@ -66,7 +65,7 @@ impl Driver {
         if let Some(snapshot) = &stored.snapshot {
             index = snapshot.index;
             let read = state.decode_after(&snapshot.data);
-            state = Arc::new(read.map_err(|error| GroupError::Entry { index, error })?);
+            state = Arc::new(read.map_err(|error| GroupError::Snapshot { index, error })?);
         }
         let snapshot_entries = inner.config.snapshot_entries;
         let config = Config { snapshot_entries, ..Config::new(log.member(), inner.rt.random_u64()) };
@@ -192,6 +191,7 @@ impl Driver {
         if self.inner.host_of(message.from()).is_some_and(|host| host != from) {
             return Ok(());
         }
+        self.check_recovery(&message)?;
         match self.node.receive(message) {
             Ok(()) | Err(Unacceptable::NotForUs { .. } | Unacceptable::UnknownPeer { .. }) => Ok(()),
             Err(error @ Unacceptable::FromTheFuture { .. }) => {
@@ -200,6 +200,17 @@ impl Driver {
             }
             Err(error) => Err(GroupError::Inconsistent(error)),
         }
+    }
+
+    /// A group that was made anew goes on after the log of one node. Who has more decided than that one must not forget it.
+    fn check_recovery(&self, message: &raft::Message) -> Result<(), GroupError> {
+        let Some(data) = message.snapshot_data() else { return Ok(()) };
+        let Some(recovery) = ClusterState::recovery_of(data) else { return Ok(()) };
+        let commit = self.hard_state.commit;
+        if self.state.recovery == Some(recovery) || commit <= recovery.base {
+            return Ok(());
+        }
+        Err(GroupError::Forced { base: recovery.base, commit })
     }
 
     fn propose(&mut self, id: CommandId, bytes: Bytes, reply: oneshot::Sender<Proposed>) {
@@ -234,7 +245,7 @@ impl Driver {
             if let Some(snapshot) = effects.install {
                 tracing::info!("the cluster's state arrives as a snapshot of entry {}", snapshot.index);
                 let read = self.state.decode_after(&snapshot.data);
-                let next = read.map_err(|error| GroupError::Entry { index: snapshot.index, error })?;
+                let next = read.map_err(|error| GroupError::Snapshot { index: snapshot.index, error })?;
                 self.replace(next).await?;
                 self.index = snapshot.index;
             }
@@ -287,7 +298,9 @@ impl Driver {
     async fn apply(&mut self, entry: raft::Committed) -> Result<(), GroupError> {
         let index = entry.index;
         if let raft::Outcome::Command(bytes) = entry.outcome {
-            let proposal = Proposal::decode(&bytes).map_err(|error| GroupError::Entry { index, error })?;
+            let proposal = Proposal::decode(&bytes);
+            let proposal =
+                proposal.map_err(|error| GroupError::unreadable(index, entry.term, &bytes, error))?;
             let id = proposal.id;
             let (next, outcome) = self.state.apply(proposal);
             self.replace(next).await?;
@@ -323,6 +336,9 @@ impl Driver {
 
     fn publish(&self) {
         let moved = self.inner.state().topology_version != self.state.topology_version;
+        if self.state.cluster_id != [0; 16] {
+            self.inner.cluster_id.set(self.state.cluster_id);
+        }
         self.inner.applied.set(Applied { index: self.index, state: Arc::clone(&self.state) });
         if moved {
             self.inner.publish_peers();
@@ -371,15 +387,11 @@ impl Driver {
 
     fn send(&self, message: &raft::Message) {
         let Some(host) = self.inner.host_of(message.to()) else { return };
-        let verb = if message.is_snapshot() { Verb::RaftSnapshot } else { Verb::Raft };
-        let body: Bytes = message.encode().into();
-        if body.len() > MESSAGE_BYTES_MAX {
-            let len = body.len();
-            tracing::error!(
-                "the cluster's state has {len} bytes, too many to send: drop tables that are not needed"
-            );
+        if message.is_snapshot() {
+            return pieces::send(&self.inner, host, message);
         }
-        self.inner.messenger.send(Target::Host { host, shard: 0 }, verb, body);
+        let body = self.inner.sign(&message.encode());
+        self.inner.messenger.send(Target::Host { host, shard: 0 }, Verb::Raft, body);
     }
 
     /// The leader brings the group in line with the members: who joined follows, who has caught up votes, who was removed goes. One
@@ -441,7 +453,7 @@ impl Driver {
             let inner = Rc::clone(&self.inner);
             let deadline = inner.rt.now() + inner.config.tick * 20;
             let ask = async move {
-                let body = Forward::Removed(own).encode();
+                let body = inner.sign(&Forward::Removed(own).encode());
                 let target = Target::Host { host, shard: 0 };
                 let answer = inner.messenger.call(target, Verb::RaftForward, body, deadline).await;
                 if answer.is_ok_and(|answer| wire::decode_number(&answer).is_ok_and(|number| number == 1)) {

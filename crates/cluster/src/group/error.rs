@@ -19,11 +19,27 @@ pub enum GroupError {
     /// The schema of a version without a log.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An entry, or a snapshot, that this version does not understand.
-    #[error("entry {index} of the cluster's log: {error}")]
+    /// A snapshot that this version does not understand.
+    #[error("the cluster's state as of entry {index} of its log: {error}")]
+    Snapshot {
+        /// The last entry that it contains.
+        index: u64,
+        /// What is wrong.
+        error: StateCodecError,
+    },
+    /// An entry that this version does not understand.
+    #[error(
+        "entry {index} (term {term}, {kind}) of the cluster's log cannot be applied: {error}. If other nodes run a newer version, \
+         upgrade this one. If no node can apply it, stop each node and run `torc raft-log skip --index {index} --term {term}` on it \
+         (docs/operations/cluster-log.md)"
+    )]
     Entry {
         /// Where.
         index: u64,
+        /// In which term it was made.
+        term: u64,
+        /// What kind of command it holds.
+        kind: String,
         /// What is wrong.
         error: StateCodecError,
     },
@@ -80,9 +96,28 @@ pub enum GroupError {
         /// Where it runs.
         address: std::net::SocketAddr,
     },
+    /// The group was made anew from a log that lacks what is decided here.
+    #[error(
+        "the group was made anew (torc raft-log force-majority) after entry {base}, and this node knows that entries up to {commit} \
+         were decided: this node does not follow it. Make the group anew from this node's log instead, or clear this node's data \
+         directory and let it join as a new one (docs/operations/cluster-log.md)"
+    )]
+    Forced {
+        /// The last entry of the log that was gone on with.
+        base: u64,
+        /// What is decided here.
+        commit: u64,
+    },
     /// The group's messages say that this node is not what it seems.
     #[error("{0}")]
     Inconsistent(raft::Unacceptable),
+}
+
+impl GroupError {
+    /// An entry whose bytes are no command.
+    pub(crate) fn unreadable(index: u64, term: u64, bytes: &[u8], error: StateCodecError) -> Self {
+        Self::Entry { index, term, kind: crate::state::command_kind(bytes), error }
+    }
 }
 
 /// A command without a known outcome.
@@ -96,6 +131,9 @@ pub enum ProposeError {
     /// It was proposed, and no answer came in time: it may have been or may yet be applied.
     #[error("no answer in time: whether the change was made is not known")]
     Unknown,
+    /// Other nodes would not read from its bytes what is meant; it was not proposed.
+    #[error("the change cannot be written to the cluster's log: {0}")]
+    Unreadable(String),
     /// Larger than an entry of the log.
     #[error("the change is too large for the cluster's log ({len} bytes)")]
     TooLarge {
@@ -123,6 +161,15 @@ pub enum JoinError {
         "no seed let this node join in time ({tried}); check the addresses of seeds, and that one of them is up"
     )]
     NoSeed {
+        /// What was tried, with what result.
+        tried: String,
+    },
+    /// Whether there is a cluster was not known in time.
+    #[error(
+        "this node has no data and is the first seed, and it is not known of every seed that it has no cluster ({tried}): start the \
+         other seeds, or, if there is no cluster, start this node once with --new_cluster true"
+    )]
+    Unsure {
         /// What was tried, with what result.
         tried: String,
     },

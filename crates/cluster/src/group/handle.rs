@@ -95,7 +95,8 @@ impl Group {
         let mut id = [0; 16];
         self.inner.rt.fill_random(&mut id);
         let id = CommandId(id);
-        let bytes = Bytes::from(Proposal { id, command }.encode());
+        let encoded = Proposal { id, command }.encode_checked();
+        let bytes = Bytes::from(encoded.map_err(|error| ProposeError::Unreadable(error.to_string()))?);
         if bytes.len() > ENTRY_BYTES_MAX {
             return Err(ProposeError::TooLarge { len: bytes.len() });
         }
@@ -168,7 +169,13 @@ impl Group {
         deadline: Instant,
         alive: impl Fn(HostId) -> bool,
     ) -> Result<SchemaAgreement, ChangeSchemaError> {
-        let number = match self.propose(Command::SchemaChange { base, edits }, deadline).await? {
+        let proposed = match self.propose(Command::SchemaChange { base, edits }, deadline).await {
+            Err(error @ (ProposeError::Unreadable(_) | ProposeError::TooLarge { .. })) => {
+                return Err(ChangeSchemaError::Invalid(error.to_string()));
+            }
+            proposed => proposed?,
+        };
+        let number = match proposed {
             Outcome::SchemaChanged { number, .. } => number,
             Outcome::Refused(Refused::SchemaMoved) => return Err(ChangeSchemaError::Moved),
             Outcome::Refused(refused) => return Err(ChangeSchemaError::Invalid(refused.to_string())),
@@ -218,7 +225,7 @@ impl Group {
                 return false;
             }
             let until = deadline.min(rt.now() + ASK_TIMEOUT);
-            let body = Forward::AwaitSchema(number).encode();
+            let body = self.inner.sign(&Forward::AwaitSchema(number).encode());
             let answer = self.inner.messenger.call(target(host), Verb::RaftForward, body, until).await;
             if answer.is_ok_and(|answer| wire::decode_number(&answer).is_ok_and(|used| used >= number)) {
                 return true;
@@ -336,6 +343,7 @@ impl Group {
     /// A question to the leader; not longer than it takes to miss one.
     async fn ask(&self, host: HostId, body: Bytes, deadline: Instant) -> Result<Bytes, RpcError> {
         let until = deadline.min(self.inner.rt.now() + self.inner.config.tick * 20);
+        let body = self.inner.sign(&body);
         self.inner.messenger.call(target(host), Verb::RaftForward, body, until).await
     }
 

@@ -1,7 +1,7 @@
 //! What the driver's task and the callers of a group share. One shard; nobody holds a borrow over an `await`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -10,17 +10,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raft::Status;
-use rpc::{Messenger, Near, PeerInfo, Peers};
+use rpc::{Incoming, Messenger, Near, PeerInfo, Peers, Refusal};
 use rt::sync::{Notify, Watch, oneshot};
 use rt::{DiskError, Rt};
 use schema::{Schema, TableId};
 use topology::HostId;
 
+use super::wire;
 use crate::DroppedTable;
 use crate::state::{ClusterState, CommandId, MemberInfo, Outcome};
 
 /// Events that wait for the driver.
 const INBOX_MAX: usize = 4096;
+/// Addresses of other clusters that are remembered.
+const FOREIGN_MAX: usize = 1024;
 
 /// How a node takes part in its cluster's group.
 #[derive(Clone, Debug)]
@@ -37,6 +40,10 @@ pub struct GroupConfig {
     pub replaces: Option<String>,
     /// How many tokens the node is configured to have; none where they are named one by one.
     pub token_count: Option<usize>,
+    /// A new node: it founds a cluster also when seeds do not answer, of which nobody knows then whether they have one.
+    pub new_cluster: bool,
+    /// Seeds whose names have no address: nobody knows whether they have a cluster.
+    pub unresolved_seeds: Vec<String>,
     /// The server's own keyspaces.
     pub own: Schema,
     /// A tick of the group: a leader is heard of every second one, and missed after ten to twenty.
@@ -60,6 +67,8 @@ impl GroupConfig {
             info,
             replaces: None,
             token_count: None,
+            new_cluster: false,
+            unresolved_seeds: Vec::new(),
             own: crate::own_schema(),
             tick: Duration::from_millis(100),
             snapshot_entries: 512,
@@ -125,6 +134,14 @@ pub(crate) struct Inner {
     pub(crate) greeted: RefCell<BTreeMap<u64, (HostId, PeerInfo)>>,
     pub(crate) drops: RefCell<Vec<DroppedTable>>,
     pub(crate) membership: RefCell<raft::Membership>,
+    /// The cluster's id; zeros until it is known.
+    pub(crate) cluster_id: Cell<[u8; 16]>,
+    /// Hosts that are sent a snapshot at the moment.
+    pub(crate) sending: RefCell<BTreeSet<HostId>>,
+    /// The snapshot that is coming in.
+    pub(crate) receiving: RefCell<Option<super::pieces::Receiving>>,
+    /// Addresses of which it was said that another cluster's node is there.
+    foreign: RefCell<BTreeSet<SocketAddr>>,
 }
 
 impl Inner {
@@ -145,6 +162,10 @@ impl Inner {
             greeted: RefCell::default(),
             drops: RefCell::default(),
             membership: RefCell::default(),
+            cluster_id: Cell::new([0; 16]),
+            sending: RefCell::default(),
+            receiving: RefCell::default(),
+            foreign: RefCell::default(),
         })
     }
 
@@ -173,6 +194,21 @@ impl Inner {
 
     pub(crate) fn state(&self) -> Arc<ClusterState> {
         self.applied.get().state.clone()
+    }
+
+    /// A message's body with the cluster's id.
+    pub(crate) fn sign(&self, body: &[u8]) -> Bytes {
+        wire::sign(self.cluster_id.get(), body)
+    }
+
+    /// The body of a message, if it is of this cluster; of each address that sends others it is said once.
+    pub(crate) fn verify(&self, incoming: &Incoming) -> Result<Bytes, Refusal> {
+        wire::verify(self.cluster_id.get(), &incoming.body).inspect_err(|refusal| {
+            let mut foreign = self.foreign.borrow_mut();
+            if foreign.len() < FOREIGN_MAX && foreign.insert(SocketAddr::new(incoming.address.ip(), 0)) {
+                tracing::error!("{} (host {:?}): {}", incoming.address, incoming.from, refusal.message);
+            }
+        })
     }
 
     /// The host with a number in the group.

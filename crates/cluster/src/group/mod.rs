@@ -7,8 +7,10 @@ mod handle;
 mod inner;
 mod log;
 mod log_format;
+mod pieces;
 mod serve;
 mod start;
+mod stopped;
 mod wire;
 
 pub use driver::VOTERS_MAX;
@@ -18,3 +20,4 @@ pub use inner::{Applied, GroupConfig};
 pub use log::LogError;
 pub use log_format::Damage;
 pub use start::{Blank, Opened};
+pub use stopped::{Shown, ShownEntry, StoppedError, StoppedLog};

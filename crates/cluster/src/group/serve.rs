@@ -1,19 +1,21 @@
 //! What this node answers to others about the group.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use raft::Message;
-use rpc::{Incoming, Refusal, Target, Verb};
-use rt::Instant;
+use rpc::{Incoming, Messenger, Refusal, Target, Verb};
+use rt::{Instant, Task};
 use topology::HostId;
 
 use super::handle::{Group, await_in_use, propose_here, read_here};
 use super::inner::{Inner, Input, Proposed};
+use super::pieces;
 use super::wire::{self, Forward, JoinAnswer, JoinPeer, JoinRequest, WireError, code};
 use crate::state::text::{parse_uuid, uuid};
-use crate::state::{ClusterState, Command, Member, MemberStatus, Outcome, Proposal, STATE_VERSION};
+use crate::state::{self, ClusterState, Command, Member, MemberStatus, Outcome, STATE_VERSION};
 
 /// How long a host is given to show that it lives.
 const ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
@@ -21,29 +23,71 @@ const ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 const REPLACED_ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Registers the group's verbs.
-pub(crate) fn serve(group: &Group) {
+pub(crate) fn serve(group: &Group, desk: &JoinDesk) {
     let messenger = &group.inner.messenger;
-    for verb in [Verb::Raft, Verb::RaftSnapshot] {
-        let inner = Rc::downgrade(&group.inner);
-        messenger.serve(verb, move |incoming| {
-            let taken = take_message(&inner, &incoming);
-            async move { taken }
-        });
-    }
+    let inner = Rc::downgrade(&group.inner);
+    messenger.serve(Verb::Raft, move |incoming| {
+        let taken = take_message(&inner, &incoming);
+        async move { taken }
+    });
+    let inner = Rc::downgrade(&group.inner);
+    messenger.serve(Verb::RaftSnapshot, move |incoming| {
+        let taken = running(&inner).and_then(|inner| pieces::take(&inner, &incoming));
+        async move { taken }
+    });
     let inner = Rc::downgrade(&group.inner);
     messenger.serve(Verb::RaftForward, move |incoming| {
         let inner = inner.clone();
         async move { forwarded(&running(&inner)?, incoming).await }
     });
     let (inner, tasks) = (Rc::downgrade(&group.inner), Rc::downgrade(&group.tasks));
-    messenger.serve(Verb::Join, move |incoming| {
-        let (inner, tasks) = (inner.clone(), tasks.clone());
-        async move {
-            let inner = running(&inner)?;
-            let tasks = tasks.upgrade().ok_or_else(|| not_leader("the node is stopping"))?;
-            join(&Group { inner, tasks }, incoming).await
+    desk.set(Desk::Member(inner, tasks));
+}
+
+/// What this node can tell who asks to be let in.
+pub(crate) enum Desk {
+    /// It looks what it has, or is about to found or enter a cluster.
+    Starting,
+    /// It has no cluster, and founds one if it may (the flag), or waits to be let in.
+    Blank {
+        founds: bool,
+    },
+    Member(Weak<Inner>, Weak<RefCell<Vec<Task<()>>>>),
+}
+
+/// Where the answer changes as the node comes into its cluster.
+#[derive(Clone)]
+pub(crate) struct JoinDesk(Rc<RefCell<Desk>>);
+
+impl JoinDesk {
+    /// Answers from now on.
+    pub(crate) fn open(messenger: &Messenger) -> Self {
+        let desk = Self(Rc::new(RefCell::new(Desk::Starting)));
+        let answering = desk.clone();
+        messenger.serve(Verb::Join, move |incoming| {
+            let group = answering.group();
+            async move { join(&group?, incoming).await }
+        });
+        desk
+    }
+
+    pub(crate) fn set(&self, desk: Desk) {
+        self.0.replace(desk);
+    }
+
+    fn group(&self) -> Result<Group, Refusal> {
+        match &*self.0.borrow() {
+            Desk::Starting => Err(Refusal::new(code::JOIN_LATER, "this node is starting")),
+            Desk::Blank { founds: true } => {
+                Err(Refusal::new(code::BLANK_FOUNDER, "this node has no cluster, and may found one"))
+            }
+            Desk::Blank { founds: false } => Err(Refusal::new(code::BLANK, "this node has no cluster")),
+            Desk::Member(inner, tasks) => {
+                let tasks = tasks.upgrade().ok_or_else(|| not_leader("the node is stopping"))?;
+                Ok(Group { inner: running(inner)?, tasks })
+            }
         }
-    });
+    }
 }
 
 fn running(inner: &Weak<Inner>) -> Result<Rc<Inner>, Refusal> {
@@ -56,7 +100,8 @@ fn not_leader(message: &str) -> Refusal {
 
 fn take_message(inner: &Weak<Inner>, incoming: &Incoming) -> Result<Bytes, Refusal> {
     let inner = running(inner)?;
-    let message = Message::decode(&incoming.body).map_err(|error| {
+    let body = inner.verify(incoming)?;
+    let message = Message::decode(&body).map_err(|error| {
         tracing::warn!("a message of the cluster's log from {}: {error}", incoming.address);
         Refusal::new(code::BAD_REQUEST, error.to_string())
     })?;
@@ -65,10 +110,10 @@ fn take_message(inner: &Weak<Inner>, incoming: &Incoming) -> Result<Bytes, Refus
 }
 
 async fn forwarded(inner: &Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refusal> {
-    match Forward::decode(&incoming.body)? {
+    match Forward::decode(&inner.verify(&incoming)?)? {
         Forward::Propose(bytes) => {
             // What cannot be read here must not come into the log, where every node would stop at it.
-            let proposal = Proposal::decode(&bytes).map_err(WireError::from)?;
+            let proposal = state::check(&bytes).map_err(WireError::from)?;
             match propose_here(inner, proposal.id, bytes, incoming.deadline).await {
                 Proposed::Applied { index, outcome } => Ok(wire::encode_applied(index, &outcome)),
                 Proposed::NotLeader => Err(not_leader("this node does not lead")),
@@ -162,7 +207,7 @@ fn find_member(state: &ClusterState, named: &str) -> Option<HostId> {
 async fn lives(inner: &Inner, host: HostId, deadline: Instant, longest: std::time::Duration) -> bool {
     let until = deadline.min(inner.rt.now() + longest);
     let target = Target::Host { host, shard: 0 };
-    let body = Forward::Removed(host).encode();
+    let body = inner.sign(&Forward::Removed(host).encode());
     inner.messenger.call(target, Verb::RaftForward, body, until).await.is_ok()
 }
 
@@ -174,5 +219,5 @@ fn answer(inner: &Inner, number: u64) -> JoinAnswer {
         internode: member.info.internode,
         shard_count: member.info.shard_count,
     });
-    JoinAnswer { number, state_version: STATE_VERSION, peers: peers.collect() }
+    JoinAnswer { number, state_version: STATE_VERSION, cluster_id: state.cluster_id, peers: peers.collect() }
 }

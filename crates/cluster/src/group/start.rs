@@ -17,13 +17,13 @@ use super::error::{GroupError, JoinError};
 use super::handle::Group;
 use super::inner::{Applied, GroupConfig, Inner};
 use super::log::{LogError, RaftLog};
-use super::serve;
+use super::serve::{self, Desk, JoinDesk};
 use super::wire::{self, JoinAnswer, JoinRequest, code};
 use crate::dropped::DropLog;
 use crate::state::{ClusterState, Command, Outcome};
 use crate::store::{self, SchemaStore};
 
-const FOLDER: &str = "raft";
+pub(super) const FOLDER: &str = "raft";
 /// The schema of a node that has a log now.
 const OLD_SCHEMA: &str = "schema.json.before-raft";
 /// How long a seed is given to let a node in.
@@ -48,6 +48,17 @@ pub struct Blank {
     rt: Rt,
     messenger: Messenger,
     config: GroupConfig,
+    desk: JoinDesk,
+}
+
+/// What a round over the seeds gave.
+enum Round {
+    /// A seed lets the node in.
+    Joined(JoinAnswer),
+    /// Every seed has said that it has no cluster.
+    NoCluster,
+    /// Nobody lets it in, and of some seed it is not known whether it has a cluster: what each said.
+    Unknown(String),
 }
 
 impl Group {
@@ -55,7 +66,11 @@ impl Group {
     /// messenger, on shard 0.
     pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
         let directory = config.directory.join(FOLDER);
-        let blank = |config| Opened::Blank(Blank { rt: rt.clone(), messenger: messenger.clone(), config });
+        let desk = JoinDesk::open(messenger);
+        let blank = |config| {
+            let (rt, messenger, desk) = (rt.clone(), messenger.clone(), desk.clone());
+            Opened::Blank(Blank { rt, messenger, config, desk })
+        };
         let Some((log, stored)) = RaftLog::open(rt, &directory).await? else { return Ok(blank(config)) };
         if stored.snapshot.is_none() {
             // It was let in and has heard nothing since: it asks again, and gets the same number.
@@ -75,7 +90,7 @@ impl Group {
         if let Some(address) = group.lives_elsewhere().await {
             return Err(GroupError::HostIdTaken { address });
         }
-        run(&group);
+        run(&group, &desk);
         Ok(Opened::Member(group))
     }
 
@@ -121,19 +136,24 @@ impl Blank {
     /// Founds a cluster with this node as its only member, in force, with these tokens. The schema of a node that had no log
     /// until now is taken over.
     pub async fn start_first_node(self, tokens: Vec<i64>) -> Result<Group, GroupError> {
-        let Self { rt, messenger, config } = self;
+        let Self { rt, messenger, config, desk } = self;
+        desk.set(Desk::Starting);
         let old = SchemaStore::open(&rt, &config.directory, config.own.clone()).await?;
         let schema = schema::Schema::clone(old.current());
         let (name, own) = (config.cluster_name.clone(), config.own.clone());
         let state = ClusterState::found(name, own, schema, config.host, config.info.clone(), tokens);
-        let data = state.encode().into();
+        let mut id = [0; 16];
+        rt.fill_random(&mut id);
+        id[6] = (id[6] & 0x0f) | 0x40;
+        id[8] = (id[8] & 0x3f) | 0x80;
+        let data = state.with_id(id).encode().into();
         let snapshot = Snapshot { index: 1, term: 1, membership: Membership::alone(1), data };
         let hard_state = raft::HardState { term: 1, vote: 0, commit: 1 };
         let stored = Stored { hard_state, snapshot: Some(snapshot), entries: Vec::new() };
         let log = RaftLog::create(&rt, &config.directory.join(FOLDER), 1, &stored).await?;
         put_away_old_schema(&rt, &config.directory).await?;
         let group = begin(&rt, &messenger, config, log, stored).await?;
-        run(&group);
+        run(&group, &desk);
         Ok(group)
     }
 
@@ -145,11 +165,13 @@ impl Blank {
         if others.is_empty() {
             return Err(JoinError::NoSeeds);
         }
+        self.desk.set(Desk::Blank { founds: false });
         let mut told = String::new();
         loop {
             let tried = match self.ask_all(&others, deadline).await? {
-                Ok(answer) => return self.enter(answer, deadline).await,
-                Err(tried) => tried,
+                Round::Joined(answer) => return self.enter(answer, deadline).await,
+                Round::NoCluster => "no seed has a cluster: start the first of the seeds".to_owned(),
+                Round::Unknown(tried) => tried,
             };
             if tried != told {
                 tracing::info!("no seed lets this node join yet ({tried}); it goes on trying");
@@ -162,8 +184,12 @@ impl Blank {
         }
     }
 
-    /// Joins the cluster of the seeds, or founds it: the first seed of the list does when no other seed knows a cluster. The same
-    /// list on all nodes makes one cluster.
+    /// Joins the cluster of the seeds, or founds it: the first seed of the list does when every other seed has said that it has no
+    /// cluster, or, where that was asked for ([`GroupConfig::new_cluster`]), when no seed that answers has one. A seed that does not
+    /// answer may have one: this node's disk may have been wiped. The same list on all nodes makes one cluster.
+    ///
+    /// # Errors
+    /// Refused by the cluster, or not known until the deadline whether there is one.
     pub async fn found_or_join(
         self,
         seeds: &[SocketAddr],
@@ -171,27 +197,40 @@ impl Blank {
         deadline: Instant,
     ) -> Result<Group, JoinError> {
         let own = self.config.info.internode;
-        if seeds.first().is_some_and(|first| *first != own) {
+        if seeds.first().is_some_and(|first| *first != own) && !self.config.new_cluster {
             return self.join(seeds, deadline).await;
         }
+        self.desk.set(Desk::Blank { founds: true });
         let others: Vec<SocketAddr> = seeds.iter().copied().filter(|seed| *seed != own).collect();
-        match self.ask_all(&others, deadline).await? {
-            Ok(answer) => self.enter(answer, deadline).await,
-            Err(_) => Ok(self.start_first_node(tokens).await?),
+        let mut told = String::new();
+        loop {
+            let tried = match self.ask_all(&others, deadline).await? {
+                Round::Joined(answer) => return self.enter(answer, deadline).await,
+                Round::Unknown(tried) if !self.config.new_cluster => tried,
+                Round::NoCluster | Round::Unknown(_) => return Ok(self.start_first_node(tokens).await?),
+            };
+            if tried != told {
+                tracing::warn!(
+                    "this node would found the cluster, and waits until it is known of every seed that it has none ({tried})"
+                );
+                told.clone_from(&tried);
+            }
+            if self.rt.now() + JOIN_PAUSE >= deadline {
+                return Err(JoinError::Unsure { tried });
+            }
+            self.rt.sleep(JOIN_PAUSE).await;
         }
     }
 
     /// One round over the seeds: the first answer, or what each said. A refusal that time does not heal ends the round.
-    async fn ask_all(
-        &self,
-        seeds: &[SocketAddr],
-        deadline: Instant,
-    ) -> Result<Result<JoinAnswer, String>, JoinError> {
-        let mut tried = Vec::new();
+    async fn ask_all(&self, seeds: &[SocketAddr], deadline: Instant) -> Result<Round, JoinError> {
+        let own = self.config.info.internode;
+        let nowhere = self.config.unresolved_seeds.iter();
+        let mut tried: Vec<String> = nowhere.map(|seed| format!("{seed}: it has no address")).collect();
         for seed in seeds {
             let until = deadline.min(self.rt.now() + JOIN_TIMEOUT);
             match self.ask(*seed, until).await {
-                Ok(answer) if answer.is_readable() => return Ok(Ok(answer)),
+                Ok(answer) if answer.is_readable() => return Ok(Round::Joined(answer)),
                 Ok(answer) => {
                     let version = answer.state_version;
                     let reason = format!(
@@ -203,10 +242,15 @@ impl Blank {
                     return Err(JoinError::Refused { seed: *seed, reason: message });
                 }
                 Err(RpcError::Mismatch(reason)) => return Err(JoinError::Refused { seed: *seed, reason }),
+                Err(RpcError::Refused(Refusal { code: code::BLANK, .. })) => {}
+                // Of two that may both found a cluster, the one with the lower address does.
+                Err(RpcError::Refused(Refusal { code: code::BLANK_FOUNDER, .. })) if own < *seed => {}
+                // This node itself, by another address.
+                Err(RpcError::SameHost(_)) => {}
                 Err(error) => tried.push(format!("{seed}: {error}")),
             }
         }
-        Ok(Err(tried.join("; ")))
+        Ok(if tried.is_empty() { Round::NoCluster } else { Round::Unknown(tried.join("; ")) })
     }
 
     async fn ask(&self, seed: SocketAddr, deadline: Instant) -> Result<JoinAnswer, RpcError> {
@@ -224,7 +268,8 @@ impl Blank {
 
     /// The node is let in: a blank log with its number, and then what the leader sends.
     async fn enter(self, answer: JoinAnswer, deadline: Instant) -> Result<Group, JoinError> {
-        let Self { rt, messenger, config } = self;
+        let Self { rt, messenger, config, desk } = self;
+        desk.set(Desk::Starting);
         let directory = config.directory.join(FOLDER);
         let known = RaftLog::open(&rt, &directory).await.map_err(GroupError::from)?;
         let (log, stored) = match known {
@@ -241,13 +286,14 @@ impl Blank {
         let own = config.info.internode;
         let host = config.host;
         let group = begin(&rt, &messenger, config, log, stored).await?;
+        group.inner.cluster_id.set(answer.cluster_id);
         for peer in answer.peers.iter().filter(|peer| peer.host != host) {
             let shard_count = peer.shard_count.max(1);
             let info = PeerInfo { address: peer.internode, shard_count, near: Near::Unknown };
             group.inner.greeted.borrow_mut().insert(peer.number, (peer.host, info));
         }
         group.inner.publish_peers();
-        run(&group);
+        run(&group, &desk);
         let member = |applied: &Applied| applied.state.member(host).is_some();
         match group.wait_for(deadline, member).await {
             Some(_) => Ok(group),
@@ -279,8 +325,8 @@ async fn begin(
 }
 
 /// Answers others, and tells them where this node is when it has moved.
-fn run(group: &Group) {
-    serve::serve(group);
+fn run(group: &Group, desk: &JoinDesk) {
+    serve::serve(group, desk);
     group.inner.publish_peers();
     let (host, info) = (group.inner.config.host, group.inner.config.info.clone());
     let state = group.inner.state();

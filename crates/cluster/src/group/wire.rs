@@ -29,6 +29,12 @@ pub(crate) mod code {
     pub(crate) const JOIN_REFUSED: u16 = Refusal::FIRST_FREE + 4;
     /// A node cannot be let in at the moment.
     pub(crate) const JOIN_LATER: u16 = Refusal::FIRST_FREE + 5;
+    /// The node that was asked has no cluster, and will not found one.
+    pub(crate) const BLANK: u16 = Refusal::FIRST_FREE + 6;
+    /// The node that was asked has no cluster, and may found one.
+    pub(crate) const BLANK_FOUNDER: u16 = Refusal::FIRST_FREE + 7;
+    /// The message is of another cluster.
+    pub(crate) const OTHER_CLUSTER: u16 = Refusal::FIRST_FREE + 8;
 }
 
 /// A body that is none.
@@ -42,6 +48,8 @@ pub(crate) enum WireError {
     Short(#[from] ShortRead),
     #[error("{0}")]
     State(#[from] StateCodecError),
+    #[error("not a message of the group: {0}")]
+    Raft(#[from] raft::CodecError),
     #[error("not a request to join: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -132,6 +140,57 @@ pub(crate) fn decode_number(bytes: &[u8]) -> Result<u64, WireError> {
     Ok(Reader::new(bytes).u64()?)
 }
 
+/// Bytes of a cluster's id before each message of its group.
+const ID_LEN: usize = 16;
+
+/// A body with the id of the cluster that it is of.
+pub(crate) fn sign(cluster: [u8; 16], body: &[u8]) -> Bytes {
+    [&cluster[..], body].concat().into()
+}
+
+/// The body, if it is of this cluster. A node that does not know its cluster's id takes what comes.
+pub(crate) fn verify(cluster: [u8; 16], signed: &Bytes) -> Result<Bytes, Refusal> {
+    let short = || Refusal::new(code::BAD_REQUEST, "the body ends before the id of its cluster");
+    let theirs = signed.get(..ID_LEN).ok_or_else(short)?;
+    if cluster != [0; 16] && theirs != cluster {
+        let message = "the message belongs to another cluster of the same name: one of the two was founded by mistake; clear the \
+                       data directories of its nodes (docs/operations/cluster-log.md)";
+        return Err(Refusal::new(code::OTHER_CLUSTER, message));
+    }
+    Ok(signed.slice(ID_LEN..))
+}
+
+/// A part of a snapshot's message, which may be larger than what one frame holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Names the transfer.
+    pub(crate) transfer: u64,
+    /// Bytes of the whole message.
+    pub(crate) total: u64,
+    /// Where in it this part begins.
+    pub(crate) at: u64,
+    /// The part.
+    pub(crate) bytes: Bytes,
+}
+
+impl Piece {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        [self.transfer, self.total, self.at]
+            .iter()
+            .for_each(|part| out.extend_from_slice(&part.to_be_bytes()));
+        out.extend_from_slice(&self.bytes);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &Bytes) -> Result<Self, WireError> {
+        let mut reader = Reader::new(bytes);
+        check_version(&mut reader)?;
+        let (transfer, total, at) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        Ok(Self { transfer, total, at, bytes: bytes.slice(1 + 3 * 8..) })
+    }
+}
+
 /// A node asks to be let in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JoinRequest {
@@ -149,6 +208,8 @@ pub(crate) struct JoinRequest {
 pub(crate) struct JoinAnswer {
     pub(crate) number: u64,
     pub(crate) state_version: u32,
+    #[serde(with = "text::id", default)]
+    pub(crate) cluster_id: [u8; 16],
     pub(crate) peers: Vec<JoinPeer>,
 }
 
@@ -183,6 +244,23 @@ impl JoinAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_another_cluster_are_refused() {
+        let signed = sign([7; 16], b"body");
+        assert_eq!(verify([7; 16], &signed).unwrap(), Bytes::from_static(b"body"));
+        assert_eq!(
+            verify([0; 16], &signed).unwrap(),
+            Bytes::from_static(b"body"),
+            "it does not know its own yet"
+        );
+        assert_eq!(verify([8; 16], &signed).unwrap_err().code, code::OTHER_CLUSTER);
+        assert_eq!(verify([8; 16], &sign([0; 16], b"body")).unwrap_err().code, code::OTHER_CLUSTER);
+        assert_eq!(verify([7; 16], &signed.slice(..9)).unwrap_err().code, code::BAD_REQUEST);
+        let piece = Piece { transfer: 1, total: 9, at: 4, bytes: Bytes::from_static(b"piece") };
+        assert_eq!(Piece::decode(&piece.encode().into()).unwrap(), piece);
+        assert!(Piece::decode(&Bytes::from_static(&[1, 0, 0])).is_err());
+    }
 
     #[test]
     fn requests_read_as_written_and_nothing_else_does() {

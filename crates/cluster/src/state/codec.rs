@@ -12,7 +12,7 @@ use topology::HostId;
 use super::change::{ChangeStep, TopologyChange};
 use super::command::{Command, CommandId, Outcome, Proposal};
 use super::member::{Member, MemberInfo, MemberStatus};
-use super::{ClusterState, text};
+use super::{ClusterState, Recovery, text};
 use crate::codec::{self, SchemaCodecError, StoredKeyspace, StoredSchema, StoredTable, StoredType};
 use crate::edit::SchemaEdit;
 
@@ -39,6 +39,9 @@ pub enum StateCodecError {
     /// A part of the schema.
     #[error("{0}")]
     Schema(#[from] SchemaCodecError),
+    /// What is read is not what was written.
+    #[error("what other nodes would read is not what was meant")]
+    Differs,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,6 +126,10 @@ struct StoredOutcome {
 #[derive(Serialize, Deserialize)]
 struct StoredState {
     cluster_name: String,
+    #[serde(with = "text::id", default)]
+    cluster_id: [u8; 16],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovery: Option<Recovery>,
     schema_number: u64,
     topology_version: u64,
     next_number: u64,
@@ -140,8 +147,7 @@ struct StoredState {
 
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     let mut out = vec![FORMAT];
-    serde_json::to_writer(&mut out, value)
-        .expect("only string keys and finite numbers, and memory takes them");
+    serde_json::to_writer(&mut out, value).expect("only string keys, and memory takes them");
     out
 }
 
@@ -187,6 +193,17 @@ impl Proposal {
         encode(&StoredProposal { id: self.id.0, command })
     }
 
+    /// The bytes that stand in the log, if every node reads from them what is meant. Nothing else may be proposed: an entry that no
+    /// node can read stops all of them.
+    ///
+    /// # Errors
+    /// Bytes that cannot be read, or from which another command is read.
+    pub fn encode_checked(&self) -> Result<Vec<u8>, StateCodecError> {
+        let bytes = self.encode();
+        check(&bytes)?;
+        Ok(bytes)
+    }
+
     /// What [`Proposal::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateCodecError> {
         let StoredProposal { id, command } = decode(bytes)?;
@@ -205,6 +222,26 @@ impl Proposal {
         };
         Ok(Self { id: CommandId(id), command })
     }
+}
+
+/// Reads a proposal, if it is in the one form that [`Proposal::encode`] gives it.
+pub(crate) fn check(bytes: &[u8]) -> Result<Proposal, StateCodecError> {
+    let proposal = Proposal::decode(bytes)?;
+    if proposal.encode() != bytes {
+        return Err(StateCodecError::Differs);
+    }
+    Ok(proposal)
+}
+
+/// What kind of command an entry holds, as far as its bytes tell, also when they cannot be read as one; for people.
+pub(crate) fn command_kind(bytes: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Head {
+        command: serde_json::Map<String, serde_json::Value>,
+    }
+    let head = bytes.split_first().and_then(|(_, json)| serde_json::from_slice::<Head>(json).ok());
+    let kind = head.and_then(|head| head.command.into_iter().next());
+    kind.map_or_else(|| "of no known kind".to_owned(), |(kind, _)| kind)
 }
 
 fn store_edit(edit: &SchemaEdit) -> StoredEdit {
@@ -248,6 +285,8 @@ impl ClusterState {
             |(id, outcome): &(CommandId, Outcome)| StoredOutcome { id: id.0, outcome: outcome.clone() };
         encode(&StoredState {
             cluster_name: self.cluster_name.clone(),
+            cluster_id: self.cluster_id,
+            recovery: self.recovery,
             schema_number: self.schema_number,
             topology_version: self.topology_version,
             next_number: self.next_number,
@@ -261,6 +300,17 @@ impl ClusterState {
         })
     }
 
+    /// The last recovery of a state that [`ClusterState::encode`] wrote, without reading the rest; none also of what is no state, which
+    /// is found when it is read.
+    pub(crate) fn recovery_of(bytes: &[u8]) -> Option<Recovery> {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(default)]
+            recovery: Option<Recovery>,
+        }
+        decode::<Head>(bytes).ok()?.recovery
+    }
+
     /// What [`ClusterState::encode`] wrote, for a process that has used `self` until now: tables that both have keep the ids of
     /// their columns.
     pub fn decode_after(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
@@ -268,6 +318,8 @@ impl ClusterState {
         let schema = codec::load(stored.schema, self.own.clone())?;
         Ok(Self {
             cluster_name: stored.cluster_name,
+            cluster_id: stored.cluster_id,
+            recovery: stored.recovery,
             schema: Arc::new(crate::store::stamp(keep_ids(schema, &self.schema))),
             schema_number: stored.schema_number,
             members: stored.members.into_iter().map(|stored| (stored.host, stored.member)).collect(),

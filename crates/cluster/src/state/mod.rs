@@ -19,8 +19,10 @@ use topology::{HostId, Ring, RingError, RingNode};
 
 pub use change::{ChangeStep, TopologyChange};
 pub use codec::{StateCodecError, decode_outcome, encode_outcome};
+pub(crate) use codec::{check, command_kind};
 pub use command::{Command, CommandId, Outcome, Proposal, Refused};
 pub use member::{Member, MemberInfo, MemberStatus};
+pub use text::uuid as host_text;
 
 /// The version of commands and state that this node writes and reads.
 pub const STATE_VERSION: u32 = 2;
@@ -31,11 +33,25 @@ pub const OUTCOMES_MAX: usize = 1024;
 /// So many removed hosts are remembered.
 const REMOVED_MAX: usize = 1024;
 
+/// A group that was made anew by an operator, because a majority of its voters was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Recovery {
+    /// Names it: drawn when it was made.
+    #[serde(with = "text::id")]
+    pub id: [u8; 16],
+    /// The last entry of the log that was gone on with.
+    pub base: u64,
+}
+
 /// What all nodes of a cluster agree on, as of an entry of its log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterState {
     /// The cluster's name.
     pub cluster_name: String,
+    /// Names the cluster for good, drawn when it was founded: two clusters of one name are not one. Zeros where it is not known.
+    pub cluster_id: [u8; 16],
+    /// The last time that a majority was made anew.
+    pub recovery: Option<Recovery>,
     /// The schema, with the server's own keyspaces.
     pub schema: Arc<Schema>,
     /// Rises with every change of the schema.
@@ -78,6 +94,8 @@ impl ClusterState {
         let member = Member { number: 1, info, status: MemberStatus::Normal, tokens, replaces: None };
         Self {
             cluster_name: cluster_name.into(),
+            cluster_id: [0; 16],
+            recovery: None,
             schema: Arc::new(crate::store::stamp(schema)),
             schema_number: 1,
             members: BTreeMap::from([(host, member)]),
@@ -96,6 +114,8 @@ impl ClusterState {
     pub fn unknown(cluster_name: impl Into<String>, own: Schema) -> Self {
         Self {
             cluster_name: cluster_name.into(),
+            cluster_id: [0; 16],
+            recovery: None,
             schema: Arc::new(crate::store::stamp(own.clone())),
             schema_number: 0,
             members: BTreeMap::new(),
@@ -108,6 +128,16 @@ impl ClusterState {
             removed: VecDeque::new(),
             recent: VecDeque::new(),
         }
+    }
+
+    /// The same cluster under this id.
+    pub fn with_id(self, cluster_id: [u8; 16]) -> Self {
+        Self { cluster_id, ..self }
+    }
+
+    /// Name and id: what nodes of one cluster have in common, and of two clusters not.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.cluster_name, text::uuid(&self.cluster_id))
     }
 
     /// A member.

@@ -20,7 +20,12 @@ use topology::{HostId, Location};
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const DIRECTORY: &str = "/data/node";
 
+/// What a node does in its next life instead of running.
+type OfflineTask = Box<dyn FnOnce(Rt) -> LocalBoxFuture<String>>;
+
 thread_local! {
+    static OFFLINE: RefCell<BTreeMap<usize, OfflineTask>> = const { RefCell::new(BTreeMap::new()) };
+    static SAID: RefCell<BTreeMap<usize, String>> = const { RefCell::new(BTreeMap::new()) };
     /// The groups that run, by node. A test is one thread.
     static GROUPS: RefCell<BTreeMap<usize, Group>> = const { RefCell::new(BTreeMap::new()) };
 }
@@ -51,6 +56,8 @@ pub struct Setup {
     pub seeds: Vec<SocketAddr>,
     pub internode: SocketAddr,
     pub snapshot_entries: u64,
+    pub new_cluster: bool,
+    pub unresolved: Vec<String>,
 }
 
 impl Setup {
@@ -63,6 +70,8 @@ impl Setup {
             seeds: vec![address(0)],
             internode: address(node),
             snapshot_entries: 20,
+            new_cluster: false,
+            unresolved: Vec::new(),
         }
     }
 }
@@ -74,6 +83,12 @@ async fn make_directory(rt: &Rt) {
 }
 
 async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
+    let offline = OFFLINE.with(|tasks| tasks.borrow_mut().remove(&setup.node));
+    if let Some(task) = offline {
+        let said = task(rt).await;
+        SAID.with(|all| all.borrow_mut().insert(setup.node, said));
+        return Ok(());
+    }
     let identity = host(setup.identity);
     let config = Arc::new(RpcConfig::new(&setup.rpc_name, identity, setup.internode));
     let endpoint = handover_mesh(1).pop().expect("one shard");
@@ -90,6 +105,8 @@ async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
     };
     let mut config = GroupConfig::new(PathBuf::from(DIRECTORY), &setup.cluster_name, identity, info);
     config.snapshot_entries = setup.snapshot_entries;
+    config.new_cluster = setup.new_cluster;
+    config.unresolved_seeds = setup.unresolved;
     let opened = Group::open(&rt, &messenger, config).await.map_err(|error| error.to_string())?;
     let group = match opened {
         Opened::Member(group) => group,
@@ -229,6 +246,16 @@ impl Cluster {
     pub fn crash(&self, node: usize) {
         self.sim.crash(self.nodes[node]);
         GROUPS.with(|groups| groups.borrow_mut().remove(&node));
+    }
+
+    /// Runs something with the disk of a stopped node, and gives what it said.
+    pub fn offline(&self, node: usize, task: impl FnOnce(Rt) -> LocalBoxFuture<String> + 'static) -> String {
+        let id = self.nodes[node];
+        assert!(!self.sim.is_running(id), "a node that runs has its log for itself");
+        OFFLINE.with(|tasks| tasks.borrow_mut().insert(node, Box::new(task)));
+        self.sim.start(id);
+        self.until("it is done", || !self.sim.is_running(id));
+        SAID.with(|all| all.borrow_mut().remove(&node)).expect("it has ended by itself")
     }
 
     /// Begins a task on a node.

@@ -1,10 +1,14 @@
 //! The cluster's drivers on simulated nodes that speak the protocol between nodes.
 
+mod commands;
+mod founding;
 mod group;
 mod group_faults;
 mod group_real;
 mod group_world;
 mod identity;
+mod large;
 mod liveness;
 mod raft_log;
 mod state;
+mod stopped;

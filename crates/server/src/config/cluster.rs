@@ -46,8 +46,20 @@ impl Config {
         Location::new(&*self.datacenter, &*self.rack)
     }
 
-    /// The words of `seeds`, as they were written.
+    /// Before a seed whose name has no address now.
+    pub const UNRESOLVED: char = '?';
+
+    /// Seeds whose names have no address.
+    pub fn unresolved_seeds(&self) -> impl Iterator<Item = &str> {
+        self.seed_words().filter_map(|seed| seed.strip_prefix(Self::UNRESOLVED))
+    }
+
+    /// The seeds, as they were written, but for those that are known to have no address.
     pub fn seed_names(&self) -> impl Iterator<Item = &str> {
+        self.seed_words().filter(|seed| !seed.starts_with(Self::UNRESOLVED))
+    }
+
+    fn seed_words(&self) -> impl Iterator<Item = &str> {
         let seeds = self.seeds.trim();
         let seeds = seeds.strip_prefix("seeds=").unwrap_or(seeds);
         seeds.split([',', ' ']).map(str::trim).filter(|seed| !seed.is_empty())
@@ -224,6 +236,9 @@ mod tests {
         ] {
             assert_eq!(seeds(text).as_deref(), Ok(expected), "{text}");
         }
+        let config = with(&[("seeds", "10.0.0.1,?lost.example"), ("storage_port", "7700")]);
+        assert_eq!(config.seed_addresses().map(|all| all.len()), Ok(1), "only those that have an address");
+        assert_eq!(config.unresolved_seeds().collect::<Vec<_>>(), ["lost.example"]);
         for text in ["node one:7000", "10.0.0.1:99999", "10.0.0"] {
             assert!(seeds(text).is_err(), "{text}");
         }

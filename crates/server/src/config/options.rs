@@ -87,6 +87,7 @@ options! {
     #[alias("seed_provider", "")]
     #[alias("seed_provider_parameters", "")]
     seeds: String = String::new(), "Addresses of nodes to find the cluster by, each with :port where it is not storage_port, separated by commas; without any the node begins a cluster.";
+    new_cluster: bool = false, "A node without data begins a cluster although seeds do not answer; to be given once, to the first node.";
     auto_bootstrap: bool = true, "A new node takes its part of the data over before it serves.";
     replace_address: String = String::new(), "The same as replace_address_first_boot.";
     replace_address_first_boot: String = String::new(), "Address of the dead node whose place a new node takes; of no effect once the node is a member.";

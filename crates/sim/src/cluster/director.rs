@@ -16,7 +16,7 @@ use wire::client::ResultBody;
 use crate::client::{Connection, Failure};
 use crate::cluster::bounded::Watcher;
 use crate::cluster::ddl::{self, Changer, SharedSchema};
-use crate::cluster::plan::ClusterPlan;
+use crate::cluster::plan::{ClusterPlan, SEEDS};
 use crate::cluster::replicating::{self, Replicator, SharedCopied};
 use crate::cluster::ring::Change;
 use crate::cluster::serial::{self, SharedRegisters};
@@ -139,7 +139,8 @@ impl ClusterDirector {
         }
         for nth in 0..self.plan.founders {
             self.start(nth);
-            if one_in(&mut self.rng, 2) {
+            // The first one founds the cluster when it has heard of every other seed that it has none.
+            if one_in(&mut self.rng, 2) && nth + 1 >= SEEDS.min(self.plan.founders) {
                 self.wait_ready(nth).await;
             }
         }

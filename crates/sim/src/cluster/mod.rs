@@ -67,6 +67,9 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
         config.replace_address_first_boot =
             replaced.borrow().map_or_else(String::new, |dead: IpAddr| dead.to_string());
         (config.prometheus_address, config.prometheus_port) = (info.ip, METRICS_PORT);
+        // Where the other seeds join later, the first node is told to found the cluster; later never, whatever becomes of its disk.
+        let alone = plan.founders < plan::SEEDS.min(plan.shards.len());
+        config.new_cluster = nth == 0 && alone && hook.load(Ordering::Relaxed) == 0;
         let hook = hook.clone();
         let ready = Arc::new(move |_: &server::ReadyReport| {
             hook.fetch_add(1, Ordering::Relaxed);

@@ -79,7 +79,7 @@ fn every_subcommand_has_help() {
     };
     let top = long(&["--help"]);
     assert!(top.contains("torc dev") && top.contains("cqlsh"), "a newcomer finds the way: {top}");
-    for subcommand in ["server", "dev", "bench", "sstable", "sim"] {
+    for subcommand in ["server", "dev", "bench", "sstable", "raft-log", "sim"] {
         assert!(top.contains(subcommand), "{subcommand}");
         assert!(long(&[subcommand, "--help"]).contains("Usage: torc"), "{subcommand}");
     }

@@ -6,6 +6,7 @@ mod node;
 mod nodetool;
 mod place;
 mod prepared;
+mod raft_log;
 mod several;
 mod tables;
 mod trace;

@@ -1,0 +1,287 @@
+//! What may stand in the cluster's log: every command, with options at the ends of their ranges and beyond, is read as it was
+//! meant, by every node and at every restart.
+
+use std::net::SocketAddr;
+
+use cluster::SchemaEdit;
+use cluster::own_schema;
+use cluster::state::{
+    ClusterState, Command, CommandId, MemberInfo, MemberStatus, Outcome, Proposal, STATE_VERSION,
+};
+use proptest::prelude::*;
+use schema::{
+    DroppedColumn, Keyspace, Replication, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions,
+    TombstoneGc, UserType,
+};
+use topology::{HostId, Location};
+use types::CqlType;
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("\0".to_owned()),
+        Just("a\0b\"\\\u{7f}\u{80}\u{2028}ünïcødé\u{10ffff}".to_owned()),
+        Just("x".repeat(64 << 10)),
+        Just("\u{10ffff}".repeat(16 << 10)),
+        Just("org.apache.cassandra.db.marshal.UserType(ks,\\,)".to_owned()),
+        "\\PC{0,20}",
+        any::<String>(),
+    ]
+}
+
+fn number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        prop::sample::select(vec![
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            5e-324,
+            -0.0,
+            0.1 + 0.2,
+            9_007_199_254_740_993.0,
+            -1.0,
+        ]),
+        any::<u64>().prop_map(f64::from_bits),
+    ]
+}
+
+fn whole() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        prop::sample::select(vec![0, 1, i32::MAX as u32, i32::MAX as u32 + 1, u32::MAX]),
+        any::<u32>()
+    ]
+}
+
+fn retry() -> impl Strategy<Value = SpeculativeRetry> {
+    prop_oneof![
+        Just(SpeculativeRetry::Never),
+        Just(SpeculativeRetry::Always),
+        number().prop_map(SpeculativeRetry::Percentile),
+        number().prop_map(SpeculativeRetry::Millis),
+        (any::<bool>(), number(), number()).prop_map(|(min, percentile, millis)| SpeculativeRetry::Hybrid {
+            min,
+            percentile,
+            millis
+        }),
+    ]
+}
+
+fn map() -> impl Strategy<Value = std::collections::BTreeMap<String, String>> {
+    prop::collection::btree_map(text(), text(), 0..3)
+}
+
+fn options() -> impl Strategy<Value = TableOptions> {
+    let gc = prop_oneof![
+        Just(TombstoneGc::Timeout),
+        Just(TombstoneGc::Disabled),
+        Just(TombstoneGc::Immediate),
+        whole().prop_map(|propagation_delay_seconds| TombstoneGc::Repair { propagation_delay_seconds }),
+    ];
+    let texts = (text(), text(), text());
+    let numbers = (number(), number(), [whole(), whole(), whole(), whole(), whole()]);
+    let maps = (map(), map(), map(), prop::collection::btree_map(text(), any::<Vec<u8>>(), 0..2));
+    let rest = (any::<bool>(), any::<Option<bool>>(), any::<bool>(), retry(), retry(), gc);
+    (texts, numbers, maps, rest).prop_map(|(texts, numbers, maps, rest)| TableOptions {
+        comment: texts.0,
+        memtable: texts.1,
+        read_repair: texts.2,
+        bloom_filter_fp_chance: numbers.0,
+        crc_check_chance: numbers.1,
+        default_time_to_live: numbers.2[0],
+        gc_grace_seconds: numbers.2[1],
+        max_index_interval: numbers.2[2],
+        min_index_interval: numbers.2[3],
+        memtable_flush_period_in_ms: numbers.2[4],
+        caching: maps.0,
+        compaction: maps.1,
+        compression: maps.2,
+        extensions: maps.3,
+        cdc: rest.0,
+        incremental_backups: rest.1,
+        allow_auto_snapshot: rest.2,
+        speculative_retry: rest.3,
+        additional_write_policy: rest.4,
+        tombstone_gc: rest.5,
+    })
+}
+
+fn cql_type() -> impl Strategy<Value = CqlType> {
+    // A keyspace has a name of letters, digits and underscores; a type's class names it as it is.
+    let name = ("[a-zA-Z0-9_]{1,48}", text().prop_filter("a type has a name", |name| !name.is_empty()));
+    let native = prop::sample::select(vec![CqlType::Int, CqlType::Text, CqlType::Decimal, CqlType::Duration]);
+    (native, name, 1..=u32::MAX, 0..6u8).prop_map(|(native, (keyspace, name), dimension, shape)| {
+        let element = std::sync::Arc::new(native.clone());
+        match shape {
+            0 => CqlType::List { element, frozen: false },
+            1 => CqlType::Map { key: element.clone(), value: element, frozen: true },
+            2 => CqlType::Tuple(vec![native; 3].into()),
+            3 => CqlType::Vector { element, dimension },
+            4 => {
+                let fields = vec![(name.clone(), native)];
+                CqlType::Udt { ty: std::sync::Arc::new(UserType { keyspace, name, fields }), frozen: true }
+            }
+            _ => native,
+        }
+    })
+}
+
+fn table() -> impl Strategy<Value = Table> {
+    let names = (text(), text(), text());
+    let dropped = prop::collection::vec((text(), any::<i64>()), 0..2);
+    (names, any::<[u8; 16]>(), options(), cql_type(), any::<bool>(), dropped).prop_map(
+        |((keyspace, name, column), id, options, ty, descending, dropped)| {
+            let mut builder = TableBuilder::new(keyspace, name, TableId(id))
+                .partition_key(format!("p{column}"), CqlType::Int)
+                .clustering(format!("c{column}"), CqlType::Text, descending)
+                .regular(format!("r{column}"), ty);
+            builder.options = options;
+            for (name, dropped_micros) in dropped {
+                let column =
+                    DroppedColumn { name: name.clone(), ty: CqlType::Int, is_static: false, dropped_micros };
+                builder.dropped_columns.insert(name, column);
+            }
+            builder.build().expect("the columns have different names")
+        },
+    )
+}
+
+fn keyspace() -> impl Strategy<Value = Keyspace> {
+    let factors = prop::collection::btree_map(text(), whole(), 0..3);
+    let replication = prop_oneof![
+        Just(Replication::Local),
+        Just(Replication::Everywhere),
+        whole().prop_map(|factor| Replication::Simple { factor }),
+        factors.prop_map(|factors| Replication::NetworkTopology { factors }),
+    ];
+    (text(), replication, any::<bool>()).prop_map(|(name, replication, durable_writes)| {
+        let mut keyspace = Keyspace::new(name, replication);
+        keyspace.durable_writes = durable_writes;
+        keyspace
+    })
+}
+
+fn edit() -> impl Strategy<Value = SchemaEdit> {
+    prop_oneof![
+        keyspace().prop_map(SchemaEdit::PutKeyspace),
+        text().prop_map(SchemaEdit::DropKeyspace),
+        table().prop_map(SchemaEdit::PutTable),
+        (text(), text()).prop_map(|(keyspace, name)| SchemaEdit::DropTable { keyspace, name }),
+        (text(), text(), text(), cql_type()).prop_map(|(keyspace, name, field, ty)| {
+            SchemaEdit::PutType(UserType { keyspace, name, fields: vec![(field, ty)] })
+        }),
+        (text(), text()).prop_map(|(keyspace, name)| SchemaEdit::DropType { keyspace, name }),
+    ]
+}
+
+fn info() -> impl Strategy<Value = MemberInfo> {
+    let address = prop_oneof![
+        any::<([u8; 4], u16)>().prop_map(SocketAddr::from),
+        any::<([u8; 16], u16)>().prop_map(SocketAddr::from),
+    ];
+    (address.clone(), address, text(), text(), any::<u16>(), text()).prop_map(
+        |(internode, native, datacenter, rack, shard_count, release_version)| MemberInfo {
+            internode,
+            native,
+            location: Location::new(datacenter, rack),
+            shard_count,
+            release_version,
+            state_version: STATE_VERSION,
+        },
+    )
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let host = any::<[u8; 16]>().prop_map(HostId);
+    let tokens = prop::collection::vec(prop::sample::select(vec![i64::MIN, -1, 0, i64::MAX]), 0..4);
+    let extreme = prop::sample::select(vec![0, 1, i64::MAX as u64, u64::MAX]);
+    prop_oneof![
+        4 => (any::<[u8; 16]>(), prop::collection::vec(edit(), 0..3))
+            .prop_map(|(base, edits)| Command::SchemaChange { base, edits }),
+        1 => (host.clone(), info(), prop::option::of(host.clone()))
+            .prop_map(|(host, info, replaces)| Command::AddMember { host, info, replaces }),
+        1 => (host.clone(), info()).prop_map(|(host, info)| Command::UpdateMember { host, info }),
+        1 => (host.clone(), tokens, extreme.clone())
+            .prop_map(|(host, tokens, base)| Command::SetTokens { host, tokens, base }),
+        1 => (host.clone()).prop_map(|host| Command::SetStatus { host, status: MemberStatus::Left }),
+        1 => (host.clone()).prop_map(|host| Command::RemoveMember { host }),
+        1 => (extreme.clone())
+            .prop_map(|change| Command::TakeStep { change, step: cluster::state::ChangeStep::Switched }),
+        1 => (extreme, host).prop_map(|(change, host)| Command::Fetched { change, host }),
+    ]
+}
+
+/// NaN is not equal to itself; how it is written is.
+fn shown<T: std::fmt::Debug>(value: &T) -> String {
+    format!("{value:?}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What is proposed is read as it was meant, and one that would not be is not proposed.
+    #[test]
+    fn whatever_is_proposed_can_be_read(command in command()) {
+        let proposal = Proposal { id: CommandId([9; 16]), command };
+        let Ok(bytes) = proposal.encode_checked() else {
+            return Err(TestCaseError::fail(format!("cannot be proposed: {:?}", proposal.encode_checked())));
+        };
+        let read = Proposal::decode(&bytes).unwrap();
+        prop_assert_eq!(shown(&read), shown(&proposal));
+    }
+
+    /// A state that has such a schema comes back from its snapshot as it is.
+    #[test]
+    fn whatever_is_applied_comes_back_from_a_snapshot(table in table(), keyspace in keyspace(), info in info()) {
+        let host = HostId([1; 16]);
+        let mut state = ClusterState::found("test", own_schema(), own_schema(), host, info, vec![i64::MIN, i64::MAX]);
+        let mut table = table.to_builder();
+        table.keyspace = keyspace.name.clone();
+        let table = table.build().unwrap();
+        prop_assume!(own_schema().keyspace(&keyspace.name).is_none());
+        let edits = vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)];
+        let command = Command::SchemaChange { base: state.schema.version(), edits };
+        let bytes = Proposal { id: CommandId([9; 16]), command }.encode_checked().unwrap();
+        let (next, outcome) = state.apply(Proposal::decode(&bytes).unwrap());
+        let changed = matches!(outcome, Outcome::SchemaChanged { .. });
+        prop_assert!(changed, "{:?}", outcome);
+        state = next;
+        let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode());
+        prop_assert!(read.is_ok(), "{:?}", read.err());
+        prop_assert_eq!(read.unwrap().encode(), state.encode());
+    }
+}
+
+/// What nodes could not read is not proposed.
+#[test]
+fn what_cannot_be_read_is_not_proposed() {
+    let name = "t".to_owned();
+    let ty = UserType {
+        keyspace: "a,b".to_owned(),
+        name: name.clone(),
+        fields: vec![(name.clone(), CqlType::Int)],
+    };
+    let outer = UserType {
+        keyspace: "ks".to_owned(),
+        name,
+        fields: vec![("f".to_owned(), CqlType::Udt { ty: std::sync::Arc::new(ty), frozen: true })],
+    };
+    let edits = vec![SchemaEdit::PutType(outer)];
+    let proposal =
+        Proposal { id: CommandId([9; 16]), command: Command::SchemaChange { base: [0; 16], edits } };
+    assert!(Proposal::decode(&proposal.encode()).is_err());
+    assert!(proposal.encode_checked().is_err());
+}
+
+/// The statement that once stopped every node: a NaN in an option.
+#[test]
+fn a_number_that_json_has_not_is_read_as_it_is() {
+    let mut builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("pk", CqlType::Int);
+    builder.options.speculative_retry = SpeculativeRetry::Millis(f64::NAN);
+    let edits = vec![SchemaEdit::PutTable(builder.build().unwrap())];
+    let bytes =
+        Proposal { id: CommandId([9; 16]), command: Command::SchemaChange { base: [0; 16], edits } }.encode();
+    assert!(Proposal::decode(&bytes).is_ok(), "{}", String::from_utf8_lossy(&bytes));
+}
