@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use cluster::SchemaEdit;
 use cluster::group::ChangeSchemaError;
-use cluster::state::ClusterState;
+use cluster::state::{ClusterState, host_text};
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
 use rt::{Group, ShardId};
 use schema::{Schema, TableId};
+use topology::HostId;
 
 use crate::schema_change::{NodeRequest, SchemaChangeError};
 use crate::{ClusterView, Coordinator};
@@ -130,11 +131,9 @@ impl Coordinator {
         let alive = |host| self.view().is_alive_host(host) && (!early || host == own);
         match group.change_schema(base, edits, deadline, alive).await {
             Ok(agreement) => {
-                if !agreement.behind.is_empty() {
-                    let behind = agreement.behind.len();
-                    tracing::warn!("a schema change is decided, and {behind} live nodes do not use it yet");
-                }
-                Ok(())
+                let view = self.view();
+                let live = view.nodes().iter().filter(|node| view.is_alive_host(node.host)).count();
+                agreed(&agreement.behind, live)
             }
             Err(ChangeSchemaError::Moved) => Err(SchemaChangeError::Moved),
             Err(ChangeSchemaError::Invalid(why)) => Err(SchemaChangeError::Invalid(why)),
@@ -143,6 +142,34 @@ impl Coordinator {
     }
 }
 
+/// What is told of a change that is decided, when these of so many live nodes do not use it at the deadline: whoever was told that it
+/// is done would find a node that does not know it.
+fn agreed(behind: &[HostId], live: usize) -> Result<(), SchemaChangeError> {
+    if behind.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = behind.iter().map(|host| host_text(&host.0)).collect();
+    tracing::warn!(
+        "a schema change is decided, and these live nodes do not use it yet: {}",
+        names.join(", ")
+    );
+    // One of them may have been convicted meanwhile.
+    let live = live.max(behind.len());
+    Err(SchemaChangeError::Behind { used: (live - behind.len()) as u32, live: live as u32 })
+}
+
 fn dropped_tables(old: &Schema, new: &Schema) -> Vec<TableId> {
     old.tables().map(|table| table.id).filter(|id| new.table_by_id(*id).is_none()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_live_nodes_do_not_use_is_not_told_as_done() {
+        assert_eq!(agreed(&[], 3), Ok(()));
+        assert_eq!(agreed(&[HostId([1; 16])], 3), Err(SchemaChangeError::Behind { used: 2, live: 3 }));
+        assert_eq!(agreed(&[HostId([1; 16])], 0), Err(SchemaChangeError::Behind { used: 0, live: 1 }));
+    }
 }

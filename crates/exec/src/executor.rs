@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use coordinator::{Consistency, SchemaChangeError, WriteKind, WriteOptions};
+use coordinator::{Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
 use cql::ast::{BatchKind, Statement};
 use mutation::{PartitionUpdate, Timestamp};
 use rt::LocalBoxFuture;
@@ -573,6 +573,15 @@ impl<C: Coordinator> Executor<C> {
                     Ok(()) => {}
                     Err(SchemaChangeError::Moved) => continue,
                     Err(SchemaChangeError::Invalid(text)) => return Err(ExecError::Invalid(text)),
+                    // As a write that too few replicas acknowledged in time: it is made, and clients may not count on it yet.
+                    Err(SchemaChangeError::Behind { used, live }) => {
+                        return Err(ExecError::Request(RequestError::WriteTimeout {
+                            consistency: Consistency::All,
+                            received: used,
+                            required: live,
+                            kind: WriteKind::Simple,
+                        }));
+                    }
                     Err(SchemaChangeError::Failed(text)) => return Err(ExecError::SchemaNotSaved(text)),
                 }
             }

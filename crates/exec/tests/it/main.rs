@@ -6,4 +6,5 @@ mod hostile;
 mod memory;
 mod options;
 mod paging;
+mod schema_change;
 mod tables;

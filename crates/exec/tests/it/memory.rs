@@ -76,6 +76,8 @@ pub struct Memory {
     schema: Rc<RefCell<Arc<Schema>>>,
     tables: Rc<RefCell<BTreeMap<TableId, Partitioned>>>,
     versions: Rc<StdCell<u64>>,
+    /// Live nodes that do not use a schema in time.
+    behind: u32,
 }
 
 impl Memory {
@@ -110,7 +112,13 @@ impl Memory {
             schema: Rc::new(RefCell::new(Arc::new(schema))),
             tables: Rc::default(),
             versions: Rc::default(),
+            behind: 0,
         }
+    }
+
+    /// The same where so many live nodes do not use a new schema in time.
+    pub fn with_behind(self, behind: u32) -> Self {
+        Self { behind, ..self }
     }
 
     fn put(&self, update: PartitionUpdate) {
@@ -309,6 +317,9 @@ impl Coordinator for Memory {
         let mut version = [0; 16];
         version[..8].copy_from_slice(&self.versions.get().to_be_bytes());
         *self.schema.borrow_mut() = Arc::new(schema.with_version(version));
-        Ok(())
+        match self.behind {
+            0 => Ok(()),
+            behind => Err(SchemaChangeError::Behind { used: 3 - behind, live: 3 }),
+        }
     }
 }
