@@ -132,4 +132,10 @@ fn when_a_further_replica_is_asked() {
     assert_eq!(millis(&hybrid(true, 99.0, 7.0)), Some(7));
     assert_eq!(millis(&hybrid(false, 99.0, 7.0)), Some(20));
     assert_eq!(millis(&hybrid(false, 10.0, 7.0)), Some(7));
+    // What an earlier version accepted: no time, and too long a time.
+    assert_eq!(millis(&SpeculativeRetry::Millis(f64::NAN)), Some(0));
+    for long in [f64::INFINITY, 1e300] {
+        assert_eq!(millis(&SpeculativeRetry::Millis(long)), Some(Duration::MAX.as_millis()));
+        assert_eq!(millis(&hybrid(true, 99.0, long)), Some(20));
+    }
 }

@@ -86,3 +86,23 @@ fn choices() {
         assert_eq!(out, text);
     }
 }
+
+#[test]
+fn names_of_units_are_taken_in_any_case() {
+    let of = |unit: &str, resolution: &str| {
+        let class = "org.apache.cassandra.db.compaction.TimeWindowCompactionStrategy";
+        let options = [
+            ("class", class),
+            ("compaction_window_unit", unit),
+            ("compaction_window_size", "3"),
+            ("timestamp_resolution", resolution),
+        ];
+        Strategy::of(&options.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+    };
+    for (unit, resolution) in [("hours", "seconds"), ("Minutes", "MilliSeconds"), ("days", "nanoseconds")] {
+        let written = of(unit, resolution);
+        assert_eq!(written, of(&unit.to_uppercase(), &resolution.to_uppercase()), "{unit} {resolution}");
+    }
+    assert_ne!(of("hours", "seconds"), of("days", "seconds"));
+    assert_ne!(of("hours", "seconds"), of("hours", "milliseconds"));
+}

@@ -70,8 +70,8 @@ const LEVELS: Rules = &[
 ];
 
 const UNITS: &[&str] = &["DAYS", "HOURS", "MINUTES"];
-const RESOLUTIONS: &[&str] =
-    &["DAYS", "HOURS", "MINUTES", "SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"];
+/// As in Cassandra: timestamps are never as coarse as minutes.
+const RESOLUTIONS: &[&str] = &["SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"];
 
 const EXPIRY: Rules = &[
     (

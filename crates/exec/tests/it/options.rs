@@ -397,6 +397,7 @@ fn numbers_that_are_none_are_refused_with_an_error_of_configuration() {
         "compaction = {'class': 'SizeTieredCompactionStrategy', 'tombstone_threshold': 'inf'}",
         "compression = {'class': 'LZ4Compressor', 'crc_check_chance': 'NaN'}",
         "compression = {'class': 'LZ4Compressor', 'min_compress_ratio': 'inf'}",
+        "compaction = {'class': 'TimeWindowCompactionStrategy', 'timestamp_resolution': 'DAYS'}",
         "cdc = true",
         "compaction = {'class': 'UnifiedCompactionStrategy'}",
         "compaction = {'class': 'IncrementalCompactionStrategy'}",
