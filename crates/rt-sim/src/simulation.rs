@@ -414,6 +414,11 @@ impl Sim {
         self.disk(node).read_file(path.as_ref())
     }
 
+    /// Bytes that a node has read out of its files since it was added.
+    pub fn disk_bytes_read(&self, node: NodeId) -> u64 {
+        self.disk(node).read_bytes()
+    }
+
     /// All files of a node with their lengths, by path.
     pub fn files(&self, node: NodeId) -> Vec<(PathBuf, u64)> {
         self.disk(node).files()

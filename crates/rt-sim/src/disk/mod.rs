@@ -58,6 +58,8 @@ struct State {
     next_sync: u64,
     /// Counts the crashes: handles of the time before are void.
     incarnation: u64,
+    /// Bytes that were read out of files.
+    read_bytes: u64,
 }
 
 /// The disk of one node. Outlives the node's crashes.
@@ -81,6 +83,7 @@ impl NodeDisk {
             syncing: BTreeMap::new(),
             next_sync: 1,
             incarnation: 0,
+            read_bytes: 0,
         };
         NodeDisk { world, node, state: RefCell::new(state) }
     }
@@ -149,6 +152,10 @@ impl NodeDisk {
         let state = self.state.borrow();
         let files = state.names.files().into_iter();
         files.map(|(path, inode)| (path, state.inodes[&inode].content.len())).collect()
+    }
+
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.state.borrow().read_bytes
     }
 
     pub(crate) fn corrupt(&self, path: &Path, position: u64, len: u64) -> bool {
@@ -533,7 +540,10 @@ impl SimFile {
         self.note("read", position, out.len() as u64);
         self.begin(DiskOp::Read, self.options.read)?;
         let len = self.disk.shorten(out.len(), Self::alignment_of(self.options));
-        Ok(self.disk.state.borrow().inodes[&self.inode].content.read(position, &mut out[..len]))
+        let mut state = self.disk.state.borrow_mut();
+        let read = state.inodes[&self.inode].content.read(position, &mut out[..len]);
+        state.read_bytes += read as u64;
+        Ok(read)
     }
 
     /// Does the change now and answers when the time of an operation has passed.
