@@ -22,9 +22,7 @@ use crate::store::{EDITS_ALL, Store, count};
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
     inner.flush(store).await?;
-    if let Some(damage) = &*store.damage.borrow() {
-        return Err(MaintenanceError::Source(damage.clone().into()));
-    }
+    store.refuse_if_damaged()?;
     count(&store.stop_minor, 1);
     let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
     let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
@@ -52,9 +50,7 @@ pub(crate) async fn cleanup(
     kept: impl Fn() -> KeptTokens,
 ) -> Result<u64, MaintenanceError> {
     inner.flush(store).await?;
-    if let Some(damage) = &*store.damage.borrow() {
-        return Err(MaintenanceError::Source(damage.clone().into()));
-    }
+    store.refuse_if_damaged()?;
     count(&store.stop_minor, 1);
     let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
     // What comes from now on is in none of these.
@@ -168,7 +164,7 @@ impl Inner {
     /// Starts one compaction of a table, if there is one worth it.
     fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
         let set = store.set();
-        if set.is_empty() || store.damage.borrow().is_some() {
+        if set.is_empty() || !store.damage.borrow().is_empty() {
             return false;
         }
         let strategy = Strategy::of(&store.table.borrow().options.compaction);
@@ -393,6 +389,7 @@ async fn merge(
         let mut options = WriterOptions::for_table(&table, partitions);
         options.level = choice.level;
         options.host_id = Some(inner.config.host_id);
+        options.owner = Some(inner.owner());
         SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await
     };
     let outcome = run(&inner.rt, job, &inner.throttle, progress, stop, max_purgeable, open_output).await;

@@ -58,8 +58,6 @@ pub struct EngineConfig {
     pub disk_failure_policy: FailurePolicy,
     /// When the commit log fails.
     pub commit_failure_policy: FailurePolicy,
-    /// Another number of shards wrote the data.
-    pub resharded: bool,
     /// This node, as SSTables record their origin.
     pub host_id: [u8; 16],
     /// Planted bugs; none outside of tests.
@@ -81,7 +79,6 @@ impl EngineConfig {
             incremental_backups: false,
             disk_failure_policy: FailurePolicy::Stop,
             commit_failure_policy: FailurePolicy::Stop,
-            resharded: false,
             host_id: [0; 16],
             canaries: Canaries::default(),
         }

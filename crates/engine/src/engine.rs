@@ -15,7 +15,7 @@ use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, R
 use rt::sync::{Notify, Semaphore};
 use rt::{Rt, Task};
 use schema::{Schema, Table, TableId};
-use sstable::table_dir;
+use sstable::{Owner, table_dir};
 use stdx::HashMap;
 
 use crate::compact::RunningTask;
@@ -430,6 +430,11 @@ fn write_error(error: AppendError) -> WriteError {
 }
 
 impl Inner {
+    /// This shard, as SSTables name it.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { shard: self.rt.shard().0, shards: self.rt.shard_count() }
+    }
+
     pub(crate) fn store(&self, table: TableId) -> Option<Rc<Store>> {
         self.stores.borrow().get(&table).cloned()
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use mutation::{Fragment, FragmentBuffer, FragmentSource, PartitionRange, RingPosition};
 use rt::DiskError;
 use schema::{Table, TableId};
-use sstable::{Component, Descriptor, Sstable, SstableError, SstableWriter, Version, WriterOptions};
+use sstable::{Component, Descriptor, Owner, Sstable, SstableError, SstableWriter, Version, WriterOptions};
 use topology::Sharder;
 
 use crate::compact::has_others;
@@ -75,9 +75,7 @@ impl Engine {
         if store.dropped.get() {
             return Err(MaintenanceError::UnknownTable(table));
         }
-        if let Some(damage) = &*store.damage.borrow() {
-            return Err(MaintenanceError::Source(damage.clone().into()));
-        }
+        store.refuse_if_damaged()?;
         Ok(HeldFiles {
             inner: inner.clone(),
             table: store.table(),
@@ -169,6 +167,7 @@ impl HeldFiles {
         let mut options = WriterOptions::for_table(&self.table, estimated_partitions(sstable, wanted));
         options.level = sstable.level();
         options.host_id = Some(self.inner.config.host_id);
+        options.owner = Some(Owner { shard: wanted.shard, shards: wanted.shards });
         let stretches: Vec<PartitionRange> = wanted
             .tokens
             .within(sstable.first().token, sstable.last().token)

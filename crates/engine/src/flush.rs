@@ -194,6 +194,7 @@ impl Inner {
         let table = store.table();
         let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
         options.host_id = Some(self.config.host_id);
+        options.owner = Some(self.owner());
         let generation = store.next_generation(self.rt.shard().0, self.rt.shard_count());
         let encoding = encoding_stats(memtable);
         let dir = store.dir.clone();

@@ -20,6 +20,7 @@ mod maintain;
 mod marks;
 mod open;
 mod prepare;
+mod quarantine;
 mod read;
 mod reader;
 mod sampling;

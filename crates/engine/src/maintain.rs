@@ -34,10 +34,33 @@ impl Inner {
     pub(crate) async fn commit(
         &self,
         store: &Store,
-        mut edit: Edit,
+        edit: Edit,
         removed: &[Descriptor],
     ) -> Result<Committed, MaintenanceError> {
-        let strays = store.strays.borrow().clone();
+        self.commit_with(store, edit, removed, Vec::new()).await
+    }
+
+    /// [`Inner::commit`] of an edit that removes the whole set, and with it the damaged SSTables in the table's directory.
+    pub(crate) async fn commit_all(
+        &self,
+        store: &Store,
+        edit: Edit,
+        removed: &[Descriptor],
+    ) -> Result<Committed, MaintenanceError> {
+        let committed = self.commit_with(store, edit, removed, store.damaged_files()).await?;
+        store.damage.borrow_mut().retain(|damage| damage.descriptor.is_none());
+        Ok(committed)
+    }
+
+    async fn commit_with(
+        &self,
+        store: &Store,
+        mut edit: Edit,
+        removed: &[Descriptor],
+        damaged: Vec<Descriptor>,
+    ) -> Result<Committed, MaintenanceError> {
+        let mut strays = store.strays.borrow().clone();
+        strays.extend(damaged);
         let names: Vec<Descriptor> = removed.iter().chain(&strays).cloned().collect();
         match edit.commit(&names).await {
             Ok(log) => {
@@ -75,12 +98,12 @@ impl Inner {
         store: &Store,
         doomed: &[Rc<LiveSstable>],
     ) -> Result<(), MaintenanceError> {
-        if doomed.is_empty() {
+        if doomed.is_empty() && store.damaged_files().is_empty() {
             return Ok(());
         }
         let edit = Edit::begin(self.rt.disk(), &store.dir, "unknown", self.unique_id()).await?;
         let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
-        let committed = self.commit(store, edit, &names).await?;
+        let committed = self.commit_all(store, edit, &names).await?;
         store.change_set(Vec::new(), doomed);
         self.retire(doomed, committed, true).await;
         self.cache.forget_table(store.id);
@@ -159,7 +182,7 @@ pub async fn finish_drop(
 ) -> Result<(), OpenError> {
     if disk.exists(dir).await? {
         finish_edits(disk, dir).await?;
-        sstable::remove_incomplete(disk, dir).await?;
+        sstable::remove_unfinished(disk, dir).await?;
         let target = dir.join("snapshots").join(snapshot_name("dropped", at_micros, name));
         for descriptor in sstable::list_complete(disk, dir).await? {
             if snapshot {
@@ -188,12 +211,16 @@ pub(crate) async fn auto_snapshot(
     why: &str,
     at_micros: i64,
 ) -> Result<(), MaintenanceError> {
-    if !wants_snapshot(inner, store) || sstables.is_empty() {
+    let damaged = store.damaged_files();
+    if !wants_snapshot(inner, store) || (sstables.is_empty() && damaged.is_empty()) {
         return Ok(());
     }
     let dir = store.dir.join("snapshots").join(snapshot_name(why, at_micros, &store.table().name));
     for live in sstables {
         link_files(inner, live, &dir).await?;
+    }
+    for descriptor in &damaged {
+        link_all(inner.rt.disk(), descriptor, &dir, false).await?;
     }
     Ok(())
 }

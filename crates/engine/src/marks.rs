@@ -99,9 +99,7 @@ pub(crate) async fn take(
     if flush {
         inner.flush(store).await?;
     }
-    if let Some(damage) = &*store.damage.borrow() {
-        return Err(MaintenanceError::Source(damage.clone().into()));
-    }
+    store.refuse_if_damaged()?;
     let _no_truncation = store.edits.acquire(1).await.map_err(|_| MaintenanceError::Stopped)?;
     if store.dropped.get() {
         return Err(MaintenanceError::UnknownTable(store.id));
@@ -183,7 +181,7 @@ pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Re
         Err(error) => return Err(error.into()),
     };
     let noted =
-        Noted::decode(&bytes).ok().filter(|noted| store.damage.borrow().is_none() && noted.fits(found));
+        Noted::decode(&bytes).ok().filter(|noted| store.damage.borrow().is_empty() && noted.fits(found));
     let Some(noted) = noted else {
         let table = store.table().full_name();
         tracing::warn!("SSTables of {table} are gone or were replaced: its next repair compares everything");

@@ -18,6 +18,7 @@ use sstable::{Sstable, SstableError};
 use crate::cached::Blocks;
 use crate::engine::Inner;
 use crate::live::{LiveSstable, Trash};
+use crate::quarantine::{Damage, tokens_of};
 use crate::store::{Store, generation_of_name, shard_of_generation};
 use crate::{Engine, EngineConfig, MaintenanceError, OpenError};
 
@@ -119,12 +120,25 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         if count > 1 && shard_of_generation(&descriptor, count) != Some(inner.rt.shard().0) {
             continue;
         }
-        match Sstable::open(&inner.rt, descriptor, store.table(), inner.blocks.clone()).await {
-            Ok(sstable) => found.push(LiveSstable::new(sstable, &inner.trash, 0)),
+        match Sstable::open(&inner.rt, descriptor.clone(), store.table(), inner.blocks.clone()).await {
+            Ok(sstable) => {
+                for problem in sstable.rebuilt() {
+                    tracing::warn!(
+                        "{problem}; until it is compacted it is made anew from the index at each start"
+                    );
+                }
+                found.push(LiveSstable::new(sstable, &inner.trash, 0));
+            }
             Err(SstableError::Disk(error)) => return Err(error.into()),
-            // Other tables are not to suffer from this one's damage.
-            Err(damage) => store.set_damage(damage.to_string()),
+            // Other tables, and other ranges of this one, are not to suffer from it.
+            Err(error) => {
+                let (tokens, reason) = (tokens_of(disk, &descriptor).await?.0, error.to_string());
+                store.add_damage(Damage { descriptor: Some(descriptor), tokens, reason });
+            }
         }
+    }
+    for damage in crate::quarantine::list(disk, &store.dir, inner.owner()).await? {
+        store.add_damage(damage);
     }
     store.change_set(found, &[]);
     crate::marks::open(inner, store, &store.set()).await

@@ -1,9 +1,9 @@
 //! What a node does once before its shards open: finish what a crash interrupted, and give every SSTable and every
 //! entry of the commit logs to the one shard that owns it.
 //!
-//! Which shard owns an SSTable is told by its content: by the tokens that its summary samples, and by all of its keys
-//! where the sample is small. Files that Cassandra wrote, files of a node with another number of shards and files that
-//! were copied in need no mark for that.
+//! Which shard owns an SSTable is noted in the SSTable ([`sstable::Integrity::owner`]). Of files that Cassandra wrote and
+//! files of a node with another number of shards the keys in the index tell, and once that was found out it is noted. The
+//! files of an SSTable that came without checksums are compared with each other before it is used.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,22 +14,20 @@ use std::sync::Arc;
 use commitlog::codec::decode_update;
 use commitlog::{list_segments, read_header, read_shard};
 use memtable::Memtable;
-use mutation::{Fragment, FragmentBuffer, FragmentSource, PartitionRange, PartitionUpdate};
+use mutation::{Fragment, FragmentBuffer, PartitionRange, PartitionUpdate};
 use rt::{Disk, Rt};
 use schema::{Schema, Table, TableId};
+use sstable::integrity::note_owner;
 use sstable::{
-    Component, Descriptor, NoCache, Sstable, SstableError, SstableWriter, WriterOptions, table_dir,
+    Component, Descriptor, Integrity, NoCache, Owner, Sstable, SstableError, SstableWriter, WriterOptions,
+    certify, table_dir,
 };
 use topology::Sharder;
 
 use crate::edit::{Edit, finish_edits};
 use crate::flush::{encoding_stats, write_memtable};
 use crate::store::{generation_of_name, next_generation_after, shard_of_generation};
-use crate::{EngineConfig, OpenError};
-
-/// With so many sampled tokens of one shard a file without other shards' keys is certain enough: one key in 128 is
-/// sampled, and a stray one in each gap would have to miss all of them.
-const SAMPLES_ENOUGH: usize = 64;
+use crate::{EngineConfig, OpenError, quarantine};
 
 /// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes what a crash
 /// interrupted, and splits SSTables and commit logs that were written for another number of shards or copied in from
@@ -44,11 +42,9 @@ pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Re
             continue;
         }
         finish_edits(disk, &dir).await?;
-        sstable::remove_incomplete(disk, &dir).await?;
+        quarantine::settle(rt, &dir).await?;
         crate::marks::remove_others(disk, &dir, Some(rt.shard_count())).await?;
-        if rt.shard_count() > 1 {
-            node.share_out_sstables(table, &dir).await?;
-        }
+        node.share_out_sstables(table, &dir).await?;
     }
     node.share_out_logs(schema).await
 }
@@ -71,69 +67,126 @@ impl Node<'_> {
         let disk = self.rt.disk();
         let mut generation = generation_max(disk, dir).await?;
         for descriptor in sstable::list_complete(disk, dir).await? {
-            let named = shard_of_generation(&descriptor, self.sharder.shard_count());
-            let opened = Sstable::open(&self.rt, descriptor.clone(), table.clone(), Rc::new(NoCache)).await;
-            let sstable = match opened {
-                Ok(sstable) => sstable,
+            let shared_out = self.share_out(table, &descriptor, &mut generation).await;
+            if !matches!(shared_out, Ok(false)) {
+                // An edit is finished the way that a crash would leave to the next start.
+                finish_edits(disk, dir).await?;
+            }
+            match shared_out {
+                Ok(_) => {}
                 Err(SstableError::Disk(error)) => return Err(error.into()),
-                // Its shard says so, and keeps the table from being read.
-                Err(_) if named.is_some() && !self.config.resharded => continue,
-                Err(damage) => {
-                    return Err(OpenError::Sstable(format!(
-                        "{damage}. It cannot be shared out among {} shards: start with as many shards as before, or move \
-                         its files away",
-                        self.sharder.shard_count()
-                    )));
-                }
-            };
-            let owners = self.owners(&sstable).await?;
-            if owners.len() == 1 && owners.first().copied() == named {
-                continue;
+                // Whose it is is not known: no shard would notice that it is missing.
+                Err(damage) => quarantine::set_aside(disk, &descriptor, &damage).await?,
             }
-            let mut id = [0; 16];
-            self.rt.fill_random(&mut id);
-            let mut edit = Edit::begin(disk, dir, "unknown", id).await?;
-            if owners.len() == 1 {
-                let owner = owners.first().copied().expect("there is one");
-                generation = next_generation_after(generation, owner, self.sharder.shard_count());
-                self.rename(&descriptor, generation, &mut edit).await?;
-            } else {
-                self.split(&sstable, table, &mut generation, &mut edit).await?;
-            }
-            drop(sstable);
-            edit.commit(std::slice::from_ref(&descriptor)).await?;
-            // The edit is finished the way that a crash would leave to the next start.
-            finish_edits(disk, dir).await?;
         }
         Ok(())
     }
 
-    /// The shards that own partitions of an SSTable.
-    async fn owners(&self, sstable: &Rc<Sstable>) -> Result<BTreeSet<u16>, OpenError> {
+    /// Makes one SSTable belong to one shard; whether that took an edit. Without need nothing of it is read but what it
+    /// says of itself.
+    async fn share_out(
+        &self,
+        table: &Arc<Table>,
+        descriptor: &Descriptor,
+        generation: &mut u64,
+    ) -> Result<bool, SstableError> {
+        let (disk, shards) = (self.rt.disk(), self.sharder.shard_count());
+        let named = if shards == 1 { Some(0) } else { shard_of_generation(descriptor, shards) };
+        let integrity = self.integrity(descriptor).await?;
+        let owner = integrity.as_ref().and_then(|integrity| integrity.owner);
+        if named.is_some() && owner.filter(|owner| owner.shards == shards).map(|owner| owner.shard) == named {
+            return Ok(false);
+        }
+        let sstable = Sstable::open(&self.rt, descriptor.clone(), table.clone(), Rc::new(NoCache)).await?;
+        let owners = self.owners(&sstable).await?;
+        let Some(shard) = owners.first().copied().filter(|_| owners.len() == 1) else {
+            self.replace(&sstable, table, generation).await?;
+            return Ok(true);
+        };
+        drop(sstable);
+        let owner = Owner { shard, shards };
+        let noted = match integrity {
+            Some(integrity) => note_owner(disk, descriptor, integrity, owner).await,
+            None => {
+                tracing::info!(
+                    "{descriptor} has no checksums of its index: all of its files are compared once"
+                );
+                certify(&self.rt, descriptor, Some(owner)).await
+            }
+        };
+        match noted {
+            // It was found sound and belongs here; the next start notes it.
+            Err(SstableError::Disk(error)) if error.is_disk_full() && Some(shard) == named => {
+                tracing::warn!("{descriptor} is used without checksums of its index: {error}");
+                return Ok(false);
+            }
+            noted => noted?,
+        }
+        if Some(shard) == named {
+            return Ok(false);
+        }
+        *generation = next_generation_after(*generation, shard, shards);
+        let mut edit = self.begin_edit(&descriptor.dir).await?;
+        self.rename(descriptor, *generation, &mut edit).await?;
+        edit.commit(std::slice::from_ref(descriptor)).await?;
+        Ok(true)
+    }
+
+    /// What an SSTable says of its files; nothing when that is damaged, because it can be found out anew.
+    async fn integrity(&self, descriptor: &Descriptor) -> Result<Option<Integrity>, SstableError> {
+        let disk = self.rt.disk();
+        match Integrity::read(disk, descriptor).await {
+            Err(SstableError::Corrupt(damage)) => {
+                tracing::warn!("{damage}: all files of the SSTable are compared, and it is written anew");
+                certify(&self.rt, descriptor, None).await?;
+                Integrity::read(disk, descriptor).await
+            }
+            read => read,
+        }
+    }
+
+    async fn begin_edit(&self, dir: &Path) -> Result<Edit, SstableError> {
+        let mut id = [0; 16];
+        self.rt.fill_random(&mut id);
+        Ok(Edit::begin(self.rt.disk(), dir, "unknown", id).await?)
+    }
+
+    /// The shards that own partitions of an SSTable, by its index.
+    async fn owners(&self, sstable: &Rc<Sstable>) -> Result<BTreeSet<u16>, SstableError> {
         let ends = [sstable.first().token, sstable.last().token];
         let mut owners: BTreeSet<u16> = BTreeSet::new();
-        let mut samples = 0;
-        for token in sstable.sampled_tokens().chain(ends) {
-            owners.insert(self.sharder.shard_of(token));
-            samples += 1;
-        }
-        if owners.len() > 1 || samples > SAMPLES_ENOUGH + ends.len() {
+        owners.extend(sstable.sampled_tokens().chain(ends).map(|token| self.sharder.shard_of(token)));
+        if owners.len() > 1 || self.sharder.shard_count() == 1 {
             return Ok(owners);
         }
-        let mut source = sstable.scan(&PartitionRange::all());
-        let mut fragments = FragmentBuffer::new();
-        while source.fill(&mut fragments).await.map_err(|error| OpenError::Sstable(error.to_string()))? {
-            for fragment in fragments.drain(..) {
-                if let Fragment::PartitionStart { key, .. } = fragment {
-                    owners.insert(self.sharder.shard_of(key.token));
-                }
+        let mut tokens = sstable.tokens();
+        while let Some(token) = tokens.next().await? {
+            owners.insert(self.sharder.shard_of(token));
+            if owners.len() > 1 {
+                break;
             }
         }
         Ok(owners)
     }
 
+    /// Replaces an SSTable by one for each shard that owns partitions of it.
+    async fn replace(
+        &self,
+        sstable: &Rc<Sstable>,
+        table: &Arc<Table>,
+        generation: &mut u64,
+    ) -> Result<(), SstableError> {
+        let mut edit = self.begin_edit(&sstable.descriptor().dir).await?;
+        if let Err(error) = self.split(sstable, table, generation, &mut edit).await {
+            edit.abort().await?;
+            return Err(error);
+        }
+        edit.commit(std::slice::from_ref(sstable.descriptor())).await?;
+        Ok(())
+    }
+
     /// Gives an SSTable another number: its files get second names, the TOC last.
-    async fn rename(&self, from: &Descriptor, generation: u64, edit: &mut Edit) -> Result<(), OpenError> {
+    async fn rename(&self, from: &Descriptor, generation: u64, edit: &mut Edit) -> Result<(), SstableError> {
         let disk = self.rt.disk();
         let target = Descriptor { generation: sstable::Generation::Number(generation), ..from.clone() };
         edit.add(&target).await?;
@@ -153,13 +206,13 @@ impl Node<'_> {
         table: &Arc<Table>,
         generation: &mut u64,
         edit: &mut Edit,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), SstableError> {
         let count = self.sharder.shard_count();
         let mut writers: BTreeMap<u16, SstableWriter> = BTreeMap::new();
         let mut source = sstable.scan(&PartitionRange::all());
         let mut fragments = FragmentBuffer::new();
         let mut owner = 0;
-        while source.fill(&mut fragments).await.map_err(|error| OpenError::Sstable(error.to_string()))? {
+        while source.fill_next(&mut fragments).await? {
             self.rt.maybe_yield().await;
             while let Some(fragment) = fragments.pop_front() {
                 if let Fragment::PartitionStart { key, .. } = &fragment {
@@ -167,7 +220,7 @@ impl Node<'_> {
                     if let Entry::Vacant(vacant) = writers.entry(owner) {
                         *generation = next_generation_after(*generation, owner, count);
                         edit.add(&Descriptor::new(&sstable.descriptor().dir, *generation)).await?;
-                        let writer = self.writer(sstable, table, *generation).await?;
+                        let writer = self.writer(sstable, table, *generation, owner).await?;
                         vacant.insert(writer);
                     }
                 }
@@ -185,15 +238,17 @@ impl Node<'_> {
         sstable: &Rc<Sstable>,
         table: &Arc<Table>,
         generation: u64,
-    ) -> Result<SstableWriter, OpenError> {
+        owner: u16,
+    ) -> Result<SstableWriter, SstableError> {
         let partitions = sstable.estimated_partitions() / u64::from(self.sharder.shard_count()) + 1;
         let mut options = WriterOptions::for_table(table, partitions);
         options.level = sstable.level();
         options.repaired_at = sstable.repaired_at();
         options.host_id = Some(self.config.host_id);
+        options.owner = Some(Owner { shard: owner, shards: self.sharder.shard_count() });
         let encoding = sstable.metadata().header.encoding;
         let dir = sstable.descriptor().dir.clone();
-        Ok(SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await?)
+        SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await
     }
 
     /// When the logs were written by another number of shards, writes what they hold to SSTables of those who own it
@@ -259,6 +314,7 @@ impl Node<'_> {
             let generation = next_generation_after(taken, owner, self.sharder.shard_count());
             let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
             options.host_id = Some(self.config.host_id);
+            options.owner = Some(Owner { shard: owner, shards: self.sharder.shard_count() });
             let encoding = encoding_stats(&memtable);
             let writer =
                 SstableWriter::new(&self.rt, dir.clone(), generation, table.clone(), options, encoding)

@@ -36,9 +36,7 @@ impl Inner {
         mark: Mark,
     ) -> Result<EngineReader, ReadError> {
         let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
-        if let Some(damage) = &*store.damage.borrow() {
-            return Err(ReadError::Source(damage.clone().into()));
-        }
+        store.refuse_damaged(range)?;
         if !store.marks.knows(mark) {
             return Err(ReadError::Source("what was repaired of the table was forgotten meanwhile".into()));
         }
@@ -57,9 +55,7 @@ impl Inner {
         bypass_cache: bool,
     ) -> Result<EngineReader, ReadError> {
         let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
-        if let Some(damage) = &*store.damage.borrow() {
-            return Err(ReadError::Source(damage.clone().into()));
-        }
+        store.refuse_damaged(range)?;
         count(&store.counters.reads, 1);
         let wanted = Wanted { range, slices, columns, reversed, bypass_cache };
         match range.as_single() {
@@ -96,7 +92,7 @@ impl Inner {
     ) -> Result<OnlyRow, ReadError> {
         let stores = self.stores.borrow();
         let store = stores.get(&table).ok_or(ReadError::UnknownTable(table))?;
-        if !store.flushing.borrow().is_empty() || store.damage.borrow().is_some() {
+        if !store.flushing.borrow().is_empty() || !store.damage.borrow().is_empty() {
             return Ok(OnlyRow::More);
         }
         let found = if store.sstables.borrow().is_empty() {

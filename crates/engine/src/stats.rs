@@ -53,6 +53,8 @@ pub struct TableStats {
     pub memtable_switches: u64,
     /// Live SSTables.
     pub sstables: u64,
+    /// SSTables that are out of service because they are damaged or not complete.
+    pub damaged_sstables: u64,
     /// Bytes of all components of the live SSTables.
     pub disk_bytes: u64,
     /// Bytes of data before compression.

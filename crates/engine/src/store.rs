@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use memtable::Memtable;
 use mutation::purge::PurgeRule;
-use mutation::{DecoratedKey, Repaired, Seconds, Timestamp};
+use mutation::{DecoratedKey, PartitionRange, Repaired, Seconds, Timestamp};
 use rt::Instant;
 use rt::sync::{Notify, Semaphore};
 use schema::{Table, TableId};
 use sstable::{Component, Descriptor, Generation};
 
-use crate::Sampled;
 use crate::live::LiveSstable;
 use crate::marks::Marks;
+use crate::quarantine::Damage;
 use crate::truncation::TRUNCATIONS_ALL;
+use crate::{MaintenanceError, ReadError, Sampled};
 
 /// The SSTables of a table at a moment.
 pub(crate) type SstableSet = Rc<Vec<Rc<LiveSstable>>>;
@@ -99,9 +100,9 @@ pub(crate) struct Store {
     /// How many wait for SSTables from elsewhere, which may bring data older than a deletion that came meanwhile: nothing is
     /// forgotten until then.
     pub(crate) awaits_files: Cell<u32>,
-    /// An SSTable could not be opened: what is wrong. What it holds is not known, so nothing of the table is read or
-    /// compacted, while other tables go on.
-    pub(crate) damage: RefCell<Option<String>>,
+    /// SSTables that could not be opened. What they hold is not known, so nothing of their ranges is read and nothing of
+    /// the table is compacted: a deletion that is purged might be what hides their rows.
+    pub(crate) damage: RefCell<Vec<Damage>>,
 }
 
 /// Units of [`Store::edits`].
@@ -138,11 +139,35 @@ impl Store {
         })
     }
 
-    /// Marks the table as one that cannot be read.
-    pub(crate) fn set_damage(&self, reason: String) {
-        let table = self.table.borrow().full_name();
-        tracing::error!("table {table} cannot be read on this shard: {reason}");
-        *self.damage.borrow_mut() = Some(reason);
+    /// Takes an SSTable out of service.
+    pub(crate) fn add_damage(&self, damage: Damage) {
+        let (table, (first, last)) = (self.table.borrow().full_name(), damage.tokens);
+        tracing::error!(
+            "table {table} cannot be read on this shard from token {first} to {last}: {}",
+            damage.reason
+        );
+        self.damage.borrow_mut().push(damage);
+    }
+
+    /// The damaged SSTables in the table's directory.
+    pub(crate) fn damaged_files(&self) -> Vec<Descriptor> {
+        self.damage.borrow().iter().filter_map(|damage| damage.descriptor.clone()).collect()
+    }
+
+    /// Refuses a read of a range of which an SSTable is out of service.
+    pub(crate) fn refuse_damaged(&self, range: &PartitionRange) -> Result<(), ReadError> {
+        match self.damage.borrow().iter().find(|damage| damage.touches(range)) {
+            Some(damage) => Err(ReadError::Source(damage.reason.clone().into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what needs all SSTables of the table.
+    pub(crate) fn refuse_if_damaged(&self) -> Result<(), MaintenanceError> {
+        match self.damage.borrow().first() {
+            Some(damage) => Err(MaintenanceError::Source(damage.reason.clone().into())),
+            None => Ok(()),
+        }
     }
 
     /// The table as last known.
@@ -252,6 +277,7 @@ pub(crate) fn shard_of_generation(descriptor: &Descriptor, count: u16) -> Option
 
 /// The number of a file's SSTable, whether complete or not.
 pub(crate) fn generation_of_name(name: &str) -> Option<u64> {
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
     let (descriptor, _): (Descriptor, Component) = Descriptor::parse(name)?;
     match descriptor.generation {
         Generation::Number(number) => Some(number),

@@ -213,7 +213,7 @@ pub(crate) async fn truncate(
         return Err(error.into());
     }
     let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
-    let committed = inner.commit(store, edit, &names).await?;
+    let committed = inner.commit_all(store, edit, &names).await?;
     // It has happened. Whoever asks from here on sees all of it at once.
     store.truncated.set(store.truncated.get().max(at_micros));
     inner.unlogged_counters.borrow_mut().retain(|(table, _), _| *table != store.id);

@@ -275,7 +275,6 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
         incremental_backups: config.incremental_backups,
         disk_failure_policy: failure_policy(&config.disk_failure_policy),
         commit_failure_policy: failure_policy(&config.commit_failure_policy),
-        resharded: boot.identity.shard_count != rt.shard_count(),
         host_id: boot.identity.host_id,
         canaries: boot.canaries.engine,
         ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())

@@ -99,13 +99,15 @@ pub enum Component {
     Digest,
     /// Checksums of the chunks of an uncompressed data file.
     Crc,
-    /// The list of components; written last.
+    /// Checksums of the components without one of their own, and whose partitions these are ([`crate::integrity`]).
+    Torc,
+    /// The list of components; gets its name last.
     Toc,
 }
 
 impl Component {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Data,
         Self::Index,
         Self::Summary,
@@ -114,6 +116,7 @@ impl Component {
         Self::CompressionInfo,
         Self::Digest,
         Self::Crc,
+        Self::Torc,
         Self::Toc,
     ];
 
@@ -128,6 +131,7 @@ impl Component {
             Self::CompressionInfo => "CompressionInfo.db",
             Self::Digest => "Digest.crc32",
             Self::Crc => "CRC.db",
+            Self::Torc => "Torc.db",
             Self::Toc => "TOC.txt",
         }
     }
@@ -158,6 +162,13 @@ impl Descriptor {
     /// The path of one of its files.
     pub fn path(&self, component: Component) -> PathBuf {
         self.dir.join(format!("{}-{}-big-{}", self.version.name(), self.generation, component.name()))
+    }
+
+    /// The path of the TOC while the SSTable is being written or removed; see [`remove_unfinished`].
+    pub fn temporary_toc(&self) -> PathBuf {
+        let mut name = self.path(Component::Toc).into_os_string();
+        name.push(TEMPORARY);
+        PathBuf::from(name)
     }
 
     /// The SSTable that a file belongs to, and which of its files it is; none for other files and for versions that
@@ -194,62 +205,122 @@ pub fn named_table_dir(data: &Path, keyspace: &str, table: &str, id: schema::Tab
     data.join(keyspace).join(format!("{table}-{id}"))
 }
 
-/// The complete SSTables of a directory, in order of generation. Those without a TOC (a crash in the middle of writing)
-/// and files of other kinds are left out.
-pub async fn list_complete(disk: &Disk, dir: &Path) -> Result<Vec<Descriptor>, SstableError> {
-    let mut found: Vec<Descriptor> =
-        scan(disk, dir).await?.into_iter().filter(|(_, files)| is_complete(files)).map(|(d, _)| d).collect();
-    found.sort_by(|a, b| (&a.generation, a.version).cmp(&(&b.generation, b.version)));
-    Ok(found)
+/// What the TOC's name ends with while the SSTable is being written or removed.
+const TEMPORARY: &str = ".tmp";
+
+/// The files of one SSTable in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its name.
+    pub descriptor: Descriptor,
+    /// Which of its files are there, in the order of [`Component::ALL`].
+    pub components: Vec<Component>,
+    /// Whether the temporary TOC is there.
+    pub has_temporary_toc: bool,
 }
 
-/// Removes the files of SSTables that were never completed; gives how many SSTables that were.
-pub async fn remove_incomplete(disk: &Disk, dir: &Path) -> Result<usize, SstableError> {
-    let mut removed = 0;
-    for (descriptor, files) in scan(disk, dir).await? {
-        if !is_complete(&files) {
-            for component in files {
-                disk.remove(descriptor.path(component)).await?;
-            }
-            removed += 1;
-        }
+impl Found {
+    /// Whether it is there as a whole, as far as the names of its files tell.
+    pub fn is_complete(&self) -> bool {
+        self.has(Component::Toc) && self.has(Component::Data)
     }
-    if removed > 0 {
-        disk.sync_dir(dir).await?;
+
+    /// Whether this crate's writer had begun it and not finished, or had begun to remove it: for as long, and only then,
+    /// the TOC has its temporary name.
+    pub fn is_unfinished(&self) -> bool {
+        self.has_temporary_toc && !self.has(Component::Toc)
     }
-    Ok(removed)
-}
 
-/// Removes every file of an SSTable, the TOC first, so that a crash in between leaves an incomplete one.
-pub async fn remove(disk: &Disk, descriptor: &Descriptor) -> Result<(), SstableError> {
-    for component in Component::ALL.into_iter().rev() {
-        match disk.remove(descriptor.path(component)).await {
-            Err(error) if error.is_not_found() => {}
-            done => done?,
-        }
-        if component == Component::Toc {
-            disk.sync_dir(&descriptor.dir).await?;
-        }
+    /// Whether a file of it is there.
+    pub fn has(&self, component: Component) -> bool {
+        self.components.contains(&component)
     }
-    disk.sync_dir(&descriptor.dir).await?;
-    Ok(())
 }
 
-fn is_complete(files: &[Component]) -> bool {
-    files.contains(&Component::Toc) && files.contains(&Component::Data)
-}
-
-async fn scan(disk: &Disk, dir: &Path) -> Result<BTreeMap<Descriptor, Vec<Component>>, SstableError> {
-    let mut found: BTreeMap<Descriptor, Vec<Component>> = BTreeMap::new();
+/// All SSTables of a directory of which any file is there, in order of generation.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub async fn list_all(disk: &Disk, dir: &Path) -> Result<Vec<Found>, SstableError> {
+    let mut found: BTreeMap<Descriptor, (Vec<Component>, bool)> = BTreeMap::new();
     for entry in disk.list(dir).await? {
         if entry.is_dir {
             continue;
         }
-        if let Some((descriptor, component)) = Descriptor::parse(dir.join(&entry.name)) {
-            found.entry(descriptor).or_default().push(component);
+        let temporary = entry.name.strip_suffix(TEMPORARY);
+        let Some((descriptor, component)) = Descriptor::parse(dir.join(temporary.unwrap_or(&entry.name)))
+        else {
+            continue;
+        };
+        match temporary {
+            Some(_) if component == Component::Toc => found.entry(descriptor).or_default().1 = true,
+            Some(_) => {}
+            None => found.entry(descriptor).or_default().0.push(component),
         }
     }
+    let mut found: Vec<Found> = found
+        .into_iter()
+        .map(|(descriptor, (mut components, has_temporary_toc))| {
+            components.sort();
+            Found { descriptor, components, has_temporary_toc }
+        })
+        .collect();
+    found.sort_by(|a, b| {
+        let (a, b) = (&a.descriptor, &b.descriptor);
+        (&a.generation, a.version).cmp(&(&b.generation, b.version))
+    });
     Ok(found)
+}
+
+/// The complete SSTables of a directory, in order of generation. Those without a TOC or without data and files of other
+/// kinds are left out.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub async fn list_complete(disk: &Disk, dir: &Path) -> Result<Vec<Descriptor>, SstableError> {
+    let found = list_all(disk, dir).await?.into_iter().filter(Found::is_complete);
+    Ok(found.map(|found| found.descriptor).collect())
+}
+
+/// Removes the files of SSTables that this crate had begun to write or to remove; gives how many SSTables that were. A
+/// file without a TOC that is neither stays: it is not a leftover, it is damage.
+///
+/// # Errors
+/// When the disk fails.
+pub async fn remove_unfinished(disk: &Disk, dir: &Path) -> Result<usize, SstableError> {
+    let mut removed = 0;
+    for found in list_all(disk, dir).await?.iter().filter(|found| found.is_unfinished()) {
+        remove(disk, &found.descriptor).await?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+/// Removes every file of an SSTable. The TOC gets its temporary name first and goes last, so that a crash in between
+/// leaves what [`remove_unfinished`] knows.
+///
+/// # Errors
+/// When the disk fails.
+pub async fn remove(disk: &Disk, descriptor: &Descriptor) -> Result<(), SstableError> {
+    match disk.rename(descriptor.path(Component::Toc), descriptor.temporary_toc()).await {
+        Ok(()) => disk.sync_dir(&descriptor.dir).await?,
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
+    }
+    let others = Component::ALL.into_iter().rev().filter(|component| *component != Component::Toc);
+    for path in others.map(|component| descriptor.path(component)) {
+        remove_if_there(disk, &path).await?;
+    }
+    disk.sync_dir(&descriptor.dir).await?;
+    remove_if_there(disk, &descriptor.temporary_toc()).await?;
+    Ok(disk.sync_dir(&descriptor.dir).await?)
+}
+
+async fn remove_if_there(disk: &Disk, path: &Path) -> Result<(), SstableError> {
+    match disk.remove(path).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,11 @@ impl std::error::Error for Corruption {}
 pub enum SstableError {
     /// Damaged bytes.
     Corrupt(Box<Corruption>),
+    /// A component without which nothing can be read is not there.
+    Missing {
+        /// The file.
+        file: PathBuf,
+    },
     /// A file of a kind that this version cannot read.
     Unsupported {
         /// The file.
@@ -72,6 +77,11 @@ impl SstableError {
         }))
     }
 
+    /// A failure to open or read a component that must be there.
+    pub(crate) fn of_component(file: &Path, error: DiskError) -> Self {
+        if error.is_not_found() { Self::Missing { file: file.to_owned() } } else { Self::Disk(error) }
+    }
+
     /// Whether the file's bytes are damaged, as opposed to unreadable or of an unknown kind.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corrupt(_))
@@ -82,6 +92,11 @@ impl fmt::Display for SstableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Corrupt(corruption) => corruption.fmt(f),
+            Self::Missing { file } => write!(
+                f,
+                "{} is missing; restore it from a backup, or remove the other files of the SSTable and repair the table",
+                file.display()
+            ),
             Self::Unsupported { file, what } => {
                 write!(f, "{} cannot be read: {what}; upgrade it with a version that can", file.display())
             }
@@ -102,7 +117,7 @@ impl std::error::Error for SstableError {
         match self {
             Self::Disk(error) => Some(error),
             Self::Corrupt(corruption) => Some(&**corruption),
-            Self::Unsupported { .. } | Self::WrongTable { .. } => None,
+            Self::Missing { .. } | Self::Unsupported { .. } | Self::WrongTable { .. } => None,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod error;
 pub mod filter;
 pub mod header;
 mod index;
+pub mod integrity;
 pub mod metadata;
 pub mod options;
 mod prefix;
@@ -28,10 +29,11 @@ pub mod writer;
 
 pub use block::{Block, BlockCache, BlockKey, NoCache};
 pub use descriptor::{
-    Component, Descriptor, Generation, Version, list_complete, named_table_dir, remove, remove_incomplete,
-    table_dir,
+    Component, Descriptor, Found, Generation, Version, list_all, list_complete, named_table_dir, remove,
+    remove_unfinished, table_dir,
 };
 pub use error::{Corruption, DecodeError, SstableError};
+pub use integrity::{Integrity, Owner, certify};
 pub use options::{Algorithm, Compression, EncodingStats, WriterOptions};
 pub use reader::{Sstable, SstableSource, read_metadata};
 pub use writer::{SstableWriter, Written};

@@ -3,6 +3,8 @@
 use mutation::{Seconds, Timestamp};
 use schema::{ColumnId, Table};
 
+use crate::Owner;
+
 /// A compression algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -81,6 +83,8 @@ pub struct WriterOptions {
     pub repaired_at: i64,
     /// The host that writes.
     pub host_id: Option<[u8; 16]>,
+    /// The shard that owns all partitions that will come, if that is known.
+    pub owner: Option<Owner>,
 }
 
 impl WriterOptions {
@@ -96,6 +100,7 @@ impl WriterOptions {
             level: 0,
             repaired_at: 0,
             host_id: None,
+            owner: None,
         }
     }
 }

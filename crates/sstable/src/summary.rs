@@ -106,6 +106,11 @@ impl Summary {
         &self.keys[start..self.entries[entry].key_end as usize]
     }
 
+    /// A sampled key; none past the last sample.
+    pub(crate) fn sampled_key(&self, entry: usize) -> Option<&[u8]> {
+        (entry < self.entries.len()).then(|| self.key(entry))
+    }
+
     /// Where a sample's index entry begins; none past the last sample.
     pub fn position(&self, entry: usize) -> Option<u64> {
         self.entries.get(entry).map(|entry| entry.position)

@@ -12,7 +12,7 @@ use crate::header::SerializationHeader;
 use crate::reader::{BlockFile, BlockLookup, Entry, IndexCursor, Layout, RawItem, RawScan, read_metadata};
 use crate::summary::Summary;
 use crate::unfiltered::decode::ItemDecoder;
-use crate::{Component, Descriptor, NoCache, SstableError, toc};
+use crate::{Component, Descriptor, Integrity, NoCache, SstableError, toc};
 
 /// Components beyond this size are not loaded.
 const COMPONENT_LEN_MAX: usize = 1 << 30;
@@ -30,6 +30,8 @@ pub struct Verification {
     pub rows: u64,
     /// Bytes of data before compression that were read.
     pub bytes: u64,
+    /// Whether index, summary and filter have checksums (`Torc.db`).
+    pub has_checksums: bool,
     /// What is wrong; nothing when the SSTable is sound.
     pub problems: Vec<SstableError>,
 }
@@ -38,7 +40,11 @@ pub struct Verification {
 /// damage is in the list of problems.
 pub async fn verify(rt: &Rt, descriptor: &Descriptor) -> Result<Verification, SstableError> {
     let mut found = Verification::default();
-    for checked in [digest(rt, descriptor).await, content(rt, descriptor, &mut found).await] {
+    for checked in [
+        integrity(rt, descriptor, &mut found).await,
+        digest(rt, descriptor).await,
+        content(rt, descriptor, &mut found).await,
+    ] {
         match checked {
             Err(SstableError::Disk(error)) if !error.is_not_found() => return Err(error.into()),
             Err(problem) => found.problems.push(problem),
@@ -46,6 +52,23 @@ pub async fn verify(rt: &Rt, descriptor: &Descriptor) -> Result<Verification, Ss
         }
     }
     Ok(found)
+}
+
+/// Compares the components without a checksum of their own with those that the SSTable has of them, if it has any. The
+/// index is compared while it is read.
+async fn integrity(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -> Result<(), SstableError> {
+    let disk = rt.disk();
+    let Some(integrity) = Integrity::read(disk, descriptor).await? else { return Ok(()) };
+    found.has_checksums = true;
+    let data_len = disk.len(descriptor.path(Component::Data)).await?;
+    Integrity::check_len(descriptor, Component::Data, integrity.data_len, data_len)?;
+    for (component, ..) in &integrity.whole {
+        let path = descriptor.path(*component);
+        let bytes = disk.read_to_end(&path, COMPONENT_LEN_MAX).await;
+        let bytes = bytes.map_err(|error| SstableError::of_component(&path, error))?;
+        integrity.check(descriptor, *component, &bytes)?;
+    }
+    Ok(())
 }
 
 /// Compares the data file with the checksum of it as a whole.
@@ -61,7 +84,8 @@ pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), 
         Err(error) => return Err(error.into()),
     };
     let expected = toc::decode_digest(&bytes).map_err(|error| error.in_file(&path, 0))?;
-    let file = rt.disk().open(&data, OpenOptions::READ).await?;
+    let file = rt.disk().open(&data, OpenOptions::READ).await;
+    let file = file.map_err(|error| SstableError::of_component(&data, error))?;
     let mut crc = crc32fast::Hasher::new();
     let mut at = 0;
     loop {
@@ -165,7 +189,10 @@ impl Indexes {
     ) -> Result<Self, SstableError> {
         let disk = rt.disk();
         let path = descriptor.path(Component::Index);
-        let index = Rc::new(BlockFile::open(disk, path, |_| Ok(Layout::Pages), Rc::new(NoCache)).await?);
+        let integrity = Integrity::read(disk, descriptor).await.unwrap_or_default();
+        let pages = integrity.map(|integrity| integrity.index);
+        let index =
+            Rc::new(BlockFile::open(disk, path, |_| Ok(Layout::Pages(pages)), Rc::new(NoCache)).await?);
         let load = async |component| {
             let path = descriptor.path(component);
             match disk.read_to_end(&path, COMPONENT_LEN_MAX).await {

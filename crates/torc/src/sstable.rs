@@ -83,6 +83,11 @@ async fn one(rt: &Rt, verb: &str, keys_only: bool, descriptor: &Descriptor) -> R
             let (partitions, rows, bytes) = (found.partitions, found.rows, found.bytes);
             let name = descriptor.path(Component::Data);
             print(&format!("{}: {partitions} partitions, {rows} rows, {bytes} bytes\n", name.display()));
+            if !found.has_checksums {
+                print(
+                    "its index, summary and filter have no checksums (Torc.db); a start of a node adds them\n",
+                );
+            }
             if !found.problems.is_empty() {
                 let problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
                 return Err(format!("{} is damaged:\n{}", name.display(), problems.join("\n")));

@@ -3,10 +3,12 @@
 mod adopting;
 mod cleanup;
 mod crash;
+mod damaged;
 mod dropping;
 mod flushing;
 mod marks;
 mod model;
 mod shards;
+mod starting;
 mod truncation;
 mod world;

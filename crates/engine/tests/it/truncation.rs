@@ -193,8 +193,9 @@ fn what_a_failed_flush_left_does_not_come_back() {
     };
     sim.start(node);
     reached(1);
-    for op in [rt::DiskOp::Read, rt::DiskOp::Remove] {
-        let fault = DiskFault { op, path_contains: "/nb-".to_owned(), errno: 5, skip: 0, times: u32::MAX };
+    // The TOC gets its name, and then neither the temporary one again nor goes any file.
+    for (op, skip) in [(rt::DiskOp::Read, 0), (rt::DiskOp::Remove, 0), (rt::DiskOp::Rename, 1)] {
+        let fault = DiskFault { op, path_contains: "/nb-".to_owned(), errno: 5, skip, times: u32::MAX };
         sim.inject_disk_fault(node, fault);
     }
     reached(2);

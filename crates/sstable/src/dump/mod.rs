@@ -17,7 +17,7 @@ use crate::header::SerializationHeader;
 use crate::prefix::Kind;
 use crate::reader::{RawItem, RawScan, open_data, read_metadata};
 use crate::unfiltered::decode::ItemDecoder;
-use crate::{Component, Descriptor, NoCache, SstableError};
+use crate::{Component, Descriptor, Integrity, NoCache, SstableError};
 pub use describe::describe;
 use pretty::Pretty;
 
@@ -62,7 +62,9 @@ pub(crate) async fn open_raw(
     let decoder = ItemDecoder::new(&metadata.header, &table)
         .map_err(|what| SstableError::corrupt(&file, 0, "a header that fits itself", what))?;
     let table = Arc::new(table);
-    let data = Rc::new(open_data(rt.disk(), descriptor, Rc::new(NoCache)).await?);
+    // Without checksums of other components the data can still be looked into.
+    let integrity = Integrity::read(rt.disk(), descriptor).await.unwrap_or_default();
+    let data = Rc::new(open_data(rt.disk(), descriptor, integrity.as_ref(), Rc::new(NoCache)).await?);
     Ok((RawScan::new(data, Rc::new(decoder), table.clone()), table))
 }
 

@@ -8,6 +8,7 @@ use rt::{Disk, File, IoBuf, OpenOptions};
 use crate::checksums::ChunkChecksums;
 use crate::compress::decompress;
 use crate::compression_info::CompressionInfo;
+use crate::integrity::PageChecksums;
 use crate::{Block, BlockCache, BlockKey, SstableError};
 
 /// Bytes of an index page.
@@ -19,8 +20,8 @@ const AHEAD_LEN: u64 = 256 << 10;
 
 /// How the file's bytes become blocks.
 pub(crate) enum Layout {
-    /// As they are.
-    Pages,
+    /// As they are, with a checksum each where there are any.
+    Pages(Option<PageChecksums>),
     /// With a checksum each, kept apart; none when the checksums are missing.
     Plain(Option<ChunkChecksums>),
     /// Compressed, each with a checksum behind it.
@@ -61,11 +62,13 @@ impl BlockFile {
         layout: impl FnOnce(u64) -> Result<Layout, SstableError>,
         cache: Rc<dyn BlockCache>,
     ) -> Result<Self, SstableError> {
-        let file = disk.open(path, OpenOptions::READ).await?;
+        let file = disk.open(&path, OpenOptions::READ).await;
+        let file = file.map_err(|error| SstableError::of_component(&path, error))?;
         let file_len = file.len().await?;
         let layout = layout(file_len)?;
         let (len, block_len) = match &layout {
-            Layout::Pages => (file_len, PAGE_LEN),
+            Layout::Pages(None) => (file_len, PAGE_LEN),
+            Layout::Pages(Some(checksums)) => (file_len, u64::from(checksums.page_len)),
             Layout::Plain(None) => (file_len, PLAIN_LEN),
             Layout::Plain(Some(checksums)) => (file_len, u64::from(checksums.chunk_len)),
             Layout::Compressed(info) => (info.data_len, u64::from(info.chunk_len)),
@@ -74,6 +77,12 @@ impl BlockFile {
             && checksums.crcs.len() as u64 != len.div_ceil(block_len)
         {
             let expected = format!("{} chunks of {block_len} bytes", checksums.crcs.len());
+            return Err(SstableError::corrupt(file.path(), file_len, expected, format!("{file_len} bytes")));
+        }
+        if let Layout::Pages(Some(checksums)) = &layout
+            && checksums.file_len != file_len
+        {
+            let expected = format!("{} bytes", checksums.file_len);
             return Err(SstableError::corrupt(file.path(), file_len, expected, format!("{file_len} bytes")));
         }
         let id = cache.new_file();
@@ -98,9 +107,15 @@ impl BlockFile {
         self.block_len
     }
 
+    /// Whether every byte is held against a checksum before it is used.
+    pub(crate) fn is_checked(&self) -> bool {
+        !matches!(self.layout, Layout::Pages(None) | Layout::Plain(None))
+    }
+
     pub(crate) fn memory_size(&self) -> usize {
         match &self.layout {
-            Layout::Pages | Layout::Plain(None) => 0,
+            Layout::Pages(None) | Layout::Plain(None) => 0,
+            Layout::Pages(Some(checksums)) => checksums.crcs.len() * 4,
             Layout::Plain(Some(checksums)) => checksums.crcs.len() * 4,
             Layout::Compressed(info) => info.offsets.memory_size(),
         }
@@ -145,7 +160,7 @@ impl BlockFile {
         let start = block * self.block_len;
         assert!(start < self.len, "a block of the file");
         let (at, end) = match &self.layout {
-            Layout::Pages | Layout::Plain(_) => (start, (start + self.block_len).min(self.len)),
+            Layout::Pages(_) | Layout::Plain(_) => (start, (start + self.block_len).min(self.len)),
             Layout::Compressed(info) => {
                 let at = info.offsets.get(block as usize);
                 let end = info.offsets.get(block as usize + 1);
@@ -172,7 +187,12 @@ impl BlockFile {
     /// Verifies and expands what lies on disk.
     fn unpack(&self, block: u64, at: u64, raw: &[u8]) -> Result<Vec<u8>, SstableError> {
         match &self.layout {
-            Layout::Pages | Layout::Plain(None) => Ok(raw.to_vec()),
+            Layout::Pages(None) | Layout::Plain(None) => Ok(raw.to_vec()),
+            Layout::Pages(Some(checksums)) => {
+                let expected = checksums.crcs.get(block as usize).copied().unwrap_or_default();
+                self.check(at, raw, expected)?;
+                Ok(raw.to_vec())
+            }
             Layout::Plain(Some(checksums)) => {
                 let expected = checksums.crcs.get(block as usize).copied().unwrap_or_default();
                 self.check(at, raw, expected)?;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use mutation::{DecoratedKey, RingPosition};
+use mutation::{DecoratedKey, DeletionTime, RingPosition};
 
 use super::Sstable;
 use super::blocks::BlockFile;
@@ -96,9 +96,11 @@ impl Sstable {
         let start = self.summary.position(sample).expect("a sample that was found");
         let end = self.summary.position(sample + 1).unwrap_or(u64::MAX);
         let mut index = IndexCursor::new(self.index.clone(), start, false);
+        let mut order = self.order(sample);
         while index.prepare().await? {
             let at = index.cursor.position();
             let head = index.head()?;
+            order.check(&index, &head)?;
             if head.key == &key.key[..] {
                 return Ok(Some(IndexCursor::entry(&head, at, None)));
             }
@@ -129,8 +131,10 @@ impl Sstable {
         };
         let position = self.summary.position(sample).expect("a sample that was found");
         let mut index = IndexCursor::new(self.index.clone(), position, scan);
+        let mut order = self.order(sample);
         while index.prepare().await? {
             let head = index.head()?;
+            order.check(&index, &head)?;
             let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(head.key));
             if start.is_before(&key) {
                 break;
@@ -139,6 +143,41 @@ impl Sstable {
             index.skip(len, row_index_len)?;
         }
         Ok(index)
+    }
+}
+
+/// Checks the entries from a sample on: the sampled key first, then rising keys and places. Only for an index without
+/// checksums.
+struct Order<'a> {
+    sample: Option<&'a [u8]>,
+    last: Option<(i64, Vec<u8>, u64)>,
+    is_needed: bool,
+}
+
+impl Order<'_> {
+    fn check(&mut self, index: &IndexCursor, head: &EntryHead<'_>) -> Result<(), SstableError> {
+        if !self.is_needed {
+            return Ok(());
+        }
+        if self.sample.take().is_some_and(|sample| sample != head.key) {
+            return Err(index.corrupt("the sampled key", format!("{:02x?}", head.key)));
+        }
+        let token = stdx::murmur3::token(head.key);
+        let rises = self.last.as_ref().is_none_or(|(before, key, position)| {
+            (*before, key.as_slice()) < (token, head.key) && *position < head.position
+        });
+        if !rises {
+            let found = format!("{:02x?} at {}", head.key, head.position);
+            return Err(index.corrupt("keys in ring order and rising places", found));
+        }
+        self.last = Some((token, head.key.to_vec(), head.position));
+        Ok(())
+    }
+}
+
+impl Sstable {
+    fn order(&self, sample: usize) -> Order<'_> {
+        Order { sample: self.summary.sampled_key(sample), last: None, is_needed: !self.index.is_checked() }
     }
 }
 
@@ -215,6 +254,30 @@ impl BlockLookup {
                 Err(error) => self.cursor.resolve(error).await?,
             }
         }
+    }
+
+    /// The range deletion in force where a block begins. The block before has to fit.
+    pub(crate) async fn open_before(
+        &mut self,
+        block: u32,
+        info: &BlockInfo,
+        decoder: &ItemDecoder,
+    ) -> Result<DeletionTime, SstableError> {
+        let Some(before) = block.checked_sub(1) else {
+            if info.offset != self.row_index.header.header_len {
+                return Err(self.cursor.corrupt("a first block behind the header", info.offset.to_string()));
+            }
+            return Ok(DeletionTime::LIVE);
+        };
+        let before = self.get(before, decoder).await?;
+        let follows =
+            before.offset.checked_add(before.width) == Some(info.offset) && before.last <= info.first;
+        if !follows {
+            return Err(self
+                .cursor
+                .corrupt("blocks of rows that follow each other", format!("{before:?}, {info:?}")));
+        }
+        Ok(before.open)
     }
 
     /// The first block for which `test` holds, with its description; blocks for which it holds follow those for which it

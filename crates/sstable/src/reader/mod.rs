@@ -23,7 +23,7 @@ use crate::filter::{Filter, key_hash};
 use crate::metadata::{Metadata, PARTITIONER};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::unfiltered::decode::ItemDecoder;
-use crate::{BlockCache, Component, Descriptor, SstableError};
+use crate::{BlockCache, Component, Descriptor, Integrity, SstableError};
 pub(crate) use blocks::{BlockFile, Layout};
 pub(crate) use lookup::{BlockLookup, Entry, IndexCursor};
 pub(crate) use raw::{RawItem, RawScan};
@@ -47,6 +47,7 @@ pub struct Sstable {
     data: Rc<BlockFile>,
     index: Rc<BlockFile>,
     disk_len: u64,
+    rebuilt: Vec<SstableError>,
 }
 
 impl std::fmt::Debug for Sstable {
@@ -66,8 +67,20 @@ async fn component(disk: &Disk, path: PathBuf, limit: usize) -> Result<Option<Ve
 
 /// Reads the metadata of an SSTable.
 pub async fn read_metadata(disk: &Disk, descriptor: &Descriptor) -> Result<Metadata, SstableError> {
+    read_checked_metadata(disk, descriptor, None).await
+}
+
+async fn read_checked_metadata(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    integrity: Option<&Integrity>,
+) -> Result<Metadata, SstableError> {
     let path = descriptor.path(Component::Statistics);
-    let bytes = disk.read_to_end(&path, STATISTICS_LEN_MAX).await?;
+    let bytes = disk.read_to_end(&path, STATISTICS_LEN_MAX).await;
+    let bytes = bytes.map_err(|error| SstableError::of_component(&path, error))?;
+    if let Some(integrity) = integrity {
+        integrity.check(descriptor, Component::Statistics, &bytes)?;
+    }
     Metadata::decode(&bytes, descriptor.version).map_err(|error| error.in_file(&path, 0))
 }
 
@@ -75,6 +88,7 @@ pub async fn read_metadata(disk: &Disk, descriptor: &Descriptor) -> Result<Metad
 pub(crate) async fn open_data(
     disk: &Disk,
     descriptor: &Descriptor,
+    integrity: Option<&Integrity>,
     cache: Rc<dyn BlockCache>,
 ) -> Result<BlockFile, SstableError> {
     let info_path = descriptor.path(Component::CompressionInfo);
@@ -84,7 +98,21 @@ pub(crate) async fn open_data(
         Some(_) => None,
         None => component(disk, crc_path.clone(), COMPONENT_LEN_MAX).await?,
     };
+    if let Some(integrity) = integrity {
+        for (component, bytes) in [(Component::CompressionInfo, &info), (Component::Crc, &crcs)] {
+            match bytes {
+                Some(bytes) => integrity.check(descriptor, component, bytes)?,
+                None if integrity.lists(component) => {
+                    return Err(SstableError::Missing { file: descriptor.path(component) });
+                }
+                None => {}
+            }
+        }
+    }
     let layout = |file_len: u64| {
+        if let Some(integrity) = integrity {
+            Integrity::check_len(descriptor, Component::Data, integrity.data_len, file_len)?;
+        }
         if let Some(bytes) = info {
             let info = CompressionInfo::decode(&bytes, descriptor.version, file_len);
             return Ok(Layout::Compressed(info.map_err(|error| error.in_file(&info_path, 0))?));
@@ -104,7 +132,8 @@ impl Sstable {
         cache: Rc<dyn BlockCache>,
     ) -> Result<Rc<Self>, SstableError> {
         let disk = rt.disk();
-        let metadata = read_metadata(disk, &descriptor).await?;
+        let mut integrity = Integrity::read(disk, &descriptor).await?;
+        let metadata = read_checked_metadata(disk, &descriptor, integrity.as_ref()).await?;
         let statistics = descriptor.path(Component::Statistics);
         if metadata.partitioner != PARTITIONER && !metadata.partitioner.ends_with("Murmur3Partitioner") {
             let what = format!(
@@ -115,21 +144,12 @@ impl Sstable {
         }
         let decoder = ItemDecoder::new(&metadata.header, &table)
             .map_err(|what| SstableError::WrongTable { file: statistics, what })?;
-        let data = Rc::new(open_data(disk, &descriptor, cache.clone()).await?);
+        let data = Rc::new(open_data(disk, &descriptor, integrity.as_ref(), cache.clone()).await?);
+        let pages = integrity.as_mut().map(|integrity| std::mem::take(&mut integrity.index));
         let index_path = descriptor.path(Component::Index);
-        let index = Rc::new(BlockFile::open(disk, index_path, |_| Ok(Layout::Pages), cache).await?);
-
-        let summary_path = descriptor.path(Component::Summary);
-        let summary = match component(disk, summary_path.clone(), COMPONENT_LEN_MAX).await? {
-            Some(bytes) => {
-                Summary::decode(&bytes, index.len()).map_err(|error| error.in_file(&summary_path, 0))?
-            }
-            None => rebuild_summary(&index, table.options.min_index_interval.max(1)).await?,
-        };
-        let filter_path = descriptor.path(Component::Filter);
-        let filter = component(disk, filter_path.clone(), COMPONENT_LEN_MAX).await?;
-        let filter = filter.map(|bytes| Filter::decode(&bytes, descriptor.version)).transpose();
-        let filter = filter.map_err(|error| error.in_file(&filter_path, 0))?;
+        let index = Rc::new(BlockFile::open(disk, index_path, |_| Ok(Layout::Pages(pages)), cache).await?);
+        let Lookups { summary, filter, rebuilt } =
+            Lookups::load(disk, &descriptor, &table, integrity.as_ref(), &metadata, &index).await?;
 
         let mut disk_len = 0;
         for component in Component::ALL {
@@ -150,7 +170,14 @@ impl Sstable {
             data,
             index,
             disk_len,
+            rebuilt,
         }))
+    }
+
+    /// What is wrong with its summary and its filter, which were made anew from the index therefore: reads are right, and
+    /// the next start has to do it again unless it is compacted before.
+    pub fn rebuilt(&self) -> &[SstableError] {
+        &self.rebuilt
     }
 
     /// Its name.
@@ -256,6 +283,11 @@ impl Sstable {
         self.summary.tokens()
     }
 
+    /// The tokens of all partitions, in order, out of the index.
+    pub fn tokens(&self) -> IndexTokens {
+        IndexTokens(IndexCursor::new(self.index.clone(), 0, true))
+    }
+
     /// The partitions of `range` that are in it, with the rows of `slices` in order (descending when `reversed`).
     /// Columns that are not selected come without their values, so that they still tell whether a row exists. Range
     /// deletions are clipped to the slices.
@@ -275,8 +307,81 @@ impl Sstable {
     }
 }
 
-/// Samples the index anew, for an SSTable without a summary.
-async fn rebuild_summary(index: &Rc<BlockFile>, interval: u32) -> Result<Summary, SstableError> {
+/// The tokens of an SSTable's partitions.
+pub struct IndexTokens(IndexCursor);
+
+impl IndexTokens {
+    /// The next token; none at the end.
+    ///
+    /// # Errors
+    /// When the index is damaged, or the disk fails.
+    pub async fn next(&mut self) -> Result<Option<i64>, SstableError> {
+        let entry = self.0.next().await?;
+        Ok(entry.map(|entry| entry.key.expect("entries read in order have their keys").token))
+    }
+}
+
+/// What finds a partition in the index.
+struct Lookups {
+    summary: Summary,
+    filter: Option<Filter>,
+    rebuilt: Vec<SstableError>,
+}
+
+impl Lookups {
+    /// Loads summary and filter. Where one is not what was written it is made anew from the index.
+    async fn load(
+        disk: &Disk,
+        descriptor: &Descriptor,
+        table: &Table,
+        integrity: Option<&Integrity>,
+        metadata: &Metadata,
+        index: &Rc<BlockFile>,
+    ) -> Result<Self, SstableError> {
+        let mut rebuilt = Vec::new();
+        let mut load = async |part: Component| {
+            let path = descriptor.path(part);
+            let bytes = component(disk, path.clone(), COMPONENT_LEN_MAX).await?;
+            let checked = match (&bytes, integrity) {
+                (Some(bytes), Some(integrity)) => integrity.check(descriptor, part, bytes),
+                (None, Some(integrity)) if integrity.lists(part) => Err(SstableError::Missing { file: path }),
+                _ => return Ok::<_, SstableError>((bytes, false)),
+            };
+            match checked {
+                Ok(()) => Ok((bytes, false)),
+                Err(problem) => {
+                    rebuilt.push(problem);
+                    Ok((None, true))
+                }
+            }
+        };
+        let (summary, _) = load(Component::Summary).await?;
+        let (filter, make_filter) = load(Component::Filter).await?;
+        let in_file =
+            |part: Component| move |error: crate::DecodeError| error.in_file(&descriptor.path(part), 0);
+        let summary = summary.map(|bytes| Summary::decode(&bytes, index.len())).transpose();
+        let mut summary = summary.map_err(in_file(Component::Summary))?;
+        let filter = filter.map(|bytes| Filter::decode(&bytes, descriptor.version)).transpose();
+        let mut filter = filter.map_err(in_file(Component::Filter))?;
+        if summary.is_none() || make_filter {
+            let keys = metadata.cardinality.as_ref().map_or(1024, |sketch| sketch.estimate());
+            let fresh = if make_filter { Filter::new(keys, metadata.bloom_fp_chance) } else { None };
+            let interval = table.options.min_index_interval.max(1);
+            let (sampled, filled) = rebuild(index, interval, fresh).await?;
+            summary = Some(summary.unwrap_or(sampled));
+            filter = filter.or(filled);
+        }
+        let missing = || SstableError::Missing { file: descriptor.path(Component::Summary) };
+        Ok(Self { summary: summary.ok_or_else(missing)?, filter, rebuilt })
+    }
+}
+
+/// Samples the index anew, and fills a filter with its keys.
+async fn rebuild(
+    index: &Rc<BlockFile>,
+    interval: u32,
+    mut filter: Option<Filter>,
+) -> Result<(Summary, Option<Filter>), SstableError> {
     let mut builder = SummaryBuilder::new(interval);
     let mut cursor = IndexCursor::new(index.clone(), 0, true);
     let mut position = 0;
@@ -286,9 +391,13 @@ async fn rebuild_summary(index: &Rc<BlockFile>, interval: u32) -> Result<Summary
             return Err(cursor.corrupt("keys in ring order", format!("{key:?}")));
         }
         builder.add(key, position);
+        if let Some(filter) = &mut filter {
+            filter.insert(key_hash(&key.key));
+        }
         position = cursor.position();
     }
-    builder
-        .build()
-        .ok_or_else(|| SstableError::corrupt(index.path(), 0, "an index of at least one partition", "none"))
+    let summary = builder.build().ok_or_else(|| {
+        SstableError::corrupt(index.path(), 0, "an index of at least one partition", "none")
+    })?;
+    Ok((summary, filter))
 }

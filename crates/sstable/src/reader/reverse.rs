@@ -4,7 +4,7 @@
 use mutation::{Bound, DeletionTime, Fragment, FragmentBuffer, Row, RowRange};
 
 use super::lookup::BlockLookup;
-use super::source::{ItemReader, SstableSource, check_open, cost};
+use super::source::{ItemReader, SstableSource, Walk, check_expected, check_open, cost};
 use crate::SstableError;
 use crate::index::BlockInfo;
 use crate::prefix::{Kind, ParseError};
@@ -27,6 +27,8 @@ pub(super) struct ReverseWalk {
     block: Vec<ReverseItem>,
     /// The range deletion that the reader of the stream knows of.
     announced: DeletionTime,
+    /// Where the first item of the block lies, as the row index says.
+    expected: Option<Vec<u8>>,
 }
 
 enum ReverseItem {
@@ -46,6 +48,7 @@ impl ReverseWalk {
             entered: false,
             block: Vec::new(),
             announced: DeletionTime::LIVE,
+            expected: None,
         }
     }
 
@@ -143,11 +146,10 @@ impl SstableSource {
         if let Some(lookup) = &mut walk.lookup {
             let found: BlockInfo = lookup.get(block, &decoder).await?;
             at = walk.start.saturating_add(found.offset);
+            open = lookup.open_before(block, &found, &decoder).await?;
             info = Some(found);
-            if let Some(before) = block.checked_sub(1) {
-                open = lookup.get(before, &decoder).await?.open;
-            }
         }
+        self.reverse_walk().expected = info.as_ref().map(|info| info.first.clone());
         let end = info.as_ref().map_or(u64::MAX, |info| at.saturating_add(info.width));
         self.data.seek(at)?;
         self.items.reset();
@@ -188,13 +190,16 @@ impl SstableSource {
     ) -> Result<Option<usize>, ParseError> {
         let (decoder, sstable, selection) = (&self.decoder, &self.sstable, &self.selection);
         let items: &mut ItemReader = &mut self.items;
+        let Walk::Reverse(walk) = &mut self.walk else { unreachable!("a reverse walk is under way") };
         let (taken, len) = match decoder.item(self.data.bytes())? {
             (Item::End, _) => {
+                check_expected(&mut walk.expected, &[])?;
                 check_open(*open, DeletionTime::LIVE)?;
                 return Ok(None);
             }
             (Item::Row { flags, values, body }, len) => {
                 items.take(decoder, &values, Kind::Row)?;
+                check_expected(&mut walk.expected, items.position())?;
                 if items.position() >= slice.end.position() {
                     return Ok(None);
                 }
@@ -205,6 +210,7 @@ impl SstableSource {
             }
             (Item::Marker { kind, values, ends, starts }, len) => {
                 items.take(decoder, &values, kind)?;
+                check_expected(&mut walk.expected, items.position())?;
                 check_open(*open, ends)?;
                 if items.position() >= slice.end.position() {
                     return Ok(None);
@@ -217,7 +223,7 @@ impl SstableSource {
                 (ReverseItem::Marker(Bound::new(&sstable.table.borrow(), &values, side), ends), len)
             }
         };
-        self.reverse_walk().block.push(taken);
+        walk.block.push(taken);
         Ok(Some(len))
     }
 }

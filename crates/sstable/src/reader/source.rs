@@ -16,6 +16,7 @@ use super::Sstable;
 use super::cursor::Cursor;
 use super::lookup::{BlockLookup, Entry, IndexCursor};
 use super::reverse::ReverseWalk;
+use crate::index::RowIndexHeader;
 use crate::prefix::{Kind, ParseError, Values};
 use crate::unfiltered::decode::{Item, ItemDecoder, Selection};
 use crate::{SstableError, deletion};
@@ -30,7 +31,7 @@ pub struct SstableSource {
     range: PartitionRange,
     plan: Plan,
     pub(super) data: Cursor,
-    walk: Walk,
+    pub(super) walk: Walk,
     pub(super) items: ItemReader,
     /// The partition last begun, to check the order of partitions.
     last_key: Option<DecoratedKey>,
@@ -48,14 +49,14 @@ enum Plan {
 }
 
 /// Where in a partition the stream is.
-enum Walk {
+pub(super) enum Walk {
     Outside,
     Forward(ForwardWalk),
     Reverse(ReverseWalk),
 }
 
 /// The way through the slices of a partition in clustering order.
-struct ForwardWalk {
+pub(super) struct ForwardWalk {
     /// Where the partition begins in the data.
     start: u64,
     lookup: Option<BlockLookup>,
@@ -71,6 +72,8 @@ struct ForwardWalk {
     open: DeletionTime,
     /// The one that the reader of the stream knows of.
     announced: DeletionTime,
+    /// Where the next item lies, as the row index says that led there.
+    expected: Option<Vec<u8>>,
 }
 
 /// Why the walk over items stops.
@@ -228,7 +231,7 @@ impl SstableSource {
                     None => self.sstable.index_from(&self.range.start, scan).await?,
                 };
                 let Some(mut entry) = index.next().await? else {
-                    return Ok(false);
+                    return self.nothing_follows();
                 };
                 let key = entry.key.take().expect("entries read in order have their keys");
                 if self.range.end.is_before(&key) {
@@ -243,21 +246,29 @@ impl SstableSource {
                 Ok(true)
             }
             Plan::Sequential(found) => {
+                let mut expected = None;
                 if !found {
                     let scan = self.data.is_scan();
                     let mut index = self.sstable.index_from(&self.range.start, scan).await?;
-                    let Some(entry) = index.next().await? else {
-                        return Ok(false);
+                    let Some(mut entry) = index.next().await? else {
+                        return self.nothing_follows();
                     };
+                    expected = entry.key.take();
                     self.data.seek(entry.position)?;
                 }
                 if self.data.is_at_end() {
-                    return Ok(false);
+                    return self.nothing_follows();
                 }
                 let start = self.data.position();
                 let (key, deletion) = self.partition_header().await?;
+                if let Some(expected) = expected.filter(|expected| *expected != key) {
+                    return Err(self.data.corrupt(format!("partition {expected:?}"), format!("{key:?}")));
+                }
                 if self.range.end.is_before(&key) {
                     return Ok(false);
+                }
+                if !self.range.start.is_before(&key) {
+                    return Err(self.data.corrupt("a partition of the range", format!("{key:?}")));
                 }
                 if self.last_key.as_ref().is_some_and(|last| *last >= key) {
                     return Err(self.data.corrupt("keys in ring order", format!("{key:?}")));
@@ -272,6 +283,19 @@ impl SstableSource {
         }
     }
 
+    /// The end of the file: the partition read last must be the SSTable's last, if the range reaches as far.
+    fn nothing_follows(&self) -> Result<bool, SstableError> {
+        let last = self.sstable.last();
+        let is_complete = match &self.last_key {
+            Some(read) => read == last,
+            None => !self.range.start.is_before(last),
+        };
+        if is_complete || self.range.end.is_before(last) {
+            return Ok(false);
+        }
+        Err(self.data.corrupt(format!("partition {last:?} at the end"), format!("{:?}", self.last_key)))
+    }
+
     /// Begins the partition of an index entry.
     async fn begin(
         &mut self,
@@ -280,20 +304,21 @@ impl SstableSource {
         out: &mut FragmentBuffer,
     ) -> Result<(), SstableError> {
         let row_index = entry.read_row_index(&self.sstable.index).await?;
-        match row_index {
-            // The row index tells all there is to know of the header: do not read it.
-            Some(row_index) if !self.decoder.has_static() => {
-                out.push_back(Fragment::PartitionStart { key, deletion: row_index.header.deletion });
-                self.data.seek(entry.position.saturating_add(row_index.header.header_len))?;
-            }
-            _ => {
-                self.data.seek(entry.position)?;
-                let (found, deletion) = self.partition_header().await?;
-                if found != key {
-                    return Err(self.data.corrupt(format!("partition {key:?}"), format!("{found:?}")));
-                }
-                out.push_back(Fragment::PartitionStart { key, deletion });
-                self.static_row(out).await?;
+        self.data.seek(entry.position)?;
+        let (found, deletion) = self.partition_header().await?;
+        if found != key {
+            return Err(self.data.corrupt(format!("partition {key:?}"), format!("{found:?}")));
+        }
+        out.push_back(Fragment::PartitionStart { key, deletion });
+        self.static_row(out).await?;
+        if let Some(RowIndexHeader { header_len, deletion: noted }) =
+            row_index.map(|row_index| row_index.header)
+        {
+            let len = self.data.position() - entry.position;
+            if (header_len, noted) != (len, deletion) {
+                let expected =
+                    format!("a header of {header_len} bytes with {noted:?}, as the row index says");
+                return Err(self.data.corrupt(expected, format!("{len} bytes with {deletion:?}")));
             }
         }
         let lookup = row_index.map(|row_index| BlockLookup::new(self.sstable.index.clone(), row_index));
@@ -318,6 +343,7 @@ impl SstableSource {
                 entered: false,
                 open: DeletionTime::LIVE,
                 announced: DeletionTime::LIVE,
+                expected: None,
             })
         };
     }
@@ -374,11 +400,9 @@ impl SstableSource {
         };
         let target = walk.start.saturating_add(info.offset);
         if target > self.data.position() {
-            walk.open = match block.checked_sub(1) {
-                Some(before) => lookup.get(before, &self.decoder).await?.open,
-                None => DeletionTime::LIVE,
-            };
+            walk.open = lookup.open_before(block, &info, &self.decoder).await?;
             self.data.seek(target)?;
+            walk.expected = Some(info.first);
         }
         Ok(())
     }
@@ -402,9 +426,13 @@ impl SstableSource {
             }
             let (taken, len) = match decoder.item(data.bytes()) {
                 Err(error) => return Ok(Pause::Parse(error)),
-                Ok((Item::End, len)) => (None, len),
+                Ok((Item::End, len)) => match walk.check_expected(&[]) {
+                    Ok(()) => (None, len),
+                    Err(error) => return Ok(Pause::Parse(error)),
+                },
                 Ok((Item::Row { flags, values, body }, len)) => {
                     let taken = items.take(decoder, &values, Kind::Row).and_then(|()| {
+                        walk.check_expected(items.position())?;
                         if !walk.covers(items.position(), slices, out) {
                             return Ok(());
                         }
@@ -416,7 +444,10 @@ impl SstableSource {
                     (Some(taken), len)
                 }
                 Ok((Item::Marker { kind, values, ends, starts }, len)) => {
-                    let taken = items.take(decoder, &values, kind).and_then(|()| check_open(walk.open, ends));
+                    let taken = items.take(decoder, &values, kind).and_then(|()| {
+                        walk.check_expected(items.position())?;
+                        check_open(walk.open, ends)
+                    });
                     let taken = taken.map(|()| {
                         let inside = walk.covers(items.position(), slices, out);
                         walk.open = starts;
@@ -446,6 +477,18 @@ impl SstableSource {
     }
 }
 
+/// Compares the place of an item with what the row index says is there, if it led there.
+#[inline]
+pub(super) fn check_expected(expected: &mut Option<Vec<u8>>, position: &[u8]) -> Result<(), ParseError> {
+    match expected.take() {
+        Some(expected) if expected != position => {
+            let found = format!("one at {position:02x?} instead of {expected:02x?}");
+            Err(ParseError::invalid("the item that the row index leads to", found))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The deletion that a marker ends must be the one that is open.
 pub(super) fn check_open(open: DeletionTime, ends: DeletionTime) -> Result<(), ParseError> {
     if open != ends {
@@ -464,6 +507,12 @@ pub(super) fn cost(row: &Row, len: usize) -> usize {
 }
 
 impl ForwardWalk {
+    /// Compares the place of the item at the cursor with what the row index says is there.
+    #[inline]
+    fn check_expected(&mut self, position: &[u8]) -> Result<(), ParseError> {
+        check_expected(&mut self.expected, position)
+    }
+
     /// Moves through the slices to the item at `position`, announcing what is open at their edges; whether the item lies
     /// in a slice.
     #[inline]

@@ -8,6 +8,7 @@ use rt::{Disk, File, IoBuf, OpenOptions};
 use crate::checksums::ChunkChecksums;
 use crate::compress::Compressor;
 use crate::compression_info::CompressionInfo;
+use crate::integrity::{PageChecksums, PageHasher};
 use crate::{Compression, SstableError};
 
 /// Bytes of one write.
@@ -19,13 +20,20 @@ pub(crate) struct AppendFile {
     buf: IoBuf,
     /// Bytes written before `buf`.
     flushed: u64,
+    /// Checksums of what was appended, where they are wanted.
+    pages: Option<PageHasher>,
 }
 
 impl AppendFile {
     pub(crate) async fn create(disk: &Disk, path: PathBuf) -> Result<Self, SstableError> {
         let options = OpenOptions { write: true, ..OpenOptions::CREATE_NEW };
         let file = disk.open(path, options).await?;
-        Ok(Self { file, buf: IoBuf::with_capacity(WRITE_LEN), flushed: 0 })
+        Ok(Self { file, buf: IoBuf::with_capacity(WRITE_LEN), flushed: 0, pages: None })
+    }
+
+    /// [`AppendFile::create`] of a file whose pages get checksums.
+    pub(crate) async fn create_checked(disk: &Disk, path: PathBuf) -> Result<Self, SstableError> {
+        Ok(Self { pages: Some(PageHasher::default()), ..Self::create(disk, path).await? })
     }
 
     /// Bytes appended so far.
@@ -34,6 +42,9 @@ impl AppendFile {
     }
 
     pub(crate) async fn append(&mut self, mut bytes: &[u8]) -> Result<(), SstableError> {
+        if let Some(pages) = &mut self.pages {
+            pages.update(bytes);
+        }
         while self.buf.len() + bytes.len() >= WRITE_LEN {
             let (now, later) = bytes.split_at(WRITE_LEN - self.buf.len());
             self.buf.extend_from_slice(now);
@@ -62,6 +73,11 @@ impl AppendFile {
         self.file.sync_all().await?;
         Ok(())
     }
+
+    /// The checksums of a file that was made with [`AppendFile::create_checked`].
+    pub(crate) fn page_checksums(&mut self) -> PageChecksums {
+        self.pages.take().expect("the file was made with checksums").finish()
+    }
 }
 
 /// Writes a small file whole, durably.
@@ -69,6 +85,13 @@ pub(crate) async fn write_whole(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Res
     let mut file = AppendFile::create(disk, path).await?;
     file.append(bytes).await?;
     file.finish().await
+}
+
+/// Writes a small file whole over an empty one, durably.
+pub(crate) async fn rewrite(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<(), SstableError> {
+    let file = disk.open(path, OpenOptions { create: false, ..OpenOptions::READ_WRITE }).await?;
+    file.write_at(0, IoBuf::copy_of(bytes)).await?;
+    Ok(file.sync_all().await?)
 }
 
 /// How chunks reach the file.

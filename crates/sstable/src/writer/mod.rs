@@ -8,19 +8,22 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use mutation::{Bound, Clustering, DecoratedKey, DeletionTime, Fragment, Row};
-use rt::Rt;
+use rt::{Disk, Rt};
 use schema::Table;
 
 use crate::filter::{Filter, key_hash};
 use crate::header::SerializationHeader;
 use crate::index::{self, Edge, RowIndexBuilder, RowIndexHeader};
+use crate::integrity::PageChecksums;
 use crate::metadata::stats::StatsCollector;
 use crate::metadata::{Metadata, PARTITIONER};
 use crate::summary::SummaryBuilder;
 use crate::unfiltered::encode::ItemEncoder;
-use crate::{Component, Descriptor, EncodingStats, SstableError, WriterOptions, deletion, toc};
+use crate::{
+    Component, Descriptor, EncodingStats, Integrity, Owner, SstableError, WriterOptions, deletion, toc,
+};
 use copy::Origin;
-use file::{AppendFile, Chunks, DataFile, write_whole};
+use file::{AppendFile, Chunks, DataFile, rewrite, write_whole};
 
 /// Writes one SSTable from fragments in order, holding a bounded part of it in memory: a chunk, a row, the row index of the
 /// partition being written, the bloom filter and the samples of the index.
@@ -96,9 +99,12 @@ impl SstableWriter {
         let descriptor = Descriptor::new(dir, generation);
         let header = SerializationHeader::of_table(&table, options.columns.as_deref(), encoding);
         let disk = rt.disk();
+        // Durable before any other name: whatever a crash leaves is known as this writer's by it.
+        drop(AppendFile::create(disk, descriptor.temporary_toc()).await?);
+        disk.sync_dir(&descriptor.dir).await?;
         let data =
             DataFile::create(disk, descriptor.path(Component::Data), options.compression.as_ref()).await?;
-        let index = AppendFile::create(disk, descriptor.path(Component::Index)).await?;
+        let index = AppendFile::create_checked(disk, descriptor.path(Component::Index)).await?;
         Ok(Self {
             rt: rt.clone(),
             encoder: ItemEncoder::new(&header, &table),
@@ -346,22 +352,12 @@ impl SstableWriter {
         };
         files.push((Component::Statistics, metadata.encode()));
 
-        let disk = self.rt.disk();
-        let descriptor = &self.descriptor;
-        try_join_all(
-            files.iter().map(|(component, bytes)| write_whole(disk, descriptor.path(*component), bytes)),
-        )
-        .await?;
-        // All names are durable before the TOC says that they are there.
-        disk.sync_dir(&descriptor.dir).await?;
-        let mut components = vec![Component::Data, Component::Index, Component::Toc];
-        components.extend(files.iter().map(|(component, _)| *component));
-        components.sort();
-        let toc = toc::encode_toc(&components);
-        write_whole(disk, descriptor.path(Component::Toc), &toc).await?;
-        disk.sync_dir(&descriptor.dir).await?;
+        let integrity = integrity_of(written.data_len, self.index.page_checksums(), options.owner, &files);
+        files.push((Component::Torc, integrity.encode()));
+
+        let toc_len = complete(self.rt.disk(), &self.descriptor, &files).await?;
         let small: u64 = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        written.disk_len = written.data_len + self.index.len() + small + toc.len() as u64;
+        written.disk_len = written.data_len + self.index.len() + small + toc_len;
         Ok(written)
     }
 
@@ -371,4 +367,40 @@ impl SstableWriter {
         drop((data, index));
         crate::remove(rt.disk(), &descriptor).await
     }
+}
+
+/// The checksums of what an SSTable consists of besides its data and its index.
+fn integrity_of(
+    data_len: u64,
+    index: PageChecksums,
+    owner: Option<Owner>,
+    files: &[(Component, Vec<u8>)],
+) -> Integrity {
+    // Statistics have checksums of their own, and change when the level does.
+    let checked =
+        files.iter().filter(|(component, _)| !matches!(component, Component::Digest | Component::Statistics));
+    let whole = checked.map(|(component, bytes)| (*component, bytes.len() as u64, crc32fast::hash(bytes)));
+    Integrity { data_len, owner, index, whole: whole.collect() }
+}
+
+/// Writes the small components, and then gives the TOC its name; gives the TOC's length.
+async fn complete(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    files: &[(Component, Vec<u8>)],
+) -> Result<u64, SstableError> {
+    let mut components = vec![Component::Data, Component::Index, Component::Toc];
+    components.extend(files.iter().map(|(component, _)| *component));
+    components.sort();
+    let toc = toc::encode_toc(&components);
+    try_join_all(
+        files.iter().map(|(component, bytes)| write_whole(disk, descriptor.path(*component), bytes)),
+    )
+    .await?;
+    rewrite(disk, descriptor.temporary_toc(), &toc).await?;
+    // All names are durable before the TOC says that they are there.
+    disk.sync_dir(&descriptor.dir).await?;
+    disk.rename(descriptor.temporary_toc(), descriptor.path(Component::Toc)).await?;
+    disk.sync_dir(&descriptor.dir).await?;
+    Ok(toc.len() as u64)
 }

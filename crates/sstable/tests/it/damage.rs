@@ -66,18 +66,6 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Whether a component's content is protected by a checksum, or by one that it must agree with.
-fn is_protected(component: Component) -> bool {
-    matches!(
-        component,
-        Component::Data
-            | Component::Statistics
-            | Component::CompressionInfo
-            | Component::Crc
-            | Component::Digest
-    )
-}
-
 async fn fuzz(rt: Rt, seed: u64, until: Instant) -> u64 {
     let mut random = Random(seed);
     let table = table(&mut random);
@@ -94,7 +82,7 @@ async fn fuzz(rt: Rt, seed: u64, until: Instant) -> u64 {
     assert!(verify(&rt, &descriptor).await.unwrap().problems.is_empty());
     let mut rounds = 0;
     for _ in 0..60 {
-        let component = Component::ALL[random.below(8) as usize];
+        let component = Component::ALL[random.below(10) as usize];
         let path = descriptor.path(component);
         if !rt.disk().exists(&path).await.unwrap() {
             continue;
@@ -107,17 +95,11 @@ async fn fuzz(rt: Rt, seed: u64, until: Instant) -> u64 {
         }
         put(&rt, &path, &after).await;
         if let Ok(answers) = questions.ask(&rt, &descriptor).await {
-            if is_protected(component) {
-                assert!(answers == sound, "seed {seed}: damage of {component:?} changes what is read");
-            }
-            for (answer, sound) in answers.iter().zip(&sound) {
-                let invented = answer.iter().find(|f| matches!(f, Fragment::Row(_)) && !sound.contains(f));
-                assert!(invented.is_none(), "seed {seed}: damage of {component:?} invents {invented:?}");
-            }
+            assert!(answers == sound, "seed {seed}: damage of {component:?} changes what is read");
         }
         let verified = verify(&rt, &descriptor).await.unwrap();
-        if component == Component::Data {
-            assert!(!verified.problems.is_empty(), "seed {seed}: damaged data is found");
+        if !matches!(component, Component::Toc | Component::Digest) {
+            assert!(!verified.problems.is_empty(), "seed {seed}: damage of {component:?} is found");
         }
         let _ = dump(&rt, &descriptor, &DumpOptions::default(), &mut |_| {}).await;
         put(&rt, &path, &before).await;
@@ -192,8 +174,15 @@ fn unfinished_files_are_left_out_and_removed() {
             sstable::list_complete(rt.disk(), "/left".as_ref()).await.unwrap(),
             std::slice::from_ref(&written.descriptor)
         );
-        assert_eq!(sstable::remove_incomplete(rt.disk(), "/left".as_ref()).await.unwrap(), 1);
-        assert_eq!(sstable::remove_incomplete(rt.disk(), "/left".as_ref()).await.unwrap(), 0);
+        assert_eq!(sstable::remove_unfinished(rt.disk(), "/left".as_ref()).await.unwrap(), 1);
+        assert_eq!(sstable::remove_unfinished(rt.disk(), "/left".as_ref()).await.unwrap(), 0);
+        // What lacks its TOC for another reason is no leftover.
+        let toc = written.descriptor.path(Component::Toc);
+        let bytes = read(&rt, &toc).await;
+        rt.disk().remove(&toc).await.unwrap();
+        assert_eq!(sstable::remove_unfinished(rt.disk(), "/left".as_ref()).await.unwrap(), 0);
+        assert!(rt.disk().exists(written.descriptor.path(Component::Data)).await.unwrap());
+        put(&rt, &toc, &bytes).await;
         // Without a partition there is no SSTable.
         let empty =
             sstable::SstableWriter::new(&rt, "/left", 3, table, options, EncodingStats::NONE).await.unwrap();

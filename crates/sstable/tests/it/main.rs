@@ -3,6 +3,7 @@
 mod copying;
 mod damage;
 mod fixtures;
+mod flips;
 mod fuzz;
 mod generate;
 mod oracle;

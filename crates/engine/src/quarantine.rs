@@ -1,0 +1,261 @@
+//! SSTables that cannot be used: what is done with them at start, and which reads they make fail.
+//!
+//! A row that is silently missing is worse than a read that fails, because another replica answers the second. So the
+//! range of tokens of an SSTable that is out of service answers with an error until an operator has restored or removed
+//! its files. Nothing is deleted here but the leftovers of writes and removals that this node had begun and not finished,
+//! which a temporary TOC tells ([`sstable::remove_unfinished`]).
+//!
+//! An SSTable of which a file is missing, so that nothing can be read of it, is moved into [`DIRECTORY`]. One whose files
+//! are there and damaged stays where it is: restoring the damaged file is enough.
+
+use std::path::{Path, PathBuf};
+
+use mutation::PartitionRange;
+use rt::{Disk, DiskError, IoBuf, OpenOptions, Rt};
+use sstable::summary::Summary;
+use sstable::{Component, Descriptor, Found, Integrity, Owner, SstableError};
+
+use crate::OpenError;
+
+/// The folder in a table's directory with the files of SSTables that are not complete.
+pub(crate) const DIRECTORY: &str = "quarantine";
+
+/// Longer summaries are not believed.
+const SUMMARY_LEN_MAX: usize = 1 << 30;
+
+/// An SSTable that is out of service.
+#[derive(Clone, Debug)]
+pub(crate) struct Damage {
+    /// Its name, if it lies in the table's directory.
+    pub(crate) descriptor: Option<Descriptor>,
+    /// The first and the last token of its partitions; all tokens where that is not known for certain.
+    pub(crate) tokens: (i64, i64),
+    /// What is wrong, where, and what to do.
+    pub(crate) reason: String,
+}
+
+/// Every token.
+pub(crate) const ALL_TOKENS: (i64, i64) = (i64::MIN, i64::MAX);
+
+impl Damage {
+    /// Whether it may hold partitions of a range.
+    pub(crate) fn touches(&self, range: &PartitionRange) -> bool {
+        range.start.token() <= self.tokens.1 && range.end.token() >= self.tokens.0
+    }
+}
+
+/// Looks through a table's directory before any shard opens there: removes what this node had not finished to write or to
+/// remove, gives an SSTable that lacks nothing but its TOC a new one, and moves aside what is not complete.
+///
+/// # Errors
+/// When the disk fails.
+pub(crate) async fn settle(rt: &Rt, dir: &Path) -> Result<(), OpenError> {
+    let disk = rt.disk();
+    let removed = sstable::remove_unfinished(disk, dir).await?;
+    if removed > 0 {
+        tracing::info!(
+            "{}: removed {removed} SSTables whose write or removal was not finished",
+            dir.display()
+        );
+    }
+    for entry in disk.list(dir).await? {
+        // A component that was being replaced: it had not taken its name.
+        if entry.name.strip_suffix(".new").is_some_and(|name| Descriptor::parse(name).is_some()) {
+            disk.remove(dir.join(&entry.name)).await?;
+        }
+    }
+    for found in sstable::list_all(disk, dir).await? {
+        if found.is_complete() {
+            continue;
+        }
+        match why_unusable(rt, &found).await? {
+            None => restore_toc(disk, &found).await?,
+            Some(reason) => move_aside(disk, &found, &reason).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Why an SSTable without TOC or data cannot be used; none when only the TOC is missing.
+async fn why_unusable(rt: &Rt, found: &Found) -> Result<Option<String>, OpenError> {
+    for component in [Component::Data, Component::Index, Component::Statistics] {
+        if !found.has(component) {
+            return Ok(Some(format!("{} is missing", found.descriptor.path(component).display())));
+        }
+    }
+    let verified = sstable::verify::verify(rt, &found.descriptor).await?;
+    Ok(verified.problems.first().map(|problem| {
+        format!("{} is missing, and {problem}", found.descriptor.path(Component::Toc).display())
+    }))
+}
+
+/// Writes the TOC of an SSTable whose other files were verified.
+async fn restore_toc(disk: &Disk, found: &Found) -> Result<(), DiskError> {
+    let path = found.descriptor.path(Component::Toc);
+    tracing::warn!(
+        "{} is missing; the other files of the SSTable were verified and it is used, with a new TOC",
+        path.display()
+    );
+    let mut components = found.components.clone();
+    components.push(Component::Toc);
+    // Not the temporary name of a TOC, which would have all of the SSTable removed after a crash.
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let file = disk.open(&new, OpenOptions { truncate: true, ..OpenOptions::READ_WRITE }).await?;
+    file.write_at(0, IoBuf::copy_of(&sstable::toc::encode_toc(&components))).await?;
+    file.sync_all().await?;
+    disk.rename(&new, &path).await?;
+    disk.sync_dir(&found.descriptor.dir).await
+}
+
+/// Moves aside an SSTable that cannot be given to the shards that own it.
+///
+/// # Errors
+/// When the disk fails.
+pub(crate) async fn set_aside(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    why: &SstableError,
+) -> Result<(), OpenError> {
+    for found in sstable::list_all(disk, &descriptor.dir).await? {
+        if found.descriptor == *descriptor {
+            move_aside(disk, &found, &why.to_string()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves the files of an SSTable into the quarantine folder.
+async fn move_aside(disk: &Disk, found: &Found, reason: &str) -> Result<(), DiskError> {
+    let dir = &found.descriptor.dir;
+    let target = dir.join(DIRECTORY);
+    tracing::error!(
+        "SSTable {} cannot be used: {reason}. Its files are moved to {}, and reads that it may hold rows of fail on this \
+         node. Restore all of its files to {} and start again; or repair the table elsewhere, remove the files from the \
+         quarantine folder, start again and repair this node",
+        found.descriptor,
+        target.display(),
+        dir.display()
+    );
+    disk.create_dir_all(&target).await?;
+    disk.sync_dir(dir).await?;
+    for component in &found.components {
+        let from = found.descriptor.path(*component);
+        disk.rename(&from, free_name(disk, &target, &from).await?).await?;
+    }
+    disk.sync_dir(&target).await?;
+    disk.sync_dir(dir).await
+}
+
+/// Where a file goes in the quarantine folder without replacing one that was put there before.
+async fn free_name(disk: &Disk, target: &Path, from: &Path) -> Result<PathBuf, DiskError> {
+    let name = from.file_name().unwrap_or_default();
+    let mut path = target.join(name);
+    let mut number = 0;
+    while disk.exists(&path).await? {
+        number += 1;
+        path = target.join(format!("{}.{number}", name.to_string_lossy()));
+    }
+    Ok(path)
+}
+
+/// What is out of service in a table's directory apart from complete SSTables: the content of the quarantine folder, and
+/// files of formats that cannot be read.
+///
+/// # Errors
+/// When the disk fails.
+pub(crate) async fn list(disk: &Disk, dir: &Path, shard: Owner) -> Result<Vec<Damage>, OpenError> {
+    let mut damages = Vec::new();
+    for entry in disk.list(dir).await? {
+        if !entry.is_dir && is_of_unknown_format(&entry.name) {
+            let reason = format!(
+                "{} is of a format that cannot be read; rewrite it with `sstableupgrade` of a Cassandra 4 or 5 whose \
+                 sstable format is big, or remove its files, and start again",
+                dir.join(&entry.name).display()
+            );
+            damages.push(Damage { descriptor: None, tokens: ALL_TOKENS, reason });
+        }
+    }
+    let quarantine = dir.join(DIRECTORY);
+    if !disk.exists(&quarantine).await? {
+        return Ok(damages);
+    }
+    let mut files = disk.list(&quarantine).await?.len();
+    for found in sstable::list_all(disk, &quarantine).await? {
+        files -= found.components.len().min(files);
+        let (tokens, owner) = tokens_of(disk, &found.descriptor).await?;
+        if owner.is_some_and(|owner| owner.shards == shard.shards && owner != shard) {
+            continue;
+        }
+        let reason = format!(
+            "SSTable {} is in quarantine: restore all of its files to {}, or remove them from the quarantine folder and \
+             repair the table; then start again",
+            found.descriptor,
+            dir.display()
+        );
+        damages.push(Damage { descriptor: None, tokens, reason });
+    }
+    if files > 0 {
+        let reason = format!(
+            "{} holds other files than those of SSTables: restore or remove them, and start again",
+            quarantine.display()
+        );
+        damages.push(Damage { descriptor: None, tokens: ALL_TOKENS, reason });
+    }
+    Ok(damages)
+}
+
+/// The first and the last token of an SSTable, and whose it is, as far as its files say so for certain.
+///
+/// # Errors
+/// When the disk fails.
+pub(crate) async fn tokens_of(
+    disk: &Disk,
+    descriptor: &Descriptor,
+) -> Result<((i64, i64), Option<Owner>), DiskError> {
+    let integrity = match Integrity::read(disk, descriptor).await {
+        Ok(Some(integrity)) if integrity.lists(Component::Summary) => integrity,
+        Err(SstableError::Disk(error)) => return Err(error),
+        _ => return Ok((ALL_TOKENS, None)),
+    };
+    let bytes = match disk.read_to_end(descriptor.path(Component::Summary), SUMMARY_LEN_MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => return Ok((ALL_TOKENS, integrity.owner)),
+        Err(error) => return Err(error),
+    };
+    let summary = integrity.check(descriptor, Component::Summary, &bytes).ok();
+    let summary = summary.and_then(|()| Summary::decode(&bytes, integrity.index.file_len).ok());
+    let tokens = summary.map_or(ALL_TOKENS, |summary| (summary.first.token, summary.last.token));
+    Ok((tokens, integrity.owner))
+}
+
+/// Whether a file's name is that of an SSTable's data in a version or format that [`Descriptor::parse`] does not know.
+fn is_of_unknown_format(name: &str) -> bool {
+    let mut parts = name.splitn(4, '-');
+    let version = parts.next().unwrap_or_default();
+    let (generation, format) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    version.len() == 2
+        && version.bytes().all(|byte| byte.is_ascii_lowercase())
+        && !generation.is_empty()
+        && !format.is_empty()
+        && parts.next() == Some(Component::Data.name())
+        && Descriptor::parse(name).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats() {
+        for name in ["da-1-bti-Data.db", "oa-3-big-Data.db", "la-3-big-Data.db"] {
+            assert!(is_of_unknown_format(name), "{name}");
+        }
+        for name in
+            ["nb-1-big-Data.db", "da-1-bti-Rows.db", "Data.db", "nb_txn_compaction_1.log", "truncated-1-2"]
+        {
+            assert!(!is_of_unknown_format(name), "{name}");
+        }
+    }
+}
