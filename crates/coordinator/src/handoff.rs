@@ -233,7 +233,9 @@ impl Inner {
     }
 
     async fn deliver_to(&self, host: HostId) {
-        let outcome = self.hints.replay(host, |hint| self.deliver(host, hint)).await;
+        let schema = self.coordinator.schema();
+        let grace = |table| schema.table_by_id(TableId(table)).map(|table| crate::late::late_seconds(table));
+        let outcome = self.hints.replay_within(host, grace, |hint| self.deliver(host, hint)).await;
         let (delivered, left_out) = (outcome.delivered, outcome.left_out);
         let name = self.name(host);
         match outcome.end {

@@ -145,6 +145,22 @@ impl Hints {
         F: Future<Output = Result<(), E>>,
         E: Display,
     {
+        self.replay_within(host, |_| None, deliver).await
+    }
+
+    /// [`Hints::replay`] with the present grace of a table, in seconds: none leaves the one that the hint was stored with. The
+    /// shorter of both counts. A table whose grace was lowered since may have purged deletions that an older hint would undo; one
+    /// whose grace was raised may have purged them before.
+    pub async fn replay_within<F, E>(
+        &self,
+        host: HostId,
+        grace_seconds: impl Fn([u8; 16]) -> Option<u32>,
+        deliver: impl Fn(KeptHint) -> F,
+    ) -> ReplayOutcome
+    where
+        F: Future<Output = Result<(), E>>,
+        E: Display,
+    {
         let mut outcome = ReplayOutcome { delivered: 0, bytes: 0, left_out: 0, end: ReplayEnd::Complete };
         let guard = match self.begin(host) {
             Ok(Some(guard)) => guard,
@@ -166,7 +182,8 @@ impl Hints {
             }
             for number in self.closed_numbers(host, tried) {
                 tried = Some(number);
-                let run = Run { inner: &self.0, host, number, control: &guard.control };
+                let grace_seconds = &grace_seconds;
+                let run = Run { inner: &self.0, host, number, control: &guard.control, grace_seconds };
                 match run.deliver(&deliver, &mut pace, &mut outcome).await {
                     SegmentEnd::Done => self.remove(host, number).await,
                     SegmentEnd::Failed(reason) => {
@@ -268,14 +285,16 @@ impl Inner {
 }
 
 /// The replay of one segment.
-struct Run<'a> {
+struct Run<'a, G> {
     inner: &'a Inner,
     host: HostId,
     number: u64,
     control: &'a Control,
+    /// The present grace of a table.
+    grace_seconds: &'a G,
 }
 
-impl Run<'_> {
+impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
     async fn deliver<D, F, E>(&self, deliver: &D, pace: &mut Pace, outcome: &mut ReplayOutcome) -> SegmentEnd
     where
         D: Fn(KeptHint) -> F,
@@ -347,7 +366,7 @@ impl Run<'_> {
         record: Record,
         deliver: &'d D,
         pace: &mut Pace,
-    ) -> impl Future<Output = Step> + use<'d, D, F, E>
+    ) -> impl Future<Output = Step> + use<'d, D, F, E, G>
     where
         D: Fn(KeptHint) -> F,
         F: Future<Output = Result<(), E>>,
@@ -355,7 +374,9 @@ impl Run<'_> {
     {
         let Record { header, update, next } = record;
         let bytes = header.record_len();
-        let left_out = self.is_too_old(header.stored_micros, header.grace_seconds)
+        let grace = (self.grace_seconds)(header.table)
+            .map_or(header.grace_seconds, |present| present.min(header.grace_seconds));
+        let left_out = self.is_too_old(header.stored_micros, grace)
             || self.inner.state.borrow().dropped_tables.contains(&header.table);
         let planted = self.inner.config.canaries.drop_hint && next.is_multiple_of(8);
         if !left_out {

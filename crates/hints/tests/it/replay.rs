@@ -197,6 +197,27 @@ fn hints_older_than_their_grace_are_left_out() {
 }
 
 #[test]
+fn of_the_grace_at_the_write_and_the_present_one_the_shorter_counts() {
+    // The present grace in seconds, and how many of the hints that were stored with 60 and with 3600 seconds arrive after 100.
+    for (present, arrived) in [(Some(99), 0), (Some(101), 10), (Some(7200), 10), (None, 10)] {
+        let (sim, node) = machine(7);
+        run(&sim, node, move |rt| async move {
+            let hints = open(&rt, &quick()).await;
+            for number in 0..20 {
+                let mut hint = hint(&rt, 1, number);
+                hint.grace_seconds = if number % 2 == 0 { 60 } else { 3600 };
+                hints.store(hint).unwrap();
+            }
+            rt.sleep(100 * SECOND).await;
+            let deliver = |_| async { Ok::<(), String>(()) };
+            let outcome = hints.replay_within(host(1), |_| present, deliver).await;
+            assert_eq!((outcome.delivered, outcome.left_out), (arrived, 20 - arrived), "{present:?}");
+            hints.stop().await;
+        });
+    }
+}
+
+#[test]
 fn a_host_that_left_and_a_dropped_table_get_nothing() {
     let (sim, node) = machine(8);
     run(&sim, node, |rt| async move {
