@@ -186,7 +186,10 @@ impl Coordinator {
         let view = scene.view.clone();
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));
-        let mut tally = Tally::new(&needs, &view, &live);
+        // A replica that has the write counts also when it has been convicted since.
+        let counted = |node: &NodeIndex| view.is_alive(*node) || has_it == Some(*node);
+        let asked: Replicas = replicas.iter().copied().filter(counted).collect();
+        let mut tally = Tally::new(&needs, &view, &asked);
         if let Some(node) = has_it {
             tally.acknowledge(view.datacenter(node));
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coordinator::{
-    Consistency, Coordinator, Phase, PullFrom, PullStats, RequestError, WriteKind, WriteOptions,
+    ClusterView, Consistency, Coordinator, Phase, PullFrom, PullStats, RequestError, WriteKind, WriteOptions,
 };
 use mutation::{Cell, Clustering, ColumnData, ColumnSelection, PartitionUpdate, Row};
 use replica::{Keys, Limits, Partitions, TableOperation};
@@ -254,6 +254,85 @@ fn counters_count_once_whoever_leads() {
         let cell = page.partitions[0].rows[0].cell(column).expect("it was counted").clone();
         assert_eq!(mutation::counter::total(&cell.value), 36, "at node {node}");
     }
+}
+
+/// Node 0, which is no replica of the partition, has it counted. Nodes but one have observed a newer topology version; `leader` is
+/// the one that has not. Once the counter's leader has counted, and the others have refused its state, node 0 learns of the newer
+/// version, in which that leader is down. Whether `leader` was the one that counted, and what became of the write.
+fn count_while_the_leader_is_convicted(
+    leader: usize,
+) -> (bool, Result<(), coordinator::RequestError>, World) {
+    let world = World::new(3, &[1, 1, 1, 1], Config::default());
+    let view_of = |own: usize, alive: &[usize], number: u64| {
+        let view = ClusterView::new(host(own), world.nodes(alive, |_| Phase::Normal));
+        view.expect("tokens are apart").numbered(number, number - 1)
+    };
+    let tell = |node: usize, alive: &[usize], number: u64| {
+        let view = view_of(node, alive, number);
+        world.on(node, 0, |_, coordinator| async move { coordinator.publish_view(view).await });
+    };
+    let all = [0, 1, 2, 3];
+    tell(0, &all, 1);
+    tell(leader, &all, 1);
+    (1..4).filter(|node| *node != leader).for_each(|node| tell(node, &all, 5));
+    let k = key_not_of(&world, 0);
+    let t = table("ks", "counts");
+    let column = t.column("n").expect("it has n").id;
+    let counted = begin(&world.sim, 0, 0, move |rt, coordinator| async move {
+        let mut row = Row::new(Clustering::empty());
+        row.set(
+            column,
+            ColumnData::Simple(Cell::live(rt.wall_micros(), Bytes::copy_from_slice(&1i64.to_be_bytes()))),
+        );
+        let mut update = PartitionUpdate::new(t, key(k));
+        update.add_row(row);
+        let deadline = rt.now() + 2 * SECOND;
+        let options = WriteOptions { consistency: Consistency::Quorum, kind: WriteKind::Counter, deadline };
+        coordinator.increment(vec![update], options).await
+    });
+    world.sim.run_for(SECOND / 2);
+    assert!(!counted.is_finished(), "it waits for the newer version");
+    let now = seconds(&world.sim, 0);
+    let command = partition(&table("ks", "counts"), k, now);
+    let here =
+        world.on(leader, 0, |_, coordinator| async move { coordinator.replica().read(&command).await });
+    let led = !here.expect("the disk is well").partitions.is_empty();
+    let others: Vec<usize> = all.into_iter().filter(|node| *node != leader).collect();
+    tell(leader, &all, 5);
+    tell(0, &others, 5);
+    let result = join(&world.sim, counted);
+    world.sim.run_for(3 * SECOND);
+    if result.is_ok() {
+        for node in others.into_iter().filter(|node| *node != 0) {
+            let page = world.read(node, partition(&table("ks", "counts"), k, now), Consistency::One).unwrap();
+            let cell = page.partitions[0].rows[0].cell(column).expect("it was counted").clone();
+            assert_eq!(mutation::counter::total(&cell.value), 1, "at node {node}");
+        }
+    }
+    (led, result, world)
+}
+
+/// A key of which a node is no replica.
+fn key_not_of(world: &World, node: usize) -> i32 {
+    world.on(node, 0, |_, coordinator| async move {
+        let (view, schema) = (coordinator.view(), coordinator.schema());
+        let replication = &schema.keyspace("ks").expect("it is there").replication;
+        let placement = view.place(replication);
+        (0..100)
+            .find(|k| !placement.replicas(key(*k).token).contains(&view.own()))
+            .expect("it has not all of four nodes' ranges")
+    })
+}
+
+#[test]
+fn a_counter_whose_leader_is_convicted_meanwhile_is_counted_once() {
+    let mut led = 0;
+    for leader in 1..4 {
+        let (is_leader, result, _world) = count_while_the_leader_is_convicted(leader);
+        result.expect("two of three replicas have it, the one that is down among them");
+        led += usize::from(is_leader);
+    }
+    assert!(led > 0, "one of them was the leader");
 }
 
 #[test]
