@@ -124,14 +124,14 @@ impl Coordinator {
         port: Port<NodeRequest, NodeResponse>,
         schema: Arc<Schema>,
     ) -> Self {
-        let paxos = Paxos::new(&rt);
+        let (paxos, forwarded) = (Paxos::new(&rt), Outcomes::new(&rt));
         let inner = Inner {
             batchlog: Batchlog::new(&rt, &replica, &schema),
             rt,
             view: RefCell::new(view),
             placements: RefCell::default(),
             remote: OnceCell::new(),
-            forwarded: Outcomes::default(),
+            forwarded,
             fence: Fence::default(),
             planted: Cell::default(),
             hints: OnceCell::new(),

@@ -19,7 +19,7 @@ use bytes::{Buf, Bytes};
 use futures_util::future::{Either, join, join_all, select};
 use rpc::{Messenger, Refusal, Target, Verb};
 use rt::sync::{Notify, oneshot};
-use rt::{Group, Instant};
+use rt::{Group, Instant, Rt};
 use schema::Table;
 use smallvec::SmallVec;
 use stdx::vint::{read_unsigned, write_unsigned};
@@ -78,17 +78,22 @@ pub(crate) fn routes(
 }
 
 /// Those of this shard's writes that other nodes pass on, until their outcomes are told.
-#[derive(Default)]
 pub(crate) struct Outcomes {
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<bool>>>,
 }
 
 impl Outcomes {
+    /// The outcomes of one process lifetime. Its numbers begin at random: an outcome that was sent to the lifetime before, and
+    /// arrives after a restart, must not name a write of this one.
+    pub(crate) fn new(rt: &Rt) -> Self {
+        Self { next: Cell::new(rt.random_u64()), waiting: RefCell::default() }
+    }
+
     /// A number, and what its outcome will come through.
     fn expect(&self) -> (u64, oneshot::Receiver<bool>) {
         let number = self.next.get();
-        self.next.set(number + 1);
+        self.next.set(number.wrapping_add(1));
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().insert(number, sender);
         (number, receiver)

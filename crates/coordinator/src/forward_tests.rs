@@ -67,7 +67,7 @@ fn messages_come_back_and_what_is_cut_is_refused() {
 
 #[test]
 fn an_outcome_is_told_once_and_forgotten() {
-    let outcomes = Outcomes::default();
+    let outcomes = Outcomes { next: Cell::new(u64::MAX), waiting: RefCell::default() };
     let mut one = Expected::new(&outcomes);
     let other = Expected::new(&outcomes);
     assert_ne!(one.number, other.number);
@@ -78,4 +78,31 @@ fn an_outcome_is_told_once_and_forgotten() {
     drop((one, other));
     outcomes.tell(number, true);
     assert_eq!(outcomes.waiting(), 0);
+}
+
+#[test]
+fn an_outcome_of_the_process_lifetime_before_names_no_write_of_this_one() {
+    let sim = rt_sim::Simulation::new(1, rt_sim::Config::default());
+    let numbers: Arc<std::sync::Mutex<Vec<u64>>> = Arc::default();
+    let shared = numbers.clone();
+    let node = sim.add_node(rt_sim::NodeConfig::default(), move |_| {
+        let numbers = shared.clone();
+        rt::shard_mains(1, move |rt| {
+            let numbers = numbers.clone();
+            async move {
+                let outcomes = Outcomes::new(&rt);
+                let mut numbers = numbers.lock().unwrap();
+                // As many writes as there were before: their old outcomes come now.
+                let expected: Vec<_> = (0..100).map(|_| outcomes.expect()).collect();
+                numbers.iter().for_each(|old| outcomes.tell(*old, true));
+                assert_eq!(outcomes.waiting(), expected.len(), "no write takes an old outcome for its own");
+                numbers.extend(expected.iter().map(|(number, _)| *number));
+            }
+        })
+    });
+    for lifetime in 1..=5 {
+        sim.start(node);
+        sim.run_until_exit(node).expect("it ends");
+        assert_eq!(numbers.lock().unwrap().len(), lifetime * 100);
+    }
 }
