@@ -10,13 +10,13 @@ use rt::sync::Semaphore;
 use schema::ColumnId;
 use stdx::HashMap;
 
+use crate::counter_id::Counting;
 use crate::{Engine, WriteError};
 
 /// See [`Engine::increment`].
 pub(crate) async fn increment(
     engine: &Engine,
     update: PartitionUpdate,
-    host: CounterId,
 ) -> Result<PartitionUpdate, WriteError> {
     let key = (update.table.id, update.key.key.clone());
     let lock = lock_of(engine, &key);
@@ -26,8 +26,11 @@ pub(crate) async fn increment(
     };
     // A count that was read before a truncation must not be written behind it.
     let store = engine.0.store_of_write(update.table.id)?;
+    let logged = store.durable.get();
     let _not_truncated = engine.0.hold_truncations(vec![store]).await?;
-    let known = present_values(engine, &update, host).await?;
+    let counting = engine.0.counter_ids.counting(&engine.0.rt, logged).await;
+    let Counting { id: owner, sync } = counting.map_err(|error| WriteError::CommitLog(error.to_string()))?;
+    let known = present_values(engine, &update, owner).await?;
     let clock = engine.0.rt.wall_micros();
     let add = |row: &Row, known: Option<&HashMap<ColumnId, Bytes>>| {
         let mut row = row.clone();
@@ -37,7 +40,7 @@ pub(crate) async fn increment(
             {
                 let mine = known.and_then(|columns| columns.get(&id)).cloned().unwrap_or_default();
                 let delta = cell.value.first_chunk::<8>().map_or(0, |delta| i64::from_be_bytes(*delta));
-                *cell = Cell::live(cell.timestamp, counter::add(&mine, host, delta, clock));
+                *cell = Cell::live(cell.timestamp, counter::add(&mine, owner, delta, clock));
             }
             true
         });
@@ -67,6 +70,9 @@ pub(crate) async fn increment(
     match engine.apply_one(result.clone()).await {
         Ok(()) => {
             engine.0.unlogged_counters.borrow_mut().remove(&key);
+            if sync {
+                engine.0.log.sync().await.map_err(crate::engine::write_error)?;
+            }
             Ok(counted)
         }
         Err(error) => {

@@ -9,7 +9,6 @@ use cache::Cache;
 use commitlog::{AppendError, CommitLog, SyncMode};
 use compaction::{KeptTokens, Throttle};
 use memtable::OnlyRow;
-use mutation::counter::CounterId;
 use mutation::purge::PurgeRule;
 use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Repaired, Seconds, Slices};
 use rt::sync::{Notify, Semaphore};
@@ -19,6 +18,7 @@ use sstable::{Owner, table_dir};
 use stdx::HashMap;
 
 use crate::compact::RunningTask;
+use crate::counter_id::CounterIds;
 use crate::figures;
 use crate::live::Trash;
 use crate::marks::{Mark, Marked};
@@ -76,6 +76,8 @@ pub(crate) struct Inner {
     pub(crate) died: RefCell<Option<String>>,
     /// Locks of partitions whose counters are being changed.
     pub(crate) counter_locks: RefCell<HashMap<(TableId, bytes::Bytes), Semaphore>>,
+    /// Under which ids counters are raised.
+    pub(crate) counter_ids: CounterIds,
     /// Increments that are in memtables but not in the log, whose writing failed.
     pub(crate) unlogged_counters: RefCell<HashMap<(TableId, bytes::Bytes), PartitionUpdate>>,
     /// See [`Engine::truncated_latest`].
@@ -264,14 +266,11 @@ impl Engine {
         }
     }
 
-    /// Adds counter deltas: `update`'s cells hold 8-byte big-endian deltas, and the result holds the shards of `host`
-    /// that they lead to, as other replicas must store them. Reads and writes under a lock of the partition.
-    pub async fn increment(
-        &self,
-        update: PartitionUpdate,
-        host: CounterId,
-    ) -> Result<PartitionUpdate, WriteError> {
-        crate::counter::increment(self, update, host).await
+    /// Adds counter deltas: `update`'s cells hold 8-byte big-endian deltas, and the result holds the counter shards of this
+    /// node that they lead to, as other replicas must store them. Reads and writes under a lock of the partition. What a power failure
+    /// undoes of it later is not counted upon again: see docs/design/engine.md, *Counters*.
+    pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, WriteError> {
+        crate::counter::increment(self, update).await
     }
 
     /// Writes a table's memtable to an SSTable and waits for it.
@@ -380,7 +379,7 @@ impl Engine {
     /// Ends background tasks, syncs and closes the commit log. Memtables are not flushed: the next start replays them.
     pub async fn stop(&self) -> Result<(), MaintenanceError> {
         let inner = &self.0;
-        inner.stopped.set(true);
+        let failed_before = inner.stopped.replace(true);
         inner.memory_freed.notify_all();
         let tasks = std::mem::take(&mut *inner.tasks.borrow_mut());
         for task in tasks {
@@ -388,6 +387,12 @@ impl Engine {
         }
         let emptied = inner.trash.empty(inner.rt.disk()).await;
         let closed = inner.log.close().await.map_err(log_failure);
+        // What came to the log while it was being closed is written, and perhaps not synced.
+        let synced = inner.log.sync().await;
+        if !failed_before && closed.is_ok() && synced.is_ok() && inner.unlogged_counters.borrow().is_empty() {
+            // Without it the next start counts under another id.
+            let _ = inner.counter_ids.close(&inner.rt).await;
+        }
         if let Some(reason) = inner.died.borrow_mut().take() {
             return Err(MaintenanceError::Source(reason.into()));
         }
@@ -421,7 +426,7 @@ pub(crate) fn log_failure(error: AppendError) -> MaintenanceError {
     }
 }
 
-fn write_error(error: AppendError) -> WriteError {
+pub(crate) fn write_error(error: AppendError) -> WriteError {
     match error {
         AppendError::TooLarge { size, size_max } => WriteError::MutationTooLarge { size, size_max },
         AppendError::Disk(error) => WriteError::CommitLog(error.to_string()),

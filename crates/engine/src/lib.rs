@@ -9,6 +9,7 @@ mod cached;
 mod compact;
 mod config;
 mod counter;
+mod counter_id;
 mod edit;
 mod engine;
 mod error;

@@ -16,6 +16,7 @@ use schema::Schema;
 use sstable::{Sstable, SstableError};
 
 use crate::cached::Blocks;
+use crate::counter_id::CounterIds;
 use crate::engine::Inner;
 use crate::live::{LiveSstable, Trash};
 use crate::quarantine::{Damage, tokens_of};
@@ -56,6 +57,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     let throttle = Throttle::new(config.compaction_bytes_per_second);
     let cache = Cache::new(config.cache_bytes_max);
     let inner = Rc::new(Inner {
+        counter_ids: CounterIds::new(&rt, &config),
         rt: rt.clone(),
         config,
         log,

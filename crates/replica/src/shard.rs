@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use engine::{Engine, EngineStats, Mark, Marked, Sampled};
 use futures_util::future::{join_all, try_join_all};
-use mutation::counter::CounterId;
 use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
 use rt::{Group, Rt, ShardId};
@@ -20,8 +19,6 @@ use crate::{
 /// What a replica is told by the node's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaConfig {
-    /// The node, as the owner of its counter shards.
-    pub host_id: CounterId,
     /// Tombstones that a read may step over before it fails (`tombstone_failure_threshold`).
     pub tombstone_failure_threshold: u64,
 }
@@ -252,7 +249,7 @@ impl Replica {
     pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, ReplicaError> {
         let shard = self.shard_of(update.key.token);
         if shard == self.0.shard.0 {
-            return Ok(self.0.engine.increment(update, self.0.config.host_id).await?);
+            return Ok(self.0.engine.increment(update).await?);
         }
         match self.0.port.call(ShardId(shard), ShardRequest::Increment(update)).await {
             ShardResponse::Incremented(result) => result,
@@ -408,7 +405,7 @@ impl Replica {
                 ShardResponse::DoneTraced(done, trace.into_events())
             }
             ShardRequest::Increment(update) => {
-                let result = engine.increment(update, self.0.config.host_id).await;
+                let result = engine.increment(update).await;
                 ShardResponse::Incremented(result.map_err(Into::into))
             }
             ShardRequest::Table(table, operation) => {

@@ -78,10 +78,8 @@ impl RunningShard {
         let config = &boot.config;
         let engine =
             Engine::open(rt.clone(), engine_config(&boot, rt), Arc::new(boot.schema.stored())).await?;
-        let replica_config = ReplicaConfig {
-            host_id: boot.identity.host_id,
-            tombstone_failure_threshold: config.tombstone_failure_threshold,
-        };
+        let replica_config =
+            ReplicaConfig { tombstone_failure_threshold: config.tombstone_failure_threshold };
         let replica = Replica::new(rt, engine.clone(), setup.replica.attach(rt), replica_config);
         let coordinator = Coordinator::new(
             rt.clone(),

@@ -81,7 +81,7 @@ impl Node {
         let engine = engine.await.map_err(|error| error.to_string())?;
         let replica_end = Mesh::new(1, 16).pop().expect("one shard, one end");
         let coordinator_end = Mesh::new(1, 16).pop().expect("one shard, one end");
-        let replica_config = ReplicaConfig { host_id: [1; 16], tombstone_failure_threshold: 100_000 };
+        let replica_config = ReplicaConfig { tombstone_failure_threshold: 100_000 };
         let replica = Replica::new(rt, engine.clone(), replica_end.attach(rt), replica_config);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9042));
         let view = ClusterView::alone(ViewNode {

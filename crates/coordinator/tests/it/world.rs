@@ -412,8 +412,7 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                 let config = EngineConfig::new(data, log);
                 let engine =
                     Engine::open(rt.clone(), config, Arc::new(own.stored())).await.expect("it opens");
-                let replica_config =
-                    ReplicaConfig { host_id: host(node).0, tombstone_failure_threshold: 10_000 };
+                let replica_config = ReplicaConfig { tombstone_failure_threshold: 10_000 };
                 let replica = Replica::new(&rt, engine, replicas.attach(&rt), replica_config);
                 let everyone: Vec<usize> = (0..shape.shards.len()).collect();
                 let coordinator = Coordinator::new(

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod cleanup;
+mod counters;
 mod crash;
 mod damaged;
 mod dropping;

@@ -308,8 +308,7 @@ fn mains(node: usize, shards: &Arc<Vec<u16>>, repair_config: &RepairConfig) -> V
                     rt.disk().create_dir_all(directory).await.expect("the disk is well");
                 }
                 let engine = Engine::open(rt.clone(), EngineConfig::new(data.clone(), log), schema.clone());
-                let replica_config =
-                    ReplicaConfig { host_id: host(node).0, tombstone_failure_threshold: 100_000 };
+                let replica_config = ReplicaConfig { tombstone_failure_threshold: 100_000 };
                 let engine = engine.await.expect("it opens");
                 let replica = Replica::new(&rt, engine, replicas.attach(&rt), replica_config);
                 let around = Rc::new(Around { schema, own: node, nodes: shards.len() });

@@ -1,0 +1,208 @@
+//! Under which id this shard counts.
+//!
+//! A counter is a sum of shards, each raised by one owner, and of two versions of a shard the one with the later clock wins. So
+//! whoever counts under an id must never forget a state of it that has left the node: it would go on from an old count with a new clock,
+//! and every replica would take that for the newer. With `commitlog_sync: periodic` a power failure takes the last seconds of the log, and
+//! with them such states. Therefore an id is not used again after a process lifetime that may have lost some of its increments: the next one
+//! begins a shard of its own at nothing, beside the old one, of which the replicas keep whatever version is the latest.
+//!
+//! `counters-<shard>-<shards>` in the commit log's directory tells, written before the first increment of a process lifetime and when the
+//! storage is closed. Without the file (a new node, a log that was removed, another number of shards) there is a new id, too.
+//!
+//! ```text
+//! file := version (1), condition (1), id (16), renewals (4), CRC-32 of these (4)
+//! ```
+//! docs/design/engine.md (*Counters*) says what else was considered.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use mutation::counter::CounterId;
+use rt::sync::Semaphore;
+use rt::{DiskError, Rt};
+
+use crate::EngineConfig;
+
+const VERSION: u8 = 1;
+const FILE_LEN: usize = 26;
+/// A longer file is not read.
+const FILE_LEN_MAX: usize = 256;
+/// An id costs 34 bytes in every counter that was raised under it, for good. A shard that has renewed its id so often keeps the last
+/// one, and syncs every increment before its state leaves.
+pub(crate) const RENEWALS_MAX: u32 = 128;
+
+/// What is known of the states that were reached under an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    /// All are on disk: the storage was closed.
+    Closed,
+    /// A power failure may undo some that have left the node.
+    Open,
+    /// Each is on disk before it leaves.
+    Synced,
+}
+
+/// An id, as the file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    condition: Condition,
+    id: CounterId,
+    renewals: u32,
+}
+
+impl Record {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, self.condition as u8];
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(&self.renewals.to_be_bytes());
+        out.extend_from_slice(&crc32fast::hash(&out).to_be_bytes());
+        out
+    }
+
+    /// None for what this version did not write: it stands for nothing.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (bytes, crc) = bytes
+            .first_chunk::<FILE_LEN>()
+            .filter(|all| all.len() == bytes.len())?
+            .split_last_chunk::<4>()?;
+        if u32::from_be_bytes(*crc) != crc32fast::hash(bytes) || bytes[0] != VERSION {
+            return None;
+        }
+        let condition = match bytes[1] {
+            0 => Condition::Closed,
+            1 => Condition::Open,
+            2 => Condition::Synced,
+            _ => return None,
+        };
+        let id = bytes[2..18].try_into().ok()?;
+        let renewals = u32::from_be_bytes(bytes[18..22].try_into().ok()?);
+        Some(Self { condition, id, renewals })
+    }
+
+    /// The record of a process lifetime after the one that left `before`. `log_syncs`: the log's mode syncs before it acknowledges.
+    /// `fresh` is an id that nobody has. Pure.
+    fn next(before: Option<Self>, log_syncs: bool, fresh: CounterId) -> Self {
+        let (id, renewals) = match before {
+            None => (fresh, 0),
+            Some(Self { condition: Condition::Open, renewals, .. }) => (fresh, renewals.saturating_add(1)),
+            Some(Self { id, renewals, .. }) => (id, renewals),
+        };
+        let synced = log_syncs || renewals >= RENEWALS_MAX;
+        Self { condition: if synced { Condition::Synced } else { Condition::Open }, id, renewals }
+    }
+}
+
+/// Under what a counter of this process lifetime is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counting {
+    /// The id.
+    pub(crate) id: CounterId,
+    /// Whether the log is to be synced before a state leaves.
+    pub(crate) sync: bool,
+}
+
+/// The ids of one shard.
+pub(crate) struct CounterIds {
+    path: PathBuf,
+    log_syncs: bool,
+    /// Of this process lifetime; none before the first increment.
+    record: RefCell<Option<Record>>,
+    /// For tables whose writes are not logged: any end of the process forgets them.
+    unlogged: CounterId,
+    opening: Semaphore,
+}
+
+impl CounterIds {
+    pub(crate) fn new(rt: &Rt, config: &EngineConfig) -> Self {
+        let name = format!("counters-{}-{}", rt.shard().0, rt.shard_count());
+        Self {
+            path: config.commitlog.directory.join(name),
+            log_syncs: !matches!(config.commitlog.sync, commitlog::SyncMode::Periodic { .. }),
+            record: RefCell::default(),
+            unlogged: fresh(rt),
+            opening: Semaphore::new(1),
+        }
+    }
+
+    /// How to raise a counter of a table whose writes are logged, or are not (`durable_writes`).
+    pub(crate) async fn counting(&self, rt: &Rt, logged: bool) -> Result<Counting, DiskError> {
+        if !logged {
+            return Ok(Counting { id: self.unlogged, sync: false });
+        }
+        if self.record.borrow().is_none() {
+            let _alone = self.opening.acquire(1).await;
+            if self.record.borrow().is_none() {
+                let before = match rt.disk().exists(&self.path).await? {
+                    true => Record::decode(&rt.disk().read_to_end(&self.path, FILE_LEN_MAX).await?),
+                    false => None,
+                };
+                let record = Record::next(before, self.log_syncs, fresh(rt));
+                rt.disk().write_atomically(&self.path, &record.encode()).await?;
+                *self.record.borrow_mut() = Some(record);
+            }
+        }
+        let record = self.record.borrow().expect("it has just been made");
+        let sync = record.condition == Condition::Synced && !self.log_syncs;
+        Ok(Counting { id: record.id, sync })
+    }
+
+    /// All that was counted in this process lifetime is on disk: the next one may go on under the same id.
+    pub(crate) async fn close(&self, rt: &Rt) -> Result<(), DiskError> {
+        let Some(record) = *self.record.borrow() else { return Ok(()) };
+        let closed = Record { condition: Condition::Closed, ..record };
+        rt.disk().write_atomically(&self.path, &closed.encode()).await
+    }
+}
+
+fn fresh(rt: &Rt) -> CounterId {
+    let mut id = [0; 16];
+    rt.fill_random(&mut id);
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_kept_when_nothing_that_left_can_be_lost() {
+        let (id, fresh) = ([1; 16], [2; 16]);
+        let before = |condition, renewals| Some(Record { condition, id, renewals });
+        let next = |before, log_syncs| Record::next(before, log_syncs, fresh);
+        for log_syncs in [false, true] {
+            let condition = if log_syncs { Condition::Synced } else { Condition::Open };
+            assert_eq!(next(None, log_syncs), Record { condition, id: fresh, renewals: 0 });
+            for kept in [Condition::Closed, Condition::Synced] {
+                assert_eq!(next(before(kept, 3), log_syncs), Record { condition, id, renewals: 3 });
+            }
+            let renewed = Record { condition, id: fresh, renewals: 4 };
+            assert_eq!(
+                next(before(Condition::Open, 3), log_syncs),
+                renewed,
+                "a power failure may have undone some"
+            );
+        }
+        // From the last renewal on each increment is synced, and the id stays.
+        let last = next(before(Condition::Open, RENEWALS_MAX - 1), false);
+        assert_eq!(last, Record { condition: Condition::Synced, id: fresh, renewals: RENEWALS_MAX });
+        assert_eq!(Record::next(Some(last), false, [3; 16]), last);
+        let closed = Record { condition: Condition::Closed, ..last };
+        assert_eq!(Record::next(Some(closed), false, [3; 16]), last);
+    }
+
+    #[test]
+    fn a_damaged_record_stands_for_nothing() {
+        let record = Record { condition: Condition::Synced, id: [9; 16], renewals: 77 };
+        let bytes = record.encode();
+        assert_eq!(bytes.len(), FILE_LEN);
+        assert_eq!(Record::decode(&bytes), Some(record));
+        for cut in 0..bytes.len() {
+            assert_eq!(Record::decode(&bytes[..cut]), None);
+        }
+        for place in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[place] ^= 1;
+            assert_eq!(Record::decode(&bytes), None, "byte {place}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Counters of a node that loses power: what was acknowledged is counted, because nothing that was lost is counted upon again.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Engine, EngineConfig, SyncMode};
+use mutation::{
+    Cell, Clustering, ColumnData, ColumnSelection, Fragment, PartitionRange, PartitionUpdate, Row, Slices,
+    counter,
+};
+use rt::{Rt, shard_mains};
+use rt_sim::{Config, NodeConfig, Simulation};
+use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use types::CqlType;
+
+use crate::model::key;
+
+const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_secs(10) };
+
+/// What another replica has of the counter, and what the client knows.
+#[derive(Default)]
+struct Peer {
+    context: Bytes,
+    acknowledged: i64,
+    begun: i64,
+    lifetimes: u64,
+}
+
+type Shared = Arc<Mutex<Peer>>;
+
+#[derive(Clone, Copy)]
+struct Plan {
+    sync: SyncMode,
+    /// Whether writes of the keyspace are logged.
+    durable_writes: bool,
+    /// Increments of a process lifetime, which then waits, or is stopped in good order.
+    increments: u64,
+    stops: bool,
+    /// How long it is at least until the power fails.
+    lasts: Duration,
+}
+
+fn schema(durable_writes: bool) -> Arc<Schema> {
+    let table = TableBuilder::new("ks", "counts", TableId([5; 16]))
+        .partition_key("k", CqlType::Int)
+        .regular("n", CqlType::Counter)
+        .build_known();
+    let mut keyspace = Keyspace::new("ks", Replication::Local);
+    keyspace.durable_writes = durable_writes;
+    keyspace.tables.insert("counts".to_owned(), table);
+    Arc::new(Schema::default().with_keyspace(keyspace))
+}
+
+fn cell(table: &Arc<Table>, timestamp: i64, value: Bytes) -> PartitionUpdate {
+    let mut row = Row::new(Clustering::empty());
+    row.set(table.column("n").unwrap().id, ColumnData::Simple(Cell::live(timestamp, value)));
+    let mut update = PartitionUpdate::new(table.clone(), key(1));
+    update.add_row(row);
+    update
+}
+
+fn context(update: &PartitionUpdate) -> Bytes {
+    let row = update.rows().first().expect("one row");
+    match row.columns().first() {
+        Some((_, ColumnData::Simple(cell))) => cell.value.clone(),
+        other => panic!("one cell, not {other:?}"),
+    }
+}
+
+async fn stored(engine: &Engine, table: &Arc<Table>) -> Bytes {
+    let range = PartitionRange::single(&key(1));
+    let mut reader = engine
+        .read(table, &range, &Slices::all(), &ColumnSelection::All, false)
+        .await
+        .expect("the disk is well");
+    let mut found = Bytes::new();
+    while let Some(fragment) = reader.next().await.expect("the disk is well") {
+        if let Fragment::Row(row) = fragment
+            && let Some((_, ColumnData::Simple(cell))) = row.columns().first()
+        {
+            found = counter::merge(&found, &cell.value);
+        }
+    }
+    found
+}
+
+/// One process lifetime: opens, is given now and then what the other replica has, and counts.
+async fn lifetime(rt: Rt, plan: Plan, shared: Shared) {
+    let schema = schema(plan.durable_writes);
+    let table = schema.table("ks", "counts").unwrap().clone();
+    let mut config = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));
+    config.commitlog.sync = plan.sync;
+    let engine = Engine::open(rt.clone(), config, schema).await.expect("it opens");
+    let found = counter::total(&stored(&engine, &table).await);
+    assert!(found <= shared.lock().unwrap().begun, "it has {found} when it is opened");
+    let (context_of_peer, number) = {
+        let mut peer = shared.lock().unwrap();
+        peer.lifetimes += 1;
+        (peer.context.clone(), peer.lifetimes)
+    };
+    if number % 3 == 0 {
+        engine.apply_one(cell(&table, 1, context_of_peer)).await.expect("the disk is well");
+    }
+    for _ in 0..plan.increments {
+        shared.lock().unwrap().begun += 1;
+        let delta = Bytes::copy_from_slice(&1i64.to_be_bytes());
+        let state = engine.increment(cell(&table, rt.wall_micros(), delta)).await.expect("the disk is well");
+        let mut peer = shared.lock().unwrap();
+        peer.context = counter::merge(&peer.context, &context(&state));
+        peer.acknowledged += 1;
+        let total = counter::total(&peer.context);
+        assert!(
+            total >= peer.acknowledged && total <= peer.begun,
+            "the other replica counts {total}, of {} begun {} were acknowledged",
+            peer.begun,
+            peer.acknowledged
+        );
+    }
+    if plan.stops {
+        engine.stop().await.expect("the disk is well");
+    } else {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Process lifetimes that end after random times by a power failure, or by themselves; how many counter shards there are in the end.
+fn run(seed: u64, plan: Plan, lifetimes: u64) -> usize {
+    let sim = Simulation::new(seed, Config::default());
+    let shared: Shared = Arc::default();
+    let of_nodes = shared.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let shared = of_nodes.clone();
+        shard_mains(1, move |rt| lifetime(rt, plan, shared.clone()))
+    });
+    let mut rng = sim.rng(0);
+    for _ in 0..lifetimes {
+        sim.start(node);
+        if plan.stops {
+            sim.run_until_exit(node).expect("it ends");
+        } else {
+            sim.run_for(plan.lasts + Duration::from_micros(rng.below(40_000)));
+            sim.crash(node);
+        }
+    }
+    let peer = shared.lock().unwrap();
+    assert!(peer.acknowledged > 0, "seed {seed}: it counted");
+    counter::shards(&peer.context).count()
+}
+
+fn plan(sync: SyncMode) -> Plan {
+    Plan { sync, durable_writes: true, increments: 20, stops: false, lasts: Duration::from_millis(2) }
+}
+
+#[test]
+fn increments_that_left_the_node_survive_its_power_failures() {
+    let shards: usize = (0..20).map(|seed| run(seed, plan(PERIODIC), 8)).sum();
+    assert!(shards > 40, "a power failure ends an id: {shards} counter shards in 20 runs");
+}
+
+#[test]
+fn increments_of_a_keyspace_without_a_log_survive_at_the_other_replica() {
+    for stops in [false, true] {
+        for seed in 0..10 {
+            run(seed, Plan { durable_writes: false, stops, ..plan(PERIODIC) }, 6);
+        }
+    }
+}
+
+#[test]
+fn an_id_stays_when_the_node_is_stopped_or_syncs_before_it_answers() {
+    for seed in 0..5 {
+        assert_eq!(
+            run(seed, Plan { stops: true, ..plan(PERIODIC) }, 6),
+            1,
+            "seed {seed}: stopped in good order"
+        );
+        assert_eq!(run(seed, plan(SyncMode::Batch), 6), 1, "seed {seed}: every state was on disk");
+    }
+}
+
+/// A counter does not grow for ever, however often the power fails.
+#[test]
+fn after_many_renewals_an_id_stays_and_increments_are_synced() {
+    let long_enough = Plan { increments: 2, lasts: Duration::from_millis(300), ..plan(PERIODIC) };
+    let shards = run(1, long_enough, 140);
+    assert!(
+        shards > 100 && shards <= 129,
+        "the first id and 128 renewals, where each was counted under: {shards}"
+    );
+}
