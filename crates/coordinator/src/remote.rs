@@ -7,7 +7,7 @@
 //! | hint | version, microseconds (8), an apply's body | nothing |
 //! | increment | version, vint length, update | vint length, update: the state that the other replicas are to have |
 //! | batch_store, batch_remove | see `batch_row` | nothing |
-//! | truncate | version, table id, microseconds (8) | nothing |
+//! | truncate | version, table id, microseconds (8) | microseconds (8): the time that the node remembers, not before that |
 //! | ring | see `fence` | nothing |
 //! | traced | see `traced` | as without |
 //! | forward, outcome | see `forward` | nothing |
@@ -299,12 +299,13 @@ impl Calls<'_> {
         table: TableId,
         at_micros: i64,
         deadline: Instant,
-    ) -> Result<(), PeerError> {
+    ) -> Result<i64, PeerError> {
         let mut body = fence::stamp(view, 32);
         body.push(VERSION);
         body.extend_from_slice(&table.0);
         body.extend_from_slice(&at_micros.to_be_bytes());
-        self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await.map(|_| ())
+        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        Reader::new(&answer).i64().map_err(|short| unreadable(&short))
     }
 }
 
@@ -473,7 +474,9 @@ impl Server {
             Verb::PaxosPrepare | Verb::PaxosPropose | Verb::PaxosCommit => {
                 paxos::answer(&self.coordinator, verb, &body, trace).await
             }
-            Verb::Truncate => self.truncate(&body).await.map(|()| Bytes::new()),
+            Verb::Truncate => {
+                self.truncate(&body).await.map(|at_micros| Bytes::copy_from_slice(&at_micros.to_be_bytes()))
+            }
             Verb::BatchStore => {
                 let kept = self.coordinator.keep_batch_of_another(&body)?.await;
                 kept.map(|()| Bytes::new()).map_err(|error| refusal(&error))
@@ -504,7 +507,7 @@ impl Server {
         decode_updates(&body, |id| schema.table_by_id(id).cloned())
     }
 
-    async fn truncate(&self, body: &Bytes) -> Result<(), Refusal> {
+    async fn truncate(&self, body: &Bytes) -> Result<i64, Refusal> {
         let mut reader = Reader::new(body);
         let short = |_| malformed("the message ends too early");
         if reader.u8().map_err(short)? != VERSION {

@@ -3,6 +3,9 @@
 //! They do so twice. A node that has done it may be given rows of before by one that has not yet: by a repair, a change of the ring, a
 //! read that finds that replicas differ. When all have done it there is nothing left to give, and what was read before and is still
 //! on its way is refused after the second time, because the node remembers when it truncated (`truncated_at`).
+//!
+//! Whatever their clocks say, all nodes end with the same time: rounds of Paxos up to it are over (docs/design/lwt.md, *TRUNCATE*), and a
+//! write that one voter takes for truncated and another for chosen afterwards would be neither.
 
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
@@ -17,8 +20,10 @@ use crate::{ClusterView, Consistency, Coordinator, RequestError};
 const WHOLLY_OR_NOT: &str = "It may go on: each shard of each node truncates its part of the table wholly or not at all; repeat the \
                              statement to be certain";
 
-/// How often every node does it.
+/// How often every node does it, at least.
 const ROUNDS: usize = 2;
+/// And at most, while their times differ: votes and hints of later times may come in between.
+const ROUNDS_MAX: usize = 6;
 
 impl Coordinator {
     /// Removes everything from a table, on every node.
@@ -29,7 +34,7 @@ impl Coordinator {
         }
         let now = self.rt().wall_micros();
         match self.rt().timeout_at(deadline, self.truncate_here(table.id, now)).await {
-            Ok(outcome) => outcome.map_err(RequestError::Truncate),
+            Ok(outcome) => outcome.map(|_| ()).map_err(RequestError::Truncate),
             Err(_) => Err(timed_out(0)),
         }
     }
@@ -47,26 +52,35 @@ impl Coordinator {
             let (required, alive) = (nodes.len() as u32, alive as u32);
             return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
         }
-        for _ in 0..ROUNDS {
-            let results = self.truncate_once(view, &nodes, table.id, deadline).await;
+        let mut at_micros = i64::MIN;
+        for round in 1..=ROUNDS_MAX {
+            let began = self.rt().now();
+            let results = self.truncate_once(view, &nodes, (table.id, at_micros), deadline).await;
             let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
             if met_later_ring && self.catch_up(view.ring_number(), deadline).await {
                 return Box::pin(self.truncate(table, deadline)).await;
             }
-            judge(view, &nodes, results)?;
+            let times = judge(view, &nodes, results)?;
+            let (first, last) = (times.iter().min(), times.iter().max());
+            if round >= ROUNDS && first == last {
+                break;
+            }
+            // Behind whatever comes in while the next round is on its way, as long as that does not take longer than this one.
+            let took = i64::try_from((self.rt().now() - began).as_micros()).unwrap_or(0);
+            at_micros = last.map_or(i64::MIN, |last| last.saturating_add(took).saturating_add(1));
         }
         Ok(())
     }
 
-    /// What became of it on each node.
+    /// What became of it on each node: at which time it truncated, not before `at_micros`.
     async fn truncate_once(
         &self,
         view: &ClusterView,
         nodes: &[NodeIndex],
-        table: TableId,
+        (table, at_micros): (TableId, i64),
         deadline: Instant,
-    ) -> Vec<Result<(), PeerError>> {
-        let at_micros = self.rt().wall_micros().max(self.behind_pending().await);
+    ) -> Vec<Result<i64, PeerError>> {
+        let at_micros = at_micros.max(self.rt().wall_micros()).max(self.behind_pending().await);
         let one = |node: NodeIndex| async move {
             if node != view.own() {
                 return self.remote().truncate((view, node), table, at_micros, deadline).await;
@@ -78,27 +92,28 @@ impl Coordinator {
     }
 
     /// Removes everything from a table on this node. What was taken up until `at_micros` and comes late, and what this node
-    /// has taken up at all, does not come back. The error is a sentence for the client.
-    pub(crate) async fn truncate_here(&self, table: TableId, at_micros: i64) -> Result<(), String> {
+    /// has taken up at all, does not come back. The time that it remembers; the error is a sentence for the client.
+    pub(crate) async fn truncate_here(&self, table: TableId, at_micros: i64) -> Result<i64, String> {
         // Not behind this node's own clock: what another keeps from a moment later must not count as older than this. And behind
         // the truncation before: whoever reads on both sides of this one is to see that there was one.
         let before = self.truncated_at(table).await.into_iter().max().unwrap_or(i64::MIN);
         let at_micros = at_micros.max(self.behind_pending().await).max(before.saturating_add(1));
         let operation = TableOperation::Truncate { at_micros };
-        outcome(&self.replica().table_operation_on_each(table, operation).await)
+        outcome(&self.replica().table_operation_on_each(table, operation).await).map(|()| at_micros)
     }
 }
 
-/// The first failure among what became of a truncation on each node.
+/// At which time each node truncated, or the first failure.
 fn judge(
     view: &ClusterView,
     nodes: &[NodeIndex],
-    results: Vec<Result<(), PeerError>>,
-) -> Result<(), RequestError> {
+    results: Vec<Result<i64, PeerError>>,
+) -> Result<Vec<i64>, RequestError> {
     let received = results.iter().filter(|result| result.is_ok()).count();
+    let mut times = Vec::with_capacity(received);
     for (node, result) in nodes.iter().zip(results) {
         match result {
-            Ok(()) => {}
+            Ok(at_micros) => times.push(at_micros),
             Err(PeerError::Silent(_)) => return Err(timed_out(received)),
             Err(
                 PeerError::Failed { message, .. } | PeerError::Invalid(message) | PeerError::OldRing(message),
@@ -108,7 +123,7 @@ fn judge(
             }
         }
     }
-    Ok(())
+    Ok(times)
 }
 
 fn timed_out(received: usize) -> RequestError {

@@ -4,7 +4,7 @@
 use crate::{Ballot, Proposal};
 
 /// What a replica remembers of a partition. Without memory it is the default.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AcceptorState<V> {
     /// No round below this one is followed any more.
     pub promised: Ballot,
@@ -62,8 +62,8 @@ impl<V> AcceptorState<V> {
     }
 }
 
-/// What a proposer asks of a voter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a proposer asks of a voter. The reply to a [`Request::Commit`] alone may leave before what it changed is on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<V> {
     /// Follow no round below this one, and say what is unfinished.
     Prepare(Ballot),
@@ -71,6 +71,9 @@ pub enum Request<V> {
     Propose(Proposal<V>),
     /// This was accepted by a quorum: write it.
     Commit(Proposal<V>),
+    /// The same to a voter that lacks the last commit. What is decided next builds on it, perhaps without this voter: it is to be
+    /// on disk before the reply leaves, as promises are.
+    Repair(Proposal<V>),
 }
 
 /// What a voter answers.
@@ -141,7 +144,7 @@ pub fn step<V: Clone>(
             };
             Step { state: Some(state), apply: None, reply: Reply::Accepted }
         }
-        Request::Commit(commit) => {
+        Request::Commit(commit) | Request::Repair(commit) => {
             // Writes carry the times of their rounds, so that one that comes late hides nothing.
             let apply = commit.value.clone();
             let newer = commit.ballot > state.committed_ballot();

@@ -14,7 +14,7 @@ pub use ballot::{Ballot, BallotClock};
 pub use proposer::{Action, Failure, Proposer};
 
 /// A value that stands for election: a write, or nothing, which is proposed to be sure that nothing older still stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposal<V> {
     /// The round in which it is proposed; higher when another than its author finishes it.
     pub ballot: Ballot,

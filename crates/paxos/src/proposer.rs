@@ -48,7 +48,7 @@ pub struct Failure {
     pub required: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Promise<V> {
     accepted: Option<Proposal<V>>,
     committed: Option<Proposal<V>>,
@@ -68,7 +68,7 @@ fn is_open<V>(proposal: &Proposal<V>, last: Option<&Proposal<V>>) -> bool {
     })
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Phase<V> {
     /// Between rounds, and after the end.
     Idle,
@@ -85,7 +85,7 @@ enum Phase<V> {
 }
 
 /// Replies of one phase.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Count {
     asked: usize,
     done: usize,
@@ -102,7 +102,7 @@ impl Count {
 }
 
 /// A request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Proposer<V> {
     voters: usize,
     required: usize,
@@ -269,7 +269,7 @@ impl<V: Clone> Proposer<V> {
             return self.ask();
         }
         self.phase = Phase::Repairing;
-        self.send(missing, Request::Commit(last))
+        self.send(missing, Request::Repair(last))
     }
 
     fn ask(&mut self) -> Action<V> {

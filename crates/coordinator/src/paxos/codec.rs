@@ -3,7 +3,8 @@
 //! ```text
 //! ballot    microseconds (8), node (8)
 //! proposal  ballot, ballot of its author, vint count { ballot }, 0 or 1, of a write: vint length, update
-//! request   version, table id (16), vint length, key; PREPARE: ballot; PROPOSE, COMMIT: proposal
+//! request   version, table id (16), vint length, key; PREPARE: ballot; PROPOSE: proposal;
+//!           COMMIT: 0 or 1 (to be on disk before the reply), proposal
 //! reply     version, kind; promised: 2 × (0 or 1, proposal); refused: ballot
 //! stored    proposal
 //! ```
@@ -182,7 +183,11 @@ pub(crate) fn encode_request(table: TableId, key: &DecoratedKey, request: &Reque
     out.extend_from_slice(&key.key);
     match request {
         Request::Prepare(ballot) => put_ballot(*ballot, &mut out),
-        Request::Propose(proposal) | Request::Commit(proposal) => put_proposal(proposal, &mut out),
+        Request::Propose(proposal) => put_proposal(proposal, &mut out),
+        Request::Commit(proposal) | Request::Repair(proposal) => {
+            out.push(u8::from(matches!(request, Request::Repair(_))));
+            put_proposal(proposal, &mut out);
+        }
     }
     out.into()
 }
@@ -217,7 +222,10 @@ pub(crate) fn decode_request(
     let request = match kind {
         RequestKind::Prepare => Request::Prepare(ballot(&mut reader)?),
         RequestKind::Propose => Request::Propose(place.proposal(body, &mut reader)?),
-        RequestKind::Commit => Request::Commit(place.proposal(body, &mut reader)?),
+        RequestKind::Commit => match flag("whether a commit is to be on disk", &mut reader)? {
+            false => Request::Commit(place.proposal(body, &mut reader)?),
+            true => Request::Repair(place.proposal(body, &mut reader)?),
+        },
     };
     end(&reader)?;
     Ok((table, key, request))

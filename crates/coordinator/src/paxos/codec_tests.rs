@@ -60,6 +60,7 @@ fn requests() -> impl Strategy<Value = (RequestKind, Request<super::Value>)> {
         ballots().prop_map(|ballot| (RequestKind::Prepare, Request::Prepare(ballot))),
         proposals().prop_map(|proposal| (RequestKind::Propose, Request::Propose(proposal))),
         proposals().prop_map(|proposal| (RequestKind::Commit, Request::Commit(proposal))),
+        proposals().prop_map(|proposal| (RequestKind::Commit, Request::Repair(proposal))),
     ]
 }
 

@@ -98,6 +98,12 @@ impl Committing {
         let datacenter = view.datacenter(node);
         match reply {
             Ok(Reply::Committed) => self.tally.borrow_mut().acknowledge(datacenter),
+            // It has truncated the table since the write's round. A hint would bring back what was truncated.
+            Ok(Reply::Refused { .. }) => {
+                let truncated = PeerError::Silent("it has truncated the table since".to_owned());
+                self.errors.borrow_mut().push((node, truncated));
+                self.tally.borrow_mut().fail(datacenter);
+            }
             other => {
                 let strange = || PeerError::Silent("it answered something else".to_owned());
                 self.errors.borrow_mut().push((node, other.err().unwrap_or_else(strange)));

@@ -140,7 +140,7 @@ impl<'a> Driver<'a> {
             self.tell_of(&action);
             action = match action {
                 Action::Send { sending, to, request } => {
-                    let finishes = matches!(&request, Request::Commit(_));
+                    let finishes = matches!(&request, Request::Commit(_) | Request::Repair(_));
                     self.coordinator.paxos().count(|stats| stats.finished += u64::from(finishes));
                     for voter in to {
                         asked.push(Box::pin(self.ask(sending, voter, request.clone())));
@@ -272,6 +272,8 @@ fn sends(request: &Request<Value>) -> String {
         Request::Propose(proposal) => {
             format!("Proposing nothing for {}, so that what was agreed on is seen", proposal.ballot)
         }
-        Request::Commit(proposal) => format!("Finishing incomplete paxos round {}", proposal.ballot),
+        Request::Commit(proposal) | Request::Repair(proposal) => {
+            format!("Finishing incomplete paxos round {}", proposal.ballot)
+        }
     }
 }

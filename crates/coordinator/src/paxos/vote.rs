@@ -36,7 +36,7 @@ fn verb_of(request: &Request<Value>) -> Verb {
     match request {
         Request::Prepare(_) => Verb::PaxosPrepare,
         Request::Propose(_) => Verb::PaxosPropose,
-        Request::Commit(_) => Verb::PaxosCommit,
+        Request::Commit(_) | Request::Repair(_) => Verb::PaxosCommit,
     }
 }
 
@@ -65,12 +65,17 @@ impl Coordinator {
             Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) => {
                 self.paxos().note_voted(*ballot)
             }
-            Request::Commit(_) => {}
+            Request::Commit(_) | Request::Repair(_) => {}
         }
-        let request = match request {
-            Request::Commit(commit) if commit.id <= floor => return Ok(Reply::Committed),
-            request => request,
-        };
+        match &request {
+            // It would be forgotten at once: who counts on it is to know.
+            Request::Propose(proposal) | Request::Commit(proposal) | Request::Repair(proposal)
+                if proposal.id <= floor =>
+            {
+                return Ok(Reply::Refused { promised: known.promised });
+            }
+            _ => {}
+        }
         let memory = i64::from(memory_seconds(table)) * 1_000_000;
         // A write that is lost with its commit is still known to be accepted, and is found and committed again.
         let durable = !matches!(request, Request::Commit(_));
@@ -186,6 +191,14 @@ fn done(request: &Request<Value>, vote: &Vote) -> String {
             format!("Rejecting proposal for {} because inProgress is now {promised}", proposal.ballot)
         }
         (Request::Propose(proposal), _) => format!("Accepting proposal {}", proposal.ballot),
-        (Request::Commit(proposal), _) => format!("Committing proposal {}", proposal.ballot),
+        (Request::Commit(proposal) | Request::Repair(proposal), Reply::Refused { promised }) => {
+            format!(
+                "Rejecting commit of proposal {}, which the truncation at {promised} removed",
+                proposal.ballot
+            )
+        }
+        (Request::Commit(proposal) | Request::Repair(proposal), _) => {
+            format!("Committing proposal {}", proposal.ballot)
+        }
     }
 }

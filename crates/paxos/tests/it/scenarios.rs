@@ -87,7 +87,7 @@ fn who_lacks_the_last_commit_is_given_it() {
     let last = proposal(5, Some("last"));
     proposer.reply(prepare, 0, promised(None, Some(last.clone())));
     let action = proposer.reply(prepare, 1, promised(None, Some(proposal(2, Some("old")))));
-    let commit = sent(action, &[1], Request::Commit(last));
+    let commit = sent(action, &[1], Request::Repair(last));
     assert_eq!(proposer.reply(commit, 1, Some(Reply::Committed)), Action::Decide(ballot(10)));
 }
 
@@ -165,7 +165,7 @@ fn a_write_that_another_overtook_is_tried_again() {
     proposer.reply(prepare, 1, promised(None, None));
     let another = Proposal { after: vec![ballot(9)], ..proposal(20, Some("another")) };
     let action = proposer.reply(prepare, 2, promised(None, Some(another.clone())));
-    let commit = sent(action, &[1], Request::Commit(another));
+    let commit = sent(action, &[1], Request::Repair(another));
     assert_eq!(proposer.reply(commit, 1, Some(Reply::Committed)), Action::Decide(ballot(30)));
     assert!(!proposer.expire().uncertain, "what was overtaken is never chosen");
 }

@@ -33,6 +33,8 @@ pub enum Bug {
     UnfinishedIgnored,
     /// A read, or a condition that does not hold, is answered without anything being proposed.
     NothingProposed,
+    /// A voter that is given the last commit answers before it is on disk.
+    RepairNotSynced,
 }
 
 /// How rough the world is.
@@ -57,10 +59,10 @@ type Write = (Ballot, Option<i64>);
 
 struct Voter {
     state: AcceptorState<Write>,
-    /// What a crash leaves.
-    stored: AcceptorState<Write>,
     /// The partition: of all writes the one with the latest time.
     data: Write,
+    /// What a power failure leaves of both.
+    stored: (AcceptorState<Write>, Write),
 }
 
 #[derive(Clone)]
@@ -108,8 +110,8 @@ impl World {
     pub fn new(seed: u64, weather: Weather) -> Self {
         let voter = |_| Voter {
             state: AcceptorState::default(),
-            stored: AcceptorState::default(),
             data: (Ballot::NONE, None),
+            stored: (AcceptorState::default(), (Ballot::NONE, None)),
         };
         let client = |at: usize| Client {
             clock: BallotClock::new(at as u64 + 1),
@@ -183,7 +185,7 @@ impl World {
     fn crash(&mut self) {
         let at = self.chance.below(self.voters.len());
         let voter = &mut self.voters[at];
-        voter.state = voter.stored.clone();
+        (voter.state, voter.data) = voter.stored.clone();
     }
 
     /// A client whose pause is over goes on; without any, one of those that wait for lost messages gives up.
@@ -348,17 +350,25 @@ impl World {
     }
 
     fn vote(&mut self, at: usize, request: Request<Write>) -> Reply<Write> {
-        let is_prepare = matches!(request, Request::Prepare(_));
+        let syncs = match (&request, self.weather.bug) {
+            (Request::Prepare(_), Bug::PromiseNotStored) | (Request::Repair(_), Bug::RepairNotSynced) => {
+                false
+            }
+            // The log is synced later, or with the next vote that is.
+            (Request::Commit(_), _) => false,
+            _ => true,
+        };
         let voter = &mut self.voters[at];
         let step = step(&voter.state, request, self.now as i64, MEMORY_MICROS);
+        let changed = step.state.is_some() || step.apply.is_some();
         if let Some(state) = step.state {
             voter.state = state;
-            if !(is_prepare && self.weather.bug == Bug::PromiseNotStored) {
-                voter.stored = voter.state.clone();
-            }
         }
         if let Some(write) = step.apply {
             voter.data = voter.data.max(write);
+        }
+        if syncs && changed {
+            voter.stored = (voter.state.clone(), voter.data);
         }
         step.reply
     }
