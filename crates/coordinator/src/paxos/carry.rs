@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use mutation::{Bound, Clustering, DecoratedKey, Row, RowRange, Seconds, Slices};
+use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
 use paxos::AcceptorState;
 use replica::{Limits, Partitions, ReadCommand, ReplicaError};
 use rt::ShardId;
@@ -13,7 +13,7 @@ use schema::{Table, TableId};
 use topology::{Replicas, TokenRange};
 
 use super::codec::Value;
-use super::store::VoteStore;
+use super::store::{VoteStore, memory_seconds};
 use crate::pull::partition_ranges;
 use crate::read::{How, Reader, Scene};
 use crate::remote::{self, PeerError};
@@ -100,16 +100,34 @@ impl Coordinator {
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
         let remembered = store.load(self.replica(), self.seconds()).await?;
-        let both = remembered.state.clone().merged(state);
+        let both = remembered.state.clone().merged(state.above(self.truncation_floor(table.id)));
         let rounds = |state: &AcceptorState<Value>| {
             (state.promised, state.accepted.as_ref().map(|open| open.ballot), state.committed_ballot())
         };
         if rounds(&both) == rounds(&remembered.state) {
             return Ok(());
         }
-        let change = store.change(&remembered, &both, self.rt().wall_micros());
-        self.replica().apply_durably_here(vec![change]).await
+        let now = self.rt().wall_micros();
+        let mut updates = Vec::with_capacity(2);
+        // Who says that it has seen a commit is taken to have what it wrote: both go into one entry of the log. The rows of the range
+        // may have been read, or streamed, before the commit came to where its vote is from.
+        updates.extend(committed_value(&remembered.state, &both, now, memory_seconds(table)));
+        updates.push(store.change(&remembered, &both, now));
+        self.replica().apply_durably_here(updates).await
     }
+}
+
+/// What the last commit of `new` wrote, where `old` does not know that commit: none when it is so old that deletions which supersede it may
+/// have been purged. Such a write has been repaired, or is one of those that nobody need remember.
+fn committed_value(
+    old: &AcceptorState<Value>,
+    new: &AcceptorState<Value>,
+    now_micros: i64,
+    memory_seconds: Seconds,
+) -> Option<PartitionUpdate> {
+    let forgotten = now_micros.saturating_sub(i64::from(memory_seconds) * 1_000_000);
+    let commit = new.committed.as_ref().filter(|commit| commit.ballot > old.committed_ballot())?;
+    commit.value.as_deref().filter(|_| commit.id.micros >= forgotten).cloned()
 }
 
 /// Reads a table's votes.

@@ -93,10 +93,22 @@ pub async fn cas(
     expected: Option<i64>,
     new: i64,
 ) -> Result<RegisterOutput, RequestError> {
+    cas_at(rt, coordinator, (key, now), expected, new, Consistency::One).await
+}
+
+/// [`cas`] that is answered when as many replicas have the write as `commit` says.
+pub async fn cas_at(
+    rt: &Rt,
+    coordinator: &Coordinator,
+    (key, now): (i32, u32),
+    expected: Option<i64>,
+    new: i64,
+    commit: Consistency,
+) -> Result<RegisterOutput, RequestError> {
     let table = table("ks", "t");
     let options = CasOptions {
         serial: Consistency::Serial,
-        commit: Consistency::One,
+        commit,
         deadline: rt.now() + 2 * SECOND,
         contention_deadline: rt.now() + SECOND,
     };
