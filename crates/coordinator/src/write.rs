@@ -259,7 +259,9 @@ impl Coordinator {
         // Its table may be gone meanwhile.
         let Ok(updates) = updates else { return Err(error) };
         let has_it = has_it.map(|node| view.node(node).host);
-        for write in self.plan(updates, options.consistency)? {
+        // Some may have it already: it must not be said that nothing was done.
+        let planned = self.plan(updates, options.consistency).map_err(|_| error)?;
+        for write in planned {
             let host = has_it.and_then(|host| write.scene.view.index_of(host));
             let has_it = host.filter(|node| write.replicas.contains(node));
             self.write_partition(write, options, has_it, before.since_micros).await?;
