@@ -145,6 +145,7 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
 const GROUP: &[Family<'_, GroupStats>] = families! {
     counter "scylla_scheduler_runtime_ms" "CPU time of a scheduling group, milliseconds." |g| g.run_ns as f64 / 1e6;
     counter "scylla_scheduler_tasks_processed" "Tasks polled." |g| g.polls as f64;
+    counter "scylla_stall_detector_reported" "Polls of a scheduling group's tasks that took longer than blocked_reactor_notify_ms." |g| g.stalls as f64;
     gauge "scylla_scheduler_queue_length" "Tasks ready to run." |g| g.ready as f64;
     gauge "scylla_scheduler_shares" "Shares of a scheduling group." |g| f64::from(g.shares);
 };

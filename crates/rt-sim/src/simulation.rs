@@ -280,6 +280,14 @@ impl Sim {
         nodes[node.index()].running.as_ref()?.shards.get(shard.index()).cloned()
     }
 
+    /// The most steps (rows, partitions, files) that one poll of a running node's tasks has counted since the last call: no
+    /// time passes within a poll here, so this is how long polls are.
+    pub fn take_longest_poll(&self, node: NodeId) -> u64 {
+        let nodes = self.0.nodes.borrow();
+        let shards = nodes[node.index()].running.iter().flat_map(|running| &running.shards);
+        shards.map(|rt| rt.executor().take_longest_poll()).max().unwrap_or(0)
+    }
+
     /// A node's address.
     pub fn ip(&self, node: NodeId) -> IpAddr {
         self.0.nodes.borrow()[node.index()].info.ip

@@ -23,6 +23,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rt::ShardMain;
 
@@ -61,6 +62,8 @@ pub struct Config {
     pub handle_signals: bool,
     /// Asks shard 0 to stop from another thread.
     pub stop: Option<StopHandle>,
+    /// The stall detector: a task that keeps its shard for longer than this is logged and counted; none for no detector.
+    pub blocked_reactor_notify: Option<Duration>,
     /// Tells the threads of several nodes in one process apart; empty for one alone.
     pub name: String,
 }
@@ -74,6 +77,7 @@ impl Default for Config {
             blocking_threads_max: 4,
             handle_signals: false,
             stop: None,
+            blocked_reactor_notify: None,
             name: String::new(),
         }
     }

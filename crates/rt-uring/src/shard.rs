@@ -10,8 +10,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rt::driver::Clock;
-use rt::executor::{Executor, TurnHook};
+use rt::executor::{Executor, Stall, TurnHook};
 use rt::{Disk, Group, Net, Rt, RtParts, ShardId, ShardMain};
+use stdx::LogLimit;
 use tokio::runtime::{Builder, Handle, LocalOptions};
 use tokio::task::coop::unconstrained;
 
@@ -107,6 +108,9 @@ pub(crate) fn run<T: Send + 'static>(
         let (rt, clock) = assemble(&config, ring.clone());
         let executor = rt.executor().clone();
         let _entered = executor.enter();
+        if let Some(threshold) = config.node.blocked_reactor_notify {
+            watch_stalls(&executor, threshold, shard, Rc::clone(&clock));
+        }
         if let Some(ring) = &ring {
             executor.add_hook(Rc::clone(ring) as Rc<dyn TurnHook>);
         }
@@ -138,6 +142,24 @@ pub(crate) fn run<T: Send + 'static>(
     });
     runtime.shutdown_timeout(POOL_END_WAIT);
     result
+}
+
+/// Logs tasks that keep the shard for longer than `threshold`, some lines a second at most.
+fn watch_stalls(executor: &Executor, threshold: Duration, shard: u16, clock: Rc<dyn Clock>) {
+    let limit = RefCell::new(LogLimit::default());
+    executor.watch_stalls(threshold, move |Stall { group, task, took }| {
+        let since_start = Duration::from_nanos(clock.now().as_nanos());
+        if let Some(left_out) = limit.borrow_mut().line(since_start) {
+            let millis = took.as_millis() as u64;
+            tracing::warn!(
+                shard,
+                group = group.name(),
+                task,
+                left_out,
+                "reactor stalled for {millis} ms: everything else on the shard waited for one task"
+            );
+        }
+    });
 }
 
 fn spawn_main<T: 'static>(rt: &Rt, main: ShardMain<T>, output: Rc<RefCell<Option<T>>>, exit: Arc<Exit>) {

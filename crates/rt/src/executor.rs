@@ -4,7 +4,7 @@
 //! the order in which they became ready. A turn lasts at most the quota, then the backend looks at sockets and
 //! files. A backend that wants to choose the next task itself (the simulator) runs single tasks instead of turns.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -72,6 +72,12 @@ pub(crate) fn schedule(shared: &Arc<Shared>, task: TaskRef) {
     }
 }
 
+/// Asks the executor that runs on this thread; none outside of one.
+pub(crate) fn current<T>(ask: impl FnOnce(&Executor) -> T) -> Option<T> {
+    let inner = CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()?;
+    Some(ask(&Executor { inner }))
+}
+
 /// Work that a backend or a mesh does at the edges of a turn.
 pub trait TurnHook {
     /// Takes in what has arrived (messages, completions) and wakes tasks; whether there was anything.
@@ -84,9 +90,28 @@ pub trait TurnHook {
     fn shutdown(&self) {}
 }
 
+/// A poll that kept its shard from everything else for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The task's group.
+    pub group: Group,
+    /// The type of the task's future, which names the function that it is.
+    pub task: &'static str,
+    /// How long the poll took.
+    pub took: Duration,
+}
+
+/// What [`Executor::watch_stalls`] was told.
+struct StallWatch {
+    threshold: Duration,
+    report: Box<dyn Fn(Stall)>,
+}
+
 struct Slot {
     generation: u32,
     group: Group,
+    /// The type of its future.
+    name: &'static str,
     alive: bool,
     cancelled: bool,
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -112,6 +137,7 @@ impl Slab {
         &mut self,
         shared: &Arc<Shared>,
         group: Group,
+        name: &'static str,
         future: Pin<Box<dyn Future<Output = ()>>>,
     ) -> TaskRef {
         self.alive += 1;
@@ -121,6 +147,7 @@ impl Slab {
             slot.alive = true;
             slot.cancelled = false;
             slot.group = group;
+            slot.name = name;
             slot.future = Some(future);
             let held = 1 + slot.waker.is_some() as usize;
             if !slot.handle.try_reuse(held, task) {
@@ -137,7 +164,8 @@ impl Slab {
         let handle = TaskWaker::scheduled(shared, task);
         let waker = Some(Waker::from(Arc::clone(&handle)));
         let future = Some(future);
-        self.slots.push(Slot { generation: 0, group, alive: true, cancelled: false, future, waker, handle });
+        let (alive, cancelled) = (true, false);
+        self.slots.push(Slot { generation: 0, group, name, alive, cancelled, future, waker, handle });
         task
     }
 
@@ -157,6 +185,7 @@ struct GroupQueue {
     virtual_ns: Cell<u64>,
     run_ns: Cell<u64>,
     polls: Cell<u64>,
+    stalls: Cell<u64>,
     tasks: Cell<usize>,
 }
 
@@ -176,6 +205,10 @@ pub(crate) struct Inner {
     host_notified: Cell<bool>,
     last_virtual_ns: Cell<u64>,
     ended: Cell<bool>,
+    /// Steps that the running poll has counted.
+    steps: Cell<u64>,
+    steps_max: Cell<u64>,
+    stall_watch: OnceCell<StallWatch>,
 }
 
 impl Inner {
@@ -245,6 +278,7 @@ impl Executor {
             virtual_ns: Cell::new(0),
             run_ns: Cell::new(0),
             polls: Cell::new(0),
+            stalls: Cell::new(0),
             tasks: Cell::new(0),
         });
         let inner = Rc::new(Inner {
@@ -263,6 +297,9 @@ impl Executor {
             host_notified: Cell::new(false),
             last_virtual_ns: Cell::new(0),
             ended: Cell::new(false),
+            steps: Cell::new(0),
+            steps_max: Cell::new(0),
+            stall_watch: OnceCell::new(),
         });
         Executor { inner }
     }
@@ -294,7 +331,8 @@ impl Executor {
     pub fn spawn<T: 'static>(&self, group: Group, future: impl Future<Output = T> + 'static) -> Task<T> {
         let cell = JoinCell::new();
         let result = Rc::clone(&cell);
-        let task = self.insert(group, Box::pin(async move { result.finish(future.await) }));
+        let name = std::any::type_name_of_val(&future);
+        let task = self.insert(group, name, Box::pin(async move { result.finish(future.await) }));
         if let Some(task) = task {
             self.inner.push_ready(task);
         }
@@ -303,19 +341,24 @@ impl Executor {
     }
 
     /// Starts a task without a handle.
-    pub(crate) fn spawn_detached(&self, group: Group, future: Pin<Box<dyn Future<Output = ()>>>) {
-        if let Some(task) = self.insert(group, future) {
+    pub(crate) fn spawn_detached<F: Future<Output = ()> + 'static>(&self, group: Group, future: F) {
+        if let Some(task) = self.insert(group, std::any::type_name::<F>(), Box::pin(future)) {
             self.inner.push_ready(task);
         }
     }
 
-    fn insert(&self, group: Group, future: Pin<Box<dyn Future<Output = ()>>>) -> Option<TaskRef> {
+    fn insert(
+        &self,
+        group: Group,
+        name: &'static str,
+        future: Pin<Box<dyn Future<Output = ()>>>,
+    ) -> Option<TaskRef> {
         if self.inner.ended.get() {
             return None;
         }
         let queue = &self.inner.groups[group.index()];
         queue.tasks.set(queue.tasks.get() + 1);
-        Some(self.inner.slab.borrow_mut().insert(&self.inner.shared, group, future))
+        Some(self.inner.slab.borrow_mut().insert(&self.inner.shared, group, name, future))
     }
 
     /// Drops the future of a task; one that is being polled is dropped right after.
@@ -352,6 +395,7 @@ impl Executor {
         let before = self.inner.current.replace(Some(task.group));
         let queue = &self.inner.groups[task.group.index()];
         queue.polls.set(queue.polls.get() + 1);
+        self.inner.steps.set(0);
         let ready = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut slab = self.inner.slab.borrow_mut();
         let slot = slab.get(task).expect("a task is not freed while it is polled");
@@ -372,6 +416,19 @@ impl Executor {
         self.inner.current.get().unwrap_or(Group::Maintenance)
     }
 
+    /// Counts steps (rows, partitions, files) of the running poll, so that a test can see how long polls are where no
+    /// time passes in them.
+    pub fn count_steps(&self, steps: u64) {
+        let steps = self.inner.steps.get() + steps;
+        self.inner.steps.set(steps);
+        self.inner.steps_max.set(self.inner.steps_max.get().max(steps));
+    }
+
+    /// The most steps that one poll has counted since the last call.
+    pub fn take_longest_poll(&self) -> u64 {
+        self.inner.steps_max.replace(0)
+    }
+
     /// Whether the running task should yield: the turn has used its quota.
     pub fn need_preempt(&self) -> bool {
         if self.inner.quota_spent.get() {
@@ -380,6 +437,13 @@ impl Executor {
         let spent = self.inner.clock.quota_spent(self.inner.turn_started.get(), TASK_QUOTA);
         self.inner.quota_spent.set(spent);
         spent
+    }
+
+    /// From now on every poll is timed, and `report` is called after one that took longer than `threshold`. To be called once, for
+    /// turns ([`Executor::run_turn`]); costs a clock reading a poll.
+    pub fn watch_stalls(&self, threshold: Duration, report: impl Fn(Stall) + 'static) {
+        let watch = StallWatch { threshold, report: Box::new(report) };
+        assert!(self.inner.stall_watch.set(watch).is_ok(), "stalls are watched once");
     }
 
     /// Changes what part of the CPU a group gets while others want it too. At least 1.
@@ -393,6 +457,7 @@ impl Executor {
         GroupStats {
             run_ns: queue.run_ns.get(),
             polls: queue.polls.get(),
+            stalls: queue.stalls.get(),
             ready: queue.ready.borrow().len(),
             tasks: queue.tasks.get(),
             shares: queue.shares.get(),
@@ -489,8 +554,12 @@ impl Executor {
         let group = &inner.groups[index];
         inner.last_virtual_ns.set(group.virtual_ns.get());
         let mut polls = 0;
+        let mut before = if inner.stall_watch.get().is_some() { inner.clock.now() } else { began };
         while let Some(task) = self.pop_front(group) {
-            self.poll_task(task);
+            match inner.stall_watch.get() {
+                Some(watch) => before = self.poll_watched(task, before, watch),
+                None => self.poll_task(task),
+            }
             polls += 1;
             if inner.quota_spent.get() || (polls % POLLS_BETWEEN_CLOCK_READS == 0 && self.need_preempt()) {
                 break;
@@ -500,6 +569,22 @@ impl Executor {
         self.charge(group, (now - began).as_nanos() as u64);
         if now - inner.turn_started.get() >= TASK_QUOTA {
             inner.quota_spent.set(true);
+        }
+        now
+    }
+
+    /// Polls a task, and reports when that took too long; the time afterwards. `before` is the time of the last poll's end.
+    fn poll_watched(&self, task: TaskRef, before: Instant, watch: &StallWatch) -> Instant {
+        let name = self.inner.slab.borrow_mut().get(task).map(|slot| slot.name);
+        self.poll_task(task);
+        let now = self.inner.clock.now();
+        let took = now - before;
+        if took > watch.threshold
+            && let Some(task_name) = name
+        {
+            let group = &self.inner.groups[task.group.index()];
+            group.stalls.set(group.stalls.get() + 1);
+            (watch.report)(Stall { group: task.group, task: task_name, took });
         }
         now
     }

@@ -70,6 +70,8 @@ pub struct GroupStats {
     pub run_ns: u64,
     /// Tasks polled.
     pub polls: u64,
+    /// Polls that took longer than the stall detector allows, where it runs.
+    pub stalls: u64,
     /// Tasks that are ready to run now.
     pub ready: usize,
     /// Tasks alive, ready or waiting.

@@ -169,16 +169,7 @@ impl Rt {
 
     /// Lets other tasks run, and the backend look at sockets and files when the quota is used.
     pub async fn yield_now(&self) {
-        let mut yielded = false;
-        poll_fn(|cx| {
-            if yielded {
-                return Poll::Ready(());
-            }
-            yielded = true;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        crate::preempt::yield_now().await;
     }
 
     /// Yields when [`Rt::need_preempt`] says so; for loops over many small steps.

@@ -11,6 +11,7 @@ pub mod instant;
 pub mod iobuf;
 pub mod mesh;
 pub mod net;
+pub mod preempt;
 mod replaceable;
 pub mod sync;
 mod task;

@@ -402,7 +402,7 @@ impl<Req: Send + 'static, Resp: Send + 'static> PortInner<Req, Resp> {
             let response = future.await;
             this.post(source, Envelope::Response { call, response });
         };
-        self.executor.spawn_detached(group, Box::pin(answer));
+        self.executor.spawn_detached(group, answer);
     }
 
     fn receive(&self, source: usize) {

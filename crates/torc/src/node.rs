@@ -103,8 +103,12 @@ pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
         config.max_open_files = rt_uring::open_files_limit().unwrap_or(0);
     }
     let shards = if config.shards == 0 { rt_uring::available_cores() } else { config.shards };
-    let machine =
-        rt_uring::Config { files: files(&config), handle_signals: true, ..rt_uring::Config::default() };
+    let machine = rt_uring::Config {
+        files: files(&config),
+        handle_signals: true,
+        blocked_reactor_notify: Some(config.blocked_reactor_notify).filter(|threshold| !threshold.is_zero()),
+        ..rt_uring::Config::default()
+    };
     let ready = Arc::new(|report: &ReadyReport| println!("{}", ready_line(report)));
     let mains = server::mains(config, shards, ready);
     let results = rt_uring::run(&machine, mains).map_err(|error| error.to_string())?;

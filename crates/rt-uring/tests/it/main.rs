@@ -309,3 +309,22 @@ fn an_idle_node_burns_no_cpu() {
     });
     rt_uring::run(&unpinned(), mains.collect()).unwrap();
 }
+
+#[test]
+fn a_task_that_keeps_its_shard_is_counted() {
+    let mains = shard_mains(1, |rt: Rt| async move {
+        rt.sleep(Duration::from_millis(1)).await;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(30) {}
+        rt.yield_now().await;
+        rt.group_stats(Group::Statement).stalls
+    });
+    let config = |blocked_reactor_notify| Config { blocked_reactor_notify, ..unpinned() };
+    let watched = rt_uring::run(&config(Some(Duration::from_millis(20))), mains).unwrap();
+    assert!(watched[0] >= 1, "{watched:?} stalls");
+    let idle = shard_mains(1, |rt: Rt| async move {
+        rt.sleep(Duration::from_millis(100)).await;
+        rt.group_stats(Group::Statement).stalls
+    });
+    assert_eq!(rt_uring::run(&config(Some(Duration::from_secs(5))), idle).unwrap(), [0]);
+}

@@ -206,3 +206,28 @@ fn shutdown_drops_every_task() {
     executor.spawn(Group::Statement, async { panic!("nothing starts after the end") }).detach();
     assert!(!executor.run_turn());
 }
+
+#[test]
+fn a_poll_that_takes_too_long_is_reported() {
+    async fn slow(clock: Rc<ManualClock>) {
+        clock.advance(Duration::from_millis(12));
+        Yield(false).await;
+        clock.advance(Duration::from_millis(9));
+    }
+    let clock = Rc::new(ManualClock::default());
+    let executor = Executor::new(clock.clone());
+    let _entered = executor.enter();
+    let stalls = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = stalls.clone();
+    executor.watch_stalls(Duration::from_millis(10), move |stall| seen.borrow_mut().push(stall));
+    busy(&executor, &clock, Group::Compaction, Duration::from_micros(10));
+    executor.spawn(Group::Statement, slow(clock.clone())).detach();
+    for _ in 0..50 {
+        executor.run_turn();
+    }
+    let stalls = stalls.borrow();
+    let [stall] = stalls.as_slice() else { panic!("{stalls:?}") };
+    assert_eq!((stall.group, stall.took), (Group::Statement, Duration::from_millis(12)));
+    assert!(stall.task.contains("slow"), "{}", stall.task);
+    assert_eq!((executor.stats(Group::Statement).stalls, executor.stats(Group::Compaction).stalls), (1, 0));
+}

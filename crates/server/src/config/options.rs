@@ -217,6 +217,8 @@ options! {
     authorizer: String = "AllowAllAuthorizer".to_owned(), "Who may do what; only AllowAllAuthorizer so far.";
     partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
     endpoint_snitch: String = "GossipingPropertyFileSnitch".to_owned(), "How the node knows its place: GossipingPropertyFileSnitch (cassandra-rackdc.properties beside torc.yaml, or datacenter and rack) or SimpleSnitch (datacenter1, rack1).";
+    #[alias("blocked_reactor_notify_ms", "ms")]
+    blocked_reactor_notify: Duration = Duration::from_millis(10), "A task that keeps its shard for longer is logged and counted (scylla_stall_detector_reported); 0 for never.";
     disable_io_uring: bool = false, "Use threads for files instead of io_uring.";
     log_level: String = "info".to_owned(), "error, warn, info, debug or trace, also by module (info,engine=debug).";
 }
