@@ -113,6 +113,16 @@ pub struct ComplexCell {
     pub cell: Cell,
 }
 
+impl ComplexCell {
+    /// Bytes that it holds, itself included.
+    pub fn memory_size(&self) -> usize {
+        size_of::<Self>() + self.path.len() + self.cell.memory_size()
+    }
+}
+
+/// Elements that come to so many times as many are put among them one by one.
+const FEW_AMONG: usize = 16;
+
 /// An unfrozen collection or user type: a deletion of everything before, and cells in path order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complex {
@@ -133,15 +143,64 @@ impl Complex {
         self.deletion.is_live() && self.cells.is_empty()
     }
 
-    /// Takes over `other`, a version of the same column; `order` compares paths.
-    pub fn merge(&mut self, other: Self, order: impl Fn(&[u8], &[u8]) -> std::cmp::Ordering) {
-        self.deletion = self.deletion.max(other.deletion);
+    /// Takes over `other`, a version of the same column; `order` compares paths. Gives by how many bytes it grew. A few elements
+    /// are put among many without looking at the others, unless a deletion comes with them.
+    pub fn merge(&mut self, other: Self, order: impl Fn(&[u8], &[u8]) -> std::cmp::Ordering) -> isize {
+        let before = self.deletion;
+        self.deletion = before.max(other.deletion);
         let deletion = self.deletion;
         let lives = |element: &ComplexCell| !deletion.deletes(element.cell.timestamp);
+        let mut grown = 0;
+        if deletion != before {
+            self.cells.retain(|element| {
+                let lives = lives(element);
+                grown -= if lives { 0 } else { element.memory_size() as isize };
+                lives
+            });
+        }
+        let few = self.cells.len() / FEW_AMONG;
+        let mut theirs = other.cells.into_iter().filter(lives);
+        for element in theirs.by_ref().take(few) {
+            grown += self.put(element, &order);
+        }
+        let rest: Vec<ComplexCell> = theirs.collect();
+        if rest.is_empty() { grown } else { grown + self.merge_all(rest, order) }
+    }
+
+    /// Puts one element among the others.
+    fn put(&mut self, element: ComplexCell, order: impl Fn(&[u8], &[u8]) -> std::cmp::Ordering) -> isize {
+        let size = element.memory_size() as isize;
+        let found = match self.cells.last() {
+            Some(last) if order(&last.path, &element.path).is_ge() => {
+                self.cells.binary_search_by(|probe| order(&probe.path, &element.path))
+            }
+            _ => Err(self.cells.len()),
+        };
+        match found {
+            Ok(at) => {
+                let mine = &mut self.cells[at];
+                let before = mine.memory_size() as isize;
+                mine.cell.merge(element.cell, false);
+                mine.memory_size() as isize - before
+            }
+            Err(at) => {
+                self.cells.insert(at, element);
+                size
+            }
+        }
+    }
+
+    /// Puts many elements, in path order, among the others.
+    fn merge_all(
+        &mut self,
+        theirs: Vec<ComplexCell>,
+        order: impl Fn(&[u8], &[u8]) -> std::cmp::Ordering,
+    ) -> isize {
+        let mut grown = 0;
         let mine = std::mem::take(&mut self.cells);
-        let mut merged = Vec::with_capacity(mine.len() + other.cells.len());
-        let mut left = mine.into_iter().filter(lives).peekable();
-        let mut right = other.cells.into_iter().filter(lives).peekable();
+        let mut merged = Vec::with_capacity(mine.len() + theirs.len());
+        let mut left = mine.into_iter().peekable();
+        let mut right = theirs.into_iter().peekable();
         loop {
             let side = match (left.peek(), right.peek()) {
                 (Some(a), Some(b)) => order(&a.path, &b.path),
@@ -151,19 +210,26 @@ impl Complex {
             };
             match side {
                 std::cmp::Ordering::Less => merged.extend(left.next()),
-                std::cmp::Ordering::Greater => merged.extend(right.next()),
+                std::cmp::Ordering::Greater => {
+                    let element = right.next().expect("peeked");
+                    grown += element.memory_size() as isize;
+                    merged.push(element);
+                }
                 std::cmp::Ordering::Equal => {
                     let mut element = left.next().expect("peeked");
+                    let before = element.memory_size() as isize;
                     element.cell.merge(right.next().expect("peeked").cell, false);
+                    grown += element.memory_size() as isize - before;
                     merged.push(element);
                 }
             }
         }
         self.cells = merged;
+        grown
     }
 
     /// Bytes held on the heap.
     pub fn memory_size(&self) -> usize {
-        self.cells.iter().map(|c| size_of::<ComplexCell>() + c.path.len() + c.cell.memory_size()).sum()
+        self.cells.iter().map(ComplexCell::memory_size).sum()
     }
 }

@@ -209,6 +209,13 @@ impl Bound {
     }
 }
 
+/// Lets ordered maps of bounds be searched by position: a position says on which side of its prefix a bound lies.
+impl std::borrow::Borrow<[u8]> for Bound {
+    fn borrow(&self) -> &[u8] {
+        self.position()
+    }
+}
+
 impl std::fmt::Debug for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}{:?}", self.side, self.prefix)

@@ -196,7 +196,9 @@ impl Merger {
                 unreachable!("the head was just seen to be a row");
             };
             match &mut merged {
-                Some(first) => first.merge(row, &self.table),
+                Some(first) => {
+                    first.merge(row, &self.table);
+                }
                 None => merged = Some(row),
             }
         }

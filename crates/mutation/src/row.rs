@@ -128,7 +128,9 @@ impl Row {
             return;
         }
         match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
-            Ok(at) => merge_data(&mut Arc::make_mut(&mut self.columns)[at].1, data, ty),
+            Ok(at) => {
+                merge_data(&mut Arc::make_mut(&mut self.columns)[at].1, data, ty);
+            }
             Err(at) => Arc::make_mut(&mut self.columns).insert(at, (id, data)),
         }
     }
@@ -143,26 +145,41 @@ impl Row {
         self.liveness.is_none() && self.deletion.is_live() && self.columns.is_empty()
     }
 
-    /// Takes over `other`, a version of the same row. Columns that `table` no longer has are dropped. What the
-    /// joint deletion hides is gone from the result.
-    pub fn merge(&mut self, other: Self, table: &Table) {
+    /// Removes what its own deletion hides. Writers and merges leave nothing of that kind; what comes from outside may.
+    pub fn normalise(&mut self) {
+        if !self.deletion.is_live() {
+            self.hide(self.deletion);
+        }
+    }
+
+    /// Takes over `other`, a version of the same row; neither hides a part of itself ([`Row::normalise`]). Columns that `table` no longer has are dropped. What the
+    /// joint deletion hides is gone from the result. Gives by how many bytes it grew, without looking at what `other` does not
+    /// touch.
+    pub fn merge(&mut self, mut other: Self, table: &Table) -> isize {
         assert_eq!(self.clustering, other.clustering, "versions of one row");
-        self.liveness = self.liveness.merge(other.liveness);
+        let mut grown = 0;
         let deletion = self.deletion.max(other.deletion);
+        // What its own deletion hides is not in it; only the other's may hide more of it.
+        if deletion != self.deletion {
+            self.deletion = deletion;
+            grown += self.hide(deletion);
+        }
+        if !deletion.is_live() {
+            other.hide(deletion);
+        }
+        self.liveness = self.liveness.merge(other.liveness);
         if self.columns.is_empty() {
             self.columns = other.columns;
+            grown += self.columns.iter().map(column_size).sum::<usize>() as isize;
         } else if !other.columns.is_empty() {
             let (mine, theirs) = (Arc::make_mut(&mut self.columns), Arc::unwrap_or_clone(other.columns));
             if mine.iter().map(|(id, _)| id).eq(theirs.iter().map(|(id, _)| id)) {
-                merge_same_columns(mine, theirs, table);
+                grown += merge_same_columns(mine, theirs, table);
             } else {
-                *mine = merge_columns(std::mem::take(mine), theirs, table);
+                *mine = merge_columns(std::mem::take(mine), theirs, table, &mut grown);
             }
         }
-        self.deletion = deletion;
-        if !deletion.is_live() {
-            self.hide(deletion);
-        }
+        grown
     }
 
     /// Removes what `deletion` hides: marks, cells, and a row deletion that it supersedes. The deletion itself is not
@@ -177,23 +194,31 @@ impl Row {
         self.hide(deletion);
     }
 
-    fn hide(&mut self, deletion: DeletionTime) {
+    /// Removes what a deletion hides; by how many bytes it grew, which is not above 0.
+    fn hide(&mut self, deletion: DeletionTime) -> isize {
         if deletion.deletes(self.liveness.timestamp) {
             self.liveness = LivenessInfo::NONE;
         }
         if self.columns.is_empty() {
-            return;
+            return 0;
         }
-        Arc::make_mut(&mut self.columns).retain_mut(|(_, data)| match data {
-            ColumnData::Simple(cell) => !deletion.deletes(cell.timestamp),
-            ColumnData::Complex(complex) => {
-                if !complex.deletion.supersedes(&deletion) {
-                    complex.deletion = DeletionTime::LIVE;
+        let mut grown = 0;
+        Arc::make_mut(&mut self.columns).retain_mut(|column| {
+            let size = column_size(column) as isize;
+            let stays = match &mut column.1 {
+                ColumnData::Simple(cell) => !deletion.deletes(cell.timestamp),
+                ColumnData::Complex(complex) => {
+                    if !complex.deletion.supersedes(&deletion) {
+                        complex.deletion = DeletionTime::LIVE;
+                    }
+                    complex.cells.retain(|element| !deletion.deletes(element.cell.timestamp));
+                    !complex.is_empty()
                 }
-                complex.cells.retain(|element| !deletion.deletes(element.cell.timestamp));
-                !complex.is_empty()
-            }
+            };
+            grown += if stays { column_size(column) as isize - size } else { -size };
+            stays
         });
+        grown
     }
 
     /// Whether a reader at `now` sees this row: by its mark, or by any live cell.
@@ -228,12 +253,12 @@ impl Row {
         size_of::<Self>()
             + COLUMNS_OVERHEAD
             + self.clustering.memory_size()
-            + self
-                .columns
-                .iter()
-                .map(|(_, data)| size_of::<(ColumnId, ColumnData)>() + data.memory_size())
-                .sum::<usize>()
+            + self.columns.iter().map(column_size).sum::<usize>()
     }
+}
+
+fn column_size((_, data): &(ColumnId, ColumnData)) -> usize {
+    size_of::<(ColumnId, ColumnData)>() + data.memory_size()
 }
 
 /// The common case: both versions say something of the same columns.
@@ -241,23 +266,29 @@ fn merge_same_columns(
     mine: &mut Vec<(ColumnId, ColumnData)>,
     theirs: Vec<(ColumnId, ColumnData)>,
     table: &Table,
-) {
-    let mut all_known = true;
+) -> isize {
+    let (mut all_known, mut grown) = (true, 0);
     for ((id, data), (_, other)) in mine.iter_mut().zip(theirs) {
         match table.column_by_id(*id) {
-            Some(column) => merge_data(data, other, &column.ty),
+            Some(column) => grown += merge_data(data, other, &column.ty),
             None => all_known = false,
         }
     }
     if !all_known {
-        mine.retain(|(id, _)| table.column_by_id(*id).is_some());
+        mine.retain(|column| {
+            let is_known = table.column_by_id(column.0).is_some();
+            grown -= if is_known { 0 } else { column_size(column) as isize };
+            is_known
+        });
     }
+    grown
 }
 
 fn merge_columns(
     mine: Vec<(ColumnId, ColumnData)>,
     theirs: Vec<(ColumnId, ColumnData)>,
     table: &Table,
+    grown: &mut isize,
 ) -> Vec<(ColumnId, ColumnData)> {
     let mut out = Vec::with_capacity(mine.len().max(theirs.len()));
     let mut left = mine.into_iter().peekable();
@@ -271,26 +302,36 @@ fn merge_columns(
         };
         match side {
             std::cmp::Ordering::Less => out.extend(left.next()),
-            std::cmp::Ordering::Greater => out.extend(right.next()),
+            std::cmp::Ordering::Greater => {
+                let column = right.next().expect("peeked");
+                *grown += column_size(&column) as isize;
+                out.push(column);
+            }
             std::cmp::Ordering::Equal => {
                 let (id, mut data) = left.next().expect("peeked");
                 let (_, other) = right.next().expect("peeked");
-                if let Some(column) = table.column_by_id(id) {
-                    merge_data(&mut data, other, &column.ty);
-                    out.push((id, data));
+                match table.column_by_id(id) {
+                    Some(column) => {
+                        *grown += merge_data(&mut data, other, &column.ty);
+                        out.push((id, data));
+                    }
+                    None => *grown -= column_size(&(id, data)) as isize,
                 }
             }
         }
     }
 }
 
-fn merge_data(data: &mut ColumnData, other: ColumnData, ty: &CqlType) {
+/// Merges two versions of a column; by how many bytes the first grew.
+fn merge_data(data: &mut ColumnData, other: ColumnData, ty: &CqlType) -> isize {
     match (data, other) {
         (ColumnData::Simple(mine), ColumnData::Simple(theirs)) => {
+            let before = mine.memory_size() as isize;
             mine.merge(theirs, matches!(ty, CqlType::Counter));
+            mine.memory_size() as isize - before
         }
         (ColumnData::Complex(mine), ColumnData::Complex(theirs)) => {
-            mine.merge(theirs, |a, b| compare_paths(ty, a, b));
+            mine.merge(theirs, |a, b| compare_paths(ty, a, b))
         }
         _ => panic!("a column is simple or complex for life"),
     }

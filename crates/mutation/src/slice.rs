@@ -207,9 +207,12 @@ impl ColumnSelection {
 
 /// Clips range tombstones to slices, as sources do before they hand them on.
 pub fn clip(ranges: &RangeTombstones, slices: &Slices) -> RangeTombstones {
+    if slices.is_all() {
+        return ranges.clone();
+    }
     let mut out = RangeTombstones::new();
     for slice in slices.ranges() {
-        for range in ranges.iter().filter(|r| r.start < slice.end && r.end > slice.start) {
+        for range in ranges.overlapping(slice) {
             out.insert(crate::RangeTombstone {
                 start: range.start.clone().max(slice.start.clone()),
                 end: range.end.clone().min(slice.end.clone()),

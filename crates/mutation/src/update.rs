@@ -59,7 +59,9 @@ impl PartitionUpdate {
             None => self.rows.push(row),
             Some(last) if last.clustering < row.clustering => self.rows.push(row),
             Some(_) => match self.rows.binary_search_by(|probe| probe.clustering.cmp(&row.clustering)) {
-                Ok(at) => self.rows[at].merge(row, &self.table),
+                Ok(at) => {
+                    self.rows[at].merge(row, &self.table);
+                }
                 Err(at) => self.rows.insert(at, row),
             },
         }
@@ -68,7 +70,9 @@ impl PartitionUpdate {
     /// Merges into the static row.
     pub fn add_static(&mut self, row: Row) {
         match &mut self.static_row {
-            Some(mine) => mine.merge(row, &self.table),
+            Some(mine) => {
+                mine.merge(row, &self.table);
+            }
             None => self.static_row = Some(row),
         }
     }

@@ -87,8 +87,7 @@ pub fn row(table: Arc<Table>, c: i32) -> impl Strategy<Value = Row> {
         if let Some(complex) = m.filter(|complex| !complex.is_empty()) {
             row.set(id("m"), ColumnData::Complex(complex));
         }
-        let empty = Row::new(clustering(&table, c));
-        row.merge(empty, &table);
+        row.normalise();
         row
     })
 }

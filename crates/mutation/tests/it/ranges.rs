@@ -1,6 +1,6 @@
 //! Range tombstones against a definition point by point.
 
-use mutation::{DeletionTime, RangeTombstones, Side};
+use mutation::{DeletionTime, RangeTombstone, RangeTombstones, RowRange, Side};
 use proptest::prelude::*;
 
 use testkit::data::{bound, clustering, range, table};
@@ -10,10 +10,26 @@ proptest! {
 
     #[test]
     fn covering_is_the_largest_of_all_that_contain_a_point(
-        ranges in prop::collection::vec(range(table()), 0..8)
+        ranges in prop::collection::vec(range(table()), 0..8),
+        many in any::<bool>(),
     ) {
         let table = table();
-        let list: RangeTombstones = ranges.iter().cloned().collect();
+        // Far from the points that are looked at: so many that the ranges lie in a tree.
+        let far = (1_000..if many { 1_100 } else { 1_000 }).step_by(2).map(|c| RangeTombstone {
+            start: bound(&table, c, Side::Before),
+            end: bound(&table, c, Side::After),
+            deletion: DeletionTime::new(1, 1),
+        });
+        let list: RangeTombstones = far.clone().chain(ranges.iter().cloned()).collect();
+        let rows = RowRange { start: bound(&table, 2, Side::After), end: bound(&table, 5, Side::Before) };
+        let met: Vec<_> = list.iter().filter(|r| r.start < rows.end && r.end > rows.start).collect();
+        prop_assert_eq!(list.overlapping(&rows).collect::<Vec<_>>(), met);
+        let other: RangeTombstones = ranges.iter().rev().cloned().chain(far).collect();
+        prop_assert!(list == other && list.memory_size() == other.memory_size(), "in another order");
+        let mut without = list.clone();
+        without.retain(|range| range.start < rows.end);
+        let kept: RangeTombstones = list.iter().filter(|range| range.start < rows.end).cloned().collect();
+        prop_assert!(without == kept && without.is_empty() == kept.is_empty());
         for c in -1..9 {
             let key = clustering(&table, c);
             let expected = ranges

@@ -9,7 +9,9 @@ use schema::ColumnKind;
 use testkit::data::{row, table};
 
 fn merged(mut left: Row, right: Row) -> Row {
-    left.merge(right, &table());
+    let before = left.memory_size() as isize;
+    let grown = left.merge(right, &table());
+    assert_eq!(before + grown, left.memory_size() as isize, "it says by how much it grew");
     left
 }
 
@@ -24,6 +26,54 @@ proptest! {
             merged(a.clone(), merged(b.clone(), c))
         );
         prop_assert_eq!(merged(a.clone(), a.clone()), a);
+    }
+}
+
+/// A complex column as it is merged when nothing is left out: element by element.
+fn merged_slowly(left: &Complex, right: &Complex) -> Complex {
+    let deletion = left.deletion.max(right.deletion);
+    let mut cells = std::collections::BTreeMap::<Bytes, Cell>::new();
+    for element in left.cells.iter().chain(&right.cells) {
+        match cells.entry(element.path.clone()) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(element.cell.clone());
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => {
+                entry.get_mut().merge(element.cell.clone(), false)
+            }
+        }
+    }
+    cells.retain(|_, cell| !deletion.deletes(cell.timestamp));
+    Complex { deletion, cells: cells.into_iter().map(|(path, cell)| ComplexCell { path, cell }).collect() }
+}
+
+fn complex(elements: usize) -> impl Strategy<Value = Complex> {
+    let cell = (any::<u8>(), 1i64..60, 0usize..6);
+    (prop::collection::vec(cell, 0..elements), 0i64..30).prop_map(|(cells, deletion)| {
+        let deletion = if deletion > 20 { DeletionTime::new(deletion, 1) } else { DeletionTime::LIVE };
+        let element = |(path, ts, len): (u8, i64, usize)| ComplexCell {
+            path: Bytes::from(vec![path]),
+            cell: Cell::live(ts, Bytes::from(vec![ts as u8; len])),
+        };
+        let cells =
+            cells.into_iter().map(element).map(|cell| Complex { cells: vec![cell], ..Complex::empty() });
+        let empty = Complex { deletion, cells: Vec::new() };
+        cells.fold(empty, |all, one| merged_slowly(&all, &one))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn few_elements_are_put_among_many_as_all_are(many in complex(200), few in complex(8)) {
+        let (mut left, mut right) = (many.clone(), few.clone());
+        let before = left.memory_size() as isize;
+        let grown = left.merge(few.clone(), |a, b| a.cmp(b));
+        right.merge(many.clone(), |a, b| a.cmp(b));
+        prop_assert_eq!(&left, &merged_slowly(&many, &few));
+        prop_assert_eq!(&left, &right);
+        prop_assert_eq!(before + grown, left.memory_size() as isize);
     }
 }
 
