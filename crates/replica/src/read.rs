@@ -3,6 +3,7 @@
 use engine::{Engine, Mark, OnlyRow, SyncStep};
 use mutation::purge::Purger;
 use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices, Timestamp};
+use rt::preempt::Pace;
 
 use crate::page::{PageBuilder, Progress};
 use crate::{Form, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
@@ -30,7 +31,9 @@ pub(crate) async fn read(
                 rest = &keys[at..];
                 skip = Some(resume);
             }
+            let mut pace = Pace::new();
             for key in rest {
+                pace.step().await;
                 let range = PartitionRange::single(key);
                 match skip.take() {
                     Some(Resume { clustering: None, .. }) => continue,

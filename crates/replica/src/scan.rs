@@ -1,22 +1,27 @@
 //! Range scans over all shards of a node: each shard reads its part in ring order, and the parts are merged by token.
 //!
-//! Shards own interleaved slices of the ring, so a page needs a little of each. Every shard is asked for its share of
-//! the page at once, and again only when its share runs out before the page is full.
+//! Shards own interleaved slices of the ring, so a page needs a little of each. Every shard is queried for its share of
+//! the page at once, and again only when its share runs out before the page is full: then for twice as much each
+//! time, because the page's rows lie mostly with it. What a shard has read beyond the page's end is thrown away, so a
+//! share is little more than the shard's part of rows and bytes.
 
 use std::collections::VecDeque;
 
 use futures_util::future::try_join_all;
 use mutation::{Row, Seconds};
+use rt::preempt::Pace;
 
 use crate::{Limits, PartitionResult, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
 
-/// Rows asked of a shard beyond its even share, because shares are never quite even.
-const SHARE_SLACK_ROWS: u64 = 16;
+/// The least that a shard is queried for, bytes: less costs as much.
+const SHARE_BYTES_MIN: usize = 4 << 10;
 
-#[derive(Default)]
+/// What one shard has read.
 struct Cursor {
     partitions: VecDeque<PartitionResult>,
     more: Option<Resume>,
+    /// How much to query the shard for next.
+    share: Limits,
 }
 
 impl Cursor {
@@ -27,31 +32,54 @@ impl Cursor {
     }
 }
 
+/// A shard's part of a page, and some more because parts are never quite even: of so few rows that a shard has hardly any of
+/// them, one or two.
+fn share_of(limits: Limits, shards: u16) -> Limits {
+    let part = limits.rows / u64::from(shards);
+    let rows = part.saturating_add(2 * part.isqrt() + 1).min(limits.rows);
+    let part = limits.bytes / usize::from(shards);
+    let bytes = part.saturating_add(part / 4).max(SHARE_BYTES_MIN).min(limits.bytes);
+    Limits { rows, bytes, ..limits }
+}
+
 /// Reads one page of a range over all shards.
 pub(crate) async fn scan(replica: &Replica, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-    let shards = replica.shard_count();
-    let share = (command.limits.rows / u64::from(shards)).saturating_add(SHARE_SLACK_ROWS);
-    let share = Limits { rows: share.min(command.limits.rows), ..command.limits };
-    let ask = |shard: u16, resume: Option<Resume>| {
-        let command = ReadCommand { limits: share, resume, ..command.clone() };
-        async move { replica.read_on(shard, &command).await }
+    scan_with(command, replica.shard_count(), async |shard, command| replica.read_on(shard, &command).await)
+        .await
+}
+
+/// Reads one page of a range over so many shards, each of which `read` reads.
+async fn scan_with<E>(
+    command: &ReadCommand,
+    shards: u16,
+    read: impl AsyncFn(u16, ReadCommand) -> Result<ReadPage, E>,
+) -> Result<ReadPage, E> {
+    let query = |shard: u16, resume: Option<Resume>, limits: Limits| {
+        read(shard, ReadCommand { limits, resume, ..command.clone() })
     };
-    let first = (0..shards).map(|shard| ask(shard, command.resume.clone()));
+    let share = share_of(command.limits, shards);
+    let first = (0..shards).map(|shard| query(shard, command.resume.clone(), share));
     let mut tombstones = 0;
     let mut cursors: Vec<Cursor> = Vec::with_capacity(usize::from(shards));
     for page in try_join_all(first).await? {
-        let mut cursor = Cursor::default();
+        let mut cursor = Cursor { partitions: VecDeque::new(), more: None, share };
         tombstones += cursor.take(page);
         cursors.push(cursor);
     }
     let mut merged = Merged::new(command);
+    let mut pace = Pace::new();
     loop {
         for shard in 0..shards {
             let cursor = &mut cursors[usize::from(shard)];
             while cursor.partitions.is_empty()
                 && let Some(resume) = cursor.more.take()
             {
-                tombstones += cursor.take(ask(shard, Some(resume)).await?);
+                let left = merged.left();
+                let Limits { rows, bytes, .. } = cursor.share;
+                let (rows, bytes) =
+                    (rows.saturating_mul(2).min(left.rows), bytes.saturating_mul(2).min(left.bytes));
+                cursor.share = Limits { rows, bytes, ..left };
+                tombstones += cursor.take(query(shard, Some(resume), cursor.share).await?);
             }
         }
         let heads = cursors.iter().enumerate().filter_map(|(i, c)| Some((&c.partitions.front()?.key, i)));
@@ -62,6 +90,7 @@ pub(crate) async fn scan(replica: &Replica, command: &ReadCommand) -> Result<Rea
         if merged.push(partition) {
             break;
         }
+        pace.step().await;
     }
     let left = cursors.iter().any(|cursor| !cursor.partitions.is_empty() || cursor.more.is_some());
     Ok(merged.finish(left, tombstones))
@@ -81,6 +110,14 @@ struct Merged<'a> {
 impl<'a> Merged<'a> {
     fn new(command: &'a ReadCommand) -> Self {
         Self { command, page: ReadPage::default(), rows: 0, bytes: 0, rows_before: 0, cut: false }
+    }
+
+    /// What the page still takes; one row and one byte at least.
+    fn left(&self) -> Limits {
+        let limits = self.command.limits;
+        let rows = limits.rows.saturating_sub(self.rows).max(1);
+        let bytes = limits.bytes.saturating_sub(self.bytes).max(1);
+        Limits { rows, bytes, ..limits }
     }
 
     /// Adds the next partition, or the next part of the last one; whether the page is full.
@@ -150,4 +187,143 @@ fn rows_until(rows: &[Row], live: u64, now: Seconds) -> Option<usize> {
             counted >= live
         })
         .map(|at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use bytes::Bytes;
+    use mutation::{DecoratedKey, Fragment, PartitionRange, RingPosition};
+    use testkit::data::{clustering, table};
+
+    use super::*;
+    use crate::Partitions;
+    use crate::page::{PageBuilder, Progress};
+
+    /// Shards whose rows are known, and how many rows they have handed over.
+    struct Shards {
+        parts: Vec<Vec<PartitionResult>>,
+        rows: Cell<u64>,
+        queries: Cell<u64>,
+    }
+
+    fn row(n: i32) -> Row {
+        let mut row = Row::new(clustering(&table(), n));
+        row.liveness.timestamp = 1;
+        row
+    }
+
+    impl Shards {
+        fn new(shards: usize, partitions: i32, rows_of: impl Fn(i32) -> i32) -> Self {
+            let mut parts: Vec<Vec<PartitionResult>> = vec![Vec::new(); shards];
+            for pk in 0..partitions {
+                let key = DecoratedKey::new(Bytes::copy_from_slice(&pk.to_be_bytes()));
+                let shard = (key.token as u64 >> 7) as usize % shards;
+                let rows = (0..rows_of(pk)).map(row).collect();
+                parts[shard].push(PartitionResult { rows, ..PartitionResult::new(key) });
+            }
+            parts.iter_mut().for_each(|part| part.sort_by(|a, b| a.key.cmp(&b.key)));
+            Self { parts, rows: Cell::new(0), queries: Cell::new(0) }
+        }
+
+        /// A page as a shard reads it.
+        fn read(&self, shard: u16, command: &ReadCommand) -> ReadPage {
+            self.queries.set(self.queries.get() + 1);
+            let mut page = PageBuilder::new(command);
+            let mut full = false;
+            for partition in &self.parts[usize::from(shard)] {
+                let mut slices = command.slices.clone();
+                if let Some(resume) = &command.resume {
+                    match &resume.clustering {
+                        Some(last) if resume.key == partition.key => {
+                            page.resume(partition.key.clone(), resume.rows_in_partition);
+                            slices = slices.after(&command.table, last, false);
+                        }
+                        _ if RingPosition::AfterKey(resume.key.clone()).is_before(&partition.key) => {}
+                        _ => continue,
+                    }
+                }
+                let start =
+                    Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion };
+                let rows = partition.rows.iter().filter(|row| slices.contains(&row.clustering));
+                let rows = rows.cloned().map(Fragment::Row);
+                for fragment in std::iter::once(start).chain(rows).chain([Fragment::PartitionEnd]) {
+                    self.rows.set(self.rows.get() + u64::from(matches!(fragment, Fragment::Row(_))));
+                    if page.push(fragment) == Progress::Full {
+                        full = true;
+                        break;
+                    }
+                }
+                if full {
+                    break;
+                }
+            }
+            page.finish()
+        }
+    }
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("nothing waits"),
+        }
+    }
+
+    /// All rows in pages of these limits; most rows read for one returned, and the queries.
+    fn all(shards: &Shards, limits: Limits) -> (Vec<(i64, Row)>, f64, u64) {
+        let whole = Partitions::Range(PartitionRange::all());
+        let mut command = ReadCommand { limits, ..ReadCommand::all_of(table(), whole, 100) };
+        let mut all = Vec::new();
+        loop {
+            let count = shards.parts.len() as u16;
+            let page: Result<ReadPage, ()> =
+                now(scan_with(&command, count, async |shard, command| Ok(shards.read(shard, &command))));
+            let page = page.expect("it cannot fail");
+            for partition in page.partitions {
+                all.extend(partition.rows.into_iter().map(|row| (partition.key.token, row)));
+            }
+            command.resume = page.more;
+            if command.resume.is_none() {
+                break;
+            }
+        }
+        let factor = shards.rows.get() as f64 / all.len() as f64;
+        (all, factor, shards.queries.get())
+    }
+
+    fn expected(shards: &Shards) -> Vec<(i64, Row)> {
+        let mut parts: Vec<&PartitionResult> = shards.parts.iter().flatten().collect();
+        parts.sort_by(|a, b| a.key.cmp(&b.key));
+        parts.iter().flat_map(|part| part.rows.iter().map(|row| (part.key.token, row.clone()))).collect()
+    }
+
+    #[test]
+    fn a_scan_reads_little_more_than_it_returns() {
+        let limits = |rows, bytes| Limits { rows, bytes, ..Limits::NONE };
+        // Pages that bytes end, that rows end, and pages of few rows, over 64 shards.
+        for (limits, most) in [
+            (limits(u64::MAX, 1 << 20), 2.0),
+            (limits(5_000, 1 << 20), 2.0),
+            (limits(1_000, usize::MAX), 2.0),
+            (limits(100, 1 << 20), 4.0),
+        ] {
+            let shards = Shards::new(64, 40_000, |_| 1);
+            let (all, factor, queries) = all(&shards, limits);
+            println!("{limits:?}: {factor:.2} rows read for one returned, {queries} queries");
+            assert!(all == expected(&shards), "{limits:?}: other rows");
+            assert!(factor < most, "{limits:?}: {factor} rows read for one returned");
+        }
+    }
+
+    #[test]
+    fn a_large_partition_takes_few_queries() {
+        let shards = Shards::new(16, 40, |pk| if pk == 7 { 20_000 } else { 1 });
+        let limits = Limits { rows: 20_000, bytes: usize::MAX, ..Limits::NONE };
+        let (all, factor, queries) = all(&shards, limits);
+        assert!(all == expected(&shards), "other rows");
+        assert!(factor < 2.0 && queries < 64, "{factor} rows read for one returned, {queries} queries");
+    }
 }
