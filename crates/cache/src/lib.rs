@@ -5,6 +5,7 @@
 //! order in which they were last used. The cache knows nothing of files or of where its content comes from; whoever
 //! fills it says by an epoch what the content was read under, so that what came too late is not taken.
 
+mod known;
 mod lru;
 mod rows;
 
@@ -42,7 +43,8 @@ struct Inner {
 struct State {
     lru: Lru,
     tables: HashMap<TableId, TableRows>,
-    blocks: HashMap<(u64, u64), (Block, u32)>,
+    /// By file, so that a file's blocks are found without the others'.
+    blocks: HashMap<u64, HashMap<u64, (Block, u32)>>,
     row_bytes: usize,
     partitions: usize,
     block_bytes: usize,
@@ -94,7 +96,7 @@ impl Cache {
     /// A block of a file.
     pub fn block(&self, file: u64, block: u64) -> Option<Block> {
         let mut state = self.0.state.borrow_mut();
-        let found = state.blocks.get(&(file, block)).cloned();
+        let found = state.blocks.get(&file).and_then(|blocks| blocks.get(&block)).cloned();
         let counter = if found.is_some() { &self.0.block_hits } else { &self.0.block_misses };
         counter.set(counter.get() + 1);
         let (bytes, node) = found?;
@@ -109,29 +111,23 @@ impl Cache {
             return;
         }
         let mut state = self.0.state.borrow_mut();
-        if state.blocks.contains_key(&(file, block)) {
+        if state.blocks.get(&file).is_some_and(|blocks| blocks.contains_key(&block)) {
             return;
         }
         let node = state.lru.push(Item::Block { file, block });
-        state.blocks.insert((file, block), (bytes.clone(), node));
+        state.blocks.entry(file).or_default().insert(block, (bytes.clone(), node));
         state.block_bytes += size;
         state.shrink(self.0.bytes_max);
     }
 
     /// Forgets the blocks of a file.
     pub fn forget_file(&self, file: u64) {
-        let mut state = self.0.state.borrow_mut();
-        let mut nodes = Vec::new();
-        let mut bytes = 0;
-        state.blocks.retain(|(of, _), (block, node)| {
-            if *of == file {
-                nodes.push(*node);
-                bytes += block.len() + BLOCK_OVERHEAD;
-            }
-            *of != file
-        });
-        nodes.into_iter().for_each(|node| state.lru.remove(node));
-        state.block_bytes -= bytes;
+        let mut guard = self.0.state.borrow_mut();
+        let state = &mut *guard;
+        for (bytes, node) in state.blocks.remove(&file).into_iter().flat_map(HashMap::into_values) {
+            state.lru.remove(node);
+            state.block_bytes -= bytes.len() + BLOCK_OVERHEAD;
+        }
     }
 
     /// Figures of this moment.
@@ -156,7 +152,11 @@ impl State {
             let Some(item) = self.lru.pop_oldest() else { return };
             match item {
                 Item::Block { file, block } => {
-                    let (bytes, _) = self.blocks.remove(&(file, block)).expect("listed blocks are held");
+                    let blocks = self.blocks.get_mut(&file).expect("listed blocks have a file");
+                    let (bytes, _) = blocks.remove(&block).expect("listed blocks are held");
+                    if blocks.is_empty() {
+                        self.blocks.remove(&file);
+                    }
                     self.block_bytes -= bytes.len() + BLOCK_OVERHEAD;
                 }
                 Item::Partition { table, key } => {

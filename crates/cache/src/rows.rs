@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use memtable::{OnlyRow, PARTITION_OVERHEAD, Partition, PartitionCursor, Progress, WriteStats};
-use mutation::{DecoratedKey, FragmentBuffer, PartitionUpdate, RowRange, Slices};
+use mutation::{DecoratedKey, FragmentBuffer, PartitionUpdate, Slices};
 use schema::{Table, TableId};
 use stdx::HashMap;
 
 use crate::Cache;
+use crate::known::Known;
 use crate::lru::Item;
 
 /// What an entry costs beside its partition.
@@ -31,7 +32,7 @@ impl TableRows {
 pub(crate) struct Entry {
     partition: Partition,
     /// Within these ranges every row and every range deletion of the SSTables is here.
-    known: Slices,
+    known: Known,
     pub(crate) bytes: usize,
     rows: usize,
     node: u32,
@@ -68,14 +69,6 @@ impl CachedPartition {
     }
 }
 
-/// Whether all of `wanted` lies in `known`.
-fn covers(known: &Slices, wanted: &Slices) -> bool {
-    let within = |range: &RowRange| {
-        known.ranges().iter().any(|known| known.start <= range.start && range.end <= known.end)
-    };
-    known.is_all() || wanted.ranges().iter().all(within)
-}
-
 impl Cache {
     /// The partition, if it knows all of `slices`.
     pub fn partition(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> Option<CachedPartition> {
@@ -83,16 +76,31 @@ impl Cache {
         let entry = state.tables.get(&table)?.partitions.get(&key.key[..])?.clone();
         let node = {
             let entry = entry.borrow();
-            covers(&entry.known, slices).then_some(entry.node)
+            entry.known.covers(slices).then_some(entry.node)
         }?;
         state.lru.touch(node);
         Some(CachedPartition { entry, key: key.clone() })
     }
 
-    /// Whether anything of the partition is cached.
-    pub fn has_partition(&self, table: TableId, key: &DecoratedKey) -> bool {
+    fn has_partition(&self, table: TableId, key: &DecoratedKey) -> bool {
         let state = self.0.state.borrow();
         state.tables.get(&table).is_some_and(|rows| rows.partitions.contains_key(&key.key[..]))
+    }
+
+    /// Which rows of the partition are known; none when nothing of it is cached.
+    pub fn known(&self, table: TableId, key: &DecoratedKey) -> Option<Slices> {
+        let state = self.0.state.borrow();
+        Some(state.tables.get(&table)?.partitions.get(&key.key[..])?.borrow().known.slices())
+    }
+
+    /// Forgets a partition.
+    pub fn forget_partition(&self, table: TableId, key: &DecoratedKey) {
+        let mut guard = self.0.state.borrow_mut();
+        let state = &mut *guard;
+        let Some(rows) = state.tables.get_mut(&table) else { return };
+        let Some(entry) = rows.partitions.remove(&key.key[..]) else { return };
+        state.lru.remove(entry.borrow().node);
+        state.forget(&entry);
     }
 
     /// Names the present content of a table's SSTables; what is read under one epoch is only taken in the same.
@@ -131,7 +139,7 @@ impl Cache {
                 let node = state.lru.push(Item::Partition { table: table.id, key: key.clone() });
                 let bytes = ENTRY_OVERHEAD + 2 * key.len();
                 let partition = Partition::default();
-                let known = Slices::none();
+                let known = Known::default();
                 let entry = Rc::new(RefCell::new(Entry { partition, known, bytes, rows: 0, node }));
                 rows.partitions.insert(key, entry.clone());
                 state.row_bytes += bytes;
@@ -142,16 +150,17 @@ impl Cache {
         let key = update.key.key.clone();
         let (bytes, node) = {
             let entry = &mut *entry.borrow_mut();
-            let update = match also_known {
-                Some(more) => {
-                    let ranges = entry.known.ranges().iter().chain(more.ranges()).cloned().collect();
-                    entry.known = Slices::new(ranges);
-                    update
-                }
-                None => only_known(update, &entry.known),
+            let known_bytes = entry.known.bytes();
+            let (update, more) = match also_known {
+                Some(more) => (update, Some(more)),
+                None => (only_known(update, &entry.known), None),
             };
             let change = entry.partition.apply(update, table, &mut WriteStats::EMPTY.clone());
-            let bytes = usize::try_from(entry.bytes as isize + change.bytes).expect("sizes are positive");
+            if let Some(more) = more {
+                entry.known.add(&more, |range| entry.partition.has_rows_within(range));
+            }
+            let change_bytes = change.bytes + entry.known.bytes() as isize - known_bytes as isize;
+            let bytes = usize::try_from(entry.bytes as isize + change_bytes).expect("sizes are positive");
             state.row_bytes = state.row_bytes - entry.bytes + bytes;
             entry.bytes = bytes;
             entry.rows += change.rows;
@@ -182,7 +191,7 @@ impl Cache {
 }
 
 /// The update without the rows that lie outside of the known ranges: beside them unknown ones could lie.
-fn only_known(update: PartitionUpdate, known: &Slices) -> PartitionUpdate {
+fn only_known(update: PartitionUpdate, known: &Known) -> PartitionUpdate {
     if known.is_all() {
         return update;
     }
@@ -196,4 +205,72 @@ fn only_known(update: PartitionUpdate, known: &Slices) -> PartitionUpdate {
         .filter(|row| known.contains(&row.clustering))
         .for_each(|row| kept.add_row(row));
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use mutation::{Bound, Cell, Clustering, ColumnData, Row, RowRange, Side};
+    use schema::TableBuilder;
+    use types::CqlType;
+
+    use super::*;
+
+    fn key() -> DecoratedKey {
+        DecoratedKey::new(Bytes::from_static(b"key"))
+    }
+
+    fn slice(table: &Table, ck: i32) -> Slices {
+        let bound = |side| Bound::new(table, &[Some(&ck.to_be_bytes())], side);
+        Slices::new(vec![RowRange { start: bound(Side::Before), end: bound(Side::After) }])
+    }
+
+    #[test]
+    fn reads_of_absent_rows_stay_flat() {
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("pk", CqlType::Int)
+            .clustering("ck", CqlType::Int, false)
+            .regular("a", CqlType::Blob)
+            .build_known();
+        let cache = Cache::new(64 << 20);
+        let epoch = cache.epoch(table.id);
+        for ck in 0..10i32 {
+            let mut row = Row::new(Clustering::new(&table, &[Some(&ck.to_be_bytes())]));
+            let id = table.column("a").expect("it has one").id;
+            row.set(id, ColumnData::Simple(Cell::live(1, Bytes::from_static(b"value"))));
+            let update = PartitionUpdate::with_rows(table.clone(), key(), vec![row]);
+            cache.insert(&table, epoch, update, slice(&table, ck));
+        }
+        for ck in 0..200_000i32 {
+            let ck = ck.wrapping_mul(7_919) % 1_000_003 + 1_000;
+            if cache.partition(table.id, &key(), &slice(&table, ck)).is_none() {
+                let nothing = PartitionUpdate::new(table.clone(), key());
+                cache.insert(&table, epoch, nothing, slice(&table, ck));
+            }
+            assert!(
+                cache.partition(table.id, &key(), &slice(&table, ck)).is_some(),
+                "the row just read is known"
+            );
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.partitions, stats.rows, stats.evictions), (1, 10, 0));
+        assert!(stats.row_bytes < 300 << 10, "{} bytes", stats.row_bytes);
+        for ck in 0..10 {
+            let found = cache.partition(table.id, &key(), &slice(&table, ck));
+            assert!(found.is_some(), "row {ck} is cached");
+        }
+    }
+
+    #[test]
+    fn a_file_is_forgotten_without_the_others() {
+        let cache = Cache::new(64 << 20);
+        let block = crate::Block::new(vec![0; 100]);
+        for n in 0..100 {
+            (0..3).for_each(|file| cache.insert_block(file, n, &block));
+        }
+        let before = cache.stats().block_bytes;
+        cache.forget_file(1);
+        cache.forget_file(9);
+        assert_eq!(cache.stats().block_bytes, before / 3 * 2);
+        assert!(cache.block(1, 5).is_none() && cache.block(0, 5).is_some() && cache.block(2, 99).is_some());
+    }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cache::{Cache, CachedPartition};
-use memtable::{Memtable, PartitionCursor, Progress};
+use memtable::{Memtable, PartitionCursor, Progress, Within};
 use mutation::fragment::FILL_BYTES_MAX;
 use mutation::merge::{Merger, Step};
 use mutation::{
@@ -234,18 +234,23 @@ impl Inner {
         let mut next = memtable.key_after(None);
         while let Some(key) = next {
             let table = store.table();
-            let cached = self.cache.has_partition(store.id, &key);
+            let known = self.cache.known(store.id, &key);
             let elsewhere = || {
                 let set = store.sstables.borrow();
                 set.iter().any(|live| !Rc::ptr_eq(live, flushed) && live.sstable.may_contain(&key))
             };
-            if (cached || !elsewhere())
-                && let Some(update) = memtable.update_of(&key)
-            {
-                if cached {
-                    self.cache.merge(&table, update);
-                } else if update.memory_size() <= self.cache.partition_bytes_max() {
-                    self.cache.insert(&table, epoch, update, Slices::all());
+            let bytes_max = self.cache.partition_bytes_max();
+            match known {
+                Some(known) => match memtable.update_within(&key, &known, bytes_max) {
+                    Within::Nothing => {}
+                    Within::Update(update) => self.cache.merge(&table, *update),
+                    Within::TooLarge => self.cache.forget_partition(store.id, &key),
+                },
+                None if elsewhere() => {}
+                None => {
+                    if let Within::Update(update) = memtable.update_within(&key, &Slices::all(), bytes_max) {
+                        self.cache.insert(&table, epoch, *update, Slices::all());
+                    }
                 }
             }
             self.rt.maybe_yield().await;

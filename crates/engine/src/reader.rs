@@ -5,6 +5,7 @@ use std::rc::Rc;
 use memtable::MemtableSource;
 use mutation::merge::{Merger, Step};
 use mutation::{Fragment, FragmentBuffer, FragmentSource};
+use rt::preempt::Pace;
 use sstable::SstableSource;
 
 use crate::ReadError;
@@ -19,7 +20,7 @@ pub enum SyncStep {
     Fragment(Fragment),
     /// The stream has ended.
     End,
-    /// A file must be read first: await [`EngineReader::next`].
+    /// A file must be read first, or other tasks have waited long enough: await [`EngineReader::next`].
     Wait,
 }
 
@@ -35,7 +36,7 @@ pub struct EngineReader {
 enum Rest {
     None,
     /// One source in memory in which nothing hides anything.
-    Plain(Box<Input>),
+    Plain(Box<Input>, Pace),
     Merge(Box<Merge>),
 }
 
@@ -43,6 +44,7 @@ enum Rest {
 pub(crate) struct Merge {
     merger: Merger,
     inputs: Vec<Input>,
+    pace: Pace,
 }
 
 /// One source of a read.
@@ -64,15 +66,6 @@ impl Input {
             Self::Memtable(source) => Some(source.fill_now(out)),
             Self::Cached(source) => Some(source.fill_now(out)),
             Self::Sstable(_) | Self::Populating(_) => None,
-        }
-    }
-
-    async fn fill(&mut self, out: &mut FragmentBuffer) -> Result<bool, ReadError> {
-        match self {
-            Self::Memtable(source) => Ok(source.fill_now(out)),
-            Self::Cached(source) => Ok(source.fill_now(out)),
-            Self::Sstable(source) => source.fill(out).await,
-            Self::Populating(source) => source.fill(out).await,
         }
     }
 }
@@ -109,12 +102,15 @@ impl EngineReader {
 
     /// Of fragments that are there, and more of one source in memory.
     pub(crate) fn of_plain(ready: FragmentBuffer, source: Input) -> Self {
-        Self { ready, rest: Rest::Plain(Box::new(source)) }
+        let mut pace = Pace::new();
+        pace.count(ready.len());
+        Self { ready, rest: Rest::Plain(Box::new(source), pace) }
     }
 
     /// Of several sources.
     pub(crate) fn of_merge(merger: Merger, inputs: Vec<Input>) -> Self {
-        Self { ready: FragmentBuffer::new(), rest: Rest::Merge(Box::new(Merge { merger, inputs })) }
+        let merge = Merge { merger, inputs, pace: Pace::new() };
+        Self { ready: FragmentBuffer::new(), rest: Rest::Merge(Box::new(merge)) }
     }
 
     /// The next fragment; none at the end.
@@ -125,8 +121,17 @@ impl EngineReader {
                 SyncStep::End => return Ok(None),
                 SyncStep::Wait => {}
             }
-            let Rest::Merge(merge) = &mut self.rest else { unreachable!("only merges wait") };
-            merge.fill().await?;
+            match &mut self.rest {
+                Rest::Merge(merge) => merge.fill().await?,
+                Rest::Plain(source, pace) => {
+                    pace.pause().await;
+                    fill_plain(source, pace, &mut self.ready);
+                    if self.ready.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                Rest::None => unreachable!("only what is left to read waits"),
+            }
         }
     }
 
@@ -142,9 +147,11 @@ impl EngineReader {
     fn advance(&mut self) -> Result<SyncStep, ReadError> {
         match &mut self.rest {
             Rest::None => Ok(SyncStep::End),
-            Rest::Plain(source) => {
-                let filled = source.fill_now(&mut self.ready);
-                assert!(filled.is_some(), "plain sources are in memory");
+            Rest::Plain(source, pace) => {
+                if pace.is_due() {
+                    return Ok(SyncStep::Wait);
+                }
+                fill_plain(source, pace, &mut self.ready);
                 Ok(self.ready.pop_front().map_or(SyncStep::End, SyncStep::Fragment))
             }
             Rest::Merge(merge) => Ok(merge.advance()),
@@ -152,14 +159,21 @@ impl EngineReader {
     }
 }
 
+fn fill_plain(source: &mut Input, pace: &mut Pace, ready: &mut FragmentBuffer) {
+    let filled = source.fill_now(ready);
+    assert!(filled.is_some(), "plain sources are in memory");
+    pace.count(ready.len());
+}
+
 impl Merge {
-    /// The next fragment while no file is needed.
+    /// The next fragment while no file is needed, and other tasks need not run.
     fn advance(&mut self) -> SyncStep {
         loop {
             match self.merger.next() {
                 Step::Fragment(fragment) => return SyncStep::Fragment(fragment),
                 Step::End => return SyncStep::End,
-                Step::Need(input) => match self.inputs[input].fill_now(self.merger.buffer(input)) {
+                Step::Need(_) if self.pace.is_due() => return SyncStep::Wait,
+                Step::Need(input) => match self.fill_now(input) {
                     Some(true) => {}
                     Some(false) => self.merger.end(input),
                     None => return SyncStep::Wait,
@@ -168,10 +182,25 @@ impl Merge {
         }
     }
 
+    fn fill_now(&mut self, input: usize) -> Option<bool> {
+        let buffer = self.merger.buffer(input);
+        let filled = self.inputs[input].fill_now(buffer);
+        self.pace.count(buffer.len());
+        filled
+    }
+
     /// Fills the input that the merge waits for.
     async fn fill(&mut self) -> Result<(), ReadError> {
         let Step::Need(input) = self.merger.next() else { unreachable!("a merge that waits needs an input") };
-        if !self.inputs[input].fill(self.merger.buffer(input)).await? {
+        if self.pace.is_due() {
+            self.pace.pause().await;
+        }
+        let filled = match &mut self.inputs[input] {
+            Input::Memtable(_) | Input::Cached(_) => self.fill_now(input).expect("it is in memory"),
+            Input::Sstable(source) => source.fill(self.merger.buffer(input)).await?,
+            Input::Populating(source) => source.fill(self.merger.buffer(input)).await?,
+        };
+        if !filled {
             self.merger.end(input);
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! A reader's place in one partition of a memtable, kept between batches while the memtable is written.
 
+use std::collections::BTreeMap;
 use std::ops::Bound::Excluded;
+use std::rc::Rc;
 
 use mutation::slice::clip;
 use mutation::{
@@ -8,15 +10,18 @@ use mutation::{
 };
 
 use crate::Memtable;
-use crate::partition::{Partition, Rows};
+use crate::partition::{ManyRows, Partition, Rows};
+use crate::snapshot::Snapshot;
 
-/// Where a reader of one partition is. Range deletions are taken as they are when the reading begins; rows as they are
-/// when they are handed on.
-#[derive(Clone, Debug, Default)]
+/// Where a reader of one partition is. Everything is handed on as it was when the reading of the partition began,
+/// whatever is written between the batches.
+#[derive(Debug, Default)]
 pub struct PartitionCursor {
     started: bool,
     /// The last row handed on.
     last: Option<Clustering>,
+    /// What was written since the reading began, from the end of the first batch on.
+    snapshot: Option<Rc<Snapshot>>,
     /// Index of the slice being read, counted in the direction of the read.
     slice: usize,
     /// Range tombstone changes still to come, the next one last.
@@ -117,15 +122,29 @@ impl Partition {
         }
         while let Some(range) = nth_slice(slices, cursor.slice, reversed) {
             if !cursor.rows(self, range, reversed, out, &mut budget) {
+                cursor.stop(self, reversed);
                 return Progress::More;
             }
             cursor.slice += 1;
         }
-        while let Some((bound, deletion)) = cursor.changes.pop() {
-            out.push_back(Fragment::RangeTombstoneChange { bound, deletion });
+        if !cursor.changes_before(None, reversed, out, &mut budget) {
+            cursor.stop(self, reversed);
+            return Progress::More;
         }
         out.push_back(Fragment::PartitionEnd);
         Progress::Finished
+    }
+}
+
+/// A row as a reader that stopped must see it; none when it was not there yet. What was not written since is unchanged.
+fn as_it_was<'a>(
+    key: &Clustering,
+    row: &'a Row,
+    written: Option<&'a BTreeMap<Clustering, Option<Row>>>,
+) -> Option<&'a Row> {
+    match written.and_then(|written| written.get(key.position())) {
+        None => Some(row),
+        Some(before) => before.as_ref(),
     }
 }
 
@@ -152,38 +171,78 @@ impl PartitionCursor {
         if low >= high {
             return true;
         }
+        let snapshot = self.snapshot.clone();
         match &partition.rows {
             Rows::None => true,
             Rows::One(row) => {
                 let position = row.clustering.position();
                 if low < position && position < high {
-                    self.row(row, reversed, out, budget);
+                    // Nobody keeps later rows from a reader that stops before an only one.
+                    let mut unbounded = usize::MAX;
+                    self.changes_before(Some(row), reversed, out, &mut unbounded);
+                    self.row(row, out, budget);
                 }
                 true
             }
-            Rows::Many(map) => {
-                let mut rows = map.range::<[u8], _>((Excluded(low), Excluded(high)));
+            Rows::Many(many) => {
+                let written = snapshot.as_ref().map(|snapshot| snapshot.written());
+                let written = written.as_deref().filter(|written| !written.is_empty());
+                let mut rows = many.map.range::<[u8], _>((Excluded(low), Excluded(high)));
+                let mut before: Option<&Row> = None;
                 loop {
                     let next = if reversed { rows.next_back() } else { rows.next() };
-                    let Some((_, row)) = next else { return true };
+                    let Some((key, row)) = next else { return true };
+                    let Some(row) = as_it_was(key, row, written) else { continue };
                     if *budget == 0 {
                         return false;
                     }
-                    self.row(row, reversed, out, budget);
+                    if !self.changes_before(Some(row), reversed, out, budget) {
+                        self.last = before.map(|row| row.clustering.clone()).or(self.last.take());
+                        return false;
+                    }
+                    self.row(row, out, budget);
+                    before = Some(row);
                 }
             }
         }
     }
 
-    fn row(&mut self, row: &Row, reversed: bool, out: &mut FragmentBuffer, budget: &mut usize) {
+    /// Stops until the next batch; what is written to the partition meanwhile is kept from it.
+    fn stop(&mut self, partition: &Partition, reversed: bool) {
+        let Rows::Many(ManyRows { readers, .. }) = &partition.rows else { return };
+        match &self.snapshot {
+            Some(snapshot) => snapshot.advance(self.last.as_ref()),
+            None => self.snapshot = Some(readers.open(self.last.clone(), reversed)),
+        }
+    }
+
+    /// Hands on the range deletions that change before a row, or all that are left; false when the batch is full.
+    fn changes_before(
+        &mut self,
+        row: Option<&Row>,
+        reversed: bool,
+        out: &mut FragmentBuffer,
+        budget: &mut usize,
+    ) -> bool {
         while let Some((bound, _)) = self.changes.last() {
-            let (change, place) = (bound.position(), row.clustering.position());
-            if if reversed { change < place } else { change > place } {
-                break;
+            if let Some(row) = row {
+                let (change, place) = (bound.position(), row.clustering.position());
+                if if reversed { change < place } else { change > place } {
+                    break;
+                }
+            }
+            if *budget == 0 {
+                return false;
             }
             let (bound, deletion) = self.changes.pop().expect("just seen");
-            out.push_back(Fragment::RangeTombstoneChange { bound, deletion });
+            let change = Fragment::RangeTombstoneChange { bound, deletion };
+            *budget = budget.saturating_sub(change.memory_size());
+            out.push_back(change);
         }
+        true
+    }
+
+    fn row(&mut self, row: &Row, out: &mut FragmentBuffer, budget: &mut usize) {
         *budget = budget.saturating_sub(row.memory_size());
         if *budget == 0 {
             // The batch ends here; until then the map's own iterator knows the place.

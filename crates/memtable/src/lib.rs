@@ -8,9 +8,10 @@ mod cursor;
 mod memtable;
 mod own;
 mod partition;
+mod snapshot;
 mod source;
 
 pub use cursor::{OnlyRow, PartitionCursor, Progress};
-pub use memtable::{Memtable, WriteStats};
+pub use memtable::{Memtable, Within, WriteStats};
 pub use partition::{Change, PARTITION_OVERHEAD, Partition};
 pub use source::MemtableSource;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use mutation::{
     Cell as DataCell, ColumnData, DecoratedKey, DeletionTime, NO_DELETION, PartitionUpdate, Row, Seconds,
-    Timestamp,
+    Slices, Timestamp,
 };
 use schema::Table;
 
 use crate::own::copy;
-use crate::partition::{PARTITION_OVERHEAD, Partition};
+use crate::partition::{PARTITION_OVERHEAD, Partition, Rows};
 
 /// Bounds of what was written: an SSTable's header stores values relative to the minima, and compaction asks for the
 /// smallest timestamp before it forgets tombstones.
@@ -79,6 +79,17 @@ impl WriteStats {
     }
 }
 
+/// What [`Memtable::update_within`] came to.
+#[derive(Clone, Debug)]
+pub enum Within {
+    /// Nothing of the partition is there.
+    Nothing,
+    /// All of it.
+    Update(Box<PartitionUpdate>),
+    /// It is larger than was allowed.
+    TooLarge,
+}
+
 /// One memtable. Cheap to clone; clones are the same memtable.
 #[derive(Clone)]
 pub struct Memtable(Rc<Inner>);
@@ -91,6 +102,32 @@ struct Inner {
     operations: Cell<u64>,
     stats: Cell<WriteStats>,
     deletions: Cell<bool>,
+}
+
+/// Partitions and rows that are freed in one go.
+const FREED_AT_ONCE_MAX: usize = 256;
+
+impl Drop for Inner {
+    /// A large one is freed by a task that gives way to others: the last of its readers may be a request.
+    fn drop(&mut self) {
+        let partitions = std::mem::take(self.partitions.get_mut());
+        if partitions.len() + self.rows.get() > FREED_AT_ONCE_MAX {
+            rt::preempt::spawn(rt::Group::Flush, free(partitions));
+        }
+    }
+}
+
+async fn free(partitions: BTreeMap<DecoratedKey, Partition>) {
+    let mut pace = rt::preempt::Pace::new();
+    for (_, partition) in partitions {
+        if let Rows::Many(many) = partition.rows {
+            for row in many.map {
+                drop(row);
+                pace.step().await;
+            }
+        }
+        pace.step().await;
+    }
 }
 
 impl Memtable {
@@ -204,10 +241,16 @@ impl Memtable {
         found.map(|(key, _)| key).filter(|key| !end.is_before(key)).cloned()
     }
 
-    /// Everything that it holds of a partition, as one update.
-    pub fn update_of(&self, key: &DecoratedKey) -> Option<PartitionUpdate> {
-        let table = self.table();
-        Some(self.partition(key)?.to_update(table, key.clone()))
+    /// What it holds of a partition within `slices`, with all of its deletions, as one update; looks at no more of it
+    /// than about `bytes_max` bytes.
+    pub fn update_within(&self, key: &DecoratedKey, slices: &Slices, bytes_max: usize) -> Within {
+        match self.partition(key) {
+            None => Within::Nothing,
+            Some(partition) => {
+                let update = partition.to_update(self.table(), key.clone(), slices, bytes_max);
+                update.map_or(Within::TooLarge, |update| Within::Update(Box::new(update)))
+            }
+        }
     }
 
     /// The first key after `key`, or the first of all.

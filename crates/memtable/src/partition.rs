@@ -1,13 +1,17 @@
 //! One partition in memory: of a memtable, or of the row cache.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::Excluded;
 use std::sync::Arc;
 
-use mutation::{Clustering, DecoratedKey, DeletionTime, PartitionUpdate, RangeTombstones, Row};
+use mutation::{
+    Clustering, DecoratedKey, DeletionTime, PartitionUpdate, RangeTombstones, Row, RowRange, Slices,
+};
 use schema::Table;
 
 use crate::WriteStats;
 use crate::own::own_values;
+use crate::snapshot::Snapshots;
 
 /// What a map entry costs beside its content: its share of tree nodes, which are between half and wholly full, and
 /// the allocator's rounding.
@@ -20,7 +24,15 @@ pub(crate) enum Rows {
     #[default]
     None,
     One(Row),
-    Many(BTreeMap<Clustering, Row>),
+    Many(ManyRows),
+}
+
+/// More than one row: only among them can a reader stop.
+#[derive(Default)]
+pub(crate) struct ManyRows {
+    pub(crate) map: BTreeMap<Clustering, Row>,
+    /// Readers that stopped among the rows.
+    pub(crate) readers: Snapshots,
 }
 
 /// Everything that is known of one partition. It never forgets; what deletions hide is dropped by the reader's merge.
@@ -67,9 +79,7 @@ impl Partition {
             let row = own_values(row);
             match &mut self.static_row {
                 Some(mine) => {
-                    change.bytes -= mine.memory_size() as isize;
-                    mine.merge(row, table);
-                    change.bytes += mine.memory_size() as isize;
+                    change.bytes += mine.merge(row, table);
                 }
                 none => {
                     change.bytes += row.memory_size() as isize;
@@ -77,25 +87,58 @@ impl Partition {
                 }
             }
         }
-        for row in update.into_rows() {
+        for mut row in update.into_rows() {
             stats.row(&row);
+            row.normalise();
             change.rows += self.rows.add(own_values(row), table, &mut change.bytes);
         }
         change
     }
 
-    /// Everything in it as one update.
-    pub(crate) fn to_update(&self, table: Arc<Table>, key: DecoratedKey) -> PartitionUpdate {
-        let mut update = PartitionUpdate::new(table, key);
+    /// What is in it within `slices`, with all of its deletions; none when that takes more than about `bytes_max` bytes.
+    pub(crate) fn to_update(
+        &self,
+        table: Arc<Table>,
+        key: DecoratedKey,
+        slices: &Slices,
+        bytes_max: usize,
+    ) -> Option<PartitionUpdate> {
+        let mut bytes = self.ranges.memory_size() + self.static_row.as_deref().map_or(0, Row::memory_size);
+        if bytes > bytes_max {
+            return None;
+        }
+        let mut rows = Vec::new();
+        for row in slices.ranges().iter().flat_map(|range| self.rows.within(range)) {
+            bytes += row.memory_size();
+            if bytes > bytes_max {
+                return None;
+            }
+            rows.push(row.clone());
+        }
+        let mut update = PartitionUpdate::with_rows(table, key, rows);
         update.add_deletion(self.deletion);
         update.static_row = self.static_row.as_deref().cloned();
         update.range_tombstones = self.ranges.clone();
-        match &self.rows {
-            Rows::None => {}
-            Rows::One(row) => update.add_row(row.clone()),
-            Rows::Many(map) => map.values().for_each(|row| update.add_row(row.clone())),
-        }
-        update
+        Some(update)
+    }
+
+    /// Whether a row of it lies in a range.
+    pub fn has_rows_within(&self, range: &RowRange) -> bool {
+        self.rows.within(range).next().is_some()
+    }
+}
+
+impl Rows {
+    /// The rows of a range, in order.
+    fn within(&self, range: &RowRange) -> impl Iterator<Item = &Row> {
+        let (only, map) = match self {
+            Self::One(row) if range.contains(&row.clustering) => (Some(row), None),
+            Self::Many(many) if !range.is_empty() => (None, Some(&many.map)),
+            _ => (None, None),
+        };
+        let bounds = (Excluded(range.start.position()), Excluded(range.end.position()));
+        only.into_iter()
+            .chain(map.into_iter().flat_map(move |map| map.range::<[u8], _>(bounds)).map(|(_, row)| row))
     }
 }
 
@@ -109,24 +152,28 @@ impl Rows {
                 1
             }
             Self::One(mine) if mine.clustering == row.clustering => {
-                merge(mine, row, table, bytes);
+                *bytes += mine.merge(row, table);
                 0
             }
             Self::One(_) => {
                 let Self::One(first) = std::mem::replace(self, Self::None) else { unreachable!("just seen") };
                 *bytes += (row.memory_size() + ROW_OVERHEAD) as isize;
-                *self = Self::Many(BTreeMap::from([
-                    (first.clustering.clone(), first),
-                    (row.clustering.clone(), row),
-                ]));
+                let map = BTreeMap::from([(first.clustering.clone(), first), (row.clustering.clone(), row)]);
+                *self = Self::Many(ManyRows { map, readers: Snapshots::default() });
                 1
             }
-            Self::Many(map) => match map.get_mut(row.clustering.position()) {
+            Self::Many(ManyRows { map, readers }) => match map.get_mut(row.clustering.position()) {
                 Some(mine) => {
-                    merge(mine, row, table, bytes);
+                    if !readers.is_empty() {
+                        readers.before_write(&mine.clustering, Some(mine));
+                    }
+                    *bytes += mine.merge(row, table);
                     0
                 }
                 None => {
+                    if !readers.is_empty() {
+                        readers.before_write(&row.clustering, None);
+                    }
                     *bytes += (row.memory_size() + ROW_OVERHEAD) as isize;
                     map.insert(row.clustering.clone(), row);
                     1
@@ -134,10 +181,4 @@ impl Rows {
             },
         }
     }
-}
-
-fn merge(mine: &mut Row, row: Row, table: &Table, bytes: &mut isize) {
-    *bytes -= mine.memory_size() as isize;
-    mine.merge(row, table);
-    *bytes += mine.memory_size() as isize;
 }

@@ -7,6 +7,7 @@ mod crash;
 mod damaged;
 mod dropping;
 mod flushing;
+mod isolation;
 mod marks;
 mod model;
 mod shards;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use mutation::{DecoratedKey, PartitionRange, Slices};
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use rt::preempt::Pace;
 use wire::{RESULT_BYTES_MAX, ResponseWriter, RowsWriter};
 
 use super::filter::BoundFilter;
@@ -93,8 +94,7 @@ pub async fn run<'a, C: Coordinator>(
     if let Some(warning) = plan.aggregation_warning() {
         out.warn(warning);
     }
-    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(env));
-    let filters = filters.collect::<Result<Vec<BoundFilter<'_>>>>()?;
+    let filters = plan.restrictions.filters.iter().map(|one| one.bind(env)).collect::<Result<Vec<_>>>()?;
     let partitions = partitions(plan, request, env)?;
     let slices = bounds::slices(&plan.table, &plan.restrictions.rows, env)?;
     let mut rows = out.rows(&plan.selection.metadata, request.skip_metadata, request.known_metadata_id);
@@ -127,6 +127,7 @@ pub async fn run<'a, C: Coordinator>(
         per_partition,
         counts_here,
         place: state.map(|state| state.resume),
+        pace: Pace::new(),
     };
     let tombstones = if plan.selection.is_aggregate() {
         emitter.groups(pages).await?
@@ -236,6 +237,28 @@ struct Emitter<'a, 'w> {
     counts_here: bool,
     /// The last row (or last row of the last group) that was returned.
     place: Option<Resume>,
+    /// Other tasks run between rows when they have waited long enough.
+    pace: Pace,
+}
+
+/// How far a page was taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// To its end.
+    Whole,
+    /// Not further, because the result's page is full.
+    Full,
+    /// Other tasks have waited long enough; go on after them.
+    Paused,
+}
+
+/// Where in a page to go on after a pause.
+#[derive(Default)]
+struct PagePlace {
+    partition: usize,
+    row: usize,
+    /// Rows of the partition that were returned; none before its first row.
+    in_partition: Option<u64>,
 }
 
 impl Emitter<'_, '_> {
@@ -282,7 +305,7 @@ impl Emitter<'_, '_> {
             let fetch = if self.filters.is_empty() { fetch } else { SCAN_ROWS };
             let Some(page) = pages.next(fetch).await? else { break };
             let more = page.more.clone();
-            if self.emit_page(&page)? {
+            if self.emit_page(&page).await? {
                 self.set_paging_state();
                 break;
             }
@@ -309,14 +332,14 @@ impl Emitter<'_, '_> {
         let whole = self.plan.restrictions.is_single_row(&self.plan.table);
         if whole {
             if let Some(page) = pages.next(wanted).await? {
-                self.emit_page(&page)?;
+                self.emit_page(&page).await?;
             }
             return Ok(pages.tombstones);
         }
         let mut rows = wanted;
         loop {
             let Some(page) = pages.next(rows).await? else { break };
-            self.emit_page(&page)?;
+            self.emit_page(&page).await?;
             self.check_size()?;
             let Some(resume) = page.more else { break };
             self.place = Some(resume);
@@ -341,43 +364,64 @@ impl Emitter<'_, '_> {
     }
 
     /// Writes the rows of a page. True when it had to stop inside of it because the result's page is full.
-    fn emit_page(&mut self, page: &ReadPage) -> Result<bool> {
+    async fn emit_page(&mut self, page: &ReadPage) -> Result<bool> {
+        let mut at = PagePlace::default();
+        loop {
+            match self.emit_rows(page, &mut at)? {
+                Taken::Whole => return Ok(false),
+                Taken::Full => return Ok(true),
+                Taken::Paused => self.pace.pause().await,
+            }
+        }
+    }
+
+    /// Writes the rows of a page from a place on.
+    fn emit_rows(&mut self, page: &ReadPage, at: &mut PagePlace) -> Result<Taken> {
         let plan = self.plan;
-        for partition in &page.partitions {
-            let mut in_partition = match &self.place {
+        while let Some(partition) = page.partitions.get(at.partition) {
+            let mut in_partition = at.in_partition.unwrap_or_else(|| match &self.place {
                 Some(place) if place.key == partition.key => place.rows_in_partition,
                 _ => 0,
-            };
+            });
             let key = key_components(&plan.table, &partition.key.key);
             let statics = partition.static_row.as_ref();
-            if partition.rows.is_empty() {
-                if !plan.static_rows || !statics.is_some_and(|row| row.has_live_cell(self.request.now)) {
-                    continue;
-                }
+            if partition.rows.is_empty()
+                && plan.static_rows
+                && statics.is_some_and(|row| row.has_live_cell(self.request.now))
+            {
                 let view = RowView::new(&key, statics, None, self.request.now);
                 if self.passes(&view) {
                     if self.is_full() {
-                        return Ok(self.left > 0);
+                        return Ok(if self.left > 0 { Taken::Full } else { Taken::Whole });
                     }
                     self.emit(&view, &partition.key, &mut in_partition)?;
                 }
-                continue;
             }
-            for row in &partition.rows {
+            for row in &partition.rows[at.row..] {
                 if self.counts_here && in_partition >= self.per_partition {
                     break;
                 }
+                at.row += 1;
                 let view = RowView::new(&key, statics, Some(row), self.request.now);
-                if !self.passes(&view) {
-                    continue;
+                if self.passes(&view) {
+                    if self.is_full() {
+                        return Ok(if self.left > 0 { Taken::Full } else { Taken::Whole });
+                    }
+                    self.emit(&view, &partition.key, &mut in_partition)?;
                 }
-                if self.is_full() {
-                    return Ok(self.left > 0);
+                self.pace.count(1);
+                if self.pace.is_due() {
+                    at.in_partition = Some(in_partition);
+                    return Ok(Taken::Paused);
                 }
-                self.emit(&view, &partition.key, &mut in_partition)?;
+            }
+            *at = PagePlace { partition: at.partition + 1, ..PagePlace::default() };
+            self.pace.count(1);
+            if self.pace.is_due() {
+                return Ok(Taken::Paused);
             }
         }
-        Ok(false)
+        Ok(Taken::Whole)
     }
 
     fn emit(&mut self, view: &RowView<'_>, key: &DecoratedKey, in_partition: &mut u64) -> Result<()> {
@@ -407,7 +451,14 @@ impl Emitter<'_, '_> {
         };
         while let Some(page) = pages.next(SCAN_ROWS).await? {
             for partition in &page.partitions {
-                if self.add_partition(&mut group, partition)? {
+                let mut at = 0;
+                let taken = loop {
+                    match self.add_partition(&mut group, partition, &mut at)? {
+                        Taken::Paused => self.pace.pause().await,
+                        taken => break taken,
+                    }
+                };
+                if taken == Taken::Full {
                     self.set_paging_state();
                     return Ok(pages.tombstones);
                 }
@@ -419,18 +470,28 @@ impl Emitter<'_, '_> {
         if group.key.is_some() || self.plan.group_width.is_none() {
             self.end_group(&mut group)?;
         }
-        self.write_held(group.held)?;
+        self.write_held(group.held).await?;
         Ok(pages.tombstones)
     }
 
-    /// Adds a partition's rows to groups. True when the page is full and a further group has begun.
-    fn add_partition(&mut self, group: &mut Group, partition: &PartitionResult) -> Result<bool> {
+    /// Adds a partition's rows, from the one at `at` on, to groups. Full when the page is, and a further group has begun.
+    fn add_partition(
+        &mut self,
+        group: &mut Group,
+        partition: &PartitionResult,
+        at: &mut usize,
+    ) -> Result<Taken> {
         let plan = self.plan;
         let key = key_components(&plan.table, &partition.key.key);
         let statics = partition.static_row.as_ref();
         let static_only = partition.rows.is_empty() && plan.static_rows;
         let rows = partition.rows.iter().map(Some).chain(static_only.then_some(None));
-        for row in rows {
+        for row in rows.skip(*at) {
+            self.pace.count(1);
+            if self.pace.is_due() {
+                return Ok(Taken::Paused);
+            }
+            *at += 1;
             if row.is_none() && !statics.is_some_and(|row| row.has_live_cell(self.request.now)) {
                 continue;
             }
@@ -446,10 +507,10 @@ impl Emitter<'_, '_> {
                 if group.key.as_ref().is_some_and(|held| *held != group_key) {
                     self.end_group(group)?;
                     if self.left == 0 {
-                        return Ok(false);
+                        return Ok(Taken::Whole);
                     }
                     if self.page_left == 0 {
-                        return Ok(true);
+                        return Ok(Taken::Full);
                     }
                 }
                 if group.partition.as_ref() != Some(&partition.key) {
@@ -479,16 +540,17 @@ impl Emitter<'_, '_> {
                 group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));
             }
         }
-        Ok(false)
+        Ok(Taken::Whole)
     }
 
     /// Writes the groups that had to wait for the others, in their order.
-    fn write_held(&mut self, mut held: Vec<HeldGroup>) -> Result<()> {
+    async fn write_held(&mut self, mut held: Vec<HeldGroup>) -> Result<()> {
         held.sort_by(|(a, _), (b, _)| super::sort::order(self.plan, a, b));
         for (_, results) in held {
             if self.left == 0 {
                 break;
             }
+            self.pace.step().await;
             self.left -= 1;
             let env = Env { aggregates: &results, ..*self.env };
             self.plan.selection.write(&env, &mut self.rows)?;
@@ -526,21 +588,27 @@ impl Emitter<'_, '_> {
                 bytes += partition.rows.iter().map(mutation::Row::memory_size).sum::<usize>();
                 let filters = &self.filters;
                 let keep = |view: &RowView<'_>| filters.iter().all(|filter| filter.matches(view));
+                self.pace.count(partition.rows.len());
                 sorted.add(&self.plan.table, &self.plan.sort, partition, self.request.now, keep);
+                if self.pace.is_due() {
+                    self.pace.pause().await;
+                }
             }
+            sorted.end_run(self.plan);
             if bytes > RESULT_BYTES_MAX {
                 return invalid!("Sorting needs {bytes} bytes; ask for fewer partitions or use a LIMIT");
             }
         }
         let (plan, now) = (self.plan, self.request.now);
-        sorted.visit(plan, now, |view| {
-            if self.left == 0 {
-                return Ok::<_, crate::ExecError>(false);
-            }
-            plan.selection.write(&self.env.with_row(view), &mut self.rows)?;
+        let mut order = sorted.in_order(plan);
+        while self.left > 0
+            && let Some(done) =
+                order.next(now, |view| plan.selection.write(&self.env.with_row(view), &mut self.rows))
+        {
+            done?;
             self.left -= 1;
-            Ok(true)
-        })?;
+            self.pace.step().await;
+        }
         Ok(pages.tombstones)
     }
 }

@@ -1,5 +1,8 @@
 //! Sorting of rows from several partitions: ORDER BY beside an IN on the partition key.
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
 use bytes::Bytes;
 use mutation::Seconds;
 use replica::PartitionResult;
@@ -8,17 +11,23 @@ use schema::Table;
 use super::SelectPlan;
 use crate::expr::row::{ColumnRef, RowView, key_components};
 
-/// Rows in memory with what they are sorted by.
+/// A row's sort key, and its partition and row numbers.
+type Entry = (Vec<Option<Bytes>>, usize, usize);
+
+/// Rows in memory with what they are sorted by. They are sorted a run at a time and the runs are merged as rows are taken, so
+/// that no step is longer than the sorting of one read's rows.
 pub struct Sorted {
     partitions: Vec<PartitionResult>,
-    /// Partition and row numbers with their sort keys.
-    rows: Vec<(Vec<Option<Bytes>>, usize, usize)>,
+    /// Each in order.
+    runs: Vec<Vec<Entry>>,
+    /// The run that rows are added to.
+    open: Vec<Entry>,
 }
 
 impl Sorted {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self { partitions: Vec::new(), rows: Vec::new() }
+        Self { partitions: Vec::new(), runs: Vec::new(), open: Vec::new() }
     }
 
     /// Adds a partition, of which the rows that `keep` accepts count.
@@ -35,34 +44,83 @@ impl Sorted {
             let view = RowView::new(&key, partition.static_row.as_ref(), Some(row), now);
             if keep(&view) {
                 let values = sort.iter().map(|(column, _)| view.value(column)).collect();
-                self.rows.push((values, self.partitions.len(), at));
+                self.open.push((values, self.partitions.len(), at));
             }
         }
         self.partitions.push(partition);
     }
 
-    /// Sorts, and calls `visit` with the rows in order until it says that it has enough.
-    pub fn visit<E>(
-        mut self,
-        plan: &SelectPlan,
-        now: Seconds,
-        mut visit: impl FnMut(&RowView<'_>) -> Result<bool, E>,
-    ) -> Result<(), E> {
-        self.rows.sort_by(|(a, ..), (b, ..)| order(plan, a, b));
-        for (_, partition, row) in &self.rows {
-            let partition = &self.partitions[*partition];
-            let key = key_components(&plan.table, &partition.key.key);
-            let view = RowView::new(&key, partition.static_row.as_ref(), partition.rows.get(*row), now);
-            if !visit(&view)? {
-                break;
-            }
-        }
-        Ok(())
+    /// Sorts what was added since the last run ended.
+    pub fn end_run(&mut self, plan: &SelectPlan) {
+        self.open.sort_by(|(a, ..), (b, ..)| order(plan, a, b));
+        self.runs.push(std::mem::take(&mut self.open));
+    }
+
+    /// The rows of all runs in order.
+    pub fn in_order<'a>(&'a self, plan: &'a SelectPlan) -> InOrder<'a> {
+        let runs = self.runs.iter().enumerate();
+        let heads = runs.filter_map(|(run, rows)| Head::of(plan, rows, run)).map(Reverse).collect();
+        InOrder { sorted: self, plan, heads }
     }
 }
 
+/// The merge of the runs.
+pub struct InOrder<'a> {
+    sorted: &'a Sorted,
+    plan: &'a SelectPlan,
+    heads: BinaryHeap<Reverse<Head<'a>>>,
+}
+
+impl InOrder<'_> {
+    /// Shows the next row; none at the end.
+    pub fn next<T>(&mut self, now: Seconds, show: impl FnOnce(&RowView<'_>) -> T) -> Option<T> {
+        let Reverse(head) = self.heads.pop()?;
+        let (_, partition, row) = head.row;
+        self.heads.extend(Head::of(self.plan, head.rest, head.run).map(Reverse));
+        let partition = &self.sorted.partitions[*partition];
+        let key = key_components(&self.plan.table, &partition.key.key);
+        let view = RowView::new(&key, partition.static_row.as_ref(), partition.rows.get(*row), now);
+        Some(show(&view))
+    }
+}
+
+/// The first of a run's rows that are left. Rows that are equal come in the order of their runs.
+struct Head<'a> {
+    plan: &'a SelectPlan,
+    row: &'a Entry,
+    rest: &'a [Entry],
+    run: usize,
+}
+
+impl<'a> Head<'a> {
+    fn of(plan: &'a SelectPlan, rows: &'a [Entry], run: usize) -> Option<Self> {
+        let (row, rest) = rows.split_first()?;
+        Some(Self { plan, row, rest, run })
+    }
+}
+
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        order(self.plan, &self.row.0, &other.row.0).then(self.run.cmp(&other.run))
+    }
+}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head<'_> {}
+
 /// The order of two rows by the columns of ORDER BY; nulls come first.
-pub fn order(plan: &SelectPlan, a: &[Option<Bytes>], b: &[Option<Bytes>]) -> std::cmp::Ordering {
+pub fn order(plan: &SelectPlan, a: &[Option<Bytes>], b: &[Option<Bytes>]) -> Ordering {
     for ((column, descending), (a, b)) in plan.sort.iter().zip(a.iter().zip(b)) {
         let order = match (a, b) {
             (Some(a), Some(b)) => column.ty.compare(a, b),
@@ -73,5 +131,5 @@ pub fn order(plan: &SelectPlan, a: &[Option<Bytes>], b: &[Option<Bytes>]) -> std
             return order;
         }
     }
-    std::cmp::Ordering::Equal
+    Ordering::Equal
 }

@@ -79,15 +79,35 @@ impl Node {
     }
 
     fn process(&self, request: &Request, out: &mut ResponseWriter) {
+        block_on(self.carry_out(request, out));
+    }
+
+    /// A query on an executor whose tasks give way to others; how many bytes its answer has.
+    pub async fn query_with_others(&self, text: &str) -> usize {
+        let mut request = RequestWriter::new(dialect());
+        request.query(text, &Parameters::new(wire::Consistency::One, &[]));
+        let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
+        encoder.push_request(1, &request);
+        bytes.extend_from_slice(encoder.finish());
+        let envelope = decode(wire::Direction::Request, &mut bytes);
+        let request = Request::decode(&envelope, dialect()).expect("a request that we wrote");
+        let mut response = ResponseWriter::new(dialect());
+        self.carry_out(&request, &mut response).await;
+        let mut encoder = Encoder::new();
+        encoder.push(1, &response);
+        encoder.finish().len()
+    }
+
+    async fn carry_out(&self, request: &Request, out: &mut ResponseWriter) {
         let set = |keyspace: &str| *self.keyspace.borrow_mut() = Some(keyspace.into());
         let keyspace = self.keyspace.borrow().clone();
         let client = ClientState { keyspace, address: "127.0.0.1:5000".parse().unwrap(), set_keyspace: &set };
         let tracing = request.tracing;
         match &request.message {
-            Message::Query(query) => block_on(self.executor.query(&client, query, tracing, out)),
-            Message::Prepare(prepare) => block_on(self.executor.prepare(&client, prepare, tracing, out)),
-            Message::Execute(execute) => block_on(self.executor.execute(&client, execute, tracing, out)),
-            Message::Batch(batch) => block_on(self.executor.batch(&client, batch, tracing, out)),
+            Message::Query(query) => self.executor.query(&client, query, tracing, out).await,
+            Message::Prepare(prepare) => self.executor.prepare(&client, prepare, tracing, out).await,
+            Message::Execute(execute) => self.executor.execute(&client, execute, tracing, out).await,
+            Message::Batch(batch) => self.executor.batch(&client, batch, tracing, out).await,
             other => panic!("{other:?} is no statement"),
         }
     }

@@ -6,5 +6,6 @@ mod hostile;
 mod memory;
 mod options;
 mod paging;
+mod preemption;
 mod schema_change;
 mod tables;

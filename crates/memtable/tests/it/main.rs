@@ -1,5 +1,9 @@
 //! The memtable against a naive model: every write kept in a list, every question answered by walking it.
 
+mod cost;
+mod freeing;
+mod snapshots;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -1,0 +1,53 @@
+//! Statements over many rows give way to other tasks, also when every row is in memory and no read waits.
+
+use std::fmt::Write as _;
+
+use rt_sim::{Config, Simulation};
+
+use crate::golden::Node;
+
+const ROWS: i32 = 12_000;
+
+/// Rows of one read that are sorted in one step.
+const RUN_MAX: u64 = 5_000;
+
+fn filled() -> Node {
+    let node = Node::new();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int, c int, v int, PRIMARY KEY (k, c))");
+    for from in (0..ROWS).step_by(100) {
+        let mut batch = String::from("BEGIN UNLOGGED BATCH ");
+        for n in from..from + 100 {
+            // One partition with most rows, and many small ones.
+            let k = if n % 3 == 0 { n } else { 1 };
+            write!(batch, "INSERT INTO ks.t (k, c, v) VALUES ({k}, {n}, {}); ", n % 50).unwrap();
+        }
+        node.run(&(batch + "APPLY BATCH"));
+    }
+    node
+}
+
+#[test]
+fn statements_over_many_rows_give_way() {
+    let sim = Simulation::new(3, Config { preempt_per_million: 1_000_000, ..Config::default() });
+    for (text, most) in [
+        ("SELECT count(*) FROM ks.t", 100),
+        ("SELECT k, sum(v), max(c) FROM ks.t GROUP BY k", 100),
+        ("SELECT * FROM ks.t", 100),
+        ("SELECT c FROM ks.t WHERE v > 5 ALLOW FILTERING", 100),
+        ("SELECT c FROM ks.t WHERE v > 500 ALLOW FILTERING", 100),
+        ("SELECT c FROM ks.t WHERE k = 1", 100),
+        ("SELECT c FROM ks.t WHERE k IN (1, 3, 6) ORDER BY c DESC", RUN_MAX + 100),
+    ] {
+        let node = filled();
+        let longest = sim.block_on(move |rt| async move {
+            rt.executor().take_longest_poll();
+            let bytes = node.query_with_others(text).await;
+            assert!(bytes > 20, "{text}: an answer of {bytes} bytes");
+            rt.executor().take_longest_poll()
+        });
+        let longest = longest.expect("it ends");
+        println!("{text}: {longest} rows in the longest poll");
+        assert!((1..=most).contains(&longest), "{text}: {longest} rows in one poll");
+    }
+}
