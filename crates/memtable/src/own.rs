@@ -94,8 +94,9 @@ mod tests {
     fn small_values_share_one_allocation_and_leave_their_frame() {
         let frame = Bytes::from(vec![7u8; 64 * 1024]);
         let mut row = Row::new(Clustering::empty());
-        for id in 0..3u16 {
-            let value = frame.slice(usize::from(id)..usize::from(id) + 34);
+        for id in 0..3 {
+            let at = id as usize;
+            let value = frame.slice(at..at + 34);
             row.set(ColumnId(id), ColumnData::Simple(Cell::live(1, value)));
         }
         let element = ComplexCell { path: frame.slice(0..16), cell: Cell::live(2, frame.slice(0..300)) };
