@@ -19,8 +19,8 @@ use crate::cached::Blocks;
 use crate::counter_id::CounterIds;
 use crate::engine::Inner;
 use crate::live::{LiveSstable, Trash};
-use crate::quarantine::{Damage, tokens_of};
-use crate::store::{Store, generation_of_name, shard_of_generation};
+use crate::quarantine::{Damage, generation_max, tokens_of};
+use crate::store::{Store, shard_of_generation};
 use crate::{Engine, EngineConfig, MaintenanceError, OpenError};
 
 /// How often flush periods, the log and compaction are looked at.
@@ -111,8 +111,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
     }
     store.dir_made.set(true);
     let taken = disk.list(&store.dir).await?;
-    let generation = taken.iter().filter_map(|entry| generation_of_name(&entry.name)).max();
-    store.generation.set(generation.unwrap_or(0));
+    store.generation.set(generation_max(disk, &store.dir).await?);
     let count = inner.rt.shard_count();
     let truncated = crate::truncation::read(disk, &store.dir, &taken, (inner.rt.shard().0, count)).await?;
     store.truncated.set(truncated.here);

@@ -15,7 +15,7 @@ use commitlog::codec::decode_update;
 use commitlog::{list_segments, read_header, read_shard};
 use memtable::Memtable;
 use mutation::{Fragment, FragmentBuffer, PartitionRange, PartitionUpdate};
-use rt::{Disk, Rt};
+use rt::Rt;
 use schema::{Schema, Table, TableId};
 use sstable::integrity::note_owner;
 use sstable::{
@@ -26,7 +26,8 @@ use topology::Sharder;
 
 use crate::edit::{Edit, finish_edits};
 use crate::flush::{encoding_stats, write_memtable};
-use crate::store::{generation_of_name, next_generation_after, shard_of_generation};
+use crate::quarantine::generation_max;
+use crate::store::{next_generation_after, shard_of_generation};
 use crate::{EngineConfig, OpenError, quarantine};
 
 /// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes what a crash
@@ -53,12 +54,6 @@ struct Node<'a> {
     rt: Rt,
     config: &'a EngineConfig,
     sharder: Sharder,
-}
-
-/// The largest generation in a directory.
-async fn generation_max(disk: &Disk, dir: &Path) -> Result<u64, OpenError> {
-    let names = disk.list(dir).await?;
-    Ok(names.iter().filter_map(|entry| generation_of_name(&entry.name)).max().unwrap_or(0))
 }
 
 impl Node<'_> {

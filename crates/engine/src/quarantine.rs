@@ -16,6 +16,7 @@ use sstable::summary::Summary;
 use sstable::{Component, Descriptor, Found, Integrity, Owner, SstableError};
 
 use crate::OpenError;
+use crate::store::generation_of_name;
 
 /// The folder in a table's directory with the files of SSTables that are not complete.
 pub(crate) const DIRECTORY: &str = "quarantine";
@@ -158,6 +159,23 @@ async fn free_name(disk: &Disk, target: &Path, from: &Path) -> Result<PathBuf, D
         path = target.join(format!("{}.{number}", name.to_string_lossy()));
     }
     Ok(path)
+}
+
+/// The largest generation in a table's directory and its quarantine folder: what is put back must not meet another SSTable
+/// of its number.
+///
+/// # Errors
+/// When the disk fails.
+pub(crate) async fn generation_max(disk: &Disk, dir: &Path) -> Result<u64, DiskError> {
+    let mut largest = 0;
+    for dir in [dir.to_owned(), dir.join(DIRECTORY)] {
+        if disk.exists(&dir).await? {
+            let entries = disk.list(&dir).await?;
+            let found = entries.iter().filter_map(|entry| generation_of_name(&entry.name)).max();
+            largest = largest.max(found.unwrap_or(0));
+        }
+    }
+    Ok(largest)
 }
 
 /// What is out of service in a table's directory apart from complete SSTables: the content of the quarantine folder, and
