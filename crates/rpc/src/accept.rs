@@ -2,10 +2,15 @@
 //! shard that is wanted on the other. Accepting runs on shard 0.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
+use rt::sync::Notify;
 use rt::{ConnectOptions, DetachedStream, ListenOptions, Listener, NetError, ShardId, Stream};
 use stdx::HashMap;
 use tls::Accepted;
@@ -26,36 +31,59 @@ const REFUSED: &str = "refused an internode connection from";
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Counts the accepted connections of the node; on shard 0.
+///
+/// Connections that have not said hello never keep others out: where there are too many, the oldest of them is closed. A
+/// node says hello at once, so that only those that stay silent are old. Addresses of known nodes have a reserve.
 #[derive(Default)]
 pub(crate) struct Acceptor {
     total: Cell<usize>,
-    greeting: Cell<usize>,
     by_address: RefCell<HashMap<IpAddr, usize>>,
+    /// Those that have not said hello, in the order in which they came.
+    greeting: RefCell<BTreeMap<u64, Greeting>>,
+    next: Cell<u64>,
+}
+
+/// A connection that has not said hello.
+struct Greeting {
+    address: IpAddr,
+    /// Comes from the address of a known node.
+    known: bool,
+    evicted: Notify,
 }
 
 impl Acceptor {
-    /// Counts a connection that has not said hello, unless there are too many.
-    fn admit(&self, address: IpAddr, limits: &Limits) -> Result<(), &'static str> {
-        if self.greeting.get() >= limits.greeting_max {
-            return Err("too many connections have not said hello yet");
-        }
-        if self.total.get() >= limits.connections_max {
-            return Err("this node has too many connections");
-        }
-        let mut by_address = self.by_address.borrow_mut();
-        let of_address = by_address.get(&address).copied().unwrap_or(0);
-        if of_address >= limits.per_address_max {
+    /// Counts a connection that has not said hello: its number, and what is notified when it has to make room.
+    fn admit(&self, address: IpAddr, known: bool, limits: &Limits) -> Result<(u64, Notify), &'static str> {
+        let of_address = self.by_address.borrow().get(&address).copied().unwrap_or(0);
+        let mut greeting = self.greeting.borrow_mut();
+        let same = |one: &Greeting| one.address == address;
+        if greeting.len() >= limits.greeting_per_address_max
+            && greeting.values().filter(|one| same(one)).count() >= limits.greeting_per_address_max
+        {
+            evict(&mut greeting, same);
+        } else if of_address >= limits.per_address_max && !evict(&mut greeting, same) {
             return Err("this address has too many connections");
         }
-        by_address.insert(address, of_address + 1);
+        if greeting.len() >= limits.greeting_max && !evict(&mut greeting, |one| !one.known) {
+            evict(&mut greeting, |_| true);
+        }
+        // An eighth is for known nodes alone.
+        let most = if known { limits.connections_max } else { limits.connections_max / 8 * 7 };
+        if self.total.get() >= most && !evict(&mut greeting, |one| known || !one.known) {
+            return Err("this node has too many connections");
+        }
+        *self.by_address.borrow_mut().entry(address).or_insert(0) += 1;
         self.total.set(self.total.get() + 1);
-        self.greeting.set(self.greeting.get() + 1);
-        Ok(())
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let evicted = Notify::new();
+        greeting.insert(number, Greeting { address, known, evicted: evicted.clone() });
+        Ok((number, evicted))
     }
 
     /// A connection has said hello, or has ended before it did.
-    fn greeted(&self) {
-        self.greeting.set(self.greeting.get() - 1);
+    fn greeted(&self, number: u64) {
+        self.greeting.borrow_mut().remove(&number);
     }
 
     /// A connection has ended.
@@ -68,6 +96,28 @@ impl Acceptor {
             by_address.remove(&address);
         }
     }
+}
+
+/// Closes the oldest of some; whether there was one.
+fn evict(greeting: &mut BTreeMap<u64, Greeting>, which: impl Fn(&Greeting) -> bool) -> bool {
+    let oldest = greeting.iter().find(|(_, one)| which(one)).map(|(number, _)| *number);
+    match oldest.and_then(|number| greeting.remove(&number)) {
+        Some(one) => {
+            one.evicted.notify_one();
+            true
+        }
+        None => false,
+    }
+}
+
+/// What `work` comes to, unless the connection has to make room before.
+async fn unless_evicted<T>(evicted: &Notify, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut evicted) = (pin!(work), pin!(evicted.notified()));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => evicted.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 /// A connection that has said hello, on its way to the shard that was wanted.
@@ -181,23 +231,38 @@ async fn accept(shard: Rc<Shard>, listener: Listener) {
                 continue;
             }
         };
-        if let Err(why) = shard.acceptor.admit(address.ip(), &shard.config.limits) {
-            shard.warn(Some(address), REFUSED, why);
-            continue;
-        }
+        let known = knows(&shard, address.ip());
+        let (number, evicted) = match shard.acceptor.admit(address.ip(), known, &shard.config.limits) {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                shard.warn(Some(address), REFUSED, why);
+                continue;
+            }
+        };
         let receiver = Rc::clone(&shard);
         Tasks::spawn(&shard, Class::Urgent.group(), async move {
-            let greeted = receive(&receiver, stream, address).await;
-            receiver.acceptor.greeted();
+            let greeted = unless_evicted(&evicted, receive(&receiver, stream, address)).await;
+            receiver.acceptor.greeted(number);
             let owned = match greeted {
-                Some((target, greeted)) => hand_over(&receiver, target, greeted).await,
-                None => false,
+                Some(Some((target, greeted))) => hand_over(&receiver, target, greeted).await,
+                Some(None) => false,
+                None => {
+                    receiver.warn(Some(address), REFUSED, "too many connections have not said hello yet");
+                    false
+                }
             };
             if !owned {
                 receiver.acceptor.closed(address.ip());
             }
         });
     }
+}
+
+/// Whether a known node has this address.
+fn knows(shard: &Shard, address: IpAddr) -> bool {
+    let of_host =
+        |(key, peer): (&Key, &Rc<Peer>)| matches!(key, Key::Host(_)) && peer.info.address.ip() == address;
+    shard.peers.borrow().iter().any(of_host)
 }
 
 /// Waits for the hello of a connection and judges it. A refusal is told to both sides.
@@ -296,24 +361,75 @@ pub(crate) fn own(shard: &Rc<Shard>, greeted: Greeted) -> HandoverReply {
 mod tests {
     use super::*;
 
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([127, 0, 0, last])
+    }
+
     #[test]
     fn limits_are_exact() {
-        let limits = Limits { greeting_max: 3, connections_max: 4, per_address_max: 2, ..Limits::default() };
+        let limits = Limits { connections_max: 8, per_address_max: 2, ..Limits::default() };
         let acceptor = Acceptor::default();
-        let ip = |last| IpAddr::from([127, 0, 0, last]);
-        assert!(acceptor.admit(ip(1), &limits).is_ok() && acceptor.admit(ip(1), &limits).is_ok());
-        assert!(acceptor.admit(ip(1), &limits).unwrap_err().contains("address"));
-        assert!(acceptor.admit(ip(2), &limits).is_ok());
-        assert!(acceptor.admit(ip(3), &limits).unwrap_err().contains("hello"));
-        acceptor.greeted();
-        assert!(acceptor.admit(ip(3), &limits).is_ok());
-        acceptor.greeted();
-        assert!(acceptor.admit(ip(4), &limits).unwrap_err().contains("node"));
+        let greeted = |last| {
+            let admitted = acceptor.admit(ip(last), false, &limits);
+            admitted.map(|(number, _)| acceptor.greeted(number))
+        };
+        assert!(greeted(1).is_ok() && greeted(1).is_ok());
+        assert!(greeted(1).unwrap_err().contains("address"));
+        for last in 2..7 {
+            assert!(greeted(last).is_ok());
+        }
+        assert!(greeted(9).unwrap_err().contains("node"), "the eighth is for known nodes");
+        let (number, _) = acceptor.admit(ip(9), true, &limits).unwrap();
+        acceptor.greeted(number);
+        assert!(acceptor.admit(ip(10), true, &limits).err().unwrap().contains("node"));
+        acceptor.closed(ip(9));
         acceptor.closed(ip(1));
-        assert!(acceptor.admit(ip(1), &limits).is_ok());
-        for address in [1, 1, 2, 3] {
+        assert!(greeted(1).is_ok());
+        for address in [1, 1, 2, 3, 4, 5, 6] {
             acceptor.closed(ip(address));
         }
         assert!(acceptor.by_address.borrow().is_empty() && acceptor.total.get() == 0);
+    }
+
+    #[test]
+    fn those_that_stay_silent_make_room() {
+        let limits = Limits {
+            greeting_max: 6,
+            greeting_per_address_max: 2,
+            connections_max: 800,
+            ..Limits::default()
+        };
+        let acceptor = Acceptor::default();
+        let greeting = || -> Vec<u64> { acceptor.greeting.borrow().keys().copied().collect() };
+        let enter = |last, known| acceptor.admit(ip(last), known, &limits).map(|(number, _)| number);
+        for number in 0..3 {
+            assert_eq!(enter(1, false), Ok(number));
+        }
+        assert_eq!(greeting(), [1, 2], "an address's oldest");
+        let member = enter(2, true).unwrap();
+        for last in 3..6 {
+            assert!(enter(last, false).is_ok());
+        }
+        assert_eq!(greeting(), [1, 2, member, 4, 5, 6]);
+        for last in 6..60 {
+            assert!(enter(last, false).is_ok());
+        }
+        assert!(
+            greeting().contains(&member) && greeting().len() == 6,
+            "the oldest, but of a known node's none"
+        );
+        for _ in 0..2 {
+            assert!(enter(1, true).is_ok());
+        }
+    }
+
+    #[test]
+    fn silent_connections_do_not_exhaust_the_total() {
+        let limits = Limits { connections_max: 16, ..Limits::default() };
+        let acceptor = Acceptor::default();
+        for last in 0..100 {
+            assert!(acceptor.admit(ip(last), false, &limits).is_ok());
+        }
+        assert_eq!(acceptor.greeting.borrow().len(), 14);
     }
 }

@@ -76,11 +76,13 @@ pub struct Limits {
     pub inbound_bytes_max: usize,
     /// Long frames that have begun to come in, in bytes; at least one may always come in.
     pub partial_bytes_max: usize,
-    /// Accepted connections of the node that have not said hello yet.
+    /// Accepted connections of the node that have not said hello yet. A further one takes the place of the oldest.
     pub greeting_max: usize,
+    /// The same from one address. A further one takes the place of the oldest of these.
+    pub greeting_per_address_max: usize,
     /// Accepted connections of the node from one address.
     pub per_address_max: usize,
-    /// Accepted connections of the node.
+    /// Accepted connections of the node; an eighth of them is for addresses of known nodes alone.
     pub connections_max: usize,
 }
 
@@ -97,6 +99,7 @@ impl Default for Limits {
             inbound_bytes_max: 128 << 20,
             partial_bytes_max: 64 << 20,
             greeting_max: 1024,
+            greeting_per_address_max: 256,
             per_address_max: 16_384,
             connections_max: 65_536,
         }

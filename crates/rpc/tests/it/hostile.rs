@@ -208,6 +208,26 @@ fn those_that_say_no_hello_are_few_and_do_not_stay() {
 }
 
 #[test]
+fn nodes_say_hello_beside_thousands_that_are_silent() {
+    let sim = Cluster::new(402, &[1]).start();
+    client(&sim, |rt| async move {
+        let mut silent = Vec::new();
+        for _ in 0..1_500 {
+            silent.push(connect(&rt).await);
+        }
+        for _ in 0..20 {
+            let begun = rt.now();
+            let stream = greeted(&rt, Class::Request).await;
+            assert!(rt.now() - begun < Duration::from_millis(500));
+            drop(stream);
+            for _ in 0..50 {
+                silent.push(connect(&rt).await);
+            }
+        }
+    });
+}
+
+#[test]
 fn an_address_has_only_so_many_connections() {
     let sim = Cluster::new(401, &[1]).change(|_, config| config.limits.per_address_max = 5).start();
     client(&sim, |rt| async move {
