@@ -1,8 +1,10 @@
 //! The executor of one shard: requests come in as the protocol's messages, answers go out as responses.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use coordinator::{Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
@@ -49,6 +51,8 @@ pub struct ClientState<'a> {
     pub address: SocketAddr,
     /// Called by USE.
     pub set_keyspace: &'a dyn Fn(&str),
+    /// Ready when there is room for the answer of a SELECT.
+    pub answer_room: &'a dyn Fn(&mut Context<'_>) -> Poll<()>,
 }
 
 /// Called when a client has prepared a statement, with the keyspace and the text: other shards want to know it too. The
@@ -351,7 +355,10 @@ impl<C: Coordinator> Executor<C> {
         request.trace = trace.map(Trace::log);
         request.skip_metadata &= !prepared.result_changed || known_metadata_id.is_some();
         match &prepared.plan {
-            Plan::Select(plan) => self.select(plan, &binds, request, trace, out).await,
+            Plan::Select(plan) => {
+                poll_fn(|cx| (client.answer_room)(cx)).await;
+                self.select(plan, &binds, request, trace, out).await
+            }
             Plan::Modification(plan) if !plan.conditions.is_empty() => {
                 request.take_timeout(plan.timeout.as_ref(), &Env::new(&binds, &self.call))?;
                 Box::pin(self.conditional(&[(plan, &binds)], false, request, trace, out)).await

@@ -13,7 +13,7 @@ use exec::{ClientState, ExecLimits, Executor, NodeInfo};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
 use rt::{Group, Rt, ShardId, Task};
-use session::{Client, Statement, StatementMessage};
+use session::{AnswerBooking, Client, Statement, StatementMessage};
 use wire::ResponseWriter;
 
 use crate::Config;
@@ -185,8 +185,14 @@ async fn process(
     mut out: ResponseWriter,
 ) -> ResponseWriter {
     let set_keyspace = |keyspace: &str| client.set_keyspace(keyspace);
-    let state =
-        ClientState { keyspace: client.keyspace(), address: client.address, set_keyspace: &set_keyspace };
+    let booking = RefCell::new(AnswerBooking::default());
+    let answer_room = |cx: &mut Context<'_>| booking.borrow_mut().poll(client, cx);
+    let state = ClientState {
+        keyspace: client.keyspace(),
+        address: client.address,
+        set_keyspace: &set_keyspace,
+        answer_room: &answer_room,
+    };
     let tracing = statement.tracing;
     match &statement.message {
         StatementMessage::Query(query) => executor.query(&state, query, tracing, &mut out).await,

@@ -27,6 +27,9 @@ use crate::{Config, NodeError};
 /// How long requests under way may take when the node stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// Bytes of answers for which there is room however little memory there is.
+const ANSWER_BYTES_LEAST: usize = 16 << 20;
+
 /// A shard's ends of the meshes of what clients meet.
 pub(crate) struct FrontEndpoint {
     sessions: SessionsEndpoint,
@@ -202,6 +205,8 @@ fn session_config(config: &Config) -> SessionConfig {
         native_transport_max_request_data_in_flight_per_ip: bytes(
             config.native_transport_max_request_data_in_flight_per_ip,
         ),
+        // Beside memtables, caches and requests: what is made for clients, and what they do not read.
+        answer_bytes_max: (bytes(config.memory_size) / 16).max(ANSWER_BYTES_LEAST),
         native_transport_idle_timeout: Some(config.native_transport_idle_timeout).filter(|t| !t.is_zero()),
         ..SessionConfig::new(address)
     }

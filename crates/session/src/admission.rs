@@ -1,14 +1,21 @@
-//! The bytes of requests that may be in flight, in total and for one client address: first connections are not read
-//! any more, and clients that ask for it get OVERLOADED instead.
+//! The bytes of requests and of answers that may be in flight, in total and for one client address: first connections are
+//! not read any more, and clients that ask for it get OVERLOADED instead.
 //!
 //! The limits are the node's. A shard has a part of each, borrows more from shard 0 when that is used up, and gives back
 //! what it does not need ([`crate::lending`]).
+//!
+//! Who finds no room waits in a queue of its address; addresses take turns, and a waiter is woken only with its room booked.
+//! Short requests go before long messages and keep a part of each limit to themselves, so that long messages that do not
+//! come delay nobody but each other.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
-use rt::sync::{Notified, Notify};
 use stdx::HashMap;
 
 use crate::lending::share;
@@ -31,6 +38,10 @@ struct Account {
     lease: Cell<usize>,
     /// What the shard keeps without asking.
     own: usize,
+    /// What long messages leave to others.
+    reserve: usize,
+    /// Long messages that are booked.
+    long: Cell<usize>,
     /// More was asked for, and the answer has not come.
     asking: Cell<bool>,
     /// There was nothing to lend; word comes when there is.
@@ -38,17 +49,43 @@ struct Account {
 }
 
 impl Account {
-    fn new(address: Option<IpAddr>, own: usize) -> Self {
+    fn new(address: Option<IpAddr>, limit: usize, shard_count: u16) -> Self {
         let zero = || Cell::new(0);
         let flag = || Cell::new(false);
-        Self { address, used: zero(), lease: Cell::new(own), own, asking: flag(), denied: flag() }
+        let own = share(limit, shard_count);
+        let reserve = own.min(limit / 4);
+        Self {
+            address,
+            used: zero(),
+            lease: Cell::new(own),
+            own,
+            reserve,
+            long: zero(),
+            asking: flag(),
+            denied: flag(),
+        }
     }
 
-    /// Whether so many more bytes fit. A request that is alone is never too large: else it could not be carried out at
-    /// all.
-    fn has_room(&self, bytes: usize) -> bool {
-        self.used.get() == 0 || self.used.get().saturating_add(bytes) <= self.lease.get()
+    /// Whether so many more bytes fit. What is alone is never too large: else it could not be carried out at all.
+    fn has_room(&self, bytes: usize, kind: Kind) -> bool {
+        let used = self.used.get();
+        match kind {
+            Kind::Short => used == 0 || used.saturating_add(bytes) <= self.lease.get(),
+            Kind::Long => {
+                self.long.get() == 0
+                    || used.saturating_add(bytes).saturating_add(self.reserve) <= self.lease.get()
+            }
+        }
     }
+}
+
+/// What is booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A request that is here, or an answer.
+    Short,
+    /// A message that is only coming in.
+    Long,
 }
 
 /// What one client address uses on this shard.
@@ -56,14 +93,68 @@ impl Account {
 pub(crate) struct Usage {
     account: Account,
     connections: Cell<usize>,
+    /// Those that wait, by what they book.
+    waiting: [RefCell<VecDeque<Rc<Slot>>>; 2],
 }
+
+/// A place in a queue.
+#[derive(Debug)]
+struct Slot {
+    bytes: usize,
+    granted: RefCell<Option<Charge>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Waits for room; ready with the room booked. Dropped before that it gives up its place, or the room.
+#[derive(Debug)]
+pub(crate) struct Room {
+    usage: Rc<Usage>,
+    kind: Kind,
+    slot: Rc<Slot>,
+}
+
+impl Room {
+    /// What it waits for.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl Future for Room {
+    type Output = Charge;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Charge> {
+        if let Some(charge) = self.slot.granted.borrow_mut().take() {
+            return Poll::Ready(charge);
+        }
+        *self.slot.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut queue = self.usage.waiting[self.kind as usize].borrow_mut();
+        queue.retain(|slot| !Rc::ptr_eq(slot, &self.slot));
+        drop(queue);
+        // Outside of the cell: it may be granted to the next.
+        let granted = self.slot.granted.borrow_mut().take();
+        drop(granted);
+    }
+}
+
+/// Which counter shows what is booked.
+pub(crate) type Gauge = fn(&SessionMetrics) -> &Cell<u64>;
 
 /// The limits as far as this shard has to do with them.
 pub(crate) struct Admission {
     total: Account,
-    own_per_ip: usize,
+    limit_per_ip: usize,
+    shard_count: u16,
     by_address: RefCell<HashMap<IpAddr, Rc<Usage>>>,
-    released: Notify,
+    /// Addresses with connections that wait, in the order of their turns, by what they book.
+    turns: [RefCell<VecDeque<Rc<Usage>>>; 2],
+    gauge: Gauge,
     metrics: Rc<SessionMetrics>,
     /// Sends a message to shard 0; none when this shard is the only one.
     lender: RefCell<Option<Box<dyn Fn(Lending)>>>,
@@ -76,12 +167,15 @@ impl Admission {
         limit_per_ip: usize,
         shard_count: u16,
         metrics: Rc<SessionMetrics>,
+        gauge: Gauge,
     ) -> Rc<Self> {
         Rc::new(Self {
-            total: Account::new(None, share(limit, shard_count)),
-            own_per_ip: share(limit_per_ip, shard_count),
+            total: Account::new(None, limit, shard_count),
+            limit_per_ip,
+            shard_count,
             by_address: RefCell::default(),
-            released: Notify::new(),
+            turns: Default::default(),
+            gauge,
             metrics,
             lender: RefCell::new(None),
         })
@@ -97,8 +191,9 @@ impl Admission {
         let mut by_address = self.by_address.borrow_mut();
         let usage = by_address.entry(address).or_insert_with(|| {
             Rc::new(Usage {
-                account: Account::new(Some(address), self.own_per_ip),
+                account: Account::new(Some(address), self.limit_per_ip, self.shard_count),
                 connections: Cell::new(0),
+                waiting: Default::default(),
             })
         });
         usage.connections.set(usage.connections.get() + 1);
@@ -117,11 +212,11 @@ impl Admission {
     }
 
     /// Whether so many more bytes are too many for what this shard has; then more is asked for.
-    pub(crate) fn is_overloaded(&self, usage: &Usage, bytes: usize) -> bool {
+    pub(crate) fn is_overloaded(&self, usage: &Usage, bytes: usize, kind: Kind) -> bool {
         let mut overloaded = false;
         for account in [&self.total, &usage.account] {
-            if !account.has_room(bytes) {
-                self.ask(account, bytes);
+            if !account.has_room(bytes, kind) {
+                self.ask(account, bytes, kind);
                 overloaded = true;
             }
         }
@@ -133,16 +228,17 @@ impl Admission {
         let alone = self.lender.borrow().is_none();
         [&self.total, &usage.account]
             .iter()
-            .any(|account| !account.has_room(bytes) && (alone || account.denied.get()))
+            .any(|account| !account.has_room(bytes, Kind::Short) && (alone || account.denied.get()))
     }
 
-    fn ask(&self, account: &Account, bytes: usize) {
+    fn ask(&self, account: &Account, bytes: usize, kind: Kind) {
         let lender = self.lender.borrow();
         let Some(lender) = &*lender else { return };
         if account.denied.get() || account.asking.replace(true) {
             return;
         }
-        let missing = (account.used.get() + bytes).saturating_sub(account.lease.get());
+        let reserve = if kind == Kind::Long { account.reserve } else { 0 };
+        let missing = (account.used.get() + bytes + reserve).saturating_sub(account.lease.get());
         lender(Lending::Borrow(account.address, missing + account.own));
     }
 
@@ -157,7 +253,7 @@ impl Admission {
     }
 
     /// Shard 0 has lent so many bytes; with none it will say when there are some.
-    pub(crate) fn lent(&self, address: Option<IpAddr>, bytes: usize) {
+    pub(crate) fn lent(self: &Rc<Self>, address: Option<IpAddr>, bytes: usize) {
         let usage = address.map(|address| self.by_address.borrow().get(&address).cloned());
         let account = match &usage {
             None => &self.total,
@@ -175,28 +271,79 @@ impl Admission {
         account.asking.set(false);
         account.denied.set(bytes == 0);
         account.lease.set(account.lease.get() + bytes);
-        self.pass_on();
+        drop(usage);
+        self.grant();
     }
 
     /// Books bytes, whether or not there is room for them.
-    pub(crate) fn charge(self: &Rc<Self>, usage: &Rc<Usage>, bytes: usize) -> Charge {
+    pub(crate) fn charge(self: &Rc<Self>, usage: &Rc<Usage>, bytes: usize, kind: Kind) -> Charge {
         for account in [&self.total, &usage.account] {
             account.used.set(account.used.get() + bytes);
+            account.long.set(account.long.get() + usize::from(kind == Kind::Long));
         }
-        add(&self.metrics.request_bytes_in_flight, bytes);
-        Charge { admission: Rc::clone(self), usage: Rc::clone(usage), bytes }
+        add((self.gauge)(&self.metrics), bytes);
+        Charge { admission: Rc::clone(self), usage: Rc::clone(usage), bytes, kind }
     }
 
-    /// Waits until bytes are given back. Who goes on then wakes the next ([`Admission::pass_on`]); who finds that
-    /// there is still no room waits again, and is woken by the next bytes.
-    pub(crate) fn released(&self) -> Notified {
-        self.released.notified()
+    /// Waits for room for so many bytes behind those of the same address; addresses take turns.
+    pub(crate) fn wait(self: &Rc<Self>, usage: &Rc<Usage>, bytes: usize, kind: Kind) -> Room {
+        let slot = Rc::new(Slot { bytes, granted: RefCell::default(), waker: RefCell::default() });
+        let mut queue = usage.waiting[kind as usize].borrow_mut();
+        queue.push_back(Rc::clone(&slot));
+        if queue.len() == 1 {
+            let mut turns = self.turns[kind as usize].borrow_mut();
+            if !turns.iter().any(|queued| Rc::ptr_eq(queued, usage)) {
+                turns.push_back(Rc::clone(usage));
+            }
+        }
+        drop(queue);
+        self.grant();
+        Room { usage: Rc::clone(usage), kind, slot }
     }
 
-    /// Wakes the connection that has waited longest.
-    pub(crate) fn pass_on(&self) {
-        if self.released.waiting() > 0 {
-            self.released.notify_one();
+    /// Whether somebody waits for room.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let waits = |kind: usize| {
+            let turns = self.turns[kind].borrow();
+            turns.iter().any(|usage| !usage.waiting[kind].borrow().is_empty())
+        };
+        waits(Kind::Short as usize) || waits(Kind::Long as usize)
+    }
+
+    /// Gives room to those that wait, as far as there is some: to short requests first.
+    fn grant(self: &Rc<Self>) {
+        for kind in [Kind::Short, Kind::Long] {
+            self.grant_kind(kind);
+        }
+    }
+
+    fn grant_kind(self: &Rc<Self>, kind: Kind) {
+        let turns = &self.turns[kind as usize];
+        let mut passed = 0;
+        // Addresses that have no room of their own are passed over; without room in total nobody goes on.
+        while passed < turns.borrow().len() {
+            let Some(usage) = turns.borrow_mut().pop_front() else { return };
+            let first = usage.waiting[kind as usize].borrow().front().cloned();
+            let Some(slot) = first else { continue };
+            if !self.total.has_room(slot.bytes, kind) {
+                self.ask(&self.total, slot.bytes, kind);
+                turns.borrow_mut().push_front(usage);
+                return;
+            }
+            if usage.account.has_room(slot.bytes, kind) {
+                usage.waiting[kind as usize].borrow_mut().pop_front();
+                *slot.granted.borrow_mut() = Some(self.charge(&usage, slot.bytes, kind));
+                if let Some(waker) = slot.waker.borrow_mut().take() {
+                    waker.wake();
+                }
+                passed = 0;
+            } else {
+                self.ask(&usage.account, slot.bytes, kind);
+                passed += 1;
+            }
+            if !usage.waiting[kind as usize].borrow().is_empty() {
+                turns.borrow_mut().push_back(usage);
+            }
         }
     }
 }
@@ -206,12 +353,51 @@ pub(crate) struct Charge {
     admission: Rc<Admission>,
     usage: Rc<Usage>,
     bytes: usize,
+    kind: Kind,
+}
+
+impl std::fmt::Debug for Charge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Charge({} bytes)", self.bytes)
+    }
 }
 
 impl Charge {
     /// How many bytes they are.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Books more, up to so many bytes, whether or not there is room for them.
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        let more = bytes.saturating_sub(self.bytes);
+        self.bytes += more;
+        for account in [&self.admission.total, &self.usage.account] {
+            account.used.set(account.used.get() + more);
+        }
+        add((self.admission.gauge)(&self.admission.metrics), more);
+    }
+
+    /// Gives back all but so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        if surplus > 0 {
+            self.bytes -= surplus;
+            let usage = Rc::clone(&self.usage);
+            drop(Charge { admission: Rc::clone(&self.admission), usage, bytes: surplus, kind: Kind::Short });
+        }
+    }
+
+    /// The long message is here: from now on it is a request like others.
+    pub(crate) fn arrived(mut self) -> Self {
+        if self.kind == Kind::Long {
+            self.kind = Kind::Short;
+            for account in [&self.admission.total, &self.usage.account] {
+                account.long.set(account.long.get() - 1);
+            }
+            self.admission.grant();
+        }
+        self
     }
 }
 
@@ -220,6 +406,7 @@ impl Drop for Charge {
         let admission = &self.admission;
         for account in [&admission.total, &self.usage.account] {
             account.used.set(account.used.get() - self.bytes);
+            account.long.set(account.long.get() - usize::from(self.kind == Kind::Long));
             // Others may have given back, too: the next who lacks room asks again.
             account.denied.set(false);
             // What is borrowed and not needed goes back; a little stays for what comes next.
@@ -229,8 +416,8 @@ impl Drop for Charge {
                 admission.give_back(account, surplus);
             }
         }
-        subtract(&admission.metrics.request_bytes_in_flight, self.bytes);
-        admission.pass_on();
+        subtract((admission.gauge)(&admission.metrics), self.bytes);
+        admission.grant();
     }
 }
 
@@ -238,25 +425,90 @@ impl Drop for Charge {
 mod tests {
     use super::*;
 
+    const GAUGE: Gauge = |metrics| &metrics.request_bytes_in_flight;
+
+    /// What a waiter got, without waking anybody.
+    fn poll(room: &mut Room) -> Option<Charge> {
+        match Pin::new(room).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(charge) => Some(charge),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn those_that_wait_are_served_in_turns_of_their_addresses() {
+        let admission = Admission::new(100, 100, 1, Rc::default(), GAUGE);
+        let [one, two] = [1, 2].map(|last| admission.enter([127, 0, 0, last].into()));
+        let all = admission.charge(&one, 100, Kind::Short);
+        let mut of_one: Vec<Room> = (0..50).map(|_| admission.wait(&one, 50, Kind::Short)).collect();
+        let mut of_two = admission.wait(&two, 50, Kind::Short);
+        assert!(of_one.iter_mut().all(|room| poll(room).is_none()) && poll(&mut of_two).is_none());
+        drop(all);
+        let first = poll(&mut of_one[0]).expect("the first that waits");
+        let second = poll(&mut of_two).expect("the other address is next, however many wait before it");
+        assert!(of_one[1..].iter_mut().all(|room| poll(room).is_none()));
+        // Who goes away gives its place up, also when it was granted room and did not take it.
+        drop(of_one.remove(1));
+        drop(first);
+        drop(of_one.remove(1));
+        let third = poll(&mut of_one[1]).expect("the room that was not taken");
+        drop((second, third, of_one));
+        assert!(!admission.is_overloaded(&one, 100, Kind::Short) && !admission.is_waited_for());
+        assert!(admission.total.used.get() == 0 && one.account.used.get() == 0);
+    }
+
+    #[test]
+    fn long_messages_leave_room_for_short_requests() {
+        let admission = Admission::new(400, 100, 1, Rc::default(), GAUGE);
+        let usage = admission.enter([127, 0, 0, 1].into());
+        let promised = admission.charge(&usage, 60, Kind::Long);
+        assert!(admission.is_overloaded(&usage, 20, Kind::Long), "25 are not for long messages");
+        let mut long = admission.wait(&usage, 60, Kind::Long);
+        for _ in 0..10 {
+            assert!(!admission.is_overloaded(&usage, 30, Kind::Short), "short requests pass it");
+            drop(admission.charge(&usage, 30, Kind::Short));
+        }
+        assert!(poll(&mut long).is_none());
+        // It has come, and is a request now.
+        let request = promised.arrived();
+        let granted = poll(&mut long).expect("the first long message is never too long");
+        drop((request, granted));
+        assert_eq!((usage.account.used.get(), usage.account.long.get()), (0, 0));
+    }
+
+    #[test]
+    fn an_address_without_room_does_not_hold_others_up() {
+        let admission = Admission::new(100, 40, 1, Rc::default(), GAUGE);
+        let [one, two] = [1, 2].map(|last| admission.enter([127, 0, 0, last].into()));
+        let held = admission.charge(&one, 40, Kind::Short);
+        let mut blocked = admission.wait(&one, 30, Kind::Short);
+        let mut free = admission.wait(&two, 30, Kind::Short);
+        assert!(poll(&mut blocked).is_none() && poll(&mut free).is_some());
+        drop(held);
+        let mut charge = poll(&mut blocked).expect("its own room");
+        charge.shrink(10);
+        assert_eq!(one.account.used.get(), 10);
+    }
+
     #[test]
     fn limits_in_total_and_for_one_address() {
-        let admission = Admission::new(100, 60, 1, Rc::default());
+        let admission = Admission::new(100, 60, 1, Rc::default(), GAUGE);
         let one = admission.enter([127, 0, 0, 1].into());
         let two = admission.enter([127, 0, 0, 2].into());
-        assert!(!admission.is_overloaded(&one, 1000), "a request alone is always admitted");
-        let first = admission.charge(&one, 50);
-        assert!(!admission.is_overloaded(&one, 10));
-        assert!(admission.is_overloaded(&one, 11), "the address's limit");
+        assert!(!admission.is_overloaded(&one, 1000, Kind::Short), "a request alone is always admitted");
+        let first = admission.charge(&one, 50, Kind::Short);
+        assert!(!admission.is_overloaded(&one, 10, Kind::Short));
+        assert!(admission.is_overloaded(&one, 11, Kind::Short), "the address's limit");
         assert!(admission.must_refuse(&one, 11));
-        assert!(!admission.is_overloaded(&two, 50));
-        assert!(admission.is_overloaded(&two, 51), "the limit in total");
+        assert!(!admission.is_overloaded(&two, 50, Kind::Short));
+        assert!(admission.is_overloaded(&two, 51, Kind::Short), "the limit in total");
         drop(first);
-        assert!(!admission.is_overloaded(&one, 60));
+        assert!(!admission.is_overloaded(&one, 60, Kind::Short));
     }
 
     #[test]
     fn accounts_end_with_the_last_connection() {
-        let admission = Admission::new(100, 60, 1, Rc::default());
+        let admission = Admission::new(100, 60, 1, Rc::default(), GAUGE);
         let address = IpAddr::from([127, 0, 0, 1]);
         let first = admission.enter(address);
         let second = admission.enter(address);
@@ -269,27 +521,27 @@ mod tests {
 
     #[test]
     fn a_shard_borrows_what_it_lacks_and_gives_back_what_it_has_too_much() {
-        let admission = Admission::new(1600, 800, 2, Rc::default());
+        let admission = Admission::new(1600, 800, 2, Rc::default(), GAUGE);
         let sent: Rc<RefCell<Vec<Lending>>> = Rc::default();
         let messages = sent.clone();
         admission.borrow_from(Box::new(move |message| messages.borrow_mut().push(message)));
         let take = || std::mem::take(&mut *sent.borrow_mut());
         let address = IpAddr::from([127, 0, 0, 1]);
         let usage = admission.enter(address);
-        let first = admission.charge(&usage, 40);
-        assert!(!admission.is_overloaded(&usage, 10) && take().is_empty());
-        assert!(admission.is_overloaded(&usage, 100));
+        let first = admission.charge(&usage, 40, Kind::Short);
+        assert!(!admission.is_overloaded(&usage, 10, Kind::Short) && take().is_empty());
+        assert!(admission.is_overloaded(&usage, 100, Kind::Short));
         // 100 of the total and 50 of the address's limit are the shard's own.
         assert_eq!(take(), [Lending::Borrow(None, 140), Lending::Borrow(Some(address), 140)]);
-        assert!(admission.is_overloaded(&usage, 100) && take().is_empty(), "it asks once");
+        assert!(admission.is_overloaded(&usage, 100, Kind::Short) && take().is_empty(), "it asks once");
         assert!(!admission.must_refuse(&usage, 100), "nobody has said that there is nothing");
         admission.lent(None, 140);
         admission.lent(Some(address), 0);
         assert!(admission.must_refuse(&usage, 100));
-        assert!(admission.is_overloaded(&usage, 100) && take().is_empty(), "word will come");
+        assert!(admission.is_overloaded(&usage, 100, Kind::Short) && take().is_empty(), "word will come");
         admission.lent(Some(address), 140);
-        assert!(!admission.is_overloaded(&usage, 100));
-        let second = admission.charge(&usage, 100);
+        assert!(!admission.is_overloaded(&usage, 100, Kind::Short));
+        let second = admission.charge(&usage, 100, Kind::Short);
         drop(first);
         drop(second);
         assert_eq!(take(), [Lending::GiveBack(None, 140), Lending::GiveBack(Some(address), 140)]);

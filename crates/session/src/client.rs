@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use wire::Dialect;
 
+use crate::answers::Answers;
+
 /// A client that is connected: what its statements depend on beside their text.
 #[derive(Debug)]
 pub struct Client {
@@ -24,6 +26,7 @@ pub struct Client {
     user: RefCell<Option<Rc<str>>>,
     keyspace: RefCell<Option<Rc<str>>>,
     pub(crate) requests: Cell<u64>,
+    answers: Option<Answers>,
 }
 
 impl Client {
@@ -43,7 +46,18 @@ impl Client {
             user: RefCell::new(None),
             keyspace: RefCell::new(None),
             requests: Cell::new(0),
+            answers: None,
         }
+    }
+
+    /// Has the client's answers booked.
+    pub(crate) fn with_answers(mut self, answers: Answers) -> Self {
+        self.answers = Some(answers);
+        self
+    }
+
+    pub(crate) fn answers(&self) -> Option<&Answers> {
+        self.answers.as_ref()
     }
 
     /// The keyspace of unqualified names.

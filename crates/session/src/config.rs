@@ -20,6 +20,9 @@ pub struct SessionConfig {
     pub native_transport_max_request_data_in_flight: usize,
     /// The same of one client address.
     pub native_transport_max_request_data_in_flight_per_ip: usize,
+    /// Bytes of answers that are being made or not read yet, of all clients together, on the node; one client address may
+    /// have half.
+    pub answer_bytes_max: usize,
     /// A connection without a request for so long is closed; `None` for never.
     pub native_transport_idle_timeout: Option<Duration>,
     /// A connection that is not ready for statements after so long is closed.
@@ -45,6 +48,7 @@ impl SessionConfig {
             native_transport_max_concurrent_connections_per_ip: None,
             native_transport_max_request_data_in_flight: 256 << 20,
             native_transport_max_request_data_in_flight_per_ip: 64 << 20,
+            answer_bytes_max: 256 << 20,
             native_transport_idle_timeout: None,
             handshake_timeout: Duration::from_secs(12),
             message_timeout: Duration::from_secs(60),

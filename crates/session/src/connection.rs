@@ -12,14 +12,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
-use rt::sync::Notified;
 use rt::{LocalBoxFuture, Sleep, Stream};
 use wire::{
     CqlError, Decoder, Dialect, Direction, Encoder, Envelope, ErrorKind, Event, HEADER_LEN, Message, Opcode,
     ProtocolError, Rejection, Request, ResponseWriter, Startup, Version,
 };
 
-use crate::admission::{Charge, Usage};
+use crate::admission::{Charge, Kind, Room, Usage};
+use crate::answers::Answers;
 use crate::buffers::READ_BUFFER;
 use crate::handshake::{OPENING_MESSAGE_LEN_MAX, agree, unexpected};
 use crate::metrics::{add, count, subtract};
@@ -42,6 +42,12 @@ const REQUESTS_BETWEEN_YIELDS: u32 = 8;
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 /// So many bytes of what the client still sends are thrown away meanwhile.
 const LINGER_BYTES_MAX: usize = 1 << 20;
+/// While others wait for room, a long message and a client that reads must get on within this time.
+const STALL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+/// Less than this of a long message in that time is not getting on.
+const PROGRESS_MIN: u64 = 64 << 10;
+/// Fewer unwritten bytes are not booked.
+const UNBOOKED_MAX: usize = READ_BUFFER;
 
 /// What the client may do.
 enum Stage {
@@ -73,9 +79,17 @@ enum Ending {
 enum Timer {
     None,
     Handshake(Sleep),
-    Message(Sleep),
+    Message(MessageTimer),
     Idle(Sleep),
     Linger(Sleep),
+}
+
+/// The time that a long message has.
+struct MessageTimer {
+    sleep: Sleep,
+    begun: rt::Instant,
+    /// What the connection had read when the timer was last set.
+    read: u64,
 }
 
 /// Why the requests in the buffer were not all begun.
@@ -110,7 +124,16 @@ pub(crate) struct Connection<P: StatementProcessor> {
     throw_on_overload: bool,
     pending: PendingRequests<P::Processing>,
     /// Set while the connection is not read because of the bytes in flight.
-    paused: Option<Notified>,
+    paused: Option<Room>,
+    /// Its address's part of the bytes of answers.
+    answers: Rc<Usage>,
+    /// Answers that the client has not read.
+    unwritten: Option<Charge>,
+    /// Set while answers are unread; with it whether something was written since.
+    unread: Option<Sleep>,
+    has_written: bool,
+    /// Bytes read since the connection began.
+    read: u64,
     /// What a long message that is coming in has booked.
     incoming: Option<Charge>,
     timer: Timer,
@@ -123,6 +146,7 @@ impl<P: StatementProcessor> Drop for Connection<P> {
     fn drop(&mut self) {
         subtract(&self.shard.metrics.requests_waiting, self.pending.len());
         self.shard.admission.leave(&self.usage);
+        self.shard.answers.leave(&self.answers);
         self.shard.peers.leave(&self.peer);
     }
 }
@@ -133,6 +157,7 @@ impl<P: StatementProcessor> Connection<P> {
         let message_len_max = shard.config.native_transport_max_frame_size.min(OPENING_MESSAGE_LEN_MAX);
         let peer = shard.peers.enter(address, encrypted);
         let usage = shard.admission.enter(address.ip());
+        let answers = shard.answers.enter(address.ip());
         Self {
             stream,
             peer,
@@ -145,6 +170,11 @@ impl<P: StatementProcessor> Connection<P> {
             throw_on_overload: false,
             pending: PendingRequests::new(),
             paused: None,
+            answers,
+            unwritten: None,
+            unread: None,
+            has_written: false,
+            read: 0,
             incoming: None,
             timer: Timer::Handshake(shard.rt.sleep(shard.config.handshake_timeout)),
             active_at: shard.rt.now(),
@@ -172,7 +202,7 @@ impl<P: StatementProcessor> Connection<P> {
             self.poll_authentication(cx);
             self.send_events();
             let stopped = self.run_requests(cx);
-            if self.poll_write(cx).is_err() {
+            if self.poll_write(cx).is_err() || self.poll_unread(cx).is_ready() {
                 return Poll::Ready(());
             }
             match stopped {
@@ -256,8 +286,19 @@ impl<P: StatementProcessor> Connection<P> {
                     ready!(Pin::new(sleep).poll(cx));
                     &metrics.handshake_timeouts
                 }
-                Timer::Message(sleep) => {
-                    ready!(Pin::new(sleep).poll(cx));
+                Timer::Message(timer) => {
+                    ready!(Pin::new(&mut timer.sleep).poll(cx));
+                    let now = self.shard.rt.now();
+                    let advanced = self.read - timer.read >= PROGRESS_MIN;
+                    let waits = self.paused.is_some();
+                    // Waiting for room here is not the client's doing.
+                    let begun = if waits { now } else { timer.begun };
+                    let in_time = now < begun + self.shard.config.message_timeout;
+                    if in_time && (waits || advanced || !self.shard.admission.is_waited_for()) {
+                        let sleep = self.shard.rt.sleep(STALL_MAX);
+                        self.timer = Timer::Message(MessageTimer { sleep, begun, read: self.read });
+                        continue;
+                    }
                     &metrics.message_timeouts
                 }
                 Timer::Linger(sleep) => return Pin::new(sleep).poll(cx),
@@ -348,12 +389,38 @@ impl<P: StatementProcessor> Connection<P> {
             if written == 0 {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
+            self.has_written = true;
             count(&self.shard.metrics.writes);
             add(&self.shard.metrics.bytes_written, written);
             if written == out.len() {
                 out.clear();
             } else {
                 out.advance(written);
+            }
+        }
+    }
+
+    /// Books the answers that the client has not read. Ready when it reads nothing while others wait for their room.
+    fn poll_unread(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let bytes = self.encoder.len();
+        if bytes <= UNBOOKED_MAX {
+            (self.unwritten, self.unread) = (None, None);
+            return Poll::Pending;
+        }
+        let answers = &self.shard.answers;
+        match &mut self.unwritten {
+            Some(charge) if charge.bytes() > bytes => charge.shrink(bytes),
+            Some(charge) => charge.grow(bytes),
+            none => *none = Some(answers.charge(&self.answers, bytes, Kind::Short)),
+        }
+        loop {
+            let rt = &self.shard.rt;
+            let sleep = self.unread.get_or_insert_with(|| rt.sleep(STALL_MAX));
+            ready!(Pin::new(sleep).poll(cx));
+            self.unread = None;
+            if !std::mem::take(&mut self.has_written) && answers.is_waited_for() {
+                count(&self.shard.metrics.unread_timeouts);
+                return Poll::Ready(());
             }
         }
     }
@@ -378,11 +445,12 @@ impl<P: StatementProcessor> Connection<P> {
         };
         count(&self.shard.metrics.reads);
         add(&self.shard.metrics.bytes_read, read);
+        self.read += read as u64;
         Ok(Filled::Some)
     }
 
     /// Books the bytes of a long message before memory is taken for it; false when there is no room, in which case
-    /// the connection is woken when there may be.
+    /// the connection is woken when there is. A promise alone books nothing: its first bytes must be here.
     fn book_incoming(&mut self, cx: &mut Context<'_>) -> bool {
         let needed = self.decoder.message_len().unwrap_or(0).max(self.decoder.wanted());
         if needed <= READ_BUFFER {
@@ -392,38 +460,55 @@ impl<P: StatementProcessor> Connection<P> {
         if self.incoming.as_ref().is_some_and(|charge| charge.bytes() >= needed) {
             return true;
         }
-        let was_reading = self.incoming.take().is_some();
-        loop {
-            if !self.shard.admission.is_overloaded(&self.usage, needed) {
-                self.incoming = Some(self.shard.admission.charge(&self.usage, needed));
-                self.shard.admission.pass_on();
-                if !was_reading && matches!(self.stage, Stage::Ready(_)) {
-                    self.timer = Timer::Message(self.shard.rt.sleep(self.shard.config.message_timeout));
-                    // The timer was just made: its first poll arms it.
-                    let _ = self.poll_timer(cx);
-                }
-                return true;
-            }
-            if self.wait_for_room(cx).is_pending() {
-                return false;
-            }
+        if !matches!(self.timer, Timer::Message(_)) && matches!(self.stage, Stage::Ready(_)) {
+            self.timer = Timer::Message(self.message_timer());
+            // The timer was just made: its first poll arms it.
+            let _ = self.poll_timer(cx);
         }
+        let here = self.input.len() + READ_LEN_MIN >= READ_BUFFER || self.decoder.is_inside_message();
+        if self.incoming.is_none() && !here {
+            return true;
+        }
+        drop(self.incoming.take());
+        let admission = &self.shard.admission;
+        if !admission.is_overloaded(&self.usage, needed, Kind::Long) {
+            self.incoming = Some(admission.charge(&self.usage, needed, Kind::Long));
+            return true;
+        }
+        self.pause(needed, Kind::Long);
+        self.poll_room(cx).is_ready()
     }
 
-    /// The long message is here.
-    fn incoming_done(&mut self) {
-        if self.incoming.take().is_some() && matches!(self.timer, Timer::Message(_)) {
+    fn message_timer(&self) -> MessageTimer {
+        let rt = &self.shard.rt;
+        MessageTimer { sleep: rt.sleep(STALL_MAX), begun: rt.now(), read: self.read }
+    }
+
+    /// The long message is here, or refused; what it has booked.
+    fn incoming_done(&mut self) -> Option<Charge> {
+        if matches!(self.timer, Timer::Message(_)) {
             self.timer = self.usual_timer();
         }
+        self.incoming.take()
     }
 
-    /// Ready when bytes in flight were given back since the connection was paused.
-    fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.paused.is_none() {
-            count(&self.shard.metrics.reads_paused);
+    /// Has the connection wait for room.
+    fn pause(&mut self, bytes: usize, kind: Kind) {
+        count(&self.shard.metrics.reads_paused);
+        self.paused = Some(self.shard.admission.wait(&self.usage, bytes, kind));
+    }
+
+    /// Ready when the connection does not wait for room (any more).
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(room) = &mut self.paused else { return Poll::Ready(()) };
+        let charge = ready!(Pin::new(&mut *room).poll(cx));
+        if room.kind() == Kind::Long {
+            self.incoming = Some(charge);
+            if let Timer::Message(_) = self.timer {
+                self.timer = Timer::Message(self.message_timer());
+                let _ = self.poll_timer(cx);
+            }
         }
-        let released = self.paused.get_or_insert_with(|| self.shard.admission.released());
-        ready!(Pin::new(released).poll(cx));
         self.paused = None;
         Poll::Ready(())
     }
@@ -441,16 +526,8 @@ impl<P: StatementProcessor> Connection<P> {
 
     /// Begins the requests that are in the buffer.
     fn run_requests(&mut self, cx: &mut Context<'_>) -> Stopped {
-        // After a pause: is there room now?
-        while self.paused.is_some() && self.ending == Ending::Open {
-            if self.wait_for_room(cx).is_pending() {
-                return Stopped::Blocked;
-            }
-            if self.shard.admission.is_overloaded(&self.usage, 0) {
-                let _ = self.wait_for_room(cx);
-            } else {
-                self.shard.admission.pass_on();
-            }
+        if self.ending == Ending::Open && self.poll_room(cx).is_pending() {
+            return Stopped::Blocked;
         }
         let mut begun = 0;
         while self.may_run() {
@@ -558,7 +635,10 @@ impl<P: StatementProcessor> Connection<P> {
         self.throw_on_overload = agreement.throw_on_overload;
         let options =
             startup.options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let client = Rc::new(Client::new(self.peer.id, self.peer.address, self.dialect, options));
+        let answers = Answers::new(&self.shard.answers, &self.answers);
+        let client = Rc::new(
+            Client::new(self.peer.id, self.peer.address, self.dialect, options).with_answers(answers),
+        );
         *self.peer.client.borrow_mut() = Some(Rc::clone(&client));
         let authenticator = Rc::clone(&self.shard.authenticator);
         match authenticator.class() {
@@ -630,10 +710,10 @@ impl<P: StatementProcessor> Connection<P> {
         client.requests.set(client.requests.get() + 1);
         let stream = envelope.stream;
         let bytes = HEADER_LEN + envelope.body.len();
-        if bytes > READ_BUFFER {
-            self.incoming_done();
-        }
-        let overloaded = self.shard.admission.is_overloaded(&self.usage, bytes);
+        let booked = if bytes > READ_BUFFER { self.incoming_done() } else { None };
+        let booked = booked.map(Charge::arrived);
+        let overloaded =
+            booked.is_none() && self.shard.admission.is_overloaded(&self.usage, bytes, Kind::Short);
         if overloaded && self.throw_on_overload && self.shard.admission.must_refuse(&self.usage, bytes) {
             count(&self.shard.metrics.overloaded);
             let message = "Request breached limit on bytes in flight. Server is currently in an overloaded state \
@@ -671,10 +751,11 @@ impl<P: StatementProcessor> Connection<P> {
             }
         };
         let statement = Statement { tracing, custom_payload, message };
-        self.begin(client, stream, statement, bytes, cx);
+        self.begin(client, stream, statement, (bytes, booked), cx);
         if overloaded {
             // This one was still taken; the next has to wait until there is room.
-            let _ = self.wait_for_room(cx);
+            self.pause(0, Kind::Short);
+            let _ = self.poll_room(cx);
         }
     }
 
@@ -684,7 +765,7 @@ impl<P: StatementProcessor> Connection<P> {
         client: Rc<Client>,
         stream: i16,
         statement: Statement,
-        bytes: usize,
+        (bytes, booked): (usize, Option<Charge>),
         cx: &mut Context<'_>,
     ) {
         let processing = self.shard.processor.process(client, statement, self.writer());
@@ -696,7 +777,9 @@ impl<P: StatementProcessor> Connection<P> {
             }
             Poll::Pending => {
                 count(&self.shard.metrics.requests_waiting);
-                let charge = self.shard.admission.charge(&self.usage, bytes);
+                let mut charge =
+                    booked.unwrap_or_else(|| self.shard.admission.charge(&self.usage, bytes, Kind::Short));
+                charge.shrink(bytes);
                 self.pending.push(stream, place, charge);
             }
         }

@@ -11,6 +11,7 @@
 
 mod accept;
 mod admission;
+mod answers;
 mod auth;
 mod buffers;
 mod client;
@@ -25,6 +26,7 @@ mod processor;
 mod security;
 mod sessions;
 
+pub use answers::AnswerBooking;
 pub use auth::{AllowAll, Authenticator, SaslExchange, SaslStep};
 pub use client::{Client, ConnectionInfo, ConnectionStage};
 pub use config::{NodeDescription, SessionConfig};

@@ -20,6 +20,8 @@ pub struct SessionMetrics {
     pub handshake_timeouts: Cell<u64>,
     /// Connections closed because a long message did not come completely in time.
     pub message_timeouts: Cell<u64>,
+    /// Connections closed because their clients did not read while others waited for the room of their answers.
+    pub unread_timeouts: Cell<u64>,
     /// Connections closed because they were idle.
     pub idle_timeouts: Cell<u64>,
     /// Connections closed because events were not read.
@@ -40,6 +42,8 @@ pub struct SessionMetrics {
     pub requests_waiting: Cell<u64>,
     /// Bytes of requests that are being carried out and did not end at once, and of long messages that are coming in.
     pub request_bytes_in_flight: Cell<u64>,
+    /// Bytes that answers have booked: those that are being made, and those that are not read yet.
+    pub answer_bytes_in_flight: Cell<u64>,
     /// Bytes read.
     pub bytes_read: Cell<u64>,
     /// Bytes written.

@@ -78,6 +78,8 @@ pub(crate) struct Shard<P: StatementProcessor> {
     pub(crate) processor: P,
     pub(crate) metrics: Rc<SessionMetrics>,
     pub(crate) admission: Rc<Admission>,
+    /// The same for answers; each shard has its even share.
+    pub(crate) answers: Rc<Admission>,
     pub(crate) buffers: Buffers,
     pub(crate) places: Places<P::Processing>,
     pub(crate) peers: Peers,
@@ -280,7 +282,14 @@ impl<P: StatementProcessor> Sessions<P> {
         let metrics = Rc::new(SessionMetrics::default());
         let limit = config.native_transport_max_request_data_in_flight;
         let limit_per_ip = config.native_transport_max_request_data_in_flight_per_ip;
-        let admission = Admission::new(limit, limit_per_ip, rt.shard_count(), Rc::clone(&metrics));
+        let admission =
+            Admission::new(limit, limit_per_ip, rt.shard_count(), Rc::clone(&metrics), |metrics| {
+                &metrics.request_bytes_in_flight
+            });
+        let of_answers = config.answer_bytes_max / usize::from(rt.shard_count());
+        let answers = Admission::new(of_answers, of_answers / 2, 1, Rc::clone(&metrics), |metrics| {
+            &metrics.answer_bytes_in_flight
+        });
         let ledger = (rt.shard() == ShardId(0))
             .then(|| RefCell::new(Ledger::new(limit, limit_per_ip, rt.shard_count())));
         let acceptor = (rt.shard() == ShardId(0)).then(|| {
@@ -300,6 +309,7 @@ impl<P: StatementProcessor> Sessions<P> {
             processor,
             metrics,
             admission,
+            answers,
             buffers: Buffers::default(),
             places: Places::default(),
             peers: Peers::default(),

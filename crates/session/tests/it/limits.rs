@@ -288,3 +288,126 @@ fn limits_are_the_nodes_whatever_shard_a_connection_is_on() {
     };
     run_with(2, config, || Rc::new(AllowAll), scenario);
 }
+
+#[test]
+fn promised_messages_that_do_not_come_hold_nobody_up() {
+    let config = SessionConfig {
+        native_transport_max_request_data_in_flight: 256 << 20,
+        native_transport_max_request_data_in_flight_per_ip: 64 << 20,
+        ..config()
+    };
+    run_config(config, |world| async move {
+        // 15 MB each, of which a hundred bytes or 40 KB come.
+        let mut silent = Vec::new();
+        let mut whole = from(&world, 1).await;
+        whole.push_value(1, "length", &vec![1; 15 << 20]);
+        let bytes = whole.take_bytes();
+        for count in 0..60 {
+            let mut client = from(&world, 1).await;
+            client.start_up(&[]).await;
+            client.write(&bytes[..if count < 30 { 100 } else { 40_000 }]).await;
+            silent.push(client);
+        }
+        world.sleep(100).await;
+        assert!(world.metrics().request_bytes_in_flight.get() < 64 << 20);
+        // Short requests of the same address do not wait.
+        let mut sibling = from(&world, 1).await;
+        sibling.start_up(&[]).await;
+        for stream in 1..100 {
+            let begun = world.rt.now();
+            sibling.push_value(stream, "length", &[0; 1000]);
+            sibling.flush().await;
+            assert_eq!(sibling.cell(stream).await, b"1000");
+            assert!(world.rt.now() - begun < Duration::from_millis(50));
+        }
+        // Neither does a long message of another address; one of the same gets its turn, as those that do not come end.
+        let mut other = from(&world, 2).await;
+        other.start_up(&[]).await;
+        other.push_value(1, "length", &vec![1; 10 << 20]);
+        let begun = world.rt.now();
+        other.flush().await;
+        assert_eq!(other.cell(1).await, b"10485760");
+        assert!(world.rt.now() - begun < Duration::from_secs(1));
+        sibling.push_value(1, "length", &vec![1; 10 << 20]);
+        sibling.flush().await;
+        assert_eq!(sibling.cell(1).await, b"10485760");
+        assert!(
+            world.rt.now() - begun < Duration::from_secs(40) && world.metrics().message_timeouts.get() > 10
+        );
+    });
+}
+
+#[test]
+fn nobody_runs_while_all_wait_for_room() {
+    run_config(small(), |world| async move {
+        let mut clients = Vec::new();
+        for _ in 0..48 {
+            let mut client = from(&world, 1).await;
+            client.start_up(&[]).await;
+            client.push_value(1, "length", &vec![1; 100_000]);
+            let bytes = client.take_bytes();
+            client.write(&bytes[..40_000]).await;
+            clients.push(client);
+        }
+        world.sleep(100).await;
+        let polls = || world.rt.group_stats(rt::Group::Statement).polls;
+        let before = polls();
+        world.sleep(1_000).await;
+        let polled = polls() - before;
+        assert!(polled < 100, "{polled} polls in a second in which nothing happened");
+    });
+}
+
+#[test]
+fn answers_have_room_before_they_are_made() {
+    let config = SessionConfig { answer_bytes_max: 64 << 20, ..config() };
+    run_config(config, |world| async move {
+        let mut deaf = Vec::new();
+        for _ in 0..30 {
+            let mut client = from(&world, 1).await;
+            client.start_up(&[]).await;
+            for stream in 0..1_000 {
+                client.push_query(stream, "fetch 1000000");
+            }
+            client.flush().await;
+            deaf.push(client);
+        }
+        let mut most = 0;
+        let mut waited = Duration::ZERO;
+        for (host, stream) in (1..=40).map(|at| (1 + at % 2, i16::from(at))) {
+            let mut client = from(&world, host).await;
+            client.start_up(&[]).await;
+            let begun = world.rt.now();
+            client.push_query(stream, "fetch 1000");
+            client.flush().await;
+            assert_eq!(client.cell(stream).await.len(), 1000);
+            let took = world.rt.now() - begun;
+            assert!(host == 1 || took < Duration::from_secs(1), "the other address waited {took:?}");
+            waited = waited.max(took);
+            most = most.max(world.metrics().answer_bytes_in_flight.get());
+        }
+        // As many as have room at a quarter of a megabyte each, for the address half of all; each may be a megabyte.
+        assert!(most < 4 * (32 << 20) + 30 * (1_100_000) + (16 << 20), "{most} bytes, not 30 GB");
+        assert!(waited < Duration::from_secs(10), "a client that reads waited {waited:?}");
+        assert!(world.metrics().unread_timeouts.get() > 0, "who does not read is closed, since others wait");
+    });
+}
+
+#[test]
+fn who_does_not_read_may_take_its_time_when_nobody_waits() {
+    run_config(config(), |world| async move {
+        let mut client = world.ready(Version::V4).await;
+        for stream in 0..3 {
+            client.push_query(stream, "fetch 300000");
+        }
+        client.flush().await;
+        world.sleep(300_000).await;
+        assert!(world.metrics().answer_bytes_in_flight.get() > 100_000);
+        for _ in 0..3 {
+            client.next_answer().await;
+        }
+        world.sleep(10).await;
+        assert_eq!(world.metrics().answer_bytes_in_flight.get(), 0);
+        assert_eq!(world.metrics().unread_timeouts.get(), 0);
+    });
+}

@@ -90,6 +90,15 @@ impl Echo {
                 rows.cell(keyspace.as_deref().unwrap_or_default().as_bytes());
                 rows.end_row();
             }
+            // As a SELECT whose rows are elsewhere.
+            "fetch" => {
+                let mut booking = session::AnswerBooking::default();
+                std::future::poll_fn(|cx| booking.poll(&client, cx)).await;
+                rt.sleep(Duration::from_millis(10)).await;
+                let mut rows = response.rows(&metadata, false, None);
+                rows.cell(&vec![7; number() as usize]);
+                rows.end_row();
+            }
             "big" => {
                 let mut rows = response.rows(&metadata, false, None);
                 rows.cell(&vec![7; number() as usize]);

@@ -1,0 +1,104 @@
+//! Room for answers, booked before they are made: what is read for a client that does not read itself stays bounded.
+//!
+//! Nobody knows how long an answer will be. Each takes a part that is typical of long ones until it is made; what it turns
+//! out to be is booked until the client has read it. So as many answers are made at once as have room if they are long.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use rt::sync::{Notified, Notify};
+
+use crate::Client;
+use crate::admission::{Admission, Charge, Kind, Room, Usage};
+
+/// What an answer books before it is made, in bytes.
+pub(crate) const ANSWER_BYTES: usize = 256 << 10;
+
+/// Where a client's answers are booked.
+pub(crate) struct Answers {
+    admission: Rc<Admission>,
+    usage: Rc<Usage>,
+    turn: Rc<Turn>,
+}
+
+/// Whose turn it is among the requests of a connection that find no room: one of them waits with those of other
+/// connections, so that connections get room in turns, however many requests each has sent.
+#[derive(Default)]
+struct Turn {
+    taken: Cell<bool>,
+    freed: Notify,
+}
+
+impl Turn {
+    fn free(&self) {
+        self.taken.set(false);
+        if self.freed.waiting() > 0 {
+            self.freed.notify_one();
+        }
+    }
+}
+
+impl Answers {
+    pub(crate) fn new(admission: &Rc<Admission>, usage: &Rc<Usage>) -> Self {
+        Self { admission: Rc::clone(admission), usage: Rc::clone(usage), turn: Rc::default() }
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answers")
+    }
+}
+
+/// The room of one statement's answer; given back when dropped, once the answer is made.
+#[derive(Default)]
+pub struct AnswerBooking {
+    /// Waits for its connection's turn.
+    queued: Option<Notified>,
+    /// Has the turn, and waits for room.
+    waiting: Option<(Room, Rc<Turn>)>,
+    booked: Option<Charge>,
+}
+
+impl AnswerBooking {
+    /// Ready when room is booked for an answer of `client`: at once, or when those before it have their room.
+    pub fn poll(&mut self, client: &Client, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(Answers { admission, usage, turn }) = client.answers() else { return Poll::Ready(()) };
+        while self.booked.is_none() {
+            if let Some((room, _)) = &mut self.waiting {
+                self.booked = Some(ready!(Pin::new(room).poll(cx)));
+                self.waiting = None;
+                turn.free();
+                continue;
+            }
+            if let Some(queued) = &mut self.queued {
+                ready!(Pin::new(queued).poll(cx));
+                self.queued = None;
+            } else if !admission.is_waited_for() && !admission.is_overloaded(usage, ANSWER_BYTES, Kind::Short)
+            {
+                self.booked = Some(admission.charge(usage, ANSWER_BYTES, Kind::Short));
+                continue;
+            }
+            if turn.taken.replace(true) {
+                self.queued = Some(turn.freed.notified());
+            } else {
+                let room = admission.wait(usage, ANSWER_BYTES, Kind::Short);
+                self.waiting = Some((room, Rc::clone(turn)));
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for AnswerBooking {
+    fn drop(&mut self) {
+        if let Some((room, turn)) = self.waiting.take() {
+            drop(room);
+            turn.free();
+        }
+    }
+}
