@@ -46,6 +46,31 @@ fn asked(nodes: &str, replication: &Replication, consistency: Consistency) -> St
     }
 }
 
+/// Placement is computed anew when it changes, not whenever gossip has news.
+#[test]
+fn placement_depends_on_the_ring_alone() {
+    let all = view("a/r a/r b/r");
+    for same in ["a/r !a/r b/r", "!a/r !a/r !b/r"] {
+        assert!(view(same).places_as(&all), "{same}: who lives says nothing of who has copies");
+    }
+    for other in ["a/r a/r", "a/r a/r b/r b/r", "a/r a/r a/r", "a/r a/s b/r"] {
+        assert!(!view(other).places_as(&all), "{other}");
+    }
+    let with_phase = |phase, switched: bool| {
+        let nodes = all.nodes().iter().enumerate().map(|(at, node)| ViewNode {
+            phase: if at == 2 { phase } else { crate::Phase::Normal },
+            ..node.clone()
+        });
+        let own = HostId([1; 16]);
+        let make = if switched { ClusterView::switched } else { ClusterView::new };
+        make(own, nodes.collect()).unwrap()
+    };
+    let leaving = with_phase(crate::Phase::Leaving, false);
+    assert!(!leaving.places_as(&all) && !with_phase(crate::Phase::Joining, false).places_as(&all));
+    assert!(!with_phase(crate::Phase::Leaving, true).places_as(&leaving), "reads have gone over");
+    assert!(with_phase(crate::Phase::Leaving, false).places_as(&leaving));
+}
+
 #[test]
 fn who_is_asked() {
     use Consistency::{All, EachQuorum, LocalOne, LocalQuorum, One, Quorum, Three, Two};

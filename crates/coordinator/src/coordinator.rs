@@ -179,7 +179,10 @@ impl Coordinator {
     pub fn use_view(&self, view: Arc<ClusterView>) {
         let old = self.0.view.replace(view.clone());
         self.0.fence.take_over(view.ring_number(), view.fence());
-        self.0.placements.borrow_mut().clear();
+        // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
+        if !view.places_as(&old) {
+            self.0.placements.borrow_mut().clear();
+        }
         self.0.waits.keep(|host| view.nodes().iter().any(|node| node.host == host));
         // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.
         if self.0.rt.shard() != ShardId(0)
@@ -774,7 +777,10 @@ impl Coordinator {
 
     pub(crate) fn use_schema(&self, schema: Arc<Schema>) {
         let old = self.0.schema.replace(schema.clone());
-        self.0.placements.borrow_mut().clear();
+        self.0.placements.borrow_mut().retain(|name, _| {
+            let replication = |schema: &Schema| schema.keyspace(name).map(|it| it.replication.clone());
+            replication(&old).is_some_and(|before| replication(&schema) == Some(before))
+        });
         self.0.batchlog.use_schema(&schema);
         let events = cluster::events(&old, &schema);
         let listeners = self.0.listeners.borrow().clone();

@@ -258,6 +258,11 @@ impl ClusterView {
         }
     }
 
+    /// Whether every replication puts its copies where the other view puts them, by the same indexes.
+    pub fn places_as(&self, other: &ClusterView) -> bool {
+        self.switched == other.switched && self.ring == other.ring && self.other == other.other
+    }
+
     /// Where a replication puts its copies.
     pub fn place(&self, replication: &Replication) -> Copies {
         let now = Placement::new(&self.ring, replication);
