@@ -24,6 +24,10 @@ const HEADER_BYTES_MAX: usize = 32 << 10;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 64;
 
+/// How long the acceptor waits when the system has no more sockets, and how often it says so.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Limits of an HTTP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpServerConfig {
@@ -90,12 +94,16 @@ impl HttpServer {
 async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: Rc<dyn Service>) {
     let connections = Rc::new(Connections::default());
     let config = Rc::new(config);
+    let mut warned = None;
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!("accepting an HTTP connection failed: {error}");
-                rt.sleep(Duration::from_millis(100)).await;
+                if warned.is_none_or(|last| rt.now() >= last + ACCEPT_WARNING_INTERVAL) {
+                    warned = Some(rt.now());
+                    tracing::warn!("accepting an HTTP connection failed: {error}");
+                }
+                rt.sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
