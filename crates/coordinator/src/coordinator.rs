@@ -94,6 +94,8 @@ struct Inner {
     planted: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
     turn: Cell<usize>,
+    /// Nodes that lose ranges and were found to be down when these were to be fetched, and since when.
+    awaited: RefCell<BTreeMap<HostId, Instant>>,
     replicated: Cell<ReplicationStats>,
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
@@ -136,6 +138,7 @@ impl Coordinator {
             planted: Cell::default(),
             hints: OnceCell::new(),
             turn: Cell::new(0),
+            awaited: RefCell::default(),
             replicated: Cell::default(),
             replica,
             port: port.clone(),
@@ -183,6 +186,7 @@ impl Coordinator {
         if !view.places_as(&old) {
             self.0.placements.borrow_mut().clear();
         }
+        self.0.awaited.borrow_mut().retain(|host, _| !view.is_alive_host(*host));
         self.0.waits.keep(|host| view.nodes().iter().any(|node| node.host == host));
         // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.
         if self.0.rt.shard() != ShardId(0)
@@ -602,6 +606,13 @@ impl Coordinator {
             None => self.here(deadline, self.replica().read(command)).await,
             Some(trace) => Box::pin(self.here(deadline, self.replica().read_traced(command, trace))).await,
         }
+    }
+
+    /// Whether a node that is down has been waited for less than `patience` since it was asked for first.
+    pub(crate) fn is_awaited(&self, host: HostId, patience: Duration) -> bool {
+        let now = self.0.rt.now();
+        let since = *self.0.awaited.borrow_mut().entry(host).or_insert(now);
+        now - since < patience
     }
 
     pub(crate) fn next_turn(&self) -> usize {

@@ -33,6 +33,9 @@ const STEP_ROWS: u64 = 10_000;
 /// A step that has no answer for so long has failed.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a node that loses a range and is down is waited for.
+const LOSER_WAIT: Duration = Duration::from_secs(60);
+
 /// What fetching a range came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PullStats {
@@ -113,28 +116,39 @@ pub(crate) fn holders(scene: &Scene, token: i64, from: PullFrom<'_>) -> (Vec<Nod
     }
 }
 
-/// Who loses a token's range by the change for which it is fetched, and is there to be asked. Fails when one is down and may come back: it
-/// would drop what nobody has fetched.
-fn losers(scene: &Scene, token: i64, from: PullFrom<'_>) -> Result<Replicas, RequestError> {
+/// Who loses a token's range by the change for which it is fetched, and is there to be asked. Fails while one is down and may come back: it
+/// would drop what nobody has fetched. That is waited for, but not for ever: a node that is dead for good could not even be replaced while
+/// another joins, and what a quorum acknowledged the others have.
+fn losers(
+    coordinator: &Coordinator,
+    scene: &Scene,
+    token: i64,
+    from: PullFrom<'_>,
+) -> Result<Replicas, RequestError> {
     if from != PullFrom::Quorum || scene.planted.loser_left_out {
         return Ok(Replicas::new());
     }
     let view = &scene.view;
     let others = scene.placement.losing(token).into_iter().filter(|node| *node != view.own());
     let (there, down): (Replicas, Replicas) = others.partition(|node| view.is_alive(*node));
-    let awaited = down.into_iter().map(|node| view.node(node)).find(|node| node.phase != Phase::Removing);
-    match awaited {
-        None => Ok(there),
-        Some(node) => Err(RequestError::Overloaded(format!(
-            "{} loses a range and is down: what only it has would be lost with the range; start it, or end this change and remove that \
-             node first",
+    for node in down.into_iter().map(|node| view.node(node)).filter(|node| node.phase != Phase::Removing) {
+        if coordinator.is_awaited(node.host, LOSER_WAIT) {
+            return Err(RequestError::Overloaded(format!(
+                "{} loses a range and is down: what only it has would be lost with the range; start it",
+                node.internode
+            )));
+        }
+        tracing::error!(
+            "{} loses a range and stays down: the range is fetched from a quorum of the others; what only it has (writes at ONE) is lost",
             node.internode
-        ))),
+        );
     }
+    Ok(there)
 }
 
 /// Who is asked for a token's range. All that `have` had is here already: it counts as one of them, and is not asked.
 fn sources(
+    coordinator: &Coordinator,
     scene: &Scene,
     token: i64,
     from: PullFrom<'_>,
@@ -147,7 +161,7 @@ fn sources(
     if replicas.is_empty() {
         return Ok(Sources::Nobody);
     }
-    let losers = losers(scene, token, from)?;
+    let losers = losers(coordinator, scene, token, from)?;
     let mut candidates = losers.clone();
     let others = contact::candidates(view, &replicas, turn, &[]);
     candidates.extend(others.into_iter().filter(|node| !losers.contains(node)));
@@ -201,7 +215,7 @@ impl Coordinator {
         let scene = self.scene(table)?;
         let consistency = Consistency::Quorum;
         let index = have.and_then(|host| scene.view.index_of(host));
-        let chosen = sources(&scene, range.upto, from, index, self.next_turn())?;
+        let chosen = sources(self, &scene, range.upto, from, index, self.next_turn())?;
         let mut voters: Replicas = index.into_iter().collect();
         if let Sources::These(sources) = &chosen {
             voters.extend(sources.iter().copied());

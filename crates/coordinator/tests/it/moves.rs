@@ -7,7 +7,7 @@ use schema::Replication;
 use topology::HostId;
 
 use crate::fence::{JOINS, Stage, fetch, tell};
-use crate::world::{World, host, partition, row, seconds, table};
+use crate::world::{SECOND, World, host, partition, row, seconds, table};
 
 const KEYS: i32 = 24;
 
@@ -86,6 +86,8 @@ fn a_node_that_loses_a_range_is_waited_for_unless_it_is_removed() {
         match pulled {
             Err(error) => {
                 assert!(is_waited_for && error.to_string().contains("loses a range and is down"), "{error}");
+                world.sim.run_for(61 * SECOND);
+                world.pull(gainer, &t).expect("not for ever");
             }
             Ok(_) => assert!(!is_waited_for, "{phase:?}"),
         }

@@ -15,6 +15,8 @@ const CUT_MILLIS: u64 = 1_200;
 const BACK_MILLIS: u64 = 1_500;
 /// About how long clients ask a node that goes by a ring that is over, milliseconds.
 const DEAF_MILLIS: u64 = 15_000;
+/// How long a node that joins may take that need not wait for another.
+const JOINED_MAX: Duration = Duration::from_secs(30);
 /// About how long a replica is away, milliseconds: longer than a write may take, and not so long that it is taken for dead.
 const AWAY_MILLIS: u64 = 8_000;
 
@@ -79,7 +81,11 @@ impl ClusterDirector {
         self.sim.isolate(self.nodes[deaf].id);
         if let Some(joiner) = self.next_joiner() {
             self.join_one();
-            self.wait_ready(joiner).await;
+            // Where the one that hears nothing loses ranges the change waits for it a while.
+            let begun = self.sim.now();
+            while !self.is_ready(joiner) && self.sim.now() - begun < JOINED_MAX && !self.failed() {
+                self.rt.sleep(Duration::from_millis(100)).await;
+            }
         }
         for other in [self.nodes[heard].id, self.sim.client()] {
             self.sim.heal(self.nodes[deaf].id, other);
