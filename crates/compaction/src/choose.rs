@@ -27,7 +27,7 @@ pub struct Candidate {
     pub droppable: f64,
     /// Seconds since it was written.
     pub age: u64,
-    /// Whether all of it has expired and nothing elsewhere is hidden by it.
+    /// Whether all of it has expired and it hides nothing elsewhere that has not.
     pub expired: bool,
     /// Whether other SSTables overlap its tokens, so that its tombstones may be needed.
     pub overlapped: bool,
@@ -75,6 +75,29 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// The choice as far as there is room for its result: `bytes` are those of its inputs on disk, in their order, and the result
+    /// may take as many. Where any of the inputs may be left out the largest are; none when that does not help.
+    pub fn within(&self, bytes: &[u64], room: u64) -> Option<Self> {
+        let mut left: Vec<(u64, usize)> = bytes.iter().copied().zip(self.inputs.iter().copied()).collect();
+        let total = |left: &[(u64, usize)]| left.iter().map(|(bytes, _)| *bytes).sum::<u64>();
+        // What has expired is removed without writing anything.
+        if self.reason == Reason::Expired || total(&left) <= room {
+            return Some(self.clone());
+        }
+        if !matches!(self.reason, Reason::Tier | Reason::Window) {
+            return None;
+        }
+        while left.len() >= 2 {
+            let largest = left.iter().enumerate().max_by_key(|(_, one)| **one).map(|(place, _)| place)?;
+            left.remove(largest);
+            if left.len() >= 2 && total(&left) <= room {
+                let inputs = left.into_iter().map(|(_, id)| id).collect();
+                return Some(Self { inputs, ..self.clone() });
+            }
+        }
+        None
+    }
+
     pub(crate) fn of(inputs: impl IntoIterator<Item = usize>, reason: Reason) -> Self {
         Self { inputs: inputs.into_iter().collect(), reason, level: 0, output_bytes_max: None }
     }
@@ -136,6 +159,13 @@ impl Strategy {
             "TimeWindowCompactionStrategy" => Self::TimeWindow(TimeWindow::of(&settings), rule),
             _ => Self::SizeTiered(SizeTiered::of(&settings), rule),
         }
+    }
+
+    /// Whether a table's `compaction` option says that what has expired goes although it may hide something elsewhere
+    /// (`unsafe_aggressive_sstable_expiration`, of time windows alone).
+    pub fn expires_aggressively(options: &BTreeMap<String, String>) -> bool {
+        matches!(Self::of(options), Self::TimeWindow(..))
+            && Settings(options).flag("unsafe_aggressive_sstable_expiration", false)
     }
 
     /// The next group to merge, if there is one. `candidates` are in order of age, oldest first; `now` is the server's

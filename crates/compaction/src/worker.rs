@@ -37,10 +37,20 @@ pub struct Job {
 /// Shown while a compaction runs.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Bytes of fragments read so far.
+    /// Bytes of the inputs read so far, before compression.
     pub bytes_read: Cell<u64>,
-    /// Bytes of all inputs.
+    /// Bytes of all inputs, before compression.
     pub bytes_total: Cell<u64>,
+}
+
+impl Progress {
+    /// An input was read so far; how much further that is than before.
+    fn advance(&self, before: &mut u64, upto: u64) -> u64 {
+        let bytes = upto.saturating_sub(*before);
+        *before += bytes;
+        self.bytes_read.set(self.bytes_read.get() + bytes);
+        bytes
+    }
 }
 
 /// What came of a job.
@@ -77,7 +87,7 @@ impl std::fmt::Display for WorkerError {
 
 impl std::error::Error for WorkerError {}
 
-/// A limit on bytes a second, shared by the compactions of a shard.
+/// A limit on bytes a second of data files as they are on disk, shared by the compactions of a shard.
 #[derive(Debug)]
 pub struct Throttle {
     bytes_per_second: Cell<u64>,
@@ -133,6 +143,7 @@ pub async fn run(
     // Partitions that inputs have begun and the merge has not: from how many inputs.
     let mut ahead: BTreeMap<DecoratedKey, usize> = BTreeMap::new();
     let mut left_out = false;
+    let mut read_upto = vec![0; sources.len()];
     loop {
         match merger.next() {
             Step::Fragment(mut fragment) => {
@@ -152,17 +163,14 @@ pub async fn run(
                 }
                 let buffer = merger.buffer(input);
                 let more = sources[input].fill(buffer).await.map_err(WorkerError::Read)?;
-                let bytes: usize = buffer.iter().map(Fragment::memory_size).sum();
-                for fragment in buffer.iter() {
-                    if let Fragment::PartitionStart { key, .. } = fragment {
-                        *ahead.entry(key.clone()).or_default() += 1;
-                    }
-                }
+                note_begun(buffer, &mut ahead);
                 if !more {
                     merger.end(input);
                 }
-                progress.bytes_read.set(progress.bytes_read.get() + bytes as u64);
-                throttle.take(rt, bytes as u64).await;
+                let sstable = &job.inputs[input];
+                let upto = if more { sources[input].position() } else { sstable.uncompressed_len() };
+                let bytes = progress.advance(&mut read_upto[input], upto);
+                throttle.take(rt, on_disk(sstable, bytes)).await;
                 rt.maybe_yield().await;
             }
             Step::End => break,
@@ -182,6 +190,21 @@ pub async fn run(
     }
     finish(writer, &mut outcome).await?;
     Ok(outcome)
+}
+
+/// Counts the inputs that have begun a partition.
+fn note_begun(buffer: &FragmentBuffer, ahead: &mut BTreeMap<DecoratedKey, usize>) {
+    for fragment in buffer.iter() {
+        if let Fragment::PartitionStart { key, .. } = fragment {
+            *ahead.entry(key.clone()).or_default() += 1;
+        }
+    }
+}
+
+/// What some bytes of an SSTable's data take in its file.
+fn on_disk(sstable: &Sstable, bytes: u64) -> u64 {
+    let (file, data) = (u128::from(sstable.data_len()), u128::from(sstable.uncompressed_len().max(1)));
+    (u128::from(bytes) * file / data) as u64
 }
 
 async fn finish(writer: Option<SstableWriter>, outcome: &mut Outcome) -> Result<(), WorkerError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use compaction::{Candidate, Choice, Strategy};
+use compaction::{Candidate, Choice, Reason, Strategy};
 
 const NOW: u32 = 999_100;
 
@@ -105,4 +105,24 @@ fn names_of_units_are_taken_in_any_case() {
     }
     assert_ne!(of("hours", "seconds"), of("days", "seconds"));
     assert_ne!(of("hours", "seconds"), of("hours", "milliseconds"));
+}
+
+#[test]
+fn a_choice_fits_the_room_that_there_is() {
+    let choice = |reason| Choice { inputs: vec![7, 3, 9, 4], reason, level: 0, output_bytes_max: None };
+    let bytes = [40, 10, 30, 20];
+    let cases = [
+        (Reason::Tier, 100, Some(vec![7, 3, 9, 4])),
+        (Reason::Tier, 99, Some(vec![3, 9, 4])),
+        (Reason::Window, 59, Some(vec![3, 4])),
+        (Reason::Tier, 29, None),
+        (Reason::Level, 99, None),
+        (Reason::Level, 100, Some(vec![7, 3, 9, 4])),
+        (Reason::Tombstones, 99, None),
+        (Reason::Expired, 0, Some(vec![7, 3, 9, 4])),
+    ];
+    for (reason, room, expected) in cases {
+        let fitting = choice(reason).within(&bytes, room);
+        assert_eq!(fitting.map(|choice| choice.inputs), expected, "{reason:?} with {room}");
+    }
 }

@@ -140,6 +140,11 @@ impl ItemReader {
 }
 
 impl SstableSource {
+    /// How far the data is read, bytes before compression.
+    pub fn position(&self) -> u64 {
+        self.data.position()
+    }
+
     pub(super) fn new(
         sstable: Rc<Sstable>,
         range: &PartitionRange,
