@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::SchemaEdit;
 use cluster::group::ChangeSchemaError;
 use cluster::state::{ClusterState, host_text};
+use cluster::{DroppedTable, SchemaEdit};
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
 use rt::{Group, ShardId};
@@ -94,14 +94,16 @@ impl Coordinator {
                 tracing::warn!("removing the files of a dropped table is left to the next start: {error}");
             }
         }
-        self.finish_drops(group).await;
+        self.finish_drops(group, schema).await;
     }
 
     /// Removes the directories of tables that every shard has dropped. Those that readers still use are left to the next
     /// schema change or the next start.
-    async fn finish_drops(&self, group: &cluster::group::Group) {
+    async fn finish_drops(&self, group: &cluster::group::Group, schema: &Schema) {
         let mut finished = Vec::new();
-        for dropped in group.unfinished_drops() {
+        // The log may be ahead of what the engines have taken over: a table that they still have keeps its directory.
+        let gone = |dropped: &DroppedTable| schema.table_by_id(dropped.id).is_none();
+        for dropped in group.unfinished_drops().into_iter().filter(gone) {
             match self.replica().remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id).await {
                 Ok(true) => finished.push(dropped.id),
                 Ok(false) => {}
