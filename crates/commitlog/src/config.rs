@@ -39,7 +39,16 @@ pub struct CommitLogConfig {
     pub ignore_errors: bool,
 }
 
+/// With fewer segments a shard each new one would have tables flushed.
+const SEGMENTS_MIN: u64 = 4;
+
 impl CommitLogConfig {
+    /// What one of `shards` shards may take of `total` bytes: its part, but never less than a few segments of `segment` bytes,
+    /// whose length is not for the number of shards to say, because the largest mutation depends on it.
+    pub fn share(total: u64, segment: u64, shards: u64) -> u64 {
+        (total / shards.max(1)).max(SEGMENTS_MIN * segment)
+    }
+
     /// Cassandra's defaults, in this directory.
     pub fn new(directory: PathBuf) -> Self {
         Self {

@@ -22,6 +22,13 @@ pub enum CommitLogError {
         /// What is there.
         found: String,
     },
+    /// A segment between others is gone. They are removed oldest first, so that no crash explains it.
+    Missing {
+        /// The segment.
+        file: PathBuf,
+        /// The one behind it, which names it.
+        next: PathBuf,
+    },
     /// A later version wrote the segment.
     NewerVersion {
         /// The segment.
@@ -41,6 +48,14 @@ impl fmt::Display for CommitLogError {
                  would be lost. Restore the file, or start once with commitlog_ignore_errors: true to skip the damage \
                  and then repair the node",
                 file.display()
+            ),
+            Self::Missing { file, next } => write!(
+                f,
+                "the commit log {} is missing: {} says that it came before. Writes in it that no SSTable holds yet would be \
+                 lost. Put the file back, from the archive if there is one, or start once with commitlog_ignore_errors: \
+                 true to go on without it and then repair the node",
+                file.display(),
+                next.display()
             ),
             Self::NewerVersion { file, version } => write!(
                 f,

@@ -19,4 +19,4 @@ mod writer;
 pub use config::{CommitLogConfig, SyncMode};
 pub use error::{AppendError, CommitLogError};
 pub use log::{CommitLog, CommitLogStats, Ticket};
-pub use recovery::{Recovery, list_segments, read_header, read_shard};
+pub use recovery::{Recovery, archive, list_segments, read_header, read_shard};

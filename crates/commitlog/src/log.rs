@@ -6,15 +6,17 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use mutation::PartitionUpdate;
-use rt::{DiskError, File, Group, IoBuf, Rt, Task};
+use rt::sync::Semaphore;
+use rt::{DiskError, DiskOp, File, Group, IoBuf, Rt, Task};
 use schema::TableId;
 
 use crate::entry::{Checkpoint, encode_updates};
-use crate::segment::{CHUNK_HEADER_LEN, ENTRY_HEADER_LEN, entry_crc};
+use crate::segment::{CHUNK_HEADER_LEN, ENTRY_HEADER_LEN, HEADER_LEN, SegmentHeader, entry_crc, scan};
 use crate::signal::Signal;
 use crate::writer::Writer;
 use crate::{AppendError, CommitLogConfig, SyncMode};
@@ -23,6 +25,8 @@ use crate::{AppendError, CommitLogConfig, SyncMode};
 const CHUNK_LEN_MAX: usize = 1 << 20;
 /// Writes wait when so many bytes have not reached the disk.
 const PENDING_BYTES_MAX: usize = 16 << 20;
+/// Pause before a sync or a link into the archive that failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of the first allocation of a chunk.
 const CHUNK_CAPACITY: usize = 64 << 10;
 
@@ -38,8 +42,20 @@ pub(crate) struct Inner {
     pub(crate) state: RefCell<State>,
     pub(crate) work: Signal,
     pub(crate) closing: Cell<bool>,
+    /// One sync at a time: when two of one file fail, the system says so to one of them only.
+    pub(crate) syncing: Semaphore,
+    /// One release at a time: segments go oldest first.
+    releasing: Semaphore,
+    /// The periodic mode: what was written is not synced in time. Writes wait.
+    late: Cell<bool>,
+    /// There may be something for the archive.
+    pub(crate) archiving: Signal,
+    /// See [`CommitLog::on_failure`].
+    failure_handler: RefCell<Option<FailureHandler>>,
     tasks: RefCell<Vec<Task<()>>>,
 }
+
+type FailureHandler = Box<dyn Fn(&DiskError)>;
 
 /// A segment on disk that may hold entries which are still needed.
 pub(crate) struct Segment {
@@ -60,6 +76,8 @@ pub(crate) struct State {
     pub(crate) room_waiters: Vec<Waker>,
     /// Oldest first; the last is the one being written, or was when the log was opened.
     pub(crate) segments: VecDeque<Segment>,
+    /// Segments that are complete and not in the archive yet, oldest first.
+    pub(crate) to_archive: VecDeque<PathBuf>,
     /// Files to be used again.
     pub(crate) spares: Vec<PathBuf>,
     pub(crate) checkpoint: Checkpoint,
@@ -80,6 +98,7 @@ pub(crate) struct State {
 #[derive(Clone)]
 pub(crate) struct Unsynced {
     pub(crate) file: File,
+    pub(crate) header: SegmentHeader,
     /// How far it is written.
     pub(crate) written: Rc<Cell<u64>>,
 }
@@ -162,24 +181,31 @@ impl CommitLog {
             state: RefCell::new(state),
             work: Signal::default(),
             closing: Cell::new(false),
+            syncing: Semaphore::new(1),
+            releasing: Semaphore::new(1),
+            late: Cell::new(false),
+            archiving: Signal::default(),
+            failure_handler: RefCell::default(),
             tasks: RefCell::default(),
         }));
         let writer = Writer::new(log.0.clone());
-        log.0.tasks.borrow_mut().push(rt.spawn(Group::Statement, writer.run()));
+        let mut tasks = vec![rt.spawn(Group::Statement, writer.run())];
         if let SyncMode::Periodic { period } = log.0.config.sync {
-            let inner = Rc::downgrade(&log.0);
-            let rt_of_task = rt.clone();
-            let syncer = async move {
-                loop {
-                    rt_of_task.sleep(period).await;
-                    let Some(inner) = inner.upgrade() else { return };
-                    // A failed sync is counted, and tried again after the next period.
-                    let _ = inner.sync().await;
-                }
-            };
-            log.0.tasks.borrow_mut().push(rt.spawn(Group::Maintenance, syncer));
+            let syncer = sync_periodically(rt.clone(), Rc::downgrade(&log.0), period);
+            tasks.push(rt.spawn(Group::Maintenance, syncer));
         }
+        if log.0.config.archive_directory.is_some() {
+            tasks.push(rt.spawn(Group::Maintenance, log.0.clone().run_archiving()));
+            log.0.archiving.set();
+        }
+        *log.0.tasks.borrow_mut() = tasks;
         log
+    }
+
+    /// Has `handler` called at once whenever the disk fails the log: before anybody who waits for it is told. There is one
+    /// handler; it must not wait.
+    pub fn on_failure(&self, handler: impl Fn(&DiskError) + 'static) {
+        *self.0.failure_handler.borrow_mut() = Some(Box::new(handler));
     }
 
     /// The largest entry's size, bytes.
@@ -190,17 +216,17 @@ impl CommitLog {
     /// Whether [`CommitLog::wait_for_room`] would not wait.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.0.state.borrow().pending_bytes < PENDING_BYTES_MAX
+        self.0.has_room()
     }
 
-    /// Waits while too much has not reached the disk.
+    /// Waits while too much has not reached the disk, or, in the periodic mode, what was written longest ago is not synced
+    /// after the period.
     pub async fn wait_for_room(&self) {
         std::future::poll_fn(|cx| {
-            let mut state = self.0.state.borrow_mut();
-            if state.pending_bytes < PENDING_BYTES_MAX || self.0.closing.get() {
+            if self.0.has_room() || self.0.closing.get() {
                 return Poll::Ready(());
             }
-            state.room_waiters.push(cx.waker().clone());
+            self.0.state.borrow_mut().room_waiters.push(cx.waker().clone());
             Poll::Pending
         })
         .await;
@@ -257,18 +283,27 @@ impl CommitLog {
 
     /// Gives segments free whose entries all have numbers below `number`.
     pub async fn release_before(&self, number: u64) -> Result<(), DiskError> {
+        let _one = self.0.releasing.acquire(1).await.expect("it is never closed");
         loop {
             let segment = {
                 let mut state = self.0.state.borrow_mut();
                 // The last one carries the present checkpoint.
                 match state.segments.front() {
-                    Some(first) if state.segments.len() > 1 && first.last < number => {
+                    Some(first)
+                        if state.segments.len() > 1
+                            && first.last < number
+                            && !state.to_archive.contains(&first.path) =>
+                    {
                         state.segments.pop_front().expect("just seen")
                     }
                     _ => return Ok(()),
                 }
             };
-            self.0.release(segment).await?;
+            if let Err(error) = self.0.release(&segment).await {
+                // One that stays must not lie before others that have gone.
+                self.0.state.borrow_mut().segments.push_front(segment);
+                return Err(error);
+            }
         }
     }
 
@@ -298,11 +333,13 @@ impl CommitLog {
         self.0.closing.set(true);
         self.0.work.set();
         let mut tasks = std::mem::take(&mut *self.0.tasks.borrow_mut());
-        // The first is the writer; the one that syncs from time to time just ends.
+        // The first is the writer; the others just end.
         tasks.truncate(1);
         for writer in tasks {
             writer.await;
         }
+        // What cannot be linked now is linked by the next start.
+        let _ = self.0.archive_pending().await;
         self.0.state.borrow_mut().wake_room_waiters();
         synced
     }
@@ -366,13 +403,73 @@ impl Pending {
     }
 }
 
+/// The task of the periodic mode. What is written when a sync has just begun waits for half a period until the next begins; when
+/// that takes the other half too, or fails, writes wait until one succeeds.
+async fn sync_periodically(rt: Rt, log: Weak<Inner>, period: Duration) {
+    let half = period / 2;
+    let mut next = rt.now() + half;
+    loop {
+        rt.sleep_until(next).await;
+        let Some(log) = log.upgrade() else { return };
+        let start = rt.now();
+        let mut sync = std::pin::pin!(log.sync());
+        let done = match rt.timeout(half, sync.as_mut()).await {
+            Ok(done) => done,
+            Err(_) => {
+                log.set_late(true, "it takes longer than half of commitlog_sync_period");
+                sync.await
+            }
+        };
+        match done {
+            Ok(()) if rt.now() - start <= half => {
+                log.set_late(false, "");
+                next = start + half;
+            }
+            // What was written meanwhile is old already.
+            Ok(()) => next = rt.now(),
+            Err(error) => {
+                log.set_late(true, &error.to_string());
+                next = rt.now() + half.min(RETRY_PAUSE);
+            }
+        }
+    }
+}
+
 impl Inner {
+    fn has_room(&self) -> bool {
+        !self.late.get() && self.state.borrow().pending_bytes < PENDING_BYTES_MAX
+    }
+
+    /// Holds writes back, or lets them go on.
+    fn set_late(&self, is_late: bool, why: &str) {
+        if self.late.replace(is_late) == is_late {
+            return;
+        }
+        if is_late {
+            tracing::warn!("the commit log is not synced in time, and writes wait until it is: {why}");
+        } else {
+            tracing::info!("the commit log is synced again, and writes go on");
+            self.state.borrow_mut().wake_room_waiters();
+        }
+    }
+
+    /// Counts a failure and tells who wants to know.
+    pub(crate) fn failed(&self, error: &DiskError) {
+        self.state.borrow_mut().stats.failures += 1;
+        if let Some(handler) = &*self.failure_handler.borrow() {
+            handler(error);
+        }
+    }
+
     /// Syncs every file that has unsynced writes. After a sync that failed they are written again first: the system may
     /// take pages for clean that never reached the disk, and syncing them again would succeed and mean nothing.
     pub(crate) async fn sync(&self) -> Result<(), AppendError> {
+        let wanted = self.state.borrow().written;
+        let _one = self.syncing.acquire(1).await.map_err(|_| AppendError::Closed)?;
         let (files, upto, failures, again) = {
             let state = self.state.borrow();
-            if state.synced >= state.written {
+            // Another may have done it meanwhile.
+            if state.synced >= wanted {
                 return Ok(());
             }
             let failures = state.sync_failures;
@@ -384,14 +481,13 @@ impl Inner {
             }
             let done = async {
                 if again {
-                    rewrite(&file.file, file.written.get()).await?;
+                    write_again(file).await?;
                 }
                 file.file.sync_data().await
             };
             if let Err(error) = done.await {
-                let mut state = self.state.borrow_mut();
-                state.stats.failures += 1;
-                state.sync_failures += 1;
+                self.state.borrow_mut().sync_failures += 1;
+                self.failed(&error);
                 return Err(AppendError::Disk(Rc::new(error)));
             }
         }
@@ -407,6 +503,58 @@ impl Inner {
         }
         Ok(())
     }
+
+    /// Links segments into the archive as they come.
+    async fn run_archiving(self: Rc<Self>) {
+        let mut told = String::new();
+        loop {
+            match self.archive_pending().await {
+                Ok(()) => {
+                    if !std::mem::take(&mut told).is_empty() {
+                        tracing::info!("commit log segments are linked into the archive again");
+                    }
+                    self.archiving.wait().await;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != told {
+                        tracing::error!(
+                            "a commit log segment cannot be linked into the archive, is kept, and is tried again: {text}"
+                        );
+                        told = text;
+                    }
+                    self.rt.sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Links what is to be linked into the archive; ends at the first that fails.
+    async fn archive_pending(&self) -> Result<(), DiskError> {
+        let Some(directory) = &self.config.archive_directory else { return Ok(()) };
+        loop {
+            let Some(path) = self.state.borrow().to_archive.front().cloned() else { return Ok(()) };
+            if let Err(error) = crate::recovery::archive(self.rt.disk(), &path, directory).await {
+                self.state.borrow_mut().stats.failures += 1;
+                return Err(error);
+            }
+            self.state.borrow_mut().to_archive.retain(|other| *other != path);
+        }
+    }
+}
+
+/// Writes again what a segment holds. What the system forgot when it could not write it is not there any more: then the entries
+/// are in memory only, and no sync can make up for that.
+async fn write_again(unsynced: &Unsynced) -> Result<(), DiskError> {
+    let written = unsynced.written.get();
+    let bytes = unsynced.file.read_exact_at(0, written as usize).await?;
+    let found = scan(&bytes, &unsynced.header, HEADER_LEN, 0);
+    if (found.stop as u64) < written {
+        let text = format!("what was written at {} of {written} is lost", found.stop);
+        let path = unsynced.file.path();
+        return Err(DiskError::new(DiskOp::Sync, path, std::io::Error::other(text)));
+    }
+    rewrite(&unsynced.file, written).await
 }
 
 /// Bytes that are written again at once.

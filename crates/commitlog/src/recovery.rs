@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rt::{Disk, Rt};
+use rt::{Disk, DiskError, Rt};
 
 use crate::entry::Checkpoint;
 use crate::log::{CommitLog, Segment, State, rewrite};
@@ -41,10 +41,23 @@ struct Found {
     ended: bool,
     next: u64,
     behind: Option<usize>,
+    /// No valid entry stands before the stop.
+    is_empty: bool,
     /// Later chunks promise that all of it is durable.
     promised: bool,
     /// Go on behind damage.
     skip: bool,
+}
+
+impl Found {
+    /// The file is shorter than it was made, which was durable before the segment had a name.
+    fn is_cut(&self) -> bool {
+        self.len < self.header.bytes
+    }
+
+    fn end_of_file(&self) -> String {
+        format!("the file's end: it has {} of {} bytes", self.len, self.header.bytes)
+    }
 }
 
 /// What a log holds that may have to be replayed. Nothing of it is lost when it is dropped.
@@ -103,6 +116,9 @@ impl CommitLog {
         }
         if let Some(archive) = &config.archive_directory {
             disk.create_dir_all(archive).await?;
+            for above in archive.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+                disk.sync_dir(above).await?;
+            }
         }
         let mut state = State { next: 1, next_segment: 1, ..State::default() };
         let mut named = Vec::new();
@@ -122,6 +138,10 @@ impl CommitLog {
         named.sort();
         let recovery = examine(disk, named, config.ignore_errors, &mut state).await?;
         state.checkpoint = recovery.checkpoint.clone();
+        if config.archive_directory.is_some() {
+            // Those that a crash cut off never got there; of others it is found out.
+            state.to_archive = recovery.segments.as_slice().iter().map(|found| found.path.clone()).collect();
+        }
         for segment in recovery.segments.as_slice() {
             if !segment.ended {
                 state.checkpoint.tails.insert(segment.header.id, segment.next);
@@ -148,6 +168,27 @@ async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError
     }
     file.sync_all().await?;
     Ok(())
+}
+
+/// Links a segment into the archive. It may be there already; a file of that name that holds something else is an error.
+///
+/// # Errors
+/// When the archive cannot be written, lies on another file system, or has another file of that name.
+pub async fn archive(disk: &Disk, path: &Path, archive: &Path) -> Result<(), DiskError> {
+    let Some(name) = path.file_name() else { return Ok(()) };
+    let target = archive.join(name);
+    match disk.hard_link(path, &target).await {
+        Err(error) if error.is_already_exists() => {
+            // The header has a random salt.
+            let own = disk.open(path, rt::OpenOptions::READ).await?.read_at(0, HEADER_LEN).await?;
+            let other = disk.open(&target, rt::OpenOptions::READ).await?.read_at(0, HEADER_LEN).await?;
+            if own[..] != other[..] {
+                return Err(error);
+            }
+        }
+        linked => linked?,
+    }
+    disk.sync_dir(archive).await
 }
 
 /// The segments of all shards in a directory, for a node whose number of shards has changed: shard, path.
@@ -231,15 +272,6 @@ async fn examine(
                 checkpoint.merge(&news);
             }
         }
-        if walked.entries.is_empty() {
-            // It gets its name after its first chunk, too.
-            let error =
-                corrupt(&path, walked.stop as u64, "the segment's checkpoint".to_owned(), "no valid chunk");
-            if !ignore_errors {
-                return Err(error);
-            }
-            skipped.push(error);
-        }
         let behind = walked.more_behind;
         let (stop, ended, next) = (walked.stop, walked.ended, walked.next);
         found.push(Found {
@@ -250,10 +282,13 @@ async fn examine(
             ended,
             next,
             behind,
+            is_empty: walked.entries.is_empty(),
             promised: false,
             skip: false,
         });
     }
+    first_chunks(&found, &checkpoint, ignore_errors, &mut skipped)?;
+    missing_between(&found, &mut checkpoint, ignore_errors, &mut skipped)?;
     for segment in &mut found {
         segment.promised = segment.ended && segment.next <= synced + 1;
     }
@@ -262,15 +297,59 @@ async fn examine(
         state.next = state.next.max(number + 1);
     }
     let doomed: Vec<PathBuf> = found.drain(keep..).map(|segment| segment.path).collect();
-    for path in &doomed {
+    for path in doomed.iter().rev() {
         disk.remove(path).await?;
-    }
-    if let Some(directory) = doomed.first().and_then(|path| path.parent()) {
-        // Should they come back after a loss of power, what the log has gone on with would contradict them.
-        disk.sync_dir(directory).await?;
+        // Should it come back after a loss of power, what the log has gone on with would contradict it; and one that lies
+        // between two others must not be the first to go.
+        if let Some(directory) = path.parent() {
+            disk.sync_dir(directory).await?;
+        }
     }
     let segments = found.into_iter();
     Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })
+}
+
+/// A segment gets its name after its first chunk is durable, so that one without is damaged.
+fn first_chunks(
+    found: &[Found],
+    checkpoint: &Checkpoint,
+    ignore_errors: bool,
+    skipped: &mut Vec<CommitLogError>,
+) -> Result<(), CommitLogError> {
+    let is_noted = |segment: &&Found| checkpoint.tails.contains_key(&segment.header.id);
+    for segment in found.iter().filter(|segment| segment.is_empty && !is_noted(segment)) {
+        let there = if segment.is_cut() { segment.end_of_file() } else { "no valid chunk".to_owned() };
+        let what = "the segment's checkpoint".to_owned();
+        let error = corrupt(&segment.path, segment.stop as u64, what, &there);
+        if !ignore_errors {
+            return Err(error);
+        }
+        skipped.push(error);
+    }
+    Ok(())
+}
+
+/// Segments are released oldest first, and each names the one before: what is missing between two others was taken away.
+fn missing_between(
+    found: &[Found],
+    checkpoint: &mut Checkpoint,
+    ignore_errors: bool,
+    skipped: &mut Vec<CommitLogError>,
+) -> Result<(), CommitLogError> {
+    for (before, this) in found.iter().zip(found.iter().skip(1)) {
+        let (shard, named) = (this.header.shard, this.header.before);
+        if named > before.header.id && !checkpoint.tails.contains_key(&named) {
+            let file = this.path.with_file_name(segment_name(shard, named));
+            let error = CommitLogError::Missing { file, next: this.path.clone() };
+            if !ignore_errors {
+                return Err(error);
+            }
+            skipped.push(error);
+            // Accepted once and for all.
+            checkpoint.tails.insert(named, 0);
+        }
+    }
+    Ok(())
 }
 
 /// The header of segment `id`.
@@ -281,6 +360,10 @@ fn header_of(bytes: &[u8], id: u64, path: &Path) -> Result<SegmentHeader, Commit
             Err(CommitLogError::NewerVersion { file: path.to_owned(), version })
         }
         // A segment gets its name after its header is durable, so this is damage.
+        _ if bytes.len() < HEADER_LEN => {
+            let there = format!("the file's end: it has {} bytes", bytes.len());
+            Err(corrupt(path, 0, format!("the header of segment {id}"), &there))
+        }
         _ => Err(corrupt(path, 0, format!("the header of segment {id}"), "other bytes")),
     }
 }
@@ -298,14 +381,18 @@ fn torn_tail(
     let count = found.len();
     let mut keep = count;
     for (place, segment) in found.iter_mut().enumerate() {
-        let accounted = segment.ended || checkpoint.tails.contains_key(&segment.header.id);
-        if accounted {
+        // The end that a crash left and a later start accepted was noted: what is gone since then, no crash has taken.
+        let noted = checkpoint.tails.get(&segment.header.id);
+        if segment.ended || noted.is_some_and(|tail| segment.next >= *tail) {
             continue;
         }
-        if segment.next <= synced {
+        if segment.next <= synced || segment.is_cut() {
             let what = format!("entry {} or the end mark", segment.next);
-            let error =
-                corrupt(&segment.path, segment.stop as u64, what, "bytes whose checksum does not fit");
+            let there = match segment.is_cut() {
+                true => segment.end_of_file(),
+                false => "bytes whose checksum does not fit".to_owned(),
+            };
+            let error = corrupt(&segment.path, segment.stop as u64, what, &there);
             if !ignore_errors {
                 return Err(error);
             }

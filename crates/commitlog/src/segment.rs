@@ -1,14 +1,17 @@
 //! The bytes of a segment: a header block, then chunks of entries. Pure: what is valid, what is torn, what is damaged.
 //!
 //! ```text
-//! header := "TORCLOG\n", version (4), shard (2), shard count (2), id (8), CRC-32 (4); 4 KiB, zeros behind
-//! chunk  := magic (4), CRC-32 of the rest of the chunk's header with the segment id (4), total length with padding (4),
-//!           entry bytes (4), first entry's number (8), entries known to be synced (8), flags (4)
-//! entry  := length of the body (4), CRC-32 of number, length and body (4), body
+//! header := "TORCLOG\n", version (4), shard (2), shard count (2), id (8), salt (8), id of the segment before (8), length of
+//!           the file (8), CRC-32 (4); 4 KiB, zeros behind
+//! chunk  := high half of the salt (4), CRC-32 of the rest of the chunk's header with segment id and salt (4), total length
+//!           with padding (4), entry bytes (4), first entry's number (8), entries known to be synced (8), flags (4)
+//! entry  := length of the body (4), CRC-32 of number, length and body, XOR the low half of the salt (4), body
 //! ```
 //!
 //! All integers are big-endian. Entries are numbered without repetition over the life of the log; the number in an
-//! entry's checksum tells it from what the recycled file held before.
+//! entry's checksum tells it from what the recycled file held before. The salt is random for each segment and never leaves
+//! the file: what a client has written, which a recycled file may still hold, cannot be made to pass for a chunk.
+//! Version 1 has neither salt nor what stands behind it.
 
 use stdx::Reader;
 
@@ -21,13 +24,18 @@ pub const ENTRY_HEADER_LEN: usize = 8;
 /// Chunks begin at multiples of this.
 pub const CHUNK_ALIGNMENT: usize = 8;
 /// The version of the format that is written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// No log gets so far; a larger number is not one.
 pub const NUMBER_MAX: u64 = 1 << 62;
 
 const MAGIC: &[u8; 8] = b"TORCLOG\n";
+/// What chunks of version 1 begin with.
 const CHUNK_MAGIC: [u8; 4] = [0xc1, b'T', b'C', 0x7f];
+/// Bytes that the checksum of a header covers.
+const HEADER_USED: usize = 48;
+/// The same of version 1.
+const HEADER_USED_1: usize = 24;
 const FLAG_END: u32 = 1;
 
 /// A segment's header.
@@ -39,6 +47,12 @@ pub struct SegmentHeader {
     pub shard_count: u16,
     /// Rises from segment to segment of a shard.
     pub id: u64,
+    /// Random; goes into every checksum of the segment. 0 in version 1.
+    pub salt: u64,
+    /// The id of the segment before, which is released before this one; 0 for none, and in version 1.
+    pub before: u64,
+    /// Length of the file, bytes, which is durable before the segment gets its name; 0 in version 1.
+    pub bytes: u64,
 }
 
 /// Why a header cannot be used.
@@ -59,6 +73,9 @@ impl SegmentHeader {
         out.extend_from_slice(&self.shard.to_be_bytes());
         out.extend_from_slice(&self.shard_count.to_be_bytes());
         out.extend_from_slice(&self.id.to_be_bytes());
+        out.extend_from_slice(&self.salt.to_be_bytes());
+        out.extend_from_slice(&self.before.to_be_bytes());
+        out.extend_from_slice(&self.bytes.to_be_bytes());
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_be_bytes());
         out.resize(HEADER_LEN, 0);
@@ -67,22 +84,52 @@ impl SegmentHeader {
 
     /// Reads a header.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
+        Self::read(bytes).map_err(|_| HeaderError::Blank)?
+    }
+
+    fn read(bytes: &[u8]) -> Result<Result<Self, HeaderError>, stdx::ShortRead> {
         let mut reader = Reader::new(bytes);
-        let mut read = || -> Result<_, stdx::ShortRead> {
-            let magic = reader.bytes(8)?;
-            Ok((magic, reader.u32()?, reader.u16()?, reader.u16()?, reader.u64()?, reader.u32()?))
-        };
-        let (magic, version, shard, shard_count, id, crc) = read().map_err(|_| HeaderError::Blank)?;
-        if magic != MAGIC {
-            return Err(HeaderError::Blank);
+        if reader.bytes(8)? != MAGIC {
+            return Ok(Err(HeaderError::Blank));
         }
+        let version = reader.u32()?;
         if version > VERSION {
-            return Err(HeaderError::NewerVersion(version));
+            return Ok(Err(HeaderError::NewerVersion(version)));
         }
-        if bytes.get(..24).map(crc32fast::hash) != Some(crc) {
-            return Err(HeaderError::Blank);
+        let (shard, shard_count, id) = (reader.u16()?, reader.u16()?, reader.u64()?);
+        let (salt, before, file_len, used) = match version {
+            1 => (0, 0, 0, HEADER_USED_1),
+            _ => (reader.u64()?, reader.u64()?, reader.u64()?, HEADER_USED),
+        };
+        if bytes.get(..used).map(crc32fast::hash) != Some(reader.u32()?) {
+            return Ok(Err(HeaderError::Blank));
         }
-        Ok(Self { shard, shard_count, id })
+        Ok(Ok(Self { shard, shard_count, id, salt, before, bytes: file_len }))
+    }
+
+    /// What chunks of the segment begin with.
+    fn magic(&self) -> [u8; 4] {
+        if self.salt == 0 { CHUNK_MAGIC } else { ((self.salt >> 32) as u32).to_be_bytes() }
+    }
+
+    /// The checksum of an entry of this segment.
+    pub fn entry_crc(&self, number: u64, body: &[u8]) -> u32 {
+        entry_crc(number, body) ^ self.salt as u32
+    }
+
+    /// Adds the salt to the checksums of entries, which stand one behind the other in `entries` and have none yet.
+    ///
+    /// # Panics
+    /// When the lengths of the entries do not lead to the end.
+    pub fn salt_entries(&self, entries: &mut [u8]) {
+        let mut rest = entries;
+        while !rest.is_empty() {
+            let (head, behind) = rest.split_at_mut(ENTRY_HEADER_LEN);
+            let len = head.first_chunk::<4>().map_or(0, |len| u32::from_be_bytes(*len));
+            let crc = head.last_chunk_mut::<4>().expect("an entry's header has eight bytes");
+            *crc = (u32::from_be_bytes(*crc) ^ self.salt as u32).to_be_bytes();
+            rest = &mut behind[len as usize..];
+        }
     }
 }
 
@@ -103,9 +150,9 @@ pub struct ChunkHeader {
 
 impl ChunkHeader {
     /// The header's bytes.
-    pub fn encode(&self, segment: u64) -> [u8; CHUNK_HEADER_LEN] {
+    pub fn encode(&self, segment: &SegmentHeader) -> [u8; CHUNK_HEADER_LEN] {
         let mut out = [0; CHUNK_HEADER_LEN];
-        out[..4].copy_from_slice(&CHUNK_MAGIC);
+        out[..4].copy_from_slice(&segment.magic());
         out[8..12].copy_from_slice(&self.total_len.to_be_bytes());
         out[12..16].copy_from_slice(&self.entries_len.to_be_bytes());
         out[16..24].copy_from_slice(&self.first.to_be_bytes());
@@ -117,10 +164,12 @@ impl ChunkHeader {
     }
 
     /// Reads a header that stands `room` bytes before the segment's end; none if there is no valid one.
-    pub fn decode(bytes: &[u8], segment: u64, room: usize) -> Option<Self> {
+    pub fn decode(bytes: &[u8], segment: &SegmentHeader, room: usize) -> Option<Self> {
         let bytes = bytes.get(..CHUNK_HEADER_LEN)?;
         let mut reader = Reader::new(bytes);
-        if reader.bytes(4).ok()? != CHUNK_MAGIC || reader.u32().ok()? != Self::crc(segment, bytes.get(8..)?) {
+        if reader.bytes(4).ok()? != segment.magic()
+            || reader.u32().ok()? != Self::crc(segment, bytes.get(8..)?)
+        {
             return None;
         }
         let header = Self {
@@ -143,16 +192,19 @@ impl ChunkHeader {
         self.first.saturating_add(u64::from(self.entries_len) / ENTRY_HEADER_LEN as u64)
     }
 
-    fn crc(segment: u64, rest: &[u8]) -> u32 {
+    fn crc(segment: &SegmentHeader, rest: &[u8]) -> u32 {
         let mut crc = crc32fast::Hasher::new();
-        crc.update(&segment.to_be_bytes());
+        crc.update(&segment.id.to_be_bytes());
+        if segment.salt != 0 {
+            crc.update(&segment.salt.to_be_bytes());
+        }
         crc.update(rest);
         crc.finalize()
     }
 }
 
-/// The checksum of an entry.
-pub fn entry_crc(number: u64, body: &[u8]) -> u32 {
+/// The checksum of an entry, without the salt of its segment.
+pub(crate) fn entry_crc(number: u64, body: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     let mut head = [0; 12];
     head[..8].copy_from_slice(&number.to_be_bytes());
@@ -195,13 +247,13 @@ pub struct Scan {
 /// Walks over the chunks of a segment; `bytes` is the whole file. With `from` beyond the header it goes on at a chunk.
 pub fn scan(bytes: &[u8], header: &SegmentHeader, from: usize, next: u64) -> Scan {
     let mut found = Scan { stop: from.max(HEADER_LEN), next, ..Scan::default() };
-    while let Some(chunk) = chunk_at(bytes, found.stop, header.id) {
+    while let Some(chunk) = chunk_at(bytes, found.stop, header) {
         if chunk.first < found.next {
             break;
         }
         found.synced = found.synced.max(chunk.synced);
         found.number_max = found.number_max.max(chunk.number_max());
-        if !chunk_entries(bytes, found.stop, &chunk, &mut found) {
+        if !chunk_entries(bytes, found.stop, (header, &chunk), &mut found) {
             break;
         }
         found.stop += chunk.total_len as usize;
@@ -214,13 +266,18 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, from: usize, next: u64) -> Sca
     found
 }
 
-fn chunk_at(bytes: &[u8], at: usize, segment: u64) -> Option<ChunkHeader> {
+fn chunk_at(bytes: &[u8], at: usize, segment: &SegmentHeader) -> Option<ChunkHeader> {
     let rest = bytes.get(at..)?;
     ChunkHeader::decode(rest, segment, rest.len())
 }
 
 /// Collects the entries of a chunk; false at the first damaged one, with the stop there.
-fn chunk_entries(bytes: &[u8], start: usize, chunk: &ChunkHeader, found: &mut Scan) -> bool {
+fn chunk_entries(
+    bytes: &[u8],
+    start: usize,
+    (segment, chunk): (&SegmentHeader, &ChunkHeader),
+    found: &mut Scan,
+) -> bool {
     let mut at = start + CHUNK_HEADER_LEN;
     let end = at + chunk.entries_len as usize;
     let mut number = chunk.first;
@@ -230,7 +287,7 @@ fn chunk_entries(bytes: &[u8], start: usize, chunk: &ChunkHeader, found: &mut Sc
             let len = reader.u32().ok()? as usize;
             let crc = reader.u32().ok()?;
             let body = reader.bytes(len).ok()?;
-            (entry_crc(number, body) == crc).then_some(len)
+            (segment.entry_crc(number, body) == crc).then_some(len)
         })();
         let Some(len) = entry else {
             (found.next, found.stop) = (number, at);
@@ -246,10 +303,11 @@ fn chunk_entries(bytes: &[u8], start: usize, chunk: &ChunkHeader, found: &mut Sc
 
 /// Looks for valid chunks behind the stop: their promises of durability tell a torn tail from damage.
 fn look_behind(bytes: &[u8], header: &SegmentHeader, found: &mut Scan) {
+    let magic = header.magic();
     let mut at = found.stop.next_multiple_of(CHUNK_ALIGNMENT);
     while at + CHUNK_HEADER_LEN <= bytes.len() {
-        let chunk = (bytes.get(at..at + 4) == Some(&CHUNK_MAGIC[..]))
-            .then(|| chunk_at(bytes, at, header.id))
+        let chunk = (bytes.get(at..at + 4) == Some(&magic[..]))
+            .then(|| chunk_at(bytes, at, header))
             .flatten()
             .filter(|chunk| chunk.first >= found.next);
         match chunk {

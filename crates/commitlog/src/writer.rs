@@ -19,7 +19,7 @@ const ZEROS_LEN: usize = 1 << 20;
 
 /// The segment being written.
 struct Active {
-    id: u64,
+    header: SegmentHeader,
     file: File,
     /// Where the next chunk goes.
     offset: u64,
@@ -74,7 +74,7 @@ impl Writer {
                 Ok(()) if syncs => written.push(status),
                 Ok(()) => status.settle(Ok(())),
                 Err(error) => {
-                    self.inner.state.borrow_mut().stats.failures += 1;
+                    self.inner.failed(&error);
                     status.settle(Err(AppendError::Disk(Rc::new(error))));
                 }
             }
@@ -131,7 +131,8 @@ impl Writer {
             synced,
             is_end,
         };
-        buf[..CHUNK_HEADER_LEN].copy_from_slice(&header.encode(active.id));
+        buf[..CHUNK_HEADER_LEN].copy_from_slice(&header.encode(&active.header));
+        active.header.salt_entries(&mut buf[CHUNK_HEADER_LEN..CHUNK_HEADER_LEN + entries_len]);
         let len = buf.len() as u64;
         active.file.write_at(active.offset, buf).await?;
         active.offset += len;
@@ -158,26 +159,25 @@ impl Writer {
         let active = self.active.take().expect("just seen");
         let result = match ended {
             Ok(()) if self.inner.skip_sync => Ok(()),
-            Ok(()) => active.file.sync_data().await,
+            Ok(()) => {
+                let _one = self.inner.syncing.acquire(1).await.expect("it is never closed");
+                active.file.sync_data().await
+            }
             Err(error) => Err(error),
         };
-        let path = {
-            let mut state = self.inner.state.borrow_mut();
-            if result.is_err() {
-                state.stats.failures += 1;
+        if let Err(error) = &result {
+            {
+                let mut state = self.inner.state.borrow_mut();
                 state.sync_failures += 1;
-                state.checkpoint.tails.insert(active.id, next);
+                state.checkpoint.tails.insert(active.header.id, next);
             }
-            state.segments.back().expect("the active segment is listed").path.clone()
-        };
-        if let Some(directory) = &self.inner.config.archive_directory
-            && let Some(name) = path.file_name()
-        {
-            let disk = self.inner.rt.disk();
-            let linked = disk.hard_link(&path, directory.join(name)).await;
-            if linked.is_err() {
-                self.inner.state.borrow_mut().stats.failures += 1;
-            }
+            self.inner.failed(error);
+        }
+        if self.inner.config.archive_directory.is_some() {
+            let mut state = self.inner.state.borrow_mut();
+            let path = state.segments.back().expect("the active segment is listed").path.clone();
+            state.to_archive.push_back(path);
+            self.inner.archiving.set();
         }
     }
 
@@ -202,44 +202,63 @@ impl Writer {
             state.next_segment - 1
         };
         let last = first - 1;
-        let made = self.prepare(&spare, id, last).await;
+        let header = self.new_header(id);
+        let made = self.prepare(&spare, header, last).await;
         let path = inner.config.directory.join(segment_name(inner.rt.shard().0, id));
+        let is_named = Cell::new(false);
         let named = async {
             made?;
             disk.rename(&spare, &path).await?;
+            is_named.set(true);
             disk.sync_dir(&inner.config.directory).await
         };
         if let Err(error) = named.await {
             self.active = None;
+            let is_named = is_named.get() && disk.rename(&path, &spare).await.is_err();
             let mut state = inner.state.borrow_mut();
             // Should the new name have reached the disk after all, the next start knows that nothing is in it.
             state.checkpoint.tails.insert(id, first);
-            state.spares.push(spare);
+            if is_named {
+                // It goes the way of the others.
+                state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
+            } else if !error.is_not_found() {
+                state.spares.push(spare);
+            }
             return Err(error);
         }
         self.spare_asked = false;
         let mut state = inner.state.borrow_mut();
         state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
         let active = self.active.as_ref().expect("just prepared");
-        state.unsynced.push(Unsynced { file: active.file.clone(), written: active.written.clone() });
+        let (file, written) = (active.file.clone(), active.written.clone());
+        state.unsynced.push(Unsynced { file, header, written });
         Ok(())
     }
 
+    /// The header of a new segment.
+    fn new_header(&self, id: u64) -> SegmentHeader {
+        let inner = &self.inner;
+        let (shard, shard_count) = (inner.rt.shard().0, inner.rt.shard_count());
+        let before = inner.state.borrow().segments.back().map_or(0, |segment| segment.id);
+        // The high half is what chunks begin with: never zero, which files are full of.
+        let salt = inner.rt.random_u64() | 1 << 63;
+        SegmentHeader { shard, shard_count, id, salt, before, bytes: inner.config.segment_bytes }
+    }
+
     /// Writes header and checkpoint, so that a file with a segment's name always has both.
-    async fn prepare(&mut self, path: &PathBuf, id: u64, last: u64) -> Result<(), DiskError> {
+    async fn prepare(&mut self, path: &PathBuf, header: SegmentHeader, last: u64) -> Result<(), DiskError> {
         let inner = self.inner.clone();
         let syncs = !matches!(inner.config.sync, SyncMode::Periodic { .. });
         let options = OpenOptions { read: true, write: true, direct: syncs, ..OpenOptions::default() };
         let file = inner.rt.disk().open(path, options).await?;
-        let (shard, shard_count) = (inner.rt.shard().0, inner.rt.shard_count());
-        let header = SegmentHeader { shard, shard_count, id };
         file.write_at(0, IoBuf::copy_of(&header.encode())).await?;
         let offset = HEADER_LEN as u64;
-        self.active = Some(Active { id, file: file.clone(), offset, written: Rc::new(Cell::new(offset)) });
+        let written = Rc::new(Cell::new(offset));
+        self.active = Some(Active { header, file: file.clone(), offset, written });
         let checkpoint: Checkpoint = {
             let mut state = inner.state.borrow_mut();
             // Tails of segments that are gone need no mention.
-            let oldest = state.segments.front().map_or(id, |segment| segment.id);
+            let oldest = state.segments.front().map_or(header.id, |segment| segment.id);
             state.checkpoint.tails.retain(|segment, _| *segment >= oldest);
             state.checkpoint.clone()
         };
@@ -299,20 +318,30 @@ impl Inner {
     }
 
     /// Keeps a segment's file for reuse, or removes it.
-    pub(crate) async fn release(&self, segment: Segment) -> Result<(), DiskError> {
+    pub(crate) async fn release(&self, segment: &Segment) -> Result<(), DiskError> {
         let disk = self.rt.disk();
+        // What an attempt before has done already.
+        let unless_done = |done: Result<(), DiskError>| match done {
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done,
+        };
         let reuse = self.config.archive_directory.is_none()
             && segment.len == self.config.segment_bytes
             && self.state.borrow().spares.len() < SPARES_MAX;
-        self.state.borrow_mut().checkpoint.tails.remove(&segment.id);
         if !reuse {
-            return disk.remove(&segment.path).await;
+            unless_done(disk.remove(&segment.path).await)?;
+            // Before the next one goes: after a loss of power none is missing between two others.
+            disk.sync_dir(&self.config.directory).await?;
+            self.state.borrow_mut().checkpoint.tails.remove(&segment.id);
+            return Ok(());
         }
         let spare = self.config.directory.join(spare_name(self.rt.shard().0, segment.id));
-        disk.rename(&segment.path, &spare).await?;
+        unless_done(disk.rename(&segment.path, &spare).await)?;
         // Before another segment is written into it: a loss of power must not give it its old name back.
         disk.sync_dir(&self.config.directory).await?;
-        self.state.borrow_mut().spares.push(spare);
+        let mut state = self.state.borrow_mut();
+        state.checkpoint.tails.remove(&segment.id);
+        state.spares.push(spare);
         Ok(())
     }
 }

@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use compaction::worker::run;
 use compaction::{Candidate, Choice, Job, KeptTokens, Progress, Reason, Strategy, WorkerError};
+use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, RingPosition, Seconds, Timestamp};
-use rt::Group;
+use rt::{Group, Instant};
 use schema::Table;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
 
@@ -18,6 +20,11 @@ use crate::flush::disk_or_source;
 use crate::live::LiveSstable;
 use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
 use crate::store::{EDITS_ALL, Store, count};
+
+/// Longest pause after compactions of a table that failed.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Free space that compactions leave to others, bytes; on a small file system it is a twentieth.
+const ROOM_SPARED_MAX: u64 = 1 << 30;
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
@@ -34,6 +41,7 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
         Strategy::Leveled(levels, _) => Some(levels.sstable_bytes),
         _ => None,
     };
+    let (inputs, _room) = inner.make_room(store, &inputs, None).await?;
     let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
     match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
@@ -69,7 +77,8 @@ pub(crate) async fn cleanup(
         let level = sstable.level();
         let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None };
         let why = Why { name: CLEANUP, kept: Some(kept.clone()) };
-        match compact(inner, store, vec![live], &choice, why).await {
+        let (inputs, _room) = inner.make_room(store, &[live], None).await?;
+        match compact(inner, store, inputs, &choice, why).await {
             Ok(()) => {
                 rewritten += 1;
                 // A partition that was cached would come back with its tokens, without what was deleted of it meanwhile.
@@ -152,10 +161,21 @@ impl Inner {
         if !self.config.auto_compaction || self.stopped.get() {
             return;
         }
-        for store in self.stores_in_order() {
-            while self.compactions_running.get() < self.config.compactors_max as u64 {
-                if !self.start_compaction(&store) {
-                    break;
+        // Each table in turn, from the one behind the last: those that come late in the order must not wait for ever.
+        let mut stores = self.stores_in_order();
+        let last = self.compacted_last.get();
+        let behind = last.map_or(0, |last| stores.partition_point(|store| store.id <= last));
+        stores.rotate_left(behind);
+        let mut is_started = true;
+        while is_started {
+            is_started = false;
+            for store in &stores {
+                if self.compactions_running.get() >= self.config.compactors_max as u64 {
+                    return;
+                }
+                if self.start_compaction(store) {
+                    self.compacted_last.set(Some(store.id));
+                    is_started = true;
                 }
             }
         }
@@ -164,7 +184,7 @@ impl Inner {
     /// Starts one compaction of a table, if there is one worth it.
     fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
         let set = store.set();
-        if set.is_empty() || !store.damage.borrow().is_empty() {
+        if set.is_empty() || !store.damage.borrow().is_empty() || self.is_paused(store) {
             return false;
         }
         let strategy = Strategy::of(&store.table.borrow().options.compaction);
@@ -184,8 +204,11 @@ impl Inner {
             inputs.iter().for_each(|live| live.compacting.set(false));
             inner.compactions_running.set(inner.compactions_running.get() - 1);
             match done {
-                Ok(()) => inner.compaction_check.notify_one(),
-                // The choice is made again at the next tick, not at once: the disk may be full for a while.
+                Ok(()) => {
+                    inner.compaction_pauses.borrow_mut().remove(&store.id);
+                    inner.compaction_check.notify_one();
+                }
+                // The choice is made again after a pause, not at once: the disk may be full for a while.
                 Err(error) => inner.compaction_failed(&store, &inputs, error),
             }
         });
@@ -208,11 +231,57 @@ impl Inner {
             let damaged = inputs.iter().filter(|live| *live.sstable.descriptor() == descriptor);
             damaged.for_each(|live| live.suspect.set(true));
         }
+        let mut pauses = self.compaction_pauses.borrow_mut();
+        let (failures, until) = pauses.entry(store.id).or_insert((0, Instant::START));
+        *until = self.rt.now() + PAUSE_MAX.min(Duration::from_secs(1 << (*failures).min(6)));
+        *failures += 1;
+        drop(pauses);
         let text = format!("a compaction of {} failed: {error}", store.table.borrow().full_name());
         if *self.compaction_failure.borrow() != text {
             tracing::error!("{text}");
             *self.compaction_failure.borrow_mut() = text;
         }
+    }
+
+    fn is_paused(&self, store: &Store) -> bool {
+        let pauses = self.compaction_pauses.borrow();
+        pauses.get(&store.id).is_some_and(|(_, until)| self.rt.now() < *until)
+    }
+
+    /// Takes the room on disk that merging these SSTables may need, or fails; with `choice` fewer of them may be merged.
+    async fn make_room(
+        self: &Rc<Self>,
+        store: &Store,
+        inputs: &[Rc<LiveSstable>],
+        choice: Option<&Choice>,
+    ) -> Result<(Vec<Rc<LiveSstable>>, Claim), MaintenanceError> {
+        let disk = self.rt.disk();
+        let (free, total) = (disk.free_space(&store.dir).await?, disk.total_space(&store.dir).await?);
+        // Flushes need some of it, and the commit log.
+        let spared = ROOM_SPARED_MAX.min(total / 20) + self.compaction_bytes_claimed.get();
+        let room = free.saturating_sub(spared);
+        let bytes: Vec<u64> = inputs.iter().map(|live| live.sstable.disk_len()).collect();
+        let needed: u64 = bytes.iter().sum();
+        let by_place = |choice: &Choice| Choice { inputs: (0..inputs.len()).collect(), ..choice.clone() };
+        let places = match choice {
+            Some(choice) => by_place(choice).within(&bytes, room).map(|choice| choice.inputs),
+            None => (needed <= room).then(|| (0..inputs.len()).collect()),
+        };
+        let Some(places) = places else {
+            let reason = format!(
+                "it may need {} MiB in {}, and only {} MiB of the file system's free {} MiB may be taken; free space, or add \
+                 to it",
+                needed.div_ceil(1 << 20),
+                store.dir.display(),
+                room >> 20,
+                free >> 20
+            );
+            return Err(MaintenanceError::Source(reason.into()));
+        };
+        let claimed = places.iter().map(|place| bytes[*place]).sum();
+        count(&self.compaction_bytes_claimed, claimed);
+        let taken = places.into_iter().map(|place| inputs[place].clone()).collect();
+        Ok((taken, Claim { inner: self.clone(), bytes: claimed }))
     }
 
     async fn compact_chosen(
@@ -228,21 +297,24 @@ impl Inner {
             return Ok(());
         }
         drop(set);
-        compact(self, store, inputs.to_vec(), choice, Why { name: choice.reason.name(), kept: None }).await
+        if choice.reason == Reason::Expired {
+            return drop_expired(self, store, inputs).await;
+        }
+        let (taken, _room) = self.make_room(store, inputs, Some(choice)).await?;
+        let left_out = inputs.iter().filter(|live| !taken.iter().any(|taken| Rc::ptr_eq(live, taken)));
+        left_out.for_each(|live| live.compacting.set(false));
+        compact(self, store, taken, choice, Why { name: choice.reason.name(), kept: None }).await
     }
 
     /// Figures of the SSTables that are free to be compacted.
     pub(crate) fn candidates(&self, store: &Store, set: &[Rc<LiveSstable>]) -> Vec<Candidate> {
         let now = self.now_seconds();
-        let rule = store.purge_rule(now);
-        let overlaps = |one: &LiveSstable, other: &LiveSstable| {
-            one.sstable.first() <= other.sstable.last() && other.sstable.first() <= one.sstable.last()
-        };
+        let expiry = Expiry::of(store, set, now);
         let free = set.iter().enumerate().filter(|(_, live)| !live.compacting.get() && !live.suspect.get());
         free.map(|(id, live)| {
             let sstable = &live.sstable;
-            let overlapped = set.iter().any(|other| !Rc::ptr_eq(live, other) && overlaps(live, other));
-            let gc_before = rule.gc_before_of(sstable.first().token.saturating_sub(1), sstable.last().token);
+            let droppable = sstable.droppable_tombstone_ratio(expiry.gc_before(live));
+            let overlaps = |other: &Rc<LiveSstable>| !Rc::ptr_eq(live, other) && overlaps(live, other);
             let since = live.since_micros / 1_000_000;
             Candidate {
                 id,
@@ -251,12 +323,11 @@ impl Inner {
                 first: sstable.first().token,
                 last: sstable.last().token,
                 timestamp_max: sstable.max_timestamp(),
-                droppable: sstable.droppable_tombstone_ratio(gc_before),
+                droppable,
                 age: (i64::from(now) - since).max(0) as u64,
-                expired: sstable.max_local_deletion() < gc_before
-                    && !overlapped
-                    && store.memtables().iter().all(|memtable| memtable.is_empty()),
-                overlapped,
+                expired: expiry.may_go(live),
+                // It is asked for where there is something to drop.
+                overlapped: droppable > 0.0 && set.iter().any(overlaps),
             }
         })
         .collect()
@@ -271,6 +342,96 @@ impl Inner {
             self.compaction_check.notified().await;
             self.start_compactions();
         }
+    }
+}
+
+fn overlaps(one: &LiveSstable, other: &LiveSstable) -> bool {
+    one.sstable.first() <= other.sstable.last() && other.sstable.first() <= one.sstable.last()
+}
+
+/// What has expired and may go as a whole.
+struct Expiry<'a> {
+    set: &'a [Rc<LiveSstable>],
+    rule: PurgeRule,
+    /// The smallest timestamp of what is in memtables.
+    in_memtables: Timestamp,
+    /// What it hides elsewhere is not asked for.
+    is_aggressive: bool,
+}
+
+impl<'a> Expiry<'a> {
+    fn of(store: &Store, set: &'a [Rc<LiveSstable>], now: Seconds) -> Self {
+        let in_memtables = store.memtables().iter().map(|memtable| memtable.stats().timestamp_min).min();
+        Self {
+            set,
+            rule: store.purge_rule(now),
+            in_memtables: in_memtables.unwrap_or(Timestamp::MAX),
+            is_aggressive: Strategy::expires_aggressively(&store.table.borrow().options.compaction),
+        }
+    }
+
+    fn gc_before(&self, live: &LiveSstable) -> Seconds {
+        let sstable = &live.sstable;
+        self.rule.gc_before_of(sstable.first().token.saturating_sub(1), sstable.last().token)
+    }
+
+    /// Whether nothing in it is alive, and no tombstone of it is needed for its grace.
+    fn has_expired(&self, live: &LiveSstable) -> bool {
+        live.sstable.max_local_deletion() < self.gc_before(live)
+    }
+
+    /// Whether it has expired and hides nothing: what it holds is older than everything in memtables, and than every SSTable of
+    /// the same tokens that holds something alive.
+    fn may_go(&self, live: &Rc<LiveSstable>) -> bool {
+        let latest = live.sstable.max_timestamp();
+        let is_hidden = |other: &Rc<LiveSstable>| {
+            !Rc::ptr_eq(live, other)
+                && overlaps(live, other)
+                && other.sstable.min_timestamp() <= latest
+                && !self.has_expired(other)
+        };
+        self.has_expired(live)
+            && (self.is_aggressive || (latest < self.in_memtables && !self.set.iter().any(is_hidden)))
+    }
+}
+
+/// Removes SSTables that have expired, without reading them.
+async fn drop_expired(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    inputs: &[Rc<LiveSstable>],
+) -> Result<(), MaintenanceError> {
+    let id = inner.unique_id();
+    let edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
+    // Something older may have been written meanwhile.
+    let set = store.set();
+    let expiry = Expiry::of(store, &set, inner.now_seconds());
+    let doomed: Vec<Rc<LiveSstable>> = inputs.iter().filter(|live| expiry.may_go(live)).cloned().collect();
+    drop(expiry);
+    if doomed.is_empty() || store.dropped.get() {
+        // The next start removes its log when this fails.
+        let _ = edit.abort().await;
+        return Ok(());
+    }
+    let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
+    let committed = inner.commit(store, edit, &names).await?;
+    store.change_set(Vec::new(), &doomed);
+    crate::marks::note(inner, store).await;
+    inner.retire(&doomed, committed, true).await;
+    record(inner, store, id, &doomed, 0, vec![0; doomed.len()], Reason::Expired.name());
+    Ok(())
+}
+
+/// Room on disk that a compaction has taken, until it is dropped.
+struct Claim {
+    inner: Rc<Inner>,
+    bytes: u64,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let claimed = &self.inner.compaction_bytes_claimed;
+        claimed.set(claimed.get().saturating_sub(self.bytes));
     }
 }
 

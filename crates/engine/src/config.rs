@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use commitlog::CommitLogConfig;
 
-/// What to do when the disk fails (`disk_failure_policy`, `commit_failure_policy`).
+/// What to do when the disk fails (`disk_failure_policy`, `commit_failure_policy`). That something has run out (space,
+/// descriptors, memory) is no failure: it is waited out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// Refuse further writes (and for data files, reads) until a restart.
+    /// Refuse further writes until a restart, and reads too when it is the commit log that failed.
     Stop,
+    /// Refuse further writes until a restart; reads go on.
+    StopWrites,
     /// Fail the requests concerned and try again with the next.
     Ignore,
     /// End the process.

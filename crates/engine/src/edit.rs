@@ -78,9 +78,13 @@ impl Edit {
     }
 
     /// Undoes an edit whose commit failed. The log goes first: without it the added SSTables only repeat what the
-    /// others hold, while with it a crash would remove those. When this fails, nothing may build on the set as it was.
-    pub(crate) async fn revoke(self) -> Result<(), SstableError> {
-        self.disk.remove(&self.path).await?;
+    /// others hold, while with it a crash would remove those. When this fails, nothing may build on the set as it was; it may be
+    /// tried again.
+    pub(crate) async fn revoke(&mut self) -> Result<(), SstableError> {
+        match self.disk.remove(&self.path).await {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
         self.disk.sync_dir(&self.dir).await?;
         for descriptor in &self.added {
             sstable::remove(&self.disk, descriptor).await?;

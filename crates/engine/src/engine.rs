@@ -12,13 +12,14 @@ use memtable::OnlyRow;
 use mutation::purge::PurgeRule;
 use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Repaired, Seconds, Slices};
 use rt::sync::{Notify, Semaphore};
-use rt::{Rt, Task};
+use rt::{DiskError, Instant, Rt, Task};
 use schema::{Schema, Table, TableId};
 use sstable::{Owner, table_dir};
-use stdx::HashMap;
+use stdx::{HashMap, HashSet};
 
 use crate::compact::RunningTask;
 use crate::counter_id::CounterIds;
+use crate::error::is_shortage;
 use crate::figures;
 use crate::live::Trash;
 use crate::marks::{Mark, Marked};
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     pub(crate) config: EngineConfig,
     pub(crate) log: CommitLog,
     pub(crate) stores: RefCell<HashMap<TableId, Rc<Store>>>,
+    /// Tables that are in no schema any more and whose files are not all removed.
+    pub(crate) dropping: RefCell<HashSet<TableId>>,
     pub(crate) cache: Cache,
     pub(crate) blocks: Rc<dyn sstable::BlockCache>,
     pub(crate) trash: Rc<Trash>,
@@ -68,10 +71,24 @@ pub(crate) struct Inner {
     pub(crate) throttle: Throttle,
     /// The log is being replayed.
     pub(crate) replaying: Cell<bool>,
-    /// Requests are refused.
+    /// Writes are refused.
     pub(crate) stopped: Cell<bool>,
-    /// The last flush failed because the disk is full.
-    pub(crate) disk_full: Cell<bool>,
+    /// See [`Engine::stop_reason`].
+    pub(crate) stop_reason: RefCell<Option<String>>,
+    /// Reads are refused, too.
+    pub(crate) reads_stopped: Cell<bool>,
+    /// The last flush failed because something has run out: space, descriptors, memory.
+    pub(crate) shortage: Cell<bool>,
+    /// What was logged last of a failure of the commit log that goes by.
+    pub(crate) log_trouble: RefCell<String>,
+    /// Taken by flushes that write: however many tables wait, so many have files open.
+    pub(crate) flush_slots: Semaphore,
+    /// The table that a compaction was started of last.
+    pub(crate) compacted_last: Cell<Option<TableId>>,
+    /// Tables whose compactions failed: how often in a row, and until when none is started.
+    pub(crate) compaction_pauses: RefCell<HashMap<TableId, (u32, Instant)>>,
+    /// Bytes that compactions under way may still write.
+    pub(crate) compaction_bytes_claimed: Cell<u64>,
     /// The disk failed, and the policy is to end the process: why.
     pub(crate) died: RefCell<Option<String>>,
     /// Locks of partitions whose counters are being changed.
@@ -185,6 +202,7 @@ impl Engine {
         columns: &ColumnSelection,
         reversed: bool,
     ) -> Result<EngineReader, ReadError> {
+        self.0.admit_read()?;
         self.0.read(table.id, range, slices, columns, reversed, false)
     }
 
@@ -197,6 +215,7 @@ impl Engine {
         slices: &Slices,
         bypass_cache: bool,
     ) -> Result<OnlyRow, ReadError> {
+        self.0.admit_read()?;
         self.0.only_row(table.id, key, slices, bypass_cache)
     }
 
@@ -209,6 +228,7 @@ impl Engine {
         columns: &ColumnSelection,
         reversed: bool,
     ) -> Result<EngineReader, ReadError> {
+        self.0.admit_read()?;
         self.0.read(table.id, range, slices, columns, reversed, true)
     }
 
@@ -244,12 +264,18 @@ impl Engine {
         slices: &Slices,
         mark: Mark,
     ) -> Result<EngineReader, ReadError> {
+        self.0.admit_read()?;
         self.0.read_above(table.id, range, slices, mark)
     }
 
     /// From what a read of a partition would be answered now, for traces.
     pub fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
         self.0.sources_of(table, key, slices)
+    }
+
+    /// Why the storage takes no more writes, if a failure of the disk has stopped it.
+    pub fn stop_reason(&self) -> Option<String> {
+        self.0.stop_reason.borrow().clone()
     }
 
     /// How many SSTables a table has on this shard.
@@ -344,14 +370,18 @@ impl Engine {
         crate::maintain::drop_table(&self.0, &store, at_micros).await
     }
 
-    /// Removes the directory of a table that every shard has dropped, unless a reader still holds files; whether nothing is
-    /// left to do.
+    /// Removes the directory of a table that every shard has dropped, unless a reader still holds files or this shard has not
+    /// dropped it yet; whether nothing is left to do.
     pub async fn remove_dropped_dir(
         &self,
         keyspace: &str,
         name: &str,
         id: TableId,
     ) -> Result<bool, rt::DiskError> {
+        // Who asks may know of a drop before this shard does: a flush would find its directory gone.
+        if self.0.store(id).is_some() || self.0.dropping.borrow().contains(&id) {
+            return Ok(false);
+        }
         let dir = sstable::named_table_dir(&self.0.config.data_directory, keyspace, name, id);
         // The next table of the keyspace may be about to make its directory.
         let in_use = self.0.stores.borrow().values().any(|store| store.dir.parent() == dir.parent());
@@ -384,6 +414,10 @@ impl Engine {
         let tasks = std::mem::take(&mut *inner.tasks.borrow_mut());
         for task in tasks {
             task.cancel().await;
+        }
+        // Flushes are not tried again: who waits for one learns that.
+        for store in inner.stores_in_order() {
+            store.flushing.borrow().iter().for_each(|flushing| flushing.attempted.notify_all());
         }
         let emptied = inner.trash.empty(inner.rt.disk()).await;
         let closed = inner.log.close().await.map_err(log_failure);
@@ -540,24 +574,44 @@ impl Inner {
 
     /// Waits for the log.
     async fn acknowledge(&self, ticket: commitlog::Ticket) -> Result<(), WriteError> {
-        match ticket.await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let full = matches!(&error, AppendError::Disk(disk) if disk.is_disk_full());
-                // A full disk is no broken disk: writing goes on when there is room again.
-                if self.config.commit_failure_policy != FailurePolicy::Ignore && !full {
-                    self.stop_by_failure(&error, self.config.commit_failure_policy);
-                }
-                Err(write_error(error))
-            }
+        ticket.await.map_err(write_error)
+    }
+
+    /// The disk failed the commit log, whether somebody waits for it or not.
+    pub(crate) fn commit_log_failed(&self, error: &DiskError) {
+        let policy = self.config.commit_failure_policy;
+        if is_shortage(error) {
+            return self.warn_of_log(format!("the commit log is tried again: {error}"));
+        }
+        if policy == FailurePolicy::Ignore {
+            let text = format!("the commit log failed, which commit_failure_policy ignores: {error}");
+            return self.warn_of_log(text);
+        }
+        if matches!(policy, FailurePolicy::Stop | FailurePolicy::Die) {
+            self.reads_stopped.set(true);
+        }
+        self.stop_by_failure(error, policy);
+    }
+
+    /// Logs what is not the same as before.
+    fn warn_of_log(&self, text: String) {
+        if *self.log_trouble.borrow() != text {
+            tracing::error!("{text}");
+            *self.log_trouble.borrow_mut() = text;
         }
     }
 
-    /// Refuses requests from now on, because the disk failed; by the policy `Die` the whole node ends.
+    #[inline]
+    fn admit_read(&self) -> Result<(), ReadError> {
+        if self.reads_stopped.get() { Err(ReadError::Stopped) } else { Ok(()) }
+    }
+
+    /// Refuses writes from now on, because the disk failed; by the policy `Die` the whole node ends.
     pub(crate) fn stop_by_failure(&self, reason: &dyn std::fmt::Display, policy: FailurePolicy) {
         if self.stopped.replace(true) {
             return;
         }
+        *self.stop_reason.borrow_mut() = Some(reason.to_string());
         tracing::error!(
             shard = self.rt.shard().0,
             "the storage of this shard stops taking requests: {reason}. Mend the cause and start the node again"

@@ -160,3 +160,10 @@ impl From<rt::DiskError> for MaintenanceError {
         Self::Disk(error)
     }
 }
+
+/// Whether an error of the disk says that something has run out which may come back: space, descriptors, memory, slots. It is no
+/// sign of a broken disk, and is waited out.
+pub(crate) fn is_shortage(error: &rt::DiskError) -> bool {
+    // EAGAIN, ENOMEM, ENFILE, EMFILE.
+    error.is_disk_full() || matches!(error.source.raw_os_error(), Some(11 | 12 | 23 | 24))
+}

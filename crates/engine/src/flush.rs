@@ -13,14 +13,17 @@ use schema::Table;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions, Written};
 
 use crate::engine::{Inner, log_failure};
+use crate::error::is_shortage;
 use crate::live::LiveSstable;
 use crate::store::{Flushing, Store, count};
 use crate::{Canaries, FailurePolicy, MaintenanceError};
 
-/// Flushes of different tables at once.
+/// Flushes of different tables that are started at once for memory or the log.
 const FLUSHES_MAX: u64 = 2;
+/// Flushes of different tables that write at once, whoever asked for them.
+pub(crate) const FLUSH_SLOTS: usize = 4;
 /// Pause after a flush that failed.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Begins to flush what a table holds; `before` is the number that its log entries lie below, the log's next one
@@ -78,14 +81,26 @@ impl Inner {
     async fn flush_queue(self: &Rc<Self>, store: &Rc<Store>) {
         loop {
             let Some(flushing) = store.flushing.borrow().front().cloned() else { return };
-            match self.flush_one(store, &flushing).await {
+            let slot = self.flush_slots.acquire(1).await.expect("it is never closed");
+            let outcome = self.flush_one(store, &flushing).await;
+            drop(slot);
+            let outcome = match outcome {
+                // Nobody will read it. Its files may have gone in the middle of this, and that is no failure of the disk.
+                Err(error) if store.dropped.get() => {
+                    tracing::debug!("a memtable of a dropped table was not written: {}", error.0);
+                    self.leave_stray(store, &flushing);
+                    Ok(())
+                }
+                outcome => outcome,
+            };
+            match outcome {
                 Ok(()) => {
                     let done = store.flushing.borrow_mut().pop_front();
                     assert!(done.is_some_and(|done| Rc::ptr_eq(&done, &flushing)), "flushes end in order");
                     flushing.done.set(true);
                     let bytes = flushing.memtable.bytes();
                     self.memtable_bytes.set(self.memtable_bytes.get().saturating_sub(bytes));
-                    self.disk_full.set(false);
+                    self.shortage.set(false);
                     if self.flush_failure.take().is_some() {
                         tracing::info!("memtables can be written again");
                     }
@@ -94,7 +109,7 @@ impl Inner {
                     flushing.attempted.notify_all();
                     self.release_log().await;
                 }
-                Err(error) => {
+                Err(FlushError(error, part)) => {
                     count(&self.flushes_failed, 1);
                     if self.flush_failure.replace(Some(error.to_string())).is_none() {
                         tracing::error!(
@@ -103,9 +118,11 @@ impl Inner {
                     }
                     // Writes that wait for memory fail with the reason instead of waiting for the disk.
                     self.memory_freed.notify_all();
-                    let full = matches!(&error, MaintenanceError::Disk(disk) if disk.is_disk_full());
-                    self.disk_full.set(full);
-                    if self.config.disk_failure_policy != FailurePolicy::Ignore && !full {
+                    let shortage = matches!(&error, MaintenanceError::Disk(disk) if is_shortage(disk));
+                    self.shortage.set(shortage);
+                    let is_stop = self.config.disk_failure_policy != FailurePolicy::Ignore;
+                    // What a failure of the log leads to says `commit_failure_policy`, and was done.
+                    if is_stop && part == Part::Files && !shortage {
                         self.stop_by_failure(&error, self.config.disk_failure_policy);
                     }
                     // Those behind it in the queue wait for the same disk.
@@ -121,13 +138,21 @@ impl Inner {
         }
     }
 
+    /// An SSTable that was written and did not enter the set goes with the files of its table.
+    fn leave_stray(&self, store: &Store, flushing: &Flushing) {
+        if let Some(live) = flushing.written.take() {
+            store.strays.borrow_mut().push(live.sstable.descriptor().clone());
+        }
+    }
+
     /// Writes one memtable and puts the SSTable into the set.
     async fn flush_one(
         self: &Rc<Self>,
         store: &Rc<Store>,
         flushing: &Rc<Flushing>,
-    ) -> Result<(), MaintenanceError> {
+    ) -> Result<(), FlushError> {
         if store.dropped.get() {
+            self.leave_stray(store, flushing);
             return Ok(());
         }
         // An attempt may have written the file and then failed to log that; writing it again would fill the disk, and
@@ -140,7 +165,8 @@ impl Inner {
         *flushing.written.borrow_mut() = live.clone();
         if flushing.first.is_some() {
             // Before a compaction can see the SSTable: what it then forgets must not come back from the log.
-            self.log.record_flushed(store.id, flushing.before).await.map_err(log_failure)?;
+            let recorded = self.log.record_flushed(store.id, flushing.before).await;
+            recorded.map_err(|error| FlushError(log_failure(error), Part::Log))?;
         }
         if let Some(live) = live {
             if self.incremental_backups(store) {
@@ -244,8 +270,8 @@ impl Inner {
             if self.stopped.get() {
                 continue;
             }
-            self.flush_for_log();
             self.flush_for_memory();
+            self.flush_for_log();
         }
     }
 
@@ -273,10 +299,18 @@ impl Inner {
     /// The log is over its limit: tables that hold its oldest segment go first.
     fn flush_for_log(self: &Rc<Self>) {
         let Some(before) = self.log.flush_needed_before() else { return };
-        for store in self.stores_in_order() {
-            if store.active_first.get().is_some_and(|first| first < before) {
-                self.start_flush(&store, None);
+        let mut oldest: Vec<(u64, Rc<Store>)> = self
+            .stores_in_order()
+            .into_iter()
+            .filter_map(|store| Some((store.active_first.get().filter(|first| *first < before)?, store)))
+            .collect();
+        oldest.sort_by_key(|(first, _)| *first);
+        // The end of each of them looks here again.
+        for (_, store) in oldest {
+            if self.flushes_running.get() >= FLUSHES_MAX {
+                return;
             }
+            self.start_flush(&store, None);
         }
     }
 
@@ -292,6 +326,29 @@ impl Inner {
                 self.start_flush(&store, None);
             }
         }
+    }
+}
+
+/// Why a flush failed, and of which part of the disk that is a sign.
+struct FlushError(MaintenanceError, Part);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Data files.
+    Files,
+    /// The commit log.
+    Log,
+}
+
+impl From<MaintenanceError> for FlushError {
+    fn from(error: MaintenanceError) -> Self {
+        Self(error, Part::Files)
+    }
+}
+
+impl From<rt::DiskError> for FlushError {
+    fn from(error: rt::DiskError) -> Self {
+        Self(error.into(), Part::Files)
     }
 }
 

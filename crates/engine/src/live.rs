@@ -10,6 +10,8 @@ use rt::sync::Notify;
 use rt::{Disk, DiskError};
 use sstable::{Descriptor, Sstable};
 
+use crate::error::is_shortage;
+
 /// Where SSTables go that nobody needs any more; one task of the shard empties it.
 #[derive(Default)]
 pub(crate) struct Trash {
@@ -50,6 +52,10 @@ impl Trash {
             let Some((descriptor, removal)) = self.queue.borrow_mut().pop_front() else { return Ok(()) };
             let removed = sstable::remove(disk, &descriptor).await;
             if let Err(sstable::SstableError::Disk(error)) = removed {
+                if is_shortage(&error) {
+                    // It is tried again with the next.
+                    self.queue.borrow_mut().push_back((descriptor, removal));
+                }
                 return Err(error);
             }
             removal.left.set(removal.left.get() - 1);

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rt::{Disk, DiskError};
-use sstable::{Component, Descriptor};
+use sstable::{Component, Descriptor, SstableError};
 
 use crate::edit::{Edit, finish_edits};
 use crate::engine::Inner;
+use crate::error::is_shortage;
+use crate::flush::{RETRY_PAUSE, disk_or_source};
 use crate::live::{LiveSstable, Removal};
 use crate::store::{EDITS_ALL, Store};
 use crate::{MaintenanceError, OpenError};
@@ -68,8 +70,14 @@ impl Inner {
                 Ok(Committed { log, strays })
             }
             Err(error) => {
-                if edit.revoke().await.is_err() {
+                while let Err(failed) = edit.revoke().await {
+                    if matches!(&failed, SstableError::Disk(disk) if is_shortage(disk)) && !self.stopped.get()
+                    {
+                        self.rt.sleep(RETRY_PAUSE).await;
+                        continue;
+                    }
                     self.stop_by_failure(&error, self.config.disk_failure_policy);
+                    break;
                 }
                 Err(error.into())
             }
@@ -117,25 +125,40 @@ pub(crate) async fn drop_table(
     store: &Rc<Store>,
     at_micros: i64,
 ) -> Result<(), MaintenanceError> {
-    let snapshot = wants_snapshot(inner, store);
-    if snapshot {
-        inner.flush(store).await?;
+    if wants_snapshot(inner, store)
+        && let Err(error) = inner.flush(store).await
+    {
+        // The table is gone for everybody, and the next start would not know what its log entries mean.
+        tracing::warn!(
+            "the automatic snapshot of {} lacks its memtables: {error}",
+            store.table().full_name()
+        );
     }
     store.dropped.set(true);
+    inner.dropping.borrow_mut().insert(store.id);
     inner.stores.borrow_mut().remove(&store.id);
     stop_compactions(store);
     // Memtables that were being flushed end without writing anything.
-    inner.flush(store).await?;
+    while let Err(error) = inner.flush(store).await {
+        if inner.stopped.get() {
+            return Err(error);
+        }
+    }
     let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
     let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
     auto_snapshot(inner, store, &doomed, "dropped", at_micros).await?;
     inner.remove_sstables(store, &doomed).await?;
     drop(doomed);
+    for stray in store.strays.take() {
+        sstable::remove(inner.rt.disk(), &stray).await.map_err(disk_or_source)?;
+    }
     inner.log.forget_table(store.id);
+    inner.compaction_pauses.borrow_mut().remove(&store.id);
     // The directory is shared by the shards: another may be about to write its last memtable there. It is removed when all
     // are done ([`remove_dropped_dir`]).
     inner.trash.empty(inner.rt.disk()).await?;
     inner.release_log().await;
+    inner.dropping.borrow_mut().remove(&store.id);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use cache::Cache;
 use commitlog::codec::decode_update;
 use commitlog::{CommitLog, CommitLogError, Recovery};
 use compaction::Throttle;
-use rt::sync::Notify;
+use rt::sync::{Notify, Semaphore};
 use rt::{Group, Rt};
 use schema::Schema;
 use sstable::{Sstable, SstableError};
@@ -18,6 +18,7 @@ use sstable::{Sstable, SstableError};
 use crate::cached::Blocks;
 use crate::counter_id::CounterIds;
 use crate::engine::Inner;
+use crate::flush::FLUSH_SLOTS;
 use crate::live::{LiveSstable, Trash};
 use crate::quarantine::{Damage, generation_max, tokens_of};
 use crate::store::{Store, shard_of_generation};
@@ -42,7 +43,9 @@ impl From<CommitLogError> for OpenError {
             CommitLogError::NewerVersion { file, version } => {
                 Self::NewerVersion { path: file, found: format!("commit log format {version}") }
             }
-            corrupt @ CommitLogError::Corrupt { .. } => Self::CommitLog(corrupt.to_string()),
+            lost @ (CommitLogError::Corrupt { .. } | CommitLogError::Missing { .. }) => {
+                Self::CommitLog(lost.to_string())
+            }
         }
     }
 }
@@ -54,14 +57,45 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     }
     let skip_sync = config.canaries.skip_commitlog_sync;
     let (log, recovery) = CommitLog::open(&rt, config.commitlog.clone(), skip_sync).await?;
+    let inner = without_tables(rt, config, log);
+    let weak = Rc::downgrade(&inner);
+    inner.log.on_failure(move |error| {
+        if let Some(inner) = weak.upgrade() {
+            inner.commit_log_failed(error);
+        }
+    });
+    inner.set_schema(&schema);
+    for store in inner.stores_in_order() {
+        open_sstables(&inner, &store).await?;
+    }
+    let is_damaged = !recovery.skipped.is_empty();
+    for skipped in &recovery.skipped {
+        tracing::error!("commitlog_ignore_errors: {skipped}");
+    }
+    replay(&inner, recovery).await?;
+    inner.replaying.set(false);
+    if is_damaged {
+        // The next start reads no further than to the damage: what was behind it must not have to be read again.
+        for store in inner.stores_in_order() {
+            inner.flush(&store).await.map_err(open_error)?;
+        }
+    }
+    inner.release_log().await;
+    start_tasks(&inner);
+    Ok(Engine(inner))
+}
+
+/// A shard's storage that is being opened.
+fn without_tables(rt: Rt, config: EngineConfig, log: CommitLog) -> Rc<Inner> {
     let throttle = Throttle::new(config.compaction_bytes_per_second);
     let cache = Cache::new(config.cache_bytes_max);
-    let inner = Rc::new(Inner {
+    Rc::new(Inner {
         counter_ids: CounterIds::new(&rt, &config),
-        rt: rt.clone(),
+        rt,
         config,
         log,
         stores: RefCell::default(),
+        dropping: RefCell::default(),
         blocks: Rc::new(Blocks(cache.clone())),
         cache,
         trash: Rc::new(Trash::default()),
@@ -86,21 +120,19 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         replaying: Cell::new(true),
         stopped: Cell::new(false),
         died: RefCell::default(),
-        disk_full: Cell::new(false),
+        stop_reason: RefCell::default(),
+        reads_stopped: Cell::new(false),
+        shortage: Cell::new(false),
+        log_trouble: RefCell::default(),
+        flush_slots: Semaphore::new(FLUSH_SLOTS),
+        compacted_last: Cell::new(None),
+        compaction_pauses: RefCell::default(),
+        compaction_bytes_claimed: Cell::new(0),
         counter_locks: RefCell::default(),
         unlogged_counters: RefCell::default(),
         truncated_latest: Cell::new(i64::MIN),
         tasks: RefCell::default(),
-    });
-    inner.set_schema(&schema);
-    for store in inner.stores_in_order() {
-        open_sstables(&inner, &store).await?;
-    }
-    replay(&inner, recovery).await?;
-    inner.replaying.set(false);
-    inner.release_log().await;
-    start_tasks(&inner);
-    Ok(Engine(inner))
+    })
 }
 
 /// Opens the SSTables of a table that belong to this shard.
@@ -160,11 +192,11 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
                 replay_update(inner, number, &update, &flushed)?;
             }
             // On a full disk the rest stays in memory, which the log has room for too: what is there can be read, and is
-            // written when there is space.
-            if inner.memtable_bytes.get() > inner.config.memtable_bytes_max / 2 && !inner.disk_full.get() {
+            // written when there is space. The same goes for other things that have run out.
+            if inner.memtable_bytes.get() > inner.config.memtable_bytes_max / 2 && !inner.shortage.get() {
                 for store in inner.stores_in_order() {
                     match inner.flush_before(&store, Some(number + 1)).await {
-                        Err(_) if inner.disk_full.get() => break,
+                        Err(_) if inner.shortage.get() => break,
                         flushed => flushed.map_err(open_error)?,
                     }
                 }

@@ -287,9 +287,14 @@ impl Node<'_> {
             }
             self.write_held(held).await?;
             for path in paths {
+                if let Some(archive) = &self.config.commitlog.archive_directory {
+                    disk.create_dir_all(archive).await?;
+                    commitlog::archive(disk, &path, archive).await?;
+                }
                 disk.remove(&path).await?;
+                // Each for itself: after a loss of power none is missing between two others.
+                disk.sync_dir(&self.config.commitlog.directory).await?;
             }
-            disk.sync_dir(&self.config.commitlog.directory).await?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use repair::Repair;
 use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
 use rpc::{HandoverEndpoint, Messenger};
 use rt::mesh::{Endpoint, Mesh};
-use rt::{Group, Rt, Task};
+use rt::{Group, Rt, ShardId, Task};
 use topology::HostId;
 use transfer::{TransferConfig, Transfers};
 
@@ -237,9 +237,25 @@ fn failure_policy(name: &str) -> FailurePolicy {
         "ignore" => FailurePolicy::Ignore,
         "die" => FailurePolicy::Die,
         "best_effort" => FailurePolicy::Ignore,
-        // The configuration was checked: what is left is `stop`, `stop_paranoid` and `stop_commit`.
+        "stop_commit" => FailurePolicy::StopWrites,
+        // The configuration was checked: what is left is `stop` and `stop_paranoid`.
         _ => FailurePolicy::Stop,
     }
+}
+
+/// What this shard's commit log may take, bytes.
+fn commitlog_share(config: &Config, rt: &Rt) -> u64 {
+    let (total, shards) = (config.commitlog_total_space.0, u64::from(rt.shard_count()));
+    let share = CommitLogConfig::share(total, config.commitlog_segment_size.0, shards);
+    if share * shards > total && rt.shard() == ShardId(0) {
+        tracing::warn!(
+            "commitlog_total_space is {} MiB, and {shards} shards need {} MiB for a few segments each, which they may take; \
+             raise it, or lower commitlog_segment_size",
+            total >> 20,
+            share * shards >> 20
+        );
+    }
+    share
 }
 
 fn sync_mode(config: &Config) -> SyncMode {
@@ -258,7 +274,7 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
     let commitlog = CommitLogConfig {
         sync: sync_mode(config),
         segment_bytes: config.commitlog_segment_size.0,
-        total_bytes_max: config.commitlog_total_space.0 / shards,
+        total_bytes_max: commitlog_share(config, rt),
         archive_directory: config.commitlog_archive.clone(),
         ignore_errors: config.commitlog_ignore_errors,
         ..CommitLogConfig::new(boot.directories.commitlog.clone())

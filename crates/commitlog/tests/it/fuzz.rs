@@ -11,9 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use commitlog::codec::{decode_update, encode_update};
 use commitlog::entry::{Checkpoint, encode_updates, updates};
-use commitlog::segment::{
-    CHUNK_HEADER_LEN, ChunkHeader, ENTRY_HEADER_LEN, HEADER_LEN, SegmentHeader, entry_crc, scan,
-};
+use commitlog::segment::{CHUNK_HEADER_LEN, ChunkHeader, ENTRY_HEADER_LEN, HEADER_LEN, SegmentHeader, scan};
 use commitlog::{CommitLog, CommitLogConfig};
 use mutation::{
     Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
@@ -26,8 +24,15 @@ use testkit::fuzz::{Random, change, corpus, hunt};
 use types::CqlType;
 
 const TABLE: TableId = TableId([7; 16]);
-const HEADER: SegmentHeader = SegmentHeader { shard: 0, shard_count: 1, id: 3 };
 const SEGMENT_LEN: usize = 16 << 10;
+const HEADER: SegmentHeader = SegmentHeader {
+    shard: 0,
+    shard_count: 1,
+    id: 3,
+    salt: 0x8f31_2d4e_5566_7a1b,
+    before: 0,
+    bytes: SEGMENT_LEN as u64,
+};
 
 fn table() -> Arc<Table> {
     let map = CqlType::map(CqlType::Text, CqlType::Int, false);
@@ -127,7 +132,7 @@ fn segment(chunks: &[Vec<Vec<u8>>], is_ended: bool) -> Vec<u8> {
         let (first, mut content) = (number, Vec::new());
         for body in entries {
             content.extend_from_slice(&(body.len() as u32).to_be_bytes());
-            content.extend_from_slice(&entry_crc(number, body).to_be_bytes());
+            content.extend_from_slice(&HEADER.entry_crc(number, body).to_be_bytes());
             content.extend_from_slice(body);
             number += 1;
         }
@@ -141,7 +146,7 @@ fn segment(chunks: &[Vec<Vec<u8>>], is_ended: bool) -> Vec<u8> {
             is_end,
         };
         let at = bytes.len();
-        bytes.extend_from_slice(&header.encode(HEADER.id));
+        bytes.extend_from_slice(&header.encode(&HEADER));
         bytes.extend_from_slice(&content);
         bytes.resize(at + total, 0);
     };
@@ -241,13 +246,14 @@ fn mend(bytes: &mut [u8]) {
             && let Some(body) = bytes.get(entry + ENTRY_HEADER_LEN..entry + ENTRY_HEADER_LEN + len)
             && entry + ENTRY_HEADER_LEN + len <= end
         {
-            let crc = entry_crc(number, body).to_be_bytes();
+            let crc = HEADER.entry_crc(number, body).to_be_bytes();
             bytes[entry + 4..entry + 8].copy_from_slice(&crc);
             entry += ENTRY_HEADER_LEN + len;
             number += 1;
         }
         let mut crc = crc32fast::Hasher::new();
         crc.update(&HEADER.id.to_be_bytes());
+        crc.update(&HEADER.salt.to_be_bytes());
         crc.update(&bytes[at + 8..at + CHUNK_HEADER_LEN]);
         let crc = crc.finalize().to_be_bytes();
         bytes[at + 4..at + 8].copy_from_slice(&crc);

@@ -1,12 +1,13 @@
 //! Segments cut and damaged at every place.
 
 use commitlog::segment::{
-    CHUNK_HEADER_LEN, ChunkHeader, ENTRY_HEADER_LEN, HEADER_LEN, HeaderError, Scan, SegmentHeader, entry_crc,
-    scan,
+    CHUNK_HEADER_LEN, ChunkHeader, ENTRY_HEADER_LEN, HEADER_LEN, HeaderError, Scan, SegmentHeader, scan,
 };
 use proptest::prelude::*;
 
-const HEADER: SegmentHeader = SegmentHeader { shard: 1, shard_count: 2, id: 9 };
+const SALT: u64 = 0x8f31_2d4e_5566_7a1b;
+const HEADER: SegmentHeader =
+    SegmentHeader { shard: 1, shard_count: 2, id: 9, salt: SALT, before: 7, bytes: 16 << 10 };
 
 /// A segment of chunks, each with so many entries; every chunk says that the one before is synced.
 fn segment(chunks: &[usize], end: bool, segment_len: usize) -> (Vec<u8>, Vec<usize>) {
@@ -20,7 +21,7 @@ fn segment(chunks: &[usize], end: bool, segment_len: usize) -> (Vec<u8>, Vec<usi
         for _ in 0..entries {
             let body = vec![next as u8; 5 + (next as usize * 7) % 60];
             content.extend_from_slice(&(body.len() as u32).to_be_bytes());
-            content.extend_from_slice(&entry_crc(next, &body).to_be_bytes());
+            content.extend_from_slice(&HEADER.entry_crc(next, &body).to_be_bytes());
             content.extend_from_slice(&body);
             next += 1;
         }
@@ -28,7 +29,7 @@ fn segment(chunks: &[usize], end: bool, segment_len: usize) -> (Vec<u8>, Vec<usi
         let header =
             ChunkHeader { total_len: total as u32, entries_len: content.len() as u32, first, synced, is_end };
         let at = bytes.len();
-        bytes.extend_from_slice(&header.encode(HEADER.id));
+        bytes.extend_from_slice(&header.encode(&HEADER));
         bytes.extend_from_slice(&content);
         bytes.resize(at + total, 0);
         synced = next - 1;
@@ -53,14 +54,14 @@ fn headers() {
     let bytes = HEADER.encode();
     assert_eq!(SegmentHeader::decode(&bytes), Ok(HEADER));
     assert_eq!(SegmentHeader::decode(&[0; HEADER_LEN]), Err(HeaderError::Blank));
-    for at in 0..28 {
+    for at in 0..52 {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x40;
         assert_ne!(SegmentHeader::decode(&damaged), Ok(HEADER), "byte {at}");
     }
     let mut newer = bytes;
-    newer[11] = 2;
-    assert_eq!(SegmentHeader::decode(&newer), Err(HeaderError::NewerVersion(2)));
+    newer[11] = 3;
+    assert_eq!(SegmentHeader::decode(&newer), Err(HeaderError::NewerVersion(3)));
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn stale_entries_of_a_recycled_file_do_not_count() {
         synced: 100,
         is_end: false,
     };
-    bytes[starts[0]..starts[0] + CHUNK_HEADER_LEN].copy_from_slice(&header.encode(HEADER.id));
+    bytes[starts[0]..starts[0] + CHUNK_HEADER_LEN].copy_from_slice(&header.encode(&HEADER));
     let found = scan(&bytes, &HEADER, HEADER_LEN, 0);
     assert_eq!(found.entries, []);
     assert_eq!(found.stop, starts[0] + CHUNK_HEADER_LEN);
@@ -155,7 +156,58 @@ proptest! {
 #[test]
 fn numbers_that_no_log_reaches_are_none() {
     let header = ChunkHeader { total_len: 40, entries_len: 0, first: u64::MAX, synced: 0, is_end: false };
-    assert_eq!(ChunkHeader::decode(&header.encode(HEADER.id), HEADER.id, 40), None);
+    assert_eq!(ChunkHeader::decode(&header.encode(&HEADER), &HEADER, 40), None);
     let header = ChunkHeader { first: 7, synced: u64::MAX, ..header };
-    assert_eq!(ChunkHeader::decode(&header.encode(HEADER.id), HEADER.id, 40), None);
+    assert_eq!(ChunkHeader::decode(&header.encode(&HEADER), &HEADER, 40), None);
+}
+
+/// What a client writes may be a chunk of the log, to the byte; in a recycled file it may lie behind the end of what is new.
+#[test]
+fn a_blob_does_not_pass_for_a_chunk() {
+    let content = |header: &SegmentHeader| {
+        let body = [7u8; 24];
+        let mut content = 24u32.to_be_bytes().to_vec();
+        content.extend_from_slice(&header.entry_crc(900, &body).to_be_bytes());
+        content.extend_from_slice(&body);
+        let chunk = ChunkHeader { total_len: 72, entries_len: 32, first: 900, synced: 899, is_end: false };
+        [chunk.encode(header).to_vec(), content, vec![0; 4]].concat()
+    };
+    let (old, starts) = segment(&[2, 2, 1], false, 8 << 10);
+    let behind = starts[2] + 512;
+    // With the salt it would count as a promise that entry 899 is durable: without it, it is nothing.
+    let mut bytes = old.clone();
+    bytes[behind..behind + 72].copy_from_slice(&content(&HEADER));
+    assert_eq!(scan(&bytes, &HEADER, HEADER_LEN, 0).synced, 899);
+    for salt in [0, 1, SALT ^ 1, SALT ^ (1 << 63), SALT.swap_bytes()] {
+        let mut bytes = old.clone();
+        bytes[behind..behind + 72].copy_from_slice(&content(&SegmentHeader { salt, ..HEADER }));
+        let found = scan(&bytes, &HEADER, HEADER_LEN, 0);
+        assert_eq!(found, scan(&old, &HEADER, HEADER_LEN, 0), "{salt:x}");
+    }
+}
+
+#[test]
+fn segments_of_version_1_are_read() {
+    let mut bytes = b"TORCLOG\n".to_vec();
+    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9]);
+    let crc = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&crc.to_be_bytes());
+    bytes.resize(HEADER_LEN, 0);
+    let header = SegmentHeader::decode(&bytes).unwrap();
+    assert_eq!(header, SegmentHeader { salt: 0, before: 0, bytes: 0, ..HEADER });
+    // A chunk as version 1 wrote it, with its own magic number.
+    let chunk = [
+        &[0xc1, b'T', b'C', 0x7f, 0, 0, 0, 0][..],
+        &[0, 0, 0, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1],
+        &[0; 4],
+    ]
+    .concat();
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&9u64.to_be_bytes());
+    crc.update(&chunk[8..36]);
+    let mut chunk = chunk;
+    chunk[4..8].copy_from_slice(&crc.finalize().to_be_bytes());
+    bytes.extend_from_slice(&chunk);
+    let found = scan(&bytes, &header, HEADER_LEN, 0);
+    assert_eq!((found.ended, found.next, found.synced), (true, 5, 4));
 }

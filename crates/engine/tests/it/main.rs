@@ -2,6 +2,7 @@
 
 mod adopting;
 mod cleanup;
+mod compacting;
 mod counters;
 mod crash;
 mod damaged;
@@ -11,6 +12,7 @@ mod isolation;
 mod marks;
 mod model;
 mod shards;
+mod shortage;
 mod starting;
 mod truncation;
 mod world;

@@ -171,7 +171,7 @@ options! {
     commitlog_total_space: Size = Size::mib(1024), "What the commit logs of all shards may take before tables are flushed.";
     commitlog_archive: Option<PathBuf> = None, "Directory into which full commit log files are linked.";
     commitlog_ignore_errors: bool = false, "Start in spite of damage in the middle of a commit log; what it held is lost.";
-    commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop (refuse writes), ignore (fail the writes concerned) or die (end the process).";
+    commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop (refuse reads and writes), stop_commit (refuse writes), ignore (fail the writes concerned) or die (end the process).";
     disk_failure_policy: String = "stop".to_owned(), "When data files cannot be written: stop (refuse writes), ignore (try again) or die (end the process).";
     #[alias("compaction_throughput_mb_per_sec", "MiB")]
     compaction_throughput: Size = Size::mib(64), "Bytes a second that compaction may write; 0 for no limit.";

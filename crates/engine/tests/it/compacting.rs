@@ -1,0 +1,253 @@
+//! When compactions run, what they may take, and what they let go.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Canaries, Engine, EngineConfig, EngineStats, SyncMode};
+use mutation::{Cell, Clustering, ColumnData, DeletionTime, PartitionRange, PartitionUpdate, Row};
+use rt::{Rt, shard_mains};
+use rt_sim::{Config, DiskConfig, NodeConfig, Simulation};
+use schema::{Keyspace, Replication, Schema, Table};
+
+use crate::model::{Change, Op, key, read, updates};
+use crate::world::{Plan, config, on_a_node};
+
+fn engine_config() -> EngineConfig {
+    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
+    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 0, sstables: true, ops_max: 0 };
+    let mut config = config(&plan);
+    config.memtable_bytes_max = 64 << 20;
+    config.commitlog.total_bytes_max = 1 << 30;
+    config
+}
+
+fn schema(tables: impl IntoIterator<Item = Table>) -> Arc<Schema> {
+    let empty = Schema::default().with_keyspace(Keyspace::new("ks", Replication::Local));
+    Arc::new(tables.into_iter().fold(empty, |schema, table| schema.with_table(table)))
+}
+
+/// A table of windows of a minute and no grace.
+fn windows(options: &[(&str, &str)]) -> Table {
+    let mut table = crate::model::table(1, 0);
+    table.options.compaction.clear();
+    let ours = [
+        ("class", "TimeWindowCompactionStrategy"),
+        ("compaction_window_unit", "MINUTES"),
+        ("compaction_window_size", "1"),
+    ];
+    for (name, value) in ours.iter().chain(options) {
+        table.options.compaction.insert((*name).to_owned(), (*value).to_owned());
+    }
+    table
+}
+
+fn cell(table: &Arc<Table>, pk: i32, cell: Cell) -> PartitionUpdate {
+    let mut update = PartitionUpdate::new(table.clone(), key(pk));
+    let mut row = Row::new(Clustering::new(table, &[Some(&1i32.to_be_bytes())]));
+    row.set(table.column("a").unwrap().id, ColumnData::Simple(cell));
+    update.add_row(row);
+    update
+}
+
+fn value(ts: i64) -> Bytes {
+    Bytes::copy_from_slice(&ts.to_be_bytes())
+}
+
+fn seconds(rt: &Rt) -> u32 {
+    (rt.wall_micros() / 1_000_000) as u32
+}
+
+/// Five windows of rows that live for five seconds, in the same partitions, and writes all the time.
+async fn five_windows(rt: Rt) -> (Vec<usize>, EngineStats) {
+    let schema = schema([windows(&[])]);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(), schema).await.unwrap();
+    let mut counts = Vec::new();
+    for _ in 0..5 {
+        for second in 0..60 {
+            for pk in 0..5 {
+                let ts = rt.wall_micros();
+                let one = cell(&table, pk, Cell::expiring(ts, 5, seconds(&rt) + 5, value(ts)));
+                engine.apply(vec![one]).await.unwrap();
+            }
+            if second == 30 {
+                engine.flush(table.id).await.unwrap();
+            }
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        counts.push(engine.sstable_count(table.id));
+    }
+    let stats = engine.stats();
+    assert!(stats.memtable_bytes > 0, "the memtable is never empty");
+    (counts, stats)
+}
+
+#[test]
+fn time_windows_that_have_expired_go() {
+    let (counts, stats) = on_a_node(1, five_windows);
+    assert!(counts.iter().all(|count| *count <= 1), "SSTables after each window: {counts:?}");
+    let expired: Vec<_> =
+        stats.compaction_history.iter().filter(|record| record.properties == "expired").collect();
+    assert!(expired.len() >= 4, "{:?}", stats.compaction_history);
+    assert!(expired.iter().all(|record| record.bytes_in > 0 && record.bytes_out == 0));
+}
+
+/// A deletion without any grace, and what it hides in an older SSTable or a memtable. Gives SSTables, and whether anything of
+/// what was deleted is seen.
+async fn hidden(rt: Rt, aggressive: bool, in_memtable: bool) -> (usize, bool) {
+    let text = if aggressive { "true" } else { "false" };
+    let schema = schema([windows(&[("unsafe_aggressive_sstable_expiration", text)])]);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(), schema).await.unwrap();
+    let now = rt.wall_micros();
+    let old = now - 600_000_000;
+    let mut deletion = PartitionUpdate::new(table.clone(), key(1));
+    deletion.add_deletion(DeletionTime::new(now, seconds(&rt)));
+    if !in_memtable {
+        engine.apply(vec![cell(&table, 1, Cell::live(old, value(old)))]).await.unwrap();
+        engine.flush(table.id).await.unwrap();
+    }
+    engine.apply(vec![deletion]).await.unwrap();
+    engine.flush(table.id).await.unwrap();
+    if in_memtable {
+        engine.apply(vec![cell(&table, 1, Cell::live(old, value(old)))]).await.unwrap();
+    }
+    let mut seen = false;
+    for _ in 0..100 {
+        rt.sleep(Duration::from_secs(2)).await;
+        seen |= !read(&engine, &table, &PartitionRange::all(), false).await.unwrap().is_empty();
+    }
+    (engine.sstable_count(table.id), seen)
+}
+
+#[test]
+fn what_hides_something_stays_unless_the_table_says_otherwise() {
+    for in_memtable in [false, true] {
+        let files = usize::from(!in_memtable) + 1;
+        assert_eq!(on_a_node(2, move |rt| hidden(rt, false, in_memtable)), (files, false), "{in_memtable}");
+        assert_eq!(on_a_node(2, move |rt| hidden(rt, true, in_memtable)), (files - 1, true), "{in_memtable}");
+    }
+}
+
+/// Rows of a few bytes take many times more in memory than on disk. Gives bytes of the data file and how long merging took.
+async fn throttled(rt: Rt, rate: u64) -> (u64, Duration) {
+    let schema = schema([crate::model::table(1, 864_000)]);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let config = EngineConfig {
+        auto_compaction: false,
+        compaction_bytes_per_second: rate,
+        auto_snapshot: false,
+        ..engine_config()
+    };
+    let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
+    for turn in 0..2 {
+        for pk in 0..40 {
+            let mut update = PartitionUpdate::new(table.clone(), key(pk));
+            for ck in 0..200i32 {
+                let mut row = Row::new(Clustering::new(&table, &[Some(&(ck * 2 + turn).to_be_bytes())]));
+                row.set(table.column("a").unwrap().id, ColumnData::Simple(Cell::live(1, value(1))));
+                update.add_row(row);
+            }
+            engine.apply(vec![update]).await.unwrap();
+        }
+        engine.flush(table.id).await.unwrap();
+    }
+    let start = rt.now();
+    engine.compact(table.id).await.unwrap();
+    (engine.stats().compaction_bytes_in, rt.now() - start)
+}
+
+#[test]
+fn the_throttle_counts_bytes_of_files() {
+    let rate = 20 << 10;
+    let (bytes, took) = on_a_node(3, move |rt| throttled(rt, rate));
+    let expected = bytes as f64 / rate as f64;
+    let took = took.as_secs_f64();
+    assert!(expected > 0.5, "{bytes} bytes are too few to tell");
+    assert!(
+        (0.6..1.4).contains(&(took / expected)),
+        "{took} s for {bytes} bytes, {expected} s at {rate} a second"
+    );
+}
+
+/// The first table always has something to merge, the last has it once. Gives how often the first was merged until the last was.
+async fn unfair(rt: Rt) -> u64 {
+    let schema = schema((1..=6).map(|id| crate::model::table(id, 864_000)));
+    let table = |id: u8| schema.table("ks", &format!("t{id}")).unwrap().clone();
+    let config = EngineConfig { compactors_max: 1, compaction_bytes_per_second: 8 << 10, ..engine_config() };
+    let engine = Engine::open(rt.clone(), config, schema.clone()).await.unwrap();
+    let (first, last) = (table(1), table(6));
+    let write = |number: i32| {
+        let ts = i64::from(number) + 1;
+        let change = Change::Cell { pk: number % 7, ck: number % 5, b: false, ts };
+        Op { number: number as u64, changes: vec![change], large: true }
+    };
+    for number in 0.. {
+        engine.apply(updates(&first, &write(number), 1_700_000_000)).await.unwrap();
+        engine.flush(first.id).await.unwrap();
+        if number == 20 || number == 21 {
+            engine.apply(updates(&last, &write(number), 1_700_000_000)).await.unwrap();
+            engine.flush(last.id).await.unwrap();
+        }
+        rt.sleep(Duration::from_millis(100)).await;
+        let history = engine.stats().compaction_history;
+        if history.iter().any(|record| record.table == "t6") || number > 300 {
+            return history.iter().filter(|record| record.table == "t1").count() as u64;
+        }
+    }
+    unreachable!("it ends above")
+}
+
+#[test]
+fn no_table_waits_for_ever() {
+    let before = on_a_node(4, unfair);
+    assert!((2..60).contains(&before), "the first table was merged {before} times before the last was");
+}
+
+/// Four SSTables of one size on a disk that has room for two of them besides.
+async fn crowded(rt: Rt, left: Arc<Mutex<Option<(usize, EngineStats)>>>) {
+    let schema = schema([{
+        let mut table = crate::model::table(1, 864_000);
+        table.options.compaction.insert("min_threshold".to_owned(), "4".to_owned());
+        table
+    }]);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let config = EngineConfig { auto_snapshot: false, ..engine_config() };
+    let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
+    for turn in 0..4i64 {
+        for pk in 0..100 {
+            let ts = turn * 1000 + pk + 1;
+            let mut noise = vec![0; 4000];
+            rt.fill_random(&mut noise);
+            let value = [&ts.to_be_bytes()[..], &noise].concat();
+            engine.apply(vec![cell(&table, pk as i32, Cell::live(ts, value.into()))]).await.unwrap();
+        }
+        engine.flush(table.id).await.unwrap();
+    }
+    rt.sleep(Duration::from_secs(180)).await;
+    *left.lock().unwrap() = Some((engine.sstable_count(table.id), engine.stats()));
+}
+
+#[test]
+fn a_job_that_does_not_fit_the_disk_is_made_smaller_or_put_off() {
+    // Four SSTables of 400 KB, segments of the log of 1.6 MB, and what is left.
+    for (capacity, merges) in [(3_500_000, 1), (2_600_000, 0)] {
+        let sim = Simulation::new(6, Config::default());
+        let left = Arc::new(Mutex::new(None));
+        let of_node = left.clone();
+        let disk = DiskConfig { capacity, ..DiskConfig::default() };
+        let node = sim.add_node(NodeConfig { disk, ..NodeConfig::default() }, move |_| {
+            let left = of_node.clone();
+            shard_mains(1, move |rt| crowded(rt, left.clone()))
+        });
+        sim.start(node);
+        let watched = left.clone();
+        sim.run_until(|| watched.lock().unwrap().is_some()).unwrap();
+        let (count, stats) = left.lock().unwrap().take().unwrap();
+        assert_eq!(stats.compactions_done, merges, "{capacity}: {:?}", stats.compaction_history);
+        assert_eq!(count, if merges > 0 { 3 } else { 4 }, "two of four are merged, or none");
+        assert!(stats.compactions_failed <= 10, "{} compactions have failed", stats.compactions_failed);
+        assert_eq!(stats.flushes_failed, 0, "{capacity}");
+    }
+}
