@@ -114,7 +114,7 @@ fn waits_for(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange)
     }
     let view = node.view();
     let keyspaces = state.schema.keyspaces();
-    let gainers = keyspaces.flat_map(|keyspace| view.place(&keyspace.replication).gainers());
+    let gainers = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).gainers());
     let waiting = gainers.map(|index| view.node(index)).filter(|node| !change.fetched.contains(&node.host));
     let mut names: Vec<String> = waiting.map(|node| node.native.ip().to_string()).collect();
     names.sort();
@@ -182,6 +182,7 @@ async fn status(node: &Rc<dyn Node>) -> Value {
             "number": change.number,
             "joins": change.joins.map(name),
             "leaves": change.leaves.map(name),
+            "alters": change.alters.keys().collect::<Vec<_>>(),
             "step": match change.step {
                 ChangeStep::Announced => "announced",
                 ChangeStep::Fetching => "fetching",

@@ -71,7 +71,7 @@ pub(crate) struct StoredKeyspace {
 }
 
 #[derive(Serialize, Deserialize)]
-enum StoredReplication {
+pub(crate) enum StoredReplication {
     Local,
     Everywhere,
     Simple(u32),
@@ -207,15 +207,28 @@ pub(crate) fn store_type(ty: &UserType) -> StoredType {
     }
 }
 
+pub(crate) fn store_replication(replication: &Replication) -> StoredReplication {
+    match replication {
+        Replication::Local => StoredReplication::Local,
+        Replication::Everywhere => StoredReplication::Everywhere,
+        Replication::Simple { factor } => StoredReplication::Simple(*factor),
+        Replication::NetworkTopology { factors } => StoredReplication::NetworkTopology(factors.clone()),
+    }
+}
+
+pub(crate) fn load_replication(stored: StoredReplication) -> Replication {
+    match stored {
+        StoredReplication::Local => Replication::Local,
+        StoredReplication::Everywhere => Replication::Everywhere,
+        StoredReplication::Simple(factor) => Replication::Simple { factor },
+        StoredReplication::NetworkTopology(factors) => Replication::NetworkTopology { factors },
+    }
+}
+
 pub(crate) fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
     StoredKeyspace {
         name: keyspace.name.clone(),
-        replication: match &keyspace.replication {
-            Replication::Local => StoredReplication::Local,
-            Replication::Everywhere => StoredReplication::Everywhere,
-            Replication::Simple { factor } => StoredReplication::Simple(*factor),
-            Replication::NetworkTopology { factors } => StoredReplication::NetworkTopology(factors.clone()),
-        },
+        replication: store_replication(&keyspace.replication),
         durable_writes: keyspace.durable_writes,
         types: keyspace.types.values().map(|ty| store_type(ty)).collect(),
         tables: keyspace.tables.values().map(|table| store_table(table)).collect(),
@@ -223,13 +236,7 @@ pub(crate) fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
 }
 
 pub(crate) fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
-    let replication = match stored.replication {
-        StoredReplication::Local => Replication::Local,
-        StoredReplication::Everywhere => Replication::Everywhere,
-        StoredReplication::Simple(factor) => Replication::Simple { factor },
-        StoredReplication::NetworkTopology(factors) => Replication::NetworkTopology { factors },
-    };
-    let mut keyspace = Keyspace::new(stored.name, replication);
+    let mut keyspace = Keyspace::new(stored.name, load_replication(stored.replication));
     keyspace.durable_writes = stored.durable_writes;
     for ty in stored.types {
         let ty = load_user_type(&keyspace.name, ty)?;

@@ -33,6 +33,10 @@ pub struct Canaries {
     pub one_source: bool,
     /// Who loses a range is not asked for it when others make a quorum.
     pub loser_left_out: bool,
+    /// What a read repairs is not told to nodes that are about to be replicas.
+    pub no_pending_repairs: bool,
+    /// Writes of tokens that a node does not own any more are taken.
+    pub owns_everything: bool,
     /// Requests are let in whatever ring they go by.
     pub no_fence: bool,
 }

@@ -18,6 +18,8 @@ const NOWHERE: u16 = u16::MAX;
 struct Need {
     /// The datacenter whose replicas count; all when none.
     datacenter: Option<u16>,
+    /// The replicas that count; all when none.
+    among: Option<Replicas>,
     required: usize,
 }
 
@@ -57,6 +59,7 @@ impl Needs {
         let pending_in = |dc: u16| pending.iter().filter(|node| view.datacenter(**node) == dc).count();
         let one = |datacenter: Option<u16>, copies: usize, pending: usize| Need {
             datacenter,
+            among: None,
             required: consistency.required(copies) + pending,
         };
         Self(match consistency {
@@ -73,6 +76,33 @@ impl Needs {
                 .collect(),
             _ => smallvec::smallvec![one(None, copies(replication, view), pending.len())],
         })
+    }
+
+    /// The same when only these replicas count.
+    #[must_use]
+    pub fn among(mut self, replicas: &Replicas) -> Self {
+        self.0.iter_mut().for_each(|need| need.among = Some(replicas.clone()));
+        self
+    }
+
+    /// What both need.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Answers of these nodes that are enough whichever of them answer.
+    pub fn required_of(&self, nodes: &[NodeIndex]) -> usize {
+        let enough = |need: &Need| match &need.among {
+            None => need.required,
+            Some(among) => need.required + nodes.iter().filter(|node| !among.contains(node)).count(),
+        };
+        if self.0.iter().any(|need| need.among.is_some()) {
+            self.0.iter().map(enough).max().unwrap_or(0)
+        } else {
+            self.required()
+        }
     }
 
     /// As if each group needed one answer less, where it needs several: what a planted bug does.
@@ -127,6 +157,7 @@ impl Needs {
 impl Need {
     fn counts(&self, view: &ClusterView, node: NodeIndex) -> bool {
         self.datacenter.is_none_or(|dc| dc == view.datacenter(node))
+            && self.among.as_ref().is_none_or(|among| among.contains(&node))
     }
 }
 
@@ -156,6 +187,7 @@ pub struct Tally {
 #[derive(Clone, Debug)]
 struct Group {
     datacenter: Option<u16>,
+    among: Option<Replicas>,
     required: usize,
     acknowledged: usize,
     /// Of which an answer may still come.
@@ -167,6 +199,7 @@ impl Tally {
     pub fn new(needs: &Needs, view: &ClusterView, asked: &[NodeIndex]) -> Self {
         let group = |need: &Need| Group {
             datacenter: need.datacenter,
+            among: need.among.clone(),
             required: need.required,
             acknowledged: 0,
             open: asked.iter().filter(|node| need.counts(view, **node)).count(),
@@ -174,10 +207,10 @@ impl Tally {
         Self { groups: needs.0.iter().map(group).collect(), received: 0 }
     }
 
-    /// A node of this datacenter has answered.
-    pub fn acknowledge(&mut self, datacenter: u16) {
+    /// A node, of this datacenter, has answered.
+    pub fn acknowledge(&mut self, node: NodeIndex, datacenter: u16) {
         let mut counted = false;
-        for group in self.of(datacenter) {
+        for group in self.of(node, datacenter) {
             assert!(group.open > 0, "a node answers once");
             group.open -= 1;
             group.acknowledged += 1;
@@ -186,16 +219,19 @@ impl Tally {
         self.received += usize::from(counted);
     }
 
-    /// A node of this datacenter will not answer.
-    pub fn fail(&mut self, datacenter: u16) {
-        for group in self.of(datacenter) {
+    /// A node, of this datacenter, will not answer.
+    pub fn fail(&mut self, node: NodeIndex, datacenter: u16) {
+        for group in self.of(node, datacenter) {
             assert!(group.open > 0, "a node fails once, and not after it answered");
             group.open -= 1;
         }
     }
 
-    fn of(&mut self, datacenter: u16) -> impl Iterator<Item = &mut Group> {
-        self.groups.iter_mut().filter(move |group| group.datacenter.is_none_or(|dc| dc == datacenter))
+    fn of(&mut self, node: NodeIndex, datacenter: u16) -> impl Iterator<Item = &mut Group> {
+        self.groups.iter_mut().filter(move |group| {
+            group.datacenter.is_none_or(|dc| dc == datacenter)
+                && group.among.as_ref().is_none_or(|among| among.contains(&node))
+        })
     }
 
     /// Whether enough have answered.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schema::Keyspace;
 use topology::{HostId, Location};
 
 use super::*;
@@ -155,20 +156,20 @@ fn a_tally_ends_as_soon_as_it_is_decided() {
     let tally = |consistency| Tally::new(&Needs::new(consistency, &replication, &view, &[]), &view, &all);
 
     let mut quorum = tally(Consistency::LocalQuorum);
-    quorum.acknowledge(far);
-    quorum.acknowledge(far);
-    quorum.acknowledge(near);
+    quorum.acknowledge(NodeIndex(0), far);
+    quorum.acknowledge(NodeIndex(0), far);
+    quorum.acknowledge(NodeIndex(0), near);
     assert!(!quorum.is_met(), "the far ones do not count");
     assert_eq!((quorum.received(), quorum.required()), (1, 2));
-    quorum.acknowledge(near);
+    quorum.acknowledge(NodeIndex(0), near);
     assert!(quorum.is_met());
 
     let mut each = tally(Consistency::EachQuorum);
-    [near, near, near, far].into_iter().for_each(|dc| each.acknowledge(dc));
+    [near, near, near, far].into_iter().for_each(|dc| each.acknowledge(NodeIndex(0), dc));
     assert!(!each.is_met() && !each.is_hopeless());
-    each.fail(far);
+    each.fail(NodeIndex(0), far);
     assert!(!each.is_hopeless(), "one more of the far ones suffices");
-    each.fail(far);
+    each.fail(NodeIndex(0), far);
     assert!(each.is_hopeless());
 }
 
@@ -257,4 +258,66 @@ fn a_node_in_the_place_of_a_dead_one_gains_all_that_it_had() {
     assert_eq!(gainers, [now.index_of(HostId([first + 3; 16])).unwrap()].into());
     let then = ClusterView::switched(own, nodes).unwrap();
     assert_eq!(places(&then, 2, 50), (vec![first + 3, first + 2], vec![first + 1]));
+}
+
+#[test]
+fn while_replicas_move_each_replication_has_its_quorum() {
+    let view = view("a/r a/r a/r");
+    let (one, three) = (Replication::Simple { factor: 1 }, Replication::Simple { factor: 3 });
+    let all: Vec<NodeIndex> = view.ring().indexes().collect();
+    let (before, after) = (Replicas::from_slice(&all[..1]), Replicas::from_slice(&all));
+    let needs = |consistency| {
+        let now = Needs::new(consistency, &one, &view, &[]).among(&before);
+        now.and(Needs::new(consistency, &three, &view, &[]).among(&after))
+    };
+    let met = |consistency, nodes: &[usize]| {
+        let mut tally = Tally::new(&needs(consistency), &view, &all);
+        nodes.iter().for_each(|at| tally.acknowledge(all[*at], view.datacenter(all[*at])));
+        tally.is_met()
+    };
+    assert!(met(Consistency::One, &[0]) && !met(Consistency::One, &[1, 2]), "who is read now has to have it");
+    assert!(met(Consistency::Quorum, &[0, 2]) && !met(Consistency::Quorum, &[0]));
+    assert!(!met(Consistency::Quorum, &[1, 2]), "a read of one replica would miss it");
+    assert!(needs(Consistency::Quorum).check(Consistency::Quorum, &view, &all[1..]).is_err());
+    assert_eq!(
+        needs(Consistency::Quorum).required_of(&all),
+        3,
+        "any two might be those who are not read now"
+    );
+}
+
+#[test]
+fn when_a_replication_loses_replicas_those_who_stay_fetch_from_those_who_go() {
+    let keyspace = Keyspace::new("ks", Replication::Simple { factor: 3 });
+    let altered = |now: u32, other: u32, switched: bool| {
+        let view = view("a/r a/r a/r a/r");
+        let nodes = view.nodes().to_vec();
+        let view = match switched {
+            true => ClusterView::switched(HostId([1; 16]), nodes),
+            false => ClusterView::new(HostId([1; 16]), nodes),
+        };
+        let [now, other] = [now, other].map(|factor| Replication::Simple { factor });
+        let replicated = crate::Replicated { now, other: Some(other) };
+        let view = view.unwrap().replicating([("ks".to_owned(), replicated)].into());
+        (view.place_keyspace(&keyspace), view)
+    };
+    let (fewer, view) = altered(3, 1, false);
+    assert!(view.is_changing());
+    let token = 0;
+    assert_eq!(fewer.replicas(token).len(), 3);
+    assert_eq!((fewer.pending(token).len(), fewer.losing(token).len()), (0, 2));
+    let stays = fewer.replicas(token)[0];
+    assert!(fewer.gained(stays).iter().any(|range| range.upto == token), "what the others have at ONE");
+    let (more, _) = altered(1, 3, false);
+    assert_eq!((more.replicas(token).len(), more.pending(token).len(), more.losing(token).len()), (1, 2, 0));
+    assert!(
+        more.pending(token).iter().all(|node| more.gained(*node).iter().any(|range| range.upto == token))
+    );
+    assert!(!more.gained(stays).iter().any(|range| range.upto == token));
+    let (over, view) = altered(3, 1, true);
+    assert_eq!((over.replicas(token).len(), over.pending(token).len()), (3, 0));
+    assert!(over.gained(stays).is_empty() && over.takes(stays, token));
+    assert_eq!(view.replication_of(&keyspace), &Replication::Simple { factor: 3 });
+    // Who reads by the replication of before is enough for its quorum, and does not hear what is written by that of now.
+    assert!(over.blind_quorum(&view, |node| node != stays));
 }

@@ -322,6 +322,7 @@ impl Coordinator {
             return self.traced(trace).write(updates, options).await;
         }
         let replica = &self.0.replica;
+        let _under_way = self.fence().enter();
         if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
             self.note(trace, "Writing to and removing from the batchlog (system.batches) around the batch");
             return self.write_batch(updates, options).await;
@@ -375,6 +376,8 @@ impl Coordinator {
         let kind = self.check_writes(&updates, options)?;
         let (rt, replica) = (&self.0.rt, &self.0.replica);
         let began = rt.now();
+        // What begins while this node is alone is waited for when another joins.
+        let _under_way = (kind == Kind::Stored).then(|| self.fence().enter());
         let result = if kind == Kind::Replicated && options.kind == WriteKind::Batch && updates.len() > 1 {
             Box::pin(self.write_logged(updates, options)).await
         } else if kind == Kind::Replicated {
@@ -439,6 +442,7 @@ impl Coordinator {
     ) -> Result<(), RequestError> {
         let kind = self.check_writes(&updates, options)?;
         let began = self.0.rt.now();
+        let _under_way = (kind == Kind::Stored).then(|| self.fence().enter());
         let result = if kind == Kind::Replicated {
             Box::pin(self.increment_replicas(updates, options)).await
         } else {
@@ -525,22 +529,33 @@ impl Coordinator {
     pub(crate) fn keyspace_of(&self, table: &Table) -> Result<(Arc<Copies>, Replication), RequestError> {
         let schema = self.0.schema.borrow();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
+        let view = self.0.view.borrow();
         let mut placements = self.0.placements.borrow_mut();
         let placement = match placements.get(&table.keyspace) {
             Some(placement) => placement.clone(),
             None => {
-                let placement = Arc::new(self.0.view.borrow().place(&keyspace.replication));
+                let placement = Arc::new(view.place_keyspace(keyspace));
                 placements.insert(table.keyspace.clone(), placement.clone());
                 placement
             }
         };
-        Ok((placement, keyspace.replication.clone()))
+        Ok((placement, view.replication_of(keyspace).clone()))
     }
 
     /// What a request of a table with several replicas has to know.
     pub(crate) fn scene(&self, table: &Table) -> Result<Scene, RequestError> {
         let (placement, replication) = self.keyspace_of(table)?;
-        Ok(Scene { view: self.view(), placement, replication, planted: self.planted() })
+        let (view, schema) = (self.view(), self.0.schema.borrow());
+        let keyspace = schema.keyspace(&table.keyspace);
+        let other_replication = keyspace.and_then(|keyspace| view.other_replication_of(keyspace)).cloned();
+        Ok(Scene { view, placement, replication, other_replication, planted: self.planted() })
+    }
+
+    /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.
+    pub(crate) fn takes(&self, update: &PartitionUpdate) -> bool {
+        let Ok((placement, replication)) = self.keyspace_of(&update.table) else { return true };
+        let own = self.0.view.borrow().own();
+        replication == Replication::Local || placement.takes(own, update.key.token)
     }
 
     pub(crate) fn port(&self) -> &Port<NodeRequest, NodeResponse> {

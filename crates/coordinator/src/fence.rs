@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_util::future::join_all;
+use mutation::PartitionUpdate;
 use rpc::{Messenger, Refusal, Verb};
 use rt::sync::{Gate, GateGuard, Watch};
 use rt::{Group, Instant, ShardId};
@@ -88,6 +89,12 @@ impl Fence {
         }
     }
 
+    /// Whether a request was chosen by an earlier ring than the shard's own, which need not be over.
+    #[inline]
+    pub(crate) fn is_earlier(&self, ring: u64) -> bool {
+        ring < self.newest.get()
+    }
+
     /// Returns when nothing is under way that was let in before the shard had its ring.
     async fn drained(&self) {
         loop {
@@ -136,6 +143,11 @@ pub(crate) fn stamp(view: &ClusterView, room: usize) -> Vec<u8> {
 }
 
 impl Coordinator {
+    /// By the ring of which number a request was sent; 0 when it has none.
+    pub(crate) fn ring_of(body: &Bytes) -> u64 {
+        body.split_first_chunk::<STAMP_LEN>().map_or(0, |(number, _)| u64::from_be_bytes(*number))
+    }
+
     /// Takes the number off a body that another node sent, unless its ring is over. The request is under way until the guard goes.
     pub(crate) fn admit(&self, mut body: Bytes) -> Result<(Bytes, GateGuard), Refusal> {
         let Some((number, _)) = body.split_first_chunk::<STAMP_LEN>() else {
@@ -159,6 +171,36 @@ impl Coordinator {
     pub(crate) fn admit_own(&self, view: &ClusterView) -> Result<GateGuard, PeerError> {
         let ring = view.ring_number();
         self.fence().admit(ring).ok_or_else(|| PeerError::OldRing(remote::old_ring(ring).message))
+    }
+
+    /// The same of writes: by an earlier ring, which is not over, this node may have been a replica and have dropped what it had since.
+    pub(crate) fn admit_own_writes(
+        &self,
+        view: &ClusterView,
+        updates: &[PartitionUpdate],
+    ) -> Result<GateGuard, PeerError> {
+        let guard = self.admit_own(view)?;
+        match self.check_owned(view.ring_number(), updates) {
+            Ok(()) => Ok(guard),
+            Err(refusal) => Err(PeerError::OldRing(refusal.message)),
+        }
+    }
+
+    /// Refuses writes of tokens that this node does not own any more, which were sent by an earlier ring: they would lie here unseen, and
+    /// come back with the tokens when their deletion has been forgotten.
+    pub(crate) fn check_owned(&self, ring: u64, updates: &[PartitionUpdate]) -> Result<(), Refusal> {
+        let planted = self.planted();
+        let late = self.fence().is_earlier(ring) && !planted.owns_everything && !planted.no_fence;
+        if !late || updates.iter().all(|update| self.takes(update)) {
+            return Ok(());
+        }
+        self.count(|stats| stats.refused_old_ring += 1);
+        Err(remote::old_ring(ring))
+    }
+
+    /// Waits until nothing is under way on this node that was let in before it had its ring; whether it is so in time.
+    pub async fn settle(&self, patience: Duration) -> bool {
+        self.enforce_here(self.view().ring_number(), self.rt().now() + patience).await
     }
 
     /// Waits until this node has a later ring than that of a number; whether it has.

@@ -12,11 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::select;
 use hints::{Hint, HintFigures, Hints, KeptHint, ReplayEnd};
+use mutation::PartitionUpdate;
 use rpc::{Refusal, Verb};
 use rt::sync::Notify;
 use rt::{Group, Task};
 use schema::{Table, TableId};
-use topology::HostId;
+use topology::{HostId, NodeIndex};
 
 use crate::fence;
 use crate::remote::{self, PeerError};
@@ -276,14 +277,63 @@ impl Inner {
         let updates = remote::decode_updates(&hint.update, |id| schema.table_by_id(id).cloned());
         let updates = updates.map_err(|refusal| NotDelivered::Unreadable(refusal.message))?;
         let Some(first) = updates.first() else { return Ok(()) };
+        let token = first.key.token;
+        let takes = match self.coordinator.keyspace_of(&first.table) {
+            Ok((placement, _)) => placement.takes(index, token),
+            Err(_) => true,
+        };
+        if takes || self.coordinator.planted().owns_everything {
+            return self.bring(&view, index, token, &hint).await;
+        }
+        // It does not own the token any more, and has dropped what it had of it: whoever owns it now is to have it.
+        self.bring_to_owners(&view, updates, &hint).await
+    }
+
+    /// Brings a hint that is for a node which has its token no longer to those that have it. All of them have to be there: what the hint
+    /// is for must not become younger than it is by another hint.
+    async fn bring_to_owners(
+        &self,
+        view: &ClusterView,
+        updates: Vec<PartitionUpdate>,
+        hint: &KeptHint,
+    ) -> Result<(), NotDelivered> {
+        let Some(first) = updates.first() else { return Ok(()) };
+        let token = first.key.token;
+        let Ok((placement, _)) = self.coordinator.keyspace_of(&first.table) else { return Ok(()) };
+        let owners = placement.replicas(token).iter().copied().chain(placement.pending(token));
+        for owner in owners {
+            if owner != view.own() {
+                if !view.is_alive(owner) {
+                    return Err(NotDelivered::Away);
+                }
+                self.bring(view, owner, token, hint).await?;
+                continue;
+            }
+            let failed = |why: String| NotDelivered::Peer(why);
+            let admitted = self.coordinator.admit_own_writes(view, &updates);
+            let _under_way = admitted.map_err(|error| failed(error.message().to_owned()))?;
+            let applied = self.coordinator.replica().apply_since(updates.clone(), hint.stored_micros).await;
+            applied.map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Brings a hint to a node.
+    async fn bring(
+        &self,
+        view: &ClusterView,
+        node: NodeIndex,
+        token: i64,
+        hint: &KeptHint,
+    ) -> Result<(), NotDelivered> {
         let deadline = self.coordinator.rt().now() + DELIVERY_TIMEOUT;
-        let body = fence::stamped(&view, &encode(hint.stored_micros, &hint.update));
-        let remote = self.coordinator.remote();
-        match remote.call(view.node(index), first.key.token, Verb::Hint, body, deadline).await {
+        let body = fence::stamped(view, &encode(hint.stored_micros, &hint.update));
+        let (remote, peer) = (self.coordinator.remote(), view.node(node));
+        match remote.call(peer, token, Verb::Hint, body, deadline).await {
             Ok(_) => Ok(()),
             // It will not be taken tomorrow either, and those behind it wait.
             Err(PeerError::Invalid(why)) => {
-                tracing::warn!("a hint is thrown away, for {} does not take it: {why}", self.name(host));
+                tracing::warn!("a hint is thrown away, for {} does not take it: {why}", peer.internode);
                 Ok(())
             }
             Err(

@@ -48,4 +48,4 @@ pub use pull::{PullFrom, PullStats, partition_ranges};
 pub use request::{WriteKind, WriteOptions};
 pub use schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
 pub use topology::Consistency;
-pub use view::{ClusterView, Copies, Phase, ViewNode};
+pub use view::{ClusterView, Copies, Phase, Replicated, ViewNode};

@@ -226,6 +226,7 @@ impl Coordinator {
         let later = |update: &PartitionUpdate| engine.truncated_at(update.table.id) < batch.at_micros;
         let (here, elsewhere) = self.split(updates.into_iter().filter(later).collect());
         if !here.is_empty() {
+            let _under_way = self.fence().enter();
             let applied = self.replica().apply_since(here, batch.at_micros).await;
             applied.map_err(|error| RequestError::Overloaded(error.to_string()))?;
         }

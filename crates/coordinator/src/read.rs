@@ -2,7 +2,7 @@
 //! merged, and each replica is told what it lacks before the client is answered.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub(crate) struct Scene {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) placement: Arc<Copies>,
     pub(crate) replication: Replication,
+    /// How it will be, or was, while the keyspace's replicas move.
+    pub(crate) other_replication: Option<Replication>,
     pub(crate) planted: crate::Canaries,
 }
 
@@ -257,8 +259,9 @@ impl<'a> Reader<'a> {
         nodes: &[NodeIndex],
         repairs: Vec<Vec<PartitionUpdate>>,
     ) -> Result<(), RequestError> {
-        let told = nodes.iter().zip(repairs).filter(|(_, updates)| !updates.is_empty());
-        let told: Vec<_> = told.map(|(node, updates)| self.tell(*node, updates)).collect();
+        let pending = self.pending_repairs(&repairs);
+        let told = nodes.iter().copied().zip(repairs).filter(|(_, updates)| !updates.is_empty());
+        let told: Vec<_> = told.chain(pending).map(|(node, updates)| self.tell(node, updates)).collect();
         let count = told.len();
         self.coordinator.count(|stats| stats.repaired += count as u64);
         let failures: Vec<(NodeIndex, PeerError)> =
@@ -266,7 +269,23 @@ impl<'a> Reader<'a> {
         if failures.is_empty() {
             return Ok(());
         }
-        Err(self.not_enough(nodes.len() - failures.len(), nodes.len(), true, &failures))
+        Err(self.not_enough(count - failures.len(), count, true, &failures))
+    }
+
+    /// What nodes that are about to be replicas, or were until now, are told with the replicas: what this read has shown must not be
+    /// missing when reads have gone over to them.
+    fn pending_repairs(&self, repairs: &[Vec<PartitionUpdate>]) -> Vec<(NodeIndex, Vec<PartitionUpdate>)> {
+        let (view, placement) = (&self.scene.view, &self.scene.placement);
+        if !view.is_changing() || self.scene.planted.no_pending_repairs {
+            return Vec::new();
+        }
+        let mut told: BTreeMap<NodeIndex, Vec<PartitionUpdate>> = BTreeMap::new();
+        for update in repairs.iter().flatten() {
+            for node in placement.pending(update.key.token).into_iter().filter(|node| view.is_alive(*node)) {
+                told.entry(node).or_default().push(update.clone());
+            }
+        }
+        told.into_iter().collect()
     }
 
     async fn tell(
@@ -276,7 +295,7 @@ impl<'a> Reader<'a> {
     ) -> Result<(), (NodeIndex, PeerError)> {
         let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
         let told = if node == view.own() {
-            match coordinator.admit_own(view) {
+            match coordinator.admit_own_writes(view, &updates) {
                 Ok(_under_way) => coordinator.here(deadline, coordinator.replica().apply(updates)).await,
                 Err(error) => Err(error),
             }
@@ -466,7 +485,7 @@ impl Gathered {
         let datacenter = gather.reader.scene.view.datacenter(node);
         match answer {
             Err(error) => {
-                self.tally.fail(datacenter);
+                self.tally.fail(node, datacenter);
                 self.errors.push((node, error));
                 return true;
             }
@@ -477,7 +496,7 @@ impl Gathered {
             }
             Ok(Answer::Digest(digest)) => self.digests.push(digest),
         }
-        self.tally.acknowledge(datacenter);
+        self.tally.acknowledge(node, datacenter);
         self.answered.push(node);
         false
     }

@@ -430,6 +430,7 @@ impl Server {
         body: Bytes,
         trace: Option<&TraceLog>,
     ) -> Result<Bytes, Refusal> {
+        let ring = Coordinator::ring_of(&body);
         // Who keeps a batch is not chosen by a token.
         let (body, _under_way) = match verb {
             Verb::BatchStore | Verb::BatchRemove => (body, None),
@@ -450,11 +451,13 @@ impl Server {
             Verb::Hint => {
                 let (stored_micros, updates) = handoff::decode(&body)?;
                 let updates = self.updates(&updates)?;
+                self.coordinator.check_owned(ring, &updates)?;
                 let applied = self.replica().apply_since(updates, stored_micros).await;
                 applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
             }
             Verb::Apply | Verb::ReadRepair => {
                 let mut updates = self.updates(&body)?;
+                self.coordinator.check_owned(ring, &updates)?;
                 let replica = self.replica();
                 let applied = match (updates.len(), trace) {
                     (_, Some(trace)) => replica.apply_traced(updates, trace).await,
@@ -465,7 +468,9 @@ impl Server {
             }
             Verb::Increment => {
                 let mut states = Vec::new();
-                for update in self.updates(&body)? {
+                let updates = self.updates(&body)?;
+                self.coordinator.check_owned(ring, &updates)?;
+                for update in updates {
                     let state = self.coordinator.count_here(update, trace).await;
                     states.push(state.map_err(|error| refusal(&error))?);
                 }
@@ -474,6 +479,8 @@ impl Server {
             Verb::PaxosPrepare | Verb::PaxosPropose | Verb::PaxosCommit => {
                 paxos::answer(&self.coordinator, verb, &body, trace).await
             }
+            // A node that joins by a later ring would not be told.
+            Verb::Truncate if self.coordinator.fence().is_earlier(ring) => Err(old_ring(ring)),
             Verb::Truncate => {
                 self.truncate(&body).await.map(|at_micros| Bytes::copy_from_slice(&at_micros.to_be_bytes()))
             }

@@ -33,13 +33,14 @@ impl Coordinator {
             return self.truncate_everywhere(&view, table, deadline).await;
         }
         let now = self.rt().wall_micros();
+        let _under_way = self.fence().enter();
         match self.rt().timeout_at(deadline, self.truncate_here(table.id, now)).await {
             Ok(outcome) => outcome.map(|_| ()).map_err(RequestError::Truncate),
             Err(_) => Err(timed_out(0)),
         }
     }
 
-    /// Every node of the ring must be there: one that is away would bring back what it has.
+    /// Every node of the ring, as the latest view of any of them has it, must be there: one that is away would bring back what it has.
     async fn truncate_everywhere(
         &self,
         view: &ClusterView,
@@ -57,7 +58,12 @@ impl Coordinator {
             let began = self.rt().now();
             let results = self.truncate_once(view, &nodes, (table.id, at_micros), deadline).await;
             let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
-            if met_later_ring && self.catch_up(view.ring_number(), deadline).await {
+            // Who came meanwhile is to do it as often as the others.
+            let is_later = self.view().ring_number() > view.ring_number();
+            if is_later && self.rt().now() >= deadline {
+                return Err(timed_out(0));
+            }
+            if is_later || met_later_ring && self.catch_up(view.ring_number(), deadline).await {
                 return Box::pin(self.truncate(table, deadline)).await;
             }
             let times = judge(view, &nodes, results)?;
@@ -84,6 +90,9 @@ impl Coordinator {
         let one = |node: NodeIndex| async move {
             if node != view.own() {
                 return self.remote().truncate((view, node), table, at_micros, deadline).await;
+            }
+            if self.fence().is_earlier(view.ring_number()) {
+                return Err(PeerError::OldRing(remote::old_ring(view.ring_number()).message));
             }
             let truncated = async { self.truncate_here(table, at_micros).await.map_err(PeerError::Invalid) };
             self.here(deadline, truncated).await

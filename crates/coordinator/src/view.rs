@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use schema::Replication;
+use schema::{Keyspace, Replication};
 use topology::{HostId, Location, NodeIndex, Placement, Replicas, Ring, RingNode, TokenRange};
 
 /// A node of the cluster.
@@ -55,6 +56,15 @@ impl Phase {
     }
 }
 
+/// How a keyspace is replicated, and how it will be, or was when reads have gone over already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replicated {
+    /// Where reads find it.
+    pub now: Replication,
+    /// While its replicas move after ALTER KEYSPACE.
+    pub other: Option<Replication>,
+}
+
 /// The nodes of the cluster and what follows from them.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
@@ -75,6 +85,9 @@ pub struct ClusterView {
     /// The ring's number, and the least one by which replicas may still be chosen.
     ring_number: u64,
     fence: u64,
+    /// How keyspaces are replicated by the entry of the log that this view is of. Placement follows from one entry: the schema may be a
+    /// moment behind or ahead.
+    keyspaces: Arc<BTreeMap<String, Replicated>>,
 }
 
 impl ClusterView {
@@ -121,8 +134,25 @@ impl ClusterView {
         numbers.iter().for_each(|(name, number)| names[usize::from(*number)] = (*name).to_owned());
         let own = nodes.iter().position(|node| node.host == own).expect("a node is in its own view");
         let own = NodeIndex(own as u16);
-        let departed = Vec::new();
-        Ok(Self { ring, nodes, other, switched, datacenters, names, own, departed, ring_number: 0, fence: 0 })
+        Ok(Self {
+            ring,
+            nodes,
+            other,
+            switched,
+            datacenters,
+            names,
+            own,
+            departed: Vec::new(),
+            ring_number: 0,
+            fence: 0,
+            keyspaces: Arc::default(),
+        })
+    }
+
+    /// The same with the replication of keyspaces by name; of those that are not named the schema says it.
+    #[must_use]
+    pub fn replicating(self, keyspaces: BTreeMap<String, Replicated>) -> Self {
+        Self { keyspaces: Arc::new(keyspaces), ..self }
     }
 
     /// The same with nodes that have left: nobody is to ask them, and connections to them stay until the cluster's log forgets them,
@@ -164,9 +194,9 @@ impl ClusterView {
         self.nodes.len() == 1
     }
 
-    /// Whether nodes are on their way into the ring or out of it.
+    /// Whether nodes are on their way into the ring or out of it, or a keyspace's replicas move.
     pub fn is_changing(&self) -> bool {
-        self.other.is_some()
+        self.other.is_some() || self.keyspaces.values().any(|keyspace| keyspace.other.is_some())
     }
 
     /// This node.
@@ -260,7 +290,10 @@ impl ClusterView {
 
     /// Whether every replication puts its copies where the other view puts them, by the same indexes.
     pub fn places_as(&self, other: &ClusterView) -> bool {
-        self.switched == other.switched && self.ring == other.ring && self.other == other.other
+        self.switched == other.switched
+            && self.ring == other.ring
+            && self.other == other.other
+            && self.keyspaces == other.keyspaces
     }
 
     /// Where a replication puts its copies.
@@ -268,7 +301,29 @@ impl ClusterView {
         let now = Placement::new(&self.ring, replication);
         let other =
             self.other.as_ref().map(|(ring, places)| (Placement::new(ring, replication), places.clone()));
-        Copies { now, other, switched: self.switched }
+        Copies { now, other, switched: self.switched, is_altered: false }
+    }
+
+    /// Where the copies of a keyspace are.
+    pub fn place_keyspace(&self, keyspace: &Keyspace) -> Copies {
+        let known = self.keyspaces.get(&keyspace.name);
+        let Some(other) = known.and_then(|known| known.other.as_ref()) else {
+            return self.place(self.replication_of(keyspace));
+        };
+        let now = Placement::new(&self.ring, self.replication_of(keyspace));
+        let places = self.ring.indexes().collect();
+        let other = Some((Placement::new(&self.ring, other), places));
+        Copies { now, other, switched: self.switched, is_altered: true }
+    }
+
+    /// How reads find a keyspace replicated.
+    pub fn replication_of<'a>(&'a self, keyspace: &'a Keyspace) -> &'a Replication {
+        self.keyspaces.get(&keyspace.name).map_or(&keyspace.replication, |known| &known.now)
+    }
+
+    /// How a keyspace will be replicated, or was, while its replicas move.
+    pub fn other_replication_of(&self, keyspace: &Keyspace) -> Option<&Replication> {
+        self.keyspaces.get(&keyspace.name)?.other.as_ref()
     }
 }
 
@@ -278,6 +333,8 @@ pub struct Copies {
     now: Placement,
     other: Option<(Placement, Vec<NodeIndex>)>,
     switched: bool,
+    /// The replication changes, and not the ring.
+    is_altered: bool,
 }
 
 impl Copies {
@@ -293,20 +350,38 @@ impl Copies {
 
     /// Those who will be replicas of a token and are not yet, or who were when reads have gone over: they take its writes.
     pub fn pending(&self, token: i64) -> Replicas {
-        let Some((other, places)) = &self.other else { return Replicas::new() };
         let now = self.now.replicas(token);
-        let places = other.replicas(token).iter().map(|node| places[usize::from(node.0)]);
-        places.filter(|node| !now.contains(node)).collect()
+        self.others(token).into_iter().filter(|node| !now.contains(node)).collect()
+    }
+
+    /// The replicas of a token in the ring, or by the replication, to be, or of before when reads have gone over.
+    pub(crate) fn others(&self, token: i64) -> Replicas {
+        let Some((other, places)) = &self.other else { return Replicas::new() };
+        other.replicas(token).iter().map(|node| places[usize::from(node.0)]).collect()
+    }
+
+    /// Whether a node takes the writes of a token.
+    pub(crate) fn takes(&self, node: NodeIndex, token: i64) -> bool {
+        self.replicas(token).contains(&node) || self.others(token).contains(&node)
+    }
+
+    /// Who fetches a token's range: those who will be replicas and are not yet. Where a replication has fewer replicas than before, also
+    /// those who stay: what a quorum of before has, a quorum of those who are left has to have.
+    fn fetchers(&self, token: i64) -> Replicas {
+        if self.is_altered && !self.losing(token).is_empty() {
+            self.others(token)
+        } else {
+            self.pending(token)
+        }
     }
 
     /// Those who are replicas of a token and will not be, while reads still ask them: what only they have has to be fetched from them.
     pub fn losing(&self, token: i64) -> Replicas {
-        let Some((other, places)) = self.other.as_ref().filter(|_| !self.switched) else {
+        if self.switched || self.other.is_none() {
             return Replicas::new();
-        };
-        let stays =
-            |node: &NodeIndex| other.replicas(token).iter().any(|at| places[usize::from(at.0)] == *node);
-        self.now.replicas(token).iter().copied().filter(|node| !stays(node)).collect()
+        }
+        let stay = self.others(token);
+        self.now.replicas(token).iter().copied().filter(|node| !stay.contains(node)).collect()
     }
 
     /// When reads have gone over: whether nodes of which `knows` is false could still make a quorum of what some range's replicas
@@ -321,7 +396,8 @@ impl Copies {
             let blind = |datacenter: Option<u16>| {
                 let inside = |node: &&NodeIndex| datacenter.is_none_or(|dc| dc == view.datacenter(**node));
                 let count = were.iter().filter(inside).count();
-                let changed = were.iter().filter(inside).any(|node| !now.contains(node));
+                let came = now.iter().filter(inside).any(|node| !were.contains(node));
+                let changed = came || were.iter().filter(inside).any(|node| !now.contains(node));
                 changed && were.iter().filter(inside).filter(|node| !knows(**node)).count() > count / 2
             };
             groups.into_iter().any(blind)
@@ -333,7 +409,7 @@ impl Copies {
         if self.switched || self.other.is_none() {
             return Vec::new();
         }
-        self.pieces().into_iter().filter(|piece| self.pending(piece.upto).contains(&node)).collect()
+        self.pieces().into_iter().filter(|piece| self.fetchers(piece.upto).contains(&node)).collect()
     }
 
     /// Those who gain a range.
@@ -341,7 +417,12 @@ impl Copies {
         if self.switched || self.other.is_none() {
             return BTreeSet::new();
         }
-        self.pieces().iter().flat_map(|piece| self.pending(piece.upto)).collect()
+        self.pieces().iter().flat_map(|piece| self.fetchers(piece.upto)).collect()
+    }
+
+    /// The ranges of which a node is a replica whom reads ask.
+    pub fn owned(&self, node: NodeIndex) -> Vec<TokenRange> {
+        self.now.ranges_of(node).collect()
     }
 
     /// The ranges that a node keeps: as a replica, or as one that takes writes.

@@ -191,7 +191,7 @@ impl Coordinator {
         let asked: Replicas = replicas.iter().copied().filter(counted).collect();
         let mut tally = Tally::new(&needs, &view, &asked);
         if let Some(node) = has_it {
-            tally.acknowledge(view.datacenter(node));
+            tally.acknowledge(node, view.datacenter(node));
         }
         let ongoing = Rc::new(Ongoing {
             coordinator: self.clone(),
@@ -326,7 +326,8 @@ impl Ongoing {
         let own = self.scene.view.own();
         let replica = self.coordinator.replica().clone();
         let (since, trace) = (self.since_micros, self.coordinator.trace().cloned());
-        let under_way = match self.coordinator.admit_own(&self.scene.view) {
+        let admitted = self.coordinator.admit_own_writes(&self.scene.view, std::slice::from_ref(&update));
+        let under_way = match admitted {
             Ok(guard) => guard,
             Err(error) => return self.failed(own, error),
         };
@@ -358,7 +359,7 @@ impl Ongoing {
 
     pub(crate) fn acknowledged(&self, node: NodeIndex) {
         let mut tally = self.tally.borrow_mut();
-        tally.acknowledge(self.scene.view.datacenter(node));
+        tally.acknowledge(node, self.scene.view.datacenter(node));
         if tally.is_met() {
             self.changed.notify_all();
         }
@@ -367,7 +368,7 @@ impl Ongoing {
     fn failed(&self, node: NodeIndex, error: PeerError) {
         self.errors.borrow_mut().push((node, error));
         let mut tally = self.tally.borrow_mut();
-        tally.fail(self.scene.view.datacenter(node));
+        tally.fail(node, self.scene.view.datacenter(node));
         if tally.is_hopeless() {
             self.changed.notify_all();
         }
@@ -421,8 +422,16 @@ impl Ongoing {
 pub(crate) fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (Replicas, Needs) {
     let pending =
         if scene.planted.no_pending_writes { Default::default() } else { scene.placement.pending(token) };
-    let needs = Needs::new(consistency, &scene.replication, &scene.view, &pending);
     let mut replicas: Replicas = scene.placement.replicas(token).iter().copied().collect();
+    let needs = match &scene.other_replication {
+        None => Needs::new(consistency, &scene.replication, &scene.view, &pending),
+        // Each replication has its own quorum: a read by either sees what is written by both.
+        Some(other) => {
+            let now = Needs::new(consistency, &scene.replication, &scene.view, &[]).among(&replicas);
+            let others = scene.placement.others(token);
+            now.and(Needs::new(consistency, other, &scene.view, &[]).among(&others))
+        }
+    };
     replicas.extend(pending);
     (replicas, needs)
 }

@@ -13,12 +13,12 @@ use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEnd
 use cluster::state::{
     ChangeStep, ClusterState, Command, Member, MemberInfo, MemberStatus, Outcome, Refused, STATE_VERSION,
 };
-use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
+use coordinator::{ClusterView, Coordinator, Phase, Replicated, ViewNode};
 use futures_util::future::{Either, select};
 use gossip::{Key, Standing, Why};
 use rpc::{Messenger, RpcConfig};
 use rt::{Instant, Rt, Task};
-use schema::Schema;
+use schema::{Keyspace, Schema};
 use topology::HostId;
 
 use crate::facts::RELEASE_VERSION;
@@ -280,7 +280,9 @@ impl Membership {
         }
         let configured = self.own.config.num_tokens;
         match self.group.take_tokens(configured, deadline).await {
-            Ok(Outcome::Refused(Refused::ChangeUnderWay { .. })) => return Ok(()),
+            Ok(Outcome::Refused(Refused::ChangeUnderWay { .. } | Refused::ReplicasMove { .. })) => {
+                return Ok(());
+            }
             other => refused(other)?,
         }
         let state = self.group.applied().state;
@@ -427,6 +429,24 @@ fn addresses(state: &ClusterState) -> BTreeMap<HostId, SocketAddr> {
     state.members.iter().map(|(host, member)| (*host, member.info.internode)).collect()
 }
 
+/// How keyspaces are replicated: while the replicas of one move, reads find it as it was until all is fetched.
+fn replications(state: &ClusterState) -> BTreeMap<String, Replicated> {
+    let change = state.change.as_ref();
+    let switched = change.is_some_and(|change| change.step == ChangeStep::Switched);
+    let replicated = |keyspace: &Keyspace| {
+        let to_be = keyspace.replication.clone();
+        if let Some(before) = state.deferred.get(&keyspace.name) {
+            return Replicated { now: before.clone(), other: None };
+        }
+        match change.and_then(|change| change.alters.get(&keyspace.name)).cloned() {
+            None => Replicated { now: to_be, other: None },
+            Some(before) if switched => Replicated { now: to_be, other: Some(before) },
+            Some(before) => Replicated { now: before, other: Some(to_be) },
+        }
+    };
+    state.schema.keyspaces().map(|keyspace| (keyspace.name.clone(), replicated(keyspace))).collect()
+}
+
 /// The cluster as requests are to see it; none when the node has no place in it.
 fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<ClusterView> {
     let node = |(host, member): (&HostId, &Member)| {
@@ -481,7 +501,10 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
     let switched = state.change.as_ref().is_some_and(|change| change.step == ChangeStep::Switched);
     let made = if switched { ClusterView::switched(own, nodes) } else { ClusterView::new(own, nodes) };
     match made {
-        Ok(view) => Some(view.numbered(state.topology_version, state.fence).with_departed(departed)),
+        Ok(view) => {
+            let view = view.numbered(state.topology_version, state.fence).with_departed(departed);
+            Some(view.replicating(replications(state)))
+        }
         Err(error) => {
             tracing::error!("the members of the cluster make no ring: {error}");
             None

@@ -26,7 +26,7 @@ use crate::admin_node::AdminNode;
 use crate::membership::{self, Membership, OwnNode};
 use crate::security::Security;
 use crate::shard::{RunningShard, ShardSetup};
-use crate::topology_change::{FetchReason, Had, TopologyChanges};
+use crate::topology_change::{FetchReason, Had, Kept, TopologyChanges};
 use crate::{Canaries, Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
@@ -87,7 +87,7 @@ pub(crate) enum Order {
     /// All of it is here.
     FetchOver,
     /// Drop what the node does not own out of these tables.
-    Cleanup(Arc<[schema::TableId]>),
+    Cleanup(Arc<[schema::TableId]>, Kept),
     /// Complete logged batches that a crash interrupted.
     Replay,
     /// Let clients in.
@@ -217,7 +217,7 @@ impl Follower {
                 Report::Done(Ok(()))
             }
             Order::FetchFiles(reason) => Report::Files(self.fetch_files(rt, &reason).await),
-            Order::Fetch(..) | Order::FetchOver | Order::Cleanup(_) => {
+            Order::Fetch(..) | Order::FetchOver | Order::Cleanup(..) => {
                 Report::Done(self.move_data(rt, order).await)
             }
             Order::Open(boot) => {
@@ -301,7 +301,7 @@ impl Follower {
         match order {
             Order::Fetch(reason, had) => shard.fetch(rt, &reason, &had).await,
             Order::FetchOver => shard.fetch_over().await,
-            Order::Cleanup(tables) => shard.cleanup(&tables).await,
+            Order::Cleanup(tables, kept) => shard.cleanup(&tables, kept).await,
             _ => Ok(()),
         }
     }

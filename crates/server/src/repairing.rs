@@ -9,7 +9,7 @@ use coordinator::Coordinator;
 use repair::{FollowerConfig, Members, Repair, RepairConfig, Surroundings};
 use rpc::Messenger;
 use rt::Rt;
-use schema::Schema;
+use schema::{Keyspace, Schema};
 use topology::HostId;
 
 use crate::{Config, NodeError};
@@ -27,7 +27,11 @@ impl Surroundings for Around {
         let ring = view.ring().clone();
         // Those who own tokens come first among the nodes of a view.
         let alive = ring.indexes().map(|node| view.is_alive(node)).collect();
-        Members { own: view.own(), alive, changing: view.is_changing(), ring }
+        // A replication of the schema by which nobody reads yet is a change to come.
+        let schema = self.0.schema();
+        let is_to_be = |keyspace: &Arc<Keyspace>| *view.replication_of(keyspace) != keyspace.replication;
+        let changing = view.is_changing() || schema.keyspaces().any(is_to_be);
+        Members { own: view.own(), alive, changing, ring }
     }
 }
 

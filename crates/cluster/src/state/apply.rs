@@ -1,11 +1,12 @@
 //! `apply`: the state after a command. Pure, and the same on every node: no clock, no randomness, no setting is looked at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use schema::Schema;
 use topology::HostId;
 
+use super::change::ChangeStep;
 use super::command::{Command, Outcome, Proposal, Refused};
 use super::member::{Member, MemberInfo, MemberStatus};
 use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION};
@@ -21,6 +22,7 @@ impl ClusterState {
         }
         let mut next = self.clone();
         let outcome = next.change(command).unwrap_or_else(Outcome::Refused);
+        next.resume_alteration();
         if matches!(outcome, Outcome::Refused(_)) {
             next = self.clone();
         }
@@ -42,6 +44,7 @@ impl ClusterState {
             Command::RemoveMember { host } => self.remove_member(host),
             Command::TakeStep { change, step } => self.take_step(change, step),
             Command::Fetched { change, host } => self.note_fetched(change, host),
+            Command::EndAlteration { change } => self.end_alteration(change),
         }
     }
 
@@ -54,8 +57,13 @@ impl ClusterState {
             EditError::Moved => Refused::SchemaMoved,
             EditError::NoKeyspace(_) => Refused::InvalidEdit(error.to_string()),
         })?;
+        let alters = if self.change.is_none() { self.moved_by(&changed) } else { BTreeMap::new() };
         self.schema = Arc::new(crate::store::stamp(changed));
         self.schema_number += 1;
+        self.end_void_alteration();
+        if !alters.is_empty() {
+            self.begin_alteration(alters);
+        }
         Ok(Outcome::SchemaChanged { number: self.schema_number, version: self.schema.version() })
     }
 
@@ -66,9 +74,16 @@ impl ClusterState {
             if let SchemaEdit::PutKeyspace(keyspace) = edit
                 && let Some(known) = self.schema.keyspace(&keyspace.name)
                 && known.replication != keyspace.replication
-                && let Some(host) = change.joins.or(change.leaves)
             {
-                return Err(Refused::ReplicationFixed { keyspace: keyspace.name.clone(), host });
+                if let Some(host) = change.joins.or(change.leaves) {
+                    return Err(Refused::ReplicationFixed { keyspace: keyspace.name.clone(), host });
+                }
+                // Back to what it was, while reads still go there.
+                let before = change.alters.get(&keyspace.name);
+                let is_back = before == Some(&keyspace.replication) && change.step != ChangeStep::Switched;
+                if !is_back {
+                    return Err(change.replicas_move());
+                }
             }
         }
         Ok(())
@@ -143,6 +158,9 @@ impl ClusterState {
                 return Err(Refused::LastMember);
             }
             MemberStatus::Leaving | MemberStatus::Removing => {
+                if status == MemberStatus::Removing {
+                    self.defer_alteration();
+                }
                 self.check_no_other_change(host)?;
                 self.begin_change(None, Some(host));
             }
@@ -181,8 +199,11 @@ impl ClusterState {
         if member.status != MemberStatus::Joining {
             return Err(Refused::TokensFixed { status: member.status });
         }
-        self.check_no_other_change(host)?;
         let replaces = member.replaces;
+        if replaces.is_some() {
+            self.defer_alteration();
+        }
+        self.check_no_other_change(host)?;
         tokens.sort_unstable();
         if tokens.is_empty() || tokens.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Refused::BadTokens);
@@ -217,6 +238,10 @@ impl ClusterState {
         }
         if let Some(replacing) = self.replacing(host) {
             return Err(Refused::ChangeUnderWay { host: replacing });
+        }
+        let owns = self.owners().any(|owner| owner == host);
+        if let Some(change) = self.change.as_ref().filter(|change| owns && !change.alters.is_empty()) {
+            return Err(change.replicas_move());
         }
         self.end_change_of(host);
         self.forget(host);

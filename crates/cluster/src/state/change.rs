@@ -1,12 +1,13 @@
-//! A change of who owns what: a node joins, leaves, is removed or is replaced. One at a time: what each node is to fetch follows
+//! A change of who owns what: a node joins, leaves, is removed or is replaced, or a keyspace's replication changes. One at a time: what each node is to fetch follows
 //! from the ring of now and the ring to be, and that is true for one change only.
 //!
 //! The steps are in the log, so that whoever takes part in them finds after a crash where they were.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use schema::{Keyspace, Replication, Schema};
 use serde::{Deserialize, Serialize};
-use topology::HostId;
+use topology::{HostId, Placement};
 
 use super::command::{Outcome, Refused};
 use super::member::MemberStatus;
@@ -34,6 +35,9 @@ pub struct TopologyChange {
     /// Who gives its tokens away: to all others, or to who replaces it.
     #[serde(with = "text::maybe_host", default)]
     pub leaves: Option<HostId>,
+    /// Keyspaces whose replicas move, with the replication of before; the schema has the one to be. Nobody's place changes then.
+    #[serde(with = "text::replications", default)]
+    pub alters: BTreeMap<String, Replication>,
     /// How far it is.
     pub step: ChangeStep,
     /// Who has all that it gains.
@@ -46,7 +50,15 @@ pub struct TopologyChange {
 
 impl TopologyChange {
     fn new(number: u64, joins: Option<HostId>, leaves: Option<HostId>, since: u64) -> Self {
-        Self { number, joins, leaves, step: ChangeStep::Announced, fetched: BTreeSet::new(), since }
+        let (step, fetched, alters) = (ChangeStep::Announced, BTreeSet::new(), BTreeMap::new());
+        Self { number, joins, leaves, alters, step, fetched, since }
+    }
+}
+
+impl TopologyChange {
+    /// What another change is told while replicas move.
+    pub(super) fn replicas_move(&self) -> Refused {
+        Refused::ReplicasMove { keyspace: self.alters.keys().next().cloned().unwrap_or_default() }
     }
 }
 
@@ -54,6 +66,7 @@ impl ClusterState {
     /// Whether a change that is not of this host's place is under way.
     pub(super) fn check_no_other_change(&self, host: HostId) -> Result<(), Refused> {
         match &self.change {
+            Some(change) if !change.alters.is_empty() => Err(change.replicas_move()),
             Some(change) if change.joins != Some(host) && change.leaves != Some(host) => {
                 let other = change.joins.or(change.leaves).unwrap_or(host);
                 Err(Refused::ChangeUnderWay { host: other })
@@ -88,6 +101,83 @@ impl ClusterState {
             // Who replaced it has gone, and it is what it was.
             member.status = MemberStatus::Normal;
         }
+    }
+
+    /// The keyspaces whose replicas are other nodes by `changed` than by the schema of now, with the replication of now.
+    pub(super) fn moved_by(&self, changed: &Schema) -> BTreeMap<String, Replication> {
+        let Ok(ring) = self.ring_of(|status| status == MemberStatus::Normal) else { return BTreeMap::new() };
+        let moves = |keyspace: &Keyspace| {
+            let known = &self.schema.keyspace(&keyspace.name)?.replication;
+            let of_one_node = |replication: &Replication| *replication == Replication::Local;
+            if *known == keyspace.replication || of_one_node(known) || of_one_node(&keyspace.replication) {
+                return None;
+            }
+            let [before, after] = [known, &keyspace.replication].map(|one| Placement::new(&ring, one));
+            let moves = before.ranges().any(|(range, replicas)| {
+                let (these, those): (BTreeSet<_>, BTreeSet<_>) =
+                    (replicas.iter().collect(), after.replicas(range.upto).iter().collect());
+                these != those
+            });
+            moves.then(|| (keyspace.name.clone(), known.clone()))
+        };
+        changed.keyspaces().filter_map(|keyspace| moves(keyspace)).collect()
+    }
+
+    /// Puts the moving of replicas off, unless reads have gone over: a dead node is to be removed or replaced, and may be one that
+    /// has to fetch.
+    pub(super) fn defer_alteration(&mut self) {
+        let is_early =
+            |change: &mut TopologyChange| !change.alters.is_empty() && change.step != ChangeStep::Switched;
+        if let Some(change) = self.change.take_if(is_early) {
+            self.deferred.extend(change.alters);
+            self.topology_version += 1;
+        }
+    }
+
+    /// Goes on with what was put off, when nothing else is under way.
+    pub(super) fn resume_alteration(&mut self) {
+        if self.change.is_none() && !self.deferred.is_empty() {
+            let alters = std::mem::take(&mut self.deferred);
+            self.begin_alteration(alters);
+        }
+    }
+
+    /// Begins to move the replicas of keyspaces.
+    pub(super) fn begin_alteration(&mut self, alters: BTreeMap<String, Replication>) {
+        self.last_change += 1;
+        self.topology_version += 1;
+        let change = TopologyChange::new(self.last_change, None, None, self.topology_version);
+        self.change = Some(TopologyChange { alters, ..change });
+    }
+
+    /// A keyspace whose replicas move is gone, or has the replication of before again: nothing is left to move.
+    pub(super) fn end_void_alteration(&mut self) {
+        let schema = &self.schema;
+        let moves = |name: &str, before: &Replication| {
+            schema.keyspace(name).is_some_and(|keyspace| keyspace.replication != *before)
+        };
+        self.deferred.retain(|name, before| moves(name, before));
+        let Some(change) = self.change.as_mut().filter(|change| !change.alters.is_empty()) else { return };
+        let count = change.alters.len();
+        change.alters.retain(|name, before| moves(name, before));
+        if change.alters.len() < count {
+            self.topology_version += 1;
+        }
+        if change.alters.is_empty() {
+            self.change = None;
+        }
+    }
+
+    /// Every node reads by the replication to be: who does not know so is refused.
+    pub(super) fn end_alteration(&mut self, number: u64) -> Result<Outcome, Refused> {
+        let change = self.change_numbered(number)?;
+        if change.alters.is_empty() || change.step != ChangeStep::Switched {
+            return Err(Refused::ChangeOver);
+        }
+        self.fence = change.since;
+        self.change = None;
+        self.topology_version += 1;
+        Ok(self.done())
     }
 
     fn change_numbered(&mut self, number: u64) -> Result<&mut TopologyChange, Refused> {

@@ -1,10 +1,10 @@
 //! Bytes of commands, outcomes and states: a version, then JSON, which a person can read in an emergency and to which a later
 //! version can add fields with defaults.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use schema::{Keyspace, Schema};
+use schema::{Keyspace, Replication, Schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use topology::HostId;
@@ -94,6 +94,9 @@ enum StoredCommand {
         #[serde(with = "text::host")]
         host: HostId,
     },
+    EndAlteration {
+        change: u64,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -135,6 +138,8 @@ struct StoredState {
     next_number: u64,
     #[serde(default)]
     change: Option<TopologyChange>,
+    #[serde(default, with = "text::replications")]
+    deferred: BTreeMap<String, Replication>,
     #[serde(default)]
     last_change: u64,
     #[serde(default)]
@@ -189,6 +194,7 @@ impl Proposal {
             Command::RemoveMember { host } => StoredCommand::RemoveMember { host: *host },
             Command::TakeStep { change, step } => StoredCommand::TakeStep { change: *change, step: *step },
             Command::Fetched { change, host } => StoredCommand::Fetched { change: *change, host: *host },
+            Command::EndAlteration { change } => StoredCommand::EndAlteration { change: *change },
         };
         encode(&StoredProposal { id: self.id.0, command })
     }
@@ -219,6 +225,7 @@ impl Proposal {
             StoredCommand::RemoveMember { host } => Command::RemoveMember { host },
             StoredCommand::TakeStep { change, step } => Command::TakeStep { change, step },
             StoredCommand::Fetched { change, host } => Command::Fetched { change, host },
+            StoredCommand::EndAlteration { change } => Command::EndAlteration { change },
         };
         Ok(Self { id: CommandId(id), command })
     }
@@ -291,6 +298,7 @@ impl ClusterState {
             topology_version: self.topology_version,
             next_number: self.next_number,
             change: self.change.clone(),
+            deferred: self.deferred.clone(),
             last_change: self.last_change,
             fence: self.fence,
             members: self.members.iter().map(member).collect(),
@@ -325,6 +333,7 @@ impl ClusterState {
             members: stored.members.into_iter().map(|stored| (stored.host, stored.member)).collect(),
             topology_version: stored.topology_version,
             change: stored.change,
+            deferred: stored.deferred,
             last_change: stored.last_change,
             fence: stored.fence,
             own: self.own.clone(),

@@ -83,6 +83,11 @@ pub enum Command {
         /// Who.
         host: HostId,
     },
+    /// Every node reads by the replication to be: the replicas of keyspaces have moved.
+    EndAlteration {
+        /// Which change.
+        change: u64,
+    },
 }
 
 /// A command on its way into the log.
@@ -219,6 +224,15 @@ pub enum Refused {
         /// Whose place changes.
         #[serde(with = "text::host")]
         host: HostId,
+    },
+    /// Replicas move for one reason at a time.
+    #[error(
+        "the replicas of keyspace '{keyspace}' are being moved, because its replication was changed: wait until that is over \
+         (nodetool netstats shows what is fetched), or give the keyspace its replication of before again"
+    )]
+    ReplicasMove {
+        /// Whose replicas move.
+        keyspace: String,
     },
     /// The change of the ring that was meant is over, was cancelled or is further.
     #[error("that change of the ring is over")]

@@ -14,7 +14,7 @@ pub(crate) mod text;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use schema::Schema;
+use schema::{Replication, Schema};
 use topology::{HostId, Ring, RingError, RingNode};
 
 pub use change::{ChangeStep, TopologyChange};
@@ -62,6 +62,9 @@ pub struct ClusterState {
     pub topology_version: u64,
     /// The change of who owns what that is under way.
     pub change: Option<TopologyChange>,
+    /// Keyspaces whose replicas are to move when that is over, with the replication of before, by which they are read and written until then:
+    /// a dead node was removed or replaced first, for which the move would have waited.
+    pub deferred: BTreeMap<String, Replication>,
     /// The number of the last one.
     last_change: u64,
     /// The oldest [`ClusterState::topology_version`] by whose ring replicas may still be chosen: every live node has had a later one.
@@ -101,6 +104,7 @@ impl ClusterState {
             members: BTreeMap::from([(host, member)]),
             topology_version: 1,
             change: None,
+            deferred: BTreeMap::new(),
             last_change: 0,
             fence: 0,
             own,
@@ -121,6 +125,7 @@ impl ClusterState {
             members: BTreeMap::new(),
             topology_version: 0,
             change: None,
+            deferred: BTreeMap::new(),
             last_change: 0,
             fence: 0,
             own,

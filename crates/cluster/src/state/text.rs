@@ -95,3 +95,28 @@ pub(crate) mod location {
         Stored::deserialize(deserializer).map(|stored| Location::new(stored.datacenter, stored.rack))
     }
 }
+
+/// Replications by keyspace.
+pub(crate) mod replications {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    use schema::Replication;
+
+    use crate::codec::{StoredReplication, load_replication, store_replication};
+
+    pub(crate) fn serialize<S: Serializer>(
+        all: &BTreeMap<String, Replication>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let stored = all.iter().map(|(name, replication)| (name, store_replication(replication)));
+        stored.collect::<BTreeMap<_, _>>().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, Replication>, D::Error> {
+        let stored = BTreeMap::<String, StoredReplication>::deserialize(deserializer)?;
+        Ok(stored.into_iter().map(|(name, replication)| (name, load_replication(replication))).collect())
+    }
+}

@@ -258,6 +258,7 @@ fn command() -> impl Strategy<Value = Command> {
         (1..5u8).prop_map(|id| Command::RemoveMember { host: host(id) }),
         (0..4u64, step).prop_map(|(change, step)| Command::TakeStep { change, step }),
         (0..4u64, 1..5u8).prop_map(|(change, id)| Command::Fetched { change, host: host(id) }),
+        (0..4u64).prop_map(|change| Command::EndAlteration { change }),
     ]
 }
 
@@ -442,4 +443,88 @@ fn replication_stays_while_the_ring_changes() {
     assert!(matches!(change(&mut state, vec![keyspace("other")]), Outcome::SchemaChanged { .. }));
     status(&mut state, 2, MemberStatus::Normal);
     assert!(matches!(change(&mut state, vec![with(2)]), Outcome::SchemaChanged { .. }));
+}
+
+#[test]
+fn a_dead_node_is_removed_or_replaced_before_replicas_move() {
+    let mut state = founded();
+    owner(&mut state, 2, &[1]);
+    owner(&mut state, 3, &[2]);
+    let with = |factor| SchemaEdit::PutKeyspace(Keyspace::new("ks", Replication::Simple { factor }));
+    change(&mut state, vec![with(1)]);
+    change(&mut state, vec![with(2)]);
+    let first = state.change.clone().unwrap();
+    apply(&mut state, Command::TakeStep { change: first.number, step: ChangeStep::Fetching });
+    // It would have to fetch, and is dead for good.
+    let mut removed = state.clone();
+    assert!(matches!(status(&mut removed, 3, MemberStatus::Removing), Outcome::Done { .. }));
+    assert_eq!(removed.change.as_ref().unwrap().leaves, Some(host(3)));
+    assert_eq!(removed.deferred, first.alters, "it is read by the replication of before");
+    let read = ClusterState::unknown("test", own_schema()).decode_after(&removed.encode()).unwrap();
+    assert_eq!(read, removed);
+    apply(&mut removed, Command::RemoveMember { host: host(3) });
+    let again = removed.change.clone().unwrap();
+    assert_eq!((&again.alters, again.step), (&first.alters, ChangeStep::Announced));
+    assert!(removed.deferred.is_empty() && again.number > first.number);
+    // The same when another takes its place, and gives up.
+    let replace = Command::AddMember { host: host(4), info: info(4), replaces: Some(host(3)) };
+    apply(&mut state, replace);
+    let tokens = Command::SetTokens { host: host(4), tokens: vec![2], base: state.topology_version };
+    assert!(matches!(apply(&mut state, tokens), Outcome::Done { .. }));
+    assert_eq!(state.change.as_ref().unwrap().joins, Some(host(4)));
+    assert_eq!(state.deferred, first.alters);
+    apply(&mut state, Command::RemoveMember { host: host(4) });
+    assert_eq!(state.change.as_ref().unwrap().alters, first.alters);
+}
+
+#[test]
+fn a_changed_replication_moves_replicas_as_a_change_of_the_ring_does() {
+    let mut state = founded();
+    owner(&mut state, 2, &[1]);
+    let with = |factor| SchemaEdit::PutKeyspace(Keyspace::new("ks", Replication::Simple { factor }));
+    change(&mut state, vec![with(1)]);
+    assert_eq!(state.change, None, "a new keyspace has nothing to move");
+    change(&mut state, vec![SchemaEdit::PutTable(table(&["a"]))]);
+    assert!(matches!(change(&mut state, vec![with(2)]), Outcome::SchemaChanged { .. }));
+    let begun = state.change.clone().unwrap();
+    let before = [("ks".to_owned(), Replication::Simple { factor: 1 })].into();
+    assert_eq!(
+        (&begun.alters, begun.step, begun.since),
+        (&before, ChangeStep::Announced, state.topology_version)
+    );
+    let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode()).unwrap();
+    assert_eq!(read, state);
+    // Nothing else moves meanwhile; what moves nothing is let in.
+    let moving = Refused::ReplicasMove { keyspace: "ks".to_owned() };
+    assert_eq!(refused(status(&mut state, 2, MemberStatus::Leaving)), moving);
+    assert_eq!(refused(change(&mut state, vec![with(3)])), moving);
+    assert_eq!(refused(apply(&mut state, Command::RemoveMember { host: host(2) })), moving);
+    assert!(matches!(
+        change(&mut state, vec![SchemaEdit::PutTable(table(&["a", "b"]))]),
+        Outcome::SchemaChanged { .. }
+    ));
+    let version = state.topology_version;
+    assert!(matches!(change(&mut state, Vec::new()), Outcome::SchemaChanged { .. }));
+    assert_eq!((state.topology_version, state.change.is_some()), (version, true));
+    // Set back, or dropped: there is nothing left to move.
+    for edit in [with(1), SchemaEdit::DropKeyspace("ks".to_owned())] {
+        let mut void = state.clone();
+        assert!(matches!(change(&mut void, vec![edit]), Outcome::SchemaChanged { .. }));
+        assert_eq!((void.change.clone(), void.last_change()), (None, begun.number));
+        assert!(void.topology_version > version, "requests go by another ring");
+    }
+    let step = |step| Command::TakeStep { change: begun.number, step };
+    let end = Command::EndAlteration { change: begun.number };
+    assert_eq!(refused(apply(&mut state, end.clone())), Refused::ChangeOver, "nothing is fetched yet");
+    apply(&mut state, step(ChangeStep::Fetching));
+    assert_eq!(state.fence, begun.since, "who has not heard of the change writes past those who fetch");
+    apply(&mut state, Command::Fetched { change: begun.number, host: host(2) });
+    apply(&mut state, step(ChangeStep::Switched));
+    let switched = state.topology_version;
+    assert_eq!(refused(change(&mut state, vec![with(1)])), moving, "reads have gone over");
+    assert!(matches!(apply(&mut state, end), Outcome::Done { .. }));
+    assert_eq!((state.change.clone(), state.fence), (None, switched));
+    // As many replicas on the same nodes: nothing moves.
+    assert!(matches!(change(&mut state, vec![with(5)]), Outcome::SchemaChanged { .. }));
+    assert_eq!(state.change, None);
 }

@@ -97,17 +97,17 @@ impl Committing {
         let reply = self.coordinator.vote_of(view, node, &place, request, self.deadline).await;
         let datacenter = view.datacenter(node);
         match reply {
-            Ok(Reply::Committed) => self.tally.borrow_mut().acknowledge(datacenter),
+            Ok(Reply::Committed) => self.tally.borrow_mut().acknowledge(node, datacenter),
             // It has truncated the table since the write's round. A hint would bring back what was truncated.
             Ok(Reply::Refused { .. }) => {
                 let truncated = PeerError::Silent("it has truncated the table since".to_owned());
                 self.errors.borrow_mut().push((node, truncated));
-                self.tally.borrow_mut().fail(datacenter);
+                self.tally.borrow_mut().fail(node, datacenter);
             }
             other => {
                 let strange = || PeerError::Silent("it answered something else".to_owned());
                 self.errors.borrow_mut().push((node, other.err().unwrap_or_else(strange)));
-                self.tally.borrow_mut().fail(datacenter);
+                self.tally.borrow_mut().fail(node, datacenter);
                 if node != view.own() {
                     self.hint(node);
                 }

@@ -81,7 +81,7 @@ impl<'a> Driver<'a> {
         let voters: Replicas = replicas.into_iter().filter(votes).collect();
         let live: Replicas = voters.iter().copied().filter(|node| view.is_alive(*node)).collect();
         needs.check(quorum, view, &live)?;
-        let required = needs.required();
+        let required = needs.required_of(&voters);
         let met_later_ring = Cell::new(false);
         Ok(Self { coordinator, scene, command, key, options, voters, required, is_read, met_later_ring })
     }

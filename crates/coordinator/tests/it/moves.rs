@@ -1,13 +1,16 @@
 //! Data that moves with its range: what a single replica has is not lost by a topology change, and what a former replica still has, or is
 //! given late, does not come back.
 
-use coordinator::{Canaries, Phase};
+use coordinator::{
+    Canaries, CasOptions, CasOutcome, ClusterView, Consistency, Phase, Replicated, RequestError,
+};
+use hints::HintsConfig;
 use rt_sim::Config;
 use schema::Replication;
 use topology::HostId;
 
 use crate::fence::{JOINS, Stage, fetch, tell};
-use crate::world::{SECOND, World, host, partition, row, seconds, table};
+use crate::world::{SECOND, World, begin, host, join, kept_hints, partition, row, seconds, table, texts};
 
 const KEYS: i32 = 24;
 
@@ -92,4 +95,279 @@ fn a_node_that_loses_a_range_is_waited_for_unless_it_is_removed() {
             Ok(_) => assert!(!is_waited_for, "{phase:?}"),
         }
     }
+}
+
+/// The nodes' view of keyspace `one` while it gets three replicas instead of one.
+fn alter(world: &World, number: u64, fence: u64, step: Step) {
+    for own in 0..3 {
+        let (nodes, one, three) = (
+            world.nodes(&[0, 1, 2], |_| Phase::Normal),
+            Replication::Simple { factor: 1 },
+            Replication::Simple { factor: 3 },
+        );
+        let replicated = match step {
+            Step::Before => Replicated { now: one, other: None },
+            Step::Moving => Replicated { now: one, other: Some(three) },
+            Step::Switched => Replicated { now: three, other: Some(one) },
+            Step::Over => Replicated { now: three, other: None },
+        };
+        let view = match step {
+            Step::Switched => ClusterView::switched(host(own), nodes),
+            _ => ClusterView::new(host(own), nodes),
+        };
+        let view = view.expect("tokens are apart").numbered(number, fence);
+        let view = view.replicating([("one".to_owned(), replicated)].into());
+        world.on(own, 0, |_, coordinator| async move { coordinator.publish_view(view).await });
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Before,
+    Moving,
+    Switched,
+    Over,
+}
+
+/// `INSERT … IF NOT EXISTS` of row 0 of a partition; whether it was applied.
+fn insert_if_not_exists(world: &World, node: usize, k: i32, text: &'static str) -> bool {
+    let t = table("one", "t");
+    world.on(node, 0, move |rt, coordinator| async move {
+        let command = partition(&t, k, 0);
+        let end = rt.now() + 10 * SECOND;
+        let options = CasOptions {
+            serial: Consistency::Serial,
+            commit: Consistency::Quorum,
+            deadline: end,
+            contention_deadline: end,
+        };
+        let mut decide = |page: &replica::ReadPage, at: i64| -> Result<_, RequestError> {
+            Ok(texts(page).is_empty().then(|| row(&t, k, 0, text, at)))
+        };
+        let outcome = coordinator.cas(&command, options, &mut decide).await.expect("all are well");
+        matches!(outcome, CasOutcome::Applied)
+    })
+}
+
+/// How many of `IF NOT EXISTS` apply that applied already before keyspace `one` got three replicas.
+fn applied_twice(moves: bool) -> usize {
+    let (world, t) = (World::new(9, &[1, 2, 1], Config::default()), table("one", "t"));
+    alter(&world, 1, 0, Step::Before);
+    for k in 0..KEYS {
+        assert!(insert_if_not_exists(&world, k as usize % 3, k, "first"));
+    }
+    if moves {
+        alter(&world, 2, 0, Step::Moving);
+        alter(&world, 3, 2, Step::Moving);
+        (0..3).for_each(|node| {
+            world.pull(node, &t).expect("all are there");
+        });
+        alter(&world, 4, 2, Step::Switched);
+    }
+    alter(&world, 5, if moves { 4 } else { 0 }, Step::Over);
+    let again =
+        (0..KEYS).filter(|k| insert_if_not_exists(&world, (*k as usize + 1) % 3, *k, "second")).count();
+    if moves {
+        let now = seconds(&world.sim, 0);
+        for (k, node) in (0..KEYS).flat_map(|k| (0..3).map(move |node| (k, node))) {
+            assert_eq!(
+                world.kept(node, partition(&t, k, now)),
+                [(0, "first".to_owned())],
+                "{k} at node {node}"
+            );
+        }
+    }
+    again
+}
+
+#[test]
+fn if_not_exists_applies_once_although_the_replication_factor_is_raised_between() {
+    assert_eq!(applied_twice(true), 0);
+    assert!(applied_twice(false) > 0, "replicas that nobody gave the data agree on what they do not know");
+}
+
+#[test]
+fn what_is_written_while_replicas_move_is_read_by_both_replications() {
+    let (world, t) = (World::new(10, &[1, 1, 1], Config::default()), table("one", "t"));
+    let now = seconds(&world.sim, 0);
+    alter(&world, 3, 2, Step::Moving);
+    for k in 0..KEYS {
+        world.write(k as usize % 3, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+        let page = world.read((k as usize + 1) % 3, partition(&t, k, now), Consistency::Quorum).unwrap();
+        assert_eq!(texts(&page), [(0, "a".to_owned())]);
+    }
+    alter(&world, 4, 2, Step::Switched);
+    for k in 0..KEYS {
+        let page = world.read(k as usize % 3, partition(&t, k, now), Consistency::Quorum).unwrap();
+        assert_eq!(texts(&page), [(0, "a".to_owned())]);
+        world.write(k as usize % 3, row(&t, k, 1, "b", 10), Consistency::One).unwrap();
+        let replica = replica_before(&world, k);
+        assert_eq!(
+            world.kept(replica, partition(&t, k, now)).len(),
+            2,
+            "who reads by the one replica of before sees it"
+        );
+    }
+}
+
+/// The node that has a partition when there is one replica.
+fn replica_before(world: &World, k: i32) -> usize {
+    let only = world.on(0, 0, move |_, coordinator| async move {
+        let view = coordinator.view();
+        let copies = view.place(&Replication::Simple { factor: 1 });
+        view.node(copies.replicas(crate::world::key(k).token)[0]).host
+    });
+    (0..3).find(|node| host(*node) == only).expect("it is one of them")
+}
+
+/// Hints are kept for a node; while it is away it loses ranges to a node that joined. What it has of those when the hints were delivered.
+fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
+    let world = World::with_handoff(11, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
+    world.plant(canaries);
+    let t = table("ks", "t");
+    let now = seconds(&world.sim, 0);
+    tell(&world, &[0, 1, 2], Stage::Before);
+    world.sim.isolate(world.sim.node(2));
+    for k in 0..KEYS {
+        world.write(0, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+    }
+    world.sim.run_for(5 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [(host(2), KEYS as u64)].into());
+    tell(&world, &[0, 1, JOINS], Stage::Over);
+    world.sim.heal_all();
+    tell(&world, &[0, 1, 2, JOINS], Stage::Over);
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [].into());
+    let mut strays = 0;
+    let mut missing = 0;
+    for k in 0..KEYS {
+        let owners = replicas(&world, 0, k);
+        let has = |node| !world.kept(node, partition(&t, k, now)).is_empty();
+        // What the others lack of what the node still owns is not the matter here: nobody fetched anything.
+        if owners.contains(&host(2)) {
+            continue;
+        }
+        strays += usize::from(has(2));
+        missing += (0..4).filter(|node| owners.contains(&host(*node)) && !has(*node)).count();
+    }
+    (strays, missing)
+}
+
+#[test]
+fn hints_for_a_node_that_lost_the_range_go_to_those_who_own_it() {
+    assert_eq!(hints_for_a_former_replica(Canaries::default()), (0, 0));
+    let everything = Canaries { owns_everything: true, ..Canaries::default() };
+    let (strays, missing) = hints_for_a_former_replica(everything);
+    assert!(strays > 0 && missing > 0, "{strays} partitions came back, {missing} are missing");
+}
+
+/// A coordinator that has not heard of the end of a join writes to those who were replicas; how many partitions a former one has then.
+fn late_writes(canaries: Canaries) -> usize {
+    let world = World::new(12, &[1, 1, 1, 1], Config::default());
+    world.plant(canaries);
+    let t = table("ks", "t");
+    let now = seconds(&world.sim, 0);
+    tell(&world, &[0, 1, 2, JOINS], Stage::Switched);
+    // By the ring of the last step before, which is not over, both old and new replicas are told.
+    tell(&world, &[1, 2, JOINS], Stage::Over);
+    for k in 0..KEYS {
+        world.write(0, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+    }
+    world.sim.run_for(5 * SECOND);
+    let stray = |k: &i32, node: usize| {
+        !replicas(&world, 1, *k).contains(&host(node)) && !world.kept(node, partition(&t, *k, now)).is_empty()
+    };
+    (0..KEYS).filter(|k| stray(k, 1) || stray(k, 2)).count()
+}
+
+#[test]
+fn a_former_replica_refuses_writes_of_what_it_has_dropped() {
+    assert_eq!(late_writes(Canaries::default()), 0);
+    assert!(late_writes(Canaries { owns_everything: true, ..Canaries::default() }) > 0);
+}
+
+/// A read repairs what one replica alone has, while a node joins; whether that is read when reads have gone over.
+fn goes_back(canaries: Canaries) -> usize {
+    let world = World::new(13, &[1, 1, 1, 1], Config::default());
+    world.plant(canaries);
+    let t = table("ks", "t");
+    let now = seconds(&world.sim, 0);
+    tell(&world, &[0, 1, 2, JOINS], Stage::Fetching);
+    fetch(&world);
+    // What the new node does not get, for a write fails.
+    let mut seen = Vec::new();
+    for k in 0..KEYS {
+        write_alone(&world, 2, k, 0);
+        let page = world.read(2, partition(&t, k, now), Consistency::Quorum).unwrap();
+        assert!(!texts(&page).is_empty(), "the coordinator is nearest to itself");
+        seen.push(k);
+    }
+    tell(&world, &[0, 1, 2, JOINS], Stage::Over);
+    let missing = |k: &&i32| {
+        (0..4).any(|node| {
+            let page = world.read(node, partition(&t, **k, now), Consistency::Quorum).unwrap();
+            texts(&page).is_empty()
+        })
+    };
+    seen.iter().filter(missing).count()
+}
+
+#[test]
+fn what_a_read_repaired_is_not_missing_when_reads_have_gone_over() {
+    assert_eq!(goes_back(Canaries::default()), 0);
+    assert!(goes_back(Canaries { no_pending_repairs: true, ..Canaries::default() }) > 0);
+}
+
+#[test]
+fn a_truncation_by_an_earlier_ring_is_done_anew_with_the_node_that_joins() {
+    let world = World::new(14, &[1, 1, 1, 1], Config::default());
+    let t = table("ks", "t");
+    let now = seconds(&world.sim, 0);
+    tell(&world, &[0, 1, 2], Stage::Before);
+    tell(&world, &[1, 2, JOINS], Stage::Announced);
+    // A coordinator that knows of the change tells the new node, too.
+    for k in 0..KEYS {
+        world.write(1, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+    }
+    let truncated = begin(&world.sim, 0, 0, {
+        let t = t.clone();
+        |rt, coordinator| async move { coordinator.truncate(&t, rt.now() + 10 * SECOND).await }
+    });
+    world.sim.run_for(SECOND);
+    assert!(!truncated.is_finished(), "it waits for the ring");
+    tell(&world, &[0], Stage::Announced);
+    join(&world.sim, truncated).expect("all are there");
+    for k in 0..KEYS {
+        assert_eq!(world.kept(JOINS, partition(&t, k, now)), [], "partition {k}");
+    }
+}
+
+#[test]
+fn what_a_node_began_alone_is_waited_for_when_another_joins() {
+    let world = World::new(15, &[1, 1], Config::default());
+    let t = table("ks", "t");
+    let tell_both = |nodes: &[usize], count: usize, number: u64| {
+        for own in nodes {
+            let members = world.nodes(&[0, 1], |_| Phase::Normal).into_iter().take(count).collect();
+            let view = ClusterView::new(host(*own), members).expect("tokens are apart").numbered(number, 0);
+            world.on(*own, 0, |_, coordinator| async move { coordinator.publish_view(view).await });
+        }
+    };
+    tell_both(&[0], 1, 1);
+    for k in 0..KEYS {
+        world.write(0, row(&t, k, 0, "a", 10), Consistency::One).unwrap();
+    }
+    world.sim.configure_disk(world.sim.node(0), |disk| {
+        (disk.latency_min, disk.latency_max) = (SECOND / 2, SECOND);
+    });
+    let truncating = begin(&world.sim, 0, 0, {
+        let t = t.clone();
+        |rt, coordinator| async move { coordinator.truncate(&t, rt.now() + 60 * SECOND).await }
+    });
+    world.sim.run_for(SECOND / 10);
+    assert!(!truncating.is_finished(), "the disk is slow");
+    tell_both(&[0, 1], 2, 2);
+    world.on(0, 0, |_, coordinator| async move { coordinator.run_out(60 * SECOND).await });
+    assert!(truncating.is_finished(), "the change goes on when it is done");
+    join(&world.sim, truncating).expect("the disk is well");
 }

@@ -296,9 +296,9 @@ impl World {
         self.on(node, 0, |_, coordinator| async move {
             let view = coordinator.view();
             let schema = coordinator.schema();
-            let replication = &schema.keyspace(&table.keyspace).expect("it is there").replication;
+            let keyspace = schema.keyspace(&table.keyspace).expect("it is there");
             let mut stats = PullStats::default();
-            for range in view.place(replication).gained(view.own()) {
+            for range in view.place_keyspace(keyspace).gained(view.own()) {
                 stats += coordinator.pull(&table, range, PullFrom::Quorum).await?;
             }
             Ok(stats)

@@ -10,6 +10,19 @@ use super::Inner;
 use crate::NodeError;
 use crate::node::Order;
 
+/// What a node keeps when it drops the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// What it takes writes of.
+    Taken,
+    /// What reads ask it for.
+    Read,
+}
+
+fn tables_of(state: &ClusterState) -> Arc<[TableId]> {
+    state.schema.stored().tables().map(|table| table.id).collect()
+}
+
 /// The file with the number of the last change of the ring after which this node dropped what it did not own.
 const NOTE: &str = "cleaned-after-change";
 /// More than is in it.
@@ -41,19 +54,39 @@ impl Inner {
     }
 
     async fn clean_after(&self, state: &ClusterState) -> Result<(), NodeError> {
-        // The shards know that the change is over.
+        // The shards know that the change is over, and what was let in before is done: later writes of what is dropped are refused.
         self.membership.wait_for_itself().await?;
-        let tables = state.schema.stored().tables().map(|table| table.id).collect();
-        self.clean(tables).await?;
-        let number = state.last_change();
+        if !self.coordinator.settle(self.write_time_max).await {
+            return Err(NodeError::Cluster("requests of before the change are under way".to_owned()));
+        }
+        self.clean(tables_of(state), Kept::Taken).await?;
+        self.note_cleaned(state.last_change()).await
+    }
+
+    /// Before a node fetches what it gains by a change: a node that was away after the last change may still have what it lost by an
+    /// earlier one. What was deleted meanwhile, and whose deletion is forgotten, must not come back with the tokens. Who calls it holds
+    /// what keeps fetching and dropping apart. Writes that came for the ranges since the change was announced go, too: enough of those who
+    /// are fetched from have them.
+    pub(super) async fn drop_earlier(&self, change: u64) -> Result<(), NodeError> {
+        let before = change.saturating_sub(1);
+        if self.cleaned().await >= before {
+            return Ok(());
+        }
+        tracing::info!("dropping what this node did not own before this change, ahead of fetching");
+        self.order_all(Order::Cleanup(tables_of(&self.state()), Kept::Read)).await?;
+        self.note_cleaned(before).await
+    }
+
+    /// What is dropped once is not looked for again, whatever ends this process.
+    async fn note_cleaned(&self, number: u64) -> Result<(), NodeError> {
         self.rt.disk().write_atomically(self.directory.join(NOTE), &number.to_le_bytes()).await?;
         self.cleaned.set(Some(number));
         Ok(())
     }
 
-    async fn clean(&self, tables: Arc<[TableId]>) -> Result<(), NodeError> {
+    async fn clean(&self, tables: Arc<[TableId]>, kept: Kept) -> Result<(), NodeError> {
         let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
-        self.order_all(Order::Cleanup(tables)).await
+        self.order_all(Order::Cleanup(tables, kept)).await
     }
 
     /// An operator asks for it.
@@ -62,6 +95,6 @@ impl Inner {
             Some(MemberStatus::Normal | MemberStatus::Leaving) => {}
             _ => return Err("Cleanup cannot be run before node has joined the ring".to_owned()),
         }
-        self.clean(tables.into()).await.map_err(|error| error.to_string())
+        self.clean(tables.into(), Kept::Taken).await.map_err(|error| error.to_string())
     }
 }

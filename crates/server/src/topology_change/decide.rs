@@ -60,10 +60,13 @@ impl Scene<'_> {
         self.gainers.difference(&change.fetched).filter(member).copied().collect()
     }
 
-    /// Who sees to the steps: the node whose place changes, and the first of the others for one that is down.
+    /// Who sees to the steps: the node whose place changes, and the first of the others for one that is down or when no place changes.
     pub(crate) fn conductor(&self, change: &TopologyChange) -> Option<HostId> {
         if let Some(joins) = change.joins {
             return Some(joins);
+        }
+        if !change.alters.is_empty() {
+            return self.first();
         }
         let leaves = change.leaves?;
         match self.state.member(leaves)?.status {

@@ -9,6 +9,7 @@ use rt::Rt;
 use schema::{Replication, Table, TableId};
 use topology::TokenRange;
 
+use super::cleanup::Kept;
 use super::files::{FetchReason, Had, had_from};
 use crate::NodeError;
 use crate::shard::RunningShard;
@@ -18,7 +19,7 @@ type Piece = (Arc<Table>, TokenRange);
 
 impl RunningShard {
     /// Drops what the node does not own out of these tables of this shard.
-    pub(crate) async fn cleanup(&self, tables: &[TableId]) -> Result<(), NodeError> {
+    pub(crate) async fn cleanup(&self, tables: &[TableId], what: Kept) -> Result<(), NodeError> {
         let coordinator = self.coordinator();
         for id in tables {
             let schema = coordinator.schema();
@@ -29,7 +30,11 @@ impl RunningShard {
             }
             let kept = || {
                 let view = coordinator.view();
-                let ranges = view.place(&keyspace.replication).kept(view.own());
+                let copies = view.place_keyspace(keyspace);
+                let ranges = match what {
+                    Kept::Taken => copies.kept(view.own()),
+                    Kept::Read => copies.owned(view.own()),
+                };
                 KeptTokens::new(ranges.into_iter().map(|range| (range.after, range.upto)))
             };
             match self.engine().cleanup(*id, kept).await {
@@ -76,7 +81,7 @@ impl RunningShard {
         let (shard, shards) = (rt.shard().index(), usize::from(rt.shard_count()));
         let mut pieces = Vec::new();
         for keyspace in schema.keyspaces() {
-            let ranges = self.ranges_to_fetch(&keyspace.replication, reason);
+            let ranges = self.ranges_to_fetch(keyspace, reason);
             for table in keyspace.tables.values().filter(|table| !keyspace.computes(&table.name)) {
                 let mine = ranges.iter().skip(shard).step_by(shards);
                 pieces.extend(mine.map(|range| (table.clone(), *range)));

@@ -9,7 +9,7 @@ use admin::FetchFigures;
 use coordinator::PullFrom;
 use futures_util::future::{Either, join_all, select};
 use rt::{Rt, ShardId};
-use schema::{Replication, Table, TableId};
+use schema::{Keyspace, Replication, Table, TableId};
 use topology::{HostId, TokenRange};
 use transfer::Peer;
 
@@ -153,7 +153,7 @@ impl RunningShard {
         let schema = self.coordinator().schema();
         let mut tables = Vec::new();
         for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
-            let ranges: Arc<[TokenRange]> = self.ranges_to_fetch(&keyspace.replication, reason).into();
+            let ranges: Arc<[TokenRange]> = self.ranges_to_fetch(keyspace, reason).into();
             if !ranges.is_empty() {
                 let stored = keyspace.tables.values().filter(|table| !keyspace.computes(&table.name));
                 tables.extend(stored.map(|table| (table.clone(), ranges.clone())));
@@ -201,10 +201,10 @@ impl RunningShard {
         }
     }
 
-    /// What the node is to fetch of keyspaces with this replication.
-    pub(crate) fn ranges_to_fetch(&self, replication: &Replication, reason: &FetchReason) -> Vec<TokenRange> {
+    /// What the node is to fetch of a keyspace.
+    pub(crate) fn ranges_to_fetch(&self, keyspace: &Keyspace, reason: &FetchReason) -> Vec<TokenRange> {
         let view = self.coordinator().view();
-        let copies = view.place(replication);
+        let copies = view.place_keyspace(keyspace);
         match reason {
             FetchReason::Change(_) => copies.gained(view.own()),
             FetchReason::Rebuild(_) => copies.now().ranges_of(view.own()).collect(),

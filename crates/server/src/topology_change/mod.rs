@@ -27,6 +27,7 @@ use topology::HostId;
 use crate::NodeError;
 use crate::membership::Membership;
 use crate::node::{Order, Report};
+pub(crate) use cleanup::Kept;
 use decide::{Act, Scene};
 pub(crate) use files::{Expected, FetchReason, Had};
 
@@ -210,7 +211,7 @@ impl Inner {
         }
         let Some(view) = self.membership.view_of(state) else { return BTreeSet::new() };
         let keyspaces = state.schema.keyspaces();
-        let gainers = keyspaces.flat_map(|keyspace| view.place(&keyspace.replication).gainers());
+        let gainers = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).gainers());
         gainers.map(|index| view.node(index).host).collect()
     }
 
@@ -273,6 +274,9 @@ impl Inner {
             // All shards have taken over who gains what.
             self.membership.wait_for_itself().await?;
             let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
+            if !joins {
+                self.drop_earlier(change).await?;
+            }
             tracing::info!("fetching the data of the ranges that this node gains");
             self.fetch_all(FetchReason::Change(change)).await?;
         }
@@ -288,6 +292,12 @@ impl Inner {
         self.coordinator.run_out(self.write_time_max).await;
         let state = self.state();
         let Some(change) = state.change.as_ref().filter(|now| now.number == change) else { return Ok(()) };
+        if !change.alters.is_empty() {
+            let (number, names) = (change.number, describe(&state, change));
+            self.membership.propose(Command::EndAlteration { change: number }).await?;
+            tracing::info!("{names}: that is done");
+            return Ok(());
+        }
         match (change.joins, change.leaves) {
             (Some(host), _) => {
                 self.membership.propose(Command::SetStatus { host, status: MemberStatus::Normal }).await
@@ -307,8 +317,8 @@ impl Inner {
         let state = self.state();
         let Some(view) = self.membership.view_of(&state) else { return Ok(()) };
         let knows = |node| view.is_alive(node) || view.node(node).phase == Phase::Removing;
-        let blind = |replication| view.place(replication).blind_quorum(&view, knows);
-        match state.schema.keyspaces().find(|keyspace| blind(&keyspace.replication)) {
+        let mut keyspaces = state.schema.keyspaces();
+        match keyspaces.find(|keyspace| view.place_keyspace(keyspace).blind_quorum(&view, knows)) {
             Some(keyspace) if self.has_waited_for_the_blind(change) => {
                 tracing::warn!(
                     "the change of the ring ends without replicas of keyspace {} that are down: should one be cut off and live, \
@@ -343,7 +353,12 @@ impl Inner {
             |state: &ClusterState| state.member(self.own()).is_some_and(|member| !member.tokens.is_empty());
         while !has_tokens(&self.state()) {
             let state = self.state();
-            if let Some(change) = &state.change {
+            let replaces = state.member(self.own()).is_some_and(|member| member.replaces.is_some());
+            // Replicas that move because a replication was changed may wait for the dead node: who replaces it comes first.
+            let goes_first = |change: &&TopologyChange| {
+                replaces && !change.alters.is_empty() && change.step != ChangeStep::Switched
+            };
+            if let Some(change) = state.change.as_ref().filter(|change| !goes_first(change)) {
                 let number = change.number;
                 tracing::info!("this node waits for its turn to join: {}", describe(&state, change));
                 let is_over =
@@ -391,6 +406,10 @@ fn describe(state: &ClusterState, change: &TopologyChange) -> String {
         ChangeStep::Fetching => "fetching",
         ChangeStep::Switched => "switched",
     };
+    if !change.alters.is_empty() {
+        let names = change.alters.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return format!("the replicas of keyspace {names} move, for its replication was changed ({step})");
+    }
     match (change.joins, change.leaves) {
         (Some(joins), Some(leaves)) => format!("{} replaces {} ({step})", address(joins), address(leaves)),
         (Some(joins), None) => format!("{} joins ({step})", address(joins)),
