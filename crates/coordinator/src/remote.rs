@@ -448,13 +448,7 @@ impl Server {
                 let digest = self.coordinator.digest_of(&command, &page);
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
-            Verb::Hint => {
-                let (stored_micros, updates) = handoff::decode(&body)?;
-                let updates = self.updates(&updates)?;
-                self.coordinator.check_owned(ring, &updates)?;
-                let applied = self.replica().apply_since(updates, stored_micros).await;
-                applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
-            }
+            Verb::Hint => self.hint(&body, ring).await,
             Verb::Apply | Verb::ReadRepair => {
                 let mut updates = self.updates(&body)?;
                 self.coordinator.check_owned(ring, &updates)?;
@@ -494,6 +488,14 @@ impl Server {
             }
             other => Err(malformed(format!("{} is not served here", other.name()))),
         }
+    }
+
+    async fn hint(&self, body: &Bytes, ring: u64) -> Result<Bytes, Refusal> {
+        let (stored_micros, updates) = handoff::decode(body)?;
+        let updates = self.updates(&updates)?;
+        self.coordinator.check_owned(ring, &updates)?;
+        let applied = self.replica().apply_since(updates, stored_micros).await;
+        applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
     }
 
     async fn read(&self, body: &Bytes, trace: Option<&TraceLog>) -> Result<(ReadCommand, ReadPage), Refusal> {

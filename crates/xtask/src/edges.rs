@@ -80,7 +80,7 @@ pub const TABLE: &[Row] = &[
         "torc",
         5,
         "stdx types schema mutation rt rt-uring rt-sim topology cql wire sstable commitlog engine replica \
-         coordinator exec catalog session admin server bench sim model",
+         cluster coordinator exec catalog session admin server bench sim model",
     ),
     // T: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).
     row("model", 6, "stdx types schema mutation cql"),

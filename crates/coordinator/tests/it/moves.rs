@@ -358,7 +358,7 @@ fn what_a_node_began_alone_is_waited_for_when_another_joins() {
         world.write(0, row(&t, k, 0, "a", 10), Consistency::One).unwrap();
     }
     world.sim.configure_disk(world.sim.node(0), |disk| {
-        (disk.latency_min, disk.latency_max) = (SECOND / 2, SECOND);
+        (disk.latency_min, disk.latency_max) = (SECOND / 8, SECOND / 4);
     });
     let truncating = begin(&world.sim, 0, 0, {
         let t = t.clone();

@@ -141,13 +141,7 @@ impl ClusterDirector {
                 self.world.borrow_mut().stats.power_losses += 1;
                 self.sim.crash(id);
             }
-            Trouble::Blackout => {
-                for other in self.standing() {
-                    self.world.borrow_mut().stats.power_losses += 1;
-                    self.sim.crash(self.nodes[other].id);
-                    self.nodes[other].troubled = true;
-                }
-            }
+            Trouble::Blackout => self.black_out(),
             Trouble::Pause => self.sim.pause(id),
             Trouble::Isolate => self.sim.isolate(id),
             Trouble::Split => {
@@ -196,6 +190,15 @@ impl ClusterDirector {
                 let rng = &mut self.rng;
                 self.sim.configure_disk(id, |disk| trouble.disk(rng, disk));
             }
+        }
+    }
+
+    /// All machines lose power. They start again one after the other, as the trouble of each ends.
+    fn black_out(&mut self) {
+        for nth in self.standing() {
+            self.world.borrow_mut().stats.power_losses += 1;
+            self.sim.crash(self.nodes[nth].id);
+            self.nodes[nth].troubled = true;
         }
     }
 

@@ -240,6 +240,12 @@ fn draw_founders(rng: &mut Rng, nodes: usize, ring: &[RingEvent]) -> usize {
     }
 }
 
+/// Whether one replica may be all that has a write, lose its hints, and give its range away or end for good.
+fn may_lose_weak_writes(troubles: &[Trouble], ring: &[RingEvent], moves: bool) -> bool {
+    let loses_memory = troubles.iter().any(|trouble| trouble.loses_memory());
+    moves && loses_memory || ring.iter().any(|event| event.loses_node())
+}
+
 /// Up to how long a client waits between two requests in a life of so many milliseconds, microseconds.
 fn pause_in(life_millis: u64) -> u64 {
     if life_millis < LONG_LIFE_MILLIS { 0 } else { life_millis * 1_000 / LONG_LIFE_REQUESTS }
@@ -272,10 +278,8 @@ impl ClusterPlan {
         let ring: Vec<RingEvent> = ring.into_iter().filter(possible).collect();
         let distance = *pick(rng, &[None, Some(Duration::from_millis(5)), Some(Duration::from_millis(40))]);
         let mut levels = Levels::draw(rng, centers, by_datacenter);
-        let loses = |trouble: &Trouble| trouble.loses_memory();
         let moves = founders < nodes || ring.iter().any(|event| event.moves_data());
-        if moves && troubles.iter().any(loses) || ring.iter().any(|event| event.loses_node()) {
-            // One replica may be all that has it, lose its hints, and give its range away.
+        if may_lose_weak_writes(&troubles, &ring, moves) {
             levels.weak_writes.clear();
         }
         let jumps = troubles.contains(&Trouble::ClockJump);

@@ -275,10 +275,7 @@ impl SstableSource {
                 if !self.range.start.is_before(&key) {
                     return Err(self.data.corrupt("a partition of the range", format!("{key:?}")));
                 }
-                if self.last_key.as_ref().is_some_and(|last| *last >= key) {
-                    return Err(self.data.corrupt("keys in ring order", format!("{key:?}")));
-                }
-                self.last_key = Some(key.clone());
+                self.note_key(&key)?;
                 out.push_back(Fragment::PartitionStart { key, deletion });
                 self.static_row(out).await?;
                 self.walk(start, None, true);
@@ -286,6 +283,15 @@ impl SstableSource {
                 Ok(true)
             }
         }
+    }
+
+    /// Takes note of the key of a partition that the data has next: it follows the one before.
+    fn note_key(&mut self, key: &DecoratedKey) -> Result<(), SstableError> {
+        if self.last_key.as_ref().is_some_and(|last| last >= key) {
+            return Err(self.data.corrupt("keys in ring order", format!("{key:?}")));
+        }
+        self.last_key = Some(key.clone());
+        Ok(())
     }
 
     /// The end of the file: the partition read last must be the SSTable's last, if the range reaches as far.
