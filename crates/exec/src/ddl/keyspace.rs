@@ -128,7 +128,6 @@ fn network_topology(
         }
     }
     if let Some(everywhere) = everywhere {
-        let copies = factor(everywhere)?;
         if let Some(Replication::NetworkTopology { factors: old }) = old {
             for (datacenter, copies) in
                 old.iter().filter(|(datacenter, _)| !none.contains(datacenter.as_str()))
@@ -136,8 +135,11 @@ fn network_topology(
                 factors.entry(datacenter.clone()).or_insert(*copies);
             }
         }
-        for datacenter in known.keys().filter(|datacenter| copies > 0 && !none.contains(*datacenter)) {
-            factors.entry((*datacenter).to_owned()).or_insert(copies);
+        // As in Cassandra, it is not looked at where every datacenter has a factor.
+        for datacenter in known.keys().filter(|datacenter| !none.contains(*datacenter)) {
+            if !factors.contains_key(*datacenter) && factor(everywhere)? > 0 {
+                factors.insert((*datacenter).to_owned(), factor(everywhere)?);
+            }
         }
     }
     if factors.is_empty() {

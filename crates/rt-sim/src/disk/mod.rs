@@ -441,8 +441,9 @@ async fn sync_dir(disk: &Rc<NodeDisk>, path: &Path) -> io::Result<PathOutput> {
         let mut state = shared.state.borrow_mut();
         if state.incarnation == incarnation {
             let rule = state.config.names;
-            state.names.commit_dir(sequence, &path, rule);
-            state.collect();
+            if state.names.commit_dir(sequence, &path, rule) {
+                state.collect();
+            }
         }
         let _ = sender.send(());
     });
@@ -504,8 +505,9 @@ impl Drop for SimFile {
         }
         let inode = state.inodes.get_mut(&self.inode).expect("an open file exists");
         inode.handles -= 1;
-        if inode.handles == 0 && !state.names.referenced().contains(&self.inode) {
-            state.collect();
+        if inode.handles == 0 && !state.names.refers_to(self.inode) {
+            let freed = state.inodes.remove(&self.inode).map_or(0, |inode| inode.content.pages_used());
+            state.used_pages -= freed;
         }
     }
 }

@@ -99,7 +99,8 @@ impl Replicator {
     }
 
     async fn step(&mut self, connection: &mut Connection) -> Result<(), Failure> {
-        if self.rng.below(8) == 0 {
+        // Each is a topology change, which moves data and cleans up.
+        if self.rng.below(60) == 0 {
             let copies = *pick(&mut self.rng, &self.replications);
             let answer = connection.query(&Query::text(alter_text(copies)), None).await;
             let mut copied = self.copied.borrow_mut();
