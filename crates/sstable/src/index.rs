@@ -171,7 +171,8 @@ pub(crate) struct RowIndex {
 pub(crate) const ROW_INDEX_HEAD_MAX: usize = 2 * vint::LEN_MAX + deletion::LEN;
 
 impl RowIndex {
-    /// Reads the head of a row index of `len` bytes that lies at `at` in the file and of which `bytes` is the beginning.
+    /// Reads the head of a row index of `len` bytes that lies at `at` in the file, wholly within it, and of which `bytes` is
+    /// the beginning.
     pub(crate) fn read(bytes: &[u8], at: u64, len: u64) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let header_len = vint::read_unsigned(&mut reader)?;

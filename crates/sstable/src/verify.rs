@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use mutation::DecoratedKey;
+use mutation::{DecoratedKey, DeletionTime};
 use rt::{OpenOptions, Rt};
 
 use crate::dump::open_raw;
@@ -112,6 +112,8 @@ struct Indexes {
     summary: Option<Summary>,
     /// The sample of the summary that is expected next.
     sample: usize,
+    /// The first key and the latest one.
+    ends: Option<(DecoratedKey, DecoratedKey)>,
     filter: Option<Filter>,
     decoder: ItemDecoder,
 }
@@ -124,12 +126,13 @@ async fn content(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -> 
     while let Some(item) = scan.next().await? {
         let end = scan.position();
         match item {
-            RawItem::Partition { key, static_row, start, rows_at, .. } => {
+            RawItem::Partition { key, deletion, static_row, start, rows_at } => {
                 found.partitions += 1;
                 found.rows += u64::from(static_row.is_some());
                 let (entry, problem) = indexes.entry(&key, start).await?;
                 found.problems.extend(problem);
-                partition = Some(Current { start, rows_at, entry, items: Vec::new() });
+                let open = DeletionTime::LIVE;
+                partition = Some(Current { start, rows_at, deletion, open, entry, items: Vec::new() });
             }
             RawItem::Row { row, start } => {
                 found.rows += 1;
@@ -137,8 +140,9 @@ async fn content(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -> 
                     partition.item(start, row.clustering.position());
                 }
             }
-            RawItem::Marker { bound, start, .. } => {
+            RawItem::Marker { bound, starts, start, .. } => {
                 if let Some(partition) = &mut partition {
+                    partition.open = starts;
                     partition.item(start, bound.position());
                 }
             }
@@ -167,15 +171,19 @@ async fn content(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -> 
 struct Current {
     start: u64,
     rows_at: u64,
+    deletion: DeletionTime,
+    /// The range deletion in force behind what was read last.
+    open: DeletionTime,
     entry: Option<Entry>,
-    /// Where its items begin, with their positions; gathered only when there is a row index to compare with.
-    items: Vec<(u64, Vec<u8>)>,
+    /// Where its items begin, their positions, and the range deletion in force behind each; gathered only when there is a row
+    /// index to compare with.
+    items: Vec<(u64, Vec<u8>, DeletionTime)>,
 }
 
 impl Current {
     fn item(&mut self, start: u64, position: &[u8]) {
         if self.entry.as_ref().is_some_and(Entry::has_row_index) {
-            self.items.push((start, position.to_vec()));
+            self.items.push((start, position.to_vec(), self.open));
         }
     }
 }
@@ -221,6 +229,7 @@ impl Indexes {
             index,
             summary,
             sample: 0,
+            ends: None,
             filter,
             decoder,
         })
@@ -232,6 +241,10 @@ impl Indexes {
         key: &DecoratedKey,
         start: u64,
     ) -> Result<(Option<Entry>, Option<SstableError>), SstableError> {
+        match &mut self.ends {
+            None => self.ends = Some((key.clone(), key.clone())),
+            Some((_, last)) => last.clone_from(key),
+        }
         let at = self.entries.position();
         let Some(entry) = self.entries.next().await? else {
             return Ok((
@@ -252,7 +265,7 @@ impl Indexes {
         if let Some(summary) = &self.summary
             && summary.position(self.sample) == Some(at)
         {
-            if summary.floor(key) != self.sample {
+            if summary.sampled_key(self.sample) != Some(&key.key[..]) {
                 return Ok((
                     Some(entry),
                     Some(self.entries.corrupt(format!("a sample of {key:?}"), "another key")),
@@ -283,6 +296,10 @@ impl Indexes {
         if row_index.header.header_len != header_len {
             return wrong(format!("a header of {header_len} bytes"), row_index.header.header_len.to_string());
         }
+        if row_index.header.deletion != partition.deletion {
+            let (expected, found) = (partition.deletion, row_index.header.deletion);
+            return wrong(format!("a partition with {expected:?}"), format!("{found:?}"));
+        }
         let blocks = row_index.blocks;
         let mut lookup = BlockLookup::new(self.index.clone(), row_index);
         let mut items = partition.items.iter().peekable();
@@ -294,16 +311,20 @@ impl Indexes {
             if begins != at {
                 return wrong(format!("block {block} at {at}"), begins.to_string());
             }
-            let first = items.peek().map(|(_, position)| position);
+            let first = items.peek().map(|(_, position, _)| position);
             if first != Some(&info.first) {
                 return wrong(format!("{first:02x?} first in block {block}"), format!("{:02x?}", info.first));
             }
             let mut last = None;
-            while let Some((_, position)) = items.next_if(|(start, _)| *start < ends) {
-                last = Some(position);
+            let mut open = info.open;
+            while let Some((_, position, behind)) = items.next_if(|(start, ..)| *start < ends) {
+                (last, open) = (Some(position), *behind);
             }
             if last != Some(&info.last) {
                 return wrong(format!("{last:02x?} last in block {block}"), format!("{:02x?}", info.last));
+            }
+            if open != info.open {
+                return wrong(format!("{open:?} behind block {block}"), format!("{:?}", info.open));
             }
             at = ends;
         }
@@ -322,6 +343,15 @@ impl Indexes {
             Some(summary) if summary.len() != self.sample => {
                 let expected = format!("{} samples at entries of the index", self.sample);
                 Ok(Some(self.entries.corrupt(expected, summary.len().to_string())))
+            }
+            Some(summary)
+                if self
+                    .ends
+                    .as_ref()
+                    .is_some_and(|(first, last)| (first, last) != (&summary.first, &summary.last)) =>
+            {
+                let found = format!("a summary from {:?} to {:?}", summary.first, summary.last);
+                Ok(Some(self.entries.corrupt(format!("a summary of {:?}", self.ends), found)))
             }
             _ => Ok(None),
         }

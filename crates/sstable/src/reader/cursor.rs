@@ -74,6 +74,11 @@ impl Cursor {
         self.position() >= self.file.len()
     }
 
+    /// Bytes from the cursor to the end of the file.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.file.len().saturating_sub(self.position())
+    }
+
     /// Moves to another place; beyond the file's end is an error.
     pub(crate) fn seek(&mut self, position: u64) -> Result<(), SstableError> {
         if position > self.file.len() {

@@ -45,8 +45,15 @@ impl IndexCursor {
         }
     }
 
+    /// The head of the entry at the cursor, whose row index lies within the file.
     fn head(&self) -> Result<EntryHead<'_>, SstableError> {
-        EntryHead::read(self.cursor.bytes()).map_err(|_| self.cursor.corrupt("an index entry", "none"))
+        let head = EntryHead::read(self.cursor.bytes())
+            .map_err(|_| self.cursor.corrupt("an index entry", "none"))?;
+        if head.row_index_len > self.cursor.remaining().saturating_sub(head.len as u64) {
+            let found = head.row_index_len.to_string();
+            return Err(self.cursor.corrupt("a row index within the file", found));
+        }
+        Ok(head)
     }
 
     /// Moves over the entry at the cursor.
@@ -55,10 +62,8 @@ impl IndexCursor {
         if row_index_len == 0 {
             return Ok(());
         }
-        let next = self.cursor.position().checked_add(row_index_len);
-        let next = next
-            .ok_or_else(|| self.cursor.corrupt("a row index within the file", row_index_len.to_string()))?;
-        self.cursor.seek(next)
+        // `head` has seen that the file has as much.
+        self.cursor.seek(self.cursor.position() + row_index_len)
     }
 
     fn entry(head: &EntryHead<'_>, at: u64, key: Option<DecoratedKey>) -> Entry {
