@@ -184,7 +184,7 @@ impl Inner {
     /// Starts one compaction of a table, if there is one worth it.
     fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
         let set = store.set();
-        if set.is_empty() || !store.damage.borrow().is_empty() || self.is_paused(store) {
+        if set.is_empty() || store.is_damaged() || self.is_paused(store) {
             return false;
         }
         let strategy = Strategy::of(&store.table.borrow().options.compaction);

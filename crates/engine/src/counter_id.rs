@@ -7,7 +7,8 @@
 //! begins a shard of its own at nothing, beside the old one, of which the replicas keep whatever version is the latest.
 //!
 //! `counters-<shard>-<shards>` in the commit log's directory tells, written before the first increment of a process lifetime and when the
-//! storage is closed. Without the file (a new node, a log that was removed, another number of shards) there is a new id, too.
+//! storage is closed. Without the file (a new node, a log that was removed, another number of shards) there is a new id, too; it is
+//! removed when a table of counters has a damaged SSTable.
 //!
 //! ```text
 //! file := version (1), condition (1), id (16), renewals (4), CRC-32 of these (4)
@@ -144,6 +145,17 @@ impl CounterIds {
         let record = self.record.borrow().expect("it has just been made");
         let sync = record.condition == Condition::Synced && !self.log_syncs;
         Ok(Counting { id: record.id, sync })
+    }
+
+    /// States that were reached under the id may be in files that cannot be read, and will be gone for good: the next increment
+    /// begins a new one.
+    pub(crate) async fn forget(&self, rt: &Rt) -> Result<(), DiskError> {
+        assert!(self.record.borrow().is_none(), "nothing is counted before the storage is open");
+        if rt.disk().exists(&self.path).await? {
+            rt.disk().remove(&self.path).await?;
+            rt.disk().sync_dir(self.path.parent().unwrap_or(&self.path)).await?;
+        }
+        Ok(())
     }
 
     /// All that was counted in this process lifetime is on disk: the next one may go on under the same id.

@@ -181,7 +181,7 @@ pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Re
         Err(error) => return Err(error.into()),
     };
     let noted =
-        Noted::decode(&bytes).ok().filter(|noted| store.damage.borrow().is_empty() && noted.fits(found));
+        Noted::decode(&bytes).ok().filter(|noted| !store.is_damaged() && noted.fits(found));
     let Some(noted) = noted else {
         let table = store.table().full_name();
         tracing::warn!("SSTables of {table} are gone or were replaced: its next repair compares everything");

@@ -173,6 +173,9 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
     for damage in crate::quarantine::list(disk, &store.dir, inner.owner()).await? {
         store.add_damage(damage);
     }
+    if store.table().is_counter() && store.is_damaged() {
+        inner.counter_ids.forget(&inner.rt).await?;
+    }
     store.change_set(found, &[]);
     crate::marks::open(inner, store, &store.set()).await
 }

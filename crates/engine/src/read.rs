@@ -92,7 +92,7 @@ impl Inner {
     ) -> Result<OnlyRow, ReadError> {
         let stores = self.stores.borrow();
         let store = stores.get(&table).ok_or(ReadError::UnknownTable(table))?;
-        if !store.flushing.borrow().is_empty() || !store.damage.borrow().is_empty() {
+        if !store.flushing.borrow().is_empty() || store.is_damaged() {
             return Ok(OnlyRow::More);
         }
         let found = if store.sstables.borrow().is_empty() {

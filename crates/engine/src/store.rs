@@ -149,6 +149,11 @@ impl Store {
         self.damage.borrow_mut().push(damage);
     }
 
+    /// Whether an SSTable of this shard is out of service.
+    pub(crate) fn is_damaged(&self) -> bool {
+        !self.damage.borrow().is_empty()
+    }
+
     /// The damaged SSTables in the table's directory.
     pub(crate) fn damaged_files(&self) -> Vec<Descriptor> {
         self.damage.borrow().iter().filter_map(|damage| damage.descriptor.clone()).collect()

@@ -26,6 +26,8 @@ struct Peer {
     acknowledged: i64,
     begun: i64,
     lifetimes: u64,
+    /// Lifetimes that began with the loss of data.
+    losses: usize,
 }
 
 type Shared = Arc<Mutex<Peer>>;
@@ -40,6 +42,8 @@ struct Plan {
     stops: bool,
     /// How long it is at least until the power fails.
     lasts: Duration,
+    /// Whether each begins by losing all data files, as an operator removes those that a start found damaged.
+    loses: bool,
 }
 
 fn schema(durable_writes: bool) -> Arc<Schema> {
@@ -86,6 +90,26 @@ async fn stored(engine: &Engine, table: &Arc<Table>) -> Bytes {
     found
 }
 
+/// Damages all SSTables, starts and stops with them, and removes them.
+async fn lose_data(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> u64 {
+    let keyspace = config.data_directory.join("ks");
+    if !rt.disk().exists(&keyspace).await.unwrap() {
+        return 0;
+    }
+    let dir = keyspace.join(&rt.disk().list(&keyspace).await.unwrap()[0].name);
+    let mut lost = 0;
+    for entry in rt.disk().list(&dir).await.unwrap() {
+        if entry.name.ends_with("-Statistics.db") {
+            rt.disk().remove(dir.join(&entry.name)).await.unwrap();
+            lost += 1;
+        }
+    }
+    let engine = Engine::open(rt.clone(), config.clone(), schema.clone()).await.expect("it opens with damaged files");
+    engine.stop().await.expect("the disk is well");
+    rt.disk().remove_dir_all(&dir).await.unwrap();
+    lost
+}
+
 /// One process lifetime: opens, is given now and then what the other replica has, and counts.
 async fn lifetime(rt: Rt, plan: Plan, shared: Shared) {
     let schema = schema(plan.durable_writes);
@@ -94,6 +118,9 @@ async fn lifetime(rt: Rt, plan: Plan, shared: Shared) {
     config.commitlog.sync = plan.sync;
     // Each process lifetime leaves a segment, which the next ones read whole.
     config.commitlog.segment_bytes = 128 << 10;
+    if plan.loses && lose_data(&rt, &config, &schema).await > 0 {
+        shared.lock().unwrap().losses += 1;
+    }
     let engine = Engine::open(rt.clone(), config, schema).await.expect("it opens");
     let found = counter::total(&stored(&engine, &table).await);
     assert!(found <= shared.lock().unwrap().begun, "it has {found} when it is opened");
@@ -121,6 +148,7 @@ async fn lifetime(rt: Rt, plan: Plan, shared: Shared) {
         );
     }
     if plan.stops {
+        engine.flush(table.id).await.expect("the disk is well");
         engine.stop().await.expect("the disk is well");
     } else {
         std::future::pending::<()>().await;
@@ -147,12 +175,13 @@ fn run(seed: u64, plan: Plan, lifetimes: u64) -> usize {
         }
     }
     let peer = shared.lock().unwrap();
+    assert_eq!(peer.losses, if plan.loses { lifetimes as usize - 1 } else { 0 });
     assert!(peer.acknowledged > 0, "seed {seed}: it counted");
     counter::shards(&peer.context).count()
 }
 
 fn plan(sync: SyncMode) -> Plan {
-    Plan { sync, durable_writes: true, increments: 20, stops: false, lasts: Duration::from_millis(2) }
+    Plan { sync, durable_writes: true, increments: 20, stops: false, lasts: Duration::from_millis(2), loses: false }
 }
 
 #[test]
@@ -179,6 +208,16 @@ fn an_id_stays_when_the_node_is_stopped_or_syncs_before_it_answers() {
             "seed {seed}: stopped in good order"
         );
         assert_eq!(run(seed, plan(SyncMode::Batch), 6), 1, "seed {seed}: every state was on disk");
+    }
+}
+
+/// Nothing is counted upon what was in files that are gone.
+#[test]
+fn data_files_that_are_damaged_and_removed_end_an_id() {
+    for sync in [PERIODIC, SyncMode::Batch] {
+        for seed in 0..3 {
+            assert_eq!(run(seed, Plan { stops: true, loses: true, ..plan(sync) }, 6), 6, "seed {seed}");
+        }
     }
 }
 
