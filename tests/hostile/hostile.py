@@ -28,7 +28,7 @@ MEMORY = 1 << 30
 RSS_MAX = MEMORY * 3 // 2
 # On a machine with two busy cores and a debug build.
 P99_MAX = 2.5
-SECONDS_MAX = 60
+SECONDS_MAX = 90
 
 
 class World:

@@ -180,8 +180,7 @@ pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Re
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let noted =
-        Noted::decode(&bytes).ok().filter(|noted| !store.is_damaged() && noted.fits(found));
+    let noted = Noted::decode(&bytes).ok().filter(|noted| !store.is_damaged() && noted.fits(found));
     let Some(noted) = noted else {
         let table = store.table().full_name();
         tracing::warn!("SSTables of {table} are gone or were replaced: its next repair compares everything");

@@ -104,7 +104,8 @@ async fn lose_data(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> u64 
             lost += 1;
         }
     }
-    let engine = Engine::open(rt.clone(), config.clone(), schema.clone()).await.expect("it opens with damaged files");
+    let engine =
+        Engine::open(rt.clone(), config.clone(), schema.clone()).await.expect("it opens with damaged files");
     engine.stop().await.expect("the disk is well");
     rt.disk().remove_dir_all(&dir).await.unwrap();
     lost
@@ -181,7 +182,14 @@ fn run(seed: u64, plan: Plan, lifetimes: u64) -> usize {
 }
 
 fn plan(sync: SyncMode) -> Plan {
-    Plan { sync, durable_writes: true, increments: 20, stops: false, lasts: Duration::from_millis(2), loses: false }
+    Plan {
+        sync,
+        durable_writes: true,
+        increments: 20,
+        stops: false,
+        lasts: Duration::from_millis(2),
+        loses: false,
+    }
 }
 
 #[test]
