@@ -41,6 +41,14 @@ pub enum Event {
         /// Whether it answered.
         reached: bool,
     },
+    /// The host's address refuses connections, and again after a moment: no process is there any more. A process that is
+    /// paused or cut off refuses nothing.
+    Gone {
+        /// Which host.
+        host: HostId,
+        /// Which of its lives.
+        generation: u64,
+    },
     /// This node says something new of itself.
     Set(Vec<(Key, Bytes)>),
     /// The cluster's members and their last known addresses, this node included. Who was one and is none any more is
@@ -149,7 +157,7 @@ pub enum Refusal {
 pub enum Why {
     /// It was heard of, but not reached yet.
     NotReached,
-    /// It was silent for too long.
+    /// It was silent for too long, or its address refused connections.
     Convicted,
     /// It said good-bye.
     Shutdown,
@@ -305,6 +313,7 @@ impl Gossip {
             Event::Echoed { host, generation, reached } => {
                 self.echoed(host, generation, reached, now.monotonic, &mut effects);
             }
+            Event::Gone { host, generation } => self.gone(host, generation, now.monotonic, &mut effects),
             Event::Set(values) => self.set(values),
             Event::Members(members) => self.set_members(members, now.monotonic, &mut effects),
             Event::Stop => self.stop(&mut effects),
@@ -660,6 +669,15 @@ impl Gossip {
             peer.stand(Standing::Alive, now);
             peer.window.heard(now, &self.config.detector);
             effects.push(Effect::Changed { host, change: Change::Alive });
+        }
+    }
+
+    /// No process is at a host's address.
+    fn gone(&mut self, host: HostId, generation: u64, now: Duration, effects: &mut Vec<Effect>) {
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        if peer.endpoint.generation == generation && peer.standing == Standing::Alive {
+            peer.stand(Standing::Down(Why::Convicted), now);
+            effects.push(Effect::Changed { host, change: Change::Down(Why::Convicted) });
         }
     }
 

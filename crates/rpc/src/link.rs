@@ -251,6 +251,7 @@ impl Link {
             return;
         }
         let counters = &self.shard.counters;
+        let unused = matches!(end, End::Unused);
         let error = match end {
             End::Unused => RpcError::Lost,
             End::Failed(error) => {
@@ -280,6 +281,10 @@ impl Link {
         *self.phase.borrow_mut() = Phase::Idle { not_before, error: meanwhile };
         *self.waker.borrow_mut() = None;
         self.fail_all(&error);
+        let listener = self.shard.on_lost.borrow().clone().filter(|_| !unused);
+        if let (Some(listener), Some(peer)) = (listener, self.peer.upgrade()) {
+            listener(peer.info.address);
+        }
     }
 }
 

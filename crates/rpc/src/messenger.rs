@@ -100,6 +100,12 @@ pub struct Messenger {
 }
 
 impl Messenger {
+    /// Has `listener` called with the address of a peer to which a connection of this shard broke or could not be made: the
+    /// peer's process may have ended.
+    pub fn on_lost(&self, listener: impl Fn(SocketAddr) + 'static) {
+        *self.shard.on_lost.borrow_mut() = Some(Rc::new(listener));
+    }
+
     /// The end of the shard of `rt`, ready to own connections. To be made on every shard; shard 0 then calls
     /// [`Messenger::listen`].
     pub fn new(rt: &Rt, config: Arc<RpcConfig>, endpoint: HandoverEndpoint) -> Messenger {
@@ -118,6 +124,7 @@ impl Messenger {
             inbound: RefCell::default(),
             inbound_made: Cell::new(0),
             stopped: Cell::new(false),
+            on_lost: RefCell::default(),
             tasks: Tasks::default(),
             acceptor: Acceptor::default(),
             handover: handover.clone(),

@@ -114,6 +114,8 @@ pub(crate) struct Shard {
     pub(crate) inbound: RefCell<HashMap<u64, Rc<Inbound>>>,
     pub(crate) inbound_made: Cell<u64>,
     pub(crate) stopped: Cell<bool>,
+    /// Called with the address of a peer to which a connection broke or could not be made.
+    pub(crate) on_lost: RefCell<Option<Rc<dyn Fn(SocketAddr)>>>,
     pub(crate) tasks: Tasks,
     /// On shard 0.
     pub(crate) acceptor: Acceptor,
@@ -209,6 +211,7 @@ impl Shard {
         }
         self.tasks.clear();
         let handlers = std::mem::take(&mut *self.handlers.borrow_mut());
+        drop(self.on_lost.take());
         drop((peers, inbound, handlers));
     }
 

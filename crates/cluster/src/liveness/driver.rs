@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use gossip::{Change, Effect, Endpoint, Event, Gossip, Key, Now, Standing, Stats};
 use rpc::{Incoming, Messenger, Refusal, Target, Verb};
 use rt::sync::Notify;
-use rt::{Rt, ShardId, Task};
+use rt::{ConnectOptions, Rt, ShardId, Task};
 use schema::TableId;
 use topology::HostId;
 
@@ -28,6 +28,10 @@ const ECHO_VERSION: u8 = 1;
 const UNREADABLE: u16 = Refusal::FIRST_FREE;
 const ANOTHER_LIFE: u16 = Refusal::FIRST_FREE + 1;
 const STOPPING: u16 = Refusal::FIRST_FREE + 2;
+/// A refused connection is tried once more after this time before a host counts as gone.
+const REFUSED_TWICE_PAUSE: Duration = Duration::from_millis(200);
+/// How long such a try may take; an address without a process refuses at once.
+const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 /// A part of the interval by which rounds are shifted at random, so that nodes do not beat in step.
 const JITTER: f64 = 0.1;
 
@@ -96,6 +100,8 @@ struct Inner {
     changed: Notify,
     notices: Box<dyn Fn(Notice)>,
     clocks: RefCell<Clocks>,
+    /// Hosts whose addresses are being looked at, because a connection to them broke.
+    suspected: RefCell<BTreeSet<HostId>>,
     /// Who asked this life for an echo, and so takes this node for alive.
     reached_by: RefCell<BTreeSet<HostId>>,
     ticking: RefCell<Option<Task<()>>>,
@@ -127,11 +133,18 @@ impl LivenessDriver {
             changed: Notify::new(),
             notices: Box::new(notices),
             clocks: RefCell::default(),
+            suspected: RefCell::default(),
             reached_by: RefCell::default(),
             ticking: RefCell::default(),
             stopped: Cell::new(false),
         });
         inner.serve();
+        let weak = Rc::downgrade(&inner);
+        messenger.on_lost(move |address| {
+            if let Some(inner) = weak.upgrade() {
+                inner.suspect(address);
+            }
+        });
         let weak = Rc::downgrade(&inner);
         *inner.ticking.borrow_mut() = Some(rt.spawn(Verb::Gossip.group(), rounds(rt.clone(), weak)));
         Self(inner)
@@ -334,6 +347,37 @@ impl Inner {
         self.rt.spawn(Verb::Echo.group(), asking).detach();
     }
 
+    /// A connection to this address broke or could not be made: has the process there ended?
+    fn suspect(self: &Rc<Self>, address: SocketAddr) {
+        if self.stopped.get() {
+            return;
+        }
+        let found = self
+            .machine
+            .borrow()
+            .peers()
+            .find(|peer| peer.standing == Standing::Alive && peer.endpoint.address == address)
+            .map(|peer| (peer.endpoint.host, peer.endpoint.generation));
+        let Some((host, generation)) = found else { return };
+        if !self.suspected.borrow_mut().insert(host) {
+            return;
+        }
+        let (weak, rt) = (Rc::downgrade(self), self.rt.clone());
+        let looking = async move {
+            let refused = refuses(&rt, address).await && {
+                rt.sleep(REFUSED_TWICE_PAUSE).await;
+                refuses(&rt, address).await
+            };
+            let Some(inner) = weak.upgrade() else { return };
+            inner.suspected.borrow_mut().remove(&host);
+            if refused {
+                inner.step(Event::Gone { host, generation });
+            }
+        };
+        // It ends soon, and there is one at a time for a host.
+        self.rt.spawn(Verb::Echo.group(), looking).detach();
+    }
+
     fn log(&self, host: HostId, change: Change) {
         let machine = self.machine.borrow();
         let address = machine.peer(host).map(|peer| peer.endpoint.address.to_string()).unwrap_or_default();
@@ -346,6 +390,15 @@ impl Inner {
             Change::Forgotten => tracing::info!(%host, "node is forgotten"),
             Change::States => {}
         }
+    }
+}
+
+/// Whether nobody listens at an address of a machine that runs.
+async fn refuses(rt: &Rt, address: SocketAddr) -> bool {
+    let connect = rt.net().connect(address, ConnectOptions::default());
+    match rt.timeout(REFUSED_WITHIN, connect).await {
+        Ok(Err(error)) => error.source.kind() == std::io::ErrorKind::ConnectionRefused,
+        Ok(Ok(_)) | Err(_) => false,
     }
 }
 
