@@ -21,6 +21,7 @@ const ITEMS_MAX: usize = 1 << 16;
 const SYN: u8 = 1;
 const ACK: u8 = 2;
 const DELTAS: u8 = 3;
+const GONE: u8 = 4;
 
 /// At most this much for a digest.
 pub(crate) const DIGEST_BYTES_MAX: usize = 16 + 9 + ADDRESS_BYTES_MAX + 9;
@@ -81,6 +82,11 @@ pub fn encode(message: &Message) -> Bytes {
             out.push(DELTAS);
             write_deltas(deltas, &mut out);
         }
+        Message::Gone { host, generation } => {
+            out.push(GONE);
+            out.extend_from_slice(&host.0);
+            vint::write_unsigned(*generation, &mut out);
+        }
     }
     out.into()
 }
@@ -106,6 +112,9 @@ pub fn decode(bytes: &[u8]) -> Result<Message, CodecError> {
             requests: read_digests(&mut reader)?,
         },
         DELTAS => Message::Deltas(read_deltas(&mut reader)?),
+        GONE => {
+            Message::Gone { host: read_host(&mut reader)?, generation: vint::read_unsigned(&mut reader)? }
+        }
         kind => return Err(CodecError::Value { what: "kind of message", found: kind.into() }),
     };
     match reader.len() {

@@ -70,4 +70,11 @@ pub enum Message {
     },
     /// What was asked for; also a good-bye.
     Deltas(Vec<Delta>),
+    /// The sender found that the address of a host refuses connections: the process of this life has ended.
+    Gone {
+        /// Whose.
+        host: HostId,
+        /// The life.
+        generation: u64,
+    },
 }

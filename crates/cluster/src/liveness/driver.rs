@@ -28,10 +28,12 @@ const ECHO_VERSION: u8 = 1;
 const UNREADABLE: u16 = Refusal::FIRST_FREE;
 const ANOTHER_LIFE: u16 = Refusal::FIRST_FREE + 1;
 const STOPPING: u16 = Refusal::FIRST_FREE + 2;
-/// A refused connection is tried once more after this time before a host counts as gone.
-const REFUSED_TWICE_PAUSE: Duration = Duration::from_millis(200);
-/// How long such a try may take; an address without a process refuses at once.
-const REFUSED_WITHIN: Duration = Duration::from_millis(500);
+/// Between two looks at a host's address.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// How long a look may take; an address without a process refuses at once, unless packets are lost.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(400);
+/// At most so many looks: a host counts as gone when two are refused, and as there at the first that is not.
+const LOOKS_MAX: usize = 5;
 /// A part of the interval by which rounds are shifted at random, so that nodes do not beat in step.
 const JITTER: f64 = 0.1;
 
@@ -305,6 +307,7 @@ impl Inner {
                     self.messenger.send(Target::Address(to), Verb::Gossip, body);
                 }
                 Effect::Probe { host, address, generation } => self.probe(host, address, generation),
+                Effect::Suspect { host, address, generation } => self.look(host, address, generation),
                 Effect::Changed { host, change } => {
                     self.log(host, change);
                     changed = true;
@@ -358,16 +361,19 @@ impl Inner {
             .peers()
             .find(|peer| peer.standing == Standing::Alive && peer.endpoint.address == address)
             .map(|peer| (peer.endpoint.host, peer.endpoint.generation));
-        let Some((host, generation)) = found else { return };
-        if !self.suspected.borrow_mut().insert(host) {
+        if let Some((host, generation)) = found {
+            self.look(host, address, generation);
+        }
+    }
+
+    /// Looks whether a process is at a host's address.
+    fn look(self: &Rc<Self>, host: HostId, address: SocketAddr, generation: u64) {
+        if self.stopped.get() || !self.suspected.borrow_mut().insert(host) {
             return;
         }
         let (weak, rt) = (Rc::downgrade(self), self.rt.clone());
         let looking = async move {
-            let refused = refuses(&rt, address).await && {
-                rt.sleep(REFUSED_TWICE_PAUSE).await;
-                refuses(&rt, address).await
-            };
+            let refused = refuses_twice(&rt, address).await;
             let Some(inner) = weak.upgrade() else { return };
             inner.suspected.borrow_mut().remove(&host);
             if refused {
@@ -394,12 +400,24 @@ impl Inner {
 }
 
 /// Whether nobody listens at an address of a machine that runs.
-async fn refuses(rt: &Rt, address: SocketAddr) -> bool {
-    let connect = rt.net().connect(address, ConnectOptions::default());
-    match rt.timeout(REFUSED_WITHIN, connect).await {
-        Ok(Err(error)) => error.source.kind() == std::io::ErrorKind::ConnectionRefused,
-        Ok(Ok(_)) | Err(_) => false,
+async fn refuses_twice(rt: &Rt, address: SocketAddr) -> bool {
+    let mut refused = 0;
+    for look in 0..LOOKS_MAX {
+        if look > 0 {
+            rt.sleep(LOOK_PAUSE).await;
+        }
+        let connect = rt.net().connect(address, ConnectOptions::default());
+        match rt.timeout(LOOK_TIMEOUT, connect).await {
+            Ok(Err(error)) if error.source.kind() == std::io::ErrorKind::ConnectionRefused => refused += 1,
+            Ok(Ok(_)) => return false,
+            // Lost packets, a network that is cut: that says nothing.
+            Ok(Err(_)) | Err(_) => {}
+        }
+        if refused == 2 {
+            return true;
+        }
     }
+    false
 }
 
 fn gone() -> Refusal {

@@ -29,6 +29,8 @@ const fn seconds(seconds: u64) -> Duration {
 thread_local! {
     /// The drivers that run, by node, and what they gave notice of. A test is one thread.
     static DRIVERS: RefCell<BTreeMap<usize, LivenessDriver>> = const { RefCell::new(BTreeMap::new()) };
+    /// Each life of a node is later than all before, as on disk.
+    static GENERATIONS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
     static NOTICES: RefCell<Vec<(usize, Notice)>> = const { RefCell::new(Vec::new()) };
     /// What a subscriber on node 0 was given.
     static SEEN: RefCell<Vec<Arc<Liveness>>> = const { RefCell::new(Vec::new()) };
@@ -49,9 +51,15 @@ async fn main(rt: Rt, node: usize, identity: usize) {
     let messenger = Messenger::new(&rt, config, endpoint);
     messenger.listen().await.expect("the port is free");
     let config = LivenessConfig::new(gossip::Config::new("test", vec![address(0)]));
+    let generation = GENERATIONS.with(|all| {
+        let mut all = all.borrow_mut();
+        let last = all.entry(node).or_default();
+        *last = (*last + 1).max(rt.wall_micros() as u64 / 1_000_000);
+        *last
+    });
     let own = OwnEndpoint {
         host: host(identity),
-        generation: rt.wall_micros() as u64 / 1_000_000,
+        generation,
         address: address(node),
         states: vec![(Key::DC, Bytes::from_static(b"dc1"))],
     };
@@ -87,6 +95,7 @@ impl Cluster {
     }
 
     fn with_link(seed: u64, nodes: usize, link: LinkConfig) -> Self {
+        GENERATIONS.with(|all| all.borrow_mut().clear());
         let sim = Simulation::new(seed, Config { link, ..Config::default() });
         let mut cluster = Self { sim, nodes: Vec::new() };
         (0..nodes).for_each(|node| cluster.add(node, node));
@@ -159,6 +168,48 @@ fn a_killed_node_is_down_and_up_again() {
         assert!(again.endpoint.generation > known.endpoint.generation);
     }
     assert_eq!(notices(), []);
+}
+
+/// Under loss, and whoever dies: the signs of an end reach all in time.
+#[test]
+fn an_ended_process_is_convicted_in_less_than_two_seconds() {
+    for seed in 0..20 {
+        let loss_per_million = if seed % 2 == 0 { 0 } else { 20_000 };
+        let link = LinkConfig { loss_per_million, ..LinkConfig::default() };
+        let nodes = 2 + seed as usize % 7;
+        let cluster = Cluster::with_link(50 + seed, nodes, link);
+        cluster.run(seconds(20));
+        cluster.check("before");
+        cluster.sim.kill(cluster.nodes[seed as usize % nodes]);
+        cluster.run(Duration::from_millis(1_990));
+        cluster.check(&format!("2 s after the end of the process, seed {seed}"));
+    }
+}
+
+/// A process that ends and starts again at once may be down for a moment, and is up for good then.
+#[test]
+fn a_restart_at_once_does_not_flap() {
+    for (seed, pause_millis) in [0, 1, 50, 150, 250, 350, 500, 700, 1_000, 1_500].into_iter().enumerate() {
+        SEEN.with(|all| all.borrow_mut().clear());
+        let cluster = Cluster::new(80 + seed as u64, 5);
+        cluster.run(seconds(20));
+        let seen = SEEN.with(|all| all.borrow().len());
+        let before = driver(0).current().peers[&host(3)].endpoint.generation;
+        cluster.sim.kill(cluster.nodes[3]);
+        cluster.run(Duration::from_millis(pause_millis));
+        cluster.sim.start(cluster.nodes[3]);
+        cluster.run(seconds(5));
+        cluster.check("after the restart");
+        cluster.run(seconds(60));
+        cluster.check("a minute later");
+        let values = SEEN.with(|all| all.borrow()[seen..].to_vec());
+        let mut alive: Vec<bool> = values.iter().map(|value| value.is_alive(host(3))).collect();
+        alive.dedup();
+        assert_eq!(alive, [false, true], "restarted after {pause_millis} ms: down once and up for good");
+        assert!(driver(0).current().peers[&host(3)].endpoint.generation > before);
+        let others = values.iter().any(|value| [1, 2, 4].iter().any(|node| !value.is_alive(host(*node))));
+        assert!(!others, "nobody else was down");
+    }
 }
 
 /// A machine that is gone refuses nothing: its silence counts.

@@ -53,7 +53,8 @@ fn messages() -> impl Strategy<Value = Message> {
     );
     let ack = (addresses(), vec(deltas(), 0..5), digests())
         .prop_map(|(reply_to, deltas, requests)| Message::Ack { reply_to, deltas, requests });
-    prop_oneof![syn, ack, vec(deltas(), 0..5).prop_map(Message::Deltas)]
+    let gone = (hosts(), any::<u64>()).prop_map(|(host, generation)| Message::Gone { host, generation });
+    prop_oneof![syn, ack, vec(deltas(), 0..5).prop_map(Message::Deltas), gone]
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gossip::{Change, Effect, Key, Standing, Why};
+use gossip::{Change, Effect, Key, Message, Standing, Why};
 use testkit::fuzz::Random;
 
 use crate::world::{World, address, host};
@@ -81,6 +81,51 @@ fn the_dead_are_convicted_in_time() {
         assert!(nodes > 3 || last <= CONVICTION_MAX_SMALL, "after {last:?}");
         assert!(first > seconds(15), "a node that was silent for {first:?} may still be slow");
     }
+}
+
+/// One node had a connection to a process that ended; all others hear of it and look for themselves.
+#[test]
+fn an_ended_process_is_convicted_by_all_in_less_than_two_seconds() {
+    for (nodes, seeds) in [(2, 5), (12, 5), (50, 3), (200, 1)] {
+        let mut last = Duration::ZERO;
+        for seed in 0..seeds {
+            let mut world = World::settled(seed, nodes);
+            world.lost_permille = 100;
+            let (from, generation) = (world.now, world.gossip(1).own().generation);
+            world.kill(1);
+            world.look(0, host(1), address(1), generation);
+            world.run(seconds(2));
+            assert!(world.agrees(), "{nodes} nodes, seed {seed}: {:?}", world.disagreement());
+            let convictions = world.convictions();
+            assert_eq!(convictions.len(), nodes - 1, "each once by each");
+            last = convictions.iter().map(|noticed| noticed.at - from).fold(last, Duration::max);
+            // News of before that still travel bring it back for nobody.
+            world.run(seconds(30));
+            assert_eq!(world.convictions().len(), nodes - 1);
+        }
+        println!("{nodes} nodes, one process ends: convicted by all after {last:?}");
+    }
+}
+
+/// The word of another node convicts nobody: each looks for itself.
+#[test]
+fn a_rumour_of_an_end_convicts_nobody() {
+    let mut world = World::settled(3, 20);
+    for _ in 0..10 {
+        for by in 2..20 {
+            // Node 0 is paused, node 1 runs, and all are told that both are gone.
+            world.pause(0);
+            for gone in [0, 1] {
+                let (host, generation) = (host(gone), world.gossip(gone).own().generation);
+                world.hear(by, Message::Gone { host, generation });
+            }
+        }
+        world.run(seconds(5));
+        world.resume(0);
+        world.run(seconds(5));
+    }
+    assert_eq!(world.noticed.len(), 0, "{:?}", world.noticed.first());
+    assert!(world.agrees());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gossip::{Change, Config, Effect, Event, Gossip, Key, Now, Standing, Why, decode, encode};
+use gossip::{Change, Config, Effect, Event, Gossip, Key, Message, Now, Standing, Why, decode, encode};
 use testkit::fuzz::Random;
 use topology::HostId;
 
@@ -13,6 +13,8 @@ use topology::HostId;
 pub const WALL: u64 = 1_800_000_000;
 const LATENCY_MILLIS: (u64, u64) = (1, 40);
 const ECHO_TIMEOUT: Duration = Duration::from_secs(1);
+/// From a look at an address without a process to the second refusal.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// The host id of a node; scattered, so that nothing depends on their order.
 pub fn host(node: usize) -> HostId {
@@ -26,9 +28,20 @@ pub fn address(node: usize) -> SocketAddr {
 }
 
 enum What {
-    Tick { node: usize, life: u64 },
-    Deliver { to: SocketAddr, bytes: Bytes },
-    Echoed { node: usize, life: u64, event: Event },
+    Tick {
+        node: usize,
+        life: u64,
+    },
+    Deliver {
+        to: SocketAddr,
+        bytes: Bytes,
+    },
+    /// The answer to an echo, or to a look at an address.
+    Echoed {
+        node: usize,
+        life: u64,
+        event: Event,
+    },
 }
 
 struct Node {
@@ -145,6 +158,11 @@ impl World {
         self.step(node, Event::Set(vec![(key, Bytes::copy_from_slice(value.as_bytes()))]));
     }
 
+    /// A node receives a message.
+    pub fn hear(&mut self, node: usize, message: Message) {
+        self.step(node, Event::Received(message));
+    }
+
     pub fn gossip(&self, node: usize) -> &Gossip {
         &self.nodes[&node].gossip
     }
@@ -232,6 +250,7 @@ impl World {
                     }
                 }
                 Effect::Probe { host, address, generation } => self.probe(node, host, address, generation),
+                Effect::Suspect { host, address, generation } => self.look(node, host, address, generation),
                 Effect::Changed { host, change } => {
                     self.noticed.push(Noticed { at: self.now, by: node, whom: host, change });
                 }
@@ -264,6 +283,15 @@ impl World {
         };
         let event = Event::Echoed { host, generation, reached };
         self.push(self.now + delay, What::Echoed { node, life, event });
+    }
+
+    /// `by` looks at the address of a host: a process that ended refuses, one that stands still does not.
+    pub fn look(&mut self, by: usize, host: HostId, address: SocketAddr, generation: u64) {
+        if !self.at_address.contains_key(&address) {
+            let life = self.nodes[&by].life;
+            let event = Event::Gone { host, generation };
+            self.push(self.now + LOOK, What::Echoed { node: by, life, event });
+        }
     }
 
     /// Whether every node holds exactly those alive that run.
