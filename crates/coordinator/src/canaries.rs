@@ -7,6 +7,8 @@ use replica::{ReadCommand, ReadPage};
 pub struct Canaries {
     /// Reads of several replicas are content with one answer less than their level asks for.
     pub short_quorum: bool,
+    /// Reads of several replicas wait for one answer more than their level asks for.
+    pub long_quorum: bool,
     /// Hints are said to be kept, and are not.
     pub dropped_hints: bool,
     /// A voter promises without remembering it.

@@ -111,6 +111,12 @@ impl Needs {
         self
     }
 
+    /// As if each group needed one answer more, of so many replicas: what an injected bug does.
+    pub(crate) fn one_more(mut self, replicas: usize) -> Self {
+        self.0.iter_mut().for_each(|need| need.required = (need.required + 1).min(replicas));
+        self
+    }
+
     /// Answers needed in all.
     pub fn required(&self) -> usize {
         self.0.iter().map(|need| need.required).sum()

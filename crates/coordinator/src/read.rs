@@ -174,6 +174,9 @@ impl<'a> Reader<'a> {
         if self.scene.planted.short_quorum {
             needs = needs.one_short();
         }
+        if self.scene.planted.long_quorum {
+            needs = needs.one_more(replicas.len());
+        }
         let candidates = contact::candidates(
             view,
             replicas,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use compaction::worker::run;
 use compaction::{Candidate, Choice, Job, KeptTokens, Progress, Reason, Strategy, WorkerError};
 use mutation::purge::PurgeRule;
-use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, RingPosition, Seconds, Timestamp};
+use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, Repaired, RingPosition, Seconds, Timestamp};
 use rt::{Group, Instant};
 use schema::Table;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
@@ -498,6 +498,12 @@ fn record(
     });
 }
 
+/// The rule of an injected bug: as if everything had just been repaired.
+fn planted_rule(table: &Table, now: Seconds) -> PurgeRule {
+    let repaired = Repaired::new([(i64::MIN, i64::MAX, now)]);
+    PurgeRule::for_table(table, now, &Arc::new(repaired))
+}
+
 /// Writes the merged SSTables and opens them.
 async fn merge(
     inner: &Rc<Inner>,
@@ -510,7 +516,10 @@ async fn merge(
     let table = store.table();
     let sstables: Vec<Rc<Sstable>> = inputs.iter().map(|live| live.sstable.clone()).collect();
     let now = inner.now_seconds();
-    let rule = store.purge_rule(now);
+    let rule = match inner.config.canaries.all_repaired {
+        true => planted_rule(&table, now),
+        false => store.purge_rule(now),
+    };
     let encoding = sstables
         .iter()
         .map(|sstable| sstable.metadata().header.encoding)

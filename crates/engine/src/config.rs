@@ -33,6 +33,10 @@ pub struct Canaries {
     pub drop_static_rows: bool,
     /// Increments of one counter do not wait for each other.
     pub skip_counter_locks: bool,
+    /// Memtables are neither flushed nor writes held back when they have reached their limit.
+    pub unlimited_memtables: bool,
+    /// Where deletions wait for a repair, everything is taken for repaired at this moment.
+    pub all_repaired: bool,
 }
 
 /// Settings of one shard's engine. Byte limits are this shard's part of the node's.

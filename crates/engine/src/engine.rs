@@ -518,21 +518,25 @@ impl Inner {
     }
 
     #[inline]
+    fn has_full_memtables(&self) -> bool {
+        self.memtable_bytes.get() > self.config.memtable_bytes_max
+            && !self.config.canaries.unlimited_memtables
+    }
+
+    #[inline]
     fn can_write_now(&self) -> bool {
-        !self.stopped.get()
-            && self.memtable_bytes.get() <= self.config.memtable_bytes_max
-            && self.log.has_room()
+        !self.stopped.get() && !self.has_full_memtables() && self.log.has_room()
     }
 
     #[cold]
     async fn wait_to_write(&self) -> Result<(), WriteError> {
-        while self.memtable_bytes.get() > self.config.memtable_bytes_max && !self.stopped.get() {
+        while self.has_full_memtables() && !self.stopped.get() {
             self.flush_check.notify_one();
             let waiting = Waiting::new(&self.throttled);
             self.memory_freed.notified().await;
             drop(waiting);
             if let Some(reason) = &*self.flush_failure.borrow()
-                && self.memtable_bytes.get() > self.config.memtable_bytes_max
+                && self.has_full_memtables()
             {
                 return Err(WriteError::CommitLog(format!(
                     "memtables are full and cannot be flushed: {reason}"

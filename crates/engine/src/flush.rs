@@ -270,7 +270,9 @@ impl Inner {
             if self.stopped.get() {
                 continue;
             }
-            self.flush_for_memory();
+            if !self.config.canaries.unlimited_memtables {
+                self.flush_for_memory();
+            }
             self.flush_for_log();
         }
     }

@@ -122,8 +122,11 @@ async fn read_segment(rt: &Rt, name: Header, path: &Path, config: &HintsConfig) 
         None => {
             let mut reader =
                 SegmentReader::new(file, name.number, BLOCK_LEN as u64, len, config.update_bytes_max);
+            // Of what was delivered a crash may have left less than the position says: what is there is counted.
+            segment.position.hints = 0;
             while let Some(record) = reader.next().await? {
                 segment.end = record.next;
+                segment.position.hints += u64::from(record.next <= segment.position.offset);
                 segment.note_hint(record.header.stored_micros);
                 rt.maybe_yield().await;
             }

@@ -6,6 +6,7 @@
 
 pub mod age;
 mod automatic;
+mod canaries;
 pub mod codec;
 pub mod element;
 pub mod follower;
@@ -24,9 +25,10 @@ pub mod step;
 mod whole;
 pub mod wire;
 
+pub use canaries::Canaries;
 pub use follower::{Data, Follower, FollowerConfig, FollowerError};
 pub use job::{JobState, JobStatus};
 pub use master::RepairError;
 pub use scope::{Scope, Slice};
 pub use service::{Members, Repair, RepairConfig, RepairStats, Surroundings, Wanted};
-pub use step::{Carrier, Done, Participant, StepError, participants, step};
+pub use step::{Carrier, Done, Participant, StepError, Stretch, participants, step};

@@ -141,6 +141,14 @@ impl Holdings {
         Self { of_node, fetch }
     }
 
+    /// Leaves out what one node alone has: what an injected bug does.
+    pub(crate) fn forget_lone(&mut self) {
+        let mut counts: HashMap<u64, usize> = HashMap::default();
+        self.of_node.iter().flatten().for_each(|content| *counts.entry(*content).or_default() += 1);
+        let is_shared = |content: &u64| counts[content] > 1;
+        self.of_node.iter_mut().chain(&mut self.fetch).for_each(|contents| contents.retain(is_shared));
+    }
+
     /// Whether nothing differs after all.
     pub fn is_empty(&self) -> bool {
         self.fetch.iter().all(Vec::is_empty)

@@ -19,6 +19,7 @@ use schema::{Schema, TableId};
 use topology::{HostId, NodeIndex, Ring, TokenRange};
 
 use crate::age::{self, TableAge};
+use crate::canaries::Canaries;
 use crate::codec::{decode_request, encode_answer};
 use crate::follower::{Data, Follower, FollowerConfig, FollowerError};
 use crate::history::{History, HistoryStore};
@@ -27,7 +28,7 @@ use crate::message::{Ask, Request};
 use crate::plan::Wish;
 use crate::scope::Scope;
 use crate::sessions::{Base, Session, Sessions};
-use crate::step::{StepError, participants, step};
+use crate::step::{StepError, Stretch, participants, step};
 use crate::wire::{
     Checked, Close, Open, Wire, WireError, decode_addressed, decode_close, decode_open, definition,
     encode_checked, encode_done,
@@ -68,6 +69,8 @@ pub struct RepairConfig {
     pub interval_max: Seconds,
     /// What is repaired by itself is compared wholly after so long; 0 for always.
     pub full_interval: Seconds,
+    /// Injected bugs.
+    pub canaries: Canaries,
 }
 
 impl Default for RepairConfig {
@@ -85,6 +88,7 @@ impl Default for RepairConfig {
             automatic: true,
             interval_max: 0,
             full_interval: 28 * 24 * 3_600,
+            canaries: Canaries::default(),
         }
     }
 }
@@ -480,7 +484,8 @@ impl Inner {
         let (timeout, bytes) = (self.config.timeout, Cell::new(0));
         let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, timeout, bytes };
         let participants = participants(&scope, &counts, bases);
-        let done = step(&wire, &scope, &participants, after.as_ref(), bytes_max).await;
+        let stretch = Stretch { after: after.as_ref(), bytes_max, canaries: self.config.canaries };
+        let done = step(&wire, &scope, &participants, stretch).await;
         let done = done.map_err(|error| failed(nodes, error))?;
         Ok(encode_done(&done, wire.bytes.get()))
     }

@@ -6,6 +6,7 @@ use mutation::PartitionUpdate;
 use replica::{Mark, PartitionResult, Resume};
 use topology::Sharder;
 
+use crate::canaries::Canaries;
 use crate::merge::{Bits, Compared, Holdings, bucket_count, compare, differing};
 use crate::message::{Answer, Ask, Request, Summary};
 use crate::scope::Scope;
@@ -85,13 +86,26 @@ pub struct Done {
     pub told: u64,
 }
 
-/// Repairs the stretch behind `after`, of about `bytes_max` bytes.
+/// Which stretch of a scope is repaired.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// It begins behind this; none for the scope's begin.
+    pub after: Option<&'a Resume>,
+    /// About so many bytes long.
+    pub bytes_max: u32,
+    /// Injected bugs.
+    pub canaries: Canaries,
+}
+
+/// Repairs a stretch.
+///
+/// # Errors
+/// When a participant does not answer, or with something else.
 pub async fn step<C: Carrier>(
     carrier: &C,
     scope: &Scope,
     participants: &[Participant],
-    after: Option<&Resume>,
-    bytes_max: u32,
+    Stretch { after, bytes_max, canaries }: Stretch<'_>,
 ) -> Result<Done, StepError<C::Error>> {
     let talk = Talk { carrier, scope, participants, after };
     let nodes: Vec<usize> = participants.iter().map(|participant| participant.node).collect();
@@ -112,13 +126,19 @@ pub async fn step<C: Carrier>(
         }
     }
     let asked = || Ask::Contents { upto: upto.clone(), buckets, which: which.clone() };
-    let holdings = Holdings::new(&nodes, &talk.numbers(asked, None).await?);
+    let mut holdings = Holdings::new(&nodes, &talk.numbers(asked, None).await?);
+    if canaries.lone_elements {
+        holdings.forget_lone();
+    }
     if holdings.is_empty() {
         return Ok(done);
     }
     done.differing = holdings.fetch.iter().map(|contents| contents.len() as u64).sum();
     let fetched = talk.fetch(&upto, &holdings).await?;
     let mut lacking = holdings.lacking(scope, after, fetched);
+    if canaries.skipped_tokens {
+        lacking.iter_mut().for_each(|updates| updates.retain(|update| update.key.token & 1 != 0));
+    }
     for _ in 0..CORRECTIONS_MAX {
         if lacking.iter().all(Vec::is_empty) {
             break;

@@ -7,4 +7,6 @@ pub struct Canaries {
     pub engine: engine::Canaries,
     /// In what replicas agree on.
     pub coordinator: coordinator::Canaries,
+    /// In repairs.
+    pub repair: repair::Canaries,
 }

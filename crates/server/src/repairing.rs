@@ -38,18 +38,18 @@ impl Surroundings for Around {
 /// This shard's end of repair; shard 0 keeps the history of repairs in `directory`.
 pub(crate) async fn open(
     rt: &Rt,
-    (host, config): (HostId, &Config),
+    (host, config): (HostId, RepairConfig),
     messenger: &Messenger,
     coordinator: &Coordinator,
     directory: &Path,
 ) -> Result<Repair, NodeError> {
     let around = Rc::new(Around(coordinator.clone()));
     let replica = coordinator.replica().clone();
-    let config = settings(config);
     Ok(Repair::open(rt, host, messenger, replica, around, config, directory).await?)
 }
 
-fn settings(config: &Config) -> RepairConfig {
+/// What the node's options say of repair.
+pub(crate) fn settings(config: &Config, canaries: repair::Canaries) -> RepairConfig {
     let default = RepairConfig::default();
     let kept_bytes_max = match usize::try_from(config.repair_session_space.0).unwrap_or(usize::MAX) {
         0 => default.follower.kept_bytes_max,
@@ -62,6 +62,7 @@ fn settings(config: &Config) -> RepairConfig {
         automatic: config.auto_repair_enabled,
         full_interval: u32::try_from(config.auto_repair_full_interval.as_secs()).unwrap_or(u32::MAX),
         interval_max: u32::try_from(config.auto_repair_threshold.as_secs()).unwrap_or(u32::MAX),
+        canaries,
         ..default
     }
 }

@@ -93,10 +93,11 @@ impl RunningShard {
         let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
         let handoff = Handoff::start(&coordinator, hints);
-        let who = (HostId(boot.identity.host_id), config);
+        let host = HostId(boot.identity.host_id);
+        let who = (host, crate::repairing::settings(config, boot.canaries.repair));
         let repair =
             crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
-        let transfers = Transfers::open(rt, who.0, &messenger, &engine, transfer_config(&boot, rt)).await;
+        let transfers = Transfers::open(rt, host, &messenger, &engine, transfer_config(&boot, rt)).await;
         let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));

@@ -19,6 +19,8 @@ pub struct Canary {
     pub seeds_max: u64,
     /// The seed with which a quick look begins: as many seeds from there on have to find it. None when there is no quick look.
     pub quick_from: Option<u64>,
+    /// The checker that must find it; none for any.
+    pub checker: Option<&'static str>,
     plant: fn(&mut Canaries),
 }
 
@@ -28,7 +30,7 @@ const SINGLE_SEEDS_MAX: u64 = 150;
 /// One that shows in a single node.
 const fn single(name: &'static str, about: &'static str, plant: fn(&mut Canaries)) -> Canary {
     let (seeds_max, quick_from) = (SINGLE_SEEDS_MAX, Some(0));
-    Canary { name, about, in_cluster: false, focus: None, seeds_max, quick_from, plant }
+    Canary { name, about, in_cluster: false, focus: None, seeds_max, quick_from, checker: None, plant }
 }
 
 /// One that shows in a cluster, in a drawing, within so many seeds; and a seed that is known to find it.
@@ -38,7 +40,18 @@ const fn cluster(
     (focus, seeds_max, quick_from): (Focus, u64, Option<u64>),
     plant: fn(&mut Canaries),
 ) -> Canary {
-    Canary { name, about, in_cluster: true, focus: Some(focus), seeds_max, quick_from, plant }
+    Canary { name, about, in_cluster: true, focus: Some(focus), seeds_max, quick_from, checker: None, plant }
+}
+
+/// One that a certain checker must find in a cluster.
+const fn checked(
+    name: &'static str,
+    about: &'static str,
+    (focus, seeds_max, quick_from): (Focus, u64, Option<u64>),
+    checker: &'static str,
+    plant: fn(&mut Canaries),
+) -> Canary {
+    Canary { checker: Some(checker), ..cluster(name, about, (focus, seeds_max, quick_from), plant) }
 }
 
 impl Canary {
@@ -158,7 +171,47 @@ impl Canary {
             (Focus::Lag, 5, Some(2)),
             |planted| planted.coordinator.repeated_increment = true,
         ),
+        checked(
+            "long-quorum",
+            "a read waits for one answer more than its level asks for",
+            (Focus::Repairs, 5, Some(0)),
+            "available",
+            |planted| planted.coordinator.long_quorum = true,
+        ),
+        checked(
+            "skipped-tokens",
+            "a repair sends nothing of every second token",
+            (Focus::Repairs, 20, Some(6)),
+            "repaired",
+            |planted| planted.repair.skipped_tokens = true,
+        ),
+        checked(
+            "lone-elements",
+            "a repair does not send what one replica alone has",
+            (Focus::Repairs, 20, Some(6)),
+            "monotonic",
+            |planted| planted.repair.lone_elements = true,
+        ),
+        checked(
+            "all-repaired",
+            "compaction takes everything for repaired, where deletions wait for a repair",
+            (Focus::Repairs, 20, Some(1)),
+            "resurrection",
+            |planted| planted.engine.all_repaired = true,
+        ),
+        checked(
+            "unlimited-memtables",
+            "memtables are neither flushed nor writes held back at their limit",
+            (Focus::Batches, 5, Some(0)),
+            "bounded",
+            |planted| planted.engine.unlimited_memtables = true,
+        ),
     ];
+
+    /// Whether this failure shows that it was found by whom it is for.
+    pub fn is_found_by(self, failure: &str) -> bool {
+        self.checker.is_none_or(|name| failure.contains(&format!("checker {name}")))
+    }
 
     /// The canary of this name.
     pub fn find(name: &str) -> Option<Canary> {

@@ -159,6 +159,8 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) tables: Vec<Table>,
     pub(crate) failure: Option<String>,
+    /// The checker of a quiescent phase that is at work.
+    pub(crate) checking: Option<&'static str>,
     pub(crate) stats: Stats,
     pub(crate) excuses: Excuses,
     /// Nodes are far from each other.
@@ -263,6 +265,7 @@ impl World {
             nodes,
             tables: Vec::new(),
             failure: None,
+            checking: None,
             stats: Stats::default(),
             excuses: Excuses::default(),
             is_wide: false,
@@ -284,7 +287,12 @@ impl World {
 
     /// Notes what is wrong; the first finding is kept.
     pub(crate) fn fail(&mut self, text: impl Into<String>) {
-        let text = format!("at {:.6} s: {}", self.sim.now().as_secs_f64(), text.into());
+        let text: String = text.into();
+        let checker = match self.checking {
+            Some(name) if !text.starts_with("checker") => format!("checker {name}: "),
+            _ => String::new(),
+        };
+        let text = format!("at {:.6} s: {checker}{text}", self.sim.now().as_secs_f64());
         self.failure.get_or_insert(text);
         self.down = true;
     }

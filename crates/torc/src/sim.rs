@@ -416,6 +416,7 @@ fn canaries(options: Options, threads: u64, quick: bool) -> Result<(), String> {
             seen = done;
             if let Some(failure) = report.failure
                 && caught.is_none()
+                && canary.is_found_by(&failure)
             {
                 caught = Some((report.seed, failure));
             }

@@ -12,8 +12,8 @@ use mutation::{Fragment, FragmentBuffer, PartitionUpdate, Timestamp};
 use repair::codec::{decode_answer, decode_request, encode_answer, encode_request};
 use repair::message::{Answer, Request};
 use repair::{
-    Carrier, Data, Done, Follower, FollowerConfig, FollowerError, Participant, Scope, StepError,
-    participants, step,
+    Canaries, Carrier, Data, Done, Follower, FollowerConfig, FollowerError, Participant, Scope, StepError,
+    Stretch, participants, step,
 };
 use replica::compare::fragments;
 use replica::page::{PageBuilder, Progress};
@@ -258,7 +258,8 @@ pub fn run_above(wire: &Wire, scope: &Scope, nodes: &[Node], covered: &[usize], 
     let mut after: Option<Resume> = None;
     let mut total = Done::default();
     for _ in 0..100_000 {
-        let one = step(wire, scope, &participants, after.as_ref(), bytes_max).now_or_never();
+        let stretch = Stretch { after: after.as_ref(), bytes_max, canaries: Canaries::default() };
+        let one = step(wire, scope, &participants, stretch).now_or_never();
         match one.expect("nothing waits in memory") {
             Ok(done) => {
                 total.elements += done.elements;

@@ -470,11 +470,13 @@ impl ClusterDirector {
             if self.failed() {
                 return;
             }
+            self.world.borrow_mut().checking = Some(check);
             let found = self.check(check).await;
             if let Err(problem) = found {
-                self.world.borrow_mut().fail(format!("checker {check}: {problem}"));
+                self.world.borrow_mut().fail(problem);
             }
         }
+        self.world.borrow_mut().checking = None;
         self.world.borrow_mut().raise_floor();
     }
 

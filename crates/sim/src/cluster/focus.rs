@@ -14,6 +14,9 @@ use crate::world::Scale;
 const STREAM: u64 = 11;
 /// One seed in so many has a focus.
 const ONE_IN: u64 = 4;
+/// Draws of what came later, and of how many of the other seeds one has it.
+const LATER_STREAM: u64 = 14;
+const LATER_ONE_IN: u64 = 12;
 
 /// What a drawing looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +35,26 @@ pub enum Focus {
     Deaf,
     /// Nodes that join when a replica has just missed what nobody keeps for it.
     Stale,
+    /// Replicas that lack what nobody has hints for any more, and repairs; and deletions that are forgotten after them.
+    Repairs,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 7] =
+    pub const ALL: [Self; 8] = [
+        Self::Lag,
+        Self::Votes,
+        Self::Away,
+        Self::Joining,
+        Self::Batches,
+        Self::Deaf,
+        Self::Stale,
+        Self::Repairs,
+    ];
+    /// Those that were there when the first seeds were kept.
+    const FIRST: [Self; 7] =
         [Self::Lag, Self::Votes, Self::Away, Self::Joining, Self::Batches, Self::Deaf, Self::Stale];
+    const LATER: [Self; 1] = [Self::Repairs];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -49,6 +66,7 @@ impl Focus {
             Self::Batches => "batches",
             Self::Deaf => "deaf",
             Self::Stale => "stale",
+            Self::Repairs => "repairs",
         }
     }
 
@@ -60,7 +78,10 @@ impl Focus {
     /// The focus of a seed, and what draws its details.
     pub(crate) fn of(seed: u64, wanted: Option<Self>) -> Option<(Self, Rng)> {
         let mut rng = Rng::new(seed, STREAM);
-        let drawn = one_in(&mut rng, ONE_IN).then(|| *pick(&mut rng, &Self::ALL));
+        let drawn = one_in(&mut rng, ONE_IN).then(|| *pick(&mut rng, &Self::FIRST));
+        let mut later = Rng::new(seed, LATER_STREAM);
+        let drawn =
+            drawn.or_else(|| one_in(&mut later, LATER_ONE_IN).then(|| *pick(&mut later, &Self::LATER)));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
@@ -73,6 +94,7 @@ impl Focus {
             Self::Batches => *pick(rng, &[4, 5, 6]),
             Self::Deaf => 4,
             Self::Stale => *pick(rng, &[4, 5, 5]),
+            Self::Repairs => *pick(rng, &[3, 3, 4]),
         }
     }
 
@@ -100,6 +122,7 @@ impl Focus {
             Self::Batches => batches(plan, rng),
             Self::Deaf => deaf(plan, rng),
             Self::Stale => stale(plan, rng),
+            Self::Repairs => repairs(plan, rng),
         }
     }
 }
@@ -185,4 +208,22 @@ fn stale(plan: &mut ClusterPlan, rng: &mut Rng) {
     joining(plan, rng);
     without_hints(plan);
     busy(plan, 20_000, 20_000);
+}
+
+fn repairs(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.grace = *pick(rng, &[Grace::Never, Grace::Never, Grace::Repair(300), Grace::Timeout(3_600)]);
+    // Where little is written twice, what came later does not hide what a repair has left out; but a deletion has to meet something.
+    plan.scale = match plan.grace {
+        Grace::Never => Scale { partitions: *pick(rng, &[40, 1_000]), rows: 2, ..Scale::default() },
+        Grace::Timeout(_) | Grace::Repair(_) => Scale { partitions: 30, rows: 2, ..Scale::default() },
+    };
+    plan.troubles = vec![Trouble::Power];
+    plan.machine.tables = 1;
+    (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
+    plan.levels.weak_writes.clear();
+    plan.probes = true;
+    // What a client reads at QUORUM is repaired by that.
+    plan.writes_percent = 96;
+    busy(plan, 20_000, 100_000);
+    plan.machine.workers = 12;
 }

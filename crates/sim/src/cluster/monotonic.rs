@@ -7,10 +7,11 @@ use crate::plan::pick;
 use crate::{worker, workload};
 
 /// How often each table is read.
-const READINGS: usize = 4;
+const READINGS: usize = 6;
 
 /// Reads everything at ONE through nodes that are drawn, each time in view of what the readings before have shown.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
+    director.world.borrow_mut().checking = Some("monotonic");
     let tables = director.world.borrow().tables.len();
     for table in 0..tables {
         for _ in 0..READINGS {

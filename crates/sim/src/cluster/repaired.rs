@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::cluster::director::ClusterDirector;
+use crate::cluster::focus::Focus;
+use crate::cluster::plan::Grace;
 use crate::cluster::ring::{REST_PORT, repair_path};
 use crate::cluster::{equal, monotonic};
 use crate::plan::one_in;
@@ -16,7 +18,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(200);
 /// Now and then repairs everything, all ranges of each node or the primary ones, and compares.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     // Where nothing but a repair brings what a replica has missed, readings are to show it.
-    if !one_in(&mut director.rng, 3) || !director.plan.hints {
+    let wanted = director.plan.focus == Some(Focus::Repairs) && director.plan.grace == Grace::Never;
+    if !(one_in(&mut director.rng, 3) || wanted) || !director.plan.hints {
         return Ok(());
     }
     repair_all(director, "k0").await?;

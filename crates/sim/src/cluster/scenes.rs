@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use rt_sim::NodeId;
+
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::focus::Focus;
-use crate::plan::pick;
+use crate::plan::{one_in, pick};
 
 /// About how long a coordinator goes on after one of its replicas stopped hearing it, milliseconds: less than a write may take, or it
 /// would know that there is something to keep for that one.
@@ -24,7 +26,7 @@ impl ClusterDirector {
     /// Makes the trouble of this plan while clients work: about until a time.
     pub(crate) async fn trouble(&mut self, until: Duration) {
         match self.plan.focus {
-            Some(Focus::Batches) => self.end_coordinators(until).await,
+            Some(Focus::Batches | Focus::Repairs) => self.end_coordinators(until).await,
             Some(Focus::Deaf) => self.deafen().await,
             Some(Focus::Stale) => self.join_past_stale().await,
             _ => self.disturb(until).await,
@@ -54,13 +56,18 @@ impl ClusterDirector {
         (one, *pick(&mut self.rng, &others))
     }
 
-    /// Again and again a node is not heard by one of its replicas any more, and loses power soon after.
+    /// Again and again a node is not heard by one of its replicas any more, or by no other node, and loses power soon after.
     async fn end_coordinators(&mut self, until: Duration) {
         self.excuse_all();
         while self.sim.now() < until && !self.failed() {
             let (node, replica) = self.two();
-            let (from, to) = (self.nodes[node].id, self.nodes[replica].id);
-            self.sim.partition_one_way(from, to);
+            let from = self.nodes[node].id;
+            let alone = self.plan.focus == Some(Focus::Repairs) && one_in(&mut self.rng, 2);
+            let deaf: Vec<NodeId> = match alone {
+                true => self.nodes.iter().map(|other| other.id).filter(|other| *other != from).collect(),
+                false => vec![self.nodes[replica].id],
+            };
+            deaf.iter().for_each(|to| self.sim.partition_one_way(from, *to));
             self.rest_about(CUT_MILLIS).await;
             self.world.borrow_mut().forget_seen();
             self.world.borrow_mut().stats.power_losses += 1;
@@ -68,7 +75,7 @@ impl ClusterDirector {
             // What it had sent and was not heard goes with its power; of a process that is killed it would still arrive.
             self.sim.restart(from);
             self.rt.sleep(Duration::from_millis(1)).await;
-            self.sim.heal(from, to);
+            deaf.iter().for_each(|to| self.sim.heal(from, *to));
             self.rest_about(BACK_MILLIS).await;
         }
     }

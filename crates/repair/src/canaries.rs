@@ -1,0 +1,10 @@
+//! Bugs that tests inject, to see that their checks find them. No configuration leads here.
+
+/// Which bugs are injected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Canaries {
+    /// Nobody is sent what it lacks of every second token.
+    pub skipped_tokens: bool,
+    /// What one node alone has is not sent to the others.
+    pub lone_elements: bool,
+}
