@@ -1,6 +1,7 @@
 """Starts and stops the servers that tests talk to: a Torc node, and the oracle."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -13,6 +14,8 @@ from environment import ROOT, Failure
 ADDRESS = os.environ.get("TEST_ADDRESS", "127.0.5.1")
 ORACLE_ADDRESS = os.environ.get("TEST_ORACLE_ADDRESS", "127.0.5.2")
 CQL_PORT = 9042
+STALLED = re.compile(r"reactor stalled for (\d+) ms: ")
+STALL_MAX_MS = int(os.environ.get("TEST_STALL_MAX_MS", "1000"))
 
 
 def answers(host, port, timeout=0.2):
@@ -95,6 +98,17 @@ class Torc(Server):
 
     def start(self, seconds=20):
         return super().start(seconds)
+
+    def longest_stall(self):
+        """The longest time in milliseconds for which one task kept a shard, as the stall detector has logged it."""
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return max((int(millis) for millis in STALLED.findall(log.read())), default=0)
+
+    def check_stalls(self):
+        """A poll of a debug build that lasts longer than this is a defect, however busy the machine is."""
+        millis = self.longest_stall()
+        if millis > STALL_MAX_MS:
+            raise Failure(f"a task kept its shard for {millis} ms; {self.log} has where, search for \"backtrace\"")
 
 
 class Oracle(Server):

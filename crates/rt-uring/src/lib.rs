@@ -13,6 +13,7 @@ mod net;
 mod random;
 mod ring;
 mod shard;
+mod stalls;
 mod stop;
 mod timer;
 
@@ -29,6 +30,7 @@ use rt::ShardMain;
 
 use crate::memory::MemoryDisk;
 use crate::shard::{Exit, ShardConfig};
+use crate::stalls::Watchdog;
 
 /// How file operations reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +64,8 @@ pub struct Config {
     pub handle_signals: bool,
     /// Asks shard 0 to stop from another thread.
     pub stop: Option<StopHandle>,
-    /// The stall detector: a task that keeps its shard for longer than this is logged and counted; none for no detector.
+    /// The stall detector: a task that keeps its shard for longer than this is logged, with where it is, and counted; none for
+    /// no detector.
     pub blocked_reactor_notify: Option<Duration>,
     /// Tells the threads of several nodes in one process apart; empty for one alone.
     pub name: String,
@@ -85,8 +88,12 @@ impl Default for Config {
 
 impl Config {
     fn thread_name(&self, shard: u16) -> String {
+        self.thread_name_of(&format!("shard-{shard}"))
+    }
+
+    fn thread_name_of(&self, what: &str) -> String {
         let part = if self.name.is_empty() { "" } else { "-" };
-        format!("{}{part}shard-{shard}", self.name)
+        format!("{}{part}{what}", self.name)
     }
 }
 
@@ -140,6 +147,11 @@ pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Resu
     let pin = config.pin && cores.len() >= mains.len();
     let start = std::time::Instant::now();
     let exit = Arc::new(Exit::new(shard_count));
+    let watchdog = config
+        .blocked_reactor_notify
+        .map(|threshold| Watchdog::start(threshold, start, config.thread_name_of("stalls")))
+        .transpose()
+        .map_err(|source| StartError { what: "the stall detector", shard: 0, source })?;
     let memory = (config.files == FileBackend::Memory).then(MemoryDisk::default);
     let mut threads = Vec::new();
     for (shard, main) in (0..shard_count).zip(mains) {
@@ -150,6 +162,7 @@ pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Resu
             start,
             node: config.clone(),
             memory: memory.clone(),
+            watched: watchdog.as_ref().map(Watchdog::watched),
         };
         let thread_exit = Arc::clone(&exit);
         let builder = std::thread::Builder::new().name(config.thread_name(shard));

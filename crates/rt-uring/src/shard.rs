@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::memory::MemoryDisk;
 use crate::net::SystemNet;
 use crate::random::SystemRandom;
 use crate::ring::Ring;
+use crate::stalls::Watched;
 use crate::stop::StopSignals;
 use crate::timer::Timer;
 use crate::{Config, FileBackend, StartError, affinity};
@@ -40,6 +41,8 @@ pub(crate) struct ShardConfig {
     pub(crate) node: Config,
     /// The node's files, where they live in memory.
     pub(crate) memory: Option<MemoryDisk>,
+    /// Where the shard says which poll it is in, where stalls are watched for.
+    pub(crate) watched: Option<Arc<Watched>>,
 }
 
 /// Counts the mains that have not returned; shards end together when it comes to zero.
@@ -108,8 +111,10 @@ pub(crate) fn run<T: Send + 'static>(
         let (rt, clock) = assemble(&config, ring.clone());
         let executor = rt.executor().clone();
         let _entered = executor.enter();
+        let mut attached = None;
         if let Some(threshold) = config.node.blocked_reactor_notify {
-            watch_stalls(&executor, threshold, shard, Rc::clone(&clock));
+            let poll_began = watch_stalls(&executor, threshold, shard, Rc::clone(&clock));
+            attached = config.watched.as_ref().map(|watched| watched.attach(shard, poll_began));
         }
         if let Some(ring) = &ring {
             executor.add_hook(Rc::clone(ring) as Rc<dyn TurnHook>);
@@ -136,6 +141,7 @@ pub(crate) fn run<T: Send + 'static>(
             host.poll(cx, exit)
         }))
         .await;
+        drop(attached.take());
         executor.shutdown();
         let output = output.borrow_mut().take();
         Ok(output)
@@ -145,7 +151,12 @@ pub(crate) fn run<T: Send + 'static>(
 }
 
 /// Logs tasks that keep the shard for longer than `threshold`, some lines a second at most.
-fn watch_stalls(executor: &Executor, threshold: Duration, shard: u16, clock: Rc<dyn Clock>) {
+fn watch_stalls(
+    executor: &Executor,
+    threshold: Duration,
+    shard: u16,
+    clock: Rc<dyn Clock>,
+) -> Arc<AtomicU64> {
     let limit = RefCell::new(LogLimit::default());
     executor.watch_stalls(threshold, move |Stall { group, task, took }| {
         let since_start = Duration::from_nanos(clock.now().as_nanos());
@@ -159,7 +170,7 @@ fn watch_stalls(executor: &Executor, threshold: Duration, shard: u16, clock: Rc<
                 "reactor stalled for {millis} ms: everything else on the shard waited for one task"
             );
         }
-    });
+    })
 }
 
 fn spawn_main<T: 'static>(rt: &Rt, main: ShardMain<T>, output: Rc<RefCell<Option<T>>>, exit: Arc<Exit>) {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -105,6 +105,8 @@ pub struct Stall {
 struct StallWatch {
     threshold: Duration,
     report: Box<dyn Fn(Stall)>,
+    /// See [`Executor::watch_stalls`].
+    poll_began: Arc<AtomicU64>,
 }
 
 struct Slot {
@@ -440,10 +442,13 @@ impl Executor {
     }
 
     /// From now on every poll is timed, and `report` is called after one that took longer than `threshold`. To be called once, for
-    /// turns ([`Executor::run_turn`]); costs a clock reading a poll.
-    pub fn watch_stalls(&self, threshold: Duration, report: impl Fn(Stall) + 'static) {
-        let watch = StallWatch { threshold, report: Box::new(report) };
+    /// turns ([`Executor::run_turn`]); costs a clock reading a poll. What it gives tells other threads when the running poll began,
+    /// in nanoseconds of this shard's clock; 0 while there is none.
+    pub fn watch_stalls(&self, threshold: Duration, report: impl Fn(Stall) + 'static) -> Arc<AtomicU64> {
+        let poll_began = Arc::default();
+        let watch = StallWatch { threshold, report: Box::new(report), poll_began: Arc::clone(&poll_began) };
         assert!(self.inner.stall_watch.set(watch).is_ok(), "stalls are watched once");
+        poll_began
     }
 
     /// Changes what part of the CPU a group gets while others want it too. At least 1.
@@ -565,6 +570,9 @@ impl Executor {
                 break;
             }
         }
+        if let Some(watch) = inner.stall_watch.get() {
+            watch.poll_began.store(0, Ordering::Relaxed);
+        }
         let now = inner.clock.now();
         self.charge(group, (now - began).as_nanos() as u64);
         if now - inner.turn_started.get() >= TASK_QUOTA {
@@ -576,6 +584,7 @@ impl Executor {
     /// Polls a task, and reports when that took too long; the time afterwards. `before` is the time of the last poll's end.
     fn poll_watched(&self, task: TaskRef, before: Instant, watch: &StallWatch) -> Instant {
         let name = self.inner.slab.borrow_mut().get(task).map(|slot| slot.name);
+        watch.poll_began.store(before.as_nanos(), Ordering::Relaxed);
         self.poll_task(task);
         let now = self.inner.clock.now();
         let took = now - before;

@@ -310,6 +310,59 @@ fn an_idle_node_burns_no_cpu() {
     rt_uring::run(&unpinned(), mains.collect()).unwrap();
 }
 
+/// What was logged by all threads.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[inline(never)]
+fn keeps_its_shard_busy(time: Duration) -> u64 {
+    let begun = Instant::now();
+    let mut rounds = 0;
+    while begun.elapsed() < time {
+        rounds += 1;
+    }
+    rounds
+}
+
+#[test]
+fn where_a_task_keeps_its_shard_is_logged() {
+    let log = Log::default();
+    let writer = log.clone();
+    let logger = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    // The only test of this binary that sets one.
+    tracing::subscriber::set_global_default(logger).unwrap();
+    let mains = shard_mains(2, |rt: Rt| async move {
+        rt.sleep(Duration::from_millis(1)).await;
+        let rounds = if rt.shard().0 == 1 { keeps_its_shard_busy(Duration::from_millis(500)) } else { 1 };
+        rt.yield_now().await;
+        rounds
+    });
+    let config = Config { blocked_reactor_notify: Some(Duration::from_millis(20)), ..unpinned() };
+    assert!(rt_uring::run(&config, mains).unwrap().iter().all(|rounds| *rounds > 0));
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    // Other tests stall shard 0.
+    let line = log.lines().find(|line| line.contains("reactor of shard 1 stalled for "));
+    let line = line.unwrap_or_else(|| panic!("no backtrace: {log}"));
+    let (_, names) = line.split_once("backtrace: ").unwrap();
+    let names: Vec<&str> = names.split(" < ").collect();
+    assert!(names.iter().take(8).any(|name| name.contains("keeps_its_shard_busy")), "{names:?}");
+    assert!(
+        !names.iter().any(|name| name.contains("note_frames") || name.contains("poll_task")),
+        "{names:?}"
+    );
+}
+
 #[test]
 fn a_task_that_keeps_its_shard_is_counted() {
     let mains = shard_mains(1, |rt: Rt| async move {
