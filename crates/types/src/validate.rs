@@ -230,12 +230,50 @@ pub(crate) fn push_hex(bytes: &[u8], out: &mut String) {
     }
 }
 
+/// The value of each hexadecimal digit by its character; more than 15 for other characters.
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [0xff; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        let lower = b"0123456789abcdef"[digit as usize];
+        values[lower as usize] = digit;
+        values[lower.to_ascii_uppercase() as usize] = digit;
+        digit += 1;
+    }
+    values
+};
+
 /// Bytes of a text of hexadecimal digits, in any case; `None` when it is none.
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {
         return None;
     }
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    digits.chunks_exact(2).map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
+    let mut bytes = Vec::with_capacity(digits.len() / 2);
+    // Wrong digits are noted and judged at the end: literals have millions of digits.
+    let mut noted = 0;
+    for [high, low] in digits.as_chunks::<2>().0 {
+        let (high, low) = (DIGIT_VALUES[usize::from(*high)], DIGIT_VALUES[usize::from(*low)]);
+        noted |= high | low;
+        bytes.push(high << 4 | low & 15);
+    }
+    (noted <= 15).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_of_any_case_and_nothing_else() {
+        assert_eq!(unhex("00fFAb10"), Some(vec![0, 0xff, 0xab, 0x10]));
+        assert_eq!((unhex(""), unhex("0")), (Some(Vec::new()), None));
+        for byte in 0..=127u8 {
+            let value = char::from(byte).to_digit(16).map(|digit| vec![digit as u8 | 0xd0]);
+            assert_eq!(unhex(&format!("d{}", char::from(byte))), value, "{byte}");
+            let value = char::from(byte).to_digit(16).map(|digit| vec![(digit as u8) << 4 | 7]);
+            assert_eq!(unhex(&format!("{}7", char::from(byte))), value, "{byte}");
+        }
+        assert_eq!(unhex("\u{ff}"), None);
+    }
 }

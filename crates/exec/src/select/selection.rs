@@ -201,6 +201,10 @@ impl Selection {
         match &self.outputs {
             Outputs::Columns(columns) => {
                 if let Some(row) = env.row {
+                    // The same large value may be named often: what is too large is refused before any of it is copied.
+                    if columns.len() > COLUMNS_COPIED_AT_ONCE {
+                        check_result_bytes(rows.len() + plain_len(row, columns))?;
+                    }
                     for column in columns {
                         match rows.is_too_large() {
                             false => write_column(row, column, rows),
@@ -247,6 +251,15 @@ impl Selection {
         }
         if rows.is_too_large() { Err(too_large()) } else { Ok(()) }
     }
+}
+
+/// Rows of more columns are measured before they are copied.
+const COLUMNS_COPIED_AT_ONCE: usize = 64;
+
+/// Bytes of those values of a row that need not be put together first.
+fn plain_len(row: &RowView<'_>, columns: &[ColumnRef]) -> usize {
+    let plain = columns.iter().filter(|column| !column.ty.is_multi_cell() && !column.ty.is_counter());
+    plain.map(|column| row.borrowed(column).map_or(0, <[u8]>::len)).sum()
 }
 
 /// The refusal of a result that is larger than results may be.
