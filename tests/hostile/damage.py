@@ -14,7 +14,10 @@ COMPONENTS = ("Data.db", "Index.db", "Summary.db", "Filter.db", "Statistics.db",
 # Without these an SSTable cannot be read, or it is not known to be whole.
 NEEDED = ("Data.db", "Index.db", "Statistics.db", "CompressionInfo.db")
 MISSING = (*COMPONENTS, "TOC.txt", "Digest.crc32", "Torc.db")
-RESTARTING = ("flipped_bytes", "missing_files", "foreign_files", "damaged_log")
+RESTARTING = ("flipped_bytes", "missing_files", "foreign_files", "damaged_log", "many_sstables")
+SSTABLES = 1000
+# Seconds, of a debug build.
+START_MAX = 4
 PARTITIONS = 300
 FLIP_ROUNDS = 4
 LOG_ROUNDS = 8
@@ -219,9 +222,46 @@ def damaged_log(world):
     return f"{refused} of {LOG_ROUNDS} starts refused"
 
 
+def many_sstables(world):
+    """A start with a thousand SSTables of wide partitions does not read their data (engine it: starting), and takes two seconds at most; more of a debug build."""
+    value = "cd" * 4000
+    with world.connect() as connection:
+        connection.query(
+            "CREATE TABLE ks.many (k int, c int, v blob, PRIMARY KEY (k, c)) WITH compression = {'enabled': 'false'} "
+            "AND compaction = {'class': 'SizeTieredCompactionStrategy', 'enabled': 'false'}"
+        )
+        for key in range(100):
+            rows_of_key = "".join(f"INSERT INTO ks.many (k, c, v) VALUES ({key}, {c}, 0x{value}); " for c in range(12))
+            connection.query(f"BEGIN UNLOGGED BATCH {rows_of_key} APPLY BATCH")
+    status = http(world, REST, "POST", "/storage_service/keyspace_flush/ks", f"Host: {world.host}")
+    check(status == 200, f"the flush was answered with {status}")
+    stop(world)
+    written = files(world, "many")
+    made, size = 0, 0
+    for copy in range(1, SSTABLES // 2 + 1):
+        for path in written:
+            folder, name = os.path.split(path)
+            version, generation, rest = name.split("-", 2)
+            # The same shard of two owns generations that are a multiple of two apart.
+            os.link(path, os.path.join(folder, f"{version}-{int(generation) + 1000 * copy}-{rest}"))
+            made += rest == "big-Data.db"
+            size += os.path.getsize(path)
+    check(made >= SSTABLES - 1, f"only {made} SSTables were made")
+    took = world.node.start()
+    cpu = world.cpu_seconds()
+    with world.connect() as connection:
+        found = rows(connection.query("SELECT count(*) FROM ks.many WHERE k = 7"))
+    check(found == [(struct.pack(">q", 12),)], f"a partition has {found}")
+    check(took < START_MAX, f"a start took {took:.1f} s")
+    with world.connect() as connection:
+        connection.query("DROP TABLE ks.many")
+    return f"{made} SSTables of {size >> 20} MiB, started in {took:.2f} s, {cpu:.1f} s of CPU"
+
+
 SCENARIOS = (
     ("flipped_bytes", flipped_bytes),
     ("missing_files", missing_files),
     ("foreign_files", foreign_files),
     ("damaged_log", damaged_log),
+    ("many_sstables", many_sstables),
 )
