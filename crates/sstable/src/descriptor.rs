@@ -242,34 +242,29 @@ impl Found {
 /// # Errors
 /// When the directory cannot be listed.
 pub async fn list_all(disk: &Disk, dir: &Path) -> Result<Vec<Found>, SstableError> {
-    let mut found: BTreeMap<Descriptor, (Vec<Component>, bool)> = BTreeMap::new();
+    // Not by descriptor: comparing the directory, which is the same, would be most of the work.
+    let mut found: BTreeMap<(Generation, Version), (Vec<Component>, bool)> = BTreeMap::new();
     for entry in disk.list(dir).await? {
         if entry.is_dir {
             continue;
         }
         let temporary = entry.name.strip_suffix(TEMPORARY);
-        let Some((descriptor, component)) = Descriptor::parse(dir.join(temporary.unwrap_or(&entry.name)))
-        else {
+        let Some((descriptor, component)) = Descriptor::parse(temporary.unwrap_or(&entry.name)) else {
             continue;
         };
+        let key = (descriptor.generation, descriptor.version);
         match temporary {
-            Some(_) if component == Component::Toc => found.entry(descriptor).or_default().1 = true,
+            Some(_) if component == Component::Toc => found.entry(key).or_default().1 = true,
             Some(_) => {}
-            None => found.entry(descriptor).or_default().0.push(component),
+            None => found.entry(key).or_default().0.push(component),
         }
     }
-    let mut found: Vec<Found> = found
-        .into_iter()
-        .map(|(descriptor, (mut components, has_temporary_toc))| {
-            components.sort();
-            Found { descriptor, components, has_temporary_toc }
-        })
-        .collect();
-    found.sort_by(|a, b| {
-        let (a, b) = (&a.descriptor, &b.descriptor);
-        (&a.generation, a.version).cmp(&(&b.generation, b.version))
+    let found = found.into_iter().map(|((generation, version), (mut components, has_temporary_toc))| {
+        components.sort();
+        let descriptor = Descriptor { dir: dir.to_owned(), generation, version };
+        Found { descriptor, components, has_temporary_toc }
     });
-    Ok(found)
+    Ok(found.collect())
 }
 
 /// The complete SSTables of a directory, in order of generation. Those without a TOC or without data and files of other
