@@ -8,7 +8,7 @@ use stdx::{Reader, ShortRead, vint};
 use topology::HostId;
 
 use crate::endpoint::{self, Key, STATES_MAX, States, StatesFull, VALUE_BYTES_MAX, Versioned};
-use crate::{Delta, Digest, Message};
+use crate::{Delta, Digest, Message, Roster};
 
 /// Version of the format.
 pub const FORMAT_VERSION: u8 = 1;
@@ -22,6 +22,8 @@ const SYN: u8 = 1;
 const ACK: u8 = 2;
 const DELTAS: u8 = 3;
 const GONE: u8 = 4;
+const VERSIONS: u8 = 5;
+const BEATS: u8 = 6;
 
 /// At most this much for a digest.
 pub(crate) const DIGEST_BYTES_MAX: usize = 16 + 9 + ADDRESS_BYTES_MAX + 9;
@@ -82,6 +84,21 @@ pub fn encode(message: &Message) -> Bytes {
             out.push(DELTAS);
             write_deltas(deltas, &mut out);
         }
+        Message::Versions { cluster, reply_to, roster, versions } => {
+            out.push(VERSIONS);
+            write_bytes(cluster.as_bytes(), &mut out);
+            write_address(*reply_to, &mut out);
+            write_roster(roster, &mut out);
+            vint::write_unsigned(versions.len() as u64, &mut out);
+            versions.iter().for_each(|version| vint::write_unsigned(*version, &mut out));
+        }
+        Message::Beats { reply_to, roster, beats, wanted } => {
+            out.push(BEATS);
+            write_address(*reply_to, &mut out);
+            write_roster(roster, &mut out);
+            write_places(beats, &mut out);
+            write_places(wanted, &mut out);
+        }
         Message::Gone { host, generation } => {
             out.push(GONE);
             out.extend_from_slice(&host.0);
@@ -112,6 +129,18 @@ pub fn decode(bytes: &[u8]) -> Result<Message, CodecError> {
             requests: read_digests(&mut reader)?,
         },
         DELTAS => Message::Deltas(read_deltas(&mut reader)?),
+        VERSIONS => Message::Versions {
+            cluster: read_cluster(&mut reader)?,
+            reply_to: read_address(&mut reader)?,
+            roster: read_roster(&mut reader)?,
+            versions: read_versions(&mut reader)?,
+        },
+        BEATS => Message::Beats {
+            reply_to: read_address(&mut reader)?,
+            roster: read_roster(&mut reader)?,
+            beats: read_places(&mut reader)?,
+            wanted: read_places(&mut reader)?,
+        },
         GONE => {
             Message::Gone { host: read_host(&mut reader)?, generation: vint::read_unsigned(&mut reader)? }
         }
@@ -155,6 +184,23 @@ fn write_digests(digests: &[Digest], out: &mut Vec<u8>) {
         vint::write_unsigned(digest.generation, out);
         write_address(digest.address, out);
         vint::write_unsigned(digest.version, out);
+    }
+}
+
+fn write_roster(roster: &Roster, out: &mut Vec<u8>) {
+    out.extend_from_slice(&roster.first.0);
+    out.extend_from_slice(&roster.last.0);
+    out.extend_from_slice(&roster.lives.to_be_bytes());
+}
+
+/// Places are written as steps from the one before.
+fn write_places(places: &[(u32, u64)], out: &mut Vec<u8>) {
+    vint::write_unsigned(places.len() as u64, out);
+    let mut next = 0;
+    for (place, version) in places {
+        vint::write_unsigned(u64::from(place - next), out);
+        vint::write_unsigned(*version, out);
+        next = place + 1;
     }
 }
 
@@ -225,6 +271,37 @@ fn read_digests(reader: &mut Reader<'_>) -> Result<Vec<Digest>, CodecError> {
         digests.push(Digest { host, generation, address, version: vint::read_unsigned(reader)? });
     }
     Ok(digests)
+}
+
+fn read_roster(reader: &mut Reader<'_>) -> Result<Roster, CodecError> {
+    let (first, last) = (read_host(reader)?, read_host(reader)?);
+    let lives = u64::from_be_bytes(reader.bytes(8)?.try_into().expect("eight bytes"));
+    Ok(Roster { first, last, lives })
+}
+
+fn read_versions(reader: &mut Reader<'_>) -> Result<Vec<u64>, CodecError> {
+    let count = read_count(reader, "number of versions", ITEMS_MAX, 1)?;
+    let mut versions = Vec::with_capacity(count);
+    for _ in 0..count {
+        versions.push(vint::read_unsigned(reader)?);
+    }
+    Ok(versions)
+}
+
+fn read_places(reader: &mut Reader<'_>) -> Result<Vec<(u32, u64)>, CodecError> {
+    let count = read_count(reader, "number of places", ITEMS_MAX, 2)?;
+    let mut places = Vec::with_capacity(count);
+    let mut next = 0;
+    for _ in 0..count {
+        let step = vint::read_unsigned(reader)?;
+        let place = u32::try_from(step).ok().and_then(|step| step.checked_add(next));
+        // The one after it is a place, too.
+        let place = place.filter(|place| *place < ITEMS_MAX as u32);
+        let place = place.ok_or(CodecError::Value { what: "step to a place", found: step })?;
+        places.push((place, vint::read_unsigned(reader)?));
+        next = place + 1;
+    }
+    Ok(places)
 }
 
 fn read_deltas(reader: &mut Reader<'_>) -> Result<Vec<Delta>, CodecError> {

@@ -14,11 +14,13 @@ pub struct Config {
     pub seeds: Vec<SocketAddr>,
     /// The failure detector.
     pub detector: DetectorConfig,
-    /// Endpoints remembered, this one included; further ones are refused.
-    pub endpoints_max: usize,
+    /// Memory for what is known of others, in bytes: further hosts are refused. Members never are, whose number the cluster decides.
+    pub memory_max: usize,
     /// Bytes of a message; what needs more is split. At least [`Config::MESSAGE_BYTES_LEAST`].
     pub message_bytes_max: usize,
-    /// How long a removed host is not listened to, and how many of them are remembered is `endpoints_max`.
+    /// From so many endpoints on an exchange begins with versions alone; fewer are told wholly, which saves a message where they differ.
+    pub roster_least: usize,
+    /// How long a removed host is not listened to.
     pub quarantine: Duration,
     /// How long a host that is no member may be silent until it is forgotten.
     pub stranger_silence_max: Duration,
@@ -34,14 +36,18 @@ impl Config {
     /// An endpoint with everything that it may say fits into a message of this size.
     pub const MESSAGE_BYTES_LEAST: usize = 20 << 10;
 
+    /// What an endpoint without values takes, its window of intervals included. Bytes.
+    pub const PEER_MEMORY: usize = 5 << 10;
+
     /// The default settings for a cluster.
     pub fn new(cluster: impl Into<String>, seeds: Vec<SocketAddr>) -> Self {
         Self {
             cluster: cluster.into(),
             seeds,
             detector: DetectorConfig::default(),
-            endpoints_max: 4_096,
+            memory_max: 64 << 20,
             message_bytes_max: 32 << 10,
+            roster_least: 16,
             quarantine: Duration::from_secs(60),
             stranger_silence_max: Duration::from_secs(30),
             probe_timeout: Duration::from_secs(5),

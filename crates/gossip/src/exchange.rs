@@ -7,8 +7,8 @@ use topology::HostId;
 use crate::codec::{DIGEST_BYTES_MAX, MESSAGE_HEAD_BYTES_MAX, delta_bytes};
 use crate::{Delta, Digest, Endpoint, Message, Request};
 
-const FIRST: HostId = HostId([0; 16]);
-const LAST: HostId = HostId([0xff; 16]);
+pub(crate) const FIRST: HostId = HostId([0; 16]);
+pub(crate) const LAST: HostId = HostId([0xff; 16]);
 
 /// How much is known of an endpoint.
 pub(crate) fn digest(endpoint: &Endpoint) -> Digest {
@@ -20,7 +20,11 @@ pub(crate) fn digest(endpoint: &Endpoint) -> Digest {
 pub(crate) fn delta(endpoint: &Endpoint, known: Option<&Digest>) -> Delta {
     let life = (endpoint.generation, endpoint.address);
     let same_life = known.filter(|known| (known.generation, known.address) == life);
-    let base = same_life.map_or(0, |known| known.version);
+    delta_since(endpoint, same_life.map_or(0, |known| known.version))
+}
+
+/// What is newer of an endpoint than a version of this life.
+pub(crate) fn delta_since(endpoint: &Endpoint, base: u64) -> Delta {
     let newer = endpoint.states.iter().filter(|(_, state)| state.version > base);
     Delta {
         host: endpoint.host,
@@ -32,29 +36,34 @@ pub(crate) fn delta(endpoint: &Endpoint, known: Option<&Digest>) -> Delta {
     }
 }
 
-/// Digests of everything known (ascending by host id), as messages that together cover all host ids.
+/// The host id after one that is not the last.
+pub(crate) fn next(host: HostId) -> HostId {
+    HostId((u128::from_be_bytes(host.0) + 1).to_be_bytes())
+}
+
+/// Digests of everything known between two host ids (ascending), as messages that together cover all from one to the other.
 pub(crate) fn syns(
     cluster: &str,
     reply_to: SocketAddr,
+    (mut first, end): (HostId, HostId),
     digests: &[Digest],
     bytes_max: usize,
 ) -> Vec<Message> {
     let room = bytes_max.saturating_sub(MESSAGE_HEAD_BYTES_MAX + cluster.len());
-    let mut first = FIRST;
     let mut messages = Vec::new();
     let mut rest = digests;
     loop {
         let (now, later) = rest.split_at((room / DIGEST_BYTES_MAX).max(1).min(rest.len()));
         let last = match now.last() {
             Some(digest) if !later.is_empty() => digest.host,
-            _ => LAST,
+            _ => end,
         };
         let cluster = cluster.to_owned();
         messages.push(Message::Syn { cluster, reply_to, first, last, digests: now.to_vec() });
         if later.is_empty() {
             return messages;
         }
-        first = HostId((u128::from_be_bytes(last.0) + 1).to_be_bytes());
+        first = next(last);
         rest = later;
     }
 }
@@ -222,7 +231,7 @@ mod tests {
         for count in [0, 1, 2, 7, 8, 20] {
             let digests: Vec<_> = (0..count).map(|id| knows(id * 3, 1, u64::MAX)).collect();
             let bytes_max = MESSAGE_HEAD_BYTES_MAX + 1 + 4 * DIGEST_BYTES_MAX;
-            let messages = syns("c", address(1), &digests, bytes_max);
+            let messages = syns("c", address(1), (FIRST, LAST), &digests, bytes_max);
             let mut next = 0_u128;
             let mut told = Vec::new();
             for (at, message) in messages.iter().enumerate() {

@@ -12,6 +12,7 @@ mod exchange;
 mod machine;
 mod message;
 mod own;
+mod roster;
 mod selection;
 
 pub use codec::{CodecError, FORMAT_VERSION, decode, encode};
@@ -21,4 +22,4 @@ pub use endpoint::{
     ENDPOINT_BYTES_MAX, Endpoint, Key, STATES_MAX, StatesFull, VALUE_BYTES_MAX, Versioned, status,
 };
 pub use machine::{Change, Effect, Event, Gossip, Now, Peer, Refusal, Standing, Stats, Why};
-pub use message::{Delta, Digest, Message, Request};
+pub use message::{Delta, Digest, Message, Request, Roster};

@@ -9,12 +9,17 @@ use bytes::Bytes;
 use topology::HostId;
 
 use crate::endpoint::{self, Endpoint, Key, States, Versioned, status};
-use crate::exchange::{self, Differences};
+use crate::exchange::{self, Differences, FIRST, LAST};
 use crate::own::{self, Double, Verdict};
-use crate::{ArrivalWindow, Config, Delta, Digest, Message, Request, selection};
+use crate::roster::{self, Known, Lacks, Place};
+use crate::{ArrivalWindow, Config, Delta, Digest, Message, Request, Roster, selection};
 
 /// So many nodes are told by each that found a process ended: with 12, one node in 160,000 hears it from nobody.
 const GONE_FANOUT: usize = 12;
+/// What a value takes besides its bytes.
+const STATE_MEMORY: usize = 96;
+/// Hosts in quarantine that are remembered.
+const QUARANTINE_MAX: usize = 16_384;
 /// The same warning is not given again within this time.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -151,15 +156,17 @@ pub enum Refusal {
         /// The generation.
         generation: u64,
     },
-    /// More endpoints than this node remembers.
-    #[error("the node at {address} is not remembered, because {endpoints_max} others are")]
+    /// More endpoints than this node has memory for; members are never refused.
+    #[error(
+        "the node at {address} is not remembered, because {endpoints} others fill the memory for endpoints"
+    )]
     Full {
         /// Whose.
         host: HostId,
         /// Where it is.
         address: SocketAddr,
-        /// The bound.
-        endpoints_max: usize,
+        /// How many are.
+        endpoints: usize,
     },
 }
 
@@ -193,6 +200,10 @@ pub struct Peer {
     /// Since when, on the monotonic clock.
     pub since: Duration,
     window: ArrivalWindow,
+    /// The fingerprint of its life.
+    life: u64,
+    /// [`Endpoint::version`].
+    version: u64,
     /// When its heartbeat last grew.
     heard: Duration,
     /// When an echo was asked for, while no answer came.
@@ -202,7 +213,19 @@ pub struct Peer {
 impl Peer {
     fn new(endpoint: Endpoint, now: Duration) -> Self {
         let standing = Standing::Down(Why::NotReached);
-        Self { endpoint, standing, since: now, window: ArrivalWindow::default(), heard: now, probed: None }
+        let (life, version) = (roster::life(&endpoint), endpoint.version());
+        let window = ArrivalWindow::default();
+        Self { endpoint, standing, since: now, window, life, version, heard: now, probed: None }
+    }
+
+    /// About how many bytes it takes.
+    fn memory(&self) -> usize {
+        let states = &self.endpoint.states;
+        Config::PEER_MEMORY + states.values().map(|state| STATE_MEMORY + state.value.len()).sum::<usize>()
+    }
+
+    fn known(&self) -> Known<'_> {
+        Known { endpoint: &self.endpoint, life: self.life, version: self.version }
     }
 
     fn stand(&mut self, standing: Standing, now: Duration) {
@@ -238,6 +261,8 @@ pub struct Gossip {
     /// The newest version of this node.
     version: u64,
     peers: BTreeMap<HostId, Peer>,
+    /// What the peers take, in bytes.
+    memory: usize,
     members: Option<BTreeMap<HostId, SocketAddr>>,
     /// Hosts not listened to, and since when.
     quarantine: BTreeMap<HostId, Duration>,
@@ -264,13 +289,14 @@ impl Gossip {
         states: Vec<(Key, Bytes)>,
     ) -> Self {
         assert!(config.message_bytes_max >= Config::MESSAGE_BYTES_LEAST, "messages hold an endpoint");
-        assert!(config.endpoints_max >= 2, "another node besides this one");
+        assert!(config.memory_max >= Config::PEER_MEMORY, "another node besides this one");
         let own = Endpoint { host, generation, address, heartbeat: 1, states: Arc::default() };
         let mut gossip = Self {
             config,
             own,
             version: 1,
             peers: BTreeMap::new(),
+            memory: 0,
             members: None,
             quarantine: BTreeMap::new(),
             double: None,
@@ -367,26 +393,41 @@ impl Gossip {
         if targets.is_empty() {
             return;
         }
-        let digests: Vec<Digest> = self.known().map(exchange::digest).collect();
-        let messages =
-            exchange::syns(&self.config.cluster, self.own.address, &digests, self.config.message_bytes_max);
+        let Config { cluster, message_bytes_max, .. } = &self.config;
+        let known = self.known_between(FIRST, LAST);
+        let messages = match known.len() >= self.config.roster_least {
+            true => roster::versions(cluster, self.own.address, &known, *message_bytes_max),
+            false => self.syns(FIRST, LAST),
+        };
         for to in targets {
             effects.extend(messages.iter().map(|message| Effect::Send { to: *to, message: message.clone() }));
         }
     }
 
-    /// Everybody, this node included, ascending by host id.
-    fn known(&self) -> impl Iterator<Item = &Endpoint> {
-        self.known_between(HostId([0; 16]), HostId([0xff; 16]))
+    /// The digests of a range.
+    fn syns(&self, first: HostId, last: HostId) -> Vec<Message> {
+        let Config { cluster, message_bytes_max, .. } = &self.config;
+        let digests: Vec<Digest> =
+            self.known_between(first, last).iter().map(|known| exchange::digest(known.endpoint)).collect();
+        exchange::syns(cluster, self.own.address, (first, last), &digests, *message_bytes_max)
     }
 
-    fn known_between(&self, first: HostId, last: HostId) -> impl Iterator<Item = &Endpoint> {
-        let own = Some(&self.own).filter(move |own| first <= own.host && own.host <= last);
-        let in_range = move |peer: &&Peer| first <= peer.endpoint.host && peer.endpoint.host <= last;
-        let endpoints = self.peers.values().filter(in_range).map(|peer| &peer.endpoint);
-        let mut all: Vec<&Endpoint> = endpoints.chain(own).collect();
-        all.sort_by_key(|endpoint| endpoint.host);
-        all.into_iter()
+    /// Everybody in a range, this node included, ascending by host id.
+    fn known_between(&self, first: HostId, last: HostId) -> Vec<Known<'_>> {
+        let mut all = Vec::new();
+        if first > last {
+            return all;
+        }
+        all.reserve(self.peers.len() + 1);
+        let own = self.own.host;
+        if own < first || last < own {
+            all.extend(self.peers.range(first..=last).map(|(_, peer)| peer.known()));
+            return all;
+        }
+        all.extend(self.peers.range(first..own).map(|(_, peer)| peer.known()));
+        all.push(Known { endpoint: &self.own, life: roster::life(&self.own), version: self.own.version() });
+        all.extend(self.peers.range(own..=last).map(|(_, peer)| peer.known()));
+        all
     }
 
     fn targets(&self, below: &mut dyn FnMut(u64) -> u64) -> Vec<SocketAddr> {
@@ -435,12 +476,12 @@ impl Gossip {
     }
 
     fn forget(&mut self, host: HostId, now: Duration, effects: &mut Vec<Effect>) {
-        if self.quarantine.len() >= self.config.endpoints_max {
+        if self.quarantine.len() >= QUARANTINE_MAX {
             let oldest = self.quarantine.iter().min_by_key(|(_, since)| **since).map(|(host, _)| *host);
             oldest.map(|oldest| self.quarantine.remove(&oldest));
         }
         self.quarantine.insert(host, now);
-        if self.peers.remove(&host).is_some() {
+        if self.remove(host) {
             effects.push(Effect::Changed { host, change: Change::Forgotten });
         }
     }
@@ -490,7 +531,9 @@ impl Gossip {
 
     fn receive(&mut self, message: Message, now: Now, effects: &mut Vec<Effect>) {
         match message {
-            Message::Syn { cluster, reply_to, .. } if cluster != self.config.cluster => {
+            Message::Syn { cluster, reply_to, .. } | Message::Versions { cluster, reply_to, .. }
+                if cluster != self.config.cluster =>
+            {
                 self.refuse(Refusal::Cluster { from: reply_to, found: cluster }, now.monotonic, effects);
             }
             Message::Syn { reply_to, first, last, digests, .. } => {
@@ -503,6 +546,12 @@ impl Gossip {
                 effects.extend(messages.into_iter().map(|message| Effect::Send { to: reply_to, message }));
             }
             Message::Deltas(deltas) => self.apply_all(deltas, now, effects),
+            Message::Versions { reply_to, roster, versions, .. } => {
+                self.answer_versions(reply_to, roster, &versions, effects);
+            }
+            Message::Beats { reply_to, roster, beats, wanted } => {
+                self.receive_beats(reply_to, roster, beats, &wanted, now, effects);
+            }
             Message::Gone { host, generation } => self.suspect(host, generation, effects),
         }
     }
@@ -519,12 +568,74 @@ impl Gossip {
             digests.iter().filter(|digest| !self.quarantine.contains_key(&digest.host)).copied().collect();
         let unknown_max = match self.members {
             // There may be room for a member.
-            Some(_) => self.config.endpoints_max,
-            None => self.config.endpoints_max.saturating_sub(self.peers.len() + 1),
+            Some(_) => listened.len(),
+            None => self.config.memory_max.saturating_sub(self.memory) / Config::PEER_MEMORY,
         };
-        let found: Differences = exchange::compare(&listened, self.known_between(first, last), unknown_max);
+        let known = self.known_between(first, last);
+        let known = known.iter().map(|known| known.endpoint);
+        let found: Differences = exchange::compare(&listened, known, unknown_max);
         let messages = exchange::acks(self.own.address, found, self.config.message_bytes_max);
         effects.extend(messages.into_iter().map(|message| Effect::Send { to: reply_to, message }));
+    }
+
+    /// Who knows other lives is answered with digests, which say which.
+    fn answer_versions(
+        &self,
+        reply_to: SocketAddr,
+        roster: Roster,
+        versions: &[u64],
+        effects: &mut Vec<Effect>,
+    ) {
+        let Roster { first, last, lives } = roster;
+        let known = self.known_between(first, last);
+        if known.len() == versions.len() && roster::fingerprint(&known) == lives {
+            self.give(reply_to, roster, roster::compare(&known, versions), effects);
+        } else if first <= last {
+            let messages = self.syns(first, last);
+            effects.extend(messages.into_iter().map(|message| Effect::Send { to: reply_to, message }));
+        }
+    }
+
+    fn receive_beats(
+        &mut self,
+        reply_to: SocketAddr,
+        roster: Roster,
+        beats: Vec<Place>,
+        wanted: &[Place],
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let known = self.known_between(roster.first, roster.last);
+        if roster::fingerprint(&known) != roster.lives {
+            return;
+        }
+        self.give(reply_to, roster, roster::asked(&known, wanted), effects);
+        let news = beats.into_iter().filter_map(|(place, heartbeat)| {
+            let Known { endpoint, version, .. } = *known.get(place as usize)?;
+            let Endpoint { host, generation, address, .. } = *endpoint;
+            let states = States::new();
+            // The sender compared with what this node knew, and that has not become less.
+            (heartbeat > version).then_some(Delta {
+                host,
+                generation,
+                address,
+                heartbeat,
+                base: version,
+                states,
+            })
+        });
+        let news = news.collect();
+        self.apply_all(news, now, effects);
+    }
+
+    fn give(&self, to: SocketAddr, roster: Roster, lacks: Lacks, effects: &mut Vec<Effect>) {
+        let Lacks { beats, deltas, wanted } = lacks;
+        if !beats.is_empty() || !wanted.is_empty() {
+            let message = Message::Beats { reply_to: self.own.address, roster, beats, wanted };
+            effects.push(Effect::Send { to, message });
+        }
+        let messages = exchange::deltas(deltas, self.config.message_bytes_max);
+        effects.extend(messages.into_iter().map(|message| Effect::Send { to, message }));
     }
 
     fn asked(&self, request: &Request) -> Option<Delta> {
@@ -571,32 +682,39 @@ impl Gossip {
             self.stats.incomplete += 1;
             return;
         }
-        if self.peers.len() + 1 >= self.config.endpoints_max && !self.make_room(delta.host, effects) {
-            let endpoints_max = self.config.endpoints_max;
-            let refusal = Refusal::Full { host: delta.host, address: delta.address, endpoints_max };
+        let (host, address) = (delta.host, delta.address);
+        let peer = Peer::new(whole(delta), now);
+        if !self.make_room(host, peer.memory(), effects) {
+            let refusal = Refusal::Full { host, address, endpoints: self.peers.len() };
             self.refuse(refusal, now, effects);
             return;
         }
-        let host = delta.host;
-        self.peers.insert(host, Peer::new(whole(delta), now));
+        self.memory += peer.memory();
+        self.peers.insert(host, peer);
         effects.push(Effect::Changed { host, change: Change::Found });
         self.heard(host, now, effects);
     }
 
-    /// Makes room for a member by forgetting the stranger that was silent longest.
-    fn make_room(&mut self, host: HostId, effects: &mut Vec<Effect>) -> bool {
-        let Some(members) = &self.members else { return false };
-        let strangers = self.peers.iter().filter(|(host, _)| !members.contains_key(host));
-        let silent = strangers.filter(|(_, peer)| peer.standing != Standing::Alive);
-        let longest = silent.min_by_key(|(_, peer)| peer.heard).map(|(host, _)| *host);
-        match longest.filter(|_| members.contains_key(&host)) {
-            Some(stranger) => {
-                self.peers.remove(&stranger);
-                effects.push(Effect::Changed { host: stranger, change: Change::Forgotten });
-                true
-            }
-            None => false,
+    /// Whether there is room for a host: always for a member, for which strangers are forgotten, those first that were silent longest.
+    fn make_room(&mut self, host: HostId, memory: usize, effects: &mut Vec<Effect>) -> bool {
+        let member = self.members.as_ref().is_some_and(|members| members.contains_key(&host));
+        while self.memory + memory > self.config.memory_max {
+            let members = self.members.as_ref().filter(|_| member);
+            let stranger = |(host, peer): &(&HostId, &Peer)| {
+                peer.standing != Standing::Alive && members.is_some_and(|members| !members.contains_key(host))
+            };
+            let longest = self.peers.iter().filter(stranger).min_by_key(|(_, peer)| peer.heard);
+            let Some(stranger) = longest.map(|(host, _)| *host) else { return member };
+            self.remove(stranger);
+            effects.push(Effect::Changed { host: stranger, change: Change::Forgotten });
         }
+        true
+    }
+
+    fn remove(&mut self, host: HostId) -> bool {
+        let removed = self.peers.remove(&host);
+        self.memory -= removed.as_ref().map_or(0, Peer::memory);
+        removed.is_some()
     }
 
     /// A host in a later life.
@@ -606,7 +724,10 @@ impl Gossip {
             return;
         }
         let host = delta.host;
-        self.peers.insert(host, Peer::new(whole(delta), now));
+        let peer = Peer::new(whole(delta), now);
+        self.remove(host);
+        self.memory += peer.memory();
+        self.peers.insert(host, peer);
         effects.push(Effect::Changed { host, change: Change::Restarted });
         self.heard(host, now, effects);
     }
@@ -614,7 +735,7 @@ impl Gossip {
     /// News of a host in the life that is known.
     fn merge(&mut self, delta: Delta, now: Duration, effects: &mut Vec<Effect>) {
         let peer = self.peers.get_mut(&delta.host).expect("a peer that was found");
-        if delta.base > peer.endpoint.version() {
+        if delta.base > peer.version {
             self.stats.incomplete += 1;
             return;
         }
@@ -633,11 +754,14 @@ impl Gossip {
                 self.stats.refused += 1;
                 return;
             }
+            let before = peer.memory();
             peer.endpoint.states = Arc::new(merged);
+            self.memory = self.memory - before + peer.memory();
             effects.push(Effect::Changed { host: delta.host, change: Change::States });
         }
         let grew = delta.heartbeat > peer.endpoint.heartbeat;
         peer.endpoint.heartbeat = peer.endpoint.heartbeat.max(delta.heartbeat);
+        peer.version = if changed { peer.endpoint.version() } else { peer.version.max(delta.heartbeat) };
         if grew || changed && peer.endpoint.is_shut_down() {
             self.heard(delta.host, now, effects);
         }

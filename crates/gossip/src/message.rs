@@ -43,6 +43,17 @@ pub struct Delta {
     pub states: States,
 }
 
+/// The lives that a node knows in a range of host ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roster {
+    /// First host id of the range.
+    pub first: HostId,
+    /// Last host id of the range, included.
+    pub last: HostId,
+    /// A fingerprint of hosts, generations and addresses.
+    pub lives: u64,
+}
+
 /// What goes from node to node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -70,6 +81,28 @@ pub enum Message {
     },
     /// What was asked for; also a good-bye.
     Deltas(Vec<Delta>),
+    /// How much the sender knows of each life of a roster: what [`Message::Syn`] says, for one who knows the same lives.
+    Versions {
+        /// Name of the sender's cluster.
+        cluster: String,
+        /// Where the answer goes.
+        reply_to: SocketAddr,
+        /// Whose.
+        roster: Roster,
+        /// Ascending by host id.
+        versions: Vec<u64>,
+    },
+    /// What the receiver lacks of a roster and what it is asked for, by place in it (from 0, ascending).
+    Beats {
+        /// Where the answer goes.
+        reply_to: SocketAddr,
+        /// Whose; who knows other lives by now ignores the message.
+        roster: Roster,
+        /// Newest heartbeats of endpoints of which nothing else is newer than what the receiver knew.
+        beats: Vec<(u32, u64)>,
+        /// What the sender lacks: everything newer than these versions.
+        wanted: Vec<(u32, u64)>,
+    },
     /// The sender found that the address of a host refuses connections: the process of this life has ended.
     Gone {
         /// Whose.

@@ -221,11 +221,12 @@ fn another_cluster_is_refused() {
 
 #[test]
 fn endpoints_are_bounded_and_members_come_first() {
-    let mut case = Case::new(Config { endpoints_max: 4, ..Config::new("c", vec![]) });
+    let memory_max = 7 * Config::PEER_MEMORY / 2;
+    let mut case = Case::new(Config { memory_max, ..Config::new("c", vec![]) });
     for id in 2..5 {
         case.hear(vec![delta(id, WALL, 1)]);
     }
-    let full = Refusal::Full { host: host(5), address: address(5), endpoints_max: 4 };
+    let full = Refusal::Full { host: host(5), address: address(5), endpoints: 3 };
     assert_eq!(case.hear(vec![delta(5, WALL, 1)]), [Effect::Refused(full)]);
     assert_eq!(case.gossip.peers().count(), 3);
     case.members(&[1, 2, 5]);
@@ -233,8 +234,14 @@ fn endpoints_are_bounded_and_members_come_first() {
     assert_eq!(effects, [changed(3, Change::Forgotten), changed(5, Change::Found), probe(5, WALL)]);
     case.hear(vec![delta(6, WALL, 1)]);
     assert!(case.gossip.peer(host(6)).is_none(), "a stranger does not push a stranger out");
+    // Members have room though strangers that live have taken all of it.
+    let mut case = Case::new(Config { memory_max, ..Config::new("c", vec![]) });
+    (2..5).for_each(|id| case.meet(id));
+    case.members(&[1, 5]);
+    assert_eq!(case.hear(vec![delta(5, WALL, 1)]), [changed(5, Change::Found), probe(5, WALL)]);
+    assert_eq!(case.gossip.peers().count(), 4);
     // What is not known and has no room is not asked for.
-    let mut case = Case::new(Config { endpoints_max: 3, ..Config::new("c", vec![]) });
+    let mut case = Case::new(Config { memory_max: 2 * Config::PEER_MEMORY, ..Config::new("c", vec![]) });
     let digests = (2..9).map(|id| digest(id, 1)).collect();
     let (cluster, reply_to) = ("c".to_owned(), address(2));
     let syn = Message::Syn { cluster, reply_to, first: host(0), last: host(255), digests };

@@ -1,6 +1,7 @@
 //! Gossip from outside: the detector's table, the codec's laws, the machine by hand, and whole clusters in a small simulation.
 
 mod codec;
+mod cost;
 mod detector;
 mod machine;
 mod simulation;

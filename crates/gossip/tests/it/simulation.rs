@@ -38,10 +38,11 @@ fn a_cluster_finds_itself_in_logarithmic_time() {
 
 #[test]
 fn news_spread_in_logarithmic_time() {
-    for nodes in [3, 8, 20, 50] {
+    for (nodes, seeds) in [(3, 5), (8, 5), (20, 5), (50, 5), (200, 1)] {
         let (mut worst, mut worst_lossy) = (0, 0);
-        for seed in 0..5 {
-            let mut world = World::settled(seed, nodes);
+        for seed in 0..seeds {
+            let mut world = World::acquainted(seed, nodes);
+            world.run(seconds(10));
             for (lost_permille, worst) in [(0, &mut worst), (100, &mut worst_lossy)] {
                 world.lost_permille = lost_permille;
                 for news in 0..4 {
@@ -89,7 +90,8 @@ fn an_ended_process_is_convicted_by_all_in_less_than_two_seconds() {
     for (nodes, seeds) in [(2, 5), (12, 5), (50, 3), (200, 1)] {
         let mut last = Duration::ZERO;
         for seed in 0..seeds {
-            let mut world = World::settled(seed, nodes);
+            let mut world = World::acquainted(seed, nodes);
+            world.run(seconds(5));
             world.lost_permille = 100;
             let (from, generation) = (world.now, world.gossip(1).own().generation);
             world.kill(1);
@@ -100,7 +102,7 @@ fn an_ended_process_is_convicted_by_all_in_less_than_two_seconds() {
             assert_eq!(convictions.len(), nodes - 1, "each once by each");
             last = convictions.iter().map(|noticed| noticed.at - from).fold(last, Duration::max);
             // News of before that still travel bring it back for nobody.
-            world.run(seconds(30));
+            world.run(seconds(10));
             assert_eq!(world.convictions().len(), nodes - 1);
         }
         println!("{nodes} nodes, one process ends: convicted by all after {last:?}");
@@ -390,4 +392,21 @@ fn a_seed_decides_everything() {
     };
     assert_eq!(trace(1), trace(1));
     assert_ne!(trace(1), trace(2));
+}
+
+/// Where nodes know different lives, the short exchange becomes a whole one in the same round: who joins or restarts in a large
+/// cluster is known as fast as news are.
+#[test]
+fn other_lives_are_found_out_in_a_large_cluster() {
+    let mut world = World::acquainted(5, 100);
+    world.run(seconds(10));
+    for (node, generation) in [(100, 0), (40, 7), (41, 9)] {
+        world.kill(node);
+        let generation = world.wall() + generation;
+        world.start_as(node, host(node), address(node), generation);
+    }
+    let rounds = world.rounds_until(60, |world| world.agrees() && world.converged());
+    println!("100 nodes, one joins and two restart: known after {rounds:?} rounds");
+    assert!(rounds.is_some_and(|rounds| rounds <= rounds_max(100)), "{rounds:?}");
+    assert_eq!(world.convictions().len(), 0);
 }

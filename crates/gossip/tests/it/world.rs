@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gossip::{Change, Config, Effect, Event, Gossip, Key, Message, Now, Standing, Why, decode, encode};
+use gossip::{
+    Change, Config, Delta, Effect, Event, Gossip, Key, Message, Now, Standing, Why, decode, encode,
+};
 use testkit::fuzz::Random;
 use topology::HostId;
 
@@ -61,6 +63,15 @@ pub struct Noticed {
     pub change: Change,
 }
 
+/// Of all nodes together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    pub messages: u64,
+    pub bytes: u64,
+    /// Host time of the state machines and of coding their messages.
+    pub cpu: Duration,
+}
+
 pub struct World {
     pub now: Duration,
     pub random: Random,
@@ -72,6 +83,8 @@ pub struct World {
     pub warnings: Vec<(usize, Effect)>,
     pub seeds: Vec<SocketAddr>,
     pub message_bytes_max: usize,
+    /// What went over the network, and what it cost.
+    pub cost: Cost,
     nodes: BTreeMap<usize, Node>,
     at_address: BTreeMap<SocketAddr, usize>,
     queue: BTreeMap<(Duration, u64), What>,
@@ -89,6 +102,7 @@ impl World {
             warnings: Vec::new(),
             seeds: vec![address(0)],
             message_bytes_max: Config::MESSAGE_BYTES_LEAST,
+            cost: Cost::default(),
             nodes: BTreeMap::new(),
             at_address: BTreeMap::new(),
             queue: BTreeMap::new(),
@@ -106,6 +120,35 @@ impl World {
         world
     }
 
+    /// A cluster whose nodes all know each other, and say nothing but that they live: made at once, for large ones.
+    pub fn acquainted(seed: u64, nodes: usize) -> Self {
+        let mut world = Self::new(seed);
+        world.message_bytes_max = 32 << 10;
+        let generation = world.wall();
+        let met = |node: usize| Delta {
+            host: host(node),
+            generation,
+            address: address(node),
+            heartbeat: 1,
+            base: 0,
+            states: BTreeMap::new(),
+        };
+        let all: Vec<Delta> = (0..nodes).map(met).collect();
+        for node in 0..nodes {
+            world.start_with(node, host(node), address(node), generation, vec![]);
+            let others = all.iter().filter(|delta| delta.host != host(node)).cloned().collect();
+            let state = world.nodes.get_mut(&node).expect("a node that runs");
+            let now = Now { monotonic: Duration::ZERO, wall_seconds: generation };
+            state.gossip.step(Event::Received(Message::Deltas(others)), now, &mut |_| 0);
+            for other in (0..nodes).filter(|other| *other != node) {
+                let echoed = Event::Echoed { host: host(other), generation, reached: true };
+                state.gossip.step(echoed, now, &mut |_| 0);
+            }
+        }
+        assert!(world.agrees(), "{:?}", world.disagreement());
+        world
+    }
+
     pub fn wall(&self) -> u64 {
         WALL + self.now.as_secs()
     }
@@ -115,9 +158,20 @@ impl World {
     }
 
     pub fn start_as(&mut self, node: usize, host: HostId, address: SocketAddr, generation: u64) {
+        let states = vec![(Key::DC, Bytes::from_static(b"dc1")), (Key::LOAD, Bytes::from_static(b"0"))];
+        self.start_with(node, host, address, generation, states);
+    }
+
+    fn start_with(
+        &mut self,
+        node: usize,
+        host: HostId,
+        address: SocketAddr,
+        generation: u64,
+        states: Vec<(Key, Bytes)>,
+    ) {
         let config =
             Config { message_bytes_max: self.message_bytes_max, ..Config::new("c", self.seeds.clone()) };
-        let states = vec![(Key::DC, Bytes::from_static(b"dc1")), (Key::LOAD, Bytes::from_static(b"0"))];
         let gossip = Gossip::new(config, host, generation, address, states);
         self.sequence += 1;
         let life = self.sequence;
@@ -228,7 +282,9 @@ impl World {
                 self.push(next, What::Tick { node, life });
             }
             What::Deliver { bytes, .. } => {
+                let began = Instant::now();
                 let message = decode(&bytes).expect("what a node sends can be read");
+                self.cost.cpu += began.elapsed();
                 self.step(node, Event::Received(message));
             }
             What::Echoed { event, .. } => self.step(node, event),
@@ -239,11 +295,17 @@ impl World {
         let now = Now { monotonic: self.now, wall_seconds: self.wall() };
         let random = &mut self.random;
         let state = self.nodes.get_mut(&node).expect("a node that runs");
+        let began = Instant::now();
         let effects = state.gossip.step(event, now, &mut |bound| random.next() % bound);
+        self.cost.cpu += began.elapsed();
         for effect in effects {
             match effect {
                 Effect::Send { to, message } => {
+                    let began = Instant::now();
                     let bytes = encode(&message);
+                    self.cost.cpu += began.elapsed();
+                    self.cost.messages += 1;
+                    self.cost.bytes += bytes.len() as u64;
                     assert!(bytes.len() <= self.message_bytes_max, "{} bytes", bytes.len());
                     if let Some(delay) = self.way(node, to) {
                         self.push(self.now + delay, What::Deliver { to, bytes });

@@ -1,0 +1,40 @@
+//! What gossip costs a node and second, in messages, bytes and time of a core: the figures of docs/design/gossip.md.
+
+use std::time::Duration;
+
+use crate::world::{Cost, World};
+
+/// Messages, bytes sent and host time, of a node and second. The time is that of a build for tests, an upper bound.
+struct Rate {
+    messages: f64,
+    bytes: f64,
+    cpu: Duration,
+}
+
+/// Measured once the ages of what nodes know of each other are those of a cluster that has run for long.
+fn rate(nodes: usize, rounds: u64) -> Rate {
+    let mut world = World::acquainted(1, nodes);
+    // Here versions take a byte; three once a node has run for five hours, which makes it about twice as much.
+    world.run(Duration::from_secs(2 * u64::from(nodes.ilog2()).min(5)));
+    world.cost = Cost::default();
+    world.run(Duration::from_secs(rounds));
+    assert_eq!(world.convictions().len(), 0);
+    let each = (nodes as u64 * rounds) as f64;
+    Rate {
+        messages: world.cost.messages as f64 / each,
+        bytes: world.cost.bytes as f64 / each,
+        cpu: world.cost.cpu.div_f64(each),
+    }
+}
+
+#[test]
+fn a_node_sends_little_in_a_large_cluster() {
+    for (nodes, rounds, bytes_max) in
+        [(3, 200, 1_000.0), (50, 40, 1_000.0), (200, 10, 2_000.0), (1_000, 2, 8_000.0)]
+    {
+        let Rate { messages, bytes, cpu } = rate(nodes, rounds);
+        println!("{nodes} nodes: {messages:.1} messages, {bytes:.0} bytes, {cpu:?} a node and second");
+        assert!(messages <= 4.0, "{nodes} nodes: {messages:.1} messages a node and second");
+        assert!(bytes <= bytes_max, "{nodes} nodes: {bytes:.0} bytes a node and second");
+    }
+}
