@@ -553,9 +553,14 @@ impl Coordinator {
 
     /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.
     pub(crate) fn takes(&self, update: &PartitionUpdate) -> bool {
-        let Ok((placement, replication)) = self.keyspace_of(&update.table) else { return true };
+        self.takes_token(&update.table, update.key.token)
+    }
+
+    /// Whether this node takes writes of a table's token: it is a replica, will be one, or was until reads have gone over.
+    pub fn takes_token(&self, table: &Table, token: i64) -> bool {
+        let Ok((placement, replication)) = self.keyspace_of(table) else { return true };
         let own = self.0.view.borrow().own();
-        replication == Replication::Local || placement.takes(own, update.key.token)
+        replication == Replication::Local || placement.takes(own, token)
     }
 
     pub(crate) fn port(&self) -> &Port<NodeRequest, NodeResponse> {

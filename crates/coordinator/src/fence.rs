@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_util::future::join_all;
-use mutation::PartitionUpdate;
+use mutation::{DecoratedKey, PartitionUpdate};
 use rpc::{Messenger, Refusal, Verb};
 use rt::sync::{Gate, GateGuard, Watch};
 use rt::{Group, Instant, ShardId};
+use schema::Table;
 use topology::{HostId, NodeIndex};
 
 use crate::remote::{self, PeerError};
@@ -162,6 +163,16 @@ impl Coordinator {
         Ok((body, guard))
     }
 
+    /// Lets in what uses exactly the topology version that this shard has, until the guard goes.
+    ///
+    /// # Errors
+    /// The topology version of this shard, when that is another one.
+    pub fn admit_exactly(&self, topology: u64) -> Result<GateGuard, u64> {
+        let own = self.view().ring_number();
+        let guard = (own == topology).then(|| self.fence().enter()).flatten();
+        guard.ok_or(own)
+    }
+
     /// A planted bug lets everybody in.
     fn admit_all(&self) -> Option<GateGuard> {
         self.planted().no_fence.then(|| self.fence().enter()).flatten()
@@ -189,9 +200,18 @@ impl Coordinator {
     /// Refuses writes of tokens that this node does not own any more, which were sent by an earlier ring: they would lie here unseen, and
     /// come back with the tokens when their deletion has been forgotten.
     pub(crate) fn check_owned(&self, ring: u64, updates: &[PartitionUpdate]) -> Result<(), Refusal> {
+        self.refuse_unless(ring, || updates.iter().all(|update| self.takes(update)))
+    }
+
+    /// The same of a vote about a partition: a commit is a write, and what a former replica promises or accepts has no weight.
+    pub(crate) fn check_voter(&self, ring: u64, table: &Table, key: &DecoratedKey) -> Result<(), Refusal> {
+        self.refuse_unless(ring, || self.takes_token(table, key.token))
+    }
+
+    fn refuse_unless(&self, ring: u64, owns: impl FnOnce() -> bool) -> Result<(), Refusal> {
         let planted = self.planted();
         let late = self.fence().is_earlier(ring) && !planted.owns_everything && !planted.no_fence;
-        if !late || updates.iter().all(|update| self.takes(update)) {
+        if !late || owns() {
             return Ok(());
         }
         self.count(|stats| stats.refused_old_ring += 1);

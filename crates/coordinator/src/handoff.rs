@@ -4,7 +4,7 @@
 //! version, microseconds at which the hint was kept (8), and the updates as every other message has them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -45,8 +45,8 @@ struct Inner {
     away_since: RefCell<BTreeMap<HostId, i64>>,
     /// The nodes of the cluster have changed.
     changed: Notify,
-    /// Nodes that have left the cluster and whose hints are not thrown away yet.
-    left: RefCell<Vec<HostId>>,
+    /// Nodes that have left the cluster in this process lifetime.
+    left: RefCell<BTreeSet<HostId>>,
     /// What is delivered to whom now.
     deliveries: RefCell<BTreeMap<HostId, Task<()>>>,
     stopping: Cell<bool>,
@@ -148,10 +148,6 @@ impl Handoff {
 
 impl Inner {
     fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool {
-        // A write may end after the node that did not take it has left: nobody will want the hint.
-        if self.coordinator.view().index_of(host).is_none() {
-            return false;
-        }
         let engine = self.coordinator.replica().engine();
         let before = self.latest_micros.get().max(engine.truncated_latest());
         let now_micros = self.coordinator.rt().wall_micros().max(before.saturating_add(1));
@@ -195,22 +191,16 @@ impl Inner {
         for node in old.nodes() {
             if new.index_of(node.host).is_none() {
                 self.away_since.borrow_mut().remove(&node.host);
-                self.left.borrow_mut().push(node.host);
+                self.left.borrow_mut().insert(node.host);
             }
         }
+        self.left.borrow_mut().retain(|host| new.index_of(*host).is_none());
         self.changed.notify_one();
     }
 
     async fn run(self: Rc<Self>) {
         let rt = self.coordinator.rt();
         loop {
-            let left = std::mem::take(&mut *self.left.borrow_mut());
-            for host in left {
-                // It may be back by now.
-                if self.coordinator.view().index_of(host).is_none() {
-                    self.hints.drop_host(host).await;
-                }
-            }
             self.deliver_all();
             select(pin!(rt.sleep(PERIOD)), pin!(self.changed.notified())).await;
         }
@@ -226,7 +216,6 @@ impl Inner {
             if away || deliveries.contains_key(&host) || self.stopping.get() {
                 continue;
             }
-            // Of nodes that are not in the cluster (any more, or not known yet) only what is too old goes.
             let inner = Rc::clone(self);
             let deliver = async move { inner.deliver_to(host).await };
             deliveries.insert(host, self.coordinator.rt().spawn(Group::Maintenance, deliver));
@@ -263,9 +252,13 @@ impl Inner {
 
     async fn deliver(&self, host: HostId, hint: KeptHint) -> Result<(), NotDelivered> {
         let view = self.coordinator.view();
-        let index = view.index_of(host).ok_or(NotDelivered::NotMember)?;
-        if !view.is_alive(index) {
-            return Err(NotDelivered::Away);
+        let index = view.index_of(host);
+        // Before this node has a view of the cluster's log, it knows nobody.
+        let has_left = || view.ring_number() > 0 || self.left.borrow().contains(&host);
+        match index {
+            Some(index) if !view.is_alive(index) => return Err(NotDelivered::Away),
+            None if !has_left() => return Err(NotDelivered::NotMember),
+            Some(_) | None => {}
         }
         let schema = self.coordinator.schema();
         let table = TableId(hint.table);
@@ -278,14 +271,16 @@ impl Inner {
         let updates = updates.map_err(|refusal| NotDelivered::Unreadable(refusal.message))?;
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
-        let takes = match self.coordinator.keyspace_of(&first.table) {
-            Ok((placement, _)) => placement.takes(index, token),
-            Err(_) => true,
-        };
-        if takes || self.coordinator.planted().owns_everything {
-            return self.bring(&view, index, token, &hint).await;
+        if let Some(index) = index {
+            let takes = match self.coordinator.keyspace_of(&first.table) {
+                Ok((placement, _)) => placement.takes(index, token),
+                Err(_) => true,
+            };
+            if takes || self.coordinator.planted().owns_everything {
+                return self.bring(&view, index, token, &hint).await;
+            }
         }
-        // It does not own the token any more, and has dropped what it had of it: whoever owns it now is to have it.
+        // It does not own the token any more, for it has left or lost the range: whoever owns it now is to have it.
         self.bring_to_owners(&view, updates, &hint).await
     }
 

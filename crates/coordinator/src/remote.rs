@@ -471,7 +471,7 @@ impl Server {
                 Ok(encode_updates(&states))
             }
             Verb::PaxosPrepare | Verb::PaxosPropose | Verb::PaxosCommit => {
-                paxos::answer(&self.coordinator, verb, &body, trace).await
+                paxos::answer(&self.coordinator, verb, (ring, &body), trace).await
             }
             // A node that joins by a later ring would not be told.
             Verb::Truncate if self.coordinator.fence().is_earlier(ring) => Err(old_ring(ring)),

@@ -138,6 +138,8 @@ impl Coordinator {
     ) -> Result<Reply<Value>, PeerError> {
         if node == view.own() {
             let _under_way = self.admit_own(view)?;
+            let owned = self.check_voter(view.ring_number(), place.table, place.key);
+            owned.map_err(|refusal| PeerError::OldRing(refusal.message))?;
             let vote = self.vote_here(place.table.id, place.key, request, self.trace());
             return match self.rt().timeout_at(deadline, vote).await {
                 Ok(vote) => vote,
@@ -151,11 +153,11 @@ impl Coordinator {
     }
 }
 
-/// Answers a vote that another node asks for.
+/// Answers a vote that another node asks for, which uses a topology version.
 pub(crate) async fn answer(
     coordinator: &Coordinator,
     verb: Verb,
-    body: &Bytes,
+    (ring, body): (u64, &Bytes),
     trace: Option<&TraceLog>,
 ) -> Result<Bytes, Refusal> {
     let kind = match verb {
@@ -169,6 +171,7 @@ pub(crate) async fn answer(
         CodecError::UnknownTable(id) => remote::refusal(&ReplicaError::UnknownTable(id)),
         other => remote::malformed(other),
     })?;
+    coordinator.check_voter(ring, &table, &key)?;
     let vote = coordinator.vote_here(table.id, &key, request, trace).await;
     match vote {
         Ok(reply) => Ok(codec::encode_reply(&reply)),

@@ -1,12 +1,14 @@
 //! Data that moves with its range: what a single replica has is not lost by a topology change, and what a former replica still has, or is
 //! given late, does not come back.
 
+use std::sync::Arc;
+
 use coordinator::{
     Canaries, CasOptions, CasOutcome, ClusterView, Consistency, Phase, Replicated, RequestError,
 };
 use hints::HintsConfig;
 use rt_sim::Config;
-use schema::Replication;
+use schema::{Replication, Table};
 use topology::HostId;
 
 use crate::fence::{JOINS, Stage, fetch, tell};
@@ -129,9 +131,13 @@ enum Step {
     Over,
 }
 
-/// `INSERT … IF NOT EXISTS` of row 0 of a partition; whether it was applied.
+/// `INSERT … IF NOT EXISTS` of row 0 of a partition of keyspace `one`; whether it was applied.
 fn insert_if_not_exists(world: &World, node: usize, k: i32, text: &'static str) -> bool {
-    let t = table("one", "t");
+    insert_if_not_exists_into(world, &table("one", "t"), node, k, text)
+}
+
+fn insert_if_not_exists_into(world: &World, t: &Arc<Table>, node: usize, k: i32, text: &'static str) -> bool {
+    let t = t.clone();
     world.on(node, 0, move |rt, coordinator| async move {
         let command = partition(&t, k, 0);
         let end = rt.now() + 10 * SECOND;
@@ -262,7 +268,7 @@ fn hints_for_a_node_that_lost_the_range_go_to_those_who_own_it() {
 }
 
 /// A coordinator that has not heard of the end of a join writes to those who were replicas; how many partitions a former one has then.
-fn late_writes(canaries: Canaries) -> usize {
+fn late_writes(canaries: Canaries, conditional: bool) -> usize {
     let world = World::new(12, &[1, 1, 1, 1], Config::default());
     world.plant(canaries);
     let t = table("ks", "t");
@@ -271,7 +277,11 @@ fn late_writes(canaries: Canaries) -> usize {
     // By the ring of the last step before, which is not over, both old and new replicas are told.
     tell(&world, &[1, 2, JOINS], Stage::Over);
     for k in 0..KEYS {
-        world.write(0, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+        if conditional {
+            assert!(insert_if_not_exists_into(&world, &t, 0, k, "a"));
+        } else {
+            world.write(0, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+        }
     }
     world.sim.run_for(5 * SECOND);
     let stray = |k: &i32, node: usize| {
@@ -282,8 +292,49 @@ fn late_writes(canaries: Canaries) -> usize {
 
 #[test]
 fn a_former_replica_refuses_writes_of_what_it_has_dropped() {
-    assert_eq!(late_writes(Canaries::default()), 0);
-    assert!(late_writes(Canaries { owns_everything: true, ..Canaries::default() }) > 0);
+    assert_eq!(late_writes(Canaries::default(), false), 0);
+    assert!(late_writes(Canaries { owns_everything: true, ..Canaries::default() }, false) > 0);
+}
+
+#[test]
+fn a_former_replica_refuses_commits_of_what_it_has_dropped() {
+    assert_eq!(late_writes(Canaries::default(), true), 0);
+    assert!(late_writes(Canaries { owns_everything: true, ..Canaries::default() }, true) > 0);
+}
+
+/// A node is removed while hints are kept for it; who has come in its place lacks none of what they are about, also when a write ends
+/// after the node has gone.
+#[test]
+fn hints_for_a_node_that_left_go_to_those_who_own_its_ranges() {
+    let world = World::with_handoff(15, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
+    let t = table("ks", "t");
+    let now = seconds(&world.sim, 0);
+    tell(&world, &[0, 1, 2], Stage::Before);
+    world.sim.isolate(world.sim.node(2));
+    for k in 0..KEYS {
+        world.write(0, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+    }
+    world.sim.run_for(5 * SECOND);
+    let late = begin(&world.sim, 0, 0, {
+        let t = t.clone();
+        |rt, coordinator| async move {
+            crate::world::write(&rt, &coordinator, row(&t, 0, 1, "late", 20), Consistency::All).await
+        }
+    });
+    for node in [0, 1, JOINS] {
+        let mut nodes = world.nodes(&[0, 1, JOINS], |_| Phase::Normal);
+        nodes.remove(2);
+        let view = ClusterView::new(host(node), nodes).expect("tokens are apart").numbered(5, 0);
+        world.on(node, 0, |_, coordinator| async move { coordinator.publish_view(view).await });
+    }
+    join(&world.sim, late).expect_err("one of all has left");
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [].into());
+    for k in 0..KEYS {
+        let kept = world.kept(JOINS, partition(&t, k, now));
+        assert_eq!(kept.first(), Some(&(0, "a".to_owned())), "partition {k}");
+        assert_eq!(kept.len(), if k == 0 { 2 } else { 1 }, "partition {k}");
+    }
 }
 
 /// A read repairs what one replica alone has, while a node joins; whether that is read when reads have gone over.
