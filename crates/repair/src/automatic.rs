@@ -117,10 +117,10 @@ impl Inner {
             if self.history().current().oldest(table.id, range) + ALONE_EVERY > now {
                 continue;
             }
-            if let Err(error) = self
-                .record(Close { table: table.id, range, at: now, full: true, session: 0, marks: Vec::new() })
-                .await
-            {
+            let topology = self.surroundings.members().topology;
+            let (session, marks) = (0, Vec::new());
+            let close = Close { topology, table: table.id, range, at: now, full: true, session, marks };
+            if let Err(error) = self.record(close).await {
                 return tracing::warn!("the history of repairs cannot be written: {error}");
             }
         }

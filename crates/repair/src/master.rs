@@ -18,10 +18,12 @@ use crate::job::{Figures, JobStatus};
 use crate::message::{Ask, Request};
 use crate::plan::{PlanError, Unit, Wish, plan, share, straight};
 use crate::scope::{Scope, Slice};
-use crate::service::{Inner, Job, Members, Repair, RepairStats, TRY_AGAIN, Wanted, host_name};
+use crate::service::{Inner, Job, Members, Repair, RepairStats, STALE, TRY_AGAIN, Wanted, host_name};
 use crate::sessions::build_on;
 use crate::step::Done;
-use crate::wire::{Checked, Close, Open, decode_checked, decode_done, definition, encode_close, encode_open};
+use crate::wire::{
+    Checked, Close, Open, Opening, decode_checked, decode_done, definition, encode_close, encode_open,
+};
 
 /// Clocks that differ by more are told of.
 const CLOCK_SECONDS_MAX: u32 = 60;
@@ -54,8 +56,40 @@ pub(crate) struct Manner {
     pub(crate) flush: bool,
 }
 
+/// Why a unit was not repaired.
+#[derive(Debug, thiserror::Error)]
+enum UnitError {
+    /// Nodes have different topology versions. When they agree, and the replicas are those that were meant, it can be begun anew.
+    #[error("{0}")]
+    Stale(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for UnitError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl UnitError {
+    /// What a call came to, and whether it is worth asking again.
+    fn of_call(error: RpcError, named: impl FnOnce(String) -> String) -> (bool, Self) {
+        match error {
+            RpcError::Refused(refusal) if refusal.code == STALE => {
+                (false, Self::Stale(named(refusal.message)))
+            }
+            RpcError::Refused(refusal) => (refusal.code == TRY_AGAIN, Self::Failed(named(refusal.message))),
+            RpcError::TimedOut | RpcError::Overloaded => (true, Self::Failed(named(error.to_string()))),
+            error => (false, Self::Failed(named(error.to_string()))),
+        }
+    }
+}
+
 /// What a unit is repaired with.
 struct Settled {
+    /// The topology version by which the nodes are the replicas.
+    topology: u64,
     nodes: Vec<(HostId, u16)>,
     /// By node and shard: what was compared before and is left out; none when everything is compared.
     bases: Option<Vec<Vec<Mark>>>,
@@ -201,7 +235,14 @@ impl Inner {
             return figures.borrow_mut().end_unit(part, None);
         }
         let _one = self.one_unit.acquire(1).await.expect("it is never closed");
-        let done = self.try_unit(table, unit, ring, manner, figures).await;
+        let mut done = self.try_unit(table, unit, ring, manner, figures).await;
+        // Whatever was compared by a topology version that is stale now is compared again.
+        for restart in 1..self.config.attempts_max {
+            let Err(UnitError::Stale(why)) = &done else { break };
+            tracing::info!("a repair of {} begins again: {why}", table.full_name());
+            self.rt.sleep(self.config.pause * restart).await;
+            done = self.try_unit(table, unit, ring, manner, figures).await;
+        }
         self.count(|stats| match done {
             Ok(full) => {
                 stats.ranges += 1;
@@ -226,9 +267,10 @@ impl Inner {
         ring: &Ring,
         manner: Manner,
         figures: &RefCell<Figures>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, UnitError> {
+        let topology = self.surroundings.members().topology;
         let stable = self.is_stable(table, unit, ring)?;
-        let settled = self.settle(table, unit, manner).await?;
+        let settled = self.settle(table, unit, manner, topology).await?;
         let full = settled.bases.is_none();
         figures.borrow_mut().begin_unit(settled.slices, full);
         let slices = (0..settled.slices).map(|number| {
@@ -237,7 +279,14 @@ impl Inner {
         });
         try_join_all(slices).await?;
         // Who has become a replica meanwhile, or will be one, may lack what the others know.
-        if unit.complete && stable && self.is_stable(table, unit, ring)? {
+        let stable = unit.complete && stable && self.is_stable(table, unit, ring)?;
+        let now = self.surroundings.members().topology;
+        if now != topology {
+            return Err(UnitError::Stale(format!(
+                "topology version {topology} is stale, this node has {now}"
+            )));
+        }
+        if stable {
             self.close(&settled, table.id, unit.range).await?;
         }
         Ok(full)
@@ -274,18 +323,25 @@ impl Inner {
     }
 
     /// Asks whether all that take part are there and agree on the table, and what of it they have compared before.
-    async fn settle(&self, table: &Arc<Table>, unit: &Unit, manner: Manner) -> Result<Settled, String> {
+    async fn settle(
+        &self,
+        table: &Arc<Table>,
+        unit: &Unit,
+        manner: Manner,
+        topology: u64,
+    ) -> Result<Settled, UnitError> {
         let members = self.surroundings.members();
         let mut hosts = Vec::with_capacity(unit.peers.len());
         for peer in &unit.peers {
             let host = members.ring.node(*peer).host;
             if !members.alive.get(usize::from(peer.0)).copied().unwrap_or(false) {
-                return Err(format!("host {} is down", host_name(host)));
+                return Err(format!("host {} is down", host_name(host)).into());
             }
             hosts.push(host);
         }
         let (range, flush) = (unit.range, manner.flush);
-        let body = encode_open(&Open::Check { table: table.id, definition: definition(table), range, flush });
+        let open = Open::Check { table: table.id, definition: definition(table), range, flush };
+        let body = encode_open(&Opening { topology, open });
         let at = self.seconds();
         let ask = |host: &HostId| {
             let (host, body) = (*host, body.clone());
@@ -295,7 +351,7 @@ impl Inner {
                 // It may have to flush.
                 let deadline = self.rt.now() + self.config.timeout * 3;
                 let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
-                let answer = answer.map_err(|error| named(error.to_string()))?;
+                let answer = answer.map_err(|error| UnitError::of_call(error, &named).1)?;
                 let checked = decode_checked(&answer).map_err(|error| named(error.to_string()))?;
                 if checked.seconds.abs_diff(at) > CLOCK_SECONDS_MAX {
                     tracing::warn!(
@@ -303,10 +359,13 @@ impl Inner {
                         named(format!("its clock is {} seconds away", checked.seconds.abs_diff(at)))
                     );
                 }
-                Ok::<_, String>((host, checked))
+                Ok::<_, UnitError>((host, checked))
             }
         };
-        let here = async { self.check(table.id, range, flush).await.map_err(|error| error.to_string()) };
+        let here = async {
+            let checked = self.check(table.id, range, flush).await;
+            checked.map_err(|error| UnitError::Failed(error.to_string()))
+        };
         let (own, others) = try_join(here, try_join_all(hosts.iter().map(ask))).await?;
         if flush {
             self.flushed.borrow_mut().insert(table.id, self.rt.now());
@@ -324,7 +383,7 @@ impl Inner {
         let grace = rule.gc_before_of(unit.range.after, unit.range.upto);
         let gc_before = if bases.is_some() { 0 } else { grace };
         let (seed, session) = (self.rt.random_u64(), self.rt.random_u64());
-        Ok(Settled { nodes, bases, marks, session, slices, gc_before, at, seed })
+        Ok(Settled { topology, nodes, bases, marks, session, slices, gc_before, at, seed })
     }
 
     /// Repairs one slice of a range, from its begin to its end.
@@ -335,7 +394,7 @@ impl Inner {
         slice: Slice,
         settled: &Settled,
         figures: &RefCell<Figures>,
-    ) -> Result<(), String> {
+    ) -> Result<(), UnitError> {
         let &Settled { gc_before, at: now, seed, .. } = settled;
         let scope = Scope { table: table.clone(), range, slice, now, gc_before, seed };
         let mut after: Option<Resume> = None;
@@ -380,7 +439,7 @@ impl Inner {
         settled: &Settled,
         after: Option<&Resume>,
         bytes_max: u32,
-    ) -> Result<(Done, u64), (bool, String)> {
+    ) -> Result<(Done, u64), (bool, UnitError)> {
         let request = Request {
             scope: scope.clone(),
             after: after.cloned(),
@@ -391,18 +450,15 @@ impl Inner {
         encode_request(&request, &mut encoded);
         let nodes = settled.nodes.clone();
         let bases = settled.bases.clone().unwrap_or_default();
-        let body = encode_open(&Open::Step { request: encoded.into(), nodes, bases });
+        let open = Open::Step { request: encoded.into(), nodes, bases };
+        let body = encode_open(&Opening { topology: settled.topology, open });
         let shard = scope.slice.shards(self.rt.shard_count()).next().expect("a slice has a shard");
         // A step asks at most ten times, one after the other.
         let deadline = self.rt.now() + self.config.timeout * 10;
         let target = Target::Host { host: self.host, shard };
         let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
-        let answer: Bytes = answer.map_err(|error| match error {
-            RpcError::Refused(refusal) => (refusal.code == TRY_AGAIN, refusal.message),
-            RpcError::TimedOut | RpcError::Overloaded => (true, error.to_string()),
-            error => (false, error.to_string()),
-        })?;
-        decode_done(&answer, &scope.table).map_err(|error| (false, error.to_string()))
+        let answer: Bytes = answer.map_err(|error| UnitError::of_call(error, |why| why))?;
+        decode_done(&answer, &scope.table).map_err(|error| (false, UnitError::Failed(error.to_string())))
     }
 
     /// Waits until the bytes of a step are paid for at the slice's part of the rate.
@@ -416,10 +472,17 @@ impl Inner {
 
     /// Takes down that a range was repaired, here and wherever it was.
     async fn close(&self, settled: &Settled, table: TableId, range: TokenRange) -> Result<(), String> {
-        let &Settled { at, session, .. } = settled;
+        let &Settled { topology, at, session, .. } = settled;
         let full = settled.bases.is_none();
-        let of_node =
-            |node: usize| Close { table, range, at, full, session, marks: settled.marks[node].clone() };
+        let of_node = |node: usize| Close {
+            topology,
+            table,
+            range,
+            at,
+            full,
+            session,
+            marks: settled.marks[node].clone(),
+        };
         self.record_durably(of_node(0)).await?;
         let tell = |(node, (host, _)): (usize, &(HostId, u16))| {
             let (host, body) = (*host, encode_close(&of_node(node)));

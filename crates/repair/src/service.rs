@@ -13,9 +13,9 @@ use bytes::Bytes;
 use mutation::{PartitionUpdate, Repaired, Seconds};
 use replica::{Mark, Marked, ReadCommand, ReadPage, Replica, ReplicaError};
 use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
-use rt::sync::Semaphore;
+use rt::sync::{GateGuard, Semaphore};
 use rt::{DiskError, Group, Instant, Rt, ShardId, Task};
-use schema::{Schema, TableId};
+use schema::{Schema, Table, TableId};
 use topology::{HostId, NodeIndex, Ring, TokenRange};
 
 use crate::age::{self, TableAge};
@@ -30,14 +30,16 @@ use crate::scope::Scope;
 use crate::sessions::{Base, Session, Sessions};
 use crate::step::{StepError, Stretch, participants, step};
 use crate::wire::{
-    Checked, Close, Open, Wire, WireError, decode_addressed, decode_close, decode_open, definition,
-    encode_checked, encode_done,
+    Address, Checked, Close, Open, Opening, Wire, WireError, decode_addressed, decode_close, decode_open,
+    definition, encode_checked, encode_done,
 };
 
 /// The refusals of repair: whether it is worth asking again soon.
 pub(crate) const TRY_AGAIN: u16 = Refusal::FIRST_FREE;
 /// Asking again will give the same answer.
 pub(crate) const NO_USE: u16 = Refusal::FIRST_FREE + 1;
+/// Who was asked has a newer topology version: the range is to be planned anew.
+pub(crate) const STALE: u16 = Refusal::FIRST_FREE + 2;
 
 /// A shard that nobody asks for this time forgets what it kept for the next question.
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -104,6 +106,8 @@ pub struct Members {
     pub alive: Vec<bool>,
     /// Whether nodes are on their way into the ring or out of it: replicas to be may then lack what the others are told.
     pub changing: bool,
+    /// The topology version of this ring.
+    pub topology: u64,
 }
 
 /// What repair has to know of its node.
@@ -112,6 +116,11 @@ pub trait Surroundings {
     fn schema(&self) -> Arc<Schema>;
     /// The nodes of this moment.
     fn members(&self) -> Members;
+    /// Lets a question in that uses a topology version, when this shard has the same; else the version that it has. What the ranges are
+    /// dropped for that it loses waits until the guard goes.
+    fn admit(&self, topology: u64) -> Result<GateGuard, u64>;
+    /// Whether this node takes writes of a table's token.
+    fn takes(&self, table: &Table, token: i64) -> bool;
 }
 
 /// What is to be repaired.
@@ -354,7 +363,7 @@ impl Inner {
 
     /// Takes down a repair, and lets compaction go by it.
     pub(crate) async fn record(&self, close: Close) -> Result<(), DiskError> {
-        let Close { table, range, at, full, session, marks } = close;
+        let Close { table, range, at, full, session, marks, topology: _ } = close;
         let change = |history: &mut History| {
             history.insert(table, range, at, full);
             if !marks.is_empty() {
@@ -408,12 +417,14 @@ impl Inner {
 
     /// A question of a master about a stretch.
     async fn asked(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
-        let (shard, shard_count, body) = decode_addressed(&incoming.body).map_err(refused)?;
+        let (Address { shard, shard_count, topology }, body) =
+            decode_addressed(&incoming.body).map_err(refused)?;
         let (own, count) = (self.rt.shard().0, self.rt.shard_count());
         if (shard, shard_count) != (own, count) {
             let what = format!("this is shard {own} of {count}, not {shard} of {shard_count}: begin again");
             return Err(Refusal::new(NO_USE, what));
         }
+        let _under_way = self.admit(topology)?;
         let request = decode_request(&body, |id| self.table(id)).map_err(refused)?;
         self.check_owned(&request)?;
         let table = request.scope.table.clone();
@@ -439,15 +450,28 @@ impl Inner {
                 && token <= range.upto
                 && slice.contains(token)
                 && self.replica.shard_of(token) == self.rt.shard().0
+                && self.surroundings.takes(&request.scope.table, token)
         };
         if updates.iter().all(belongs) {
             return Ok(());
         }
-        Err(refused("a row that does not belong to this stretch and shard"))
+        Err(refused("a row that does not belong to this stretch, shard or node"))
+    }
+
+    /// Lets in what uses the same topology version as this shard. Another one may have other replicas: what those were told, or not
+    /// told, is not what the master takes it for.
+    fn admit(&self, topology: u64) -> Result<GateGuard, Refusal> {
+        self.surroundings.admit(topology).map_err(|own| {
+            let what = format!("the repair uses topology version {topology}, and this node has {own}");
+            Refusal::new(if own > topology { STALE } else { TRY_AGAIN }, what)
+        })
     }
 
     async fn opened(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
-        match decode_open(&incoming.body).map_err(refused)? {
+        let Opening { topology, open } = decode_open(&incoming.body).map_err(refused)?;
+        // A step or a flush may take long, and writes nothing by itself: dropping ranges need not wait for it.
+        drop(self.admit(topology)?);
+        match open {
             Open::Check { table, definition: theirs, range, flush } => {
                 let known = self.table(table);
                 let known = known.ok_or_else(|| refused(format!("there is no table with id {table}")))?;
@@ -465,7 +489,7 @@ impl Inner {
                 if incoming.from != self.host {
                     return Err(refused("only a node itself may have it lead a repair"));
                 }
-                self.step(&request, &nodes, &bases).await
+                self.step(&request, (&nodes, topology), &bases).await
             }
         }
     }
@@ -474,7 +498,7 @@ impl Inner {
     async fn step(
         &self,
         request: &Bytes,
-        nodes: &[(HostId, u16)],
+        (nodes, topology): (&[(HostId, u16)], u64),
         bases: &[Vec<Mark>],
     ) -> Result<Bytes, Refusal> {
         let Request { scope, after, ask, .. } =
@@ -482,7 +506,7 @@ impl Inner {
         let Ask::Summary { bytes_max } = ask else { return Err(refused("a step begins with a summary")) };
         let counts: Vec<u16> = nodes.iter().map(|(_, shards)| *shards).collect();
         let (timeout, bytes) = (self.config.timeout, Cell::new(0));
-        let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, timeout, bytes };
+        let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, topology, timeout, bytes };
         let participants = participants(&scope, &counts, bases);
         let stretch = Stretch { after: after.as_ref(), bytes_max, canaries: self.config.canaries };
         let done = step(&wire, &scope, &participants, stretch).await;
@@ -499,6 +523,8 @@ impl Inner {
         if self.table(close.table).is_none() {
             return Err(refused(format!("there is no table with id {}", close.table)));
         }
+        // Who is a replica by another topology version may lack what was compared by this one.
+        let _under_way = self.admit(close.topology)?;
         self.record_durably(close).await.map_err(refused)?;
         Ok(Bytes::new())
     }
@@ -524,7 +550,11 @@ fn failed(nodes: &[(HostId, u16)], error: StepError<WireError>) -> Refusal {
                 ) => true,
                 WireError::Rpc(_) | WireError::Codec(_) => false,
             };
-            let code = if again { TRY_AGAIN } else { NO_USE };
+            let code = match &error {
+                WireError::Rpc(RpcError::Refused(refusal)) if refusal.code == STALE => STALE,
+                _ if again => TRY_AGAIN,
+                _ => NO_USE,
+            };
             Refusal::new(code, format!("{}: {error}", name(participant)))
         }
     }

@@ -1,12 +1,12 @@
 //! How repair's questions travel: the bodies of the four verbs, and a carrier over [`rpc::Messenger`].
 //!
 //! ```text
-//! open   := version (1), 0, table id (16), definition (8), after (8), upto (8), flush (1)
+//! open   := version (1), topology version (8), 0, table id (16), definition (8), after (8), upto (8), flush (1)
 //!                                      answer: shards (2), seconds (4), marks, 0 | 1 with base
-//!         | version (1), 1, vint length, request, vint count, { host (16), shards (2), marks }
+//!         | version (1), topology version (8), 1, vint length, request, vint count, { host (16), shards (2), marks }
 //!                                      answer: 0 | 1 with place, vint elements, vint differing, vint told, vint bytes
-//! digest := shard (2), shards (2), request                              (`codec`; also rows)
-//! close  := version (1), table id (16), after (8), upto (8), seconds (4), full (1), session (8), marks
+//! digest := shard (2), shards (2), topology version (8), request        (`codec`; also rows)
+//! close  := version (1), topology version (8), table id (16), after (8), upto (8), seconds (4), full (1), session (8), marks
 //! base   := lineage (8), marks, vint new bytes, vint bytes
 //! marks  := vint count, { epoch (8), vint number }                      (by shard)
 //! ```
@@ -32,11 +32,20 @@ use crate::message::{Answer, Ask, Request};
 use crate::sessions::Base;
 use crate::step::{Carrier, Done, Participant};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const CHECK: u8 = 0;
 const STEP: u8 = 1;
 /// Nodes that may take part in one repair.
 const NODES_MAX: usize = 1 << 12;
+
+/// A question without a stretch, and which topology version the master uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The topology version.
+    pub topology: u64,
+    /// The question.
+    pub open: Open,
+}
 
 /// A question without a stretch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +89,8 @@ pub struct Checked {
 /// A range that was repaired, as all its replicas take it down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
+    /// The topology version by which it was compared.
+    pub topology: u64,
     /// Which table.
     pub table: TableId,
     /// Which range.
@@ -105,9 +116,10 @@ pub fn definition(table: &Table) -> u64 {
 }
 
 /// Writes a question.
-pub fn encode_open(open: &Open) -> Bytes {
+pub fn encode_open(opening: &Opening) -> Bytes {
     let mut out = vec![VERSION];
-    match open {
+    out.extend_from_slice(&opening.topology.to_be_bytes());
+    match &opening.open {
         Open::Check { table, definition, range, flush } => {
             out.push(CHECK);
             out.extend_from_slice(&table.0);
@@ -131,9 +143,10 @@ pub fn encode_open(open: &Open) -> Bytes {
 }
 
 /// Reads a question.
-pub fn decode_open(buffer: &Bytes) -> Result<Open, CodecError> {
+pub fn decode_open(buffer: &Bytes) -> Result<Opening, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
+    let topology = reader.u64()?;
     let open = match reader.u8()? {
         CHECK => Open::Check {
             table: table_id(&mut reader)?,
@@ -161,7 +174,7 @@ pub fn decode_open(buffer: &Bytes) -> Result<Open, CodecError> {
         _ => return Err(CodecError::Malformed("a known question")),
     };
     end(&reader)?;
-    Ok(open)
+    Ok(Opening { topology, open })
 }
 
 /// Writes an answer.
@@ -226,6 +239,7 @@ pub fn decode_done(buffer: &Bytes, table: &Table) -> Result<(Done, u64), CodecEr
 /// Writes a range that was repaired.
 pub fn encode_close(close: &Close) -> Bytes {
     let mut out = vec![VERSION];
+    out.extend_from_slice(&close.topology.to_be_bytes());
     out.extend_from_slice(&close.table.0);
     put_range(close.range, &mut out);
     out.extend_from_slice(&close.at.to_be_bytes());
@@ -239,11 +253,11 @@ pub fn encode_close(close: &Close) -> Bytes {
 pub fn decode_close(buffer: &Bytes) -> Result<Close, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
-    let table = table_id(&mut reader)?;
+    let (topology, table) = (reader.u64()?, table_id(&mut reader)?);
     let (range, at) = (get_range(&mut reader)?, reader.u32()?);
     let (full, session, marks) = (reader.u8()? != 0, reader.u64()?, get_marks(&mut reader)?);
     end(&reader)?;
-    Ok(Close { table, range, at, full, session, marks })
+    Ok(Close { topology, table, range, at, full, session, marks })
 }
 
 fn put_range(range: TokenRange, out: &mut Vec<u8>) {
@@ -256,15 +270,28 @@ fn get_range(reader: &mut Reader<'_>) -> Result<TokenRange, CodecError> {
     if range.after < range.upto { Ok(range) } else { Err(CodecError::Malformed("a range of tokens")) }
 }
 
-/// Whom a question about a stretch is for, in front of it: `(shard, shards, request)`.
-pub fn decode_addressed(buffer: &Bytes) -> Result<(u16, u16, Bytes), CodecError> {
-    let mut reader = Reader::new(buffer);
-    let (shard, shard_count) = (reader.u16()?, reader.u16()?);
-    Ok((shard, shard_count, buffer.slice(4..)))
+/// What stands in front of a question about a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Whom it is for.
+    pub shard: u16,
+    /// Of how many shards.
+    pub shard_count: u16,
+    /// The topology version by which that one is a replica.
+    pub topology: u64,
 }
 
+/// Reads whom a question about a stretch is for; the question is behind that.
+pub fn decode_addressed(buffer: &Bytes) -> Result<(Address, Bytes), CodecError> {
+    let mut reader = Reader::new(buffer);
+    let address = Address { shard: reader.u16()?, shard_count: reader.u16()?, topology: reader.u64()? };
+    Ok((address, buffer.slice(ADDRESS_LEN..)))
+}
+
+const ADDRESS_LEN: usize = 12;
+
 fn version(reader: &mut Reader<'_>) -> Result<(), CodecError> {
-    if reader.u8()? == VERSION { Ok(()) } else { Err(CodecError::Malformed("version 2")) }
+    if reader.u8()? == VERSION { Ok(()) } else { Err(CodecError::Malformed("version 3")) }
 }
 
 fn table_id(reader: &mut Reader<'_>) -> Result<TableId, CodecError> {
@@ -294,6 +321,8 @@ pub struct Wire<'a> {
     pub rt: &'a Rt,
     /// Hosts of the nodes that take part, the master's own first.
     pub nodes: &'a [(HostId, u16)],
+    /// The topology version by which they are replicas.
+    pub topology: u64,
     /// How long one answer may take.
     pub timeout: Duration,
     /// Bytes from and to other nodes so far.
@@ -306,6 +335,7 @@ impl Carrier for Wire<'_> {
     async fn ask(&self, participant: Participant, request: Request) -> Result<Answer, WireError> {
         let mut body = participant.shard.to_be_bytes().to_vec();
         body.extend_from_slice(&participant.shard_count.to_be_bytes());
+        body.extend_from_slice(&self.topology.to_be_bytes());
         encode_request(&request, &mut body);
         let verb = match request.ask {
             Ask::Summary { .. } | Ask::Sums { .. } | Ask::Contents { .. } => Verb::RepairDigest,

@@ -9,7 +9,8 @@ use coordinator::Coordinator;
 use repair::{FollowerConfig, Members, Repair, RepairConfig, Surroundings};
 use rpc::Messenger;
 use rt::Rt;
-use schema::{Keyspace, Schema};
+use rt::sync::GateGuard;
+use schema::{Keyspace, Schema, Table};
 use topology::HostId;
 
 use crate::{Config, NodeError};
@@ -31,7 +32,15 @@ impl Surroundings for Around {
         let schema = self.0.schema();
         let is_to_be = |keyspace: &Arc<Keyspace>| *view.replication_of(keyspace) != keyspace.replication;
         let changing = view.is_changing() || schema.keyspaces().any(is_to_be);
-        Members { own: view.own(), alive, changing, ring }
+        Members { own: view.own(), alive, changing, ring, topology: view.ring_number() }
+    }
+
+    fn admit(&self, topology: u64) -> Result<GateGuard, u64> {
+        self.0.admit_exactly(topology)
+    }
+
+    fn takes(&self, table: &Table, token: i64) -> bool {
+        self.0.takes_token(table, token)
     }
 }
 

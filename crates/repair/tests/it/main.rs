@@ -6,5 +6,6 @@ mod incremental;
 mod memory;
 mod messages;
 mod plan;
+mod topology;
 mod volume;
 mod world;

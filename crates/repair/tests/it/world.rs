@@ -16,6 +16,7 @@ use repair::{JobState, JobStatus, Members, Repair, RepairConfig, Surroundings, W
 use replica::{Form, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig, TableOperation};
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
+use rt::sync::{Gate, GateGuard};
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc};
@@ -40,6 +41,10 @@ thread_local! {
     static BEFORE_START: RefCell<BTreeMap<usize, Loss>> = const { RefCell::new(BTreeMap::new()) };
     /// Whether every node believes that others join or leave.
     static CHANGING: Cell<bool> = const { Cell::new(false) };
+    /// By node: its topology version; 0 for those that are not named.
+    static TOPOLOGY: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
+    /// Nodes that are no replicas by their topology version.
+    static FORMER: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What a disk may lose.
@@ -130,7 +135,23 @@ impl Surroundings for Around {
         };
         let alive = (0..nodes).map(|node| DEAD.with(|dead| !dead.borrow().contains(&node))).collect();
         let ring = Ring::new((0..nodes).map(member)).expect("tokens are apart");
-        Members { ring, own: NodeIndex(self.own as u16), alive, changing: CHANGING.get() }
+        let topology = self.topology();
+        Members { ring, own: NodeIndex(self.own as u16), alive, changing: CHANGING.get(), topology }
+    }
+
+    fn admit(&self, topology: u64) -> Result<GateGuard, u64> {
+        let own = self.topology();
+        if own == topology { Ok(Gate::new().enter().expect("it is open")) } else { Err(own) }
+    }
+
+    fn takes(&self, _table: &Table, _token: i64) -> bool {
+        !FORMER.with(|former| former.borrow().contains(&self.own))
+    }
+}
+
+impl Around {
+    fn topology(&self) -> u64 {
+        TOPOLOGY.with(|all| all.borrow().get(&self.own).copied().unwrap_or(0))
     }
 }
 
@@ -153,6 +174,8 @@ impl World {
         RUNNING.with(|all| all.borrow_mut().clear());
         DEAD.with(|dead| dead.borrow_mut().clear());
         CHANGING.set(false);
+        TOPOLOGY.with(|all| all.borrow_mut().clear());
+        FORMER.with(|former| former.borrow_mut().clear());
         let sim = Simulation::new(seed, Config::default());
         let of = Arc::new(shards.to_vec());
         for (node, count) in shards.iter().enumerate() {
@@ -174,6 +197,16 @@ impl World {
     /// Has every node believe that others join or leave.
     pub fn believe_changing(&self, changing: bool) {
         CHANGING.set(changing);
+    }
+
+    /// Has a node have a topology version.
+    pub fn believe_topology(&self, node: usize, version: u64) {
+        TOPOLOGY.with(|all| all.borrow_mut().insert(node, version));
+    }
+
+    /// Has nodes take no writes of the table's tokens any more.
+    pub fn believe_former(&self, nodes: &[usize]) {
+        FORMER.with(|former| *former.borrow_mut() = nodes.to_vec());
     }
 
     /// Stops a node as `kill -9` does, and starts it again.
