@@ -62,6 +62,30 @@ fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>
     Ok(())
 }
 
+/// Whether a node of a datacenter may join without fetching what others have (`auto_bootstrap: false`). Those who had the ranges drop them when
+/// the change is over, so there must be nothing: no tables in keyspaces that have replicas in its datacenter. The server's own keyspaces are
+/// fetched whatever the option says.
+pub(crate) fn join_unfetched(state: &ClusterState, datacenter: &str) -> Result<(), String> {
+    let places_here = |replication: &Replication| match replication {
+        Replication::Local => false,
+        Replication::Simple { .. } | Replication::Everywhere => true,
+        Replication::NetworkTopology { factors } => factors.get(datacenter).is_some_and(|factor| *factor > 0),
+    };
+    let mut keyspaces = state.schema.keyspaces();
+    let affected = keyspaces.find(|keyspace| {
+        !keyspace.system && !keyspace.tables.is_empty() && places_here(&keyspace.replication)
+    });
+    match affected {
+        None => Ok(()),
+        Some(keyspace) => Err(format!(
+            "auto_bootstrap is false, and keyspace {} has tables and replicas in datacenter {datacenter}: this node would take ranges of it \
+             without their data, which the other nodes would then drop. Start it with auto_bootstrap: true; a new datacenter's nodes \
+             join before the keyspace gets replicas there (ALTER KEYSPACE, which fetches)",
+            keyspace.name
+        )),
+    }
+}
+
 /// What removing a node begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
@@ -170,6 +194,34 @@ mod tests {
         assert_eq!(decommission(&two, host(9), true).unwrap_err(), not_yet);
         become_(&mut two, 2, MemberStatus::Leaving);
         assert_eq!(decommission(&two, host(2), false), Ok(()), "asked again");
+    }
+
+    #[test]
+    fn a_node_that_would_take_ranges_unfetched_does_not_join() {
+        let with_table = |name: &str, replication: Replication, system: bool| {
+            let mut keyspace = Keyspace::new(name, replication);
+            let own = cluster::own_schema();
+            let mut table =
+                schema::Table::clone(own.table("system_traces", "sessions").expect("it is there"));
+            table.keyspace = name.to_owned();
+            keyspace.tables.insert("sessions".to_owned(), std::sync::Arc::new(table));
+            keyspace.system = system;
+            let mut state = state(&["a", "a"], Replication::Simple { factor: 1 });
+            state.schema = std::sync::Arc::new(Schema::default().with_keyspace(keyspace));
+            state
+        };
+        let in_a =
+            || Replication::NetworkTopology { factors: [("a".to_owned(), 2), ("c".to_owned(), 0)].into() };
+        let simple = || Replication::Simple { factor: 1 };
+        assert_eq!(join_unfetched(&state(&["a", "a"], simple()), "a"), Ok(()), "there are no tables");
+        assert_eq!(join_unfetched(&with_table("system_traces", simple(), true), "a"), Ok(()));
+        assert_eq!(join_unfetched(&with_table("local", Replication::Local, false), "a"), Ok(()));
+        assert_eq!(join_unfetched(&with_table("ks", in_a(), false), "b"), Ok(()), "a new datacenter");
+        assert_eq!(join_unfetched(&with_table("ks", in_a(), false), "c"), Ok(()));
+        for (replication, datacenter) in [(in_a(), "a"), (simple(), "b"), (Replication::Everywhere, "b")] {
+            let refused = join_unfetched(&with_table("ks", replication, false), datacenter).unwrap_err();
+            assert!(refused.contains("keyspace ks") && refused.contains("auto_bootstrap: true"), "{refused}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) use files::{Expected, FetchReason, Had};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause before what failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
+/// How long a node that joins without fetching asks the log which keyspaces there are.
+const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 /// Pause before a node that joins asks again for its turn.
 const TURN_PAUSE: Duration = Duration::from_millis(100);
 /// How long the end of a change waits for nodes that are down and could answer clients by the ring of before.
@@ -124,6 +126,10 @@ impl TopologyChanges {
     /// A node that joins: takes its place, when it is its turn, fetches its data, and owns it.
     pub(crate) async fn join(&self) -> Result<(), NodeError> {
         let inner = &self.0;
+        if !inner.bootstrap && !self.has_tokens() {
+            inner.membership.catch_up(inner.rt.now() + CATCH_UP_MAX).await?;
+            inner.check_may_join_unfetched()?;
+        }
         inner.take_tokens().await?;
         inner.run(|state| inner.status_in(state) != Some(MemberStatus::Joining)).await;
         Ok(())
@@ -156,6 +162,12 @@ impl Inner {
 
     fn status_in(&self, state: &ClusterState) -> Option<MemberStatus> {
         state.member(self.own()).map(|member| member.status)
+    }
+
+    /// Whether this node may join without data, by what it knows of the cluster's log.
+    fn check_may_join_unfetched(&self) -> Result<(), NodeError> {
+        let location = self.membership.config().location();
+        allowed::join_unfetched(&self.state(), &location.datacenter).map_err(NodeError::Cluster)
     }
 
     fn is_alive(&self, host: HostId) -> bool {
@@ -268,18 +280,19 @@ impl Inner {
 
     async fn fetch(&self, change: u64) -> Result<(), NodeError> {
         let joins = self.status_in(&self.state()) == Some(MemberStatus::Joining);
-        if joins && !self.bootstrap {
-            tracing::warn!("auto_bootstrap is false: this node owns its ranges without the data of before");
-        } else {
-            // All shards have taken over who gains what.
-            self.membership.wait_for_itself().await?;
-            let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
-            if !joins {
-                self.drop_earlier(change).await?;
-            }
-            tracing::info!("fetching the data of the ranges that this node gains");
-            self.fetch_all(FetchReason::Change(change)).await?;
+        if let (true, false, Err(why)) = (joins, self.bootstrap, self.check_may_join_unfetched()) {
+            tracing::warn!(
+                "this node fetches its data nonetheless, for that was created since it began to join: {why}"
+            );
         }
+        // All shards have taken over who gains what.
+        self.membership.wait_for_itself().await?;
+        let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
+        if !joins {
+            self.drop_earlier(change).await?;
+        }
+        tracing::info!("fetching the data of the ranges that this node gains");
+        self.fetch_all(FetchReason::Change(change)).await?;
         let host = self.own();
         self.membership.propose(Command::Fetched { change, host }).await
     }
