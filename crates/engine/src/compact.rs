@@ -498,10 +498,13 @@ fn record(
     });
 }
 
-/// The rule of an injected bug: as if everything had just been repaired.
-fn planted_rule(table: &Table, now: Seconds) -> PurgeRule {
-    let repaired = Repaired::new([(i64::MIN, i64::MAX, now)]);
-    PurgeRule::for_table(table, now, &Arc::new(repaired))
+/// What a compaction may purge; with the injected bug as if everything had just been repaired.
+fn purge_rule(inner: &Inner, store: &Store, now: Seconds) -> PurgeRule {
+    if inner.config.canaries.all_repaired {
+        let repaired = Repaired::new([(i64::MIN, i64::MAX, now)]);
+        return PurgeRule::for_table(&store.table(), now, &Arc::new(repaired));
+    }
+    store.purge_rule(now)
 }
 
 /// Writes the merged SSTables and opens them.
@@ -515,11 +518,7 @@ async fn merge(
 ) -> Result<(Vec<Rc<LiveSstable>>, u64, Vec<u64>), MaintenanceError> {
     let table = store.table();
     let sstables: Vec<Rc<Sstable>> = inputs.iter().map(|live| live.sstable.clone()).collect();
-    let now = inner.now_seconds();
-    let rule = match inner.config.canaries.all_repaired {
-        true => planted_rule(&table, now),
-        false => store.purge_rule(now),
-    };
+    let rule = purge_rule(inner, store, inner.now_seconds());
     let encoding = sstables
         .iter()
         .map(|sstable| sstable.metadata().header.encoding)
