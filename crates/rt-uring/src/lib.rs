@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use rt::ShardMain;
 
+use crate::clock::SystemClock;
 use crate::memory::MemoryDisk;
 use crate::shard::{Exit, ShardConfig};
 use crate::stalls::Watchdog;
@@ -145,11 +146,11 @@ pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Resu
     let shard_count = u16::try_from(mains.len()).expect("fewer than 2^16 shards");
     let cores = affinity::allowed_cores();
     let pin = config.pin && cores.len() >= mains.len();
-    let start = std::time::Instant::now();
+    let clock = SystemClock::start();
     let exit = Arc::new(Exit::new(shard_count));
     let watchdog = config
         .blocked_reactor_notify
-        .map(|threshold| Watchdog::start(threshold, start, config.thread_name_of("stalls")))
+        .map(|threshold| Watchdog::start(threshold, clock, config.thread_name_of("stalls")))
         .transpose()
         .map_err(|source| StartError { what: "the stall detector", shard: 0, source })?;
     let memory = (config.files == FileBackend::Memory).then(MemoryDisk::default);
@@ -159,7 +160,7 @@ pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Resu
             shard,
             shard_count,
             core: pin.then(|| cores[usize::from(shard)]),
-            start,
+            clock,
             node: config.clone(),
             memory: memory.clone(),
             watched: watchdog.as_ref().map(Watchdog::watched),

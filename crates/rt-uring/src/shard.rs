@@ -37,7 +37,7 @@ pub(crate) struct ShardConfig {
     pub(crate) shard: u16,
     pub(crate) shard_count: u16,
     pub(crate) core: Option<usize>,
-    pub(crate) start: std::time::Instant,
+    pub(crate) clock: SystemClock,
     pub(crate) node: Config,
     /// The node's files, where they live in memory.
     pub(crate) memory: Option<MemoryDisk>,
@@ -200,7 +200,7 @@ fn open_ring(config: &ShardConfig) -> io::Result<Option<Rc<Ring>>> {
 }
 
 fn assemble(config: &ShardConfig, ring: Option<Rc<Ring>>) -> (Rt, Rc<dyn Clock>) {
-    let clock: Rc<dyn Clock> = Rc::new(SystemClock::new(config.start));
+    let clock: Rc<dyn Clock> = Rc::new(config.clock);
     let disk = match &config.memory {
         Some(memory) => Disk::new(Rc::new(memory.clone())),
         None => Disk::new(Rc::new(SystemDisk { handle: Handle::current(), ring })),

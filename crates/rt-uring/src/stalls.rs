@@ -15,6 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use rt::driver::Clock;
+
+use crate::clock::SystemClock;
+
 /// Return addresses noted of one stall.
 const FRAMES_MAX: usize = 64;
 /// Functions named in one line of the log.
@@ -130,11 +134,11 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches for polls that last longer than `threshold`; `start` is where the shards' clocks begin.
+    /// Watches for polls that last longer than `threshold`, by the shards' clock.
     ///
     /// # Errors
     /// When the system gives no thread or signal.
-    pub(crate) fn start(threshold: Duration, start: Instant, name: String) -> io::Result<Self> {
+    pub(crate) fn start(threshold: Duration, clock: SystemClock, name: String) -> io::Result<Self> {
         install_handler()?;
         let (watched, ended) = (Arc::<Watched>::default(), Arc::<AtomicBool>::default());
         let (of_thread, thread_ended) = (Arc::clone(&watched), Arc::clone(&ended));
@@ -142,7 +146,7 @@ impl Watchdog {
             let mut reported = Instant::now().checked_sub(PAUSE);
             while !thread_ended.load(Ordering::Relaxed) {
                 std::thread::park_timeout((threshold / 2).clamp(LOOK_MIN, LOOK_MAX));
-                if reported.is_none_or(|at| at.elapsed() >= PAUSE) && look(&of_thread, threshold, start) {
+                if reported.is_none_or(|at| at.elapsed() >= PAUSE) && look(&of_thread, threshold, clock) {
                     reported = Some(Instant::now());
                 }
             }
@@ -167,9 +171,9 @@ impl Drop for Watchdog {
 }
 
 /// Logs where one shard is that has been in one poll for longer than `threshold`; whether there was one.
-fn look(watched: &Watched, threshold: Duration, start: Instant) -> bool {
+fn look(watched: &Watched, threshold: Duration, clock: SystemClock) -> bool {
     let entries = watched.lock();
-    let now = start.elapsed();
+    let now = Duration::from_nanos(clock.now().as_nanos());
     let stalled = entries.iter().find_map(|entry| {
         let began = Duration::from_nanos(entry.poll_began.load(Ordering::Relaxed));
         let lasts = now.saturating_sub(began);
