@@ -33,11 +33,11 @@ def line(message):
 # Kinds: 1 request, 2 one way, 3 answer, 4 refusal, 5 ping, 6 pong.
 EXPECTED = [
     "hello class 1 of test",
-    "hello 0 version 1",
+    "hello 0 version 2",
     "1 1 plain",
     "3 1 plain",
     "hello class 0 of test",
-    "hello 0 version 1",
+    "hello 0 version 2",
     "1 32 plain",
     "3 32 plain",
     "1 33 plain",
@@ -46,7 +46,7 @@ EXPECTED = [
     "4 34 plain 64 the disk is full",
     "2 2 plain",
     "hello class 2 of test",
-    "hello 0 version 1",
+    "hello 0 version 2",
     "1 65 packed",
     "3 65 packed",
     "1 65 plain",
@@ -93,7 +93,7 @@ def check_damage():
     """One bit of a body, one of a header: both are seen."""
     sound = CAPTURE.read_bytes()
     body = sound.index(b"ballot 7, value")
-    for at, where in ((body, "body"), (body - 1 - 28 + 16, "header")):
+    for at, where in ((body, "body"), (body - 1 - 30 + 16, "header")):
         damaged = bytearray(sound)
         damaged[at] ^= 1
         with tempfile.NamedTemporaryFile(suffix=".pcap") as file:

@@ -9,7 +9,7 @@
 local torc = Proto("torc", "Torc internode protocol")
 
 local MAGIC = "\xF5TorcRPC"
-local PREFIX_LEN, HEADER_LEN, CHECKED_LEN = 10, 28, 24
+local PREFIX_LEN, HEADER_LEN, CHECKED_LEN = 10, 30, 26
 local HELLO_LEN_MAX = 1024
 
 local KINDS = { [1] = "request", [2] = "one way", [3] = "answer", [4] = "refusal", [5] = "ping", [6] = "pong" }
@@ -31,6 +31,7 @@ local OUTCOMES = {
 }
 local REFUSALS = {
   [1] = "unknown verb", [2] = "overloaded", [3] = "expired", [4] = "answer too large", [5] = "answer dropped",
+  [6] = "stopped",
 }
 
 local f = torc.fields
@@ -41,8 +42,8 @@ f.version = ProtoField.uint16("torc.hello.version", "Version agreed")
 f.host = ProtoField.guid("torc.hello.host", "Host id")
 f.shard_count = ProtoField.uint16("torc.hello.shard_count", "Shards")
 f.source_shard = ProtoField.uint16("torc.hello.source_shard", "Shard that speaks")
-f.wanted_shard = ProtoField.uint16("torc.hello.wanted_shard", "Shard wanted")
-f.shard = ProtoField.uint16("torc.hello.shard", "Shard that serves")
+f.wanted_shard = ProtoField.uint16("torc.hello.wanted_shard", "Shard that is to own the connection")
+f.shard = ProtoField.uint16("torc.hello.shard", "Shard that owns the connection")
 f.class = ProtoField.uint8("torc.hello.class", "Class", base.DEC, CLASSES)
 f.offered = ProtoField.uint8("torc.hello.packings", "Packings offered", base.HEX)
 f.cluster = ProtoField.string("torc.hello.cluster_name", "Cluster name")
@@ -56,6 +57,7 @@ f.verb = ProtoField.uint8("torc.verb", "Verb", base.DEC, VERBS)
 f.packing = ProtoField.uint8("torc.packing", "Packing", base.DEC, PACKINGS)
 f.stream = ProtoField.uint64("torc.stream", "Stream", base.HEX)
 f.remaining = ProtoField.uint32("torc.remaining_ms", "Milliseconds left")
+f.frame_shard = ProtoField.uint16("torc.shard", "Shard that is to serve it")
 f.body_checksum = ProtoField.uint32("torc.body_checksum", "Checksum of the body", base.HEX)
 f.checksum = ProtoField.uint32("torc.checksum", "Checksum of the header", base.HEX)
 f.unpacked_len = ProtoField.uint32("torc.unpacked_len", "Length when unpacked")
@@ -198,13 +200,16 @@ local function dissect_frame(tvb, pinfo, tree)
   if verb ~= 0 then part:add(f.verb, tvb(5, 1)) end
   part:add(f.packing, tvb(6, 1))
   part:add(f.stream, tvb(8, 8))
-  if kind == 1 or kind == 2 then part:add(f.remaining, tvb(16, 4)) end
-  if torc.prefs.verify_bodies then
-    add_checksum(part, f.body_checksum, tvb(20, 4), tvb:raw(HEADER_LEN, len))
-  else
-    part:add(f.body_checksum, tvb(20, 4))
+  if kind == 1 or kind == 2 then
+    part:add(f.remaining, tvb(16, 4))
+    part:add(f.frame_shard, tvb(20, 2))
   end
-  add_checksum(part, f.checksum, tvb(24, 4), tvb:raw(0, CHECKED_LEN))
+  if torc.prefs.verify_bodies then
+    add_checksum(part, f.body_checksum, tvb(22, 4), tvb:raw(HEADER_LEN, len))
+  else
+    part:add(f.body_checksum, tvb(22, 4))
+  end
+  add_checksum(part, f.checksum, tvb(26, 4), tvb:raw(0, CHECKED_LEN))
   if len > 0 then dissect_body(tvb, part, kind, packing) end
   if kind == 1 or kind == 3 or kind == 4 then
     relate(pinfo, part, kind, tcp_stream().value .. " " .. tostring(tvb(8, 8):uint64()))

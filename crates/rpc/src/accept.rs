@@ -1,13 +1,12 @@
 //! The beginning of connections: connecting and saying hello on one side, accepting, judging and handing over to the
-//! shard that is wanted on the other. Accepting runs on shard 0.
+//! shard that is wanted on the other. Shard 0 accepts and counts; the other shards in turn do the handshake of TLS and wait
+//! for the hello.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use rt::sync::Notify;
@@ -20,10 +19,11 @@ use crate::hello::{
     Agreement, Hello, HelloAnswer, HelloError, HelloRefusal, Own, PREFIX_LEN, decode_prefix, judge,
 };
 use crate::inbound::{self, Inbound};
-use crate::messenger::{Handover, HandoverReply};
+use crate::messenger::{HANDOVER_MAX, Handover, HandoverReply};
 use crate::packing::Packing;
 use crate::pipe::Pipe;
-use crate::shard::{Key, Peer, Shard, Tasks};
+use crate::pool::wanted_shard;
+use crate::shard::{Key, Peer, Shard, Tasks, unless};
 use crate::{Class, RpcError, secure};
 
 const REFUSED: &str = "refused an internode connection from";
@@ -110,14 +110,11 @@ fn evict(greeting: &mut BTreeMap<u64, Greeting>, which: impl Fn(&Greeting) -> bo
     }
 }
 
-/// What `work` comes to, unless the connection has to make room before.
-async fn unless_evicted<T>(evicted: &Notify, work: impl Future<Output = T>) -> Option<T> {
-    let (mut work, mut evicted) = (pin!(work), pin!(evicted.notified()));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => evicted.as_mut().poll(cx).map(|()| None),
-    })
-    .await
+/// A connection that was accepted and has not said hello, on its way to the shard that waits for it.
+pub(crate) struct Raw {
+    number: u64,
+    stream: DetachedStream,
+    address: SocketAddr,
 }
 
 /// A connection that has said hello, on its way to the shard that was wanted.
@@ -142,7 +139,7 @@ async fn read_hello<T>(
 }
 
 /// Connects to a peer and says hello.
-pub(crate) async fn greet(shard: &Shard, peer: &Peer, wanted: u16, class: Class) -> Result<Pipe, RpcError> {
+pub(crate) async fn greet(shard: &Shard, peer: &Peer, class: Class) -> Result<Pipe, RpcError> {
     let address = peer.info.address;
     let config = &shard.config;
     let failed = |error: String| RpcError::Connect(format!("{address}: {error}"));
@@ -155,12 +152,17 @@ pub(crate) async fn greet(shard: &Shard, peer: &Peer, wanted: u16, class: Class)
         CompressBetween::Nodes => true,
         CompressBetween::Datacenters => !peer.info.near.in_datacenter(),
     };
+    let (own, shard_count) = (shard.rt.shard().0, shard.rt.shard_count());
+    let wanted_shard = match peer.key {
+        Key::Host(_) => wanted_shard(class, (own, shard_count), peer.shard_count.get(), config.host),
+        Key::Address(_) => 0,
+    };
     let hello = Hello {
         versions: config.versions,
         host: config.host,
-        shard_count: shard.rt.shard_count(),
-        source_shard: shard.rt.shard().0,
-        wanted_shard: wanted,
+        shard_count,
+        source_shard: own,
+        wanted_shard,
         class,
         packings: if compress { config.compression.bit() } else { 0 },
         cluster_name: config.cluster_name.clone(),
@@ -215,6 +217,8 @@ fn agreed(shard: &Shard, peer: &Peer, answer: &HelloAnswer) -> Result<Agreement,
 /// Listens; shard 0 does so for the node.
 pub(crate) async fn listen(shard: &Rc<Shard>) -> Result<SocketAddr, NetError> {
     assert_eq!(shard.rt.shard(), ShardId(0), "shard 0 accepts the connections of the node");
+    let waiting = 2 * shard.config.limits.greeting_max;
+    assert!(waiting <= HANDOVER_MAX, "an eviction does not wait for a place behind those that it evicts");
     let address = shard.config.listen;
     let listener = shard.rt.net().listen(address, ListenOptions::default()).await?;
     let bound = listener.local_addr().unwrap_or(address);
@@ -239,23 +243,88 @@ async fn accept(shard: Rc<Shard>, listener: Listener) {
                 continue;
             }
         };
-        let receiver = Rc::clone(&shard);
+        let owner = Rc::clone(&shard);
+        let receiver = receiver(number, shard.rt.shard_count());
         Tasks::spawn(&shard, Class::Urgent.group(), async move {
-            let greeted = unless_evicted(&evicted, receive(&receiver, stream, address)).await;
-            receiver.acceptor.greeted(number);
-            let owned = match greeted {
-                Some(Some((target, greeted))) => hand_over(&receiver, target, greeted).await,
-                Some(None) => false,
-                None => {
-                    receiver.warn(Some(address), REFUSED, "too many connections have not said hello yet");
-                    false
-                }
-            };
-            if !owned {
-                receiver.acceptor.closed(address.ip());
+            let accepted = Admitted { number, stream, address, evicted };
+            if !received_by(&owner, receiver, accepted).await {
+                owner.acceptor.closed(address.ip());
             }
         });
     }
+}
+
+/// The shard that waits for the hello of the connection of a number: each in turn, shard 0 only where it is alone.
+fn receiver(number: u64, shards: u16) -> ShardId {
+    match shards {
+        0 | 1 => ShardId(0),
+        shards => ShardId(1 + (number % u64::from(shards - 1)) as u16),
+    }
+}
+
+/// A connection that shard 0 has admitted.
+struct Admitted {
+    number: u64,
+    stream: Stream,
+    address: SocketAddr,
+    evicted: Notify,
+}
+
+/// Has `receiver` wait for the hello of a connection; whether a shard owns it then.
+async fn received_by(shard: &Rc<Shard>, receiver: ShardId, accepted: Admitted) -> bool {
+    let Admitted { number, stream, address, evicted } = accepted;
+    let stream = match stream.detach() {
+        Ok(stream) => stream,
+        Err(error) => {
+            shard.acceptor.greeted(number);
+            shard.warn(Some(address), REFUSED, &error.to_string());
+            return false;
+        }
+    };
+    let raw = Box::new(Raw { number, stream, address });
+    let mut receiving = pin!(shard.handover.call(receiver, Handover::Receive(raw)));
+    let reply = match unless(&evicted, receiving.as_mut()).await {
+        Some(reply) => reply,
+        None => {
+            shard.warn(Some(address), REFUSED, "too many connections have not said hello yet");
+            shard.handover.call(receiver, Handover::Evict(number)).await;
+            // It may just have said hello.
+            receiving.await
+        }
+    };
+    shard.acceptor.greeted(number);
+    matches!(reply, HandoverReply::Done)
+}
+
+/// Waits for the hello of a connection that shard 0 has accepted, and gives the connection to the shard that it wants.
+pub(crate) async fn receive_raw(shard: &Rc<Shard>, raw: Raw) -> HandoverReply {
+    let Raw { number, stream, address } = raw;
+    if shard.stopped.get() {
+        return HandoverReply::Failed;
+    }
+    let stream = match shard.rt.net().attach(stream) {
+        Ok(stream) => stream,
+        Err(error) => {
+            shard.warn(Some(address), REFUSED, &error.to_string());
+            return HandoverReply::Failed;
+        }
+    };
+    let evicted = Notify::new();
+    shard.greeting.borrow_mut().insert(number, evicted.clone());
+    let greeted = unless(&evicted, receive(shard, stream, address)).await;
+    shard.greeting.borrow_mut().remove(&number);
+    match greeted {
+        Some(Some((target, greeted))) => shard.handover.call(target, Handover::Own(Box::new(greeted))).await,
+        Some(None) | None => HandoverReply::Failed,
+    }
+}
+
+/// Closes a connection that has not said hello.
+pub(crate) fn evict_here(shard: &Shard, number: u64) -> HandoverReply {
+    if let Some(greeting) = shard.greeting.borrow().get(&number) {
+        greeting.notify_one();
+    }
+    HandoverReply::Done
 }
 
 /// Whether a known node has this address.
@@ -317,12 +386,6 @@ async fn receive(shard: &Rc<Shard>, stream: Stream, address: SocketAddr) -> Opti
 fn answer(shard: &Shard, outcome: Result<Agreement, HelloRefusal>, target: ShardId) -> HelloAnswer {
     let shard_count = shard.rt.shard_count();
     HelloAnswer { outcome, host: shard.config.host, shard_count, shard: target.0 }
-}
-
-/// Gives a connection to its shard; whether that has taken it.
-async fn hand_over(shard: &Rc<Shard>, target: ShardId, greeted: Greeted) -> bool {
-    let reply = shard.handover.call(target, Handover::Own(Box::new(greeted))).await;
-    matches!(reply, HandoverReply::Done)
 }
 
 /// Takes over a connection on the shard that was wanted, answers its hello and serves it.

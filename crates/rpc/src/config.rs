@@ -54,7 +54,7 @@ impl Default for Timeouts {
     }
 }
 
-/// How much of everything there may be. All but the last three belong to one shard.
+/// How much of everything there may be. All but the last five belong to one shard.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The longest body, packed or not, in bytes.
@@ -84,6 +84,9 @@ pub struct Limits {
     pub per_address_max: usize,
     /// Accepted connections of the node; an eighth of them is for addresses of known nodes alone.
     pub connections_max: usize,
+    /// Connections that the node makes to the hosts of the cluster. Where that is not enough for one a shard, peer and
+    /// class, shards share them.
+    pub connections_out_max: usize,
 }
 
 impl Default for Limits {
@@ -102,6 +105,7 @@ impl Default for Limits {
             greeting_per_address_max: 256,
             per_address_max: 16_384,
             connections_max: 65_536,
+            connections_out_max: 16_384,
         }
     }
 }

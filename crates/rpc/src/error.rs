@@ -24,6 +24,8 @@ impl Refusal {
     pub const ANSWER_TOO_LARGE: u16 = 4;
     /// The request was served, but the peer has too many answers to write to send this one.
     pub const ANSWER_DROPPED: u16 = 5;
+    /// The shard that had the request has stopped: whether it was carried out is not known.
+    pub const STOPPED: u16 = 6;
     /// The first code that a verb may use as it likes.
     pub const FIRST_FREE: u16 = 64;
 

@@ -9,8 +9,9 @@
 //! | 7      | 1     | 0 |
 //! | 8      | 8     | stream: ties an answer to its request |
 //! | 16     | 4     | milliseconds that the request has left; 0 in answers |
-//! | 20     | 4     | CRC-32 of the body as it lies on the wire |
-//! | 24     | 4     | CRC-32 of the 24 bytes before |
+//! | 20     | 2     | shard that is to serve it, taken modulo the shards that there are; 0 in answers |
+//! | 22     | 4     | CRC-32 of the body as it lies on the wire |
+//! | 26     | 4     | CRC-32 of the 26 bytes before |
 //!
 //! Everything is big-endian. The body of a refusal is a code (2 bytes) and a message; a packed body has its unpacked
 //! length (4 bytes) in front.
@@ -22,9 +23,9 @@ use crate::Refusal;
 use crate::packing::Packing;
 
 /// Length of a header in bytes.
-pub const HEADER_LEN: usize = 28;
+pub const HEADER_LEN: usize = 30;
 /// What of the header its checksum covers.
-const CHECKED_LEN: usize = 24;
+const CHECKED_LEN: usize = 26;
 /// The longest message of a refusal in bytes; what is longer is cut.
 pub const REFUSAL_MESSAGE_LEN_MAX: usize = 4 << 10;
 
@@ -68,6 +69,8 @@ pub struct Header {
     pub stream: u64,
     /// Milliseconds that the request has left.
     pub remaining_ms: u32,
+    /// The shard that is to serve the request, taken modulo the shards that there are.
+    pub shard: u16,
     /// CRC-32 of the body on the wire.
     pub body_checksum: u32,
 }
@@ -115,7 +118,13 @@ pub enum FrameError {
 impl Header {
     /// The header of a frame to send; what follows from the body is filled in when it is written.
     pub fn outgoing(kind: Kind, verb: u8, stream: u64, remaining_ms: u32) -> Header {
-        Header { body_len: 0, kind, verb, packing: Packing::None, stream, remaining_ms, body_checksum: 0 }
+        let packing = Packing::None;
+        Header { body_len: 0, kind, verb, packing, stream, remaining_ms, shard: 0, body_checksum: 0 }
+    }
+
+    /// The same for a shard of the peer.
+    pub fn to_shard(self, shard: u16) -> Header {
+        Header { shard, ..self }
     }
 
     /// The header as it lies on the wire.
@@ -127,9 +136,10 @@ impl Header {
         out[6] = self.packing as u8;
         out[8..16].copy_from_slice(&self.stream.to_be_bytes());
         out[16..20].copy_from_slice(&self.remaining_ms.to_be_bytes());
-        out[20..24].copy_from_slice(&self.body_checksum.to_be_bytes());
+        out[20..22].copy_from_slice(&self.shard.to_be_bytes());
+        out[22..26].copy_from_slice(&self.body_checksum.to_be_bytes());
         let checksum = crc32fast::hash(&out[..CHECKED_LEN]);
-        out[24..28].copy_from_slice(&checksum.to_be_bytes());
+        out[26..30].copy_from_slice(&checksum.to_be_bytes());
         out
     }
 
@@ -156,6 +166,7 @@ impl Header {
             packing: Packing::from_number(packing).ok_or(unknown("packing", packing))?,
             stream: rest.u64().map_err(short)?,
             remaining_ms: rest.u32().map_err(short)?,
+            shard: rest.u16().map_err(short)?,
             body_checksum: rest.u32().map_err(short)?,
         })
     }

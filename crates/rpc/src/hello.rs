@@ -1,4 +1,4 @@
-//! The first message in each direction: who speaks, to which shard, and how frames will look. Pure.
+//! The first message in each direction: who speaks, which shard owns the connection, and how frames will look. Pure.
 //!
 //! Both messages begin with [`MAGIC`] and the length of what follows (2 bytes) and end with the CRC-32 of everything
 //! before it. A later version may add fields at the end; what is not known is skipped. The connecting side says hello
@@ -36,7 +36,7 @@ pub struct Versions {
 
 impl Versions {
     /// What this program speaks.
-    pub const SPOKEN: Versions = Versions { min: 1, max: 1 };
+    pub const SPOKEN: Versions = Versions { min: 2, max: 2 };
 
     /// The highest version that both speak.
     pub fn highest_common(self, other: Versions) -> Option<u16> {
@@ -66,7 +66,7 @@ pub struct Hello {
     pub shard_count: u16,
     /// The shard that speaks.
     pub source_shard: u16,
-    /// The shard that it wants, taken modulo the shards that there are.
+    /// The shard that is to own the connection, taken modulo the shards that there are.
     pub wanted_shard: u16,
     /// What the connection is for.
     pub class: Class,
@@ -85,7 +85,7 @@ pub struct HelloAnswer {
     pub host: HostId,
     /// How many shards it has.
     pub shard_count: u16,
-    /// The shard that will serve the connection.
+    /// The shard that owns the connection.
     pub shard: u16,
 }
 

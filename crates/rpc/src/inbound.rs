@@ -8,16 +8,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use rt::{Instant, Sleep, Stream};
+use rt::{Instant, ShardId, Sleep, Stream};
 use topology::HostId;
 
+use crate::forward::{self, ForwardedOutcome};
 use crate::frame::{self, Frame, Header, Kind};
 use crate::hello::Agreement;
 use crate::link::{SWEEP_PAUSE, soonest};
 use crate::packing::Packing;
 use crate::pipe::{Filled, Pipe};
 use crate::queue::{Queue, Queued};
-use crate::serving::{self, Request, ServedSet};
+use crate::serving::{self, Origin, Request, Served, ServedSet};
 use crate::shard::Shard;
 use crate::stats::{Dropped, Open, count};
 use crate::{Class, Refusal, Verb};
@@ -104,6 +105,27 @@ impl Inbound {
         serving::done(&self.shard, self.class, served.bytes);
     }
 
+    /// Another shard has served a request, or has given it up.
+    pub(crate) fn forwarded(&self, place: usize, outcome: ForwardedOutcome) {
+        let served = self.served.borrow_mut().end(place);
+        let Some(mut served) = served else { return };
+        if let Some(task) = served.task.take() {
+            task.detach();
+        }
+        if let Some(outcome) = outcome {
+            self.answer(served.stream, served.verb, served.deadline, outcome);
+        }
+        self.done(&served);
+    }
+
+    /// Gives back what a request has counted for.
+    fn done(&self, served: &Served) {
+        match served.forwarded {
+            true => self.shard.forwarding.done(self.class, served.bytes),
+            false => serving::done(&self.shard, self.class, served.bytes),
+        }
+    }
+
     /// Sends an answer, unless none is wanted any more.
     pub(crate) fn answer(
         &self,
@@ -151,10 +173,13 @@ impl Inbound {
     /// Gives up the requests that are past their deadline.
     fn expire(&self, now: Instant) {
         let expired = self.served.borrow_mut().expire(now);
-        for served in expired {
-            self.shard.counters.dropped(served.verb, Dropped::ExpiredServing);
-            drop(served.task);
-            serving::done(&self.shard, self.class, served.bytes);
+        for mut served in expired {
+            // The shard that serves it counts it, too.
+            if !served.forwarded {
+                self.shard.counters.dropped(served.verb, Dropped::ExpiredServing);
+            }
+            drop(served.task.take());
+            self.done(&served);
         }
     }
 
@@ -162,6 +187,9 @@ impl Inbound {
     pub(crate) fn close(&self) {
         self.closed.set(true);
         let served = self.served.borrow_mut().clear();
+        for forwarded in served.iter().filter(|served| served.forwarded) {
+            self.shard.forwarding.done(self.class, forwarded.bytes);
+        }
         drop(served);
     }
 }
@@ -338,12 +366,22 @@ impl InboundTask {
         if verb.class() != self.inbound.class {
             return Err(format!("{} came over a connection for {}", verb.name(), self.inbound.class.name()));
         }
-        self.inbound.shard.counters.verb(verb, |stats| {
+        let shard = &self.inbound.shard;
+        let origin = Origin::Connection { connection: Rc::clone(&self.inbound), stream };
+        let (bytes, request) = (body.len() as u64, Request { origin, verb, body, deadline });
+        let own = shard.rt.shard();
+        if header.shard != own.0 {
+            let target = ShardId(header.shard % shard.rt.shard_count());
+            if target != own {
+                forward::request(shard, target, request);
+                return Ok(());
+            }
+        }
+        shard.counters.verb(verb, |stats| {
             stats.received += 1;
-            stats.received_bytes += body.len() as u64;
+            stats.received_bytes += bytes;
         });
-        let connection = Rc::clone(&self.inbound);
-        serving::take(&self.inbound.shard, Request { connection, stream, verb, body, deadline });
+        serving::take(shard, request);
         Ok(())
     }
 

@@ -1,13 +1,14 @@
 //! The internode protocol: requests and answers between the shards of a cluster's nodes.
 //!
-//! A shard reaches a shard of another node over a connection of its own, one for each class of verbs, so that it meets
-//! no lock and bulk data does not delay what decides whether a node is alive. What a verb's body means is not known
-//! here. Layout of the frames, limits and invariants: docs/design/rpc.md.
+//! A shard reaches another node over one connection for each class of verbs, so that bulk data does not delay what decides
+//! whether a node is alive; a frame names the shard that serves it. In large clusters shards share connections. What a
+//! verb's body means is not known here. Layout of the frames, limits and invariants: docs/design/rpc.md.
 
 mod accept;
 mod calls;
 mod config;
 mod error;
+mod forward;
 pub mod frame;
 pub mod hello;
 mod inbound;
@@ -16,6 +17,7 @@ mod messenger;
 mod packing;
 mod peers;
 mod pipe;
+mod pool;
 mod queue;
 mod secure;
 mod serving;
@@ -29,6 +31,7 @@ pub use error::{Refusal, RpcError};
 pub use messenger::{HandoverEndpoint, Incoming, Messenger, Target, handover_mesh};
 pub use packing::{Packer, Packing, unpack};
 pub use peers::{Near, PeerInfo, Peers};
+pub use pool::ConnectionsPerPeer;
 pub use secure::{EncryptBetween, Secure};
 pub use stats::{Dropped, RpcStats, VerbStats};
 pub use verb::{Class, Verb};

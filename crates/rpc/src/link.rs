@@ -37,6 +37,8 @@ pub(crate) fn soonest(one: Option<Instant>, other: Instant) -> Instant {
 struct Outgoing {
     kind: Kind,
     verb: Option<Verb>,
+    /// The shard of the peer that is to serve it.
+    shard: u16,
     stream: u64,
     deadline: Instant,
     /// The body's first part, and the rest.
@@ -62,11 +64,10 @@ enum Phase {
     Running,
 }
 
-/// One shard's way to one shard of one peer, for one class of verbs.
+/// One shard's way to one peer, for one class of verbs.
 pub(crate) struct Link {
     shard: Rc<Shard>,
     peer: Weak<Peer>,
-    wanted_shard: u16,
     class: Class,
     phase: RefCell<Phase>,
     /// Which connection this is; a task of an earlier one has nothing to say any more.
@@ -80,13 +81,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(shard: &Rc<Shard>, peer: &Rc<Peer>, wanted_shard: u16, class: Class) -> Rc<Link> {
+    pub(crate) fn new(shard: &Rc<Shard>, peer: &Rc<Peer>, class: Class) -> Rc<Link> {
         let limits = &shard.config.limits;
         let now = shard.rt.now();
         Rc::new(Link {
             shard: Rc::clone(shard),
             peer: Rc::downgrade(peer),
-            wanted_shard,
             class,
             phase: RefCell::new(Phase::Idle { not_before: now, error: RpcError::Lost }),
             epoch: Cell::new(0),
@@ -151,9 +151,10 @@ impl Link {
         pushed
     }
 
-    /// Calls the peer.
+    /// Calls a shard of the peer.
     pub(crate) async fn call(
         self: Rc<Self>,
+        shard: u16,
         verb: Verb,
         body: [Bytes; 2],
         deadline: Instant,
@@ -174,7 +175,7 @@ impl Link {
         }
         let stream = self.calls.borrow_mut().begin(verb, deadline);
         let waiting = WaitingCall { link: &self, stream };
-        let frame = Outgoing { kind: Kind::Request, verb: Some(verb), stream, deadline, body };
+        let frame = Outgoing { kind: Kind::Request, verb: Some(verb), shard, stream, deadline, body };
         if !self.push(frame, now) {
             counters.dropped(verb, Dropped::QueueFull);
             return Err(RpcError::Overloaded);
@@ -182,8 +183,8 @@ impl Link {
         poll_fn(|cx| self.calls.borrow_mut().poll(waiting.stream, cx.waker())).await
     }
 
-    /// Sends a message that wants no answer.
-    pub(crate) fn send(self: &Rc<Self>, verb: Verb, body: Bytes) {
+    /// Sends a message that wants no answer to a shard of the peer.
+    pub(crate) fn send(self: &Rc<Self>, shard: u16, verb: Verb, body: Bytes) {
         let now = self.shard.rt.now();
         if self.ensure(now).is_err() {
             self.shard.counters.dropped(verb, Dropped::NotConnected);
@@ -191,7 +192,7 @@ impl Link {
         }
         let deadline = now + self.shard.config.timeouts.one_way;
         let body = [Bytes::new(), body];
-        let frame = Outgoing { kind: Kind::OneWay, verb: Some(verb), stream: 0, deadline, body };
+        let frame = Outgoing { kind: Kind::OneWay, verb: Some(verb), shard, stream: 0, deadline, body };
         if !self.push(frame, now) {
             self.shard.counters.dropped(verb, Dropped::QueueFull);
         }
@@ -206,7 +207,7 @@ impl Link {
 
     /// Hands messages that want no answer and wait to be sent to the link that takes this one's place.
     pub(crate) fn pass_on(&self, next: &Rc<Peer>) {
-        let next = next.link(&self.shard, self.wanted_shard, self.class);
+        let next = next.link(&self.shard, self.class);
         let now = self.shard.rt.now();
         while let Some(frame) = self.queue.borrow_mut().pop() {
             // Calls end with this link, those that were not sent yet, too.
@@ -330,9 +331,9 @@ struct LinkTask {
 async fn run(link: &Rc<Link>, peer: Rc<Peer>, epoch: u64) -> End {
     let now = link.shard.rt.now();
     let shard = Rc::clone(&link.shard);
-    let (wanted, class) = (link.wanted_shard, link.class);
+    let class = link.class;
     let connect = Box::pin(async move {
-        let attempt = greet(&shard, &peer, wanted, class);
+        let attempt = greet(&shard, &peer, class);
         match shard.rt.timeout(shard.config.timeouts.connect, attempt).await {
             Ok(result) => result,
             Err(_) => Err(RpcError::Connect(format!("{} does not answer", peer.info.address))),
@@ -468,6 +469,7 @@ impl LinkTask {
             let ping = Outgoing {
                 kind: Kind::Ping,
                 verb: None,
+                shard: 0,
                 stream: 0,
                 deadline: Instant::MAX,
                 body: Default::default(),
@@ -500,7 +502,8 @@ fn poll_write(
                 continue;
             }
             let verb = frame.verb.map_or(0, Verb::number);
-            let header = Header::outgoing(frame.kind, verb, frame.stream, remaining_ms(frame.deadline, now));
+            let remaining_ms = remaining_ms(frame.deadline, now);
+            let header = Header::outgoing(frame.kind, verb, frame.stream, remaining_ms).to_shard(frame.shard);
             let [head, tail] = frame.body;
             let length = pipe.out.push_parts(header, &head, tail, &mut pipe.packer);
             *sent = true;
@@ -544,6 +547,7 @@ fn refused(refusal: Refusal) -> RpcError {
     match refusal.code {
         Refusal::OVERLOADED => RpcError::Overloaded,
         Refusal::EXPIRED => RpcError::TimedOut,
+        Refusal::STOPPED => RpcError::Lost,
         _ => RpcError::Refused(refusal),
     }
 }

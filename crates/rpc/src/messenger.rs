@@ -8,25 +8,33 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rt::executor::TurnHook;
-use rt::sync::{Semaphore, oneshot};
+use rt::sync::{Notify, Semaphore, oneshot};
 use rt::{Endpoint, Instant, LocalBoxFuture, Mesh, NetError, Rt, ShardId};
 use topology::HostId;
 
-use crate::accept::{self, Acceptor, Greeted};
-use crate::link::Link;
+use crate::accept::{self, Acceptor, Greeted, Raw};
+use crate::forward::{
+    self, FORWARDED_MAX, ForwardedOutcome, ForwardedRequest, Forwarding, InTransit, SharedCall,
+    SharedCallMessage,
+};
+use crate::pool::ConnectionsPerPeer;
 use crate::queue::Budget;
 use crate::serving::{Reply, ReplyTo, Serving};
-use crate::shard::{Key, Shard, Tasks};
+use crate::shard::{Key, Peer, Shard, Tasks};
 use crate::stats::{Counters, RpcStats};
-use crate::{Peers, Refusal, RpcConfig, RpcError, Verb};
+use crate::{Class, Peers, Refusal, RpcConfig, RpcError, Verb};
 
-/// Connections that are on their way from one shard to another.
-const HANDOVER_MAX: usize = 1024;
+/// Connections that are on their way from one shard to another, those that have not said hello and what evicts them among them.
+pub(crate) const HANDOVER_MAX: usize = 8192;
 /// Calls between two shards of this node under way.
 const LOCAL_CALLS_MAX: usize = 4096;
 
 /// What shards tell each other about connections.
 pub(crate) enum Handover {
+    /// Wait for the hello of this connection, which shard 0 has accepted.
+    Receive(Box<Raw>),
+    /// The connection of this number has not said hello and has to make room.
+    Evict(u64),
     /// Own this connection from now on.
     Own(Box<Greeted>),
     /// To shard 0: a connection of this address has ended.
@@ -55,13 +63,24 @@ pub(crate) type LocalOutcome = Result<Bytes, RpcError>;
 pub struct HandoverEndpoint {
     handover: Endpoint<Handover, HandoverReply>,
     local: Endpoint<LocalCall, LocalOutcome>,
+    shared_calls: Endpoint<SharedCallMessage, LocalOutcome>,
+    requests: Endpoint<ForwardedRequest, ForwardedOutcome>,
 }
 
 /// Connects the messengers of a node: one endpoint a shard, in the order of the shards.
 pub fn handover_mesh(shard_count: u16) -> Vec<HandoverEndpoint> {
     let handover = Mesh::new(shard_count, HANDOVER_MAX);
     let local = Mesh::new(shard_count, LOCAL_CALLS_MAX);
-    handover.into_iter().zip(local).map(|(handover, local)| HandoverEndpoint { handover, local }).collect()
+    let shared_calls = Mesh::new(shard_count, FORWARDED_MAX);
+    let requests = Mesh::new(shard_count, FORWARDED_MAX);
+    let all = handover.into_iter().zip(local).zip(shared_calls).zip(requests);
+    all.map(|(((handover, local), shared_calls), requests)| HandoverEndpoint {
+        handover,
+        local,
+        shared_calls,
+        requests,
+    })
+    .collect()
 }
 
 /// A request of a peer.
@@ -111,12 +130,16 @@ impl Messenger {
     pub fn new(rt: &Rt, config: Arc<RpcConfig>, endpoint: HandoverEndpoint) -> Messenger {
         let handover = endpoint.handover.attach(rt);
         let local = endpoint.local.attach(rt);
+        let shared_calls = endpoint.shared_calls.attach(rt);
+        let requests = endpoint.requests.attach(rt);
+        let connections = ConnectionsPerPeer::new(rt.shard_count(), 0, config.limits.connections_out_max);
         let shard = Rc::new(Shard {
             rt: rt.clone(),
             serving: Serving::new(&config.limits),
             outgoing: Budget::new(config.limits.outgoing_total_bytes_max),
             partial: Semaphore::new(config.limits.partial_bytes_max.max(config.limits.body_len_max)),
             log_limit: RefCell::default(),
+            forwarding: Forwarding::new(&config.limits),
             config,
             counters: Counters::default(),
             handlers: RefCell::new(vec![None; Verb::COUNT]),
@@ -126,9 +149,17 @@ impl Messenger {
             stopped: Cell::new(false),
             on_lost: RefCell::default(),
             tasks: Tasks::default(),
+            ended: Notify::new(),
+            connections: Cell::new(connections),
+            forwarded: RefCell::default(),
+            calls_shared: Cell::new(0),
+            in_transit: InTransit::default(),
             acceptor: Acceptor::default(),
+            greeting: RefCell::default(),
             handover: handover.clone(),
             local: local.clone(),
+            shared_calls,
+            requests,
         });
         rt.executor().add_hook(Rc::clone(&shard) as Rc<dyn TurnHook>);
         let weak = Rc::downgrade(&shard);
@@ -136,6 +167,8 @@ impl Messenger {
             let shard = Weak::upgrade(&weak);
             async move {
                 match (shard, request) {
+                    (Some(shard), Handover::Receive(raw)) => accept::receive_raw(&shard, *raw).await,
+                    (Some(shard), Handover::Evict(number)) => accept::evict_here(&shard, number),
                     (Some(shard), Handover::Own(greeted)) => accept::own(&shard, *greeted),
                     (Some(shard), Handover::Closed(address)) => {
                         shard.acceptor.closed(address);
@@ -155,6 +188,7 @@ impl Messenger {
                 }
             }
         });
+        forward::serve(&shard);
         Messenger { shard }
     }
 
@@ -194,13 +228,19 @@ impl Messenger {
         }
     }
 
-    fn link(&self, to: Target, verb: Verb) -> Result<Rc<Link>, RpcError> {
-        let (key, wanted) = match to {
+    /// The peer that `to` names, and its shard.
+    fn peer(&self, to: Target) -> Result<(Rc<Peer>, u16), RpcError> {
+        let (key, shard) = match to {
             Target::Host { host, shard } => (Key::Host(host), shard),
             Target::Address(address) => (Key::Address(address), 0),
         };
-        let peer = self.shard.peer(key).ok_or(RpcError::UnknownHost)?;
-        Ok(peer.link(&self.shard, wanted, verb.class()))
+        Ok((self.shard.peer(key).ok_or(RpcError::UnknownHost)?, shard))
+    }
+
+    /// The shard of this node whose connection carries a class to a peer, when it is another one.
+    fn owner(&self, peer: &Peer, class: Class) -> Option<(HostId, ShardId)> {
+        let (owner, Key::Host(host)) = (peer.owner(class), peer.key) else { return None };
+        (owner != self.shard.rt.shard()).then_some((host, owner))
     }
 
     fn check(&self, len: usize) -> Result<(), RpcError> {
@@ -248,7 +288,15 @@ impl Messenger {
             let call = self.shard.local.call(own, LocalCall { verb, body, deadline });
             return self.shard.rt.timeout_at(deadline, call).await.unwrap_or(Err(RpcError::TimedOut));
         }
-        self.link(to, verb)?.call(verb, [head, tail], deadline).await
+        let (peer, shard) = self.peer(to)?;
+        let body = [head, tail];
+        if let Some((host, owner)) = self.owner(&peer, verb.class()) {
+            let info = peer.info;
+            let call = SharedCall { host, info, shard, verb, body, deadline, answered: true };
+            // Boxed, so that calls over this shard's own connection are not longer for it.
+            return Box::pin(forward::call(&self.shard, owner, call)).await;
+        }
+        peer.link(&self.shard, verb.class()).call(shard, verb, body, deadline).await
     }
 
     /// Sends a message that wants no answer; dropped and counted when it cannot be sent.
@@ -266,10 +314,18 @@ impl Messenger {
             });
             return;
         }
-        match self.link(to, verb) {
-            Ok(link) => link.send(verb, body),
-            Err(_) => self.shard.counters.dropped(verb, crate::Dropped::NotConnected),
+        let Ok((peer, shard)) = self.peer(to) else {
+            self.shard.counters.dropped(verb, crate::Dropped::NotConnected);
+            return;
+        };
+        if let Some((host, owner)) = self.owner(&peer, verb.class()) {
+            let deadline = self.shard.rt.now() + self.shard.config.timeouts.one_way;
+            let (info, body) = (peer.info, [Bytes::new(), body]);
+            let message = SharedCall { host, info, shard, verb, body, deadline, answered: false };
+            forward::send(&self.shard, owner, message);
+            return;
         }
+        peer.link(&self.shard, verb.class()).send(shard, verb, body);
     }
 
     /// Closes all connections of this shard, and the listener when it is shard 0. What is under way ends: calls of
@@ -296,6 +352,8 @@ impl Messenger {
         let partial_max = shard.config.limits.partial_bytes_max.max(shard.config.limits.body_len_max);
         stats.partial_bytes = partial_max - shard.partial.available();
         (stats.serving, stats.waiting, stats.inbound_bytes) = shard.serving.depth();
+        (stats.forwarding, stats.forwarding_bytes) = shard.forwarding.depth();
+        stats.calls_shared = shard.calls_shared.get();
         stats
     }
 }

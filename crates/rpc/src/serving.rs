@@ -1,13 +1,16 @@
 //! Requests of peers on this shard: which are served at once, which wait, and which are refused.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use rt::sync::oneshot;
 use rt::{Instant, Task};
+use topology::HostId;
 
 use crate::config::Limits;
+use crate::forward::ForwardedOutcome;
 use crate::inbound::Inbound;
 use crate::messenger::Incoming;
 use crate::queue::{Budget, Queue, Queued};
@@ -20,17 +23,50 @@ const REQUEST_BYTES: usize = 64;
 
 /// A request of a peer that is not being served yet.
 pub(crate) struct Request {
-    pub(crate) connection: Rc<Inbound>,
-    /// None when no answer is wanted.
-    pub(crate) stream: Option<u64>,
+    pub(crate) origin: Origin,
     pub(crate) verb: Verb,
     pub(crate) body: Bytes,
     pub(crate) deadline: Instant,
 }
 
+/// Where a request came from, and its answer goes.
+pub(crate) enum Origin {
+    /// A connection of this shard; without a stream no answer is wanted.
+    Connection { connection: Rc<Inbound>, stream: Option<u64> },
+    /// A connection of another shard. Boxed, so that other requests are not longer for it.
+    Shard(Box<ForwardedFrom>),
+}
+
+/// Where a request came from that another shard has received.
+pub(crate) struct ForwardedFrom {
+    pub(crate) host: HostId,
+    pub(crate) address: SocketAddr,
+    pub(crate) answer: oneshot::Sender<ForwardedOutcome>,
+}
+
+impl Request {
+    /// What it counts for, in bytes.
+    pub(crate) fn bytes_counted(&self) -> usize {
+        REQUEST_BYTES + self.body.len()
+    }
+
+    /// Answers without serving it.
+    pub(crate) fn refuse(self, refusal: Refusal) {
+        match self.origin {
+            Origin::Connection { connection, stream } => {
+                connection.answer(stream, self.verb, self.deadline, Err(refusal));
+            }
+            Origin::Shard(from) => {
+                // The shard that has the connection may have given it up.
+                let _ = from.answer.send(Some(Err(refusal)));
+            }
+        }
+    }
+}
+
 impl Queued for Request {
     fn bytes(&self) -> usize {
-        REQUEST_BYTES + self.body.len()
+        self.bytes_counted()
     }
 
     fn deadline(&self) -> Instant {
@@ -47,6 +83,15 @@ struct Lane {
     serving_bytes: Cell<usize>,
 }
 
+/// Half of what the requests of a class may have on a shard, in bytes.
+pub(crate) fn bytes_max(class: Class, limits: &Limits) -> usize {
+    match class {
+        Class::Request => limits.inbound_bytes_max / 2,
+        Class::Bulk => limits.inbound_bytes_max / 8,
+        Class::Urgent => limits.inbound_bytes_max / 16,
+    }
+}
+
 /// The requests of all peers on this shard.
 pub(crate) struct Serving {
     lanes: [Lane; Class::ALL.len()],
@@ -57,11 +102,7 @@ impl Serving {
     /// Nothing is served yet.
     pub(crate) fn new(limits: &Limits) -> Serving {
         let lane = |class| {
-            let bytes_max = match class {
-                Class::Request => limits.inbound_bytes_max / 2,
-                Class::Bulk => limits.inbound_bytes_max / 8,
-                Class::Urgent => limits.inbound_bytes_max / 16,
-            };
+            let bytes_max = bytes_max(class, limits);
             let budget = Budget::new(bytes_max);
             Lane {
                 serving_bytes_max: bytes_max,
@@ -112,8 +153,7 @@ pub(crate) fn take(shard: &Rc<Shard>, request: Request) {
     let refused = lane.waiting.borrow_mut().push(request, shard.rt.now(), expired);
     if let Err(request) = refused {
         shard.counters.dropped(request.verb, Dropped::Overloaded);
-        let refusal = Refusal::new(Refusal::OVERLOADED, "too many requests wait");
-        request.connection.answer(request.stream, request.verb, request.deadline, Err(refusal));
+        request.refuse(Refusal::new(Refusal::OVERLOADED, "too many requests wait"));
     }
 }
 
@@ -143,19 +183,32 @@ fn begin(shard: &Rc<Shard>, lane: &Lane, request: Request) {
     let Some(handler) = shard.handler(request.verb) else {
         shard.counters.dropped(request.verb, Dropped::UnknownVerb);
         let message = format!("{} is not served here", request.verb.name());
-        let refusal = Refusal::new(Refusal::UNKNOWN_VERB, message);
-        request.connection.answer(request.stream, request.verb, request.deadline, Err(refusal));
+        request.refuse(Refusal::new(Refusal::UNKNOWN_VERB, message));
         return;
     };
     let bytes = request.bytes();
     lane.serving.set(lane.serving.get() + 1);
     lane.serving_bytes.set(lane.serving_bytes.get() + bytes);
-    let Request { connection, stream, verb, body, deadline } = request;
-    let incoming = Incoming { from: connection.from, address: connection.address, verb, body, deadline };
-    let place = connection.served.borrow_mut().begin(Served { stream, verb, deadline, bytes, task: None });
-    let reply = Reply(ReplyTo::Peer { connection: Rc::clone(&connection), place });
-    let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
-    connection.served.borrow_mut().started(place, task);
+    let Request { origin, verb, body, deadline } = request;
+    let served = |stream| Served { stream, verb, deadline, bytes, forwarded: false, task: None };
+    match origin {
+        Origin::Connection { connection, stream } => {
+            let (from, address) = (connection.from, connection.address);
+            let incoming = Incoming { from, address, verb, body, deadline };
+            let place = connection.served.borrow_mut().begin(served(stream));
+            let reply = Reply(ReplyTo::Peer { connection: Rc::clone(&connection), place });
+            let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
+            connection.served.borrow_mut().started(place, task);
+        }
+        Origin::Shard(from) => {
+            let ForwardedFrom { host: from, address, answer } = *from;
+            let incoming = Incoming { from, address, verb, body, deadline };
+            let place = shard.forwarded.borrow_mut().begin(served(None));
+            let reply = Reply(ReplyTo::Shard { shard: Rc::clone(shard), place, answer });
+            let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
+            shard.forwarded.borrow_mut().started(place, task);
+        }
+    }
 }
 
 /// A request of one connection that is being served.
@@ -164,7 +217,9 @@ pub(crate) struct Served {
     pub(crate) verb: Verb,
     pub(crate) deadline: Instant,
     pub(crate) bytes: usize,
-    /// The handler.
+    /// Another shard serves it.
+    pub(crate) forwarded: bool,
+    /// The handler, or what waits for the other shard.
     pub(crate) task: Option<Task<()>>,
 }
 
@@ -188,7 +243,7 @@ impl ServedSet {
         self.earliest
     }
 
-    fn begin(&mut self, served: Served) -> usize {
+    pub(crate) fn begin(&mut self, served: Served) -> usize {
         let deadline = served.deadline;
         self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         self.count += 1;
@@ -202,7 +257,8 @@ impl ServedSet {
         place
     }
 
-    fn started(&mut self, place: usize, task: Task<()>) {
+    /// It has a task now.
+    pub(crate) fn started(&mut self, place: usize, task: Task<()>) {
         if let Some(Some(served)) = self.places.get_mut(place) {
             served.task = Some(task);
         }
@@ -245,6 +301,8 @@ pub(crate) struct Reply(pub(crate) ReplyTo);
 pub(crate) enum ReplyTo {
     /// Over the connection from which the request came.
     Peer { connection: Rc<Inbound>, place: usize },
+    /// To the shard over whose connection the request came.
+    Shard { shard: Rc<Shard>, place: usize, answer: oneshot::Sender<ForwardedOutcome> },
     /// To a caller on this node.
     Local(oneshot::Sender<Result<Bytes, RpcError>>),
 }
@@ -254,6 +312,11 @@ impl Reply {
     pub(crate) fn send(self, outcome: Result<Bytes, Refusal>) {
         match self.0 {
             ReplyTo::Peer { connection, place } => connection.finished(place, outcome),
+            ReplyTo::Shard { shard, place, answer } => {
+                shard.served_forwarded(place, &outcome);
+                // The shard that has the connection may have given it up.
+                let _ = answer.send(Some(outcome));
+            }
             ReplyTo::Local(caller) => {
                 // A caller that has gone does not want it.
                 let _ = caller.send(outcome.map_err(RpcError::Refused));

@@ -1,25 +1,29 @@
 //! What the connections of one shard share: handlers, peers, counters, and the tasks that `stop` ends.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use rt::executor::TurnHook;
-use rt::sync::Semaphore;
-use rt::{Group, Instant, LocalBoxFuture, Port, Rt, Task};
+use rt::sync::{Notify, Semaphore};
+use rt::{Group, Instant, LocalBoxFuture, Port, Rt, ShardId, Task};
 use stdx::{HashMap, LogLimit};
 use topology::HostId;
 
 use crate::accept::Acceptor;
+use crate::forward::{ForwardedOutcome, ForwardedRequest, Forwarding, InTransit, SharedCallMessage};
 use crate::inbound::Inbound;
 use crate::link::Link;
 use crate::messenger::{Handover, HandoverReply, Incoming, LocalCall, LocalOutcome};
+use crate::pool::ConnectionsPerPeer;
 use crate::queue::Budget;
-use crate::serving::{Reply, Serving};
-use crate::stats::Counters;
-use crate::{Class, Near, PeerInfo, Peers, RpcConfig, RpcError, Verb};
+use crate::serving::{self, Reply, ServedSet, Serving};
+use crate::stats::{Counters, Dropped};
+use crate::{Class, Near, PeerInfo, Peers, Refusal, RpcConfig, RpcError, Verb};
 
 /// Serves a request of a verb.
 pub(crate) type Handler = Rc<dyn Fn(Incoming, Reply) -> LocalBoxFuture<()>>;
@@ -33,20 +37,35 @@ pub(crate) enum Key {
     Address(SocketAddr),
 }
 
-/// A peer and the links of this shard to its shards.
+/// A peer and the links of this shard to it.
 pub(crate) struct Peer {
     pub(crate) key: Key,
     pub(crate) info: PeerInfo,
     /// What the peer has said itself.
     pub(crate) shard_count: Cell<u16>,
-    /// `shard * classes + class`.
-    links: RefCell<Vec<Option<Rc<Link>>>>,
+    /// By class: the shard of this node whose link this shard uses.
+    owners: Cell<[u16; Class::ALL.len()]>,
+    /// By class.
+    links: RefCell<[Option<Rc<Link>>; Class::ALL.len()]>,
 }
 
 impl Peer {
-    fn new(key: Key, info: PeerInfo) -> Rc<Peer> {
+    fn new(key: Key, info: PeerInfo, own: ShardId) -> Rc<Peer> {
         let shard_count = Cell::new(info.shard_count.max(1));
-        Rc::new(Peer { key, info, shard_count, links: RefCell::default() })
+        let owners = Cell::new([own.0; Class::ALL.len()]);
+        Rc::new(Peer { key, info, shard_count, owners, links: RefCell::default() })
+    }
+
+    /// The shard of this node whose link this shard uses.
+    pub(crate) fn owner(&self, class: Class) -> ShardId {
+        ShardId(self.owners.get()[class as usize])
+    }
+
+    /// An address is known to the shard alone that calls it, a host to all.
+    fn set_owners(&self, connections: &ConnectionsPerPeer, own: ShardId) {
+        if let Key::Host(host) = self.key {
+            self.owners.set(Class::ALL.map(|class| connections.owner(class, own.0, host)));
+        }
     }
 
     /// All links.
@@ -54,17 +73,21 @@ impl Peer {
         self.links.borrow().iter().flatten().map(Rc::clone).collect()
     }
 
-    /// The link to a shard, taken modulo the shards that the peer has.
-    pub(crate) fn link(self: &Rc<Self>, shard: &Rc<Shard>, wanted: u16, class: Class) -> Rc<Link> {
-        let wanted = wanted % self.shard_count.get();
-        let place = usize::from(wanted) * Class::ALL.len() + class as usize;
-        let mut links = self.links.borrow_mut();
-        if links.len() <= place {
-            links.resize_with(place + 1, || None);
-        }
-        let link = links.get_mut(place).expect("just made room");
-        Rc::clone(link.get_or_insert_with(|| Link::new(shard, self, wanted, class)))
+    /// This shard's own link to the peer.
+    pub(crate) fn link(self: &Rc<Self>, shard: &Rc<Shard>, class: Class) -> Rc<Link> {
+        let link = &mut self.links.borrow_mut()[class as usize];
+        Rc::clone(link.get_or_insert_with(|| Link::new(shard, self, class)))
     }
+}
+
+/// What `work` comes to, unless there is a notification before.
+pub(crate) async fn unless<T>(notify: &Notify, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut notified) = (pin!(work), pin!(notify.notified()));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => notified.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 /// Tasks that end when they are done or when the set is cleared.
@@ -117,8 +140,22 @@ pub(crate) struct Shard {
     /// Called with the address of a peer to which a connection broke or could not be made.
     pub(crate) on_lost: RefCell<Option<Rc<dyn Fn(SocketAddr)>>>,
     pub(crate) tasks: Tasks,
+    pub(crate) ended: Notify,
+    /// Connections that each peer gets, with the peers that are known now.
+    pub(crate) connections: Cell<ConnectionsPerPeer>,
+    /// Requests that came over connections of other shards and are being served here.
+    pub(crate) forwarded: RefCell<ServedSet>,
+    /// Requests that came over connections of this shard and are being served by others.
+    pub(crate) forwarding: Forwarding,
+    /// Calls under way over connections of other shards, and their bytes that are not queued there.
+    pub(crate) calls_shared: Cell<usize>,
+    pub(crate) in_transit: InTransit,
     /// On shard 0.
     pub(crate) acceptor: Acceptor,
+    /// Connections that say hello to this shard, by the number that the acceptor has given them.
+    pub(crate) greeting: RefCell<HashMap<u64, Notify>>,
+    pub(crate) shared_calls: Port<SharedCallMessage, LocalOutcome>,
+    pub(crate) requests: Port<ForwardedRequest, ForwardedOutcome>,
     pub(crate) handover: Port<Handover, HandoverReply>,
     pub(crate) local: Port<LocalCall, LocalOutcome>,
 }
@@ -135,14 +172,50 @@ impl Shard {
             return Some(Rc::clone(peer));
         }
         let Key::Address(address) = key else { return None };
-        let peer = Peer::new(key, PeerInfo { address, shard_count: 1, near: Near::Unknown });
-        self.peers.borrow_mut().insert(key, Rc::clone(&peer));
-        Some(peer)
+        Some(self.peer_or(key, PeerInfo { address, shard_count: 1, near: Near::Unknown }))
+    }
+
+    /// The peer that a key names; one that is not known yet is taken to be as another shard knows it.
+    pub(crate) fn peer_or(&self, key: Key, info: PeerInfo) -> Rc<Peer> {
+        let mut peers = self.peers.borrow_mut();
+        Rc::clone(peers.entry(key).or_insert_with(|| {
+            let peer = Peer::new(key, info, self.rt.shard());
+            peer.set_owners(&self.connections.get(), self.rt.shard());
+            peer
+        }))
+    }
+
+    /// The handler of a request of another shard's connection has ended.
+    pub(crate) fn served_forwarded(self: &Rc<Self>, place: usize, outcome: &Result<bytes::Bytes, Refusal>) {
+        let served = self.forwarded.borrow_mut().end(place);
+        let Some(served) = served else { return };
+        if let Some(task) = served.task {
+            task.detach();
+        }
+        self.counters.verb(served.verb, |stats| {
+            stats.served += 1;
+            stats.served_bytes += outcome.as_ref().map_or(0, |body| body.len()) as u64;
+        });
+        serving::done(self, served.verb.class(), served.bytes);
+    }
+
+    /// Gives up the requests of other shards' connections that are past their deadline.
+    pub(crate) fn expire_forwarded(self: &Rc<Self>) {
+        let expired = self.forwarded.borrow_mut().expire(self.rt.now());
+        for served in expired {
+            self.counters.dropped(served.verb, Dropped::ExpiredServing);
+            drop(served.task);
+            serving::done(self, served.verb.class(), served.bytes);
+        }
     }
 
     /// Takes over where the hosts are. Links to hosts that have moved or are gone are closed.
     pub(crate) fn set_peers(&self, new: &Peers) {
         let mut gone = Vec::new();
+        let others = new.iter().filter(|(host, _)| *host != self.config.host).count();
+        let (own, shards) = (self.rt.shard(), self.rt.shard_count());
+        let connections = ConnectionsPerPeer::new(shards, others, self.config.limits.connections_out_max);
+        let changed = self.connections.replace(connections) != connections;
         {
             let mut peers = self.peers.borrow_mut();
             peers.retain(|key, peer| {
@@ -155,7 +228,14 @@ impl Shard {
             });
             for (host, info) in new.iter() {
                 let key = Key::Host(host);
-                peers.entry(key).or_insert_with(|| Peer::new(key, *info));
+                let peer = peers.entry(key).or_insert_with(|| {
+                    let peer = Peer::new(key, *info, own);
+                    peer.set_owners(&connections, own);
+                    peer
+                });
+                if changed {
+                    peer.set_owners(&connections, own);
+                }
             }
         }
         for (peer, link) in
@@ -200,6 +280,10 @@ impl Shard {
     /// Ends everything at once. Handlers go too: they may hold this shard alive.
     pub(crate) fn end(&self) {
         self.stopped.set(true);
+        self.ended.notify_all();
+        for greeting in self.greeting.borrow().values() {
+            greeting.notify_one();
+        }
         for link in self.links() {
             link.close(&RpcError::Stopped);
         }
@@ -209,6 +293,8 @@ impl Shard {
         for connection in inbound.values() {
             connection.close();
         }
+        let forwarded = self.forwarded.borrow_mut().clear();
+        drop(forwarded);
         self.tasks.clear();
         let handlers = std::mem::take(&mut *self.handlers.borrow_mut());
         drop(self.on_lost.take());

@@ -110,6 +110,12 @@ pub struct RpcStats {
     pub inbound_bytes: usize,
     /// Bytes that long frames have booked which are coming in.
     pub partial_bytes: usize,
+    /// Requests of peers that came over connections of this shard and are being served by other shards.
+    pub forwarding: usize,
+    /// Their bytes.
+    pub forwarding_bytes: usize,
+    /// Calls of this shard under way over connections of other shards.
+    pub calls_shared: usize,
 }
 
 impl RpcStats {

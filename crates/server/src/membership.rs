@@ -51,9 +51,10 @@ impl OwnNode {
         let listen = (self.config.listen_address, self.config.storage_port).into();
         let (compression, compress_between) = self.config.packing();
         let config = RpcConfig::new(self.config.cluster_name.clone(), self.host, listen);
-        let most = self.config.connection_limits().internode;
+        let most = self.config.connection_limits();
         let mut limits = config.limits.clone();
-        limits.connections_max = limits.connections_max.min(most);
+        limits.connections_max = limits.connections_max.min(most.internode);
+        limits.connections_out_max = limits.connections_out_max.min(most.internode_out);
         RpcConfig { compression, compress_between, limits, ..config }
     }
 

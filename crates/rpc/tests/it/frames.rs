@@ -44,8 +44,11 @@ fn headers() -> impl Strategy<Value = Header> {
         Just(Kind::Ping),
         Just(Kind::Pong)
     ];
-    (kinds, any::<u8>(), any::<u64>(), any::<u32>())
-        .prop_map(|(kind, verb, stream, remaining)| Header::outgoing(kind, verb, stream, remaining))
+    (kinds, any::<u8>(), any::<u64>(), any::<u32>(), any::<u16>()).prop_map(
+        |(kind, verb, stream, remaining, shard)| {
+            Header::outgoing(kind, verb, stream, remaining).to_shard(shard)
+        },
+    )
 }
 
 proptest! {
@@ -122,8 +125,8 @@ fn what_later_versions_may_use_is_refused_today() {
     for (at, value, field) in [(4, 7, "kind"), (6, 3, "packing"), (7, 1, "eighth byte")] {
         let mut bytes = Header::outgoing(Kind::Ping, 0, 0, 0).encode();
         bytes[at] = value;
-        let checksum = crc32(&bytes[..24]);
-        bytes[24..].copy_from_slice(&checksum.to_be_bytes());
+        let checksum = crc32(&bytes[..26]);
+        bytes[26..].copy_from_slice(&checksum.to_be_bytes());
         assert_eq!(Header::decode(&bytes), Err(FrameError::Unknown { field, value }));
     }
 }

@@ -28,7 +28,9 @@ fn frames(packing: Packing) -> Vec<u8> {
     for (index, verb) in Verb::ALL.iter().enumerate() {
         let stream = (index as u64) << 32 | 7;
         let body = Bytes::from(b"partition ".repeat(index * 3));
-        out.push(Header::outgoing(Kind::Request, verb.number(), stream, 2_000), body, &mut packer);
+        let header =
+            Header::outgoing(Kind::Request, verb.number(), stream, 2_000).to_shard(index as u16 * 300);
+        out.push(header, body, &mut packer);
     }
     let refusal = encode_refusal(&Refusal::new(Refusal::OVERLOADED, "too many requests wait"));
     let rest = [
@@ -66,7 +68,7 @@ fn hello() -> Hello {
 }
 
 fn answers() -> [HelloAnswer; 2] {
-    let accepted = Ok(Agreement { version: 1, packing: Packing::Zstd });
+    let accepted = Ok(Agreement { version: 2, packing: Packing::Zstd });
     let refused = Err(HelloRefusal::new(HelloRefusal::CLUSTER_NAME, "another cluster"));
     [accepted, refused].map(|outcome| HelloAnswer {
         outcome,
@@ -108,9 +110,9 @@ fn mend(bytes: &mut [u8]) {
         let body = at + HEADER_LEN;
         let end = body.saturating_add(len).min(bytes.len());
         let checksum = crc32fast::hash(&bytes[body..end]);
-        bytes[at + 20..at + 24].copy_from_slice(&checksum.to_be_bytes());
-        let checksum = crc32fast::hash(&bytes[at..at + 24]);
-        bytes[at + 24..at + 28].copy_from_slice(&checksum.to_be_bytes());
+        bytes[at + 22..at + 26].copy_from_slice(&checksum.to_be_bytes());
+        let checksum = crc32fast::hash(&bytes[at..at + 26]);
+        bytes[at + 26..at + 30].copy_from_slice(&checksum.to_be_bytes());
         at = end;
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rpc::frame::{Decoder, Header, Kind};
+use rpc::frame::{Decoder, HEADER_LEN, Header, Kind};
 use rpc::hello::{Hello, HelloAnswer, PREFIX_LEN, Versions, decode_prefix};
 use rpc::{Class, Dropped, Packer, Packing, Verb, WriteBuffer};
 use rt::{Rt, Stream};
@@ -149,7 +149,7 @@ fn garbage_after_the_hello_closes_the_connection() {
     *damaged.last_mut().unwrap() ^= 1;
     let long = Header { body_len: u32::MAX, ..Header::outgoing(Kind::Request, 16, 1, 1) };
     let garbage: [Vec<u8>; 6] = [
-        vec![0; 28],
+        vec![0; HEADER_LEN],
         b"\x16\x03\x01 a TLS hello, perhaps, of some length".to_vec(),
         damaged,
         long.encode().to_vec(),
@@ -177,7 +177,7 @@ fn a_verb_of_a_later_version_is_refused_and_the_connection_goes_on() {
         for verb in [0, 255] {
             stream.write_all(&frame(Kind::OneWay, verb, 0, b"")).await.unwrap();
             stream.write_all(&frame(Kind::Request, verb, 5, b"")).await.unwrap();
-            let mut header = [0; 28];
+            let mut header = [0; HEADER_LEN];
             stream.read_exact(&mut header).await.unwrap();
             let header = Header::decode(&header).unwrap();
             assert_eq!((header.kind, header.verb, header.stream), (Kind::Refusal, verb, 5));
@@ -268,7 +268,7 @@ fn long_frames_wait_for_each_other() {
                     stream.write_all(first).await.unwrap();
                     clock.sleep(Duration::from_millis(50)).await;
                     stream.write_all(second).await.unwrap();
-                    let mut header = [0; 28];
+                    let mut header = [0; HEADER_LEN];
                     stream.read_exact(&mut header).await.unwrap();
                     *count.borrow_mut() += 1;
                 })

@@ -4,6 +4,7 @@ mod harness;
 
 mod calls;
 mod capture;
+mod connections;
 mod failures;
 mod frames;
 mod fuzz;

@@ -9,19 +9,23 @@ pub(crate) struct ConnectionLimits {
     pub(crate) cql: usize,
     /// That other nodes make.
     pub(crate) internode: usize,
+    /// That the node makes to others.
+    pub(crate) internode_out: usize,
     /// Of each of the two HTTP ports.
     pub(crate) http: usize,
 }
 
 impl Config {
-    /// Parts of `max_open_files`: a quarter for CQL clients, an eighth for other nodes, a sixty-fourth for each HTTP port.
-    /// Files and the connections that the node makes itself have the rest. Without a known limit there is none.
+    /// Parts of `max_open_files`: a quarter for CQL clients, an eighth for other nodes, a sixty-fourth for each HTTP port, and
+    /// three thirty-seconds for connections to other nodes. Files have the rest. Without a known limit there is none. The node
+    /// makes fewer connections than it accepts: all nodes make as many, and some are counted until they are known to be lost.
     pub(crate) fn connection_limits(&self) -> ConnectionLimits {
         let part = |of: u64| match self.max_open_files {
             0 => usize::MAX,
             files => usize::try_from((files / of).max(4)).unwrap_or(usize::MAX),
         };
-        ConnectionLimits { cql: part(4), internode: part(8), http: part(64) }
+        let internode_out = part(32).saturating_mul(3);
+        ConnectionLimits { cql: part(4), internode: part(8), internode_out, http: part(64) }
     }
 }
 
@@ -32,11 +36,14 @@ mod tests {
     #[test]
     fn files_keep_half_of_the_descriptors() {
         let limits = |files| Config { max_open_files: files, ..Config::default() }.connection_limits();
-        assert_eq!(limits(256), ConnectionLimits { cql: 64, internode: 32, http: 4 });
-        assert_eq!(limits(1 << 20), ConnectionLimits { cql: 1 << 18, internode: 1 << 17, http: 1 << 14 });
-        for files in [64, 256, 1024, 65_536] {
-            let ConnectionLimits { cql, internode, http } = limits(files);
-            assert!((cql + internode + 2 * http) as u64 <= files / 2);
+        let of_256 = ConnectionLimits { cql: 64, internode: 32, internode_out: 24, http: 4 };
+        assert_eq!(limits(256), of_256);
+        let many = limits(1 << 20);
+        assert_eq!((many.cql, many.internode, many.internode_out), (1 << 18, 1 << 17, 3 << 15));
+        for files in [256, 1024, 65_536] {
+            let ConnectionLimits { cql, internode, internode_out, http } = limits(files);
+            assert!((cql + internode + internode_out + 2 * http) as u64 <= files / 2);
+            assert!(internode_out < internode);
         }
         assert_eq!(limits(0).cql, usize::MAX, "no limit is known");
     }
