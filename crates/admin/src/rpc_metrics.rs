@@ -27,7 +27,7 @@ const COUNTERS: [Counter; 9] = [
 type Figure = (&'static str, &'static str, &'static str, fn(&RpcStats) -> f64);
 
 /// By shard alone.
-const FIGURES: [Figure; 9] = [
+const FIGURES: [Figure; 11] = [
     ("scylla_rpc_client_pending", "gauge", "Messages that wait to be written to other nodes.", |s| {
         s.outgoing_count as f64
     }),
@@ -42,6 +42,18 @@ const FIGURES: [Figure; 9] = [
     ("torc_rpc_inbound_bytes", "gauge", "Bytes of requests of other nodes, waiting or being served.", |s| {
         s.inbound_bytes as f64
     }),
+    (
+        "torc_rpc_forwarding",
+        "gauge",
+        "Requests of other nodes over connections of this shard that other shards are serving.",
+        |s| s.forwarding as f64,
+    ),
+    (
+        "torc_rpc_calls_shared",
+        "gauge",
+        "Calls of this shard under way over connections of other shards.",
+        |s| s.calls_shared as f64,
+    ),
     ("torc_rpc_connect_failures", "counter", "Attempts to connect to other nodes that failed.", |s| {
         s.connect_failures as f64
     }),

@@ -10,7 +10,7 @@ use crate::cluster::director::ClusterDirector;
 use crate::world::SharedWorld;
 
 /// Must be zero on every shard once the nodes are at rest.
-const EMPTY: [&str; 12] = [
+const EMPTY: [&str; 14] = [
     "torc_hints_kept",
     "torc_hints_kept_bytes",
     "torc_hints_replaying",
@@ -19,6 +19,8 @@ const EMPTY: [&str; 12] = [
     "scylla_rpc_client_pending",
     "torc_rpc_pending_bytes",
     "torc_rpc_waiting",
+    "torc_rpc_forwarding",
+    "torc_rpc_calls_shared",
     "scylla_database_requests_blocked_memory_current",
     "scylla_commitlog_pending_allocations",
     "torc_batchlog_waiting",
