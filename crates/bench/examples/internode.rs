@@ -1,23 +1,26 @@
 //! Measures one call between two nodes on loopback, both in this process: calls a second, and CPU time of both sides.
 //!
-//!     cargo run --release -p bench --example internode [callers] [calls] [body bytes] [the nodes' IP address]
+//!     cargo run --release -p bench --example internode [callers] [calls] [body bytes] [the nodes' IP address] [path]
+//!
+//! The path is `direct` (the shard that calls, and the one that is called, own the connection), `there` (another shard of the
+//! peer is called), or `both` (and another shard of the caller's node owns the connection).
 //!
 //! Under callgrind, two runs with different numbers of calls give the instructions of one: see docs/design/rpc.md.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rpc::{HandoverEndpoint, Messenger, PeerInfo, Peers, RpcConfig, Target, Verb, handover_mesh};
+use rpc::{Class, ConnectionsPerPeer, Messenger, PeerInfo, Peers, RpcConfig, Target, Verb, handover_mesh};
 use rt::sync::Notify;
 use rt::{Group, LocalBoxFuture, Rt, ShardMain};
 use topology::HostId;
 
 const SERVER: HostId = HostId([1; 16]);
 const CLIENT: HostId = HostId([2; 16]);
-const TARGET: Target = Target::Host { host: SERVER, shard: 0 };
 const FIVE_SECONDS: Duration = Duration::from_secs(5);
 
 /// CPU time of the calling thread, as the kernel accounts it.
@@ -27,29 +30,74 @@ fn thread_cpu() -> Duration {
     Duration::from_nanos(nanos.expect("nanoseconds on a core"))
 }
 
-/// Runs a node of one shard; what its main returns.
+/// Which shards a call meets.
+#[derive(Clone, Copy, PartialEq)]
+enum Path {
+    Direct,
+    There,
+    Both,
+}
+
+impl Path {
+    fn shards(self) -> u16 {
+        if self == Path::Direct { 1 } else { 2 }
+    }
+
+    /// Where calls begin: with one connection for both shards, at the one that does not own it.
+    fn calling(self) -> u16 {
+        let shared = ConnectionsPerPeer::new(2, 1, 0).owner(Class::Request, 0, SERVER);
+        if self == Path::Both { 1 - shared } else { 0 }
+    }
+}
+
+/// Runs a node: a main of one shard, whose result is given back, and a short one of all.
 fn node<T: Send + 'static>(
-    host: HostId,
-    address: SocketAddr,
+    (host, address, path, on): (HostId, SocketAddr, Path, u16),
+    each: impl Fn(&Messenger) + Clone + Send + 'static,
     main: impl FnOnce(Rt, Messenger) -> LocalBoxFuture<T> + Send + 'static,
 ) -> T {
-    let endpoint: HandoverEndpoint = handover_mesh(1).remove(0);
-    let main = Box::new(move |rt: Rt| {
-        let config = RpcConfig::new("measured", host, address);
-        let messenger = Messenger::new(&rt, Arc::new(config), endpoint);
-        main(rt, messenger)
-    }) as ShardMain<T>;
+    let (mut main, done) = (Some(main), Arc::new(AtomicBool::new(false)));
+    let mut of_shard = |(shard, endpoint): (usize, rpc::HandoverEndpoint)| {
+        let (main, done) = (if shard == usize::from(on) { main.take() } else { None }, Arc::clone(&done));
+        let each = each.clone();
+        Box::new(move |rt: Rt| {
+            let mut config = RpcConfig::new("measured", host, address);
+            if path == Path::Both {
+                config.limits.connections_out_max = 0;
+            }
+            let messenger = Messenger::new(&rt, Arc::new(config), endpoint);
+            each(&messenger);
+            Box::pin(async move {
+                let result = match main {
+                    Some(main) => Some(main(rt.clone(), messenger.clone()).await),
+                    None => None,
+                };
+                if result.is_some() {
+                    done.store(true, Ordering::Relaxed);
+                }
+                while !done.load(Ordering::Relaxed) {
+                    rt.sleep(Duration::from_millis(50)).await;
+                }
+                messenger.stop().await;
+                result
+            }) as LocalBoxFuture<Option<T>>
+        }) as ShardMain<Option<T>>
+    };
+    let mains = handover_mesh(path.shards()).into_iter().enumerate().map(&mut of_shard).collect();
     let config =
         rt_uring::Config { pin: false, files: rt_uring::FileBackend::Memory, ..rt_uring::Config::default() };
-    rt_uring::run(&config, vec![main]).expect("the node starts").remove(0)
+    let results = rt_uring::run(&config, mains).expect("the node starts");
+    results.into_iter().flatten().next().expect("one shard has the main")
 }
 
 /// Answers until it is told to stop; the CPU time between the first and the last echo.
-fn server(address: SocketAddr, ready: mpsc::Sender<SocketAddr>) -> Duration {
-    node(SERVER, address, move |rt, messenger| {
+fn server(address: SocketAddr, path: Path, ready: mpsc::Sender<SocketAddr>) -> Duration {
+    let done = |messenger: &Messenger| {
+        messenger.serve(Verb::Apply, |_| async move { Ok(Bytes::from_static(b"done")) });
+    };
+    node((SERVER, address, path, 0), done, move |rt, messenger| {
         Box::pin(async move {
             let mark = Notify::new();
-            messenger.serve(Verb::Apply, |_| async move { Ok(Bytes::from_static(b"done")) });
             let marked = mark.clone();
             messenger.serve(Verb::Echo, move |incoming| {
                 let marked = marked.clone();
@@ -76,29 +124,41 @@ struct Load {
     callers: usize,
     calls: usize,
     body: usize,
+    path: Path,
 }
 
-async fn caller(rt: Rt, messenger: Messenger, calls: usize, body: Bytes) {
+async fn caller(rt: Rt, messenger: Messenger, (calls, target): (usize, Target), body: Bytes) {
     for _ in 0..calls {
         let deadline = rt.now() + Duration::from_secs(30);
-        let answer = messenger.call(TARGET, Verb::Apply, body.clone(), deadline).await;
+        let answer = messenger.call(target, Verb::Apply, body.clone(), deadline).await;
         assert_eq!(answer.as_deref(), Ok(&b"done"[..]));
     }
 }
 
 /// Time and CPU time of the calls.
 fn client(address: SocketAddr, server: SocketAddr, load: Load) -> (Duration, Duration) {
-    node(CLIENT, address, move |rt, messenger| {
+    let peer = PeerInfo { address: server, shard_count: load.path.shards(), near: rpc::Near::Rack };
+    let peers = Arc::new(Peers::new([(SERVER, peer)]));
+    let connect = move |messenger: &Messenger| messenger.set_peers(Arc::clone(&peers));
+    node((CLIENT, address, load.path, load.path.calling()), connect, move |rt, messenger| {
         Box::pin(async move {
-            let peer = PeerInfo { address: server, shard_count: 1, near: rpc::Near::Rack };
-            messenger.set_peers(Arc::new(Peers::new([(SERVER, peer)])));
-            let mark = || messenger.call(TARGET, Verb::Echo, Bytes::new(), rt.now() + FIVE_SECONDS);
+            let host = |shard| Target::Host { host: SERVER, shard };
+            let mark = || messenger.call(host(0), Verb::Echo, Bytes::new(), rt.now() + FIVE_SECONDS);
             mark().await.expect("the server answers");
             let (began, before) = (rt.now(), thread_cpu());
             let body = Bytes::from(vec![7; load.body]);
+            let target = match load.path {
+                Path::Direct => host(0),
+                // The connection leads to the shard of the same number as the one that owns it.
+                Path::There => host(1),
+                Path::Both => host(load.path.calling()),
+            };
             let start = |_| {
                 let calls = load.calls / load.callers;
-                rt.spawn(Group::Statement, caller(rt.clone(), messenger.clone(), calls, body.clone()))
+                rt.spawn(
+                    Group::Statement,
+                    caller(rt.clone(), messenger.clone(), (calls, target), body.clone()),
+                )
             };
             let tasks: Vec<_> = (0..load.callers).map(start).collect();
             for task in tasks {
@@ -116,12 +176,18 @@ fn main() {
     let argument = |n: usize, default: usize| -> usize {
         std::env::args().nth(n).map_or(default, |text| text.parse().expect("a number"))
     };
-    let load = Load { callers: argument(1, 64), calls: argument(2, 200_000), body: argument(3, 200) };
+    let path = match std::env::args().nth(5).as_deref() {
+        None | Some("direct") => Path::Direct,
+        Some("there") => Path::There,
+        Some("both") => Path::Both,
+        Some(other) => panic!("{other}: a path is direct, there or both"),
+    };
+    let load = Load { callers: argument(1, 64), calls: argument(2, 200_000), body: argument(3, 200), path };
     let ip: IpAddr =
         std::env::args().nth(4).map_or([127, 0, 0, 1].into(), |text| text.parse().expect("an address"));
     let any = SocketAddr::new(ip, 0);
     let (ready, listening) = mpsc::channel();
-    let serving = std::thread::spawn(move || server(any, ready));
+    let serving = std::thread::spawn(move || server(any, path, ready));
     let address = listening.recv().expect("the server listens");
     let (took, client_cpu) = client(any, address, load);
     let server_cpu = serving.join().expect("the server ends");
