@@ -41,6 +41,8 @@ pub struct Canaries {
     pub owns_everything: bool,
     /// Requests are let in whatever ring they go by.
     pub no_fence: bool,
+    /// Replicas that a topology change moves are used without a confirmation of the cluster's log.
+    pub no_lease: bool,
 }
 
 /// A page's digest.

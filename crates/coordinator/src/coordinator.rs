@@ -27,6 +27,7 @@ use crate::contact::Needs;
 use crate::fence::Fence;
 use crate::forward::Outcomes;
 use crate::latency::{Counters, RequestFigures};
+use crate::lease::Lease;
 use crate::paxos::Paxos;
 use crate::read::{Scene, speculation_delay};
 use crate::recent::RecentReads;
@@ -90,6 +91,7 @@ struct Inner {
     remote: OnceCell<Remote>,
     forwarded: Outcomes,
     fence: Fence,
+    lease: Lease,
     hints: OnceCell<Box<dyn HintKeeper>>,
     planted: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
@@ -135,6 +137,7 @@ impl Coordinator {
             remote: OnceCell::new(),
             forwarded,
             fence: Fence::default(),
+            lease: Lease::default(),
             planted: Cell::default(),
             hints: OnceCell::new(),
             turn: Cell::new(0),
@@ -563,6 +566,10 @@ impl Coordinator {
         replication == Replication::Local || placement.takes(own, token)
     }
 
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.0.lease
+    }
+
     pub(crate) fn port(&self) -> &Port<NodeRequest, NodeResponse> {
         &self.0.port
     }
@@ -785,6 +792,9 @@ impl Coordinator {
             NodeRequest::UseView(view) => {
                 self.use_view(view);
                 NodeResponse::Used
+            }
+            NodeRequest::ConfirmLog { deadline } => {
+                NodeResponse::LogConfirmed(self.confirm_log(deadline).await)
             }
             NodeRequest::CatchUp { ring, deadline } => {
                 NodeResponse::HasRing(self.reach_ring(ring, deadline).await)

@@ -63,7 +63,12 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         let mut reader = Reader::new(self, scene, How { consistency, deadline });
+        let token = match &command.partitions {
+            Partitions::Keys(keys) if keys.len() == 1 => Some(keys[0].token),
+            Partitions::Keys(_) | Partitions::Range(_) => None,
+        };
         loop {
+            self.hold_lease(&reader.scene, token, consistency, deadline).await?;
             let result = match &command.partitions {
                 Partitions::Keys(keys) if keys.len() == 1 => reader.key(command).await,
                 Partitions::Keys(_) => reader.keys(command).await,

@@ -45,6 +45,11 @@ pub enum NodeRequest {
     UseView(Arc<ClusterView>),
     /// To every shard: what do you keep for nodes that are away?
     KeptHints,
+    /// To shard 0: ask the cluster's log whether this node has heard everything.
+    ConfirmLog {
+        /// How long to ask.
+        deadline: Instant,
+    },
     /// To shard 0: wait until every shard has a ring of this number.
     CatchUp {
         /// The number.
@@ -83,6 +88,8 @@ pub enum NodeResponse {
     KeptHints(Vec<(HostId, HintFigures)>),
     /// Whether it came so in time.
     HasRing(bool),
+    /// When the log was asked, if it has confirmed.
+    LogConfirmed(Option<Instant>),
     /// Whether the turn came in time.
     Turn(bool),
     /// The vote is remembered, or why not.

@@ -365,6 +365,14 @@ impl Copies {
         self.replicas(token).contains(&node) || self.others(token).contains(&node)
     }
 
+    /// Whether replicas of a token, or of any, move and reads have not gone over yet.
+    pub(crate) fn is_leased(&self, token: Option<i64>) -> bool {
+        if self.switched || self.other.is_none() {
+            return false;
+        }
+        token.is_none_or(|token| !self.pending(token).is_empty() || !self.losing(token).is_empty())
+    }
+
     /// Who fetches a token's range: those who will be replicas and are not yet. Where a replication has fewer replicas than before, also
     /// those who stay: what a quorum of before has, a quorum of those who are left has to have.
     fn fetchers(&self, token: i64) -> Replicas {

@@ -104,6 +104,8 @@ impl Coordinator {
     ) -> Result<(), RequestError> {
         loop {
             let scene = self.scene(&update.table)?;
+            let token = Some(update.key.token);
+            self.hold_lease(&scene, token, options.consistency, options.deadline).await?;
             let view = &scene.view;
             let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
@@ -183,6 +185,10 @@ impl Coordinator {
         since_micros: Option<i64>,
     ) -> Result<(), RequestError> {
         let Planned { scene, replicas, needs, update } = write;
+        if has_it.is_none() {
+            let (consistency, deadline) = (options.consistency, options.deadline);
+            self.hold_lease(&scene, Some(update.key.token), consistency, deadline).await?;
+        }
         let view = scene.view.clone();
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));

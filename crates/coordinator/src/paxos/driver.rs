@@ -93,7 +93,9 @@ impl<'a> Driver<'a> {
         if uncertain || !self.met_later_ring.get() || !self.coordinator.catch_up(ring, deadline).await {
             return Ok(None);
         }
-        Self::new(self.coordinator, self.command, self.options, self.is_read).map(Some)
+        let driver = Self::new(self.coordinator, self.command, self.options, self.is_read)?;
+        driver.hold_lease().await?;
+        Ok(Some(driver))
     }
 
     /// Fails when too few replicas live to commit at a level.
@@ -116,11 +118,16 @@ impl<'a> Driver<'a> {
     pub(super) async fn turn(&self) -> Result<Held, RequestError> {
         let (until, end) = (self.options.contention_deadline, self.options.deadline);
         match self.coordinator.queue(self.table().id, self.key, until, end).await {
-            Some(turn) => Ok(turn),
+            Some(turn) => self.hold_lease().await.map(|()| turn),
             None => {
                 Err(self.contended(0, Expired { uncertain: false, received: 0, required: self.required }))
             }
         }
+    }
+
+    async fn hold_lease(&self) -> Result<(), RequestError> {
+        let (token, options) = (Some(self.key.token), &self.options);
+        self.coordinator.hold_lease(&self.scene, token, options.serial, options.deadline).await
     }
 
     /// Goes through rounds until one ends.

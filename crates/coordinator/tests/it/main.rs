@@ -5,6 +5,7 @@ mod batches;
 mod datacenters;
 mod fence;
 mod handoff;
+mod lease;
 mod lightweight;
 mod moves;
 mod promises;

@@ -369,6 +369,33 @@ fn what_a_read_repaired_is_not_missing_when_reads_have_gone_over() {
     assert!(goes_back(Canaries { no_pending_repairs: true, ..Canaries::default() }) > 0);
 }
 
+/// Writes after the range was fetched that do not reach the pending replica, read from replicas that agree: nobody tells the pending one.
+#[test]
+fn what_was_acknowledged_without_the_pending_replica_is_read_when_reads_have_gone_over() {
+    let world = World::new(16, &[1, 1, 1, 1], Config::default());
+    let t = table("ks", "t");
+    let now = seconds(&world.sim, 0);
+    tell(&world, &[0, 1, 2, JOINS], Stage::Fetching);
+    fetch(&world);
+    world.sim.isolate(world.sim.node(JOINS));
+    for k in 0..KEYS {
+        world.write(k as usize % 3, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+    }
+    for k in 0..KEYS {
+        for node in 0..3 {
+            let page = world.read(node, partition(&t, k, now), Consistency::Quorum).unwrap();
+            assert_eq!(texts(&page), [(0, "a".to_owned())], "partition {k}");
+        }
+        assert_eq!(world.kept(JOINS, partition(&t, k, now)), [], "nothing reaches it");
+    }
+    world.sim.heal_all();
+    tell(&world, &[0, 1, 2, JOINS], Stage::Over);
+    for (k, node) in (0..KEYS).flat_map(|k| (0..4).map(move |node| (k, node))) {
+        let page = world.read(node, partition(&t, k, now), Consistency::Quorum).unwrap();
+        assert_eq!(texts(&page), [(0, "a".to_owned())], "partition {k} at node {node}");
+    }
+}
+
 #[test]
 fn a_truncation_by_an_earlier_ring_is_done_anew_with_the_node_that_joins() {
     let world = World::new(14, &[1, 1, 1, 1], Config::default());

@@ -41,6 +41,8 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 const TURN_PAUSE: Duration = Duration::from_millis(100);
 /// How long the end of a change waits for nodes that are down and could answer clients by the ring of before.
 const BLIND_WAIT: Duration = Duration::from_secs(60);
+// What those nodes have let in by the replicas of before has ended by then.
+const _: () = assert!(BLIND_WAIT.as_secs() >= coordinator::LEASE.as_secs() + 20);
 
 /// This node's part in changes of the ring. Cheap to clone.
 #[derive(Clone)]

@@ -1,0 +1,164 @@
+//! For how long a node that knows of a topology change goes on using the replicas of before without hearing from the cluster's log.
+//!
+//! A change ends without nodes that are down, for those that are dead for good would hold it up for ever. Such a node may be cut off and live:
+//! together with others that are cut off with it, it could make a quorum of what replicas were, answer from what they had, and take
+//! writes that nobody reads any more. So before reads have gone over, a coordinator uses replicas that the change moves only when the log has
+//! confirmed less than [`LEASE`] ago that it has heard everything: a barrier, which needs the log's majority. The conductor waits longer
+//! than that before it ends a change without a quorum of what replicas were (`server::topology_change`), and by then the entry by which reads
+//! went over is as old as the wait: a barrier that began after that entry would have brought it.
+//!
+//! One such node in each quorum of before is enough, and there is one: whoever fetches a range asks as many replicas as share one with every
+//! quorum, and each has to know of the change before it is fetched from (docs/design/topology.md, *Lease*). Those that do not know of it are
+//! refused by the others.
+
+use std::cell::{Cell, OnceCell};
+use std::time::Duration;
+
+use rt::sync::Semaphore;
+use rt::{Group, Instant, LocalBoxFuture, ShardId};
+
+use crate::read::Scene;
+use crate::schema_change::{NodeRequest, NodeResponse};
+use crate::{Consistency, Coordinator, RequestError};
+
+/// For how long a confirmation by the cluster's log counts, from when it was asked for.
+pub const LEASE: Duration = Duration::from_secs(40);
+/// A confirmation older than this is renewed besides, so that nobody has to wait for it.
+const RENEWED_AFTER: Duration = Duration::from_secs(20);
+/// How long the log is asked for a confirmation.
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+/// After a failure nobody asks again for so long.
+const FAILURE_COUNTS: Duration = Duration::from_secs(1);
+
+/// Asks the cluster's log, until a deadline; whether it has confirmed.
+pub type Confirm = Box<dyn Fn(Instant) -> LocalBoxFuture<bool>>;
+
+/// One shard's confirmation.
+pub(crate) struct Lease {
+    /// When the last confirmation was asked for.
+    confirmed: Cell<Option<Instant>>,
+    /// Until when a failure counts.
+    failed_until: Cell<Instant>,
+    /// Who asks; the others wait for that one.
+    asking: Semaphore,
+    /// How the log is asked on shard 0, where it is not the group's.
+    confirm: OnceCell<Confirm>,
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self {
+            confirmed: Cell::new(None),
+            failed_until: Cell::new(Instant::START),
+            asking: Semaphore::new(1),
+            confirm: OnceCell::new(),
+        }
+    }
+}
+
+impl Lease {
+    fn is_younger(&self, than: Duration, now: Instant) -> bool {
+        self.confirmed.get().is_some_and(|at| now < at + than)
+    }
+}
+
+impl Coordinator {
+    /// Asks `confirm` instead of the group for confirmations of the cluster's log, on shard 0.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub fn confirm_with(&self, confirm: Confirm) {
+        assert!(self.lease().confirm.set(confirm).is_ok(), "there is one log");
+    }
+
+    /// Waits until this node may use the replicas of a token, or of all tokens, at a level. Without a topology change it may.
+    ///
+    /// # Errors
+    /// When the cluster's log has not confirmed for [`LEASE`] that this node has heard everything, and does not now.
+    #[inline]
+    pub(crate) async fn hold_lease(
+        &self,
+        scene: &Scene,
+        token: Option<i64>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<(), RequestError> {
+        if !scene.placement.is_leased(token) || scene.planted.no_lease {
+            return Ok(());
+        }
+        self.hold_lease_while_changing(consistency, deadline).await
+    }
+
+    async fn hold_lease_while_changing(
+        &self,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<(), RequestError> {
+        if matches!(consistency, Consistency::Any | Consistency::One | Consistency::LocalOne) {
+            return Ok(());
+        }
+        let (lease, now) = (self.lease(), self.rt().now());
+        if lease.is_younger(LEASE, now) {
+            if !lease.is_younger(RENEWED_AFTER, now) && now >= lease.failed_until.get() {
+                self.renew_besides();
+            }
+            return Ok(());
+        }
+        if now < lease.failed_until.get() || !self.renew(deadline).await {
+            return Err(RequestError::Overloaded(format!(
+                "the topology changes, and this node has not reached a majority of the cluster's log for {} s: \
+                 another node may read other replicas by now",
+                LEASE.as_secs()
+            )));
+        }
+        Ok(())
+    }
+
+    fn renew_besides(&self) {
+        let Some(asking) = self.lease().asking.try_acquire(1) else { return };
+        let coordinator = self.clone();
+        let renew = async move {
+            coordinator.ask_for_lease(coordinator.rt().now() + ASK_TIMEOUT).await;
+            drop(asking);
+        };
+        self.rt().spawn(Group::Statement, renew).detach();
+    }
+
+    /// Asks for a confirmation, once for all who want one; whether there is one.
+    async fn renew(&self, deadline: Instant) -> bool {
+        let lease = self.lease();
+        let Ok(Ok(_asking)) = self.rt().timeout_at(deadline, lease.asking.acquire(1)).await else {
+            return false;
+        };
+        let now = self.rt().now();
+        if lease.is_younger(LEASE, now) {
+            return true;
+        }
+        now >= lease.failed_until.get() && self.ask_for_lease(deadline.min(now + ASK_TIMEOUT)).await
+    }
+
+    async fn ask_for_lease(&self, deadline: Instant) -> bool {
+        let lease = self.lease();
+        let confirmed = match self.port().call(ShardId(0), NodeRequest::ConfirmLog { deadline }).await {
+            NodeResponse::LogConfirmed(at) => at,
+            other => panic!("a confirmation of the log was answered with {other:?}"),
+        };
+        match confirmed {
+            Some(at) => lease.confirmed.set(lease.confirmed.get().max(Some(at))),
+            None => lease.failed_until.set(self.rt().now() + FAILURE_COUNTS),
+        }
+        confirmed.is_some()
+    }
+
+    /// Shard 0: when the log was asked, if it has confirmed that this node has heard everything up to then.
+    pub(crate) async fn confirm_log(&self, deadline: Instant) -> Option<Instant> {
+        let asked = self.rt().now();
+        let confirmed = match (self.lease().confirm.get(), self.group()) {
+            (Some(confirm), _) => confirm(deadline).await,
+            (None, Some(group)) => group.barrier(deadline).await.is_ok(),
+            // Nobody but this node decides.
+            (None, None) => true,
+        };
+        confirmed.then_some(asked)
+    }
+}
