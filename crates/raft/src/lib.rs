@@ -8,6 +8,7 @@ pub mod codec;
 mod convert;
 mod data;
 mod guard;
+mod learners;
 mod message;
 mod node;
 mod store;

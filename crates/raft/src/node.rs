@@ -13,6 +13,7 @@ use crate::data::{
     Refused, Role, Snapshot, Status, Stored, Unacceptable,
 };
 use crate::guard;
+use crate::learners::Learners;
 use crate::message::{self, Message};
 use crate::store::Store;
 
@@ -27,6 +28,8 @@ pub struct Config {
     pub election_ticks: u16,
     /// A leader is heard of after this many ticks.
     pub heartbeat_ticks: u16,
+    /// A learner that has everything hears its leader after this many ticks, while learners are at rest ([`Node::rest_learners`]).
+    pub rest_ticks: u16,
     /// A snapshot whose receipt was not acknowledged after this many ticks is sent again.
     pub snapshot_ticks: u16,
     /// Bytes of entries in a message, about; a larger entry travels alone.
@@ -53,6 +56,7 @@ impl Config {
             seed,
             election_ticks: 10,
             heartbeat_ticks: 2,
+            rest_ticks: 50,
             snapshot_ticks: 50,
             message_bytes_max: 1 << 20,
             in_flight_max: 16,
@@ -121,6 +125,7 @@ pub struct Node {
     held: VecDeque<pb::Entry>,
     /// For each peer that was sent a snapshot: since how many ticks.
     snapshots: Vec<(u64, u16)>,
+    learners: Learners,
 }
 
 impl Node {
@@ -157,6 +162,7 @@ impl Node {
             applied,
             held: VecDeque::new(),
             snapshots: Vec::new(),
+            learners: Learners::default(),
         };
         node.draw_timeout();
         Ok(node)
@@ -166,6 +172,7 @@ impl Node {
     pub fn tick(&mut self) {
         self.assert_free();
         let elapsed = self.raw.raft.election_elapsed;
+        self.learners.tick();
         self.raw.tick();
         let campaigned =
             self.raw.raft.state != StateRole::Leader && self.raw.raft.election_elapsed <= elapsed;
@@ -180,6 +187,10 @@ impl Node {
         let Message(message) = message;
         guard::check(&self.raw, &message)?;
         let from = message.from;
+        if self.is_leader() && self.is_learner(from) {
+            self.learners.set_term(self.raw.raft.term);
+            self.learners.heard(from);
+        }
         let result = self.raw.step(message);
         self.keep_timeout(false);
         match result {
@@ -306,11 +317,46 @@ impl Node {
         let mut light = self.raw.advance_append(ready);
         messages.append(&mut light.take_messages());
         self.held.extend(light.take_committed_entries());
-        let travels = |message: &pb::Message| message::kind_number(message.get_msg_type()).is_some();
+        messages.retain(|message| {
+            message::kind_number(message.get_msg_type()).is_some() && !self.is_needless(message)
+        });
         Effects {
-            messages: messages.into_iter().filter(travels).map(Message).collect(),
+            messages: messages.into_iter().map(Message).collect(),
             reads: reads.iter().filter_map(read_state).collect(),
             ..Effects::default()
+        }
+    }
+
+    /// Whether a message is a heartbeat that its learner does not need.
+    fn is_needless(&mut self, message: &pb::Message) -> bool {
+        let to = message.to;
+        if message.get_msg_type() != pb::MessageType::MsgHeartbeat || !self.is_learner(to) {
+            return false;
+        }
+        let raft = &self.raw.raft;
+        let (last, commit) = (raft.raft_log.last_index(), raft.raft_log.committed);
+        let lacks = (raft.prs().get(to))
+            .is_none_or(|progress| progress.matched < last || progress.committed_index < commit);
+        self.learners.set_term(raft.term);
+        !self.learners.wants(to, lacks, u64::from(self.config.rest_ticks))
+    }
+
+    fn is_learner(&self, id: u64) -> bool {
+        let conf = self.raw.raft.prs().conf();
+        !conf.voters().contains(id) && (conf.learners().contains(&id) || conf.learners_next().contains(&id))
+    }
+
+    /// From now on learners that have everything hear the leader seldom, or as often as voters. At rest [`Peer::active`] says nothing
+    /// about a learner.
+    pub fn rest_learners(&mut self, at_rest: bool) {
+        self.learners.at_rest = at_rest;
+    }
+
+    /// A learner does not know who leads: if this node does, it says so with its next heartbeats.
+    pub fn learner_asks(&mut self, id: u64) {
+        if self.is_leader() && self.is_learner(id) {
+            self.learners.set_term(self.raw.raft.term);
+            self.learners.asks(id);
         }
     }
 
@@ -410,6 +456,8 @@ impl Node {
                 // A change that does not fit (nobody would have a vote) changes nothing, on every node alike.
                 if let Ok(state) = self.raw.apply_conf_change(&convert::changes_to_pb(&changes)) {
                     self.raw.mut_store().membership = convert::membership_from_pb(&state);
+                    let learners = &self.raw.store().membership.learners;
+                    self.learners.retain(|id| learners.contains(&id));
                 }
                 Outcome::Membership(self.membership().clone())
             }

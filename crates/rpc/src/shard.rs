@@ -121,6 +121,9 @@ impl Tasks {
     }
 }
 
+/// Is told the address of a peer to which a connection was lost.
+type LostListener = Rc<dyn Fn(SocketAddr)>;
+
 /// One shard's part of the protocol.
 pub(crate) struct Shard {
     pub(crate) rt: Rt,
@@ -138,7 +141,7 @@ pub(crate) struct Shard {
     pub(crate) inbound_made: Cell<u64>,
     pub(crate) stopped: Cell<bool>,
     /// Called with the address of a peer to which a connection broke or could not be made.
-    pub(crate) on_lost: RefCell<Option<Rc<dyn Fn(SocketAddr)>>>,
+    pub(crate) on_lost: RefCell<Option<LostListener>>,
     pub(crate) tasks: Tasks,
     pub(crate) ended: Notify,
     /// Connections that each peer gets, with the peers that are known now.

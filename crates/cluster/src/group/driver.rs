@@ -30,6 +30,12 @@ pub const VOTERS_MAX: usize = 7;
 const LAG_MAX: u64 = 32;
 /// A node that knows no leader asks the others whether it was removed after this many ticks, and again after as many.
 const ORPHAN_TICKS: u32 = 50;
+/// For so many ticks learners are heard at every heartbeat before one of them is given a vote.
+const LOOK_TICKS: u32 = 10;
+/// A learner that knows no leader tells the voters after this many ticks, and again every [`ORPHAN_TICKS`].
+const ASK_TICKS: u32 = 5;
+/// Of so many nodes, chosen at random, a node without a leader asks whether it was removed.
+const ORPHAN_ASKS: usize = 8;
 /// Pause before what a full disk did not take is written again.
 const SPACE_PAUSE: Duration = Duration::from_secs(1);
 /// Events between two batches.
@@ -50,6 +56,8 @@ pub(crate) struct Driver {
     next_read: u64,
     led: bool,
     ticks_without_leader: u32,
+    /// Since when learners are not at rest, so that it is known which of them answer.
+    ticks_without_rest: u32,
 }
 
 impl Driver {
@@ -84,6 +92,7 @@ impl Driver {
             next_read: 1,
             led: false,
             ticks_without_leader: 0,
+            ticks_without_rest: LOOK_TICKS,
         };
         driver.pump().await?;
         let membership = driver.node.membership();
@@ -145,9 +154,13 @@ impl Driver {
         }
         self.ticks_without_leader =
             if self.node.status().leader.is_some() { 0 } else { self.ticks_without_leader + 1 };
-        if self.ticks_without_leader >= ORPHAN_TICKS {
-            self.ticks_without_leader = 0;
-            self.ask_whether_removed();
+        match self.ticks_without_leader {
+            ASK_TICKS => self.ask_to_hear_the_leader(),
+            ORPHAN_TICKS.. => {
+                self.ticks_without_leader = 0;
+                self.ask_whether_removed();
+            }
+            _ => {}
         }
         // A read whose messages were lost is asked for again by its caller.
         self.reads.retain(|_, reply| !reply.is_disconnected());
@@ -168,6 +181,11 @@ impl Driver {
                     Ok(()) => drop(self.reads.insert(read, reply)),
                     // Who asks will ask again, or somebody else.
                     Err(_) => drop(reply.send(None)),
+                }
+            }
+            Input::Follows(host) => {
+                if let Some(member) = self.state.member(host) {
+                    self.node.learner_asks(member.number);
                 }
             }
             Input::Transfer => {
@@ -401,6 +419,10 @@ impl Driver {
         if membership.is_joint() || self.state.members.is_empty() {
             return;
         }
+        // Nobody is to be given a vote: learners need not show that they live.
+        let at_rest = membership.voters.len() >= VOTERS_MAX && !membership.voters.len().is_multiple_of(2);
+        self.node.rest_learners(at_rest);
+        self.ticks_without_rest = if at_rest { 0 } else { self.ticks_without_rest.saturating_add(1) };
         let own = self.log.member();
         let numbers: Vec<u64> = self.state.members.values().map(|member| member.number).collect();
         let gone = membership.all().into_iter().find(|number| !numbers.contains(number));
@@ -412,6 +434,7 @@ impl Driver {
             }
             (Some(gone), _) => vec![Change::Remove(gone)],
             (None, Some(new)) => vec![Change::AddLearner(new)],
+            (None, None) if self.ticks_without_rest < LOOK_TICKS => Vec::new(),
             (None, None) => self.votes(&membership),
         };
         if !changes.is_empty() {
@@ -446,10 +469,26 @@ impl Driver {
         able.max_by_key(|peer| (peer.matched, std::cmp::Reverse(peer.id))).map(|peer| peer.id)
     }
 
-    /// Who is without a leader for long may have been removed: nobody speaks to it any more.
+    /// A learner that knows no leader, because it has just started, says so: it would hear it only when something is decided, or
+    /// after a while. A voter hears it anyway.
+    fn ask_to_hear_the_leader(&self) {
+        let (membership, own) = (self.node.membership(), self.log.member());
+        if membership.voters.contains(&own) {
+            return;
+        }
+        let body = self.inner.sign(&Forward::Follows.encode());
+        for host in membership.voters.iter().filter_map(|voter| self.inner.host_of(*voter)) {
+            let target = Target::Host { host, shard: 0 };
+            self.inner.messenger.send(target, Verb::RaftForward, body.clone());
+        }
+    }
+
+    /// Who is without a leader for long may have been removed: nobody speaks to it any more. A few are asked each time.
     fn ask_whether_removed(&self) {
         let own = self.inner.config.host;
-        for host in self.state.members.keys().copied().filter(|host| *host != own) {
+        let mut hosts: Vec<HostId> = self.state.members.keys().copied().filter(|host| *host != own).collect();
+        for _ in 0..ORPHAN_ASKS.min(hosts.len()) {
+            let host = hosts.swap_remove(self.inner.rt.random_below(hosts.len() as u64) as usize);
             let inner = Rc::clone(&self.inner);
             let deadline = inner.rt.now() + inner.config.tick * 20;
             let ask = async move {

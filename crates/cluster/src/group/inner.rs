@@ -110,6 +110,8 @@ pub(crate) enum Input {
     },
     /// The answer is an index, or none when this node does not lead.
     Read(oneshot::Sender<Option<u64>>),
+    /// A learner that does not know who leads.
+    Follows(HostId),
     Transfer,
     ForgetDrops(Vec<TableId>, oneshot::Sender<Result<(), DiskError>>),
 }

@@ -126,6 +126,10 @@ async fn forwarded(inner: &Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refus
             None => Err(not_leader("this node does not lead")),
         },
         Forward::AwaitSchema(number) => Ok(wire::encode_number(await_in_use(inner, number).await)),
+        Forward::Follows => {
+            inner.push(Input::Follows(incoming.from));
+            Ok(Bytes::new())
+        }
         Forward::Removed(host) => Ok(wire::encode_number(u64::from(inner.state().was_removed(host)))),
     }
 }

@@ -71,6 +71,8 @@ pub(crate) enum Forward {
     AwaitSchema(u64),
     /// To anybody: was this host removed?
     Removed(HostId),
+    /// To voters: the sender follows without a vote and knows no leader.
+    Follows,
 }
 
 impl Forward {
@@ -90,6 +92,7 @@ impl Forward {
                 out.push(4);
                 out.extend_from_slice(&host.0);
             }
+            Self::Follows => out.push(5),
         }
         out.into()
     }
@@ -106,6 +109,7 @@ impl Forward {
                 host.copy_from_slice(reader.bytes(16)?);
                 Self::Removed(HostId(host))
             }
+            5 => Self::Follows,
             kind => return Err(WireError::Kind(kind)),
         })
     }
@@ -266,7 +270,9 @@ mod tests {
     fn requests_read_as_written_and_nothing_else_does() {
         let host = HostId([7; 16]);
         let proposal = Forward::Propose(Bytes::from_static(b"p"));
-        for request in [proposal, Forward::Read, Forward::AwaitSchema(9), Forward::Removed(host)] {
+        for request in
+            [proposal, Forward::Read, Forward::AwaitSchema(9), Forward::Removed(host), Forward::Follows]
+        {
             assert_eq!(Forward::decode(&request.encode()).unwrap(), request);
         }
         for bad in [&b""[..], &[1], &[2, 2], &[1, 9], &[1, 3, 0], &[1, 4, 1, 2]] {

@@ -209,6 +209,38 @@ fn a_large_group_has_few_votes_and_gives_one_away_when_a_voter_goes() {
     });
 }
 
+/// Learners of a full group are left alone for seconds. One that starts again asks who leads, one that was cut off is found by itself.
+#[test]
+fn a_learner_that_was_away_knows_soon_what_was_decided() {
+    let mut cluster = Cluster::new(17, 3);
+    for node in 3..9 {
+        cluster.add(Setup::new(node));
+    }
+    cluster.all_in(9);
+    cluster.sim.run_for(30 * SECOND);
+    let membership = group(0).status().unwrap().membership;
+    let number = |node: usize| group(node).status().unwrap().log.id;
+    let learner = (1..9).find(|node| membership.learners.contains(&number(*node))).unwrap();
+    for round in 0..5 {
+        cluster.crash(learner);
+        cluster.sim.start(cluster.nodes[learner]);
+        cluster.until("it has its log", || is_in(learner));
+        cluster.sim.run_for(Duration::from_millis(1_500));
+        assert_eq!(group(learner).status().unwrap().leader, Some(host(cluster.leader())), "round {round}");
+    }
+    for (round, away) in [2, 8, 20, 40].into_iter().enumerate() {
+        for other in (0..9).filter(|other| *other != learner) {
+            cluster.sim.partition(cluster.nodes[learner], cluster.nodes[other]);
+        }
+        cluster.sim.run_for(away * SECOND);
+        create(&cluster, cluster.leader(), &format!("ks{round}")).unwrap();
+        cluster.sim.heal_all();
+        cluster.sim.run_for(8 * SECOND);
+        let index = group(cluster.leader()).applied().index;
+        assert_eq!(group(learner).applied().index, index, "8 s after it was away for {away} s");
+    }
+}
+
 #[test]
 fn a_removed_node_goes_and_is_told() {
     let cluster = Cluster::new(8, 3);

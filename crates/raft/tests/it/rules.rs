@@ -286,3 +286,112 @@ fn a_node_whose_disk_was_wiped_says_so() {
     );
     assert!(matches!(found, Some(Unacceptable::LostEntries { .. })), "{found:?}");
 }
+
+/// A leader with two other voters and two learners, which are at rest.
+fn with_learners(seed: u64) -> (World, u64) {
+    let mut world = World::new(seed, 3, Bug::None);
+    until(&mut world, "a leader", |world| world.leader().is_some());
+    for id in [4, 5] {
+        world.add_host(id, Stored::default());
+        let leader = world.leader().unwrap();
+        world.on(leader, |node| node.change_membership(&[Change::AddLearner(id)]).unwrap());
+        world.pump(leader, 0);
+        until(&mut world, "it follows", |world| {
+            applied(world, id) > 1 && applied(world, id) == applied(world, leader)
+        });
+    }
+    let leader = world.leader().unwrap();
+    for id in 1..=5 {
+        world.on(id, |node| node.rest_learners(true));
+    }
+    rounds(&mut world, 10);
+    (world, leader)
+}
+
+/// Ticks of all nodes, after each of which everything is delivered.
+fn rounds(world: &mut World, count: usize) {
+    world.lossy = false;
+    for _ in 0..count {
+        for id in world.hosts.keys().copied().collect::<Vec<_>>() {
+            world.tick(id, 0);
+        }
+        while !world.network.is_empty() {
+            world.deliver(0);
+        }
+    }
+}
+
+/// Messages of the leader to a host in so many ticks.
+fn messages_to(world: &mut World, leader: u64, host: u64, ticks: usize) -> usize {
+    let mut count = 0;
+    for _ in 0..ticks {
+        for id in world.hosts.keys().copied().collect::<Vec<_>>() {
+            world.tick(id, 0);
+            count += world.network.iter().filter(|(from, to, _)| (*from, *to) == (leader, host)).count();
+            while !world.network.is_empty() {
+                world.deliver(0);
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn learners_that_have_everything_are_left_alone() {
+    let (mut world, leader) = with_learners(6);
+    let voter = (1..=3).find(|id| *id != leader).unwrap();
+    assert_eq!(messages_to(&mut world, leader, voter, 100), 50, "a heartbeat every other tick");
+    assert_eq!(messages_to(&mut world, leader, 4, 100), 2, "one in fifty ticks");
+    world.on(leader, |node| node.rest_learners(false));
+    assert_eq!(messages_to(&mut world, leader, 4, 100), 50, "when votes are to be given");
+}
+
+/// What a learner lost is sent again at the next heartbeat, as to a voter.
+#[test]
+fn a_learner_that_lost_an_entry_has_it_after_the_next_heartbeat() {
+    for lost in ["the entry", "that it is committed", "both"] {
+        let (mut world, leader) = with_learners(7);
+        world.propose(leader);
+        world.pump(leader, 0);
+        let mut seen = 0;
+        while !world.network.is_empty() {
+            let to_learner = world.network[0].1 == 4;
+            seen += usize::from(to_learner);
+            let loses = to_learner && (lost == "both" || (seen == 1) == (lost == "the entry"));
+            if loses {
+                world.network.remove(0);
+            } else {
+                world.deliver(0);
+            }
+        }
+        let last = applied(&world, leader);
+        // What follows a lost entry is refused, and then it is sent again at once.
+        assert!(seen >= 1 && (lost == "the entry" || applied(&world, 4) < last), "{lost} was lost");
+        rounds(&mut world, 5);
+        assert_eq!(applied(&world, 4), last, "{lost}");
+    }
+}
+
+/// Who is cut off for long hears the leader after the time of rest, and one that starts again at once when it asks.
+#[test]
+fn a_learner_that_was_away_is_found_again() {
+    let (mut world, leader) = with_learners(8);
+    world.parted.extend([(leader, 4), (4, leader)]);
+    rounds(&mut world, 20);
+    world.propose(leader);
+    world.pump(leader, 0);
+    let sent = messages_to(&mut world, leader, 4, 200);
+    assert!((20..55).contains(&sent), "{sent} in twenty seconds: all while it may answer, and then few");
+    world.parted.clear();
+    rounds(&mut world, 51);
+    assert_eq!(applied(&world, 4), applied(&world, leader));
+    world.crash(5);
+    world.start(5);
+    let knows = |world: &mut World| world.on(5, |node| node.status().leader).unwrap();
+    rounds(&mut world, 4);
+    assert_eq!(knows(&mut world), None, "nobody speaks to it");
+    world.on(leader, |node| node.learner_asks(5));
+    rounds(&mut world, 2);
+    assert_eq!(knows(&mut world), Some(leader));
+    assert_eq!(messages_to(&mut world, leader, 5, 40), 0, "and it is left alone again");
+}

@@ -175,7 +175,10 @@ impl World {
         let snapshot = host.disk.stored.snapshot.as_ref();
         host.state = snapshot.map(|snapshot| decode_state(&snapshot.data)).unwrap_or_default();
         match Node::new(config, host.disk.stored.clone()) {
-            Ok(node) => host.node = Some(node),
+            Ok(mut node) => {
+                node.rest_learners(seed % 3 != 0);
+                host.node = Some(node);
+            }
             Err(error) => self.violation = Some(format!("node {id} does not start: {error}")),
         }
     }
