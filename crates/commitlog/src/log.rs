@@ -475,6 +475,7 @@ impl Inner {
             let failures = state.sync_failures;
             (state.unsynced.clone(), state.written, failures, failures > state.sync_failures_mended)
         };
+        self.rt.buggify("commit log: a sync begins").await;
         for file in &files {
             if self.skip_sync {
                 continue;

@@ -154,6 +154,7 @@ impl Batchlog {
 
     /// Takes a batch out. When that fails it is applied again later, which changes nothing.
     pub(crate) async fn forget(&self, batches: &Arc<Table>, key: DecoratedKey, at_micros: i64) {
+        self.0.rt.buggify("batchlog: a batch is applied, and not removed").await;
         self.note_gone(&key);
         let removal = batch_row::removal(batches, key.clone(), at_micros, self.0.rt.wall_micros());
         if let Err(error) = self.0.replica.apply_one(removal).await {

@@ -77,6 +77,7 @@ impl Coordinator {
     /// Gives a schema to every shard, and removes what it has no longer.
     async fn take_over(&self, group: &cluster::group::Group, schema: &Arc<Schema>) {
         let old = self.schema();
+        self.rt().buggify("schema: a change is taken over").await;
         // Engines first: a shard must be able to store what another shard's client may write at once.
         while let Err(error) = self.replica().set_schema(&Arc::new(schema.stored())).await {
             if error == ReplicaError::Stopped {

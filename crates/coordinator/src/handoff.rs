@@ -251,6 +251,11 @@ impl Inner {
     }
 
     async fn deliver(&self, host: HostId, hint: KeptHint) -> Result<(), NotDelivered> {
+        let rt = self.coordinator.rt();
+        rt.buggify("hints: the next is delivered").await;
+        if rt.buggify_fails("hints: a delivery fails") {
+            return Err(NotDelivered::Away);
+        }
         let view = self.coordinator.view();
         let index = view.index_of(host);
         // Before this node has a view of the cluster's log, it knows nobody.

@@ -450,7 +450,9 @@ async fn compact(
         Ok((added, bytes_out, rows_merged)) => {
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
+            inner.rt.buggify("compaction: merged, not committed").await;
             let committed = inner.commit(store, edit, &names).await?;
+            inner.rt.buggify("compaction: committed, readers go by the inputs").await;
             let covered_by = crate::marks::of_merge(&inputs);
             added.iter().for_each(|live| live.covered_by.set(covered_by));
             store.change_set(added, &inputs);

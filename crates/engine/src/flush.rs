@@ -164,10 +164,12 @@ impl Inner {
         };
         *flushing.written.borrow_mut() = live.clone();
         if flushing.first.is_some() {
+            self.rt.buggify("flush: the file is written, its note is not").await;
             // Before a compaction can see the SSTable: what it then forgets must not come back from the log.
             let recorded = self.log.record_flushed(store.id, flushing.before).await;
             recorded.map_err(|error| FlushError(log_failure(error), Part::Log))?;
         }
+        self.rt.buggify("flush: the note is written, readers go by the memtable").await;
         if let Some(live) = live {
             if self.incremental_backups(store) {
                 crate::maintain::link_backup(self, &live, &store.dir.join("backups")).await?;

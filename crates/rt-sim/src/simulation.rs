@@ -391,6 +391,12 @@ impl Sim {
         self.0.network.reset_between(u64::from(a.0), u64::from(b.0));
     }
 
+    /// How often the product is delayed on purpose at those of its points (`Rt::buggify`) that the seed has chosen, per million;
+    /// 0, as at the begin, for never.
+    pub fn set_buggify(&self, per_million: u32) {
+        self.0.world.set_buggify(per_million);
+    }
+
     /// Changes how a node's disk behaves.
     pub fn configure_disk(&self, node: NodeId, change: impl FnOnce(&mut DiskConfig)) {
         self.disk(node).configure(change);
@@ -667,7 +673,10 @@ impl Sim {
             shard_count: info.shards,
             executor: Executor::new(Rc::clone(&clock)),
             clock,
-            random: Rc::new(ShardRandom(RefCell::new(Rng::new(self.0.world.seed, stream)))),
+            random: Rc::new(ShardRandom {
+                rng: RefCell::new(Rng::new(self.0.world.seed, stream)),
+                world: Rc::clone(&self.0.world),
+            }),
             disk: Disk::new(Rc::new(SimDisk(Rc::clone(disk)))),
             net: Net::new(Rc::new(net)),
         })

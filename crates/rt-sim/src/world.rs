@@ -2,10 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::random::Rng;
-use crate::trace::Trace;
+use crate::trace::{Trace, hash_bytes};
 
 /// Streams of randomness, by what they decide.
 #[derive(Clone, Copy)]
@@ -15,9 +16,14 @@ pub(crate) enum Stream {
     Net,
     Disk,
     Clock,
+    Buggify,
 }
 
-const STREAMS: usize = 5;
+const STREAMS: usize = 6;
+/// Of the points where the product may be delayed on purpose a seed has about one in so many.
+const POINTS_ONE_IN: u64 = 3;
+/// Delays there, milliseconds at most: mostly short, now and then longer than many a pause between two attempts.
+const DELAYS_MILLIS: [u64; 6] = [1, 5, 5, 30, 30, 400];
 
 /// The first stream of the shards' own randomness.
 pub(crate) const SHARD_STREAMS: u64 = 1000;
@@ -32,6 +38,8 @@ pub(crate) struct World {
     events: RefCell<BTreeMap<(u64, u64), Action>>,
     streams: [RefCell<Rng>; STREAMS],
     trace: RefCell<Trace>,
+    /// How often a point where the product may be delayed on purpose is, per million.
+    buggify: Cell<u32>,
 }
 
 impl World {
@@ -40,6 +48,7 @@ impl World {
             seed,
             trace: RefCell::new(Trace::new(config.trace_lines_max, config.trace_lines_from)),
             config,
+            buggify: Cell::new(0),
             now: Cell::new(0),
             sequence: Cell::new(0),
             events: RefCell::new(BTreeMap::new()),
@@ -60,6 +69,27 @@ impl World {
     /// Draws from a stream. The generator must not be held while anything else runs.
     pub(crate) fn draw<T>(&self, stream: Stream, draw: impl FnOnce(&mut Rng) -> T) -> T {
         draw(&mut self.streams[stream as usize].borrow_mut())
+    }
+
+    pub(crate) fn set_buggify(&self, per_million: u32) {
+        self.buggify.set(per_million);
+    }
+
+    /// For how long the product is delayed at a point of its own, if it is. Whether a point ever is depends on the seed.
+    pub(crate) fn disturbance(&self, point: &'static str) -> Option<Duration> {
+        let per_million = self.buggify.get();
+        let is_chosen = || Rng::new(self.seed, hash_bytes(point.as_bytes())).below(POINTS_ONE_IN) == 0;
+        if per_million == 0 || !is_chosen() {
+            return None;
+        }
+        let delay = self.draw(Stream::Buggify, |rng| {
+            let most = DELAYS_MILLIS[rng.below(DELAYS_MILLIS.len() as u64) as usize];
+            rng.chance(per_million).then(|| Duration::from_micros(rng.below(most * 1_000)))
+        });
+        if let Some(delay) = delay {
+            self.note("buggify", &[hash_bytes(point.as_bytes()), delay.as_micros() as u64]);
+        }
+        delay
     }
 
     pub(crate) fn note(&self, what: &'static str, words: &[u64]) {

@@ -43,6 +43,10 @@ pub trait Random {
     fn next_u64(&self) -> u64;
     /// Fills `bytes`; good enough for keys and salts in production.
     fn fill(&self, bytes: &mut [u8]);
+    /// For how long a simulator delays a task on purpose at a named point of the product; never in production.
+    fn disturbance(&self, _point: &'static str) -> Option<Duration> {
+        None
+    }
 }
 
 /// An operation on names rather than on the content of an open file. All are rare.

@@ -205,6 +205,20 @@ impl Rt {
         self.0.parts.random.fill(bytes);
     }
 
+    /// A point at which a simulator may delay the task on purpose, by its seed (FoundationDB's BUGGIFY): between two steps that
+    /// nothing holds together, where a machine hardly ever waits. In production this is one call that says no; not for the paths of
+    /// single requests.
+    pub async fn buggify(&self, point: &'static str) {
+        if let Some(delay) = self.0.parts.random.disturbance(point) {
+            self.sleep(delay).await;
+        }
+    }
+
+    /// A point at which a simulator may have something fail on purpose that may fail at any time.
+    pub fn buggify_fails(&self, point: &'static str) -> bool {
+        self.0.parts.random.disturbance(point).is_some()
+    }
+
     /// Files.
     pub fn disk(&self) -> &Disk {
         &self.0.parts.disk

@@ -253,6 +253,7 @@ impl Inner {
         self.check_truncation(&awaited, truncated_at)?;
         let mut incoming = Vec::with_capacity(offered.len());
         for one in &offered {
+            self.rt.buggify("streaming: the next file").await;
             incoming.push(self.arrived(question, one, &dir).await?);
         }
         let wanted = wanted(question);

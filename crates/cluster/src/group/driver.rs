@@ -126,6 +126,7 @@ impl Driver {
                 self.tick();
                 next = self.next_tick();
             }
+            self.inner.rt.buggify("raft: a turn of the driver").await;
             for _ in 0..EVENTS_MAX {
                 let Some(input) = self.inner.pop() else { break };
                 self.take_in(input).await?;

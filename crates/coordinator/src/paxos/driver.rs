@@ -227,6 +227,7 @@ impl<'a> Driver<'a> {
         if !view.is_alive(node) {
             return (sending, voter, Err(PeerError::Silent("it is down".to_owned())));
         }
+        self.coordinator.rt().buggify("paxos: a voter is asked").await;
         let place = self.place();
         let reply = self.coordinator.vote_of(view, node, &place, request, self.options.deadline).await;
         (sending, voter, reply)

@@ -1,5 +1,6 @@
 //! What the simulator promises: the same seed gives the same trace, and faults do what their names say.
 
+mod buggify;
 mod clocks;
 mod crashes;
 mod determinism;
