@@ -209,6 +209,22 @@ impl Partition {
         }
     }
 
+    /// One of several nodes lost power: writes acknowledged at or after `since` may be gone from it, and so be seen by some readers
+    /// and not by others. Other than with a node alone, what was acknowledged later may be there all the same.
+    pub fn doubt_since(&mut self, since: u64) {
+        for entry in &mut self.entries {
+            if entry.state == State::Certain && entry.ended.is_some_and(|ended| ended >= since) {
+                entry.ended = None;
+                entry.state = State::Unknown(Unknown::Unanswered);
+            }
+        }
+    }
+
+    /// When a write was sent.
+    pub fn begun(&self, id: u64) -> Option<u64> {
+        self.entries.iter().rev().find(|entry| entry.write.id == id).map(|entry| entry.begun)
+    }
+
     /// The table was truncated for certain: what was certain before is gone.
     pub fn truncate(&mut self) {
         self.entries.retain(|entry| entry.state != State::Certain);

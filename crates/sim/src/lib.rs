@@ -88,6 +88,8 @@ pub struct Report {
     pub trace_hash: u64,
     /// Events in the trace.
     pub trace_events: u64,
+    /// How long it took by the simulated clock.
+    pub simulated: std::time::Duration,
     /// The folded trace after each [`TRACE_BLOCK`] events.
     pub trace_blocks: Vec<u64>,
     /// The last events as text.
@@ -106,6 +108,7 @@ impl Report {
             shape: None,
             trace_hash: 0,
             trace_events: 0,
+            simulated: std::time::Duration::ZERO,
             trace_blocks: Vec::new(),
             trace: Vec::new(),
             stats: Stats::default(),
@@ -151,6 +154,7 @@ fn report(seed: u64, sim: &rt_sim::Sim, world: &World, plan: String) -> Report {
         shape: None,
         trace_hash: sim.trace_hash(),
         trace_events: sim.trace_events(),
+        simulated: sim.now(),
         trace_blocks: sim.trace_blocks(),
         trace: sim.trace_lines(),
         stats: world.stats,

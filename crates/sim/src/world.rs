@@ -182,6 +182,8 @@ pub(crate) struct World {
     pub(crate) batches: Batches,
     /// How often what readers had seen was forgotten.
     pub(crate) seen_epoch: u64,
+    /// A node lost power then, and what was acknowledged by it may be gone, also if the acknowledgement arrives only now.
+    doubted_upto: Option<u64>,
     next_write: u64,
     used: BTreeSet<i64>,
     /// No timestamp lies below: the server's clock moved there, so that tombstones may be gone early.
@@ -278,6 +280,7 @@ impl World {
             promises: Vec::new(),
             batches: Batches::default(),
             seen_epoch: 0,
+            doubted_upto: None,
             next_write: 0,
             used: BTreeSet::new(),
             floor: 0,
@@ -398,6 +401,9 @@ impl World {
         for (key, id) in writes {
             let Some(partition) = self.tables[table].partitions.get_mut(key) else { continue };
             match outcome {
+                None if partition.begun(*id).is_some_and(|begun| Some(begun) <= self.doubted_upto) => {
+                    partition.unknown(*id, seconds);
+                }
                 None => partition.acknowledge(*id, now, seconds),
                 Some(Outcome::Unknown) => partition.unknown(*id, seconds),
                 Some(Outcome::Refused) => partition.refuse(*id),
@@ -478,6 +484,15 @@ impl World {
     pub(crate) fn forget_since(&mut self, since: u64) {
         let partitions = self.tables.iter_mut().flat_map(|table| table.partitions.values_mut());
         partitions.for_each(|partition| partition.forget_since(since));
+    }
+
+    /// A node of a cluster lost power: what was acknowledged at or after a time, or is under way, may be gone from it.
+    pub(crate) fn doubt_since(&mut self, since: u64) {
+        self.doubted_upto = Some(self.now());
+        // Two parts of one may be gone from two nodes.
+        self.batches = Batches::default();
+        let partitions = self.tables.iter_mut().flat_map(|table| table.partitions.values_mut());
+        partitions.for_each(|partition| partition.doubt_since(since));
     }
 
     /// Takes over what a reading of a partition proved.

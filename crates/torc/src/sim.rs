@@ -21,6 +21,9 @@ const STACK_BYTES: usize = 32 << 20;
 /// Events of the trace around a difference.
 const TRACE_AROUND: u64 = 1024;
 
+/// What the simulations of all threads have had of the cores.
+static SPENT_NANOS: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     /// What the last panic of this thread said.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
@@ -174,10 +177,45 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
 
 /// Runs a seed; a panic inside is a finding like another.
 fn guarded(seed: u64, options: &Options) -> Report {
-    catch_unwind(AssertUnwindSafe(|| ::sim::run(seed, options))).unwrap_or_else(|_| {
+    let before = cpu_time();
+    let report = catch_unwind(AssertUnwindSafe(|| ::sim::run(seed, options))).unwrap_or_else(|_| {
         let text = PANIC.with(|slot| slot.borrow().clone());
         Report::of_failure(seed, format!("the node panicked: {text}"))
-    })
+    });
+    SPENT_NANOS.fetch_add((cpu_time() - before).as_nanos() as u64, Ordering::Relaxed);
+    report
+}
+
+/// What this thread has had of a core, as Linux counts it; zero elsewhere.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+/// How quick the simulations were.
+#[derive(Default)]
+struct Speed {
+    simulated: Duration,
+    events: u64,
+}
+
+impl Speed {
+    fn note(&mut self, report: &Report) {
+        self.simulated += report.simulated;
+        self.events += report.trace_events;
+    }
+
+    /// For so many seeds that took so much of a core.
+    fn text(&self, seeds: u64, spent: Duration) -> String {
+        let seconds = spent.as_secs_f64().max(1e-9);
+        format!(
+            "{:.2} s of a core a seed; a second of a core simulates {:.0} s and {:.0} events",
+            spent.as_secs_f64() / seeds.max(1) as f64,
+            self.simulated.as_secs_f64() / seconds,
+            self.events as f64 / seconds,
+        )
+    }
 }
 
 fn show(report: &Report, options: &Options) {
@@ -301,11 +339,13 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
     let begun = Instant::now();
     let mut told = begun;
     let (mut failed, mut total, mut count) = (Vec::new(), ::sim::Stats::default(), 0);
-    let mut shapes = Shapes::default();
+    let (mut shapes, mut speed) = (Shapes::default(), Speed::default());
+    let spent = SPENT_NANOS.load(Ordering::Relaxed);
     run_all(&seeds, options, threads, |report, done| {
         show(&report, &options);
         total.add(&report.stats);
         shapes.note(report.shape.as_ref());
+        speed.note(&report);
         count = done;
         if report.failure.is_some() {
             failed.push(report.seed);
@@ -317,6 +357,8 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
         failed.len() >= 5
     });
     println!("{count} {what} in {:.0} s: {total}{shapes}", begun.elapsed().as_secs_f64());
+    let spent = Duration::from_nanos(SPENT_NANOS.load(Ordering::Relaxed) - spent);
+    println!("{count} {what}: {}", speed.text(count, spent));
     match failed.as_slice() {
         [] if total.unjudged * UNJUDGED_MAX_IN > total.rows => Err(format!(
             "{} of {} rows could not be judged; more than one in {UNJUDGED_MAX_IN} is a finding about the checkers",

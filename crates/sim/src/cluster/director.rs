@@ -93,6 +93,8 @@ pub(crate) struct Member {
     pub(crate) disk_failed: bool,
     /// It was started when it had been ready so often, and has not been seen ready since.
     pub(crate) starts_from: Option<u64>,
+    /// When it ended with writes that were not synced, and how often it had been ready then: once it is again, they are.
+    pub(crate) unsynced_since: Option<(u64, u64)>,
 }
 
 /// Directs a run.
@@ -164,6 +166,23 @@ impl ClusterDirector {
             self.calm().await;
         }
         self.world.borrow_mut().down = true;
+    }
+
+    /// A node ends, with its power or without. What it had not synced stays so until it has been ready again.
+    pub(crate) fn note_end(&mut self, nth: usize, power: bool) {
+        let now = self.world.borrow().now();
+        let node = &mut self.nodes[nth];
+        let ready = node.ready.load(Ordering::Relaxed);
+        let since = match node.unsynced_since {
+            Some((since, before)) if before == ready => since,
+            _ => now,
+        };
+        node.unsynced_since = Some((since, ready));
+        if let (true, Some(window)) = (power, self.plan.loss_window()) {
+            let since = since.saturating_sub(window.as_nanos() as u64);
+            self.world.borrow_mut().doubt_since(since);
+            self.registers.borrow_mut().doubt_since(since, now);
+        }
     }
 
     /// Starts a node that is down.
@@ -351,6 +370,9 @@ impl ClusterDirector {
                 self.world.borrow_mut().fail(problem);
             }
         }
+        if let Some(window) = self.plan.loss_window() {
+            self.rt.sleep(window).await;
+        }
     }
 
     async fn change_schema(&mut self, connection: &mut Connection, text: &str) {
@@ -401,7 +423,10 @@ impl ClusterDirector {
             workers.push(self.rt.spawn(Group::Statement, changer.run()));
         }
         workers.extend(self.begin_others(&servers));
+        self.sim.set_buggify(self.plan.buggify);
+        self.world.borrow_mut().excuses.errors |= self.plan.buggify > 0;
         self.trouble(until).await;
+        self.sim.set_buggify(0);
         self.world.borrow_mut().down = true;
         for worker in workers {
             worker.await;

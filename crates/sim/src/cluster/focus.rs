@@ -37,11 +37,13 @@ pub enum Focus {
     Stale,
     /// Replicas that lack what nobody has hints for any more, and repairs; and deletions that are forgotten after them.
     Repairs,
+    /// A disk whose files of tables rot, until the machine gets another.
+    Rot,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -50,11 +52,12 @@ impl Focus {
         Self::Deaf,
         Self::Stale,
         Self::Repairs,
+        Self::Rot,
     ];
     /// Those that were there when the first seeds were kept.
     const FIRST: [Self; 7] =
         [Self::Lag, Self::Votes, Self::Away, Self::Joining, Self::Batches, Self::Deaf, Self::Stale];
-    const LATER: [Self; 1] = [Self::Repairs];
+    const LATER: [Self; 2] = [Self::Repairs, Self::Rot];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -67,6 +70,7 @@ impl Focus {
             Self::Deaf => "deaf",
             Self::Stale => "stale",
             Self::Repairs => "repairs",
+            Self::Rot => "rot",
         }
     }
 
@@ -94,7 +98,7 @@ impl Focus {
             Self::Batches => *pick(rng, &[4, 5, 6]),
             Self::Deaf => 4,
             Self::Stale => *pick(rng, &[4, 5, 5]),
-            Self::Repairs => *pick(rng, &[3, 3, 4]),
+            Self::Repairs | Self::Rot => *pick(rng, &[3, 3, 4]),
         }
     }
 
@@ -123,6 +127,7 @@ impl Focus {
             Self::Deaf => deaf(plan, rng),
             Self::Stale => stale(plan, rng),
             Self::Repairs => repairs(plan, rng),
+            Self::Rot => rot(plan, rng),
         }
     }
 }
@@ -226,4 +231,12 @@ fn repairs(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.writes_percent = 96;
     busy(plan, 20_000, 100_000);
     plan.machine.workers = 12;
+}
+
+fn rot(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: *pick(rng, &[6, 60]), rows: 6, ..Scale::default() };
+    plan.troubles = Vec::new();
+    // What one node alone has goes with its disk.
+    plan.levels.weak_writes.clear();
+    busy(plan, 20_000, 50_000);
 }

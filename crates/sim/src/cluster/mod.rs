@@ -49,6 +49,7 @@ use crate::{ClusterShape, Options, Report};
 /// Draws that came later than others, so that what those draw stays as it is.
 const DETAILS_STREAM: u64 = 12;
 const PLAN_STREAM: u64 = 13;
+const LARGE_STREAM: u64 = 15;
 /// Draws of the plan, and of what is done about it.
 const DRAWING_STREAM: u64 = 1;
 /// Where nodes tell their metrics.
@@ -85,6 +86,7 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
         troubled: false,
         disk_failed: false,
         starts_from: None,
+        unsynced_since: None,
     }
 }
 
@@ -95,8 +97,13 @@ fn draw(seed: u64, options: &Options, rng: &mut Rng) -> ClusterPlan {
     match Focus::of(seed, wanted).filter(|_| options.nodes == 0 || wanted.is_some()) {
         None => {
             let mut details = Rng::new(seed, PLAN_STREAM);
+            let large = plan::large(&mut Rng::new(seed, LARGE_STREAM)).filter(|_| options.nodes == 0);
             let nodes = size(plan::size(rng, &mut details));
-            let mut plan = ClusterPlan::draw(rng, nodes);
+            let mut plan = ClusterPlan::draw(rng, large.unwrap_or(nodes));
+            if large.is_some() {
+                plan.shards.fill(1);
+                plan.rounds = 1;
+            }
             plan.draw_details(&mut details);
             plan
         }

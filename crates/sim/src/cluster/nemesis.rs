@@ -135,10 +135,12 @@ impl ClusterDirector {
         match trouble {
             Trouble::Kill => {
                 self.world.borrow_mut().stats.kills += 1;
+                self.note_end(nth, false);
                 self.sim.kill(id);
             }
             Trouble::Power => {
                 self.world.borrow_mut().stats.power_losses += 1;
+                self.note_end(nth, true);
                 self.sim.crash(id);
             }
             Trouble::Blackout => self.black_out(),
@@ -179,7 +181,10 @@ impl ClusterDirector {
             Trouble::ClockJump => {
                 // What it has shown until now may have expired values for good, should it go back.
                 self.world.borrow_mut().all_seconds();
-                let seconds = *pick(&mut self.rng, &[1, 15, 90, -3, -20]);
+                let mut seconds = *pick(&mut self.rng, &[1, 15, 90, -3, -20]);
+                if self.plan.hours && one_in(&mut self.details, 3) {
+                    seconds = *pick(&mut self.details, &[3_600, 40_000, -3_600, -40_000]);
+                }
                 self.sim.jump_clock(id, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
                 // It is no trouble that ends.
                 self.nodes[nth].troubled = false;
@@ -197,6 +202,7 @@ impl ClusterDirector {
     fn black_out(&mut self) {
         for nth in self.standing() {
             self.world.borrow_mut().stats.power_losses += 1;
+            self.note_end(nth, true);
             self.sim.crash(self.nodes[nth].id);
             self.nodes[nth].troubled = true;
         }
@@ -252,6 +258,7 @@ impl ClusterDirector {
         if self.nodes[nth].disk_failed && runs {
             // A shard whose disk failed takes no requests until its node is started again.
             self.world.borrow_mut().stats.kills += 1;
+            self.note_end(nth, false);
             self.restart(nth);
         } else if !runs {
             self.start(nth);

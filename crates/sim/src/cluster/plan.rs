@@ -23,6 +23,7 @@ pub(crate) const SEEDS: usize = 3;
 const LIVES: [u64; 6] = [200, 1_000, 4_000, 20_000, 60_000, 60_000];
 /// The same where the ring changes: that takes its time, and is to happen while clients work.
 const LIVES_OF_CHANGE: [u64; 3] = [20_000, 20_000, 60_000];
+const LIFE_OF_LONG_TROUBLE: u64 = 400_000;
 /// In lives from this on clients take their time, about so many requests each.
 const LONG_LIFE_MILLIS: u64 = 20_000;
 const LONG_LIFE_REQUESTS: u64 = 150;
@@ -87,6 +88,10 @@ pub(crate) struct ClusterPlan {
     pub(crate) tokens: u16,
     /// When deletions may be forgotten.
     pub(crate) grace: Grace,
+    /// How often nodes are delayed at points of their own while clients work, per million.
+    pub(crate) buggify: u32,
+    /// Clocks jump by hours, not only by seconds.
+    pub(crate) hours: bool,
     /// Drift of each node's clocks, parts per million.
     pub(crate) drifts: Vec<i32>,
 }
@@ -318,6 +323,8 @@ impl ClusterPlan {
             troubled_max: if one_in(rng, 4) { nodes } else { nodes.saturating_sub(1) / 2 },
             tokens: *pick(rng, &[1, 2, 2, 4, 4, 16]),
             grace,
+            buggify: 0,
+            hours: false,
             drifts: (0..nodes).map(|_| *pick(rng, &[0, 0, 50, -50, 300])).collect(),
             machine,
         }
@@ -337,6 +344,39 @@ impl ClusterPlan {
         self.probes = one_in(rng, 3);
         if self.troubles.contains(&Trouble::Power) && one_in(rng, 2) {
             self.troubles.push(Trouble::Blackout);
+        }
+        self.hours = self.troubles.contains(&Trouble::ClockJump) && one_in(rng, 2);
+        if one_in(rng, 16) {
+            // Troubles that last longer than any timeout that is not about days.
+            self.machine.life_millis = LIFE_OF_LONG_TROUBLE;
+            self.pause_micros = pause_in(LIFE_OF_LONG_TROUBLE);
+            self.trouble_millis = LIFE_OF_LONG_TROUBLE / 2;
+        }
+        if self.troubles.contains(&Trouble::Power)
+            && !self.troubles.contains(&Trouble::DiskErrors)
+            && one_in(rng, 2)
+        {
+            self.lose_the_last_period(rng);
+        }
+        if one_in(rng, 2) {
+            self.buggify = *pick(rng, &[10_000, 100_000, 400_000]);
+        }
+    }
+
+    /// Nodes sync every so often only, and lose with their power what they acknowledged since. Clients that keep a history of their own
+    /// have no place for that.
+    fn lose_the_last_period(&mut self, rng: &mut Rng) {
+        self.machine.sync = Sync::Periodic(Duration::from_millis(5 + rng.below(195)));
+        self.levels.weak_writes.clear();
+        (self.truncates, self.replications) = (false, Vec::new());
+    }
+
+    /// How long before a power failure acknowledged writes may be lost with it; none where no acknowledged write is.
+    pub(crate) fn loss_window(&self) -> Option<Duration> {
+        match self.machine.sync {
+            // A sync begins with the period, and takes its time.
+            Sync::Periodic(period) => Some(period * 2),
+            Sync::Batch | Sync::Group(_) => None,
         }
     }
 
@@ -368,6 +408,14 @@ impl ClusterPlan {
             ..self.machine.config(rng, address, self.shards[nth])
         }
     }
+}
+
+/// One seed in so many has a large cluster, of small nodes.
+const LARGE_ONE_IN: u64 = 50;
+
+/// Nodes of the large cluster that a seed has, if it has one.
+pub(crate) fn large(rng: &mut Rng) -> Option<usize> {
+    one_in(rng, LARGE_ONE_IN).then(|| *pick(rng, &[12, 20, 30]))
 }
 
 /// Nodes of the cluster of a seed that does not say how many.

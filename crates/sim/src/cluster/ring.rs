@@ -112,6 +112,19 @@ impl ClusterDirector {
         true
     }
 
+    /// A node gets an empty disk and takes its own place.
+    pub(crate) async fn replace_disk(&mut self, nth: usize) {
+        let mut world = self.world.borrow_mut();
+        world.stats.ring_changes += 1;
+        world.forget_seen();
+        drop(world);
+        (self.changed, self.hints_lost) = (true, true);
+        let (over, told) = (Rc::new(Cell::new(false)), Rc::new(RefCell::default()));
+        let change = Change { event: RingEvent::NewDisk, subject: nth, over, told };
+        self.begin(&change, "").await;
+        self.change = Some(change);
+    }
+
     async fn begin(&mut self, change: &Change, host: &str) {
         let subject = change.subject;
         match change.event {

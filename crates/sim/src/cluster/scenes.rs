@@ -2,6 +2,7 @@
 //! node that does not hear of a change of the ring and is asked by clients all the same, a node that joins when a replica has just
 //! missed something.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rt_sim::NodeId;
@@ -19,6 +20,10 @@ const BACK_MILLIS: u64 = 1_500;
 const DEAF_MILLIS: u64 = 15_000;
 /// How long a node that joins may take that need not wait for another.
 const JOINED_MAX: Duration = Duration::from_secs(30);
+/// About how long a disk takes from one rotten bit to the next, milliseconds.
+const ROT_MILLIS: u64 = 700;
+/// Where a node has the files of the keyspace that clients write.
+const TABLES: &str = "/torc/data/k0";
 /// About how long a replica is away, milliseconds: longer than a write may take, and not so long that it is taken for dead.
 const AWAY_MILLIS: u64 = 8_000;
 
@@ -27,6 +32,7 @@ impl ClusterDirector {
     pub(crate) async fn trouble(&mut self, until: Duration) {
         match self.plan.focus {
             Some(Focus::Batches | Focus::Repairs) => self.end_coordinators(until).await,
+            Some(Focus::Rot) => self.rot(until).await,
             Some(Focus::Deaf) => self.deafen().await,
             Some(Focus::Stale) => self.join_past_stale().await,
             _ => self.disturb(until).await,
@@ -78,6 +84,29 @@ impl ClusterDirector {
             deaf.iter().for_each(|to| self.sim.heal(from, *to));
             self.rest_about(BACK_MILLIS).await;
         }
+    }
+
+    /// Bits of the files that one node has of tables flip, again and again; what it answers is right or an error. In the end its disk is
+    /// replaced, and the others bring what was on it.
+    async fn rot(&mut self, until: Duration) {
+        self.excuse_all();
+        let victim = self.any_node();
+        let id = self.nodes[victim].id;
+        self.world.borrow_mut().stats.disk_faults += 1;
+        while self.sim.now() < until && !self.failed() {
+            self.rest_about(ROT_MILLIS).await;
+            let is_of_table =
+                |path: &Path| path.starts_with(TABLES) && path.extension() == Some("db".as_ref());
+            let files: Vec<(PathBuf, u64)> =
+                self.sim.files(id).into_iter().filter(|(path, len)| is_of_table(path) && *len > 0).collect();
+            if files.is_empty() {
+                continue;
+            }
+            let (path, len) = pick(&mut self.rng, &files);
+            let at = self.rng.below(*len);
+            self.sim.corrupt_file(id, path, at, 1);
+        }
+        self.replace_disk(victim).await;
     }
 
     /// A node joins while another is away for so long that nobody waits for it. That one comes back for clients and for a node that does not

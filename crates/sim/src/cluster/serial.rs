@@ -42,6 +42,8 @@ pub(crate) struct Registers {
     strong: BTreeSet<(u64, usize)>,
     /// Values that were replaced by such a write, and when that was acknowledged.
     replaced: BTreeMap<(u64, i64), u64>,
+    /// A node lost power then, and the commits that it had acknowledged a moment before.
+    doubted_upto: Option<u64>,
 }
 
 /// Shared by the clients.
@@ -115,8 +117,12 @@ impl Registers {
         if let (RegisterInput::Cas { expected: Some(old), .. }, RegisterOutput::Applied(true)) =
             (&begun.input, &output)
             && begun.is_strong
+            && !self.is_doubted(begun)
         {
             self.replaced.entry((begun.key, *old)).or_insert(now);
+        }
+        if self.is_doubted(begun) {
+            self.strong.remove(&(begun.key, begun.at));
         }
         match (&output, &begun.input) {
             (RegisterOutput::Value(value) | RegisterOutput::Refused(value), _) => {
@@ -130,6 +136,23 @@ impl Registers {
         if let Some(one) = self.histories.get_mut(&begun.key).and_then(|all| all.get_mut(begun.at)) {
             (one.ended, one.output) = (now, Some(output));
         }
+    }
+
+    /// It was under way when a node lost power that may have forgotten its commit.
+    fn is_doubted(&self, begun: &Begun) -> bool {
+        let one = self.histories.get(&begun.key).and_then(|all| all.get(begun.at));
+        one.is_some_and(|one| Some(one.invoked) <= self.doubted_upto)
+    }
+
+    /// A node lost power: readings at QUORUM may miss commits that were acknowledged at or after a time. Votes are kept, so that the
+    /// order of the transactions and of serial readings holds.
+    pub(crate) fn doubt_since(&mut self, since: u64, now: u64) {
+        self.doubted_upto = Some(now);
+        let histories = &self.histories;
+        let ended =
+            |key: &u64, at: &usize| histories.get(key).and_then(|all| all.get(*at)).map(|one| one.ended);
+        self.strong.retain(|(key, at)| ended(key, at).is_some_and(|ended| ended < since || ended == NEVER));
+        self.replaced.retain(|_, at| *at < since);
     }
 
     /// Why a QUORUM read sent at `since` may not show this value; none when some order of the history allows it.
