@@ -181,10 +181,7 @@ impl ClusterDirector {
             Trouble::ClockJump => {
                 // What it has shown until now may have expired values for good, should it go back.
                 self.world.borrow_mut().all_seconds();
-                let mut seconds = *pick(&mut self.rng, &[1, 15, 90, -3, -20]);
-                if self.plan.hours && one_in(&mut self.details, 3) {
-                    seconds = *pick(&mut self.details, &[3_600, 40_000, -3_600, -40_000]);
-                }
+                let seconds = self.draw_jump();
                 self.sim.jump_clock(id, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
                 // It is no trouble that ends.
                 self.nodes[nth].troubled = false;
@@ -196,6 +193,15 @@ impl ClusterDirector {
                 self.sim.configure_disk(id, |disk| trouble.disk(rng, disk));
             }
         }
+    }
+
+    /// By how many seconds a clock jumps.
+    fn draw_jump(&mut self) -> i64 {
+        let seconds = *pick(&mut self.rng, &[1, 15, 90, -3, -20]);
+        if self.plan.hours && one_in(&mut self.details, 3) {
+            return *pick(&mut self.details, &[3_600, 40_000, -3_600, -40_000]);
+        }
+        seconds
     }
 
     /// All machines lose power. They start again one after the other, as the trouble of each ends.

@@ -287,13 +287,12 @@ impl ClusterPlan {
         if may_lose_weak_writes(&troubles, &ring, moves) {
             levels.weak_writes.clear();
         }
-        let jumps = troubles.contains(&Trouble::ClockJump);
         let drawn = *pick(
             rng,
             &[Grace::Never, Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)],
         );
         // A clock that is ahead lets deletions be forgotten early.
-        let grace = if jumps { Grace::Never } else { drawn };
+        let grace = if troubles.contains(&Trouble::ClockJump) { Grace::Never } else { drawn };
         Self {
             shards: (0..nodes).map(|_| *pick(rng, &[1, 1, 2, 3, 4])).collect(),
             racks: (0..nodes).map(|_| format!("rack{}", rng.below(3))).collect(),
