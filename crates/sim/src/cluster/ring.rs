@@ -114,10 +114,11 @@ impl ClusterDirector {
 
     /// A node gets an empty disk and takes its own place.
     pub(crate) async fn replace_disk(&mut self, nth: usize) {
-        let mut world = self.world.borrow_mut();
-        world.stats.ring_changes += 1;
-        world.forget_seen();
-        drop(world);
+        {
+            let mut world = self.world.borrow_mut();
+            world.stats.ring_changes += 1;
+            world.forget_seen();
+        }
         (self.changed, self.hints_lost) = (true, true);
         let (over, told) = (Rc::new(Cell::new(false)), Rc::new(RefCell::default()));
         let change = Change { event: RingEvent::NewDisk, subject: nth, over, told };
