@@ -188,9 +188,9 @@ fn fuzz() {
     for lives in [7, alone] {
         let reply_to = SocketAddr::from(([10, 0, 0, 9], 7_000));
         let (cluster, roster) = ("c".to_owned(), roster(lives));
-        corpus.push((Message::Versions { cluster, reply_to, roster, versions: vec![3] }));
+        corpus.push(Message::Versions { cluster, reply_to, roster, versions: vec![3] });
         let (beats, wanted) = (vec![(0, 900), (3, 5)], vec![(0, 0), (9, 1)]);
-        corpus.push((Message::Beats { reply_to, roster, beats, wanted }));
+        corpus.push(Message::Beats { reply_to, roster, beats, wanted });
     }
     let corpus: Vec<Vec<u8>> = corpus.iter().map(|message| encode(message).to_vec()).collect();
     hunt("gossip messages", |random| {
