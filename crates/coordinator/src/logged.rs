@@ -61,7 +61,7 @@ impl Coordinator {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        let writes = self.plan(updates, options.consistency)?;
+        let writes = self.plan_with_lease(updates, &options).await?;
         let view = self.view();
         let holders = choose_holders(&view, self.next_turn());
         let active = self.batchlog().begin(writes.iter().map(|write| &write.update));
@@ -255,9 +255,9 @@ impl Coordinator {
         timeout: Duration,
     ) -> Result<(), RequestError> {
         let consistency = self.replay_level(&update.table);
-        let writes = self.plan(vec![update], consistency)?;
         let deadline = self.rt().now() + timeout;
         let options = WriteOptions { consistency, kind: WriteKind::Batch, deadline };
+        let writes = self.plan_with_lease(vec![update], &options).await?;
         self.write_planned(writes, options, Some(at_micros)).await
     }
 

@@ -52,8 +52,22 @@ impl Coordinator {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        let writes = self.plan(updates, options.consistency)?;
+        let writes = self.plan_with_lease(updates, &options).await?;
         self.write_planned(writes, options, None).await
+    }
+
+    /// [`Coordinator::plan`], and waits until this node may use the replicas of all updates. To be done before any of them is sent:
+    /// the refusal says that nothing was done.
+    pub(crate) async fn plan_with_lease(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: &WriteOptions,
+    ) -> Result<Vec<Planned>, RequestError> {
+        let writes = self.plan(updates, options.consistency)?;
+        for Planned { scene, update, .. } in &writes {
+            self.hold_lease(scene, Some(update.key.token), options.consistency, options.deadline).await?;
+        }
+        Ok(writes)
     }
 
     /// Finds where updates go. Fails when one of them cannot be written: nothing of a batch is sent then.
@@ -93,6 +107,10 @@ impl Coordinator {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
+        for update in &updates {
+            let (scene, token) = (self.scene(&update.table)?, Some(update.key.token));
+            self.hold_lease(&scene, token, options.consistency, options.deadline).await?;
+        }
         let all = updates.into_iter().map(|update| self.increment_partition(update, options));
         join_all(all).await.into_iter().collect()
     }
@@ -104,8 +122,6 @@ impl Coordinator {
     ) -> Result<(), RequestError> {
         loop {
             let scene = self.scene(&update.table)?;
-            let token = Some(update.key.token);
-            self.hold_lease(&scene, token, options.consistency, options.deadline).await?;
             let view = &scene.view;
             let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
@@ -128,11 +144,15 @@ impl Coordinator {
                 }
                 Err(error) => error,
             };
-            // It has not counted: there is another ring to count by.
+            // It has not counted: there is another ring to count by. Without a lease there the error stays, for other partitions of
+            // the batch may have been counted.
             if matches!(error, PeerError::OldRing(_))
                 && self.catch_up(view.ring_number(), options.deadline).await
             {
-                continue;
+                let (later, token) = (self.scene(&update.table)?, Some(update.key.token));
+                if self.hold_lease(&later, token, options.consistency, options.deadline).await.is_ok() {
+                    continue;
+                }
             }
             let required = needs.required() as u32;
             return Err(write_error(&scene, &[(leader, error)], options, (0, required)));
@@ -185,10 +205,6 @@ impl Coordinator {
         since_micros: Option<i64>,
     ) -> Result<(), RequestError> {
         let Planned { scene, replicas, needs, update } = write;
-        if has_it.is_none() {
-            let (consistency, deadline) = (options.consistency, options.deadline);
-            self.hold_lease(&scene, Some(update.key.token), consistency, deadline).await?;
-        }
         let view = scene.view.clone();
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));
@@ -266,7 +282,7 @@ impl Coordinator {
         let Ok(updates) = updates else { return Err(error) };
         let has_it = has_it.map(|node| view.node(node).host);
         // Some may have it already: it must not be said that nothing was done.
-        let planned = self.plan(updates, options.consistency).map_err(|_| error)?;
+        let planned = self.plan_with_lease(updates, &options).await.map_err(|_| error)?;
         for write in planned {
             let host = has_it.and_then(|host| write.scene.view.index_of(host));
             let has_it = host.filter(|node| write.replicas.contains(node));

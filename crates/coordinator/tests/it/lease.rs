@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use coordinator::{Canaries, Consistency, LEASE, Phase, RequestError};
+use coordinator::{Canaries, Consistency, LEASE, Phase, RequestError, WriteKind, WriteOptions};
 use rt_sim::Config;
 use schema::Replication;
 
@@ -126,4 +126,33 @@ fn without_the_log_only_what_moves_is_refused_and_only_above_one() {
     // Who knows that reads have gone over reads the replicas to be.
     tell(&world, &[0, 1, 2, JOINS], Stage::Switched);
     all(Consistency::Quorum, |_| false);
+}
+
+/// The refusal says that nothing was done, of partitions that do not move neither.
+#[test]
+fn a_batch_that_is_refused_leaves_nothing() {
+    let (world, reached) = world(33);
+    let t = table("ks", "t");
+    let now = seconds(&world.sim, 0);
+    tell(&world, &[0, 1, 2, JOINS], Stage::Fetching);
+    reached[0].set(false);
+    for kind in [WriteKind::Batch, WriteKind::UnloggedBatch] {
+        let updates = (0..KEYS).map(|k| row(&t, k, 0, "a", 10)).collect();
+        let refused = world.on(0, 0, |rt, coordinator| async move {
+            let deadline = rt.now() + 5 * SECOND;
+            coordinator
+                .write(updates, WriteOptions { consistency: Consistency::Quorum, kind, deadline })
+                .await
+        });
+        assert!(
+            matches!(&refused, Err(RequestError::Overloaded(why)) if why.contains("majority")),
+            "{refused:?}"
+        );
+    }
+    world.sim.run_for(30 * SECOND);
+    for node in [0, 1, 2, JOINS] {
+        for k in 0..KEYS {
+            assert_eq!(world.kept(node, partition(&t, k, now)), [], "{k} on {node}");
+        }
+    }
 }
