@@ -145,8 +145,8 @@ def versions(world):
     name = rest(address, "/storage_service/cluster_name")
     with Load(world.session) as load:
         wait_until(lambda: len(load.acknowledged) > 20, "the load has begun")
-        for least, most in ((0, 0), (2, 2), (999, 999)):
-            expected = f"this node speaks the versions 1 to 1 of the internode protocol, the other one {least} to {most}"
+        for least, most in ((0, 1), (1, 1), (3, 3), (999, 999)):
+            expected = f"this node speaks the versions 2 to 2 of the internode protocol, the other one {least} to {most}"
 
             def told(least=least, most=most, expected=expected):
                 code, _, why, peer = say_hello(address, name, least, most)
@@ -156,11 +156,11 @@ def versions(world):
                 return "refused an internode connection from" in log(node) and expected in log(node)
 
             wait_until(told, f"the node's log says that it refused versions {least} to {most}")
-        for least, most in ((0, 1), (1, 999), (0, 999)):
+        for least, most in ((0, 2), (2, 999), (0, 999)):
             code, version, why, peer = say_hello(address, name, least, most)
-            check((code, version) == (0, 1), f"{least} to {most}: {code} {version} {why!r}")
+            check((code, version) == (0, 2), f"{least} to {most}: {code} {version} {why!r}")
             # What follows is of that version: a ping, and a pong for it.
-            ping = struct.pack(">IBBBBQII", 0, PING, 0, 0, 0, 1, 0, 0)
+            ping = struct.pack(">IBBBBQIHI", 0, PING, 0, 0, 0, 1, 0, 0, 0)
             peer.sendall(ping + struct.pack(">I", zlib.crc32(ping)))
             check(peer.recv(5)[4:] == bytes([PONG]), f"{least} to {most}: no pong")
             peer.close()
@@ -171,7 +171,7 @@ def versions(world):
         with Other(spare(world, 10), answer) as other:
             said = start_fails(world, "--memory", seeds=other.listener.getsockname()[0])
             check("5 to 9 of the internode protocol" in said, said)
-            check(other.heard and set(other.heard) == {(1, 1)}, f"it offers {other.heard}")
+            check(other.heard and set(other.heard) == {(2, 2)}, f"it offers {other.heard}")
         # One that agrees to what was not offered is not believed.
         answer = message(struct.pack(">BHB16sHHH", 0, 9, 0, host, 1, 0, 0))
         with Other(spare(world, 10), answer) as other:
