@@ -9,8 +9,9 @@ use crate::{ColumnId, Effect, Place, RowState, Scalar, SeenRow, Shape, Value, Wr
 
 /// Choices of unknown writes that are tried for one observation.
 const TRIES_MAX: u32 = 20_000;
-/// A request without an answer is carried out so much later at most.
-const UNDER_WAY_SECONDS: i64 = 60;
+/// A request without an answer is carried out so much later at most: a paused process may read it when it goes on, and
+/// simulated troubles last 200 s, one after the other.
+const UNDER_WAY_SECONDS: i64 = 460;
 
 /// What is known of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
