@@ -296,19 +296,19 @@ async fn received_by(shard: &Rc<Shard>, receiver: ShardId, accepted: Admitted) -
     matches!(reply, HandoverReply::Done)
 }
 
+/// Takes over a connection of another shard, unless this one has stopped.
+fn attach(shard: &Shard, stream: DetachedStream, address: SocketAddr) -> Option<Stream> {
+    if shard.stopped.get() {
+        return None;
+    }
+    let attached = shard.rt.net().attach(stream);
+    attached.map_err(|error| shard.warn(Some(address), REFUSED, &error.to_string())).ok()
+}
+
 /// Waits for the hello of a connection that shard 0 has accepted, and gives the connection to the shard that it wants.
 pub(crate) async fn receive_raw(shard: &Rc<Shard>, raw: Raw) -> HandoverReply {
     let Raw { number, stream, address } = raw;
-    if shard.stopped.get() {
-        return HandoverReply::Failed;
-    }
-    let stream = match shard.rt.net().attach(stream) {
-        Ok(stream) => stream,
-        Err(error) => {
-            shard.warn(Some(address), REFUSED, &error.to_string());
-            return HandoverReply::Failed;
-        }
-    };
+    let Some(stream) = attach(shard, stream, address) else { return HandoverReply::Failed };
     let evicted = Notify::new();
     shard.greeting.borrow_mut().insert(number, evicted.clone());
     let greeted = unless(&evicted, receive(shard, stream, address)).await;
@@ -391,16 +391,7 @@ fn answer(shard: &Shard, outcome: Result<Agreement, HelloRefusal>, target: Shard
 /// Takes over a connection on the shard that was wanted, answers its hello and serves it.
 pub(crate) fn own(shard: &Rc<Shard>, greeted: Greeted) -> HandoverReply {
     let Greeted { stream, address, hello, agreed } = greeted;
-    if shard.stopped.get() {
-        return HandoverReply::Failed;
-    }
-    let stream = match shard.rt.net().attach(stream) {
-        Ok(stream) => stream,
-        Err(error) => {
-            shard.warn(Some(address), REFUSED, &error.to_string());
-            return HandoverReply::Failed;
-        }
-    };
+    let Some(stream) = attach(shard, stream, address) else { return HandoverReply::Failed };
     shard.is_there(hello.host);
     let inbound = Inbound::new(shard, hello.host, address, hello.class);
     let id = shard.next_inbound();

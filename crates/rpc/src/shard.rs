@@ -50,10 +50,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn new(key: Key, info: PeerInfo, own: ShardId) -> Rc<Peer> {
+    fn new(key: Key, info: PeerInfo, connections: &ConnectionsPerPeer, own: ShardId) -> Rc<Peer> {
         let shard_count = Cell::new(info.shard_count.max(1));
         let owners = Cell::new([own.0; Class::ALL.len()]);
-        Rc::new(Peer { key, info, shard_count, owners, links: RefCell::default() })
+        let peer = Peer { key, info, shard_count, owners, links: RefCell::default() };
+        peer.set_owners(connections, own);
+        Rc::new(peer)
     }
 
     /// The shard of this node whose link this shard uses.
@@ -181,11 +183,8 @@ impl Shard {
     /// The peer that a key names; one that is not known yet is taken to be as another shard knows it.
     pub(crate) fn peer_or(&self, key: Key, info: PeerInfo) -> Rc<Peer> {
         let mut peers = self.peers.borrow_mut();
-        Rc::clone(peers.entry(key).or_insert_with(|| {
-            let peer = Peer::new(key, info, self.rt.shard());
-            peer.set_owners(&self.connections.get(), self.rt.shard());
-            peer
-        }))
+        let new = || Peer::new(key, info, &self.connections.get(), self.rt.shard());
+        Rc::clone(peers.entry(key).or_insert_with(new))
     }
 
     /// The handler of a request of another shard's connection has ended.
@@ -231,11 +230,7 @@ impl Shard {
             });
             for (host, info) in new.iter() {
                 let key = Key::Host(host);
-                let peer = peers.entry(key).or_insert_with(|| {
-                    let peer = Peer::new(key, *info, own);
-                    peer.set_owners(&connections, own);
-                    peer
-                });
+                let peer = peers.entry(key).or_insert_with(|| Peer::new(key, *info, &connections, own));
                 if changed {
                     peer.set_owners(&connections, own);
                 }

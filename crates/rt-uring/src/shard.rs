@@ -111,11 +111,9 @@ pub(crate) fn run<T: Send + 'static>(
         let (rt, clock) = assemble(&config, ring.clone());
         let executor = rt.executor().clone();
         let _entered = executor.enter();
-        let mut attached = None;
-        if let Some(threshold) = config.node.blocked_reactor_notify {
-            let poll_began = watch_stalls(&executor, threshold, shard, Rc::clone(&clock));
-            attached = config.watched.as_ref().map(|watched| watched.attach(shard, poll_began));
-        }
+        let attached = config.node.blocked_reactor_notify.zip(config.watched).map(|(threshold, watched)| {
+            watched.attach(shard, watch_stalls(&executor, threshold, shard, Rc::clone(&clock)))
+        });
         if let Some(ring) = &ring {
             executor.add_hook(Rc::clone(ring) as Rc<dyn TurnHook>);
         }
@@ -141,7 +139,7 @@ pub(crate) fn run<T: Send + 'static>(
             host.poll(cx, exit)
         }))
         .await;
-        drop(attached.take());
+        drop(attached);
         executor.shutdown();
         let output = output.borrow_mut().take();
         Ok(output)

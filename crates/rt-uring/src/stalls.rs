@@ -143,12 +143,13 @@ impl Watchdog {
         let (watched, ended) = (Arc::<Watched>::default(), Arc::<AtomicBool>::default());
         let (of_thread, thread_ended) = (Arc::clone(&watched), Arc::clone(&ended));
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let mut reported = Instant::now().checked_sub(PAUSE);
+            let mut wait = Duration::ZERO;
             while !thread_ended.load(Ordering::Relaxed) {
-                std::thread::park_timeout((threshold / 2).clamp(LOOK_MIN, LOOK_MAX));
-                if reported.is_none_or(|at| at.elapsed() >= PAUSE) && look(&of_thread, threshold, clock) {
-                    reported = Some(Instant::now());
-                }
+                std::thread::park_timeout(wait);
+                wait = match look(&of_thread, threshold, clock) {
+                    true => PAUSE,
+                    false => (threshold / 2).clamp(LOOK_MIN, LOOK_MAX),
+                };
             }
         })?;
         Ok(Self { watched, ended, thread: Some(thread) })

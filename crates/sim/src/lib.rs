@@ -90,6 +90,8 @@ pub struct Report {
     pub trace_events: u64,
     /// How long it took by the simulated clock.
     pub simulated: std::time::Duration,
+    /// How much CPU time it took, which the caller measures: this crate knows no clock but the simulated one.
+    pub spent: std::time::Duration,
     /// The folded trace after each [`TRACE_BLOCK`] events.
     pub trace_blocks: Vec<u64>,
     /// The last events as text.
@@ -109,6 +111,7 @@ impl Report {
             trace_hash: 0,
             trace_events: 0,
             simulated: std::time::Duration::ZERO,
+            spent: std::time::Duration::ZERO,
             trace_blocks: Vec::new(),
             trace: Vec::new(),
             stats: Stats::default(),
@@ -155,6 +158,7 @@ fn report(seed: u64, sim: &rt_sim::Sim, world: &World, plan: String) -> Report {
         trace_hash: sim.trace_hash(),
         trace_events: sim.trace_events(),
         simulated: sim.now(),
+        spent: std::time::Duration::ZERO,
         trace_blocks: sim.trace_blocks(),
         trace: sim.trace_lines(),
         stats: world.stats,

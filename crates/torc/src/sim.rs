@@ -21,9 +21,6 @@ const STACK_BYTES: usize = 32 << 20;
 /// Events of the trace around a difference.
 const TRACE_AROUND: u64 = 1024;
 
-/// What the simulations of all threads have had of the cores.
-static SPENT_NANOS: AtomicU64 = AtomicU64::new(0);
-
 thread_local! {
     /// What the last panic of this thread said.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
@@ -92,7 +89,7 @@ pub fn command() -> Command {
         )
 }
 
-/// What is about planted bugs.
+/// What is about injected bugs.
 fn canary_arguments() -> [Arg; 3] {
     [
         Arg::new("canaries")
@@ -178,11 +175,11 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
 /// Runs a seed; a panic inside is a finding like another.
 fn guarded(seed: u64, options: &Options) -> Report {
     let before = cpu_time();
-    let report = catch_unwind(AssertUnwindSafe(|| ::sim::run(seed, options))).unwrap_or_else(|_| {
+    let mut report = catch_unwind(AssertUnwindSafe(|| ::sim::run(seed, options))).unwrap_or_else(|_| {
         let text = PANIC.with(|slot| slot.borrow().clone());
         Report::of_failure(seed, format!("the node panicked: {text}"))
     });
-    SPENT_NANOS.fetch_add((cpu_time() - before).as_nanos() as u64, Ordering::Relaxed);
+    report.spent = cpu_time() - before;
     report
 }
 
@@ -197,21 +194,23 @@ fn cpu_time() -> Duration {
 #[derive(Default)]
 struct Speed {
     simulated: Duration,
+    spent: Duration,
     events: u64,
 }
 
 impl Speed {
     fn note(&mut self, report: &Report) {
         self.simulated += report.simulated;
+        self.spent += report.spent;
         self.events += report.trace_events;
     }
 
-    /// For so many seeds that took so much of a core.
-    fn text(&self, seeds: u64, spent: Duration) -> String {
-        let seconds = spent.as_secs_f64().max(1e-9);
+    /// For so many seeds.
+    fn text(&self, seeds: u64) -> String {
+        let seconds = self.spent.as_secs_f64().max(1e-9);
         format!(
             "{:.2} s of a core a seed; a second of a core simulates {:.0} s and {:.0} events",
-            spent.as_secs_f64() / seeds.max(1) as f64,
+            self.spent.as_secs_f64() / seeds.max(1) as f64,
             self.simulated.as_secs_f64() / seconds,
             self.events as f64 / seconds,
         )
@@ -340,7 +339,6 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
     let mut told = begun;
     let (mut failed, mut total, mut count) = (Vec::new(), ::sim::Stats::default(), 0);
     let (mut shapes, mut speed) = (Shapes::default(), Speed::default());
-    let spent = SPENT_NANOS.load(Ordering::Relaxed);
     run_all(&seeds, options, threads, |report, done| {
         show(&report, &options);
         total.add(&report.stats);
@@ -357,8 +355,7 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
         failed.len() >= 5
     });
     println!("{count} {what} in {:.0} s: {total}{shapes}", begun.elapsed().as_secs_f64());
-    let spent = Duration::from_nanos(SPENT_NANOS.load(Ordering::Relaxed) - spent);
-    println!("{count} {what}: {}", speed.text(count, spent));
+    println!("{count} {what}: {}", speed.text(count));
     match failed.as_slice() {
         [] if total.unjudged * UNJUDGED_MAX_IN > total.rows => Err(format!(
             "{} of {} rows could not be judged; more than one in {UNJUDGED_MAX_IN} is a finding about the checkers",
@@ -483,6 +480,6 @@ fn canaries(options: Options, threads: u64, quick: bool) -> Result<(), String> {
     if missed.is_empty() {
         Ok(())
     } else {
-        Err(format!("planted bugs were not found: {}", missed.join(", ")))
+        Err(format!("injected bugs were not found: {}", missed.join(", ")))
     }
 }

@@ -226,18 +226,23 @@ fn replica_before(world: &World, k: i32) -> usize {
     (0..3).find(|node| host(*node) == only).expect("it is one of them")
 }
 
+/// Writes all keys while node 2 is cut off, for which hints are kept.
+fn write_without_node_2(world: &World, t: &Arc<Table>) {
+    tell(world, &[0, 1, 2], Stage::Before);
+    world.sim.isolate(world.sim.node(2));
+    for k in 0..KEYS {
+        world.write(0, row(t, k, 0, "a", 10), Consistency::Quorum).unwrap();
+    }
+    world.sim.run_for(5 * SECOND);
+}
+
 /// Hints are kept for a node; while it is away it loses ranges to a node that joined. What it has of those when the hints were delivered.
 fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
     let world = World::with_handoff(11, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
     world.plant(canaries);
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
-    tell(&world, &[0, 1, 2], Stage::Before);
-    world.sim.isolate(world.sim.node(2));
-    for k in 0..KEYS {
-        world.write(0, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
-    }
-    world.sim.run_for(5 * SECOND);
+    write_without_node_2(&world, &t);
     assert_eq!(kept_hints(&world, 0), [(host(2), KEYS as u64)].into());
     tell(&world, &[0, 1, JOINS], Stage::Over);
     world.sim.heal_all();
@@ -309,12 +314,7 @@ fn hints_for_a_node_that_left_go_to_those_who_own_its_ranges() {
     let world = World::with_handoff(15, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
-    tell(&world, &[0, 1, 2], Stage::Before);
-    world.sim.isolate(world.sim.node(2));
-    for k in 0..KEYS {
-        world.write(0, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
-    }
-    world.sim.run_for(5 * SECOND);
+    write_without_node_2(&world, &t);
     let late = begin(&world.sim, 0, 0, {
         let t = t.clone();
         |rt, coordinator| async move {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rpc::{Class, ConnectionsPerPeer, Dropped, Limits, RpcError, Verb};
-use rt::Group;
+use rt::{Group, Task};
 use rt_sim::{Sim, Simulation};
 
 use crate::harness::*;
@@ -224,6 +224,19 @@ fn messages_without_an_answer_reach_the_shard_that_is_meant() {
     assert_eq!(open(0, 3).0, [0, 1, 0], "the connection for what is urgent is one");
 }
 
+/// How many calls were answered, and how many were refused for want of room.
+async fn tally(calls: Vec<Task<Result<Bytes, RpcError>>>) -> (u64, u64) {
+    let (mut answered, mut refused) = (0, 0);
+    for call in calls {
+        match call.await {
+            Ok(_) => answered += 1,
+            Err(RpcError::Overloaded) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    (answered, refused)
+}
+
 /// The limits of a shard hold for what other shards give it, and those of a shard that gives for what it has given.
 #[test]
 fn forwarded_requests_are_bounded_as_others_are() {
@@ -240,15 +253,7 @@ fn forwarded_requests_are_bounded_as_others_are() {
                     })
                 })
                 .collect();
-            let mut tally = (0, 0);
-            for call in calls {
-                match call.await {
-                    Ok(_) => tally.0 += 1,
-                    Err(RpcError::Overloaded) => tally.1 += 1,
-                    other => panic!("{other:?}"),
-                }
-            }
-            tally
+            tally(calls).await
         })
     };
     // The shard that serves: ten at once, twenty wait.
@@ -294,15 +299,7 @@ fn calls_over_shared_connections_are_bounded() {
                 })
             })
             .collect();
-        let mut tally = (0, 0);
-        for call in calls {
-            match call.await {
-                Ok(_) => tally.0 += 1,
-                Err(RpcError::Overloaded) => tally.1 += 1,
-                other => panic!("{other:?}"),
-            }
-        }
-        tally
+        tally(calls).await
     });
     assert!(ok >= 9 && overloaded > 0 && ok + overloaded == 50, "{ok} {overloaded}");
     let again = call(&sim, (0, caller), to(1, 0), Verb::Read, vec![0; 10_000], SECOND);

@@ -287,7 +287,7 @@ impl Inner {
                 "this node fetches its data nonetheless, for that was created since it began to join: {why}"
             );
         }
-        // All shards have taken over who gains what.
+        // All shards use a view with the pending replicas.
         self.membership.wait_for_itself().await?;
         let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
         if !joins {
