@@ -32,6 +32,9 @@ const POOL_END_WAIT: Duration = Duration::from_secs(5);
 /// Idle threads of the pool end after this time.
 const POOL_KEEP_ALIVE: Duration = Duration::from_secs(5);
 
+/// A stall that is logged however many were before it.
+const LONG_STALL: Duration = Duration::from_millis(100);
+
 /// What one shard is told.
 pub(crate) struct ShardConfig {
     pub(crate) shard: u16,
@@ -148,7 +151,7 @@ pub(crate) fn run<T: Send + 'static>(
     result
 }
 
-/// Logs tasks that keep the shard for longer than `threshold`, some lines a second at most.
+/// Logs tasks that keep the shard for longer than `threshold`, some lines a second at most, and all that are very long.
 fn watch_stalls(
     executor: &Executor,
     threshold: Duration,
@@ -156,16 +159,18 @@ fn watch_stalls(
     clock: Rc<dyn Clock>,
 ) -> Arc<AtomicU64> {
     let limit = RefCell::new(LogLimit::default());
-    executor.watch_stalls(threshold, move |Stall { group, task, took }| {
+    executor.watch_stalls(threshold, move |Stall { group, task, took, cpu }| {
         let since_start = Duration::from_nanos(clock.now().as_nanos());
-        if let Some(left_out) = limit.borrow_mut().line(since_start) {
-            let millis = took.as_millis() as u64;
+        let line = limit.borrow_mut().line(since_start);
+        // Long ones are few by themselves, and tests look for the longest.
+        if let Some(left_out) = line.or((took >= LONG_STALL).then_some(0)) {
+            let (millis, of_cpu) = (took.as_millis() as u64, cpu.as_millis() as u64);
             tracing::warn!(
                 shard,
                 group = group.name(),
                 task,
                 left_out,
-                "reactor stalled for {millis} ms: everything else on the shard waited for one task"
+                "reactor stalled for {millis} ms, {of_cpu} ms of them CPU time: everything else on the shard waited for one task"
             );
         }
     })

@@ -30,6 +30,11 @@ pub trait Clock {
     /// Microseconds since 1970-01-01 UTC. May jump in both directions.
     fn wall_micros(&self) -> i64;
 
+    /// CPU time that the calling thread has used; none where no such clock is (the simulator).
+    fn thread_cpu(&self) -> Option<Duration> {
+        None
+    }
+
     /// Whether a turn that began at `turn_start` has used its `quota`. A simulator decides this by its seed,
     /// because no time passes in it while a task runs.
     fn quota_spent(&self, turn_start: Instant, quota: Duration) -> bool {

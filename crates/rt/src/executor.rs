@@ -23,6 +23,10 @@ use crate::timer::Timers;
 /// How long a turn may last before sockets and files are looked at again.
 pub const TASK_QUOTA: Duration = Duration::from_micros(500);
 
+/// Where stalls are watched, a turn reads the thread's CPU time (a system call) when the last reading is older than this: so much may
+/// a stall's CPU time be too long, besides what other polls of its turn have used.
+const THREAD_CPU_READ_PERIOD: Duration = Duration::from_millis(1);
+
 /// Between tasks the clock is read once in so many polls.
 const POLLS_BETWEEN_CLOCK_READS: u32 = 8;
 
@@ -97,8 +101,11 @@ pub struct Stall {
     pub group: Group,
     /// The type of the task's future, which names the function that it is.
     pub task: &'static str,
-    /// How long the poll took.
+    /// How long the poll took, by the wall.
     pub took: Duration,
+    /// The CPU time that the thread used meanwhile, `took` at most: the rest it waited in a system call or a page fault, or for the machine
+    /// to give it a CPU. `took` where no clock tells.
+    pub cpu: Duration,
 }
 
 /// What [`Executor::watch_stalls`] was told.
@@ -107,6 +114,24 @@ struct StallWatch {
     report: Box<dyn Fn(Stall)>,
     /// See [`Executor::watch_stalls`].
     poll_began: Arc<AtomicU64>,
+    /// When the thread's CPU time was read last, and what it was.
+    cpu_read: Cell<(Instant, Option<Duration>)>,
+}
+
+impl StallWatch {
+    /// Reads the thread's CPU time, unless that was done a moment ago.
+    fn read_cpu(&self, clock: &dyn Clock, now: Instant) {
+        if now - self.cpu_read.get().0 >= THREAD_CPU_READ_PERIOD {
+            self.cpu_read.set((now, clock.thread_cpu()));
+        }
+    }
+
+    /// The CPU time of a poll that is over and took so long.
+    fn cpu_of(&self, clock: &dyn Clock, now: Instant, took: Duration) -> Duration {
+        let (_, before) = self.cpu_read.replace((now, clock.thread_cpu()));
+        let used = self.cpu_read.get().1.zip(before).map(|(after, before)| after.saturating_sub(before));
+        used.map_or(took, |used| used.min(took))
+    }
 }
 
 struct Slot {
@@ -442,11 +467,14 @@ impl Executor {
     }
 
     /// From now on every poll is timed, and `report` is called after one that took longer than `threshold`. To be called once, for
-    /// turns ([`Executor::run_turn`]); costs a clock reading a poll. What it gives tells other threads when the running poll began,
+    /// turns ([`Executor::run_turn`]), on the shard's thread; costs a clock reading a poll. What it gives tells other threads when the running poll began,
     /// in nanoseconds of this shard's clock; 0 while there is none.
     pub fn watch_stalls(&self, threshold: Duration, report: impl Fn(Stall) + 'static) -> Arc<AtomicU64> {
         let poll_began = Arc::default();
-        let watch = StallWatch { threshold, report: Box::new(report), poll_began: Arc::clone(&poll_began) };
+        let clock = &self.inner.clock;
+        let cpu_read = Cell::new((clock.now(), clock.thread_cpu()));
+        let watch =
+            StallWatch { threshold, report: Box::new(report), poll_began: Arc::clone(&poll_began), cpu_read };
         assert!(self.inner.stall_watch.set(watch).is_ok(), "stalls are watched once");
         poll_began
     }
@@ -519,6 +547,9 @@ impl Executor {
         inner.quota_spent.set(false);
         let mut now = inner.clock.now();
         inner.turn_started.set(now);
+        if let Some(watch) = inner.stall_watch.get() {
+            watch.read_cpu(&*inner.clock, now);
+        }
         inner.timers.fire(now);
         loop {
             self.poll_hooks();
@@ -588,12 +619,17 @@ impl Executor {
         self.poll_task(task);
         let now = self.inner.clock.now();
         let took = now - before;
+        // The clock has been read, so a long poll need not wait for the next look at it to end the turn.
+        if now - self.inner.turn_started.get() >= TASK_QUOTA {
+            self.inner.quota_spent.set(true);
+        }
         if took > watch.threshold
             && let Some(task_name) = name
         {
             let group = &self.inner.groups[task.group.index()];
             group.stalls.set(group.stalls.get() + 1);
-            (watch.report)(Stall { group: task.group, task: task_name, took });
+            let cpu = watch.cpu_of(&*self.inner.clock, now, took);
+            (watch.report)(Stall { group: task.group, task: task_name, took, cpu });
         }
         now
     }

@@ -346,6 +346,10 @@ fn where_a_task_keeps_its_shard_is_logged() {
         rt.sleep(Duration::from_millis(1)).await;
         let rounds = if rt.shard().0 == 1 { keeps_its_shard_busy(Duration::from_millis(500)) } else { 1 };
         rt.yield_now().await;
+        if rt.shard().0 == 1 {
+            std::thread::sleep(Duration::from_millis(700));
+        }
+        rt.yield_now().await;
         rounds
     });
     let config = Config { blocked_reactor_notify: Some(Duration::from_millis(20)), ..unpinned() };
@@ -361,6 +365,18 @@ fn where_a_task_keeps_its_shard_is_logged() {
         !names.iter().any(|name| name.contains("note_frames") || name.contains("poll_task")),
         "{names:?}"
     );
+    // A poll that has no CPU is told from one that uses it, so that tests can judge the second on a loaded machine.
+    let stalls: Vec<(u64, u64)> =
+        log.lines().filter(|line| line.contains("shard=1")).filter_map(times_of_stall).collect();
+    assert!(stalls.iter().any(|(wall, cpu)| (500..700).contains(wall) && *cpu >= 50), "{stalls:?} {log}");
+    assert!(stalls.iter().any(|(wall, cpu)| *wall >= 700 && *cpu < 50), "{stalls:?} {log}");
+}
+
+/// The milliseconds of the wall and of the CPU that a line of the log tells of a stall.
+fn times_of_stall(line: &str) -> Option<(u64, u64)> {
+    let (wall, rest) = line.split_once("reactor stalled for ")?.1.split_once(" ms, ")?;
+    let (cpu, _) = rest.split_once(" ms of them CPU time")?;
+    Some((wall.parse().ok()?, cpu.parse().ok()?))
 }
 
 #[test]

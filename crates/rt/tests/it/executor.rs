@@ -11,6 +11,7 @@ use rt::{Group, Instant};
 #[derive(Default)]
 struct ManualClock {
     nanos: Cell<u64>,
+    cpu: Cell<Duration>,
 }
 
 impl Clock for ManualClock {
@@ -21,10 +22,20 @@ impl Clock for ManualClock {
     fn wall_micros(&self) -> i64 {
         0
     }
+
+    fn thread_cpu(&self) -> Option<Duration> {
+        Some(self.cpu.get())
+    }
 }
 
 impl ManualClock {
     fn advance(&self, duration: Duration) {
+        self.wait(duration);
+        self.cpu.set(self.cpu.get() + duration);
+    }
+
+    /// Time in which the thread has no CPU.
+    fn wait(&self, duration: Duration) {
         self.nanos.set(self.nanos.get() + duration.as_nanos() as u64);
     }
 }
@@ -213,6 +224,9 @@ fn a_poll_that_takes_too_long_is_reported() {
         clock.advance(Duration::from_millis(12));
         Yield(false).await;
         clock.advance(Duration::from_millis(9));
+        Yield(false).await;
+        clock.advance(Duration::from_millis(2));
+        clock.wait(Duration::from_millis(30));
     }
     let clock = Rc::new(ManualClock::default());
     let executor = Executor::new(clock.clone());
@@ -226,8 +240,12 @@ fn a_poll_that_takes_too_long_is_reported() {
         executor.run_turn();
     }
     let stalls = stalls.borrow();
-    let [stall] = stalls.as_slice() else { panic!("{stalls:?}") };
+    let [stall, waited] = stalls.as_slice() else { panic!("{stalls:?}") };
     assert_eq!((stall.group, stall.took), (Group::Statement, Duration::from_millis(12)));
     assert!(stall.task.contains("slow"), "{}", stall.task);
-    assert_eq!((executor.stats(Group::Statement).stalls, executor.stats(Group::Compaction).stalls), (1, 0));
+    assert_eq!(stall.cpu, stall.took, "it had the CPU all the time");
+    // What other polls of the turn used, and a millisecond between two readings, may be counted too.
+    assert_eq!(waited.took, Duration::from_millis(32));
+    assert!(waited.cpu >= Duration::from_millis(2) && waited.cpu < Duration::from_millis(4), "{waited:?}");
+    assert_eq!((executor.stats(Group::Statement).stalls, executor.stats(Group::Compaction).stalls), (2, 0));
 }
