@@ -1,5 +1,6 @@
 //! Bugs that tests plant, to see that their checks find them. No configuration leads here.
 
+use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage};
 
 /// Which bugs are planted.
@@ -15,6 +16,8 @@ pub struct Canaries {
     pub forgotten_promises: bool,
     /// A lightweight transaction is said to be done before any replica has it.
     pub early_commit: bool,
+    /// Of a lightweight transaction on several rows, replicas write all but the last.
+    pub torn_commit: bool,
     /// Digests leave the values of cells and their deletions out.
     pub blind_digest: bool,
     /// What a read finds replicas to lack is not written to them.
@@ -55,4 +58,14 @@ pub(crate) fn digest(planted: Canaries, command: &ReadCommand, page: &ReadPage) 
         row.retain(|_, _| false);
     }
     replica::digest(command, &page)
+}
+
+/// What a replica writes of a commit.
+pub(crate) fn committed(planted: Canaries, update: &PartitionUpdate) -> PartitionUpdate {
+    match update.rows().split_last() {
+        Some((_, rest)) if planted.torn_commit && !rest.is_empty() => {
+            PartitionUpdate::with_rows(update.table.clone(), update.key.clone(), rest.to_vec())
+        }
+        _ => update.clone(),
+    }
 }

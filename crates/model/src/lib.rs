@@ -4,6 +4,7 @@
 //! A write is certain, or it is not known to have happened; an observation is right when some choice of the unknown
 //! writes explains it.
 
+pub mod conditional;
 pub mod linear;
 mod partition;
 mod row;

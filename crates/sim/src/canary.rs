@@ -102,7 +102,7 @@ impl Canary {
         cluster(
             "early-commit",
             "a lightweight transaction is said to be done before any replica has it",
-            (Focus::Votes, 10, Some(2)),
+            (Focus::Votes, 10, Some(0)),
             |planted| planted.coordinator.early_commit = true,
         ),
         cluster(
@@ -177,6 +177,13 @@ impl Canary {
             (Focus::Repairs, 5, Some(0)),
             "available",
             |planted| planted.coordinator.long_quorum = true,
+        ),
+        checked(
+            "torn-commit",
+            "of a lightweight transaction on several rows, replicas write all but the last",
+            (Focus::Votes, 5, Some(0)),
+            "lwt",
+            |planted| planted.coordinator.torn_commit = true,
         ),
         checked(
             "skipped-tokens",

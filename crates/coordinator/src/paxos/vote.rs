@@ -13,6 +13,7 @@ use topology::NodeIndex;
 use super::codec::{self, CodecError, Place, RequestKind, Value};
 use super::store::{VoteStore, memory_seconds};
 use crate::Coordinator;
+use crate::canaries;
 use crate::fence;
 use crate::remote::{self, PeerError};
 use crate::schema_change::{NodeRequest, NodeResponse};
@@ -81,7 +82,7 @@ impl Coordinator {
         let durable = !matches!(request, Request::Commit(_));
         let step = step(known, request, now, memory);
         let mut updates = Vec::with_capacity(2);
-        updates.extend(step.apply.map(|update| (*update).clone()));
+        updates.extend(step.apply.map(|update| canaries::committed(self.planted(), &update)));
         updates.extend(step.state.map(|state| store.change(&remembered, &state, now)));
         if self.planted().forgotten_promises && !updates.is_empty() && durable {
             updates.retain(|_| !matches!(step.reply, Reply::Promised { .. }));

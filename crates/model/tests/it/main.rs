@@ -1,5 +1,6 @@
 //! The model's own rules, each in the smallest history that shows it.
 
+mod conditional;
 mod linear;
 
 use std::rc::Rc;

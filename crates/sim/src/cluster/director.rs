@@ -16,6 +16,7 @@ use wire::client::ResultBody;
 use crate::client::{Connection, Failure};
 use crate::cluster::bounded::Watcher;
 use crate::cluster::ddl::{self, Changer, SharedSchema};
+use crate::cluster::lwt::{self, SharedLwt};
 use crate::cluster::plan::{ClusterPlan, SEEDS};
 use crate::cluster::replicating::{self, Replicator, SharedCopied};
 use crate::cluster::ring::Change;
@@ -23,7 +24,8 @@ use crate::cluster::serial::{self, SharedRegisters};
 use crate::cluster::truncating::{self, SharedCut, Truncater};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
-    atomic, available, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, truncation,
+    atomic, available, bounded, durable, equal, kept, left_behind, lwt_draw, repaired, resurrection, schema,
+    truncation,
 };
 use crate::plan::{one_in, pick, shape};
 use crate::statement::Query;
@@ -43,7 +45,7 @@ const CHANGE_PAUSE_MICROS: u64 = 150_000;
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// What is checked in a calm, in this order.
-const CHECKS: [&str; 16] = [
+const CHECKS: [&str; 17] = [
     "kept",
     "truncation",
     "left_behind",
@@ -56,6 +58,7 @@ const CHECKS: [&str; 16] = [
     "atomic",
     "equal",
     "serial",
+    "lwt",
     "schema",
     "ddl",
     "bounded",
@@ -105,6 +108,7 @@ pub(crate) struct ClusterDirector {
     pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) world: SharedWorld,
     pub(crate) registers: SharedRegisters,
+    pub(crate) lwt: SharedLwt,
     pub(crate) schema: SharedSchema,
     pub(crate) cut: SharedCut,
     pub(crate) copied: SharedCopied,
@@ -359,6 +363,9 @@ impl ClusterDirector {
         if self.plan.serial_percent > 0 {
             self.change_schema(&mut connection, &serial::create_text()).await;
         }
+        if self.plan.guards {
+            self.change_schema(&mut connection, &lwt_draw::create_text(lwt::TABLE)).await;
+        }
         if self.plan.truncates {
             self.change_schema(&mut connection, &truncating::create_text()).await;
         }
@@ -403,6 +410,7 @@ impl ClusterDirector {
                     rt: self.rt.clone(),
                     world: self.world.clone(),
                     registers: self.registers.clone(),
+                    lwt: self.lwt.clone(),
                     plan: self.plan.clone(),
                     servers: servers.clone(),
                     rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
@@ -528,6 +536,8 @@ impl ClusterDirector {
             "equal" => equal::check(self).await,
             "serial" if self.plan.serial_percent > 0 => serial::judge(self).await,
             "serial" => Ok(()),
+            "lwt" if self.plan.guards => lwt::judge(self, &self.lwt.clone()).await,
+            "lwt" => Ok(()),
             "schema" => schema::check(self).await,
             "ddl" => ddl::judge(self).await,
             "bounded" => bounded::check(self).await,

@@ -11,6 +11,8 @@ mod equal;
 mod focus;
 mod kept;
 mod left_behind;
+mod lwt;
+mod lwt_draw;
 mod monotonic;
 mod nemesis;
 mod plan;
@@ -39,6 +41,7 @@ pub(crate) use crate::cluster::atomic::Batches;
 use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member, Place};
 pub use crate::cluster::focus::Focus;
+use crate::cluster::lwt::LwtTable;
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::replicating::SharedCopied;
 use crate::cluster::serial::Registers;
@@ -50,6 +53,8 @@ use crate::{ClusterShape, Options, Report};
 const DETAILS_STREAM: u64 = 12;
 const PLAN_STREAM: u64 = 13;
 const LARGE_STREAM: u64 = 15;
+/// Draws of operations that came later.
+const OPERATIONS_STREAM: u64 = 21;
 /// Draws of the plan, and of what is done about it.
 const DRAWING_STREAM: u64 = 1;
 /// Where nodes tell their metrics.
@@ -94,7 +99,7 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
 fn draw(seed: u64, options: &Options, rng: &mut Rng) -> ClusterPlan {
     let wanted = options.focus.or(options.canary.and_then(|canary| canary.focus));
     let size = |drawn: usize| if options.nodes > 0 { options.nodes } else { drawn };
-    match Focus::of(seed, wanted).filter(|_| options.nodes == 0 || wanted.is_some()) {
+    let mut plan = match Focus::of(seed, wanted).filter(|_| options.nodes == 0 || wanted.is_some()) {
         None => {
             let mut details = Rng::new(seed, PLAN_STREAM);
             let large = plan::large(&mut Rng::new(seed, LARGE_STREAM)).filter(|_| options.nodes == 0);
@@ -112,7 +117,9 @@ fn draw(seed: u64, options: &Options, rng: &mut Rng) -> ClusterPlan {
             focus.apply(&mut plan, &mut details);
             plan
         }
-    }
+    };
+    plan.draw_operations(&mut Rng::new(seed, OPERATIONS_STREAM));
+    plan
 }
 
 fn shape(plan: &ClusterPlan) -> ClusterShape {
@@ -146,6 +153,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             sim: inner,
             nodes: members,
             registers: Rc::new(RefCell::new(Registers::new())),
+            lwt: Rc::new(RefCell::new(LwtTable::new(lwt::TABLE, lwt::Levels::of(&directed)))),
             cut: SharedCut::default(),
             copied: SharedCopied::default(),
             details: Rng::new(seed, DETAILS_STREAM),

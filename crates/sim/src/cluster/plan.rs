@@ -48,6 +48,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) pause_micros: u64,
     /// Of a hundred steps of a client, so many are lightweight transactions.
     pub(crate) serial_percent: u64,
+    /// Half of them are on several rows and columns.
+    pub(crate) guards: bool,
     /// Somebody looks at what the nodes hold while clients work.
     pub(crate) watched: bool,
     /// Each quiescent phase ends with one node down, while QUORUM must succeed through the others.
@@ -304,6 +306,7 @@ impl ClusterPlan {
             pause_micros: pause_in(machine.life_millis),
             serial_percent: if one_in(rng, 2) { 12 } else { 0 },
             writes_percent: 55,
+            guards: false,
             watched: false,
             probes: false,
             truncates: false,
@@ -360,6 +363,11 @@ impl ClusterPlan {
         if one_in(rng, 2) {
             self.buggify = *pick(rng, &[10_000, 100_000, 400_000]);
         }
+    }
+
+    /// Operations that came later than the others, by numbers of their own.
+    pub(crate) fn draw_operations(&mut self, rng: &mut Rng) {
+        self.guards = self.serial_percent > 0 && !one_in(rng, 3);
     }
 
     /// Nodes sync every so often only, and lose with their power what they acknowledged since. Clients that keep a history of their own

@@ -302,7 +302,7 @@ fn failed(
 }
 
 /// As [`World::classify`](crate::world::World::classify); but where the way is long transactions that compete may run out of time.
-fn classify(world: &SharedWorld, failure: &Failure, text: &str) {
+pub(crate) fn classify(world: &SharedWorld, failure: &Failure, text: &str) {
     let mut world = world.borrow_mut();
     let before = world.excuses.errors;
     let late = matches!(failure, Failure::Error(error) if LATE.contains(&error.code()));
@@ -384,7 +384,9 @@ pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> 
         match check(&Register, history) {
             Linearity::Linear(_) => {}
             Linearity::Unknown => director.world.borrow_mut().stats.unjudged += 1,
-            Linearity::Broken(longest) => return Err(complaint(*key, history, &longest)),
+            Linearity::Broken(longest) => {
+                return Err(complaint(&format!("register {key}"), history, &longest));
+            }
         }
     }
     drop(registers);
@@ -401,10 +403,14 @@ impl Registers {
     }
 }
 
-fn complaint(key: u64, history: &History, longest: &[usize]) -> String {
-    let mut text = format!(
-        "no order explains what was asked of register {key}; the longest that fits, then the others:"
-    );
+/// What to say of a history without an order: the longest part that has one, then the others.
+pub(crate) fn complaint<I: std::fmt::Debug, O: std::fmt::Debug>(
+    object: &str,
+    history: &[Operation<I, O>],
+    longest: &[usize],
+) -> String {
+    let mut text =
+        format!("no order explains what was asked of {object}; the longest that fits, then the others:");
     let others = (0..history.len()).filter(|at| !longest.contains(at));
     for at in longest.iter().copied().chain(others) {
         let one = &history[at];
