@@ -10,6 +10,8 @@ pub struct Canaries {
     pub short_quorum: bool,
     /// Reads of several replicas wait for one answer more than their level asks for.
     pub long_quorum: bool,
+    /// Writes wait for one replica more than their level asks for.
+    pub long_write: bool,
     /// Hints are said to be kept, and are not.
     pub dropped_hints: bool,
     /// A voter promises without remembering it.

@@ -438,7 +438,8 @@ impl Gather<'_> {
         for (at, node) in chosen.iter().enumerate() {
             asked.push(self.ask(*node, at == 0, body.clone()));
         }
-        let mut speculate = reader.coordinator.speculation(&self.command.table).map(|delay| rt.now() + delay);
+        let delay = reader.coordinator.speculation(&self.command.table);
+        let mut speculate = delay.map(|delay| rt.now() + delay);
         while !gathered.is_enough() {
             let until = speculate.filter(|_| !spare.is_empty()).unwrap_or(deadline).min(deadline);
             let failed = match rt.timeout_at(until, asked.next()).await {
@@ -446,8 +447,8 @@ impl Gather<'_> {
                 Ok(None) => break,
                 Err(_) if rt.now() >= deadline => break,
                 Err(_) => {
-                    // Those asked are slow: one more, for its rows.
-                    speculate = None;
+                    // Those asked are slow: one more, for its rows; and after as long the next, for it may be as slow.
+                    speculate = delay.filter(|delay| !delay.is_zero()).map(|delay| rt.now() + delay);
                     reader.coordinator.count(|stats| stats.speculated += 1);
                     true
                 }

@@ -455,6 +455,10 @@ pub(crate) fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (R
         }
     };
     replicas.extend(pending);
+    if scene.planted.long_write {
+        let count = replicas.len();
+        return (replicas, needs.one_more(count));
+    }
     (replicas, needs)
 }
 

@@ -18,5 +18,5 @@ pub use begun::Begun;
 pub use config::{ClockConfig, Config, Crash, DiskConfig, LinkConfig, NameDurability, NodeConfig};
 pub use disk::DiskFault;
 pub use random::Rng;
-pub use simulation::{NodeId, NodeInfo, Sim, Simulation, Stalled};
+pub use simulation::{MachineState, NodeId, NodeInfo, Sim, Simulation, Stalled};
 pub use trace::TRACE_BLOCK;

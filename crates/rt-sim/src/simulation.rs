@@ -45,6 +45,19 @@ pub struct NodeInfo {
     pub starts: u64,
 }
 
+/// How a machine is: what was done to it, not what runs on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineState {
+    /// Its process runs and is not paused.
+    pub runs: bool,
+    /// How often it was started.
+    pub starts: u64,
+    /// How its disk behaves, ordered faults apart.
+    pub disk: DiskConfig,
+    /// Virtual time since when this has been so.
+    pub since: Duration,
+}
+
 /// The simulation cannot reach what was waited for.
 #[derive(Clone, Debug)]
 pub struct Stalled {
@@ -94,6 +107,8 @@ struct Node {
     running: Option<Running>,
     /// Its tasks and timers stand still, as after SIGSTOP.
     paused: bool,
+    /// When it was last started, ended, paused, resumed, or given another disk or other properties of its disk.
+    changed: u64,
     last_exits: Vec<String>,
 }
 
@@ -204,6 +219,7 @@ impl Sim {
             boot: Rc::new(boot),
             running: None,
             paused: false,
+            changed: 0,
             last_exits: Vec::new(),
         });
         id
@@ -267,6 +283,28 @@ impl Sim {
     /// Whether a node runs.
     pub fn is_running(&self, node: NodeId) -> bool {
         self.0.nodes.borrow()[node.index()].running.is_some()
+    }
+
+    /// How a machine is.
+    pub fn machine(&self, node: NodeId) -> MachineState {
+        let nodes = self.0.nodes.borrow();
+        let node = &nodes[node.index()];
+        MachineState {
+            runs: node.running.is_some() && !node.paused,
+            starts: node.info.starts,
+            disk: node.disk.config(),
+            since: Duration::from_nanos(node.changed),
+        }
+    }
+
+    /// How one direction between two nodes behaves, none when it is cut; and since when.
+    pub fn link(&self, from: NodeId, to: NodeId) -> (Option<LinkConfig>, Duration) {
+        let (link, since) = self.0.network.direction(u64::from(from.0), u64::from(to.0));
+        (link, Duration::from_nanos(since))
+    }
+
+    fn note_change(&self, node: NodeId) {
+        self.0.nodes.borrow_mut()[node.index()].changed = self.0.world.now();
     }
 
     /// What the mains of a node returned at its last clean end, as text.
@@ -399,18 +437,22 @@ impl Sim {
 
     /// Changes how a node's disk behaves.
     pub fn configure_disk(&self, node: NodeId, change: impl FnOnce(&mut DiskConfig)) {
-        self.disk(node).configure(change);
+        if self.disk(node).configure(change) {
+            self.note_change(node);
+        }
     }
 
     /// Puts a new, empty disk into a machine that is down.
     pub fn wipe_disk(&self, node: NodeId) {
         assert!(!self.is_running(node), "only a node that is down gets another disk");
         self.disk(node).wipe();
+        self.note_change(node);
     }
 
     /// Orders an error for certain operations.
     pub fn inject_disk_fault(&self, node: NodeId, fault: DiskFault) {
         self.disk(node).inject(fault);
+        self.note_change(node);
     }
 
     /// Cancels the errors that were ordered.
@@ -604,7 +646,11 @@ impl Sim {
                 Control::Down(node, crash) => self.take_down(node, crash),
                 Control::Pause(node, paused) => {
                     self.0.world.note("pause", &[u64::from(node.0), u64::from(paused)]);
-                    self.0.nodes.borrow_mut()[node.index()].paused = paused;
+                    if std::mem::replace(&mut self.0.nodes.borrow_mut()[node.index()].paused, paused)
+                        != paused
+                    {
+                        self.note_change(node);
+                    }
                     self.list_runners();
                 }
             }
@@ -625,6 +671,7 @@ impl Sim {
         let world = &self.0.world;
         world.note("start", &[u64::from(id.0), info.starts]);
         clock.node_started();
+        self.note_change(id);
         self.0.network.host_up(u64::from(id.0));
         let mains = boot(&info);
         assert_eq!(mains.len(), usize::from(info.shards), "one main for each shard of the node");
@@ -691,6 +738,7 @@ impl Sim {
         };
         let Some(running) = running else { return };
         self.list_runners();
+        self.note_change(id);
         self.0.world.note("down", &[u64::from(id.0), u64::from(crash == Crash::Power)]);
         if crash == Crash::Power {
             self.0.network.host_down(u64::from(id.0), crash);

@@ -186,6 +186,20 @@ impl Canary {
             |planted| planted.coordinator.torn_commit = true,
         ),
         checked(
+            "long-write",
+            "a write waits for one replica more than its level asks for",
+            (Focus::Steady, 5, Some(0)),
+            "steady",
+            |planted| planted.coordinator.long_write = true,
+        ),
+        checked(
+            "long-quorum-in-trouble",
+            "a read waits for one answer more than its level asks for, while a node is in trouble",
+            (Focus::Steady, 5, Some(0)),
+            "steady",
+            |planted| planted.coordinator.long_quorum = true,
+        ),
+        checked(
             "skipped-tokens",
             "a repair sends nothing of every second token",
             (Focus::Repairs, 20, Some(6)),

@@ -102,14 +102,18 @@ pub struct Stats {
     pub joins: u64,
     /// Nodes that left, were removed or replaced.
     pub ring_changes: u64,
+    /// Changes of the ring that were aborted or forced.
+    pub aborts: u64,
     /// Repairs and cleanups that were asked for.
     pub repairs: u64,
+    /// Requests in mid-trouble that had to succeed in time.
+    pub probes: u64,
     /// Looks at a node's metrics under way.
     pub looks: u64,
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 18] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 20] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -127,7 +131,9 @@ impl Stats {
             ("truncations", &mut self.truncations),
             ("joins", &mut self.joins),
             ("other changes of the ring", &mut self.ring_changes),
+            ("of them aborted or forced", &mut self.aborts),
             ("repairs and cleanups", &mut self.repairs),
+            ("requests that had to succeed in trouble", &mut self.probes),
             ("looks at what nodes hold", &mut self.looks),
         ]
     }

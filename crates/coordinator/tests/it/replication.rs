@@ -1,5 +1,6 @@
 //! One thing at a time: who has what after a write, what a read tells whom, what is said when it cannot be done.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -106,6 +107,28 @@ fn a_silent_replica_is_a_timeout_for_all_and_nothing_for_a_quorum() {
     assert!(received < 3, "{error:?}");
     world.sim.run_for(5 * SECOND);
     assert_eq!(hints().len(), 2, "both writes are kept for it: {:?}", hints());
+}
+
+/// Of three replicas two are silent and not convicted yet: where the table says after how long another replica is asked, the read comes to the
+/// one that answers, whichever it is.
+#[test]
+fn as_many_further_replicas_are_asked_as_it_takes() {
+    for lives in 1..=3 {
+        let world = World::new(24, &[1; 4], Config::default());
+        let mut t = schema::Table::clone(&table("ks", "t"));
+        t.options.speculative_retry = schema::SpeculativeRetry::Millis(100.0);
+        let (t, now, k) = (Arc::new(t), seconds(&world.sim, 0), key_not_of(&world, 0));
+        world.write(0, row(&t, k, 0, "a", 1), Consistency::All).unwrap();
+        (1..=3).filter(|node| *node != lives).for_each(|node| world.sim.isolate(world.sim.node(node)));
+        let begun = world.sim.now();
+        let page = world.read(0, partition(&t, k, now), Consistency::One).unwrap();
+        assert_eq!(texts(&page), one(0, "a"));
+        assert!(
+            world.sim.now() - begun < SECOND / 2,
+            "node {lives} alone answers: {:?}",
+            world.sim.now() - begun
+        );
+    }
 }
 
 #[test]

@@ -88,8 +88,16 @@ impl NodeDisk {
         NodeDisk { world, node, state: RefCell::new(state) }
     }
 
-    pub(crate) fn configure(&self, change: impl FnOnce(&mut DiskConfig)) {
-        change(&mut self.state.borrow_mut().config);
+    /// Whether that made a difference.
+    pub(crate) fn configure(&self, change: impl FnOnce(&mut DiskConfig)) -> bool {
+        let mut state = self.state.borrow_mut();
+        let before = state.config;
+        change(&mut state.config);
+        state.config != before
+    }
+
+    pub(crate) fn config(&self) -> DiskConfig {
+        self.state.borrow().config
     }
 
     pub(crate) fn inject(&self, fault: DiskFault) {

@@ -126,6 +126,8 @@ struct State {
     connections: BTreeMap<u64, Connection>,
     blocked: BTreeSet<(u64, u64)>,
     links: BTreeMap<(u64, u64), LinkConfig>,
+    /// When a direction was last cut, joined or given other properties.
+    changed: BTreeMap<(u64, u64), u64>,
     next_id: u64,
 }
 
@@ -143,6 +145,7 @@ impl Network {
             connections: BTreeMap::new(),
             blocked: BTreeSet::new(),
             links: BTreeMap::new(),
+            changed: BTreeMap::new(),
             next_id: 1,
         };
         Network { world, state: RefCell::new(state) }
@@ -190,25 +193,43 @@ impl Network {
 
     pub(crate) fn block(&self, from: u64, to: u64) {
         self.world.note("block", &[from, to]);
-        self.state.borrow_mut().blocked.insert((from, to));
+        let mut state = self.state.borrow_mut();
+        if state.blocked.insert((from, to)) {
+            state.changed.insert((from, to), self.world.now());
+        }
     }
 
     pub(crate) fn unblock(&self, from: u64, to: u64) {
         self.world.note("unblock", &[from, to]);
-        self.state.borrow_mut().blocked.remove(&(from, to));
+        let mut state = self.state.borrow_mut();
+        if state.blocked.remove(&(from, to)) {
+            state.changed.insert((from, to), self.world.now());
+        }
     }
 
     pub(crate) fn unblock_all(&self) {
         self.world.note("unblock all", &[]);
-        self.state.borrow_mut().blocked.clear();
+        let mut state = self.state.borrow_mut();
+        let now = self.world.now();
+        let joined = std::mem::take(&mut state.blocked);
+        state.changed.extend(joined.into_iter().map(|direction| (direction, now)));
     }
 
     pub(crate) fn set_link(&self, from: u64, to: u64, link: Option<LinkConfig>) {
         let mut state = self.state.borrow_mut();
-        match link {
+        let before = match link {
             Some(link) => state.links.insert((from, to), link),
             None => state.links.remove(&(from, to)),
         };
+        if before != link {
+            state.changed.insert((from, to), self.world.now());
+        }
+    }
+
+    /// How one direction behaves: none when it is cut; and when that was changed last.
+    pub(crate) fn direction(&self, from: u64, to: u64) -> (Option<LinkConfig>, u64) {
+        let link = (!self.is_blocked(from, to)).then(|| self.link(from, to));
+        (link, self.state.borrow().changed.get(&(from, to)).copied().unwrap_or(0))
     }
 
     /// Resets all connections between two nodes.

@@ -30,7 +30,7 @@ pub(crate) fn create_text() -> String {
 /// Takes one node down, and has each of the others coordinate writes at once and reads after the conviction.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     let present = director.present();
-    if director.plan.copies.total() < 3 || director.change.is_some() || present.len() < 3 {
+    if director.copies.total() < 3 || director.change.is_some() || present.len() < 3 {
         return Ok(());
     }
     let down = *pick(&mut director.details, &present);

@@ -1,7 +1,7 @@
 //! The course of a cluster's run: it comes up, and then in turns clients work while things happen to it, and in a calm
 //! everything is compared.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,16 +16,18 @@ use wire::client::ResultBody;
 use crate::client::{Connection, Failure};
 use crate::cluster::bounded::Watcher;
 use crate::cluster::ddl::{self, Changer, SharedSchema};
+use crate::cluster::health::{Health, Machine, Served};
 use crate::cluster::lwt::{self, SharedLwt};
-use crate::cluster::plan::{ClusterPlan, SEEDS};
+use crate::cluster::plan::{ClusterPlan, Copies, SEEDS};
 use crate::cluster::replicating::{self, Replicator, SharedCopied};
 use crate::cluster::ring::Change;
 use crate::cluster::serial::{self, SharedRegisters};
+use crate::cluster::steady::Prober;
 use crate::cluster::truncating::{self, SharedCut, Truncater};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
     atomic, available, bounded, durable, equal, kept, left_behind, lwt_draw, repaired, resurrection, schema,
-    truncation,
+    steady, truncation,
 };
 use crate::plan::{one_in, pick, shape};
 use crate::statement::Query;
@@ -85,7 +87,10 @@ pub(crate) struct Member {
     pub(crate) id: NodeId,
     /// How often it was ready.
     pub(crate) ready: Arc<AtomicU64>,
-    pub(crate) place: Place,
+    /// Shared with those who judge by who is healthy.
+    pub(crate) place: Rc<Cell<Place>>,
+    /// How often it was started, and the start after which it was ready last.
+    pub(crate) served: Served,
     /// Started by somebody new: what it is about may fail while there is trouble.
     pub(crate) joins: bool,
     /// Whose place it is to take when it joins.
@@ -107,6 +112,8 @@ pub(crate) struct ClusterDirector {
     pub(crate) nodes: Vec<Member>,
     pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) world: SharedWorld,
+    /// How many copies are kept now.
+    pub(crate) copies: Copies,
     pub(crate) registers: SharedRegisters,
     pub(crate) lwt: SharedLwt,
     pub(crate) schema: SharedSchema,
@@ -204,12 +211,12 @@ impl ClusterDirector {
 
     /// The nodes that are in the cluster or about to join it.
     pub(crate) fn present(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|nth| self.nodes[*nth].place == Place::Here).collect()
+        (0..self.nodes.len()).filter(|nth| self.nodes[*nth].place.get() == Place::Here).collect()
     }
 
     /// Those, and the one that leaves.
     pub(crate) fn standing(&self) -> Vec<usize> {
-        let stands = |nth: &usize| matches!(self.nodes[*nth].place, Place::Here | Place::Leaving);
+        let stands = |nth: &usize| matches!(self.nodes[*nth].place.get(), Place::Here | Place::Leaving);
         (0..self.nodes.len()).filter(stands).collect()
     }
 
@@ -227,7 +234,7 @@ impl ClusterDirector {
 
     /// The next node that is yet to join.
     pub(crate) fn next_joiner(&self) -> Option<usize> {
-        self.nodes.iter().position(|node| node.place == Place::Spare)
+        self.nodes.iter().position(|node| node.place.get() == Place::Spare)
     }
 
     /// Has another node join, if there is one.
@@ -245,9 +252,9 @@ impl ClusterDirector {
         self.world.borrow_mut().stats.starts += 1;
         let node = &mut self.nodes[nth];
         node.starts_from = Some(node.ready.load(Ordering::Relaxed));
-        node.joins |= matches!(node.place, Place::Spare | Place::Dead);
-        if node.place != Place::Leaving {
-            node.place = Place::Here;
+        node.joins |= matches!(node.place.get(), Place::Spare | Place::Dead);
+        if node.place.get() != Place::Leaving {
+            node.place.set(Place::Here);
         }
     }
 
@@ -344,7 +351,7 @@ impl ClusterDirector {
             Ok(connection) => connection,
             Err(problem) => return self.world.borrow_mut().fail(problem),
         };
-        let class = self.plan.copies.replication();
+        let class = self.copies.replication();
         self.change_schema(&mut connection, &format!("CREATE KEYSPACE k0 WITH replication = {{{class}}}"))
             .await;
         for number in 0..self.plan.machine.tables {
@@ -371,6 +378,7 @@ impl ClusterDirector {
         }
         if self.plan.probes {
             self.change_schema(&mut connection, &available::create_text()).await;
+            self.change_schema(&mut connection, &steady::create_text()).await;
         }
         for prepared in [kept::prepare(self).await, replicating::prepare(self).await] {
             if let Err(problem) = prepared {
@@ -402,6 +410,7 @@ impl ClusterDirector {
             .present()
             .into_iter()
             .filter(|nth| self.is_ready(*nth))
+            .chain(self.later_servers())
             .map(|nth| self.server(nth))
             .collect();
         let mut workers: Vec<_> = (0..self.plan.machine.workers)
@@ -439,6 +448,9 @@ impl ClusterDirector {
         for worker in workers {
             worker.await;
         }
+        if let Err(problem) = self.after_work().await {
+            self.world.borrow_mut().fail(problem);
+        }
     }
 
     /// Clients with tables and keyspaces of their own, and who looks at what the nodes hold.
@@ -452,6 +464,17 @@ impl ClusterDirector {
                 period: Duration::from_millis(self.plan.machine.life_millis / 4),
             };
             tasks.push(self.rt.spawn(Group::Statement, watcher.run()));
+        }
+        if self.plan.probes {
+            let prober = Prober {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                health: self.health(),
+                plan: self.plan.clone(),
+                copies: self.copies.total(),
+                rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, prober.run()));
         }
         if self.plan.truncates {
             let truncater = Truncater {
@@ -477,6 +500,17 @@ impl ClusterDirector {
             tasks.push(self.rt.spawn(Group::Statement, replicator.run()));
         }
         tasks
+    }
+
+    /// Who looks at which machines are healthy, from now on, when all are.
+    fn health(&self) -> Health {
+        let machine = |node: &Member| Machine {
+            id: node.id,
+            place: node.place.clone(),
+            served: node.served.clone(),
+            disk: self.plan.machine.disk(),
+        };
+        Health::new(&self.sim, self.nodes.iter().map(machine).collect())
     }
 
     /// Ends all trouble, waits until the cluster has recovered, and compares everything.

@@ -17,6 +17,9 @@ const ONE_IN: u64 = 4;
 /// Draws of what came later, and of how many of the other seeds one has it.
 const LATER_STREAM: u64 = 14;
 const LATER_ONE_IN: u64 = 12;
+/// The same of what came last.
+const LAST_STREAM: u64 = 16;
+const LAST_ONE_IN: u64 = 6;
 
 /// What a drawing looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +42,17 @@ pub enum Focus {
     Repairs,
     /// A disk whose files of tables rot, until the machine gets another.
     Rot,
+    /// A node alone to which others are added, and the replication factor with them.
+    Growth,
+    /// Changes of the ring one after the other, some of them aborted or forced.
+    Rings,
+    /// A minority in trouble after trouble, while QUORUM must succeed in time through all others.
+    Steady,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -53,11 +62,15 @@ impl Focus {
         Self::Stale,
         Self::Repairs,
         Self::Rot,
+        Self::Growth,
+        Self::Rings,
+        Self::Steady,
     ];
     /// Those that were there when the first seeds were kept.
     const FIRST: [Self; 7] =
         [Self::Lag, Self::Votes, Self::Away, Self::Joining, Self::Batches, Self::Deaf, Self::Stale];
     const LATER: [Self; 2] = [Self::Repairs, Self::Rot];
+    const LAST: [Self; 3] = [Self::Growth, Self::Rings, Self::Steady];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -71,6 +84,9 @@ impl Focus {
             Self::Stale => "stale",
             Self::Repairs => "repairs",
             Self::Rot => "rot",
+            Self::Growth => "growth",
+            Self::Rings => "rings",
+            Self::Steady => "steady",
         }
     }
 
@@ -86,6 +102,8 @@ impl Focus {
         let mut later = Rng::new(seed, LATER_STREAM);
         let drawn =
             drawn.or_else(|| one_in(&mut later, LATER_ONE_IN).then(|| *pick(&mut later, &Self::LATER)));
+        let mut last = Rng::new(seed, LAST_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut last, LAST_ONE_IN).then(|| *pick(&mut last, &Self::LAST)));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
@@ -99,6 +117,9 @@ impl Focus {
             Self::Deaf => 4,
             Self::Stale => *pick(rng, &[4, 5, 5]),
             Self::Repairs | Self::Rot => *pick(rng, &[3, 3, 4]),
+            Self::Growth => *pick(rng, &[2, 3, 3, 4]),
+            Self::Rings => *pick(rng, &[4, 5]),
+            Self::Steady => *pick(rng, &[3, 3, 4, 5]),
         }
     }
 
@@ -128,6 +149,9 @@ impl Focus {
             Self::Stale => stale(plan, rng),
             Self::Repairs => repairs(plan, rng),
             Self::Rot => rot(plan, rng),
+            Self::Growth => growth(plan, rng),
+            Self::Rings => rings(plan, rng),
+            Self::Steady => steady(plan, rng),
         }
     }
 }
@@ -239,4 +263,53 @@ fn rot(plan: &mut ClusterPlan, rng: &mut Rng) {
     // What one node alone has goes with its disk.
     plan.levels.weak_writes.clear();
     busy(plan, 20_000, 50_000);
+}
+
+/// Nodes end in the middle of changes of replicas: what was acknowledged is on their disks, and what was only seen may be missing.
+fn changing(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: *pick(rng, &[6, 100]), rows: 4, ..Scale::default() };
+    plan.troubles = vec![Trouble::Kill, Trouble::Power, Trouble::Pause, Trouble::Isolate];
+    (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
+    plan.levels.weak_writes.clear();
+    plan.levels.reads_overlap = false;
+    plan.serial_percent = *pick(rng, &[0, 12]);
+    plan.changers = *pick(rng, &[0, 0, 1]);
+    plan.machine.tables = 1 + rng.below(2);
+    busy(plan, 60_000, 400_000);
+    plan.machine.workers = 4;
+}
+
+fn growth(plan: &mut ClusterPlan, rng: &mut Rng) {
+    changing(plan, rng);
+    plan.founders = 1;
+    plan.copies = Copies::Anywhere(1);
+    plan.probes = true;
+}
+
+fn rings(plan: &mut ClusterPlan, rng: &mut Rng) {
+    changing(plan, rng);
+    plan.founders = plan.shards.len() - 1;
+    plan.tokens = *pick(rng, &[2, 4, 16]);
+    plan.replications = if one_in(rng, 2) { vec![2, 3] } else { Vec::new() };
+    plan.forces = one_in(rng, 2);
+    if plan.forces {
+        // The votes that only a dead node has are lost when its removal is forced.
+        plan.serial_percent = 0;
+    }
+}
+
+fn steady(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: *pick(rng, &[6, 100]), rows: 4, ..Scale::default() };
+    plan.troubles = Trouble::ALL.into_iter().filter(|trouble| *trouble != Trouble::Split).collect();
+    (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
+    plan.levels.weak_writes.clear();
+    plan.trouble_millis = *pick(rng, &[1_000, 8_000]);
+    plan.probes = true;
+    if plan.shards.len() == 5 && one_in(rng, 2) {
+        (plan.copies, plan.troubled_max) = (Copies::Anywhere(5), 2);
+    } else if plan.shards.len() > 3 && one_in(rng, 2) {
+        plan.founders = plan.shards.len() - 1;
+    }
+    busy(plan, 40_000, 400_000);
+    plan.machine.workers = 4;
 }

@@ -4,11 +4,13 @@
 mod atomic;
 mod available;
 mod bounded;
+mod changing;
 mod ddl;
 mod director;
 mod durable;
 mod equal;
 mod focus;
+mod health;
 mod kept;
 mod left_behind;
 mod lwt;
@@ -23,11 +25,12 @@ mod ring;
 mod scenes;
 mod schema;
 mod serial;
+mod steady;
 mod truncating;
 mod truncation;
 mod worker;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -41,6 +44,7 @@ pub(crate) use crate::cluster::atomic::Batches;
 use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member, Place};
 pub use crate::cluster::focus::Focus;
+use crate::cluster::health::Served;
 use crate::cluster::lwt::LwtTable;
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::replicating::SharedCopied;
@@ -68,6 +72,8 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
     let rng = RefCell::new(sim.rng(100 + nth as u64));
     let replaces = Rc::new(RefCell::new(None));
     let replaced = replaces.clone();
+    let served = Served::default();
+    let serves = served.clone();
     let id = sim.add_node(config, move |info| {
         let mut config = plan.config(&mut rng.borrow_mut(), nth, info.ip);
         config.replace_address_first_boot =
@@ -76,16 +82,19 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
         // Where the other seeds join later, the first node is told to found the cluster; later never, whatever becomes of its disk.
         let alone = plan.founders < plan::SEEDS.min(plan.shards.len());
         config.new_cluster = nth == 0 && alone && hook.load(Ordering::Relaxed) == 0;
-        let hook = hook.clone();
+        serves.start();
+        let (hook, serves) = (hook.clone(), serves.clone());
         let ready = Arc::new(move |_: &server::ReadyReport| {
             hook.fetch_add(1, Ordering::Relaxed);
+            serves.ready();
         });
         server::mains_with_canaries(config, canaries, info.shards, ready)
     });
     Member {
         id,
         ready,
-        place: Place::Spare,
+        place: Rc::new(Cell::new(Place::Spare)),
+        served,
         joins: false,
         replaces,
         troubled: false,
@@ -158,6 +167,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             copied: SharedCopied::default(),
             details: Rng::new(seed, DETAILS_STREAM),
             schema: Rc::new(RefCell::new(Known::all(directed.changers))),
+            copies: directed.copies.clone(),
             plan: directed,
             world: shared,
             rng,

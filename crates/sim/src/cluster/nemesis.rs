@@ -126,7 +126,7 @@ impl ClusterDirector {
         }
     }
 
-    fn make(&mut self, trouble: Trouble, nth: usize) {
+    pub(crate) fn make(&mut self, trouble: Trouble, nth: usize) {
         let id = self.nodes[nth].id;
         self.nodes[nth].troubled = true;
         if trouble.loses_memory() {

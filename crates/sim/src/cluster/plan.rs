@@ -86,6 +86,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) trouble_millis: u64,
     /// Nodes that are in trouble at once, at most.
     pub(crate) troubled_max: usize,
+    /// When clients have ended, the removal of a dead node is forced.
+    pub(crate) forces: bool,
     /// Tokens of each node.
     pub(crate) tokens: u16,
     /// When deletions may be forgotten.
@@ -151,6 +153,13 @@ pub(crate) enum Grace {
 }
 
 impl Grace {
+    fn draw(rng: &mut Rng, troubles: &[Trouble]) -> Self {
+        let drawn =
+            *pick(rng, &[Self::Never, Self::Never, Self::Never, Self::Timeout(3_600), Self::Repair(300)]);
+        // A clock that is ahead lets deletions be forgotten early.
+        if troubles.contains(&Trouble::ClockJump) { Self::Never } else { drawn }
+    }
+
     /// What stands behind WITH of a table.
     pub(crate) fn options(self, rng: &mut Rng) -> String {
         let grace = if let Self::Timeout(seconds) = self { seconds } else { 864_000 };
@@ -289,12 +298,7 @@ impl ClusterPlan {
         if may_lose_weak_writes(&troubles, &ring, moves) {
             levels.weak_writes.clear();
         }
-        let drawn = *pick(
-            rng,
-            &[Grace::Never, Grace::Never, Grace::Never, Grace::Timeout(3_600), Grace::Repair(300)],
-        );
-        // A clock that is ahead lets deletions be forgotten early.
-        let grace = if troubles.contains(&Trouble::ClockJump) { Grace::Never } else { drawn };
+        let grace = Grace::draw(rng, &troubles);
         Self {
             shards: (0..nodes).map(|_| *pick(rng, &[1, 1, 2, 3, 4])).collect(),
             racks: (0..nodes).map(|_| format!("rack{}", rng.below(3))).collect(),
@@ -323,6 +327,7 @@ impl ClusterPlan {
             troubles,
             trouble_millis: machine.life_millis * 3 / 10,
             troubled_max: if one_in(rng, 4) { nodes } else { nodes.saturating_sub(1) / 2 },
+            forces: false,
             tokens: *pick(rng, &[1, 2, 2, 4, 4, 16]),
             grace,
             buggify: 0,

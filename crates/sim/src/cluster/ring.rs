@@ -59,17 +59,23 @@ impl RingEvent {
 
 /// A change of the ring that was begun and is not known to be over.
 pub(crate) struct Change {
-    event: RingEvent,
+    pub(crate) event: RingEvent,
     /// Whose place changes.
-    subject: usize,
+    pub(crate) subject: usize,
     /// Nobody has to ask for it any more.
-    over: Rc<Cell<bool>>,
+    pub(crate) over: Rc<Cell<bool>>,
     /// What the last who asked was told.
     told: Rc<RefCell<String>>,
 }
 
+impl Change {
+    pub(crate) fn new(event: RingEvent, subject: usize) -> Self {
+        Self { event, subject, over: Rc::default(), told: Rc::default() }
+    }
+}
+
 impl ClusterDirector {
-    fn rest(&self, nth: usize) -> SocketAddr {
+    pub(crate) fn rest(&self, nth: usize) -> SocketAddr {
         SocketAddr::new(self.ip(nth), REST_PORT)
     }
 
@@ -91,6 +97,11 @@ impl ClusterDirector {
         if self.change.is_some() || self.changed {
             return false;
         }
+        self.begin_change(event).await
+    }
+
+    /// Begins this change of the ring, if it is possible now.
+    pub(crate) async fn begin_change(&mut self, event: RingEvent) -> bool {
         let Some(subject) = self.subject(event) else { return false };
         let host = match rest::get(&self.rt, self.rest(subject), "/storage_service/hostid/local").await {
             Ok(page) => page.rsplit("\r\n").next().unwrap_or_default().trim().trim_matches('"').to_owned(),
@@ -105,8 +116,7 @@ impl ClusterDirector {
         }
         self.changed = true;
         self.hints_lost |= event.loses_node() || !self.plan.troubles.is_empty();
-        let change =
-            Change { event, subject, over: Rc::new(Cell::new(false)), told: Rc::new(RefCell::default()) };
+        let change = Change::new(event, subject);
         self.begin(&change, &host).await;
         self.change = Some(change);
         true
@@ -120,8 +130,7 @@ impl ClusterDirector {
             world.forget_seen();
         }
         (self.changed, self.hints_lost) = (true, true);
-        let (over, told) = (Rc::new(Cell::new(false)), Rc::new(RefCell::default()));
-        let change = Change { event: RingEvent::NewDisk, subject: nth, over, told };
+        let change = Change::new(RingEvent::NewDisk, nth);
         self.begin(&change, "").await;
         self.change = Some(change);
     }
@@ -130,7 +139,7 @@ impl ClusterDirector {
         let subject = change.subject;
         match change.event {
             RingEvent::Leave => {
-                self.nodes[subject].place = Place::Leaving;
+                self.nodes[subject].place.set(Place::Leaving);
                 self.keep_asking(
                     change,
                     vec![self.rest(subject)],
@@ -139,8 +148,7 @@ impl ClusterDirector {
             }
             RingEvent::Remove => {
                 self.bury(subject).await;
-                let others = self.present().into_iter().map(|nth| self.rest(nth)).collect();
-                self.keep_asking(change, others, format!("/storage_service/remove_node?host_id={host}"));
+                self.ask_for_removal(change, host);
             }
             RingEvent::Replace => {
                 self.bury(subject).await;
@@ -155,11 +163,17 @@ impl ClusterDirector {
         }
     }
 
+    /// The others are asked to remove a node that has ended.
+    pub(crate) fn ask_for_removal(&mut self, change: &Change, host: &str) {
+        let others = self.present().into_iter().map(|nth| self.rest(nth)).collect();
+        self.keep_asking(change, others, format!("/storage_service/remove_node?host_id={host}"));
+    }
+
     /// A node ends, and its disk is lost.
-    async fn bury(&mut self, nth: usize) {
+    pub(crate) async fn bury(&mut self, nth: usize) {
         self.world.borrow_mut().stats.kills += 1;
         let id = self.nodes[nth].id;
-        self.nodes[nth].place = Place::Dead;
+        self.nodes[nth].place.set(Place::Dead);
         self.nodes[nth].starts_from = None;
         self.sim.kill(id);
         // The kill takes effect after this turn.
@@ -197,7 +211,7 @@ impl ClusterDirector {
     }
 
     /// Whose place may change in this way; only nodes that nothing is done to, and never so many that copies have no place.
-    fn subject(&mut self, event: RingEvent) -> Option<usize> {
+    pub(crate) fn subject(&mut self, event: RingEvent) -> Option<usize> {
         if event == RingEvent::Replace && self.next_joiner().is_none() {
             return None;
         }
@@ -227,7 +241,7 @@ impl ClusterDirector {
     fn can_do_without(&self, nth: usize) -> bool {
         let others = self.present().into_iter().filter(|other| *other != nth);
         let centers: Vec<&str> = others.map(|other| self.plan.datacenters[other].as_str()).collect();
-        self.plan.copies.fit(&centers)
+        self.copies.fit(&centers)
     }
 
     /// Has a node clean up or repair, and does not wait for it.
@@ -268,7 +282,7 @@ impl ClusterDirector {
         if let Some(change) = self.change.take() {
             change.over.set(true);
             if change.event != RingEvent::NewDisk {
-                self.nodes[change.subject].place = Place::Gone;
+                self.nodes[change.subject].place.set(Place::Gone);
                 self.sim.kill(self.nodes[change.subject].id);
             }
         }
@@ -280,12 +294,12 @@ impl ClusterDirector {
     /// Machines that are in the cluster no more may join it again, with an empty disk.
     pub(crate) async fn reuse_machines(&mut self) {
         for nth in 1..self.nodes.len() {
-            if self.nodes[nth].place == Place::Gone && one_in(&mut self.rng, 2) {
+            if self.nodes[nth].place.get() == Place::Gone && one_in(&mut self.rng, 2) {
                 let id = self.nodes[nth].id;
                 self.sim.kill(id);
                 self.rt.sleep(Duration::from_millis(1)).await;
                 self.sim.wipe_disk(id);
-                self.nodes[nth].place = Place::Spare;
+                self.nodes[nth].place.set(Place::Spare);
                 self.nodes[nth].starts_from = None;
                 *self.nodes[nth].replaces.borrow_mut() = None;
             }
@@ -293,7 +307,7 @@ impl ClusterDirector {
     }
 
     /// Why the ring is not as it is to be.
-    async fn ring_problem(&self) -> Option<String> {
+    pub(crate) async fn ring_problem(&self) -> Option<String> {
         let present = self.present();
         for nth in &present {
             let problem = match self.ring_seen_by(*nth, &present).await {

@@ -35,22 +35,25 @@ impl ClusterDirector {
             Some(Focus::Rot) => self.rot(until).await,
             Some(Focus::Deaf) => self.deafen().await,
             Some(Focus::Stale) => self.join_past_stale().await,
+            Some(Focus::Steady) => self.trouble_few(until).await,
+            Some(Focus::Growth) => self.grow(until).await,
+            Some(Focus::Rings) => self.change_again(until).await,
             _ => self.disturb(until).await,
         }
     }
 
     /// Nodes join when the scene has them join.
     pub(crate) fn joins_in_scenes(&self) -> bool {
-        matches!(self.plan.focus, Some(Focus::Deaf | Focus::Stale))
+        matches!(self.plan.focus, Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings))
     }
 
-    fn excuse_all(&self) {
+    pub(crate) fn excuse_all(&self) {
         let mut world = self.world.borrow_mut();
         (world.excuses.errors, world.excuses.connections) = (true, true);
     }
 
     /// From half a time to one and a half.
-    async fn rest_about(&mut self, millis: u64) {
+    pub(crate) async fn rest_about(&mut self, millis: u64) {
         let micros = millis * 500 + self.rng.below(millis * 1_000);
         self.rt.sleep(Duration::from_micros(micros)).await;
     }
@@ -107,6 +110,30 @@ impl ClusterDirector {
             self.sim.corrupt_file(id, path, at, 1);
         }
         self.replace_disk(victim).await;
+    }
+
+    /// Trouble after trouble befalls the same few nodes, and nobody else. A node may join meanwhile.
+    async fn trouble_few(&mut self, until: Duration) {
+        self.excuse_all();
+        let mut victims = self.present();
+        while victims.len() > self.plan.troubled_max {
+            let nth = self.rng.below(victims.len() as u64) as usize;
+            victims.swap_remove(nth);
+        }
+        while self.sim.now() < until && !self.failed() {
+            let nth = *pick(&mut self.rng, &victims);
+            if self.nodes[nth].troubled && one_in(&mut self.rng, 2) {
+                self.relieve(nth);
+            } else {
+                // A node may well end while its network or its disk is in trouble.
+                let trouble = *pick(&mut self.rng, &self.plan.troubles);
+                self.make(trouble, nth);
+            }
+            if one_in(&mut self.rng, 4) {
+                self.join_one();
+            }
+            self.rest_about(self.plan.trouble_millis).await;
+        }
     }
 
     /// A node joins while another is away for so long that nobody waits for it. That one comes back for clients and for a node that does not

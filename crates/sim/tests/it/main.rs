@@ -47,7 +47,8 @@ fn clusters_of_all_sizes_are_drawn() {
     let shards: BTreeSet<u16> = shapes.iter().flat_map(|shape| shape.shards.clone()).collect();
     // One seed in fifty has a large cluster.
     let usual: BTreeSet<usize> = nodes.iter().copied().filter(|nodes| *nodes < 10).collect();
-    assert_eq!(usual, (3..=9).collect());
+    // Two where a node alone grows.
+    assert_eq!(usual, (2..=9).collect());
     assert!(nodes.len() > usual.len(), "no large cluster among {CLUSTER_SEEDS} seeds");
     let large = (0..20 * CLUSTER_SEEDS).map(|seed| ClusterShape::of(seed).nodes).filter(|nodes| *nodes >= 10);
     assert_eq!(large.collect::<BTreeSet<usize>>(), [12, 20, 30].into());
