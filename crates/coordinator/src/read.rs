@@ -304,7 +304,9 @@ impl<'a> Reader<'a> {
         let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
         let told = if node == view.own() {
             match coordinator.admit_own_writes(view, &updates) {
-                Ok(_under_way) => coordinator.here(deadline, coordinator.replica().apply(updates)).await,
+                Ok(_under_way) => {
+                    coordinator.here(deadline, coordinator.replica().apply_in_parts(updates)).await
+                }
                 Err(error) => Err(error),
             }
         } else {

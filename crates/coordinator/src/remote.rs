@@ -455,6 +455,7 @@ impl Server {
                 let replica = self.replica();
                 let applied = match (updates.len(), trace) {
                     (_, Some(trace)) => replica.apply_traced(updates, trace).await,
+                    (_, None) if verb == Verb::ReadRepair => replica.apply_in_parts(updates).await,
                     (1, None) => replica.apply_one(updates.pop().expect("there is one")).await,
                     _ => replica.apply(updates).await,
                 };

@@ -10,6 +10,7 @@ mod digest;
 mod error;
 mod message;
 pub mod page;
+mod parts;
 mod read;
 pub mod read_codec;
 mod scan;

@@ -12,8 +12,8 @@ use replica::{Keys, Limits, Partitions, TableOperation};
 use rt_sim::{Config, LinkConfig};
 
 use crate::world::{
-    SECOND, World, begin, command, deleted, everything, hints, host, join, key, partition, row, seconds,
-    table, texts,
+    SECOND, SEGMENT_BYTES, World, begin, command, deleted, everything, hints, host, join, key, partition,
+    row, seconds, table, texts,
 };
 
 fn world() -> World {
@@ -157,6 +157,26 @@ fn what_a_read_finds_missing_is_told_before_it_answers() {
     world.read(2, partition(&t, 1, now), Consistency::All).unwrap();
     let stats = world.on(2, 0, |_, coordinator| async move { coordinator.replication_stats() });
     assert_eq!((stats.mismatches, stats.repaired), (1, 1));
+}
+
+/// What a page of a scan, or of one large partition, repairs is more than a commit log takes in one entry, although each write was not.
+#[test]
+fn what_a_read_repairs_may_be_larger_than_a_mutation() {
+    SEGMENT_BYTES.set(Some(32 << 10));
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    let text = "x".repeat(3 << 10);
+    world.sim.isolate(world.sim.node(2));
+    for row_of in (0..12).map(|c| (1, c)).chain((2..14).map(|k| (k, 0))) {
+        world.write(0, row(&t, row_of.0, row_of.1, &text, 1), Consistency::Quorum).unwrap();
+    }
+    world.sim.heal_all();
+    for (reader, read) in [(0, partition(&t, 1, now)), (2, everything(&t, now))] {
+        let page = world.read(reader, read.clone(), Consistency::All).unwrap();
+        assert!(texts(&page).len() >= 12);
+        assert_eq!(world.kept(2, read), texts(&page));
+    }
+    SEGMENT_BYTES.set(None);
 }
 
 #[test]

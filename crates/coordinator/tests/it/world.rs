@@ -1,6 +1,6 @@
 //! Nodes of a simulation with everything from the coordinator down to the disk.
 
-use std::cell::RefCell;
+use std::cell::{Cell as StdCell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ thread_local! {
     static HINTS: RefCell<Vec<(usize, HostId)>> = const { RefCell::new(Vec::new()) };
     /// The messengers of the first shards that run, by node.
     static MESSENGERS: RefCell<BTreeMap<usize, Messenger>> = const { RefCell::new(BTreeMap::new()) };
+    /// The size of the commit log's segments, of which an entry may take half; none for the usual one.
+    pub static SEGMENT_BYTES: StdCell<Option<u64>> = const { StdCell::new(None) };
     /// The hinted handoffs that run, by node and shard.
     static HANDOFFS: RefCell<BTreeMap<(usize, u16), Handoff>> = const { RefCell::new(BTreeMap::new()) };
 }
@@ -409,7 +411,10 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                 for directory in [&data, &log] {
                     rt.disk().create_dir_all(directory).await.expect("the disk is well");
                 }
-                let config = EngineConfig::new(data, log);
+                let mut config = EngineConfig::new(data, log);
+                if let Some(bytes) = SEGMENT_BYTES.get() {
+                    config.commitlog.segment_bytes = bytes;
+                }
                 let engine =
                     Engine::open(rt.clone(), config, Arc::new(own.stored())).await.expect("it opens");
                 let replica_config = ReplicaConfig { tombstone_failure_threshold: 10_000 };
