@@ -465,6 +465,12 @@ impl Sim {
         self.disk(node).corrupt(path.as_ref(), position, len)
     }
 
+    /// Removes a file of a machine that is down, as an operator does; false when there is no such file.
+    pub fn remove_file(&self, node: NodeId, path: impl AsRef<Path>) -> bool {
+        assert!(!self.is_running(node), "only a node that is down has files taken away");
+        self.disk(node).remove(path.as_ref())
+    }
+
     /// A file's content as a reader would see it.
     pub fn read_file(&self, node: NodeId, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         self.disk(node).read_file(path.as_ref())

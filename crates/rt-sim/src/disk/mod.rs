@@ -156,6 +156,20 @@ impl NodeDisk {
         self.world.note("wipe", &[self.node]);
     }
 
+    /// Removes a file for good.
+    pub(crate) fn remove(&self, path: &Path) -> bool {
+        let mut state = self.state.borrow_mut();
+        let path = names::normal(path);
+        if state.names.remove_file(&path).is_err() {
+            return false;
+        }
+        let sequence = state.names.sequence();
+        state.names.commit(sequence, None);
+        state.collect();
+        self.world.note("removed by hand", &[self.node]);
+        true
+    }
+
     pub(crate) fn files(&self) -> Vec<(PathBuf, u64)> {
         let state = self.state.borrow();
         let files = state.names.files().into_iter();

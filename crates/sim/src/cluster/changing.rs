@@ -1,6 +1,9 @@
 //! Changes of the ring one after the other while clients work: a node alone that becomes a cluster, with the replication factor raised
 //! beside it; and changes of all kinds with and without time between them, some of them interrupted, aborted and begun again, or forced.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::director::{ClusterDirector, Place, SETTLE_TIME};
@@ -23,6 +26,8 @@ const GRACE_MILLIS: u64 = 8_000;
 const BATCHES_TIME: Duration = Duration::from_secs(60);
 /// A statement or a verb that is not accepted so long after all trouble never will be.
 const TIME_MAX: Duration = Duration::from_secs(600);
+/// How long a machine without its disk is left to itself, milliseconds at most.
+const WIPED_MILLIS_MAX: u64 = 60_000;
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// Copies of everything, where there are nodes enough.
 const COPIES_MAX: usize = 3;
@@ -234,10 +239,61 @@ impl ClusterDirector {
         Some(value.split('"').nth(1)?.to_owned())
     }
 
+    /// What an operator does about damaged files without another disk (docs/operations/damage.md): takes all files of those SSTables away while
+    /// the node is down, and repairs.
+    async fn mend(&mut self, nth: usize, damaged: &BTreeSet<PathBuf>) -> Result<(), String> {
+        let id = self.nodes[nth].id;
+        self.world.borrow_mut().stats.kills += 1;
+        self.note_end(nth, false);
+        self.sim.kill(id);
+        // The kill takes effect after this turn.
+        self.rt.sleep(Duration::from_millis(1)).await;
+        let of_sstable = |path: &Path| {
+            let name = path.file_name()?.to_str()?.rsplit_once('-')?.0;
+            Some(path.with_file_name(name))
+        };
+        let sstables: BTreeSet<PathBuf> = damaged.iter().filter_map(|path| of_sstable(path)).collect();
+        for (path, _) in self.sim.files(id) {
+            if of_sstable(&path).is_some_and(|name| sstables.contains(&name)) {
+                self.sim.remove_file(id, &path);
+            }
+        }
+        self.start(nth);
+        self.wait_ready(nth).await;
+        self.reunite().await;
+        if self.failed() {
+            return Ok(());
+        }
+        repaired::repair_all(self, "k0").await
+    }
+
+    /// A machine whose disk was emptied is started as if nothing had happened. It must not serve before it is told whose place it takes: not
+    /// the first seed either, which would have others believe in a second cluster.
+    pub(crate) async fn start_wiped(&mut self, nth: usize) {
+        let (id, ready) = (self.nodes[nth].id, self.nodes[nth].ready.load(Ordering::Relaxed));
+        self.sim.start(id);
+        let until = self.sim.now() + Duration::from_millis(self.details.below(WIPED_MILLIS_MAX));
+        while self.sim.now() < until && (self.sim.is_running(id) || self.sim.now() + ASK_PAUSE >= until) {
+            self.rt.sleep(ASK_PAUSE).await;
+            if self.nodes[nth].ready.load(Ordering::Relaxed) > ready {
+                let text = format!(
+                    "checker ring: node {nth} serves with an empty disk, and was not told whose place it takes"
+                );
+                return self.world.borrow_mut().fail(text);
+            }
+        }
+        self.sim.kill(id);
+        self.rt.sleep(Duration::from_millis(1)).await;
+        self.sim.wipe_disk(id);
+    }
+
     /// What an operator does when clients have ended: forces the removal of a dead node, after which a repair must bring everything back.
     pub(crate) async fn after_work(&mut self) -> Result<(), String> {
         if !self.plan.forces || self.failed() {
             return Ok(());
+        }
+        if let Some((nth, files)) = self.rotten.take() {
+            return self.mend(nth, &files).await;
         }
         self.finish_change().await;
         self.reunite().await;

@@ -2,7 +2,9 @@
 //! everything is compared.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +130,8 @@ pub(crate) struct ClusterDirector {
     pub(crate) changed: bool,
     /// Hints may have been lost in this round, with a node that is gone.
     pub(crate) hints_lost: bool,
+    /// A node whose files rot, and those files.
+    pub(crate) rotten: Option<(usize, BTreeSet<PathBuf>)>,
     /// Requests to operators' interfaces that go on by themselves.
     pub(crate) asking: Vec<Task<()>>,
 }
@@ -441,7 +445,8 @@ impl ClusterDirector {
         }
         workers.extend(self.begin_others(&servers));
         self.sim.set_buggify(self.plan.buggify);
-        self.world.borrow_mut().excuses.errors |= self.plan.buggify > 0;
+        // Shorter time limits than usual may be too short now and then.
+        self.world.borrow_mut().excuses.errors |= self.plan.buggify > 0 || self.plan.limits.is_some();
         self.trouble(until).await;
         self.sim.set_buggify(0);
         self.world.borrow_mut().down = true;

@@ -263,6 +263,7 @@ fn rot(plan: &mut ClusterPlan, rng: &mut Rng) {
     // What one node alone has goes with its disk.
     plan.levels.weak_writes.clear();
     busy(plan, 20_000, 50_000);
+    plan.forces = one_in(rng, 2);
 }
 
 /// Nodes end in the middle of changes of replicas: what was acknowledged is on their disks, and what was only seen may be missing.

@@ -174,6 +174,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             change: None,
             changed: false,
             hints_lost: false,
+            rotten: None,
             asking: Vec::new(),
         }
         .run()

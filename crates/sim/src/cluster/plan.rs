@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use rt_sim::{LinkConfig, NameDurability, Rng};
-use server::Config;
+use server::{Config, Size};
 use wire::Consistency;
 
 use crate::cluster::focus::Focus;
@@ -86,8 +86,10 @@ pub(crate) struct ClusterPlan {
     pub(crate) trouble_millis: u64,
     /// Nodes that are in trouble at once, at most.
     pub(crate) troubled_max: usize,
-    /// When clients have ended, the removal of a dead node is forced.
+    /// When clients have ended, an operator does what only a repair makes good: the removal of a dead node is forced, or damaged files are removed.
     pub(crate) forces: bool,
+    /// Draws time limits and sizes that an operator may set; none for the usual ones.
+    pub(crate) limits: Option<u64>,
     /// Tokens of each node.
     pub(crate) tokens: u16,
     /// When deletions may be forgotten.
@@ -328,6 +330,7 @@ impl ClusterPlan {
             trouble_millis: machine.life_millis * 3 / 10,
             troubled_max: if one_in(rng, 4) { nodes } else { nodes.saturating_sub(1) / 2 },
             forces: false,
+            limits: None,
             tokens: *pick(rng, &[1, 2, 2, 4, 4, 16]),
             grace,
             buggify: 0,
@@ -364,6 +367,9 @@ impl ClusterPlan {
             && one_in(rng, 2)
         {
             self.lose_the_last_period(rng);
+        }
+        if one_in(rng, 3) {
+            self.limits = Some(rng.next_u64());
         }
         if one_in(rng, 2) {
             self.buggify = *pick(rng, &[10_000, 100_000, 400_000]);
@@ -411,15 +417,36 @@ impl ClusterPlan {
     /// The settings of a node for one life.
     pub(crate) fn config(&self, rng: &mut Rng, nth: usize, address: IpAddr) -> Config {
         let seeds: Vec<String> = (1..=self.shards.len().min(SEEDS)).map(|n| format!("10.0.0.{n}")).collect();
+        let mut config = self.machine.config(rng, address, self.shards[nth]);
+        if let Some(seed) = self.limits {
+            draw_limits(&mut Rng::new(seed, 0), &mut config);
+        }
         Config {
             seeds: seeds.join(","),
             num_tokens: self.tokens,
             datacenter: self.datacenters[nth].clone(),
             rack: self.racks[nth].clone(),
             hinted_handoff_enabled: self.hints,
-            ..self.machine.config(rng, address, self.shards[nth])
+            ..config
         }
     }
+}
+
+/// Time limits, throughputs and sizes that an operator may set, the same on all nodes. None is longer than clients wait.
+fn draw_limits(rng: &mut Rng, config: &mut Config) {
+    let mut seconds = |choices: &[u64]| Duration::from_secs(*pick(rng, choices));
+    config.read_request_timeout = seconds(&[1, 2, 5, 8]);
+    config.range_request_timeout = seconds(&[2, 5, 10]);
+    config.write_request_timeout = seconds(&[1, 2, 5]);
+    config.counter_write_request_timeout = seconds(&[1, 2, 5]);
+    config.request_timeout = seconds(&[5, 10]);
+    config.repair_request_timeout = seconds(&[5, 20, 60]);
+    config.cas_contention_timeout = Duration::from_millis(*pick(rng, &[500, 1_000, 1_800, 4_000]));
+    config.hints_flush_period = Duration::from_millis(*pick(rng, &[10, 200, 10_000]));
+    config.hinted_handoff_throttle = Size(*pick(rng, &[0, 256 << 10, 1 << 20]));
+    config.max_hints_delivery_threads = *pick(rng, &[1, 2, 8]);
+    config.max_hints_file_size = Size(*pick(rng, &[64 << 10, 1 << 20, 128 << 20]));
+    config.stream_throughput_outbound = Size(*pick(rng, &[0, 1 << 20, 24 << 20]));
 }
 
 /// One seed in so many has a large cluster, of small nodes.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rt::Group;
 
 use crate::cluster::director::{ClusterDirector, Place};
+use crate::cluster::focus::Focus;
 use crate::cluster::plan::SEEDS;
 use crate::plan::{one_in, pick};
 use crate::rest;
@@ -157,6 +158,9 @@ impl ClusterDirector {
             }
             RingEvent::NewDisk => {
                 self.bury(subject).await;
+                if self.plan.focus == Some(Focus::Rings) && one_in(&mut self.details, 2) {
+                    self.start_wiped(subject).await;
+                }
                 self.replace(subject, subject);
             }
             RingEvent::Cleanup | RingEvent::Repair => {}

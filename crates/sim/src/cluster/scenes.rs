@@ -2,6 +2,7 @@
 //! node that does not hear of a change of the ring and is asked by clients all the same, a node that joins when a replica has just
 //! missed something.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,12 +91,13 @@ impl ClusterDirector {
     }
 
     /// Bits of the files that one node has of tables flip, again and again; what it answers is right or an error. In the end its disk is
-    /// replaced, and the others bring what was on it.
+    /// replaced, and the others bring what was on it; or the damaged files are removed, and a repair brings what was in them.
     async fn rot(&mut self, until: Duration) {
         self.excuse_all();
         let victim = self.any_node();
         let id = self.nodes[victim].id;
         self.world.borrow_mut().stats.disk_faults += 1;
+        let mut rotten = BTreeSet::new();
         while self.sim.now() < until && !self.failed() {
             self.rest_about(ROT_MILLIS).await;
             let is_of_table =
@@ -108,8 +110,12 @@ impl ClusterDirector {
             let (path, len) = pick(&mut self.rng, &files);
             let at = self.rng.below(*len);
             self.sim.corrupt_file(id, path, at, 1);
+            rotten.insert(path.clone());
         }
-        self.replace_disk(victim).await;
+        match self.plan.forces {
+            true => self.rotten = Some((victim, rotten)),
+            false => self.replace_disk(victim).await,
+        }
     }
 
     /// Trouble after trouble befalls the same few nodes, and nobody else. A node may join meanwhile.
