@@ -72,7 +72,7 @@ const TABLE: &[Family<'_, TableStats>] = families! {
     counter "torc_table_sstables_read" "SSTables read by single-partition reads." |t| t.sstables_per_read_sum as f64;
     counter "torc_table_bloom_filter_negatives" "SSTables that a bloom filter spared a read." |t| t.bloom_negatives as f64;
     counter "torc_table_bloom_filter_true_positives" "SSTables read with reason." |t| t.bloom_true_positives as f64;
-    gauge "torc_table_damaged_sstables" "SSTables of the table out of service: their range answers with errors." |t| t.damaged_sstables as f64;
+    gauge "torc_table_damaged_sstables" "SSTables of the table that are damaged: what they cannot give answers with errors." |t| t.damaged_sstables as f64;
     gauge "torc_table_partitions_estimate" "Partitions of the table, estimated." |t| t.partitions_estimate as f64;
     gauge "torc_table_partition_bytes_max" "Largest partition in the table's SSTables." |t| t.partition_bytes_max as f64;
     counter "torc_table_bloom_filter_false_positives" "SSTables read in vain." |t| t.bloom_false_positives as f64;

@@ -18,6 +18,7 @@ use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::flush::disk_or_source;
 use crate::live::LiveSstable;
+use crate::met::noting;
 use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
 use crate::store::{EDITS_ALL, Store, count};
 
@@ -32,7 +33,9 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
     store.refuse_if_damaged()?;
     count(&store.stop_minor, 1);
     let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
-    let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    // One that is damaged stays, with all that it may hide.
+    let inputs: Vec<Rc<LiveSstable>> =
+        store.set().iter().filter(|live| !live.suspect.get()).cloned().collect();
     if inputs.is_empty() || store.dropped.get() {
         return Ok(());
     }
@@ -67,7 +70,8 @@ pub(crate) async fn cleanup(
     let mut rewritten = 0;
     for live in inputs {
         let sstable = &live.sstable;
-        if store.dropped.get() || !has_others(sstable, &kept).await.map_err(disk_or_source)? {
+        let has_others = has_others(sstable, &kept).await.map_err(|error| noting(store, &live, error));
+        if store.dropped.get() || !has_others? {
             continue;
         }
         if rewritten == 0 {
@@ -225,11 +229,11 @@ impl Inner {
             return;
         }
         if let MaintenanceError::Source(source) = &error
-            && let Some(SstableError::Corrupt(damage)) = source.downcast_ref::<SstableError>()
+            && let Some(error @ SstableError::Corrupt(damage)) = source.downcast_ref::<SstableError>()
             && let Some((descriptor, _)) = Descriptor::parse(&damage.file)
         {
             let damaged = inputs.iter().filter(|live| *live.sstable.descriptor() == descriptor);
-            damaged.for_each(|live| live.suspect.set(true));
+            damaged.for_each(|live| store.met_damage(live, error));
         }
         let mut pauses = self.compaction_pauses.borrow_mut();
         let (failures, until) = pauses.entry(store.id).or_insert((0, Instant::START));

@@ -73,7 +73,10 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
         memtable_rows: memtables.iter().map(|memtable| memtable.rows() as u64).sum(),
         memtable_switches: counters.switches.get(),
         sstables: set.len() as u64,
-        damaged_sstables: store.damage.borrow().len() as u64,
+        damaged_sstables: {
+            let met = set.iter().filter(|live| live.suspect.get()).count();
+            (store.damage.borrow().len() + met) as u64
+        },
         disk_bytes,
         data_bytes: sum(&|sstable| sstable.data_len()),
         repaired_bytes: set

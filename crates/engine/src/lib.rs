@@ -19,6 +19,7 @@ mod flush;
 mod live;
 mod maintain;
 mod marks;
+mod met;
 mod open;
 mod prepare;
 mod quarantine;

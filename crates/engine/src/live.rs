@@ -78,7 +78,7 @@ pub(crate) struct LiveSstable {
     trash: Rc<Trash>,
     /// Taken by a compaction.
     pub(crate) compacting: Cell<bool>,
-    /// A compaction found it damaged.
+    /// A read or a compaction found it damaged ([`crate::met`]).
     pub(crate) suspect: Cell<bool>,
     /// The number of the mark that covers it first; 0 when none does ([`crate::marks`]).
     pub(crate) covered_by: Cell<u64>,

@@ -256,7 +256,7 @@ fn sstable_inputs<'a>(
     let (slices, columns) = (Rc::new(wanted.slices.clone()), Rc::new(wanted.columns.clone()));
     candidates.into_iter().map(move |live| {
         let source = live.sstable.read(wanted.range, &slices, &columns, wanted.reversed);
-        SstableInput::new(source, live, judge.then(|| store.clone()))
+        SstableInput::new(source, live, store.clone(), judge)
     })
 }
 

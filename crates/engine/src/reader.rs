@@ -11,6 +11,7 @@ use sstable::SstableSource;
 use crate::ReadError;
 use crate::cached::{CachedSource, PopulatingInput};
 use crate::live::LiveSstable;
+use crate::met::damage_in;
 use crate::store::{Store, count};
 
 /// What [`EngineReader::try_next_sync`] has to say.
@@ -73,22 +74,26 @@ impl Input {
 /// An SSTable that a read goes through; keeps its files alive.
 pub(crate) struct SstableInput {
     source: SstableSource,
-    _live: Rc<LiveSstable>,
+    live: Rc<LiveSstable>,
+    store: Rc<Store>,
     /// Its bloom filter let a single partition through; whether rightly is known after the first fill.
-    judge: Option<Rc<Store>>,
+    judge: bool,
 }
 
 impl SstableInput {
-    pub(crate) fn new(source: SstableSource, live: Rc<LiveSstable>, judge: Option<Rc<Store>>) -> Self {
-        Self { source, _live: live, judge }
+    pub(crate) fn new(source: SstableSource, live: Rc<LiveSstable>, store: Rc<Store>, judge: bool) -> Self {
+        Self { source, live, store, judge }
     }
 
     pub(crate) async fn fill(&mut self, out: &mut FragmentBuffer) -> Result<bool, ReadError> {
-        let more = self.source.fill(out).await.map_err(ReadError::Source)?;
-        if let Some(store) = self.judge.take()
-            && !more
-        {
-            count(&store.counters.bloom_false, 1);
+        let more = self.source.fill(out).await.map_err(|error| {
+            if let Some(damage) = damage_in(&*error) {
+                self.store.met_damage(&self.live, damage);
+            }
+            ReadError::Source(error)
+        })?;
+        if std::mem::take(&mut self.judge) && !more {
+            count(&self.store.counters.bloom_false, 1);
         }
         Ok(more)
     }

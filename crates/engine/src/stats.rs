@@ -53,7 +53,7 @@ pub struct TableStats {
     pub memtable_switches: u64,
     /// Live SSTables.
     pub sstables: u64,
-    /// SSTables that are out of service because they are damaged or not complete.
+    /// SSTables that are damaged or not complete: out of service since the start, or met damaged since then.
     pub damaged_sstables: u64,
     /// Bytes of all components of the live SSTables.
     pub disk_bytes: u64,

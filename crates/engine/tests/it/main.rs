@@ -10,6 +10,7 @@ mod dropping;
 mod flushing;
 mod isolation;
 mod marks;
+mod met;
 mod model;
 mod shards;
 mod shortage;
