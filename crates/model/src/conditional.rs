@@ -186,4 +186,8 @@ impl Sequential for ConditionalPartition {
             }
         }
     }
+
+    fn only_reads(&self, _input: &ConditionalInput, output: &ConditionalOutput) -> bool {
+        matches!(output, ConditionalOutput::View(_) | ConditionalOutput::Refused(_))
+    }
 }

@@ -25,6 +25,12 @@ pub trait Sequential {
 
     /// What it then holds, and what it answers.
     fn apply(&self, state: &Self::State, input: &Self::Input) -> (Self::State, Self::Output);
+
+    /// Whether what was answered so has changed nothing, whatever the object held.
+    fn only_reads(&self, input: &Self::Input, output: &Self::Output) -> bool {
+        let _ = (input, output);
+        false
+    }
 }
 
 /// One operation of a history. Times are any numbers that rise: only their order counts.
@@ -128,12 +134,13 @@ impl<S: Sequential> Search<'_, S> {
             if self.is_complete(&place.done) {
                 return Linearity::Linear(self.order);
             }
-            let Some(at) = self.candidate(place) else {
+            let free = (place.next == 0).then(|| self.free(place)).flatten();
+            let Some(at) = free.or_else(|| self.candidate(place)) else {
                 places.pop();
                 self.order.pop();
                 continue;
             };
-            place.next = at + 1;
+            place.next = if free.is_some() { self.by_begin.len() } else { at + 1 };
             let operation = self.by_begin[at];
             let (state, answer) = self.object.apply(&place.state, &self.history[operation].input);
             let fits = match &self.history[operation].output {
@@ -163,13 +170,34 @@ impl<S: Sequential> Search<'_, S> {
         self.history.iter().enumerate().all(|(at, one)| one.output.is_none() || holds(done, at))
     }
 
-    /// The next operation in the order of beginnings that may come now: nothing that still has to come had ended before it
-    /// began, and nothing that has happened began after it had ended.
+    /// An operation that may come now, answers what it should and only reads: when there is an order with it further behind, there is
+    /// one with it here, unless something that is over by its beginning may still have happened. Nothing else need be tried then, so that
+    /// readings do not multiply the places.
+    fn free(&self, place: &Place<S::State>) -> Option<usize> {
+        let lost = |at: &usize| self.history[*at].output.is_none() && !holds(&place.done, *at);
+        let first_lost = (0..self.history.len()).filter(lost).map(|at| self.history[at].ended).min();
+        let fits = |next: &usize| {
+            let operation = &self.history[self.by_begin[*next]];
+            let Some(given) = &operation.output else { return false };
+            self.object.only_reads(&operation.input, given)
+                && self.object.apply(&place.state, &operation.input).1 == *given
+                && first_lost.is_none_or(|end| end >= operation.invoked)
+        };
+        self.candidates(place).find(fits)
+    }
+
+    /// The next operation in the order of beginnings that may come now.
     fn candidate(&self, place: &Place<S::State>) -> Option<usize> {
+        self.candidates(place).next()
+    }
+
+    /// The operations in the order of beginnings that may come now: nothing that still has to come had ended before they began, and
+    /// nothing that has happened began after they had ended.
+    fn candidates(&self, place: &Place<S::State>) -> impl Iterator<Item = usize> {
         let open = |at: &usize| !holds(&place.done, *at);
         let due = self.by_begin.iter().filter(|at| open(at) && self.history[**at].output.is_some());
         let first_end = due.map(|at| self.history[*at].ended).min().unwrap_or(NEVER);
-        (place.next..self.by_begin.len()).find(|next| {
+        (place.next..self.by_begin.len()).filter(move |next| {
             let at = self.by_begin[*next];
             let operation = &self.history[at];
             open(&at) && operation.invoked <= first_end && operation.ended >= place.begun
@@ -229,5 +257,9 @@ impl Sequential for Register {
             }
             RegisterInput::Cas { .. } => (*state, RegisterOutput::Refused(*state)),
         }
+    }
+
+    fn only_reads(&self, _input: &RegisterInput, output: &RegisterOutput) -> bool {
+        matches!(output, RegisterOutput::Value(_) | RegisterOutput::Refused(_))
     }
 }

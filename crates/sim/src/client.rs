@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     pub(crate) consistency: wire::Consistency,
     /// Of their conditions; none for the default, SERIAL.
     pub(crate) serial_consistency: Option<wire::Consistency>,
+    /// The protocol's default timestamp of writes; none for the coordinator's.
+    pub(crate) timestamp: Option<i64>,
 }
 
 /// Statements that a connection remembers.
@@ -96,6 +98,7 @@ impl Connection {
             prepared: Vec::new(),
             consistency: wire::Consistency::One,
             serial_consistency: None,
+            timestamp: None,
         };
         connection.start().await?;
         Ok(connection)
@@ -171,6 +174,7 @@ impl Connection {
         let values: Vec<Value<'_>> = query.values.iter().map(|value| Value::Set(value)).collect();
         let mut parameters = Parameters::new(self.consistency, &values);
         parameters.serial_consistency = self.serial_consistency;
+        parameters.timestamp = self.timestamp;
         if let Some((size, state)) = page {
             parameters.page_size = Some(size);
             parameters.paging_state = state;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use model::{Clock, Column, ColumnId, Explained, Partition, Scalar, Seconds, Shape, Write};
@@ -196,6 +197,20 @@ pub(crate) struct World {
     floor: i64,
     /// The latest second that the server's clock has shown.
     latest: i64,
+    /// What wall clocks had shown at the latest when they jumped, microseconds.
+    clocks_before: BTreeMap<NodeId, i64>,
+    /// How often wall clocks have jumped.
+    jumps: u64,
+}
+
+/// What a server's wall clock shows, microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wall {
+    pub(crate) micros: i64,
+    /// And what it has shown at the latest.
+    pub(crate) latest: i64,
+    /// How often any has jumped so far.
+    pub(crate) jumps: u64,
 }
 
 impl Table {
@@ -291,6 +306,8 @@ impl World {
             used: BTreeSet::new(),
             floor: 0,
             latest: 0,
+            clocks_before: BTreeMap::new(),
+            jumps: 0,
         }
     }
 
@@ -320,6 +337,23 @@ impl World {
         (first, last)
     }
 
+    /// What the wall clock of a server shows.
+    pub(crate) fn wall(&self, server: SocketAddr) -> Wall {
+        let node = self.nodes.iter().copied().find(|node| self.sim.ip(*node) == server.ip());
+        let micros = node.map_or(i64::MIN, |node| self.sim.wall_micros(node));
+        let before = node.and_then(|node| self.clocks_before.get(&node));
+        Wall { micros, latest: before.map_or(micros, |before| micros.max(*before)), jumps: self.jumps }
+    }
+
+    /// The wall clock of a node is about to jump.
+    pub(crate) fn note_jump(&mut self, node: NodeId) {
+        self.all_seconds();
+        let now = self.sim.wall_micros(node);
+        let before = self.clocks_before.entry(node).or_insert(now);
+        *before = now.max(*before);
+        self.jumps += 1;
+    }
+
     /// When a read was made that was sent at `since`, when the servers' clocks showed `from`. A clock may have gone back meanwhile.
     pub(crate) fn clock(&mut self, since: u64, from: Seconds) -> Clock {
         let to = self.all_seconds();
@@ -333,7 +367,7 @@ impl World {
     }
 
     /// The client's clock in microseconds, the origin of timestamps.
-    fn client_micros(&self) -> i64 {
+    pub(crate) fn client_micros(&self) -> i64 {
         1_767_225_600_000_000 + (self.now() / 1_000) as i64
     }
 

@@ -81,3 +81,24 @@ fn a_batch_is_seen_wholly_or_not_at_all() {
     let truncated = op(4, 5, ConditionalInput::Truncate, ConditionalOutput::Truncated);
     assert!(is_linear(&[both, truncated, again, read(7, 8, Some(6), Some(6))]));
 }
+
+#[test]
+fn readings_that_may_come_late_do_not_multiply_the_search() {
+    let mut history = Vec::new();
+    for round in 0..10_u64 {
+        let value = Some(round as i64);
+        let changes = [Change::Set(Cell::Regular(0, A), value)];
+        let input = transaction(&[], &changes, &[]);
+        history.push(op(100 * round + 1, 100 * round + 90, input, ConditionalOutput::Applied));
+        // Each of what may be there then, and may be placed at any time later.
+        let seen = value.filter(|value| *value > 0).map(|value| value - 1);
+        (0..5).for_each(|_| history.push(read(100 * round + 2, NEVER, seen, None)));
+    }
+    assert!(is_linear(&history));
+    // Of a value that was never there alone: every order has to be refused.
+    history.push(read(2, NEVER, Some(3), Some(3)));
+    assert_eq!(
+        std::mem::discriminant(&check(&ConditionalPartition, &history)),
+        std::mem::discriminant(&Linearity::Broken(Vec::new()))
+    );
+}

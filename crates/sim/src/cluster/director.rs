@@ -19,17 +19,18 @@ use crate::client::{Connection, Failure};
 use crate::cluster::bounded::Watcher;
 use crate::cluster::ddl::{self, Changer, SharedSchema};
 use crate::cluster::health::{Health, Machine, Served};
-use crate::cluster::lwt::{self, SharedLwt};
+use crate::cluster::lwt::{self, LwtTables};
 use crate::cluster::plan::{ClusterPlan, Copies, SEEDS};
 use crate::cluster::replicating::{self, Replicator, SharedCopied};
 use crate::cluster::ring::Change;
 use crate::cluster::serial::{self, SharedRegisters};
+use crate::cluster::stamps::{self, SharedStamps, Stamper};
 use crate::cluster::steady::Prober;
 use crate::cluster::truncating::{self, SharedCut, Truncater};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
-    atomic, available, bounded, durable, equal, kept, left_behind, lwt_draw, repaired, resurrection, schema,
-    steady, truncation,
+    atomic, available, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, steady,
+    truncation,
 };
 use crate::plan::{one_in, pick, shape};
 use crate::statement::Query;
@@ -45,11 +46,13 @@ pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(15);
 
 /// Clients change the schema up to so long after each other, or more slowly when all are slow.
 const CHANGE_PAUSE_MICROS: u64 = 150_000;
+/// Draws of the client of timestamps, above those of all others.
+const STAMPER_STREAM: u64 = 1 << 50;
 /// How often a node that joins may be interrupted by what was wrong before the calm.
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// What is checked in a calm, in this order.
-const CHECKS: [&str; 17] = [
+const CHECKS: [&str; 18] = [
     "kept",
     "truncation",
     "left_behind",
@@ -63,6 +66,7 @@ const CHECKS: [&str; 17] = [
     "equal",
     "serial",
     "lwt",
+    "stamps",
     "schema",
     "ddl",
     "bounded",
@@ -117,7 +121,8 @@ pub(crate) struct ClusterDirector {
     /// How many copies are kept now.
     pub(crate) copies: Copies,
     pub(crate) registers: SharedRegisters,
-    pub(crate) lwt: SharedLwt,
+    pub(crate) lwt: LwtTables,
+    pub(crate) stamps: SharedStamps,
     pub(crate) schema: SharedSchema,
     pub(crate) cut: SharedCut,
     pub(crate) copied: SharedCopied,
@@ -374,8 +379,11 @@ impl ClusterDirector {
         if self.plan.serial_percent > 0 {
             self.change_schema(&mut connection, &serial::create_text()).await;
         }
-        if self.plan.guards {
-            self.change_schema(&mut connection, &lwt_draw::create_text(lwt::TABLE)).await;
+        for text in self.lwt.create_texts("k0") {
+            self.change_schema(&mut connection, &text).await;
+        }
+        if self.plan.operations.stamps {
+            self.change_schema(&mut connection, &stamps::create_text()).await;
         }
         if self.plan.truncates {
             self.change_schema(&mut connection, &truncating::create_text()).await;
@@ -481,11 +489,23 @@ impl ClusterDirector {
             };
             tasks.push(self.rt.spawn(Group::Statement, prober.run()));
         }
+        if self.plan.operations.stamps {
+            let stamper = Stamper {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                stamps: self.stamps.clone(),
+                plan: self.plan.clone(),
+                servers: servers.to_vec(),
+                rng: self.sim.rng(STAMPER_STREAM + self.sim.now().as_nanos() as u64),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, stamper.run()));
+        }
         if self.plan.truncates {
             let truncater = Truncater {
                 rt: self.rt.clone(),
                 world: self.world.clone(),
                 cut: self.cut.clone(),
+                lwt: self.lwt.cut.clone(),
                 plan: self.plan.clone(),
                 servers: servers.to_vec(),
                 rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
@@ -575,8 +595,9 @@ impl ClusterDirector {
             "equal" => equal::check(self).await,
             "serial" if self.plan.serial_percent > 0 => serial::judge(self).await,
             "serial" => Ok(()),
-            "lwt" if self.plan.guards => lwt::judge(self, &self.lwt.clone()).await,
-            "lwt" => Ok(()),
+            "lwt" => lwt::judge(self).await,
+            "stamps" if self.plan.operations.stamps => stamps::check(self).await,
+            "stamps" => Ok(()),
             "schema" => schema::check(self).await,
             "ddl" => ddl::judge(self).await,
             "bounded" => bounded::check(self).await,

@@ -5,16 +5,22 @@
 //! A read at QUORUM takes part in that order too, though not at the time at which it is made: a write is proposed only when a quorum
 //! has what was chosen before it, so that such a read shows the partition as it was after some transaction, whole. It may not
 //! be one from before what was committed at QUORUM, or read or refused serially, before the read was sent.
+//!
+//! A second table of this kind is truncated meanwhile, and a third is in a keyspace whose replication factor changes. A TRUNCATE
+//! truncates each replica at least twice: what overlaps with it, is answered or not, may be there afterwards or not, each transaction
+//! whole, whatever it built on, and what had been answered before it began may not.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 use model::conditional::{
     Cell, ConditionalInput, ConditionalOutput, ConditionalPartition, ConditionalRow, ConditionalState,
     ConditionalView,
 };
 use model::linear::{Linearity, NEVER, Operation, check};
+use rt::Rt;
 use rt_sim::Rng;
 use wire::Consistency;
 use wire::client::ResultBody;
@@ -28,10 +34,14 @@ use crate::plan::{one_in, pick};
 use crate::statement::Query;
 use crate::world::SharedWorld;
 
-/// The table.
+/// The tables: of nothing else, truncated, and of which there are more replicas or fewer.
 pub(crate) const TABLE: &str = "k0.guarded";
+const CUT_TABLE: &str = "k0.guarded_cut";
+const COPIED_TABLE: &str = "k1.guarded";
 /// Partitions in use at once.
 const KEYS: u64 = 2;
+/// Where there are tables that change, one step of a client in so many is about one of them.
+const CHANGING_ONE_IN: u64 = 12;
 /// Operations on a partition, after which another takes its place: what is to be searched grows with them.
 const OPERATIONS_MAX: usize = 60;
 /// The same for operations without an answer.
@@ -43,8 +53,12 @@ type Op = Operation<ConditionalInput, ConditionalOutput>;
 #[derive(Default)]
 struct History {
     operations: Vec<Op>,
-    /// For each: once it is answered, a quorum has all that was chosen up to it.
+    /// For each: its number.
+    ids: Vec<u64>,
+    /// And once it is answered, a quorum has all that was chosen up to it.
     settles: Vec<bool>,
+    /// Those that overlapped with a truncation: they may be there or not, whatever they were answered.
+    overlapping: BTreeSet<u64>,
     /// What a client believes to be there.
     known: ConditionalState,
 }
@@ -55,11 +69,56 @@ pub(crate) struct LwtTable {
     levels: Levels,
     current: [u64; KEYS as usize],
     next_value: i64,
+    next_id: u64,
     histories: BTreeMap<u64, History>,
+    /// Those that ended with a truncation.
+    closed: Vec<(u64, History)>,
+    /// A truncation is under way, or may be.
+    truncating: bool,
+    /// When the last one ended.
+    truncated: u64,
 }
 
 /// Shared by the clients.
 pub(crate) type SharedLwt = Rc<RefCell<LwtTable>>;
+
+/// The tables that a plan has.
+#[derive(Clone, Default)]
+pub(crate) struct LwtTables {
+    pub(crate) guarded: Option<SharedLwt>,
+    pub(crate) cut: Option<SharedLwt>,
+    pub(crate) copied: Option<SharedLwt>,
+}
+
+impl LwtTables {
+    pub(crate) fn new(plan: &ClusterPlan) -> Self {
+        let table = |is_wanted: bool, name, levels| {
+            is_wanted.then(|| Rc::new(RefCell::new(LwtTable::new(name, levels))))
+        };
+        Self {
+            guarded: table(plan.operations.rows, TABLE, Levels::of(plan)),
+            cut: table(plan.operations.rows_truncated, CUT_TABLE, Levels::of(plan)),
+            copied: table(plan.operations.rows_copied, COPIED_TABLE, Levels::of_any_replicas(plan)),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &SharedLwt> {
+        [&self.guarded, &self.cut, &self.copied].into_iter().flatten()
+    }
+
+    /// One of those that are truncated or change their replicas, now and then.
+    pub(crate) fn pick_changing(&self, rng: &mut Rng) -> Option<&SharedLwt> {
+        let changing: Vec<&SharedLwt> = [&self.cut, &self.copied].into_iter().flatten().collect();
+        (!changing.is_empty() && one_in(rng, CHANGING_ONE_IN)).then(|| *pick(rng, &changing))
+    }
+
+    /// The statements that make those of a keyspace.
+    pub(crate) fn create_texts(&self, keyspace: &str) -> Vec<String> {
+        let names = self.all().map(|lwt| lwt.borrow().table);
+        let names = names.filter(|name| name.split('.').next() == Some(keyspace));
+        names.map(lwt_draw::create_text).collect()
+    }
+}
 
 /// What is known of reads at QUORUM.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,13 +158,19 @@ impl Levels {
         }
         // Rounds among the replicas of one datacenter and those of all exclude each other only where there is one datacenter.
         let serials = if one_datacenter { vec![Serial, LocalSerial] } else { vec![Serial] };
-        let is_stable = plan.ring.is_empty() && plan.founders == plan.shards.len();
-        let reads = match (plan.loss_window(), is_stable) {
+        let reads = match (plan.loss_window(), plan.keeps_replicas()) {
             (Some(_), _) => Reads::Free,
             (None, false) => Reads::Ordered,
             (None, true) => Reads::Settling,
         };
         Self { commits, serials, reads }
+    }
+
+    /// Levels that any number of replicas can reach.
+    fn of_any_replicas(plan: &ClusterPlan) -> Self {
+        use Consistency::{All, Any, One, Quorum};
+        let commits = vec![(Quorum, true), (All, true), (One, false), (Any, false)];
+        Self { commits, reads: Reads::Ordered, ..Self::of(plan) }
     }
 }
 
@@ -122,10 +187,30 @@ impl Levels {
 #[derive(Clone, Copy)]
 struct Begun {
     key: u64,
-    at: usize,
+    id: u64,
 }
 
 impl History {
+    fn push(&mut self, id: u64, operation: Op, settles: bool) {
+        self.operations.push(operation);
+        self.ids.push(id);
+        self.settles.push(settles);
+    }
+
+    fn place(&self, begun: Begun) -> Option<usize> {
+        self.ids.iter().position(|id| *id == begun.id)
+    }
+
+    /// What may be there after a truncation that begins now: transactions under way, whatever they find.
+    fn after_truncation(&self) -> Self {
+        let mut next = Self::default();
+        for (one, id) in self.operations.iter().zip(&self.ids).filter(|(one, _)| one.output.is_none()) {
+            next.push(*id, Operation { input: unconditional(&one.input), ..one.clone() }, false);
+            next.overlapping.insert(*id);
+        }
+        next
+    }
+
     fn open(&self) -> usize {
         self.operations.iter().filter(|one| one.output.is_none()).count()
     }
@@ -162,6 +247,18 @@ impl History {
     }
 }
 
+/// A transaction that may be found to have happened whatever was there.
+fn unconditional(input: &ConditionalInput) -> ConditionalInput {
+    match input {
+        ConditionalInput::Transaction { changes, .. } => ConditionalInput::Transaction {
+            conditions: Vec::new(),
+            changes: changes.clone(),
+            shown: Vec::new(),
+        },
+        other => other.clone(),
+    }
+}
+
 /// What a client believes that has read this.
 fn believed(view: &ConditionalView) -> ConditionalState {
     let row = |values: &Option<_>| ConditionalRow {
@@ -173,8 +270,17 @@ fn believed(view: &ConditionalView) -> ConditionalState {
 
 impl LwtTable {
     pub(crate) fn new(table: &'static str, levels: Levels) -> Self {
-        let current = std::array::from_fn(|at| at as u64);
-        Self { table, levels, current, next_value: 0, histories: BTreeMap::new() }
+        Self {
+            table,
+            levels,
+            current: std::array::from_fn(|at| at as u64),
+            next_value: 0,
+            next_id: 0,
+            histories: BTreeMap::new(),
+            closed: Vec::new(),
+            truncating: false,
+            truncated: 0,
+        }
     }
 
     /// A partition that has room for one more operation.
@@ -188,46 +294,101 @@ impl LwtTable {
     }
 
     fn begin(&mut self, key: u64, input: ConditionalInput, settles: bool, now: u64) -> Begun {
+        self.next_id += 1;
+        let id = self.next_id;
         let history = self.histories.entry(key).or_default();
-        history.operations.push(Operation { invoked: now, ended: NEVER, input, output: None });
-        history.settles.push(settles);
-        Begun { key, at: history.operations.len() - 1 }
+        let input = if self.truncating { unconditional(&input) } else { input };
+        if self.truncating {
+            history.overlapping.insert(id);
+        }
+        history.push(id, Operation { invoked: now, ended: NEVER, input, output: None }, settles);
+        Begun { key, id }
     }
 
     fn end(&mut self, begun: Begun, output: ConditionalOutput, cells: Vec<Cell>, now: u64) {
         let Some(history) = self.histories.get_mut(&begun.key) else { return };
-        let one = &mut history.operations[begun.at];
+        let Some(at) = history.place(begun) else { return };
+        let is_refused = matches!(output, ConditionalOutput::Refused(_));
+        let one = &mut history.operations[at];
+        if history.overlapping.contains(&begun.id) {
+            if is_refused {
+                one.input = ConditionalInput::Read;
+            }
+            return;
+        }
         if let ConditionalInput::Transaction { shown, .. } = &mut one.input {
             *shown = cells;
         }
         // Whatever level its commit has: nothing was committed.
-        history.settles[begun.at] |= matches!(output, ConditionalOutput::Refused(_));
+        history.settles[at] |= is_refused;
         (one.ended, one.output) = (now, Some(output));
-        history.learn(begun.at);
+        history.learn(at);
     }
 
     /// It was refused before anything was asked of a replica: a reading without an answer says nothing.
     fn undo(&mut self, begun: Begun) {
-        if let Some(history) = self.histories.get_mut(&begun.key) {
-            history.operations[begun.at].input = ConditionalInput::Read;
+        if let Some(history) = self.histories.get_mut(&begun.key)
+            && let Some(at) = history.place(begun)
+        {
+            history.operations[at].input = ConditionalInput::Read;
         }
     }
 
     /// Notes a read at QUORUM.
     fn note_read(&mut self, key: u64, view: ConditionalView, (since, now): (u64, u64)) {
+        if self.truncating || since < self.truncated {
+            return;
+        }
+        self.next_id += 1;
         let history = self.histories.entry(key).or_default();
         let (invoked, output) = (history.binding(since), Some(ConditionalOutput::View(view)));
         let settles = self.levels.reads == Reads::Settling;
         // Another reader need not see it when replicas change; nobody has to come behind it then.
         let ended = if settles { now } else { NEVER };
-        history.operations.push(Operation { invoked, ended, input: ConditionalInput::Read, output });
-        history.settles.push(settles);
+        let read = Operation { invoked, ended, input: ConditionalInput::Read, output };
+        history.push(self.next_id, read, settles);
+    }
+
+    /// A truncation begins.
+    fn begin_truncation(&mut self) {
+        self.truncating = true;
+        let current = self.current;
+        let all = std::mem::take(&mut self.histories);
+        let open = all.iter().filter(|(key, _)| current.contains(key));
+        self.histories = open.map(|(key, history)| (*key, history.after_truncation())).collect();
+        self.closed.extend(all);
+    }
+
+    /// It is acknowledged; or it failed, and may have been carried out in part: then its partitions are of no more use.
+    fn end_truncation(&mut self, acknowledged: bool, now: u64) {
+        (self.truncating, self.truncated) = (false, now);
+        if !acknowledged {
+            self.retire();
+        }
     }
 
     fn retire(&mut self) {
         self.histories.clear();
         self.current.iter_mut().for_each(|key| *key += KEYS);
     }
+}
+
+/// Truncates a table; after a failure, waits until it cannot go on any more.
+pub(crate) async fn truncate(
+    (rt, world, lwt): (&Rt, &SharedWorld, &SharedLwt),
+    connection: &mut Connection,
+    given_up: Duration,
+) -> Result<(), Failure> {
+    lwt.borrow_mut().begin_truncation();
+    let text = format!("TRUNCATE {}", lwt.borrow().table);
+    let answer = connection.query(&Query::text(text), None).await;
+    match answer {
+        Ok(_) => world.borrow_mut().stats.truncations += 1,
+        // A node is away, or is believed to be: a truncation needs all of them.
+        Err(_) => rt.sleep(given_up).await,
+    }
+    lwt.borrow_mut().end_truncation(answer.is_ok(), world.borrow().now());
+    answer.map(drop)
 }
 
 /// One step of a client; false when the connection is of no more use.
@@ -329,8 +490,16 @@ async fn read(
     true
 }
 
+/// Judges all tables.
+pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> {
+    for lwt in director.lwt.clone().all() {
+        judge_table(director, lwt).await?;
+    }
+    Ok(())
+}
+
 /// Reads every partition once more, serially and then at QUORUM by another node, and looks for an order of each history.
-pub(crate) async fn judge(director: &mut ClusterDirector, lwt: &SharedLwt) -> Result<(), String> {
+async fn judge_table(director: &mut ClusterDirector, lwt: &SharedLwt) -> Result<(), String> {
     let keys: Vec<u64> = lwt.borrow().histories.keys().copied().collect();
     for level in [Consistency::Serial, Consistency::Quorum] {
         let nth = director.any_node();
@@ -342,27 +511,27 @@ pub(crate) async fn judge(director: &mut ClusterDirector, lwt: &SharedLwt) -> Re
             }
         }
     }
-    for (key, history) in &lwt.borrow().histories {
+    let lwt = &mut *lwt.borrow_mut();
+    let closed = std::mem::take(&mut lwt.closed);
+    for (key, history) in closed.iter().map(|(key, history)| (key, history)).chain(&lwt.histories) {
         match check(&ConditionalPartition, &history.operations) {
             Linearity::Linear(_) => {}
             Linearity::Unknown => director.world.borrow_mut().stats.unjudged += 1,
             Linearity::Broken(longest) => {
-                let table = lwt.borrow().table;
-                return Err(serial::complaint(
-                    &format!("{table}, partition {key}"),
-                    &history.operations,
-                    &longest,
-                ));
+                let object = format!("{}, partition {key}", lwt.table);
+                return Err(serial::complaint(&object, &history.operations, &longest));
             }
         }
     }
     // What is judged is not searched again: new partitions take over.
-    lwt.borrow_mut().retire();
+    lwt.retire();
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use model::conditional::{Change, Condition};
+
     use super::*;
 
     fn op(invoked: u64, ended: u64) -> Op {
@@ -384,5 +553,42 @@ mod tests {
         history.settles.push(true);
         assert_eq!(history.binding(100), 100, "it came before what settles");
         assert_eq!(history.binding(45), 20, "which had not been answered");
+    }
+
+    fn insert(table: &mut LwtTable, now: u64, value: i64) -> Begun {
+        let changes = vec![Change::Insert(0), Change::Set(Cell::Regular(0, 0), Some(value))];
+        let conditions = vec![Condition::NotExists(0)];
+        table.begin(0, ConditionalInput::Transaction { conditions, changes, shown: Vec::new() }, true, now)
+    }
+
+    fn is_linear(table: &LwtTable, first: Option<i64>) -> bool {
+        let view = ConditionalView {
+            rows: [first.map(|value| [Some(value), None]), None, None],
+            ..ConditionalView::default()
+        };
+        let mut history = table.histories[&0].operations.clone();
+        let output = Some(ConditionalOutput::View(view));
+        history.push(Operation { invoked: 1_000, ended: 1_001, input: ConditionalInput::Read, output });
+        matches!(check(&ConditionalPartition, &history), Linearity::Linear(_))
+    }
+
+    #[test]
+    fn a_truncation_takes_what_was_answered_before_it_and_perhaps_what_overlaps() {
+        let plan = ClusterPlan::draw(&mut Rng::new(1, 1), 3);
+        let mut table = LwtTable::new(CUT_TABLE, Levels::of(&plan));
+        let first = insert(&mut table, 10, 1);
+        table.end(first, ConditionalOutput::Applied, Vec::new(), 20);
+        let second = insert(&mut table, 25, 2);
+        assert!(is_linear(&table, Some(1)) && !is_linear(&table, None));
+        table.begin_truncation();
+        let third = insert(&mut table, 35, 3);
+        table.end(second, ConditionalOutput::Applied, Vec::new(), 40);
+        table.end(third, ConditionalOutput::Applied, Vec::new(), 45);
+        table.end_truncation(true, 50);
+        assert!(!is_linear(&table, Some(1)), "what was truncated is back");
+        assert!([None, Some(2), Some(3)].into_iter().all(|value| is_linear(&table, value)));
+        let fourth = insert(&mut table, 60, 4);
+        table.end(fourth, ConditionalOutput::Applied, Vec::new(), 70);
+        assert!(!is_linear(&table, None) && is_linear(&table, Some(4)), "what came after it stays");
     }
 }

@@ -25,6 +25,7 @@ mod ring;
 mod scenes;
 mod schema;
 mod serial;
+mod stamps;
 mod steady;
 mod truncating;
 mod truncation;
@@ -45,10 +46,11 @@ use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member, Place};
 pub use crate::cluster::focus::Focus;
 use crate::cluster::health::Served;
-use crate::cluster::lwt::LwtTable;
+use crate::cluster::lwt::LwtTables;
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::replicating::SharedCopied;
 use crate::cluster::serial::Registers;
+use crate::cluster::stamps::Stamps;
 use crate::cluster::truncating::SharedCut;
 use crate::world::World;
 use crate::{ClusterShape, Options, Report};
@@ -162,7 +164,8 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             sim: inner,
             nodes: members,
             registers: Rc::new(RefCell::new(Registers::new())),
-            lwt: Rc::new(RefCell::new(LwtTable::new(lwt::TABLE, lwt::Levels::of(&directed)))),
+            lwt: LwtTables::new(&directed),
+            stamps: Rc::new(RefCell::new(Stamps::new())),
             cut: SharedCut::default(),
             copied: SharedCopied::default(),
             details: Rng::new(seed, DETAILS_STREAM),

@@ -180,7 +180,7 @@ impl ClusterDirector {
             }
             Trouble::ClockJump => {
                 // What it has shown until now may have expired values for good, should it go back.
-                self.world.borrow_mut().all_seconds();
+                self.world.borrow_mut().note_jump(id);
                 let seconds = self.draw_jump();
                 self.sim.jump_clock(id, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
                 // It is no trouble that ends.

@@ -48,12 +48,12 @@ pub(crate) struct ClusterPlan {
     pub(crate) pause_micros: u64,
     /// Of a hundred steps of a client, so many are lightweight transactions.
     pub(crate) serial_percent: u64,
-    /// Half of them are on several rows and columns.
-    pub(crate) guards: bool,
     /// Somebody looks at what the nodes hold while clients work.
     pub(crate) watched: bool,
     /// Each quiescent phase ends with one node down, while QUORUM must succeed through the others.
     pub(crate) probes: bool,
+    /// What came later than the others.
+    pub(crate) operations: Operations,
     /// A client truncates a table of its own.
     pub(crate) truncates: bool,
     /// Numbers of copies between which a client changes a keyspace of its own; none for no such client.
@@ -100,6 +100,18 @@ pub(crate) struct ClusterPlan {
     pub(crate) hours: bool,
     /// Drift of each node's clocks, parts per million.
     pub(crate) drifts: Vec<i32>,
+}
+
+/// Operations that came later than the others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Operations {
+    /// Half of the lightweight transactions are on several rows and columns.
+    pub(crate) rows: bool,
+    /// There is a table of those that is truncated, and one in the keyspace whose number of copies changes.
+    pub(crate) rows_truncated: bool,
+    pub(crate) rows_copied: bool,
+    /// A client writes with the timestamps of its coordinators.
+    pub(crate) stamps: bool,
 }
 
 /// The consistency levels that clients use.
@@ -282,7 +294,7 @@ impl ClusterPlan {
             machine.sync = Sync::Batch;
             machine.names = NameDurability::SyncDir;
         }
-        let ring = draw_ring(rng);
+        let mut ring = draw_ring(rng);
         let founders = draw_founders(rng, nodes, &ring);
         let centers = if nodes < FOUNDERS_MIN { 1 } else { *pick(rng, &[1, 1, 1, 2, 2, 3]) };
         if founders < nodes || ring.iter().any(|event| event.moves_data()) {
@@ -292,8 +304,7 @@ impl ClusterPlan {
         let shrinks = ring.iter().any(|event| matches!(event, RingEvent::Leave | RingEvent::Remove));
         let copies = Copies::draw(rng, &datacenters[..founders], usize::from(shrinks));
         let by_datacenter = matches!(copies, Copies::ByDatacenter(_));
-        let possible = |event: &RingEvent| !event.loses_node() || copies.total() > 1;
-        let ring: Vec<RingEvent> = ring.into_iter().filter(possible).collect();
+        ring.retain(|event: &RingEvent| !event.loses_node() || copies.total() > 1);
         let distance = *pick(rng, &[None, Some(Duration::from_millis(5)), Some(Duration::from_millis(40))]);
         let mut levels = Levels::draw(rng, centers, by_datacenter);
         let moves = founders < nodes || ring.iter().any(|event| event.moves_data());
@@ -312,7 +323,7 @@ impl ClusterPlan {
             pause_micros: pause_in(machine.life_millis),
             serial_percent: if one_in(rng, 2) { 12 } else { 0 },
             writes_percent: 55,
-            guards: false,
+            operations: Operations::default(),
             watched: false,
             probes: false,
             truncates: false,
@@ -378,7 +389,14 @@ impl ClusterPlan {
 
     /// Operations that came later than the others, by numbers of their own.
     pub(crate) fn draw_operations(&mut self, rng: &mut Rng) {
-        self.guards = self.serial_percent > 0 && !one_in(rng, 3);
+        self.operations = Operations {
+            rows: self.serial_percent > 0 && !one_in(rng, 3),
+            // Where nothing that is acknowledged is lost.
+            stamps: one_in(rng, 3) && self.loss_window().is_none() && !self.forces,
+            rows_truncated: self.truncates && !self.forces,
+            // A removal that is forced loses votes.
+            rows_copied: !self.replications.is_empty() && !self.forces,
+        };
     }
 
     /// Nodes sync every so often only, and lose with their power what they acknowledged since. Clients that keep a history of their own
@@ -396,6 +414,11 @@ impl ClusterPlan {
             Sync::Periodic(period) => Some(period * 2),
             Sync::Batch | Sync::Group(_) => None,
         }
+    }
+
+    /// The same nodes have the same replicas from the beginning to the end.
+    pub(crate) fn keeps_replicas(&self) -> bool {
+        self.ring.is_empty() && self.founders == self.shards.len()
     }
 
     /// All nodes stand in one datacenter.

@@ -53,10 +53,11 @@ fn alter_text(copies: usize) -> String {
 pub(crate) async fn prepare(director: &mut ClusterDirector) -> Result<(), String> {
     let Some(&copies) = director.plan.replications.first() else { return Ok(()) };
     let mut connection = director.connect(0).await?;
-    for text in [
+    let own = [
         format!("CREATE KEYSPACE {KEYSPACE} WITH {}", replication(copies)),
         format!("CREATE TABLE {TABLE} (k bigint PRIMARY KEY)"),
-    ] {
+    ];
+    for text in own.into_iter().chain(director.lwt.create_texts(KEYSPACE)) {
         let answer = connection.query(&Query::text(&text), None).await;
         answer.map_err(|failure| format!("{text}: {failure}"))?;
     }

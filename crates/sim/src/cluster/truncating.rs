@@ -14,8 +14,9 @@ use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
 use crate::cluster::director::ClusterDirector;
+use crate::cluster::lwt::{self, SharedLwt};
 use crate::cluster::plan::ClusterPlan;
-use crate::plan::pick;
+use crate::plan::{one_in, pick};
 use crate::statement::Query;
 use crate::worker::speech;
 use crate::world::SharedWorld;
@@ -23,6 +24,8 @@ use crate::world::SharedWorld;
 const TABLE: &str = "k0.cut";
 /// Longer than a truncation that a client has given up on may go on.
 const GIVEN_UP: Duration = Duration::from_secs(15);
+/// One step in so many truncates the table of lightweight transactions.
+const LWT_ONE_IN: u64 = 16;
 /// How long the nodes may take in a calm until all of them take part.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -72,6 +75,8 @@ pub(crate) struct Truncater {
     pub(crate) rt: Rt,
     pub(crate) world: SharedWorld,
     pub(crate) cut: SharedCut,
+    /// A table of lightweight transactions that it truncates too.
+    pub(crate) lwt: Option<SharedLwt>,
     pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) rng: Rng,
@@ -98,6 +103,14 @@ impl Truncater {
                 return;
             }
             self.rt.sleep(Duration::from_micros(self.rng.below(self.plan.pause_micros.max(20_000)))).await;
+            if let Some(lwt) = &self.lwt
+                && one_in(&mut self.rng, LWT_ONE_IN)
+            {
+                if lwt::truncate((&self.rt, &self.world, lwt), connection, GIVEN_UP).await.is_err() {
+                    return;
+                }
+                continue;
+            }
             let step = match self.rng.below(12) {
                 0 => self.truncate(connection).await,
                 1..=3 => self.read(connection).await,

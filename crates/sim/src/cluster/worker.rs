@@ -10,7 +10,7 @@ use rt_sim::Rng;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
-use crate::cluster::lwt::{self, SharedLwt};
+use crate::cluster::lwt::{self, LwtTables};
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::serial::{self, SharedRegisters};
 use crate::plan::{one_in, pick};
@@ -23,7 +23,7 @@ pub(crate) struct ClusterWorker {
     pub(crate) rt: Rt,
     pub(crate) world: SharedWorld,
     pub(crate) registers: SharedRegisters,
-    pub(crate) lwt: SharedLwt,
+    pub(crate) lwt: LwtTables,
     pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) rng: Rng,
@@ -61,16 +61,24 @@ impl ClusterWorker {
                 let pause = Duration::from_micros(self.rng.below(30_000));
                 self.rt.sleep(pause).await;
             }
+            if let Some(lwt) = self.lwt.pick_changing(&mut self.rng) {
+                if lwt::step(&self.world, lwt, &mut self.rng, connection).await {
+                    continue;
+                }
+                return;
+            }
             let tables = self.world.borrow().tables.len() as u64;
             let table = self.rng.below(tables) as usize;
             let whole = match self.rng.below(100) {
-                step if step < self.plan.serial_percent && self.plan.guards && one_in(&mut self.rng, 2) => {
-                    lwt::step(&self.world, &self.lwt, &mut self.rng, connection).await
-                }
-                step if step < self.plan.serial_percent => {
-                    let one = self.plan.is_one_datacenter();
-                    serial::step(&self.world, &self.registers, &mut self.rng, connection, one).await
-                }
+                step if step < self.plan.serial_percent => match &self.lwt.guarded {
+                    Some(lwt) if one_in(&mut self.rng, 2) => {
+                        lwt::step(&self.world, lwt, &mut self.rng, connection).await
+                    }
+                    _ => {
+                        let one = self.plan.is_one_datacenter();
+                        serial::step(&self.world, &self.registers, &mut self.rng, connection, one).await
+                    }
+                },
                 step if step < self.plan.writes_percent => self.write(connection, table, bound).await,
                 ..98 => self.read(connection, table, bound).await,
                 _ => {
