@@ -50,11 +50,12 @@ pub type ViewListener = Box<dyn Fn(&ClusterView, &Arc<ClusterView>)>;
 
 /// Keeps updates for nodes that are away.
 pub trait HintKeeper {
-    /// Keeps an update: for which node, of which table, as a message; whether it is kept.
-    fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool;
+    /// Keeps an update: for which node, of which table, as a message, of a write that began then ([`Coordinator::begin_write`]); whether
+    /// it is kept.
+    fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool;
     /// What is kept on this shard, by node.
     fn kept(&self) -> Vec<(HostId, HintFigures)>;
-    /// When the latest was kept, microseconds since the epoch; [`i64::MIN`] for never.
+    /// When the latest write began of which something was kept, microseconds since the epoch; [`i64::MIN`] for none.
     fn latest_micros(&self) -> i64;
 }
 
@@ -93,6 +94,8 @@ struct Inner {
     fence: Fence,
     lease: Lease,
     hints: OnceCell<Box<dyn HintKeeper>>,
+    /// The latest of [`Coordinator::begin_write`].
+    begun_latest: Cell<i64>,
     planted: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
     turn: Cell<usize>,
@@ -140,6 +143,7 @@ impl Coordinator {
             lease: Lease::default(),
             planted: Cell::default(),
             hints: OnceCell::new(),
+            begun_latest: Cell::new(i64::MIN),
             turn: Cell::new(0),
             awaited: RefCell::default(),
             replicated: Cell::default(),
@@ -330,7 +334,7 @@ impl Coordinator {
             self.note(trace, "Writing to and removing from the batchlog (system.batches) around the batch");
             return self.write_batch(updates, options).await;
         }
-        let result = self.0.rt.timeout_at(options.deadline, replica.apply_traced(updates, trace)).await;
+        let result = self.0.rt.timeout_at(options.deadline, replica.apply_traced(updates, None, trace)).await;
         self.written(result, options.consistency, options.kind)
     }
 
@@ -470,7 +474,7 @@ impl Coordinator {
         each.collect()
     }
 
-    /// A time behind every logged batch and every hint that any shard has taken up, however the wall clock was moved meanwhile;
+    /// A time behind every write, logged batch and hint that any shard has taken up, however the wall clock was moved meanwhile;
     /// [`i64::MIN`] when there was none.
     pub(crate) async fn behind_pending(&self) -> i64 {
         let shards = (0..self.0.replica.shard_count()).map(ShardId);
@@ -702,12 +706,22 @@ impl Coordinator {
         tells.then(|| Waiting::new(&self.0.waits, &self.0.rt, view.node(node).host))
     }
 
+    /// When a write begins, microseconds since 1970: later than every truncation that this shard knows of, and known to those that come
+    /// (`LatestPending`), wherever the wall clock stands. What is left of the write, a hint, counts as of then: a truncation removes it
+    /// with what the other replicas have of the write.
+    pub(crate) fn begin_write(&self) -> i64 {
+        let truncated = self.0.replica.engine().truncated_latest();
+        let begun_micros = self.0.rt.wall_micros().max(truncated.saturating_add(1));
+        self.0.begun_latest.set(self.0.begun_latest.get().max(begun_micros));
+        begun_micros
+    }
+
     /// Keeps an update for a node that is away; whether it was kept.
-    pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes) -> bool {
+    pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
         if self.0.planted.get().dropped_hints {
             return true;
         }
-        let kept = self.0.hints.get().is_some_and(|keeper| keeper.keep(host, table, update));
+        let kept = self.0.hints.get().is_some_and(|keeper| keeper.keep(host, table, update, begun_micros));
         self.count(|stats| if kept { stats.hinted += 1 } else { stats.not_hinted += 1 });
         kept
     }
@@ -809,7 +823,7 @@ impl Coordinator {
             }
             NodeRequest::LatestPending => {
                 let hint = self.0.hints.get().map_or(i64::MIN, |keeper| keeper.latest_micros());
-                let latest = hint.max(self.0.batchlog.latest_micros());
+                let latest = hint.max(self.0.batchlog.latest_micros()).max(self.0.begun_latest.get());
                 NodeResponse::LatestPending(latest.max(self.0.paxos.voted_micros()))
             }
             NodeRequest::TruncatedAt(table) => NodeResponse::TruncatedAt(self.0.replica.truncated_at(table)),

@@ -27,7 +27,6 @@ use stdx::{HashMap, Reader};
 use topology::{HostId, NodeIndex, Replicas, Sharder};
 
 use crate::Coordinator;
-use crate::fence;
 use crate::remote::{self, Server, malformed};
 use crate::view::ClusterView;
 use crate::write::Ongoing;
@@ -284,17 +283,19 @@ async fn pass_on(
     let Some(node) = view.index_of(host) else { return false };
     let Some(token) = token_of(&coordinator, &apply) else { return false };
     let shard = Sharder::new(view.node(node).shards).shard_of(token);
-    messenger.call(Target::Host { host, shard }, Verb::Apply, apply, deadline).await.is_ok()
+    let answer = messenger.call(Target::Host { host, shard }, Verb::Apply, apply, deadline).await;
+    // Where it is left out, because the table was truncated since, the coordinator is to ask itself.
+    answer.is_ok_and(|answer| answer.is_empty())
 }
 
 /// The token of a write, which says to which shard it goes.
 fn token_of(coordinator: &Coordinator, apply: &Bytes) -> Option<i64> {
     let schema = coordinator.schema();
-    if apply.len() < fence::STAMP_LEN {
+    if apply.len() < remote::BEGUN_LEN {
         return None;
     }
     let updates =
-        remote::decode_updates(&apply.slice(fence::STAMP_LEN..), |id| schema.table_by_id(id).cloned())
+        remote::decode_updates(&apply.slice(remote::BEGUN_LEN..), |id| schema.table_by_id(id).cloned())
             .ok()?;
     updates.first().map(|update| update.key.token)
 }

@@ -1,7 +1,7 @@
 //! Hinted handoff: keeps what nodes that are away do not get, and brings it to them when they are back.
 //!
-//! Crate `hints` keeps; this module knows who is alive, since when one is away, and how a hint travels. The message is
-//! version, microseconds at which the hint was kept (8), and the updates as every other message has them.
+//! Crate `hints` keeps; this module knows who is alive, since when one is away, and that a hint travels as every other
+//! write does, with the time at which its write began.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,13 +13,12 @@ use bytes::Bytes;
 use futures_util::future::select;
 use hints::{Hint, HintFigures, Hints, KeptHint, ReplayEnd};
 use mutation::PartitionUpdate;
-use rpc::{Refusal, Verb};
+use rpc::Verb;
 use rt::sync::Notify;
 use rt::{Group, Task};
 use schema::{Table, TableId};
 use topology::{HostId, NodeIndex};
 
-use crate::fence;
 use crate::remote::{self, PeerError};
 use crate::{ClusterView, Coordinator, HintKeeper};
 
@@ -27,8 +26,6 @@ use crate::{ClusterView, Coordinator, HintKeeper};
 const PERIOD: Duration = Duration::from_secs(10);
 /// How long a node may take for one hint.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
-const VERSION: u8 = 1;
-const HEADER_LEN: usize = 9;
 
 /// The hinted handoff of one shard. Cheap to clone.
 #[derive(Clone)]
@@ -39,7 +36,7 @@ struct Inner {
     hints: Hints,
     /// Bytes a second that the whole cluster may bring to a node; 0 for no limit.
     throttle_bytes: Cell<u64>,
-    /// When the latest hint was kept; times rise, whatever the wall clock does, so that they tell what a truncation is behind.
+    /// When the latest write began of which a hint was kept, in this life or one before.
     latest_micros: Cell<i64>,
     /// Nodes that are away, and since when, microseconds since 1970.
     away_since: RefCell<BTreeMap<HostId, i64>>,
@@ -57,8 +54,8 @@ struct Inner {
 struct Keeper(Weak<Inner>);
 
 impl HintKeeper for Keeper {
-    fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool {
-        self.0.upgrade().is_some_and(|inner| inner.keep(host, table, update))
+    fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
+        self.0.upgrade().is_some_and(|inner| inner.keep(host, table, update, begun_micros))
     }
 
     fn kept(&self) -> Vec<(HostId, HintFigures)> {
@@ -147,17 +144,15 @@ impl Handoff {
 }
 
 impl Inner {
-    fn keep(&self, host: HostId, table: &Table, update: Bytes) -> bool {
-        let engine = self.coordinator.replica().engine();
-        let before = self.latest_micros.get().max(engine.truncated_latest());
-        let now_micros = self.coordinator.rt().wall_micros().max(before.saturating_add(1));
-        self.latest_micros.set(now_micros);
+    fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
+        self.latest_micros.set(self.latest_micros.get().max(begun_micros));
         let hint = Hint {
             host,
             table: table.id.0,
             update,
             grace_seconds: crate::late::late_seconds(table),
-            now_micros,
+            begun_micros,
+            now_micros: self.coordinator.rt().wall_micros(),
             down_since_micros: self.away_since.borrow().get(&host).copied(),
         };
         self.hints.store(hint).is_ok()
@@ -268,7 +263,7 @@ impl Inner {
         let schema = self.coordinator.schema();
         let table = TableId(hint.table);
         let truncated_at = self.coordinator.replica().engine().truncated_at(table);
-        if schema.table_by_id(table).is_none() || truncated_at >= hint.stored_micros {
+        if schema.table_by_id(table).is_none() || truncated_at >= hint.begun_micros {
             // It was dropped or truncated since.
             return Ok(());
         }
@@ -312,7 +307,7 @@ impl Inner {
             let failed = |why: String| NotDelivered::Peer(why);
             let admitted = self.coordinator.admit_own_writes(view, &updates);
             let _under_way = admitted.map_err(|error| failed(error.message().to_owned()))?;
-            let applied = self.coordinator.replica().apply_since(updates.clone(), hint.stored_micros).await;
+            let applied = self.coordinator.replica().apply_since(updates.clone(), hint.begun_micros).await;
             applied.map_err(|error| failed(error.to_string()))?;
         }
         Ok(())
@@ -327,7 +322,7 @@ impl Inner {
         hint: &KeptHint,
     ) -> Result<(), NotDelivered> {
         let deadline = self.coordinator.rt().now() + DELIVERY_TIMEOUT;
-        let body = fence::stamped(view, &encode(hint.stored_micros, &hint.update));
+        let body = remote::begun_body(view, hint.begun_micros, &hint.update);
         let (remote, peer) = (self.coordinator.remote(), view.node(node));
         match remote.call(peer, token, Verb::Hint, body, deadline).await {
             Ok(_) => Ok(()),
@@ -339,46 +334,6 @@ impl Inner {
             Err(
                 PeerError::Silent(why) | PeerError::Failed { message: why, .. } | PeerError::OldRing(why),
             ) => Err(NotDelivered::Peer(why)),
-        }
-    }
-}
-
-/// The message that brings a hint.
-pub(crate) fn encode(stored_micros: i64, updates: &[u8]) -> Vec<u8> {
-    let mut body = Vec::with_capacity(HEADER_LEN + updates.len());
-    body.push(VERSION);
-    body.extend_from_slice(&stored_micros.to_be_bytes());
-    body.extend_from_slice(updates);
-    body
-}
-
-/// When the hint of a message was kept, and its updates as bytes.
-pub(crate) fn decode(body: &Bytes) -> Result<(i64, Bytes), Refusal> {
-    let mut reader = stdx::Reader::new(body);
-    let short = |_| remote::malformed("the message ends too early");
-    if reader.u8().map_err(short)? != VERSION {
-        return Err(remote::malformed("a version of hints that this node does not know"));
-    }
-    let stored_micros = reader.i64().map_err(short)?;
-    Ok((stored_micros, body.slice(HEADER_LEN..)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_hint_travels(stored: i64, updates in prop::collection::vec(any::<u8>(), 0..50)) {
-            let (read, rest) = decode(&encode(stored, &updates).into()).unwrap();
-            prop_assert_eq!((read, &*rest), (stored, &*updates));
-        }
-
-        #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
-            let whole = bytes.len() >= HEADER_LEN && bytes[0] == VERSION;
-            prop_assert_eq!(decode(&Bytes::from(bytes)).is_ok(), whole);
         }
     }
 }

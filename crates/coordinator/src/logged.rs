@@ -20,6 +20,7 @@ use topology::{NodeIndex, Replicas};
 
 use crate::batch_row::{self, KeptBatch};
 use crate::remote::PeerError;
+use crate::write::Age;
 use crate::{ClusterView, Consistency, Coordinator, Phase, RequestError, WriteKind, WriteOptions};
 
 /// Nodes beside the coordinator that keep a batch, at most.
@@ -72,7 +73,7 @@ impl Coordinator {
         if self.planted().early_removal {
             self.forget_later(&view, &active.batch, &holders);
         }
-        let result = self.write_planned(writes, options, None).await;
+        let result = self.write_planned(writes, options, Age::New(self.begin_write())).await;
         if result.is_ok() {
             self.forget_later(&view, &active.batch, &holders);
         }
@@ -258,7 +259,7 @@ impl Coordinator {
         let deadline = self.rt().now() + timeout;
         let options = WriteOptions { consistency, kind: WriteKind::Batch, deadline };
         let writes = self.plan_with_lease(vec![update], &options).await?;
-        self.write_planned(writes, options, Some(at_micros)).await
+        self.write_planned(writes, options, Age::Late(at_micros)).await
     }
 
     /// How many replicas must have an update before its batch is taken out: a quorum, of this datacenter where it has replicas.

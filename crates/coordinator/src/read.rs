@@ -232,6 +232,7 @@ impl<'a> Reader<'a> {
         let replica = self.coordinator.replica();
         loop {
             let truncated = replica.truncated_at(command.table.id);
+            let begun_micros = self.coordinator.begin_write();
             let body = remote::encode_command(&self.scene.view, &command);
             let asked = nodes.iter().map(|node| self.page(*node, &command, body.clone(), token));
             let mut pages = Vec::with_capacity(nodes.len());
@@ -251,7 +252,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if repairs_wanted {
-                self.repair(nodes, repairs).await?;
+                self.repair(nodes, repairs, begun_micros).await?;
             }
             // A stretch without anything live: go on behind it.
             if page.partitions.is_empty() && page.more.is_some() {
@@ -266,10 +267,12 @@ impl<'a> Reader<'a> {
         &self,
         nodes: &[NodeIndex],
         repairs: Vec<Vec<PartitionUpdate>>,
+        begun_micros: i64,
     ) -> Result<(), RequestError> {
         let pending = self.pending_repairs(&repairs);
         let told = nodes.iter().copied().zip(repairs).filter(|(_, updates)| !updates.is_empty());
-        let told: Vec<_> = told.chain(pending).map(|(node, updates)| self.tell(node, updates)).collect();
+        let told: Vec<_> =
+            told.chain(pending).map(|(node, updates)| self.tell(node, updates, begun_micros)).collect();
         let count = told.len();
         self.coordinator.count(|stats| stats.repaired += count as u64);
         let failures: Vec<(NodeIndex, PeerError)> =
@@ -300,18 +303,20 @@ impl<'a> Reader<'a> {
         &self,
         node: NodeIndex,
         updates: Vec<PartitionUpdate>,
+        begun_micros: i64,
     ) -> Result<(), (NodeIndex, PeerError)> {
         let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
         let told = if node == view.own() {
             match coordinator.admit_own_writes(view, &updates) {
                 Ok(_under_way) => {
-                    coordinator.here(deadline, coordinator.replica().apply_in_parts(updates)).await
+                    let applied = coordinator.replica().apply_in_parts(updates, begun_micros);
+                    coordinator.here(deadline, applied).await
                 }
                 Err(error) => Err(error),
             }
         } else {
             let token = updates[0].key.token;
-            let body = remote::stamped_updates(view, &updates);
+            let body = remote::begun_updates(view, begun_micros, &updates);
             let call = coordinator.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline);
             call.await.map(|_| ())
         };

@@ -3,14 +3,17 @@
 //! | verb | body | answer |
 //! |---|---|---|
 //! | read, read_digest | command | page, or its digest (16 bytes) |
-//! | apply, read_repair | version, vint count, { vint length, update } | nothing |
-//! | hint | version, microseconds (8), an apply's body | nothing |
-//! | increment | version, vint length, update | vint length, update: the state that the other replicas are to have |
+//! | apply, read_repair | microseconds (8), updates | nothing, or microseconds (8): the time of a truncation since, and nothing was done |
+//! | hint | as apply | nothing |
+//! | increment | updates | updates: the state that the other replicas are to have |
 //! | batch_store, batch_remove | see `batch_row` | nothing |
 //! | truncate | version, table id, microseconds (8) | microseconds (8): the time that the node remembers, not before that |
 //! | ring | see `fence` | nothing |
 //! | traced | see `traced` | as without |
 //! | forward, outcome | see `forward` | nothing |
+//!
+//! Updates are: version, vint count, { vint length, update }. The microseconds before them say when the write began (since 1970; on the
+//! coordinator, [`Coordinator::begin_write`]), so that none is applied behind a truncation that removed it elsewhere.
 //!
 //! All but batch_store, batch_remove, traced, forward and ring have the number of the ring before them (8 bytes; see `fence`).
 //! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
@@ -32,12 +35,13 @@ use topology::{NodeIndex, Sharder};
 
 use crate::fence;
 use crate::forward;
-use crate::handoff;
 use crate::paxos;
 use crate::view::{ClusterView, ViewNode};
 use crate::{Coordinator, ReplicaFailure};
 
 const VERSION: u8 = 1;
+/// Bytes before the updates of a write: the number of the ring, and when it began.
+pub(crate) const BEGUN_LEN: usize = fence::STAMP_LEN + 8;
 /// Updates in one message; a batch has fewer.
 const UPDATES_MAX: usize = 1 << 16;
 
@@ -127,7 +131,7 @@ impl From<ReplicaError> for PeerError {
             }
             ReplicaError::UnknownTable(_) => Self::Invalid("unconfigured table".to_owned()),
             ReplicaError::MutationTooLarge { .. } => Self::Invalid(message),
-            ReplicaError::Storage(_) | ReplicaError::Stopped => {
+            ReplicaError::Storage(_) | ReplicaError::Stopped | ReplicaError::Truncated(_) => {
                 Self::Failed { reason: reason::UNKNOWN, message }
             }
         }
@@ -160,7 +164,8 @@ pub(crate) fn refusal(error: &ReplicaError) -> Refusal {
         ReplicaError::UnknownTable(_) => code::UNKNOWN_TABLE,
         ReplicaError::MutationTooLarge { .. } => code::TOO_LARGE,
         ReplicaError::Storage(_) => code::STORAGE,
-        ReplicaError::Stopped => code::STOPPED,
+        // It is told to those who say when their write began, as an answer.
+        ReplicaError::Stopped | ReplicaError::Truncated(_) => code::STOPPED,
     };
     Refusal::new(code, error.to_string())
 }
@@ -285,7 +290,7 @@ impl Calls<'_> {
         update: &PartitionUpdate,
         deadline: Instant,
     ) -> Result<PartitionUpdate, PeerError> {
-        let body = stamped_update(view, update);
+        let body = put_updates(fence::stamp(view, 128), std::slice::from_ref(update));
         let answer = self.call(view.node(leader), update.key.token, Verb::Increment, body, deadline).await?;
         let table = update.table.clone();
         let mut updates = decode_updates(&answer, |id| (id == table.id).then(|| table.clone()))
@@ -325,14 +330,34 @@ pub(crate) fn encode_command(view: &ClusterView, command: &ReadCommand) -> Bytes
     body.into()
 }
 
-/// An update as a message.
-pub(crate) fn stamped_update(view: &ClusterView, update: &PartitionUpdate) -> Bytes {
-    stamped_updates(view, std::slice::from_ref(update))
+/// Updates of a write that began at `begun_micros` as a message.
+pub(crate) fn begun_updates(view: &ClusterView, begun_micros: i64, updates: &[PartitionUpdate]) -> Bytes {
+    let mut body = fence::stamp(view, 128);
+    body.extend_from_slice(&begun_micros.to_be_bytes());
+    put_updates(body, updates)
 }
 
-/// Updates as a message.
-pub(crate) fn stamped_updates(view: &ClusterView, updates: &[PartitionUpdate]) -> Bytes {
-    put_updates(fence::stamp(view, 128), updates)
+/// [`begun_updates`] of what [`encode_updates`] made, or what stands behind [`BEGUN_LEN`] in another message.
+pub(crate) fn begun_body(view: &ClusterView, begun_micros: i64, updates: &[u8]) -> Bytes {
+    let mut body = fence::stamp(view, 8 + updates.len());
+    body.extend_from_slice(&begun_micros.to_be_bytes());
+    body.extend_from_slice(updates);
+    body.into()
+}
+
+/// When the table of a write was truncated, if a replica has left it out for that reason, microseconds since 1970.
+pub(crate) fn truncation_of(answer: &Bytes) -> Result<Option<i64>, PeerError> {
+    match answer.is_empty() {
+        true => Ok(None),
+        false => Reader::new(answer).i64().map(Some).map_err(|short| unreadable(&short)),
+    }
+}
+
+/// When the write of a message began, and its updates as bytes; the number of the ring is gone from it.
+pub(crate) fn split_begun(body: &Bytes) -> Result<(i64, Bytes), Refusal> {
+    let mut reader = Reader::new(body);
+    let begun_micros = reader.i64().map_err(|_| malformed("the message ends too early"))?;
+    Ok((begun_micros, body.slice_ref(reader.rest())))
 }
 
 /// Updates as they are kept and answered, without the number of a ring.
@@ -449,18 +474,7 @@ impl Server {
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Hint => self.hint(&body, ring).await,
-            Verb::Apply | Verb::ReadRepair => {
-                let mut updates = self.updates(&body)?;
-                self.coordinator.check_owned(ring, &updates)?;
-                let replica = self.replica();
-                let applied = match (updates.len(), trace) {
-                    (_, Some(trace)) => replica.apply_traced(updates, trace).await,
-                    (_, None) if verb == Verb::ReadRepair => replica.apply_in_parts(updates).await,
-                    (1, None) => replica.apply_one(updates.pop().expect("there is one")).await,
-                    _ => replica.apply(updates).await,
-                };
-                applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
-            }
+            Verb::Apply | Verb::ReadRepair => self.apply(verb, (ring, &body), trace).await,
             Verb::Increment => {
                 let mut states = Vec::new();
                 let updates = self.updates(&body)?;
@@ -491,11 +505,35 @@ impl Server {
         }
     }
 
+    async fn apply(
+        &self,
+        verb: Verb,
+        (ring, body): (u64, &Bytes),
+        trace: Option<&TraceLog>,
+    ) -> Result<Bytes, Refusal> {
+        let (begun_micros, updates) = split_begun(body)?;
+        let mut updates = self.updates(&updates)?;
+        self.coordinator.check_owned(ring, &updates)?;
+        let replica = self.replica();
+        let applied = match (updates.len(), trace) {
+            (1, Some(trace)) => replica.apply_traced(updates, Some(begun_micros), trace).await,
+            // What a read found is left out where it was truncated since.
+            (_, None) if verb == Verb::ReadRepair => replica.apply_in_parts(updates, begun_micros).await,
+            (1, None) => replica.apply_begun(updates.pop().expect("there is one"), begun_micros).await,
+            _ => replica.apply_since(updates, begun_micros).await,
+        };
+        match applied {
+            Ok(()) => Ok(Bytes::new()),
+            Err(ReplicaError::Truncated(at_micros)) => Ok(Bytes::copy_from_slice(&at_micros.to_be_bytes())),
+            Err(error) => Err(refusal(&error)),
+        }
+    }
+
     async fn hint(&self, body: &Bytes, ring: u64) -> Result<Bytes, Refusal> {
-        let (stored_micros, updates) = handoff::decode(body)?;
+        let (begun_micros, updates) = split_begun(body)?;
         let updates = self.updates(&updates)?;
         self.coordinator.check_owned(ring, &updates)?;
-        let applied = self.replica().apply_since(updates, stored_micros).await;
+        let applied = self.replica().apply_since(updates, begun_micros).await;
         applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
     }
 

@@ -69,7 +69,7 @@ pub enum NodeRequest {
         /// How long to wait.
         deadline: Instant,
     },
-    /// To every shard: when was the last logged batch taken up, or the last hint kept?
+    /// To every shard: when was the last write or logged batch taken up?
     LatestPending,
     /// To every shard: when did you truncate a table last?
     TruncatedAt(TableId),
@@ -94,7 +94,7 @@ pub enum NodeResponse {
     Turn(bool),
     /// The vote is remembered, or why not.
     Carried(Result<(), ReplicaError>),
-    /// When the shard took up its last logged batch or kept its last hint, microseconds; [`i64::MIN`] for never.
+    /// When the shard took up its last write or logged batch, or that of its last hint, microseconds; [`i64::MIN`] for never.
     LatestPending(i64),
     /// When the shard truncated the table last, microseconds; [`i64::MIN`] for never.
     TruncatedAt(i64),

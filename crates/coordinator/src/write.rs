@@ -11,13 +11,12 @@ use mutation::PartitionUpdate;
 use replica::{ReplicaError, TraceLog};
 use rpc::Verb;
 use rt::{Group, Instant, sync::Notify};
+use schema::TableId;
 use smallvec::SmallVec;
 use topology::{NodeIndex, Replicas};
 
 use crate::contact::{Needs, Tally};
-use crate::fence;
 use crate::forward;
-use crate::handoff;
 use crate::read::Scene;
 use crate::remote::{self, PeerError};
 use crate::view::ClusterView;
@@ -33,8 +32,34 @@ pub(crate) struct Ongoing {
     hinted: Cell<bool>,
     changed: Notify,
     options: WriteOptions,
-    /// When it was taken up, if it comes late: what was truncated since is left out.
-    since_micros: Option<i64>,
+    age: Cell<Age>,
+    /// The table was truncated after it began: that it was left out where it came late is as if it had come in time.
+    truncated: Cell<bool>,
+}
+
+/// When a write began, microseconds since 1970.
+#[derive(Clone, Copy)]
+pub(crate) enum Age {
+    /// Now: [`Coordinator::begin_write`].
+    New(i64),
+    /// Long ago, it comes late: what was truncated since is left out.
+    Late(i64),
+}
+
+impl Age {
+    /// Since when a write that comes late is due.
+    fn late_since(self) -> Option<i64> {
+        match self {
+            Self::New(_) => None,
+            Self::Late(since_micros) => Some(since_micros),
+        }
+    }
+
+    fn begun_micros(self) -> i64 {
+        match self {
+            Self::New(begun_micros) | Self::Late(begun_micros) => begun_micros,
+        }
+    }
 }
 
 /// One partition's update, and where it goes.
@@ -53,7 +78,7 @@ impl Coordinator {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         let writes = self.plan_with_lease(updates, &options).await?;
-        self.write_planned(writes, options, None).await
+        self.write_planned(writes, options, Age::New(self.begin_write())).await
     }
 
     /// [`Coordinator::plan`], and waits until this node may use the replicas of all updates. To be done before any of them is sent:
@@ -86,18 +111,18 @@ impl Coordinator {
         updates.into_iter().map(one).collect()
     }
 
-    /// Writes what was planned; of what comes late `since_micros` is when it was taken up.
+    /// Writes what was planned.
     pub(crate) async fn write_planned(
         &self,
         mut writes: Vec<Planned>,
         options: WriteOptions,
-        since_micros: Option<i64>,
+        age: Age,
     ) -> Result<(), RequestError> {
         if writes.len() == 1 {
             let write = writes.pop().expect("there is one");
-            return self.write_partition(write, options, None, since_micros).await;
+            return self.write_partition(write, options, None, age).await;
         }
-        let all = writes.into_iter().map(|write| self.write_partition(write, options, None, since_micros));
+        let all = writes.into_iter().map(|write| self.write_partition(write, options, None, age));
         join_all(all).await.into_iter().collect()
     }
 
@@ -137,10 +162,12 @@ impl Coordinator {
                     alive: 0,
                 });
             };
+            // A truncation that comes while the leader counts removes what it has counted to.
+            let age = Age::New(self.begin_write());
             let error = match self.count_at(&scene, leader, &update, options.deadline).await {
                 Ok(update) => {
                     let write = Planned { scene, replicas, needs, update };
-                    return self.write_partition(write, options, Some(leader), None).await;
+                    return self.write_partition(write, options, Some(leader), age).await;
                 }
                 Err(error) => error,
             };
@@ -202,7 +229,7 @@ impl Coordinator {
         write: Planned,
         options: WriteOptions,
         has_it: Option<NodeIndex>,
-        since_micros: Option<i64>,
+        age: Age,
     ) -> Result<(), RequestError> {
         let Planned { scene, replicas, needs, update } = write;
         let view = scene.view.clone();
@@ -223,33 +250,37 @@ impl Coordinator {
             hinted: Cell::new(false),
             changed: Notify::new(),
             options,
-            since_micros,
+            age: Cell::new(age),
+            truncated: Cell::new(false),
         });
         let token = update.key.token;
         let own = view.own();
         let others: Replicas =
             live.iter().copied().filter(|node| *node != own && Some(*node) != has_it).collect();
         // What comes late, and what is traced, reaches each by itself.
-        let direct_only = !view.is_wide() || since_micros.is_some() || self.trace().is_some();
+        let direct_only = !view.is_wide() || age.late_since().is_some() || self.trace().is_some();
         let (direct, routes) = match direct_only {
             true => (others, SmallVec::new()),
             false => forward::routes(&view, &others, self.next_turn()),
         };
+        let message = |update: &PartitionUpdate| {
+            remote::begun_updates(&view, age.begun_micros(), std::slice::from_ref(update))
+        };
         let mut body: Option<Bytes> = None;
         for route in routes {
-            let body = body.get_or_insert_with(|| remote::stamped_update(&view, &update)).clone();
+            let body = body.get_or_insert_with(|| message(&update)).clone();
             self.count(|stats| stats.forwarded += 1);
             let send = ongoing.clone().forward(route, token, update.table.clone(), body);
             self.rt().spawn(Group::Statement, send).detach();
         }
         for node in direct {
-            let body = body.get_or_insert_with(|| remote::stamped_update(&view, &update)).clone();
+            let body = body.get_or_insert_with(|| message(&update)).clone();
             let (ongoing, table) = (ongoing.clone(), update.table.clone());
             let send = async move { ongoing.send(node, token, &table, body).await };
             self.rt().spawn(Group::Statement, send).detach();
         }
         for node in away.iter().copied().filter(|node| Some(*node) != has_it) {
-            let body = body.get_or_insert_with(|| remote::stamped_update(&view, &update));
+            let body = body.get_or_insert_with(|| message(&update));
             ongoing.hint(node, &update.table, body);
         }
         if live.contains(&own) && has_it != Some(own) {
@@ -277,16 +308,20 @@ impl Coordinator {
         }
         let schema = self.schema();
         let updates =
-            remote::decode_updates(&body.slice(fence::STAMP_LEN..), |id| schema.table_by_id(id).cloned());
+            remote::decode_updates(&body.slice(remote::BEGUN_LEN..), |id| schema.table_by_id(id).cloned());
         // Its table may be gone meanwhile.
         let Ok(updates) = updates else { return Err(error) };
         let has_it = has_it.map(|node| view.node(node).host);
         // Some may have it already: it must not be said that nothing was done.
         let planned = self.plan_with_lease(updates, &options).await.map_err(|_| error)?;
+        let age = match before.age.get() {
+            Age::New(_) => Age::New(self.begin_write()),
+            late @ Age::Late(_) => late,
+        };
         for write in planned {
             let host = has_it.and_then(|host| write.scene.view.index_of(host));
             let has_it = host.filter(|node| write.replicas.contains(node));
-            self.write_partition(write, options, has_it, before.since_micros).await?;
+            self.write_partition(write, options, has_it, age).await?;
         }
         Ok(())
     }
@@ -307,14 +342,11 @@ impl Ongoing {
 
     /// Writes to a replica.
     pub(crate) async fn send(&self, node: NodeIndex, token: i64, table: &schema::Table, body: Bytes) {
-        let (verb, message) = match self.since_micros {
-            None => (Verb::Apply, body.clone()),
-            Some(since) => {
-                let message = handoff::encode(since, &body[fence::STAMP_LEN..]);
-                (Verb::Hint, fence::stamped(&self.scene.view, &message))
-            }
+        let verb = match self.age.get() {
+            Age::New(_) => Verb::Apply,
+            Age::Late(_) => Verb::Hint,
         };
-        self.send_as(node, token, table, (verb, message, &body)).await;
+        self.send_as(node, token, table, (verb, body.clone(), &body)).await;
     }
 
     /// Writes to a replica with a message of its own; whether it has the write, whose body a hint would need.
@@ -328,6 +360,15 @@ impl Ongoing {
         let peer = self.scene.view.node(node);
         let remote = self.coordinator.remote();
         let answer = remote.call(peer, token, verb, message, self.options.deadline).await;
+        let mut answer = answer.and_then(|answer| remote::truncation_of(&answer));
+        while let Ok(Some(at_micros)) = answer
+            && !self.is_truncated(table.id)
+        {
+            let begun_micros = self.begin_behind(at_micros);
+            let again = remote::begun_body(self.view(), begun_micros, &body[remote::BEGUN_LEN..]);
+            let later = remote.call(peer, token, Verb::Apply, again, self.options.deadline).await;
+            answer = later.and_then(|answer| remote::truncation_of(&answer));
+        }
         let has_it = answer.is_ok();
         match answer {
             Ok(_) => self.acknowledged(node),
@@ -342,12 +383,27 @@ impl Ongoing {
         has_it
     }
 
+    /// Whether the table was truncated on this node since the write began.
+    fn is_truncated(&self, table: TableId) -> bool {
+        let at_micros = self.coordinator.replica().truncated_at(table);
+        self.truncated.get() || at_micros >= self.age.get().begun_micros()
+    }
+
+    /// A replica has truncated the table at `at_micros` and this node has not, be it that its turn comes, or that it was no node of the
+    /// cluster then and its clock is behind. Either way the write is later: the truncation's second round, if there is one, is later still.
+    fn begin_behind(&self, at_micros: i64) -> i64 {
+        self.coordinator.replica().engine().note_truncation(at_micros);
+        let begun_micros = self.coordinator.begin_write();
+        self.age.set(Age::New(begun_micros));
+        begun_micros
+    }
+
     /// Applies on this node. Most updates are in memory at once; what takes longer goes on by itself, so that the client waits
     /// for this replica no longer than for the others.
     async fn apply_here(self: &Rc<Self>, update: PartitionUpdate) {
         let own = self.scene.view.own();
         let replica = self.coordinator.replica().clone();
-        let (since, trace) = (self.since_micros, self.coordinator.trace().cloned());
+        let (age, trace) = (self.age.get(), self.coordinator.trace().cloned());
         let admitted = self.coordinator.admit_own_writes(&self.scene.view, std::slice::from_ref(&update));
         let under_way = match admitted {
             Ok(guard) => guard,
@@ -355,10 +411,12 @@ impl Ongoing {
         };
         let mut apply = Box::pin(async move {
             let _under_way = under_way;
-            match (since, trace) {
-                (None, Some(trace)) => replica.apply_traced(vec![update], &trace).await,
-                (None, None) => replica.apply_one(update).await,
-                (Some(since), _) => replica.apply_since(vec![update], since).await,
+            match (age, trace) {
+                (Age::New(begun), Some(trace)) => {
+                    replica.apply_traced(vec![update], Some(begun), &trace).await
+                }
+                (Age::New(begun), None) => replica.apply_begun(update, begun).await,
+                (Age::Late(since), _) => replica.apply_since(vec![update], since).await,
             }
         });
         let at_once = poll_fn(|cx| Poll::Ready(apply.as_mut().poll(cx))).await;
@@ -372,9 +430,13 @@ impl Ongoing {
         }
     }
 
-    fn applied(&self, own: NodeIndex, result: Result<(), replica::ReplicaError>) {
+    fn applied(&self, own: NodeIndex, result: Result<(), ReplicaError>) {
         match result {
             Ok(()) => self.acknowledged(own),
+            Err(ReplicaError::Truncated(_)) => {
+                self.truncated.set(true);
+                self.acknowledged(own);
+            }
             Err(error) => self.failed(own, error.into()),
         }
     }
@@ -402,9 +464,10 @@ impl Ongoing {
     }
 
     fn hint(&self, node: NodeIndex, table: &schema::Table, body: &Bytes) {
-        let update = body.slice(fence::STAMP_LEN..);
+        let update = body.slice(remote::BEGUN_LEN..);
         // The state of a counter is no delta: it may come twice.
-        if self.coordinator.keep_hint(self.scene.view.node(node).host, table, update) {
+        let (host, begun_micros) = (self.scene.view.node(node).host, self.age.get().begun_micros());
+        if self.coordinator.keep_hint(host, table, update, begun_micros) {
             self.hinted.set(true);
             self.changed.notify_all();
         }

@@ -181,6 +181,29 @@ impl Engine {
         if !inner.can_write_now() {
             inner.admit_write().await?;
         }
+        self.apply_admitted(update).await
+    }
+
+    /// [`Engine::apply_one`] of a write that began at `begun_micros` where it was taken up (after all truncations that were known there,
+    /// see [`Engine::truncated_latest`]): one of before a truncation must not be applied after it.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::Truncated`] when the table was truncated then or later; others as of [`Engine::apply`].
+    pub async fn apply_begun(&self, update: PartitionUpdate, begun_micros: i64) -> Result<(), WriteError> {
+        let inner = &*self.0;
+        if !inner.can_write_now() {
+            inner.admit_write().await?;
+        }
+        // No truncation begins between this look and the write.
+        if begun_micros > inner.truncated_latest.get() {
+            return self.apply_admitted(update).await;
+        }
+        Box::pin(crate::truncation::apply_begun(self, update, begun_micros)).await
+    }
+
+    async fn apply_admitted(&self, update: PartitionUpdate) -> Result<(), WriteError> {
+        let inner = &*self.0;
         let store = inner.store_of_write(update.table.id)?;
         if !store.durable.get() {
             inner.apply_to(&store, update, None);
@@ -355,6 +378,11 @@ impl Engine {
     /// When this shard truncated a table last, microseconds since the epoch; [`i64::MIN`] for never.
     pub fn truncated_at(&self, table: TableId) -> i64 {
         self.0.store(table).map_or(i64::MIN, |store| store.truncated.get())
+    }
+
+    /// Another node has truncated a table at this time, though this shard has not: see [`Engine::truncated_latest`].
+    pub fn note_truncation(&self, at_micros: i64) {
+        self.0.note_truncation(at_micros);
     }
 
     /// The latest time of a truncation that this shard knows of, of whatever table, [`i64::MIN`] for none. What is taken up

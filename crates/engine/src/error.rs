@@ -25,6 +25,8 @@ pub enum WriteError {
     Read(String),
     /// The engine has stopped, on request or because the disk failed and the policy says so.
     Stopped,
+    /// The table was truncated at this time (microseconds since the epoch), after the write began or as it did; nothing was written.
+    Truncated(i64),
 }
 
 impl fmt::Display for WriteError {
@@ -39,6 +41,7 @@ impl fmt::Display for WriteError {
             Self::CommitLog(reason) => write!(f, "the write cannot be stored: {reason}"),
             Self::Read(reason) => write!(f, "the counter's present value cannot be read: {reason}"),
             Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
+            Self::Truncated(_) => f.write_str("the table was truncated after the write began"),
         }
     }
 }

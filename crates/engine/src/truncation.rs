@@ -253,6 +253,21 @@ impl Inner {
     }
 }
 
+/// See [`Engine::apply_begun`]: of a table that may have been truncated since, or be about to be.
+pub(crate) async fn apply_begun(
+    engine: &Engine,
+    update: mutation::PartitionUpdate,
+    begun_micros: i64,
+) -> Result<(), WriteError> {
+    let inner = &engine.0;
+    let store = inner.store_of_write(update.table.id)?;
+    let _held = inner.hold_truncations(vec![store.clone()]).await?;
+    match store.truncated.get() {
+        at_micros if at_micros >= begun_micros => Err(WriteError::Truncated(at_micros)),
+        _ => engine.apply_one(update).await,
+    }
+}
+
 /// See [`Engine::apply_since`].
 pub(crate) async fn apply_since(
     engine: &Engine,

@@ -7,9 +7,9 @@ pub struct HintFigures {
     pub count: u64,
     /// What they take, bytes.
     pub bytes: u64,
-    /// When the oldest was kept, microseconds since 1970; of hints that are partly delivered it may be an older one.
+    /// When the oldest write began, microseconds since 1970; of hints that are partly delivered it may be an older one.
     pub oldest_micros: i64,
-    /// When the newest was kept.
+    /// When the newest began.
     pub newest_micros: i64,
     /// Files that hold them.
     pub files: u64,

@@ -195,8 +195,8 @@ fn read_header(bytes: &[u8]) -> Result<Header, BlockError> {
 pub struct RecordHeader {
     /// Bytes of the update.
     pub update_len: u32,
-    /// When it was kept, microseconds since 1970.
-    pub stored_micros: i64,
+    /// When its write began, microseconds since 1970.
+    pub begun_micros: i64,
     /// For how long it may be delivered, seconds.
     pub grace_seconds: u32,
     /// The table that it is for.
@@ -215,7 +215,7 @@ impl RecordHeader {
         let mut out = [0; RECORD_HEADER_LEN];
         out[..4].copy_from_slice(&RECORD_MAGIC);
         out[8..12].copy_from_slice(&self.update_len.to_be_bytes());
-        out[12..20].copy_from_slice(&self.stored_micros.to_be_bytes());
+        out[12..20].copy_from_slice(&self.begun_micros.to_be_bytes());
         out[20..24].copy_from_slice(&self.grace_seconds.to_be_bytes());
         out[24..].copy_from_slice(&self.table);
         let crc = record_crc(number, offset, &out[8..], update);
@@ -233,7 +233,7 @@ impl RecordHeader {
         let crc = reader.u32().ok()?;
         let header = Self {
             update_len: reader.u32().ok()?,
-            stored_micros: reader.i64().ok()?,
+            begun_micros: reader.i64().ok()?,
             grace_seconds: reader.u32().ok()?,
             table: reader.bytes(16).ok()?.try_into().ok()?,
         };

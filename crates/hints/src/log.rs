@@ -31,6 +31,9 @@ pub struct Hint {
     pub update: Bytes,
     /// For how long it may be delivered (the table's `gc_grace_seconds`): later the deletions that supersede it may be gone.
     pub grace_seconds: u32,
+    /// When the write began that did not reach the host, microseconds since 1970: what it may be delivered until, and what a truncation
+    /// is behind, count from then.
+    pub begun_micros: i64,
     /// Now, microseconds since 1970.
     pub now_micros: i64,
     /// Since when the host is down; none when it is alive, as far as one knows.
@@ -78,6 +81,8 @@ pub(crate) struct Pending {
 pub(crate) struct HostLog {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) pending_bytes: u64,
+    /// The oldest and the newest time of what waits to be written; of what waited with it, too.
+    pub(crate) pending_times: Option<(i64, i64)>,
     pub(crate) active: Option<Active>,
     /// Ended segments by number.
     pub(crate) closed: BTreeMap<u64, Segment>,
@@ -107,8 +112,7 @@ impl HostLog {
         for segment in self.closed.values().chain(self.active.as_ref().map(|active| &active.segment)) {
             segment.add_to(&mut figures);
         }
-        if let (Some(first), Some(last)) = (self.pending.front(), self.pending.back()) {
-            let times = (first.header.stored_micros, last.header.stored_micros);
+        if let Some(times) = self.pending_times {
             figures.add(self.pending.len() as u64, self.pending_bytes, times);
         }
         figures
@@ -230,7 +234,7 @@ impl Inner {
         }
         let header = RecordHeader {
             update_len,
-            stored_micros: hint.now_micros,
+            begun_micros: hint.begun_micros,
             grace_seconds: hint.grace_seconds,
             table: hint.table,
         };
@@ -248,6 +252,8 @@ impl Inner {
             return Err(HintRefused::BufferFull);
         }
         let log = state.hosts.entry(hint.host).or_default();
+        let (oldest, newest) = log.pending_times.unwrap_or((hint.begun_micros, hint.begun_micros));
+        log.pending_times = Some((oldest.min(hint.begun_micros), newest.max(hint.begun_micros)));
         log.pending.push_back(Pending { header, update: hint.update });
         log.pending_bytes += len;
         state.pending_bytes += len as usize;

@@ -127,7 +127,7 @@ async fn read_segment(rt: &Rt, name: Header, path: &Path, config: &HintsConfig) 
             while let Some(record) = reader.next().await? {
                 segment.end = record.next;
                 segment.position.hints += u64::from(record.next <= segment.position.offset);
-                segment.note_hint(record.header.stored_micros);
+                segment.note_hint(record.header.begun_micros);
                 rt.maybe_yield().await;
             }
             segment.torn = reader.damages;

@@ -28,8 +28,8 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 pub struct KeptHint {
     /// The table that it is for.
     pub table: [u8; 16],
-    /// When it was kept, microseconds since 1970: a table that was truncated later does not want it.
-    pub stored_micros: i64,
+    /// When its write began, microseconds since 1970: a table that was truncated later does not want it.
+    pub begun_micros: i64,
     /// The update, as it was stored.
     pub update: Bytes,
 }
@@ -376,13 +376,13 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
         let bytes = header.record_len();
         let grace = (self.grace_seconds)(header.table)
             .map_or(header.grace_seconds, |present| present.min(header.grace_seconds));
-        let left_out = self.is_too_old(header.stored_micros, grace)
+        let left_out = self.is_too_old(header.begun_micros, grace)
             || self.inner.state.borrow().dropped_tables.contains(&header.table);
         let planted = self.inner.config.canaries.drop_hint && next.is_multiple_of(8);
         if !left_out {
             pace.spend(&self.inner.rt, bytes, self.inner.throttle_bytes.get());
         }
-        let hint = KeptHint { table: header.table, stored_micros: header.stored_micros, update };
+        let hint = KeptHint { table: header.table, begun_micros: header.begun_micros, update };
         async move {
             let fate = match left_out {
                 true => Fate::LeftOut,
@@ -396,8 +396,8 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
         }
     }
 
-    fn is_too_old(&self, stored_micros: i64, grace_seconds: u32) -> bool {
-        let age = self.inner.rt.wall_micros().saturating_sub(stored_micros);
+    fn is_too_old(&self, begun_micros: i64, grace_seconds: u32) -> bool {
+        let age = self.inner.rt.wall_micros().saturating_sub(begun_micros);
         age >= i64::from(grace_seconds) * MICROS_PER_SECOND
     }
 

@@ -46,10 +46,10 @@ impl Segment {
     }
 
     /// A hint of this time is in it.
-    pub(crate) fn note_hint(&mut self, stored_micros: i64) {
+    pub(crate) fn note_hint(&mut self, begun_micros: i64) {
         self.hints += 1;
-        self.oldest_micros = self.oldest_micros.min(stored_micros);
-        self.newest_micros = self.newest_micros.max(stored_micros);
+        self.oldest_micros = self.oldest_micros.min(begun_micros);
+        self.newest_micros = self.newest_micros.max(begun_micros);
     }
 
     /// Adds what is not delivered yet.

@@ -171,12 +171,15 @@ impl Inner {
         let log = state.hosts.get_mut(&host).expect("the permit keeps the host");
         log.pending.drain(..batch.len());
         log.pending_bytes -= len;
+        if log.pending.is_empty() {
+            log.pending_times = None;
+        }
         state.pending_bytes -= len as usize;
         state.stats.written_bytes += len;
         let active = log.active.as_mut().expect("the permit keeps the segment");
         let segment = &mut active.segment;
         segment.end += len;
-        batch.iter().for_each(|pending| segment.note_hint(pending.header.stored_micros));
+        batch.iter().for_each(|pending| segment.note_hint(pending.header.begun_micros));
         active.written.set(segment.end);
         let unsynced = Unsynced::new(active.file.clone(), Rc::clone(&active.written));
         state.unsynced.entry(segment.number).or_insert(unsynced);

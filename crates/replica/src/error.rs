@@ -35,6 +35,9 @@ pub enum ReplicaError {
     /// The shard has stopped.
     #[error("the storage of this shard has stopped; see the log for the reason")]
     Stopped,
+    /// The table was truncated at this time, microseconds since the epoch, after the write began or as it did; nothing was written.
+    #[error("the table was truncated after the write began")]
+    Truncated(i64),
 }
 
 impl From<engine::ReadError> for ReplicaError {
@@ -55,6 +58,7 @@ impl From<engine::WriteError> for ReplicaError {
             }
             engine::WriteError::UnknownTable(id) => Self::UnknownTable(id),
             engine::WriteError::Stopped => Self::Stopped,
+            engine::WriteError::Truncated(at_micros) => Self::Truncated(at_micros),
             engine::WriteError::CommitLog(_) | engine::WriteError::Read(_) => {
                 Self::Storage(error.to_string())
             }

@@ -50,8 +50,10 @@ pub enum ShardRequest {
     ApplySince(Vec<PartitionUpdate>, i64),
     /// [`ShardRequest::Read`] with its steps.
     ReadTraced(ReadCommand),
-    /// [`ShardRequest::Apply`] with its steps.
-    ApplyTraced(Vec<PartitionUpdate>),
+    /// Apply an update of a write that began at this time, microseconds since the epoch, if the table was not truncated since.
+    ApplyBegun(PartitionUpdate, i64),
+    /// [`ShardRequest::Apply`] with its steps; of a single update as [`ShardRequest::ApplyBegun`] when there is a time.
+    ApplyTraced(Vec<PartitionUpdate>, Option<i64>),
     /// Count; the answer is the state to replicate.
     Increment(PartitionUpdate),
     /// Maintain a table.

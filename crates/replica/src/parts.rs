@@ -9,20 +9,24 @@ use crate::{Replica, ReplicaError};
 const SMALL_BYTES: usize = 8 << 10;
 
 impl Replica {
-    /// Applies updates, in one entry of the commit log where they fit and otherwise in parts, so that a part may be applied when the rest
+    /// [`Replica::apply_since`], in one entry of the commit log where they fit and otherwise in parts, so that a part may be applied when the rest
     /// fails.
     ///
     /// # Errors
     ///
     /// As [`Replica::apply`]; [`ReplicaError::MutationTooLarge`] only when a single row is.
-    pub async fn apply_in_parts(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
+    pub async fn apply_in_parts(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        since_micros: i64,
+    ) -> Result<(), ReplicaError> {
         let mut parts = vec![updates];
         while let Some(part) = parts.pop() {
             if part.iter().map(PartitionUpdate::memory_size).sum::<usize>() <= SMALL_BYTES {
-                self.apply(part).await?;
+                self.apply_since(part, since_micros).await?;
                 continue;
             }
-            match self.apply(part.clone()).await {
+            match self.apply_since(part.clone(), since_micros).await {
                 Ok(()) => {}
                 Err(error @ ReplicaError::MutationTooLarge { .. }) => {
                     let (one, other) = halves(part).ok_or(error)?;

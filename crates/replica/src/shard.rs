@@ -144,6 +144,19 @@ impl Replica {
         self.done(shard, ShardRequest::Apply(vec![update])).await
     }
 
+    /// Applies one update on its shard, of a write that began at `begun_micros` where it was taken up.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplicaError::Truncated`] when its shard truncated the table then or later: nothing was written.
+    pub async fn apply_begun(&self, update: PartitionUpdate, begun_micros: i64) -> Result<(), ReplicaError> {
+        let shard = self.shard_of(update.key.token);
+        if shard == self.0.shard.0 {
+            return Ok(self.0.engine.apply_begun(update, begun_micros).await?);
+        }
+        self.done(shard, ShardRequest::ApplyBegun(update, begun_micros)).await
+    }
+
     /// Applies updates, those of one shard all or none.
     pub async fn apply(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
         self.apply_parts(updates, |_| None).await
@@ -391,6 +404,9 @@ impl Replica {
             ShardRequest::Apply(updates) => {
                 ShardResponse::Done(engine.apply(updates).await.map_err(Into::into))
             }
+            ShardRequest::ApplyBegun(update, begun) => {
+                ShardResponse::Done(engine.apply_begun(update, begun).await.map_err(Into::into))
+            }
             ShardRequest::ApplySince(updates, since) => {
                 ShardResponse::Done(engine.apply_since(updates, since).await.map_err(Into::into))
             }
@@ -399,9 +415,9 @@ impl Replica {
                 let page = self.read_here_traced(&command, &trace).await;
                 ShardResponse::ReadTraced(page, trace.into_events())
             }
-            ShardRequest::ApplyTraced(updates) => {
+            ShardRequest::ApplyTraced(updates, begun) => {
                 let trace = TraceLog::default();
-                let done = self.apply_here_traced(updates, &trace).await;
+                let done = self.apply_here_traced(updates, begun, &trace).await;
                 ShardResponse::DoneTraced(done, trace.into_events())
             }
             ShardRequest::Increment(update) => {

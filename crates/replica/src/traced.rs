@@ -94,10 +94,11 @@ impl Replica {
         self.note(trace, format!("Merging data from {count} sstables: {names}"));
     }
 
-    /// [`Replica::apply`] with its steps.
+    /// [`Replica::apply`] with its steps; with the time at which the write began, [`Replica::apply_begun`] of its one update.
     pub async fn apply_traced(
         &self,
         updates: Vec<PartitionUpdate>,
+        begun_micros: Option<i64>,
         trace: &TraceLog,
     ) -> Result<(), ReplicaError> {
         let mut by_shard: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); usize::from(self.shard_count())];
@@ -108,10 +109,10 @@ impl Replica {
         let writes = parts.map(|(shard, updates)| async move {
             let shard = shard as u16;
             if shard == self.own_shard() {
-                return self.apply_here_traced(updates, trace).await;
+                return self.apply_here_traced(updates, begun_micros, trace).await;
             }
             self.note(trace, format!("Sending MUTATION to shard {shard}"));
-            match self.call(ShardId(shard), ShardRequest::ApplyTraced(updates)).await {
+            match self.call(ShardId(shard), ShardRequest::ApplyTraced(updates, begun_micros)).await {
                 ShardResponse::DoneTraced(done, events) => {
                     trace.extend(events);
                     self.note(trace, format!("Processing response from shard {shard}"));
@@ -126,7 +127,8 @@ impl Replica {
     /// Applies updates that this shard owns.
     pub(crate) async fn apply_here_traced(
         &self,
-        updates: Vec<PartitionUpdate>,
+        mut updates: Vec<PartitionUpdate>,
+        begun_micros: Option<i64>,
         trace: &TraceLog,
     ) -> Result<(), ReplicaError> {
         let engine: &Engine = self.engine();
@@ -134,7 +136,12 @@ impl Replica {
         for update in &updates {
             self.note(trace, format!("Adding to {} memtable", update.table.name));
         }
-        let done = engine.apply(updates).await;
+        let done = match begun_micros {
+            Some(begun_micros) if updates.len() == 1 => {
+                engine.apply_begun(updates.remove(0), begun_micros).await
+            }
+            _ => engine.apply(updates).await,
+        };
         match &done {
             Ok(()) => self.note(trace, format!("Commit log acknowledged ({})", engine.sync_mode_name())),
             Err(error) => self.note(trace, error.to_string()),

@@ -27,6 +27,8 @@ struct Committing {
     hinted: Cell<bool>,
     changed: Notify,
     deadline: Instant,
+    /// When the write of what was chosen began ([`Coordinator::begin_write`]).
+    begun_micros: i64,
 }
 
 impl Driver<'_> {
@@ -67,6 +69,7 @@ impl Driver<'_> {
             hinted: Cell::new(false),
             changed: Notify::new(),
             deadline: self.options.deadline,
+            begun_micros: self.coordinator.begin_write(),
         });
         let own = view.own();
         let told = &committing.proposal;
@@ -128,7 +131,8 @@ impl Committing {
             return;
         }
         let body = remote::encode_updates(std::slice::from_ref(&**update));
-        if self.coordinator.keep_hint(self.scene.view.node(node).host, &update.table, body) {
+        let host = self.scene.view.node(node).host;
+        if self.coordinator.keep_hint(host, &update.table, body, self.begun_micros) {
             self.hinted.set(true);
             self.changed.notify_all();
         }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use coordinator::Consistency;
 use hints::HintsConfig;
-use rt_sim::Config;
+use replica::TableOperation;
+use rt_sim::{Config, LinkConfig};
 
 use crate::world::{SECOND, World, deleted, handoff, host, kept_hints, partition, row, seconds, table};
 
@@ -162,6 +163,67 @@ fn what_was_truncated_does_not_come_back_with_a_hint() {
     assert_eq!(kept_hints(&world, 0), [].into());
     for k in 0..10 {
         assert_eq!(world.kept(2, partition(&t, k, now)), [], "partition {k}");
+    }
+}
+
+/// A write that two replicas acknowledge and that reaches the third over `link`, late or never; the table is truncated meanwhile.
+fn truncated_while_a_call_is_under_way(seed: u64, link: LinkConfig) {
+    let (world, t) = (world(seed, HintsConfig::default()), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    let (from, to) = (world.sim.node(0), world.sim.node(2));
+    world.write(0, row(&t, 2, 1, "connected", 9), Consistency::All).unwrap();
+    world.sim.set_link(from, to, Some(link));
+    world.write(0, row(&t, 1, 1, "old", 10), Consistency::Quorum).unwrap();
+    assert_eq!(world.kept(2, partition(&t, 1, now)), [], "it is on its way");
+    let truncated = world.on(1, 0, {
+        let t = t.clone();
+        |rt, coordinator| async move { coordinator.truncate(&t, rt.now() + SECOND).await }
+    });
+    assert_eq!(truncated, Ok(()));
+    world.sim.run_for(5 * SECOND);
+    world.sim.set_link(from, to, None);
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [].into());
+    for node in 0..3 {
+        assert_eq!(world.kept(node, partition(&t, 1, now)), [], "node {node}");
+    }
+    world.write(0, row(&t, 1, 1, "new", 11), Consistency::All).unwrap();
+    assert_eq!(world.kept(2, partition(&t, 1, now)), [(1, "new".to_owned())]);
+}
+
+#[test]
+fn what_was_truncated_does_not_come_back_with_a_hint_that_is_kept_afterwards() {
+    let never = LinkConfig { latency_min: 600 * SECOND, latency_max: 600 * SECOND, ..LinkConfig::default() };
+    truncated_while_a_call_is_under_way(9, never);
+}
+
+#[test]
+fn what_was_truncated_does_not_come_back_with_a_message_that_is_late() {
+    let slow = LinkConfig { latency_min: SECOND, latency_max: SECOND, ..LinkConfig::default() };
+    truncated_while_a_call_is_under_way(10, slow);
+}
+
+#[test]
+fn a_write_is_not_lost_to_a_truncation_that_its_coordinator_has_not_heard_of() {
+    let (world, t) = (world(11, HintsConfig::default()), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    // As if the coordinator had joined since: it knows nothing of the truncation, and its clock is behind that of the others.
+    for node in 1..3 {
+        let truncated = world.on(node, 0, {
+            let id = t.id;
+            move |rt, coordinator| async move {
+                let truncate = TableOperation::Truncate { at_micros: rt.wall_micros() + 60_000_000 };
+                coordinator.replica().table_operation_on_each(id, truncate).await
+            }
+        });
+        assert!(truncated.iter().all(Result::is_ok), "{truncated:?}");
+    }
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::All).unwrap();
+    world.write(0, row(&t, 1, 2, "b", 11), Consistency::Quorum).unwrap();
+    world.sim.run_for(SECOND);
+    for node in 0..3 {
+        let both = [(1, "a".to_owned()), (2, "b".to_owned())];
+        assert_eq!(world.kept(node, partition(&t, 1, now)), both, "node {node}");
     }
 }
 

@@ -59,7 +59,7 @@ pub fn hints() -> Vec<(usize, HostId)> {
 struct Noting(usize);
 
 impl HintKeeper for Noting {
-    fn keep(&self, host: HostId, _: &Table, _: Bytes) -> bool {
+    fn keep(&self, host: HostId, _: &Table, _: Bytes, _: i64) -> bool {
         HINTS.with(|hints| hints.borrow_mut().push((self.0, host)));
         true
     }

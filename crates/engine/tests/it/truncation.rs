@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, SyncMode, prepare};
+use engine::{Canaries, Engine, EngineConfig, SyncMode, WriteError, prepare};
 use mutation::{PartitionRange, PartitionUpdate};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
@@ -76,6 +76,13 @@ async fn second_life(rt: Rt, shared: Arc<Mutex<Shared>>, sync: SyncMode) {
     shared.lock().unwrap().found = Some(partitions(&engine, &table).await);
     engine.apply_since(cell(&table, LATE, 1), TRUNCATED).await.unwrap();
     engine.apply_since(cell(&table, LATE + 1, 1), TRUNCATED + 1).await.unwrap();
+    let refused = match engine.apply_begun(cell(&table, LATE, 1).remove(0), TRUNCATED).await {
+        Ok(()) => false,
+        Err(WriteError::Truncated(at_micros)) => at_micros == TRUNCATED,
+        Err(other) => panic!("{other}"),
+    };
+    assert_eq!(refused, engine.truncated_at(table.id) == TRUNCATED);
+    engine.apply_begun(cell(&table, LATE + 1, 2).remove(0), TRUNCATED + 1).await.unwrap();
     shared.lock().unwrap().late = Some(partitions(&engine, &table).await);
     std::future::pending::<()>().await;
 }

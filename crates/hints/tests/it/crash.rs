@@ -69,6 +69,7 @@ async fn store(rt: &Rt, hints: &Hints, to: u8, world: &Shared) -> Option<(u8, u6
         table: TABLE,
         update: update(number),
         grace_seconds: GRACE,
+        begun_micros: rt.wall_micros(),
         now_micros: rt.wall_micros(),
         down_since_micros: None,
     };

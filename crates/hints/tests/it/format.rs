@@ -47,9 +47,9 @@ proptest! {
     }
 
     #[test]
-    fn a_record_comes_back(number: u64, offset: u64, stored_micros: i64, grace_seconds: u32, table: [u8; 16],
+    fn a_record_comes_back(number: u64, offset: u64, begun_micros: i64, grace_seconds: u32, table: [u8; 16],
             update in prop::collection::vec(any::<u8>(), 0..300), flip: u16) {
-        let header = RecordHeader { update_len: update.len() as u32, stored_micros, grace_seconds, table };
+        let header = RecordHeader { update_len: update.len() as u32, begun_micros, grace_seconds, table };
         let mut bytes = header.encode(number, offset, &update).to_vec();
         bytes.extend_from_slice(&update);
         prop_assert_eq!(bytes.len() as u64, header.record_len());

@@ -39,6 +39,7 @@ pub fn hint(rt: &Rt, to: u8, number: u64) -> Hint {
         table: TABLE,
         update: update(number),
         grace_seconds: GRACE,
+        begun_micros: rt.wall_micros(),
         now_micros: rt.wall_micros(),
         down_since_micros: None,
     }
