@@ -131,7 +131,7 @@ impl NodeDisk {
                 }
             }
         }
-        state.collect();
+        state.collect_all();
     }
 
     /// The content of a file as a reader would see it, for checkers.
@@ -264,11 +264,23 @@ impl State {
         result
     }
 
-    /// Frees files that have neither a name nor a handle.
-    fn collect(&mut self) {
-        let referenced = self.names.referenced();
-        self.inodes.retain(|number, inode| inode.handles > 0 || referenced.contains(number));
+    /// Frees files that have neither a name nor a handle, after a crash.
+    fn collect_all(&mut self) {
+        let names = &self.names;
+        self.inodes.retain(|number, inode| inode.handles > 0 || names.refers_to(*number));
         self.used_pages = self.inodes.values().map(|inode| inode.content.pages_used()).sum();
+        self.names.take_unnamed();
+    }
+
+    /// Frees files whose last name went, and that have no handle.
+    fn collect(&mut self) {
+        for number in self.names.take_unnamed() {
+            let is_free = |inode: &Inode| inode.handles == 0;
+            if !self.names.refers_to(number) && self.inodes.get(&number).is_some_and(is_free) {
+                let inode = self.inodes.remove(&number).expect("it was there a moment ago");
+                self.used_pages -= inode.content.pages_used();
+            }
+        }
     }
 
     fn open(&mut self, path: &Path, options: OpenOptions) -> io::Result<u64> {
