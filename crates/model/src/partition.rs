@@ -254,13 +254,13 @@ impl Partition {
     }
 
     /// Every row that some write names.
-    pub fn keys(&self) -> BTreeSet<Vec<Scalar>> {
+    pub fn keys(&self) -> BTreeSet<&Vec<Scalar>> {
         let effects = self.entries.iter().flat_map(|entry| &entry.write.effects);
         effects
             .filter_map(|effect| match effect {
-                Effect::Mark(key, _) => Some(key.clone()),
+                Effect::Mark(key, _) => Some(key),
                 Effect::Cell { place, .. } | Effect::Element { place, .. } | Effect::Add { place, .. } => {
-                    place.clone()
+                    place.as_ref()
                 }
                 _ => None,
             })

@@ -7,6 +7,9 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use rt::driver::Clock;
@@ -97,6 +100,41 @@ struct Runner {
     shard: u16,
     executor: Executor,
     clock: Rc<NodeClock>,
+    host: Rc<Host>,
+}
+
+/// What a shard's executor wakes when it has been told that it may sleep: one that sleeps is not asked whether it has work.
+struct Host {
+    awake: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+struct Awaken(Arc<AtomicBool>);
+
+impl Wake for Awaken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Host {
+    fn new() -> Self {
+        let awake = Arc::new(AtomicBool::new(true));
+        Self { waker: Waker::from(Arc::new(Awaken(Arc::clone(&awake)))), awake }
+    }
+
+    /// Whether the shard of this executor has something to do.
+    fn has_work(&self, executor: &Executor) -> bool {
+        if !self.awake.load(Ordering::Relaxed) {
+            return false;
+        }
+        if executor.has_work() {
+            return true;
+        }
+        self.awake.store(false, Ordering::Relaxed);
+        assert!(executor.prepare_park(&self.waker), "nothing comes between two looks of one thread");
+        false
+    }
 }
 
 struct Node {
@@ -593,7 +631,10 @@ impl Sim {
         let runners = self.0.runners.borrow();
         let mut ready = self.0.ready.borrow_mut();
         ready.clear();
-        ready.extend((0..runners.len()).filter(|index| runners[*index].executor.has_work()));
+        ready.extend((0..runners.len()).filter(|index| {
+            let Runner { executor, host, .. } = &runners[*index];
+            host.has_work(executor)
+        }));
         if ready.is_empty() {
             return None;
         }
@@ -712,6 +753,7 @@ impl Sim {
                 shard: rt.shard().0,
                 executor: rt.executor().clone(),
                 clock: Rc::clone(&node.clock),
+                host: Rc::new(Host::new()),
             }));
         }
     }

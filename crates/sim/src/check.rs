@@ -224,9 +224,9 @@ impl Judge<'_> {
         }
         let last = keys.last();
         for key in self.partition.keys() {
-            let behind = self.cut && last.is_none_or(|last| ordered(&key, last).is_gt());
-            if holds(&key) && !keys.contains(&&key) && !behind {
-                judge(Some(key), SeenRow::Absent)?;
+            let behind = self.cut && last.is_none_or(|last| ordered(key, last).is_gt());
+            if holds(key) && !keys.contains(&key) && !behind {
+                judge(Some(key.clone()), SeenRow::Absent)?;
             }
         }
         Ok((proofs, unjudged))
