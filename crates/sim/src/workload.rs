@@ -472,12 +472,36 @@ pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: 
     if writes.iter().any(|(key, _)| open(key) >= UNKNOWN_MAX) {
         return None;
     }
-    let ids = writes.iter().map(|(key, write)| (key.clone(), write.id)).collect();
+    let mut ids = Vec::with_capacity(writes.len());
     for (key, mut write) in writes {
         write.text.clone_from(&query.shown);
-        world.begin(table, &key, write);
+        for part in parts(world, write) {
+            ids.push((key.clone(), part.id));
+            world.begin(table, &key, part);
+        }
     }
     Some(Prepared { query, writes: ids, logged })
+}
+
+/// What of a write may happen without the rest. In a cluster this is each increment: what a counter came to on its leader reaches the other
+/// replicas with the next increment of that counter, also if the leader is lost for good before it told them the rest of the write before.
+fn parts(world: &mut World, mut write: Write) -> Vec<Write> {
+    let is_apart = |effect: &Effect| matches!(effect, Effect::Add { .. });
+    if world.nodes.len() == 1 || write.effects.len() < 2 || !write.effects.iter().all(is_apart) {
+        return vec![write];
+    }
+    let mut by_counter: BTreeMap<(Place, u32), Vec<Effect>> = BTreeMap::new();
+    for effect in std::mem::take(&mut write.effects) {
+        if let Effect::Add { place, column, .. } = &effect {
+            by_counter.entry((place.clone(), *column)).or_default().push(effect);
+        }
+    }
+    let all = by_counter.into_values().enumerate();
+    all.map(|(nth, effects)| {
+        let id = if nth == 0 { write.id } else { world.next_id() };
+        Write { id, effects, ..write.clone() }
+    })
+    .collect()
 }
 
 /// The columns that a read selects: all static ones, and some others.

@@ -99,13 +99,14 @@ proptest! {
         let (table, key) = (table(), key());
         let place = Place { table: &table, key: &key };
         let find = |_| Some(table.clone());
-        for body in [encode_request(table.id, &key, &request), encode_reply(&reply), noise.into()] {
-            if body.is_empty() {
-                continue;
-            }
+        let messages = [encode_request(table.id, &key, &request), encode_reply(&reply)];
+        for body in &messages {
             let short = body.slice(..cut.index(body.len()));
             prop_assert!(decode_request(kind, &short, find).is_err());
             prop_assert!(place.reply(&short).is_err() || short.len() == 2);
+        }
+        // Of noise some is a message, by chance.
+        for body in messages.into_iter().chain((!noise.is_empty()).then(|| noise.into())) {
             let mut changed = body.to_vec();
             changed[flip.0.index(body.len())] ^= flip.1;
             let changed = Bytes::from(changed);

@@ -37,8 +37,8 @@ use crate::statement::Query;
 use crate::worker;
 use crate::world::{Excuses, SharedWorld, Table};
 
-/// A node that is not ready by then will not be.
-const START_TIME_MAX: Duration = Duration::from_secs(400);
+/// A node that is not ready by then will not be. Each join that is ahead of one that takes a dead node's place may wait for the dead one twice for a minute.
+const START_TIME_MAX: Duration = Duration::from_secs(900);
 /// How long the nodes may take to find each other again after trouble.
 const REUNION_TIME_MAX: Duration = Duration::from_secs(300);
 /// Longer than what a client has given up on can take to happen after all.
