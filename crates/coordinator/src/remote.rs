@@ -8,6 +8,7 @@
 //! | increment | updates | updates: the state that the other replicas are to have |
 //! | batch_store, batch_remove | see `batch_row` | nothing |
 //! | truncate | version, table id, microseconds (8) | microseconds (8): the time that the node remembers, not before that |
+//! | truncate | version of asking, table id | { microseconds (8) } for each shard: when it truncated the table last |
 //! | ring | see `fence` | nothing |
 //! | traced | see `traced` | as without |
 //! | forward, outcome | see `forward` | nothing |
@@ -40,6 +41,8 @@ use crate::view::{ClusterView, ViewNode};
 use crate::{Coordinator, ReplicaFailure};
 
 const VERSION: u8 = 1;
+/// Of a message that asks when a table was truncated.
+const VERSION_ASKING: u8 = 2;
 /// Bytes before the updates of a write: the number of the ring, and when it began.
 pub(crate) const BEGUN_LEN: usize = fence::STAMP_LEN + 8;
 /// Updates in one message; a batch has fewer.
@@ -314,6 +317,29 @@ impl Calls<'_> {
     }
 }
 
+impl Calls<'_> {
+    /// When each shard of a node truncated a table last, microseconds since 1970; [`i64::MIN`] for never.
+    pub(crate) async fn truncated_at(
+        self,
+        (view, node): (&ClusterView, NodeIndex),
+        table: TableId,
+        deadline: Instant,
+    ) -> Result<Vec<i64>, PeerError> {
+        let mut body = fence::stamp(view, 32);
+        body.push(VERSION_ASKING);
+        body.extend_from_slice(&table.0);
+        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        let times: Vec<i64> = answer
+            .chunks_exact(8)
+            .map(|time| i64::from_be_bytes(time.try_into().expect("eight bytes")))
+            .collect();
+        match times.len() == usize::from(view.node(node).shards) {
+            true => Ok(times),
+            false => Err(unreadable(&"not a time for each shard")),
+        }
+    }
+}
+
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> PeerError {
     PeerError::Failed { reason: reason::UNKNOWN, message: format!("an answer that cannot be read: {error}") }
 }
@@ -491,7 +517,8 @@ impl Server {
             // A node that joins by a later ring would not be told.
             Verb::Truncate if self.coordinator.fence().is_earlier(ring) => Err(old_ring(ring)),
             Verb::Truncate => {
-                self.truncate(&body).await.map(|at_micros| Bytes::copy_from_slice(&at_micros.to_be_bytes()))
+                let times = self.truncate(&body).await?;
+                Ok(times.into_iter().flat_map(i64::to_be_bytes).collect())
             }
             Verb::BatchStore => {
                 let kept = self.coordinator.keep_batch_of_another(&body)?.await;
@@ -555,15 +582,19 @@ impl Server {
         decode_updates(&body, |id| schema.table_by_id(id).cloned())
     }
 
-    async fn truncate(&self, body: &Bytes) -> Result<i64, Refusal> {
+    async fn truncate(&self, body: &Bytes) -> Result<Vec<i64>, Refusal> {
         let mut reader = Reader::new(body);
         let short = |_| malformed("the message ends too early");
-        if reader.u8().map_err(short)? != VERSION {
+        let version = reader.u8().map_err(short)?;
+        if ![VERSION, VERSION_ASKING].contains(&version) {
             return Err(malformed("a version of truncations that this node does not know"));
         }
         let table = TableId(reader.bytes(16).map_err(short)?.try_into().expect("16 bytes"));
+        if version == VERSION_ASKING {
+            return Ok(self.coordinator.truncated_at(table).await);
+        }
         let at_micros = reader.i64().map_err(short)?;
         let truncated = self.coordinator.truncate_here(table, at_micros).await;
-        truncated.map_err(|message| Refusal::new(code::STORAGE, message))
+        truncated.map(|at_micros| vec![at_micros]).map_err(|message| Refusal::new(code::STORAGE, message))
     }
 }

@@ -10,10 +10,11 @@ use paxos::AcceptorState;
 use replica::{Limits, Partitions, ReadCommand, ReplicaError};
 use rt::ShardId;
 use schema::{Table, TableId};
-use topology::{Replicas, TokenRange};
+use topology::{Replicas, Sharder, TokenRange};
 
 use super::codec::Value;
 use super::store::{VoteStore, memory_seconds};
+use super::vote::truncation_floor;
 use crate::pull::partition_ranges;
 use crate::read::{How, Reader, Scene};
 use crate::remote::{self, PeerError};
@@ -32,8 +33,17 @@ pub struct Carried {
     pub(crate) table: TableId,
     /// The partition.
     pub(crate) key: DecoratedKey,
-    /// What is remembered.
+    /// What is remembered, of rounds that the voter's last truncation of the table has not ended.
     pub(crate) state: AcceptorState<Value>,
+}
+
+/// A voter's votes on a table, as they are read.
+struct Votes<'a> {
+    votes: &'a Arc<Table>,
+    table: &'a Arc<Table>,
+    sharder: Sharder,
+    /// When each of its shards truncated the table last.
+    truncated_at: Vec<i64>,
 }
 
 impl Coordinator {
@@ -51,6 +61,14 @@ impl Coordinator {
         for part in partition_ranges(range) {
             for source in sources.iter().filter(|source| **source != scene.view.own()) {
                 let mut command = command_for(votes, table, Partitions::Range(part.clone()), self.seconds());
+                let how = How { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
+                // What it voted on before is over there and must not begin again here; who truncates later tells this node, too.
+                let asked = self.remote().truncated_at((&scene.view, *source), table.id, how.deadline).await;
+                let reader = Reader::new(self, scene.clone(), how);
+                let truncated_at =
+                    asked.map_err(|error| reader.not_enough(0, sources.len(), false, &[(*source, error)]))?;
+                let sharder = Sharder::new(scene.view.node(*source).shards);
+                let of = Votes { votes, table, sharder, truncated_at };
                 loop {
                     let how =
                         How { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
@@ -60,7 +78,7 @@ impl Coordinator {
                     let page = reader.page(*source, &command, body, range.upto).await.map_err(failed)?;
                     let rows =
                         page.partitions.iter().filter_map(|found| Some((&found.key, found.rows.first()?)));
-                    let told = rows.map(|(key, row)| self.carry(votes, table, key, row));
+                    let told = rows.map(|(key, row)| self.carry(&of, key, row));
                     carried += try_join_all(told).await.map_err(failed)?.len() as u64;
                     match page.more {
                         Some(more) => command.resume = Some(more),
@@ -76,14 +94,11 @@ impl Coordinator {
         Seconds::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0)
     }
 
-    async fn carry(
-        &self,
-        votes: &Arc<Table>,
-        table: &Arc<Table>,
-        key: &DecoratedKey,
-        row: &Row,
-    ) -> Result<(), PeerError> {
+    async fn carry(&self, of: &Votes<'_>, key: &DecoratedKey, row: &Row) -> Result<(), PeerError> {
+        let Votes { votes, table, .. } = of;
         let state = VoteStore::over(votes, table, key).remembered(row, self.seconds())?.state;
+        let truncated_at = of.truncated_at[usize::from(of.sharder.shard_of(key.token))];
+        let state = state.above(truncation_floor(truncated_at));
         let owner = ShardId(self.replica().shard_of(key.token));
         let carried = Carried { table: table.id, key: key.clone(), state };
         match self.port().call(owner, NodeRequest::CarryVote(Box::new(carried))).await {

@@ -41,6 +41,14 @@ fn verb_of(request: &Request<Value>) -> Verb {
     }
 }
 
+/// Rounds up to this one ended with a truncation at `at_micros`.
+pub(super) fn truncation_floor(at_micros: i64) -> Ballot {
+    match at_micros {
+        i64::MIN..=0 => Ballot::NONE,
+        micros => Ballot { micros, node: u64::MAX },
+    }
+}
+
 impl Coordinator {
     /// Votes; to be called on the shard that owns the partition.
     pub(crate) async fn vote(&self, asked: Ballotage) -> Vote {
@@ -97,10 +105,7 @@ impl Coordinator {
 
     /// Rounds up to this one ended with a table's last truncation on this shard.
     pub(crate) fn truncation_floor(&self, table: TableId) -> Ballot {
-        match self.replica().engine().truncated_at(table) {
-            i64::MIN..=0 => Ballot::NONE,
-            micros => Ballot { micros, node: u64::MAX },
-        }
+        truncation_floor(self.replica().engine().truncated_at(table))
     }
 
     /// Asks the voter of this node.

@@ -210,6 +210,36 @@ fn a_node_that_joins_has_what_the_commits_wrote_that_it_claims() {
     assert!(claims > 5, "of 20 partitions {claims} are claimed");
 }
 
+/// A node joins after a TRUNCATE: of what was chosen before it, and is still open or committed in the votes of others, it has nothing.
+#[test]
+fn a_node_that_joins_after_a_truncation_remembers_nothing_of_before_it() {
+    let world = World::new(7, &[1, 2, 1, 2], Config::default());
+    tell(&world, &[0, 1, 2], Stage::Before);
+    let now = seconds(&world.sim, 0);
+    for k in 0..20 {
+        let chosen = world
+            .on(0, 0, move |rt, coordinator| async move { cas(&rt, &coordinator, (k, now), None, 7).await });
+        assert_eq!(chosen.expect("all is well"), RegisterOutput::Applied(true));
+    }
+    truncate(&world, 1, &table("ks", "t")).expect("all nodes are there");
+    tell(&world, &[JOINS, 0, 1, 2], Stage::Announced);
+    tell(&world, &[JOINS, 0, 1, 2], Stage::Fetching);
+    fetch(&world);
+    for k in 0..20 {
+        assert_eq!(world.kept(JOINS, partition(&table("ks", "t"), k, now)), [], "partition {k}");
+        assert_eq!(remembered(&world, JOINS, k, "most_recent_commit"), None, "partition {k}");
+    }
+    tell(&world, &[JOINS, 0, 1, 2], Stage::Switched);
+    tell(&world, &[JOINS, 0, 1, 2], Stage::Over);
+    let now = seconds(&world.sim, 0);
+    for k in 0..20 {
+        let node = [JOINS, 0, 1, 2][k as usize % 4];
+        let seen =
+            world.on(node, 0, move |rt, coordinator| async move { read(&rt, &coordinator, k, now).await });
+        assert_eq!(seen.expect("all is well"), RegisterOutput::Value(None), "partition {k}");
+    }
+}
+
 fn disturb(sim: &Sim, turn: u64) {
     let node = |n: u64| sim.node(n as usize % 4);
     match turn % 5 {
