@@ -6,7 +6,7 @@
 //! | forward | version, the coordinator's shard (2), vint count, { host (16), number (8) }, an apply's body |
 //! | outcome | version, number (8), 1 when the replica has it, else 0 |
 //!
-//! When the one node fails, is silent for half of the write's time, or says that another did not take it, the coordinator writes to those itself: an update may come
+//! When the one node fails, is silent for half of the write's time (a second at most), or says that another did not take it, the coordinator writes to those itself: an update may come
 //! twice.
 
 use std::cell::{Cell, RefCell};
@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_util::future::{Either, join, join_all, select};
@@ -32,6 +33,8 @@ use crate::view::ClusterView;
 use crate::write::Ongoing;
 
 const VERSION: u8 = 1;
+/// The one node is not waited for any longer, however much time the write has.
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// Nodes that one is asked to pass a write on to; a datacenter has fewer replicas.
 const OTHERS_MAX: u64 = 256;
 
@@ -182,7 +185,7 @@ impl Ongoing {
         let broken = Notify::new();
         // Who is silent for half of the time is not waited for with the other half.
         let now = self.coordinator().rt().now();
-        let patience = now + (self.deadline() - now) / 2;
+        let patience = now + ((self.deadline() - now) / 2).min(PATIENCE_MAX);
         let first = async {
             if !self.send_as(route.first, token, &table, (Verb::Forward, message, &body)).await {
                 broken.notify_all();

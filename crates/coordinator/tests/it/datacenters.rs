@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coordinator::Consistency;
+use coordinator::{Consistency, WriteKind, WriteOptions};
 use rpc::Verb;
 use rt_sim::{Config, LinkConfig};
 
@@ -191,4 +191,30 @@ fn writes_go_on_while_the_link_loses_packets() {
             }
         }
     }
+}
+
+/// However much time a write has: the datacenter there has a quorum without the node that is to pass it on.
+#[test]
+fn a_node_there_that_passes_nothing_on_is_waited_for_a_second() {
+    let world = world(7);
+    let t = table("wide", "t");
+    world.sim.pause(world.sim.node(3));
+    let mut waited = 0;
+    for k in 0..12 {
+        let began = world.sim.now();
+        let written = world.on(0, 0, {
+            let update = row(&t, k, 1, "text", 2);
+            |rt, coordinator| async move {
+                let deadline = rt.now() + 10 * SECOND;
+                let options =
+                    WriteOptions { consistency: Consistency::EachQuorum, kind: WriteKind::Simple, deadline };
+                coordinator.write(vec![update], options).await
+            }
+        });
+        assert_eq!(written, Ok(()), "key {k}");
+        let took = world.sim.now() - began;
+        assert!(took < SECOND + 3 * ROUND_TRIP, "key {k} took {took:?}");
+        waited += u64::from(took >= SECOND);
+    }
+    assert!(waited > 0, "the paused node was to pass on some of them");
 }
