@@ -325,6 +325,13 @@ impl LwtTable {
         history.learn(at);
     }
 
+    /// Whether a truncation was under way together with it.
+    fn overlaps(&self, begun: Begun) -> bool {
+        let history = self.histories.get(&begun.key);
+        history
+            .is_none_or(|history| history.overlapping.contains(&begun.id) || history.place(begun).is_none())
+    }
+
     /// It was refused before anything was asked of a replica: a reading without an answer says nothing.
     fn undo(&mut self, begun: Begun) {
         if let Some(history) = self.histories.get_mut(&begun.key)
@@ -441,7 +448,7 @@ async fn write(
         },
         Ok(other) => world.borrow_mut().fail(format!("{} was answered with {other:?}", drawn.text)),
         Err(failure) => {
-            serial::classify(world, &failure, &drawn.text);
+            serial::classify(world, &failure, &drawn.text, lwt.borrow().overlaps(begun));
             // Unavailable: nobody was asked.
             if matches!(&failure, Failure::Error(error) if error.code() == 0x1000) {
                 lwt.borrow_mut().undo(begun);
@@ -469,7 +476,7 @@ async fn read(
     let rows = match connection.rows(&Query::text(&text), 10).await {
         Ok(rows) => rows,
         Err(failure) => {
-            serial::classify(world, &failure, &text);
+            serial::classify(world, &failure, &text, begun.is_some_and(|begun| lwt.borrow().overlaps(begun)));
             return matches!(failure, Failure::Error(_));
         }
     };

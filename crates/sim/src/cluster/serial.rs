@@ -293,7 +293,7 @@ fn failed(
     failure: &Failure,
     text: &str,
 ) -> bool {
-    classify(world, failure, text);
+    classify(world, failure, text, false);
     // Unavailable: nobody was asked.
     if matches!(failure, Failure::Error(error) if error.code() == 0x1000) {
         registers.borrow_mut().undo(begun);
@@ -301,12 +301,13 @@ fn failed(
     matches!(failure, Failure::Error(_))
 }
 
-/// As [`World::classify`](crate::world::World::classify); but where the way is long transactions that compete may run out of time.
-pub(crate) fn classify(world: &SharedWorld, failure: &Failure, text: &str) {
+/// As [`World::classify`](crate::world::World::classify); but where the way is long transactions that compete may run out of time, and what
+/// overlaps with a truncation need not be counted by replicas that have truncated.
+pub(crate) fn classify(world: &SharedWorld, failure: &Failure, text: &str, is_truncated: bool) {
     let mut world = world.borrow_mut();
     let before = world.excuses.errors;
     let late = matches!(failure, Failure::Error(error) if LATE.contains(&error.code()));
-    world.excuses.errors |= late && world.is_wide;
+    world.excuses.errors |= late && (world.is_wide || is_truncated);
     world.classify(failure, text);
     world.excuses.errors = before;
 }
@@ -359,7 +360,7 @@ async fn read_plainly(
             true
         }
         Err(failure) => {
-            classify(world, &failure, "a reading of a register");
+            classify(world, &failure, "a reading of a register", false);
             matches!(failure, Failure::Error(_))
         }
     }

@@ -226,7 +226,7 @@ impl Stamper {
                 // Transactions that compete where the way is long may run out of time.
                 let what = format!("{} at {:?}", query.shown, connection.consistency);
                 drop(world);
-                serial::classify(&self.world, failure, &what);
+                serial::classify(&self.world, failure, &what, false);
                 return answer.map(drop);
             }
         };
