@@ -47,7 +47,7 @@ impl DropLog {
     /// Reads the log kept in `directory`.
     pub(crate) async fn open(disk: &Disk, directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE_NAME);
-        let tables = match disk.read_to_end(&path, BYTES_MAX).await {
+        let tables = match disk.read_durably(&path, BYTES_MAX).await {
             Ok(bytes) => decode(&bytes).map_err(|error| StoreError::Corrupt { path: path.clone(), error })?,
             Err(error) if error.is_not_found() => Vec::new(),
             Err(error) => return Err(error.into()),

@@ -83,7 +83,7 @@ impl NodeIdentity {
         tokens: &NewTokens,
     ) -> Result<Self, IdentityError> {
         let path = directory.join(FILE_NAME);
-        let bytes = match rt.disk().read_to_end(&path, BYTES_MAX).await {
+        let bytes = match rt.disk().read_durably(&path, BYTES_MAX).await {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => {
                 let identity = Self::fresh(rt, cluster_name, tokens);

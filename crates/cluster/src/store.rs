@@ -58,7 +58,7 @@ impl SchemaStore {
     pub async fn open(rt: &Rt, directory: &Path, own: Schema) -> Result<Self, StoreError> {
         let path = directory.join(FILE_NAME);
         let disk = rt.disk().clone();
-        let schema = match disk.read_to_end(&path, BYTES_MAX).await {
+        let schema = match disk.read_durably(&path, BYTES_MAX).await {
             Ok(bytes) => decode(&path, &bytes, own)?,
             Err(error) if error.is_not_found() => own,
             Err(error) => return Err(error.into()),

@@ -555,20 +555,5 @@ async fn write_again(unsynced: &Unsynced) -> Result<(), DiskError> {
         let path = unsynced.file.path();
         return Err(DiskError::new(DiskOp::Sync, path, std::io::Error::other(text)));
     }
-    rewrite(&unsynced.file, written).await
-}
-
-/// Bytes that are written again at once.
-const REWRITE_LEN: u64 = 1 << 20;
-
-/// Writes the beginning of a file again as it is; a tear does no harm, because the bytes are the same.
-pub(crate) async fn rewrite(file: &File, len: u64) -> Result<(), DiskError> {
-    let mut at = 0;
-    while at < len {
-        let part = REWRITE_LEN.min(len - at);
-        let bytes = file.read_at(at, part as usize).await?;
-        file.write_at(at, bytes).await?;
-        at += part;
-    }
-    Ok(())
+    unsynced.file.rewrite(written).await
 }

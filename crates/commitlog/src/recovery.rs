@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rt::{Disk, DiskError, Rt};
 
 use crate::entry::Checkpoint;
-use crate::log::{CommitLog, Segment, State, rewrite};
+use crate::log::{CommitLog, Segment, State};
 use crate::segment::{EntryPlace, HEADER_LEN, HeaderError, SegmentHeader, scan};
 use crate::{CommitLogConfig, CommitLogError};
 
@@ -164,7 +164,7 @@ impl CommitLog {
 async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError> {
     let file = disk.open(&segment.path, rt::OpenOptions::READ_WRITE).await?;
     if !segment.promised {
-        rewrite(&file, segment.stop as u64).await?;
+        file.rewrite(segment.stop as u64).await?;
     }
     file.sync_all().await?;
     Ok(())

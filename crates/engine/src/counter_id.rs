@@ -134,7 +134,7 @@ impl CounterIds {
             let _alone = self.opening.acquire(1).await;
             if self.record.borrow().is_none() {
                 let before = match rt.disk().exists(&self.path).await? {
-                    true => Record::decode(&rt.disk().read_to_end(&self.path, FILE_LEN_MAX).await?),
+                    true => Record::decode(&rt.disk().read_durably(&self.path, FILE_LEN_MAX).await?),
                     false => None,
                 };
                 let record = Record::next(before, self.log_syncs, fresh(rt));

@@ -165,11 +165,16 @@ pub(crate) async fn finish_edits(disk: &Disk, dir: &Path) -> Result<usize, Sstab
 }
 
 async fn finish_one(disk: &Disk, dir: &Path, path: &Path) -> Result<(), SstableError> {
-    let text = disk.read_to_end(path, LOG_LEN_MAX).await?;
-    let text = String::from_utf8_lossy(&text);
+    let bytes = disk.read_to_end(path, LOG_LEN_MAX).await?;
+    let text = String::from_utf8_lossy(&bytes);
     // A line that was not wholly written ends the log: it was never synced, so nothing was built on it.
     let lines: Vec<(Kind, String)> = text.lines().map_while(parse).collect();
     let committed = lines.last().is_some_and(|(kind, _)| *kind == Kind::Commit);
+    // The line that commits may be the one whose sync failed. If a power loss took it back after some of the removed SSTables
+    // had gone, the added ones would go too.
+    let file = disk.open(path, OpenOptions::READ_WRITE).await?;
+    file.rewrite(bytes.len() as u64).await?;
+    file.sync_all().await?;
     let doomed = if committed { Kind::Remove } else { Kind::Add };
     for (_, base) in lines.iter().filter(|(kind, _)| *kind == doomed) {
         // The path may be that of another machine or mount: what counts is the name.

@@ -61,6 +61,11 @@ impl Inner {
         removed: &[Descriptor],
         damaged: Vec<Descriptor>,
     ) -> Result<Committed, MaintenanceError> {
+        if self.stop_reason.borrow().is_some() {
+            // An edit of this table may be one that could neither be committed nor undone, and nothing may build on that.
+            let _ = edit.abort().await;
+            return Err(MaintenanceError::Stopped);
+        }
         let mut strays = store.strays.borrow().clone();
         strays.extend(damaged);
         let names: Vec<Descriptor> = removed.iter().chain(&strays).cloned().collect();

@@ -175,7 +175,7 @@ async fn write(inner: &Inner, store: &Store) -> Result<(), DiskError> {
 /// Reads what is known of the SSTables that a shard found.
 pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Result<(), OpenError> {
     let (disk, path) = (inner.rt.disk(), store.dir.join(file_name(inner)));
-    let bytes = match disk.read_to_end(&path, FILE_LEN_MAX).await {
+    let bytes = match disk.read_durably(&path, FILE_LEN_MAX).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),

@@ -9,9 +9,6 @@ use rt::{DiskError, File};
 use crate::figures::HintFigures;
 use crate::format::{BLOCK_LEN, Position};
 
-/// Bytes that are written again at once.
-const REWRITE_LEN: u64 = 1 << 20;
-
 /// A file of hints.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
@@ -89,25 +86,10 @@ impl Unsynced {
         let end = self.written.get();
         // Stays set when this is dropped half-way.
         if self.again.replace(true) {
-            rewrite(&self.file, end).await?;
+            self.file.rewrite(end).await?;
         }
         self.file.sync_data().await?;
         self.again.set(false);
         Ok(end)
     }
-}
-
-/// Writes the beginning of a file again as it is; a tear does no harm, because the bytes are the same.
-async fn rewrite(file: &File, len: u64) -> Result<(), DiskError> {
-    let mut at = 0;
-    while at < len {
-        let bytes = file.read_at(at, REWRITE_LEN.min(len - at) as usize).await?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let read = bytes.len() as u64;
-        file.write_at(at, bytes).await?;
-        at += read;
-    }
-    Ok(())
 }

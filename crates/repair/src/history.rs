@@ -204,7 +204,7 @@ impl HistoryStore {
     /// nothing that depends on repairs is forgotten.
     pub async fn open(disk: &Disk, directory: &Path) -> Result<Self, DiskError> {
         let path = directory.join(FILE_NAME);
-        let current = match disk.read_to_end(&path, BYTES_MAX).await {
+        let current = match disk.read_durably(&path, BYTES_MAX).await {
             Ok(bytes) => History::decode(&bytes).unwrap_or_else(|_| {
                 tracing::error!("{} is damaged; all tables count as never repaired", path.display());
                 History::default()

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use crate::driver::{DiskDriver, FileDriver, LockOutput, PathOp, PathOutput};
 use crate::iobuf::{IO_ALIGNMENT, IoBuf};
 
+/// Bytes that [`File::rewrite`] reads and writes at once.
+const REWRITE_LEN: u64 = 1 << 20;
+
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
@@ -285,6 +288,18 @@ impl Disk {
         }
     }
 
+    /// Reads a file that [`Disk::write_atomically`] wrote, and makes its name durable: a process that ended before its sync of
+    /// the directory succeeded has left content which the next power loss would take back, after something was built on it.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is longer than `limit` bytes, or the directory cannot be synced.
+    pub async fn read_durably(&self, path: impl AsRef<Path>, limit: usize) -> Result<Vec<u8>, DiskError> {
+        let path = path.as_ref();
+        let content = self.read_to_end(path, limit).await?;
+        self.sync_dir(parent_of(path)).await?;
+        Ok(content)
+    }
+
     /// Replaces a file's content so that a crash leaves the old content or the new one: writes `path` with the
     /// suffix `.tmp`, syncs it, renames it, and syncs the directory.
     pub async fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), DiskError> {
@@ -543,6 +558,26 @@ impl File {
             }
         }
         Ok(buf)
+    }
+
+    /// Writes the first `len` bytes again as they are, so that the next sync covers them: after a sync that failed, in this process
+    /// or the one before, the system may take pages for clean that never reached the disk, and syncing them again would
+    /// succeed and mean nothing. A tear does no harm, because the bytes are the same.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub async fn rewrite(&self, len: u64) -> Result<(), DiskError> {
+        let mut at = 0;
+        while at < len {
+            let bytes = self.read_at(at, REWRITE_LEN.min(len - at) as usize).await?;
+            if bytes.is_empty() {
+                break;
+            }
+            let read = bytes.len() as u64;
+            self.write_at(at, bytes).await?;
+            at += read;
+        }
+        Ok(())
     }
 
     /// Makes the content durable, with as much of the attributes as reading it needs.

@@ -100,7 +100,7 @@ impl FileSink {
         if let Some(parent) = path.parent() {
             disk.sync_dir(parent).await?;
         }
-        let kept = match disk.read_to_end(path.join(POSITION_FILE), CURSOR_LEN_MAX + 64).await {
+        let kept = match disk.read_durably(path.join(POSITION_FILE), CURSOR_LEN_MAX + 64).await {
             Ok(bytes) => decode_position(&bytes),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),

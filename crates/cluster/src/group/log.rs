@@ -68,8 +68,12 @@ impl RaftLog {
                 bytes.len() - content.len
             );
             file.set_len(content.len as u64).await?;
-            file.sync_all().await?;
         }
+        // What is read here is promised to others, and what is appended stands on it. The process before may have ended at a sync
+        // that failed, of the last record or of the directory.
+        file.rewrite(content.len as u64).await?;
+        file.sync_all().await?;
+        disk.sync_dir(directory).await?;
         remove_others(&disk, directory, number, header.has_snapshot).await?;
         let stored = Stored { hard_state: content.hard_state, snapshot, entries: content.entries };
         let (position, records) = (content.len as u64, content.records);

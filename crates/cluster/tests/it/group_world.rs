@@ -248,6 +248,12 @@ impl Cluster {
         GROUPS.with(|groups| groups.borrow_mut().remove(&node));
     }
 
+    /// Ends the process; what it wrote is still in the system's memory.
+    pub fn kill(&self, node: usize) {
+        self.sim.kill(self.nodes[node]);
+        GROUPS.with(|groups| groups.borrow_mut().remove(&node));
+    }
+
     /// Runs something with the disk of a stopped node, and gives what it said.
     pub fn offline(&self, node: usize, task: impl FnOnce(Rt) -> LocalBoxFuture<String> + 'static) -> String {
         let id = self.nodes[node];

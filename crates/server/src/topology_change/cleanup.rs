@@ -38,7 +38,7 @@ impl Inner {
         if let Some(number) = self.cleaned.get() {
             return number;
         }
-        let read = self.rt.disk().read_to_end(self.directory.join(NOTE), NOTE_LEN_MAX).await;
+        let read = self.rt.disk().read_durably(self.directory.join(NOTE), NOTE_LEN_MAX).await;
         let number = read.ok().and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
         self.cleaned.set(Some(number));
         number

@@ -90,7 +90,7 @@ impl Drop for UnderWay<'_> {
 impl Inner {
     /// The rebuild that was not brought to its end.
     async fn noted_rebuild(&self) -> Option<Rebuild> {
-        let read = self.rt.disk().read_to_end(self.directory.join(NOTE), NOTE_LEN_MAX).await;
+        let read = self.rt.disk().read_durably(self.directory.join(NOTE), NOTE_LEN_MAX).await;
         Rebuild::decode(&read.ok()?)
     }
 
