@@ -18,7 +18,7 @@ use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::flush::disk_or_source;
 use crate::live::LiveSstable;
-use crate::met::noting;
+use crate::mend::noting;
 use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
 use crate::store::{EDITS_ALL, Store, count};
 
@@ -60,6 +60,8 @@ pub(crate) async fn cleanup(
     store: &Rc<Store>,
     kept: impl Fn() -> KeptTokens,
 ) -> Result<u64, MaintenanceError> {
+    // What is salvaged of a damaged SSTable is in what is flushed, or comes later.
+    let _no_salvage = store.mending.acquire(1).await.map_err(|_| MaintenanceError::Stopped)?;
     inner.flush(store).await?;
     store.refuse_if_damaged()?;
     count(&store.stop_minor, 1);

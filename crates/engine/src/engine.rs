@@ -255,6 +255,17 @@ impl Engine {
         self.0.read(table.id, range, slices, columns, reversed, true)
     }
 
+    /// [`Engine::read_bypassing_cache`] of all columns for a repair: what was salvaged of damaged SSTables stands for them.
+    pub async fn read_for_repair(
+        &self,
+        table: &Arc<Table>,
+        range: &PartitionRange,
+        slices: &Slices,
+    ) -> Result<EngineReader, ReadError> {
+        self.0.admit_read()?;
+        self.0.read_for_repair(table.id, range, slices)
+    }
+
     /// What the present SSTables hold is covered by the mark that this gives; after flushing, if that is wanted, so is everything
     /// that was written before.
     pub async fn take_mark(&self, table: TableId, flush: bool) -> Result<Marked, MaintenanceError> {

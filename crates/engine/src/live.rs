@@ -11,6 +11,7 @@ use rt::{Disk, DiskError};
 use sstable::{Descriptor, Sstable};
 
 use crate::error::is_shortage;
+use crate::mend::Salvaged;
 
 /// Where SSTables go that nobody needs any more; one task of the shard empties it.
 #[derive(Default)]
@@ -78,8 +79,12 @@ pub(crate) struct LiveSstable {
     trash: Rc<Trash>,
     /// Taken by a compaction.
     pub(crate) compacting: Cell<bool>,
-    /// A read or a compaction found it damaged ([`crate::met`]).
+    /// A read or a compaction met it damaged ([`crate::mend`]).
     pub(crate) suspect: Cell<bool>,
+    /// What can be read of it was written anew: repairs do without it.
+    pub(crate) salvaged: RefCell<Option<Salvaged>>,
+    /// It is damaged, and no repair may do without it.
+    pub(crate) is_beyond_repair: Cell<bool>,
     /// The number of the mark that covers it first; 0 when none does ([`crate::marks`]).
     pub(crate) covered_by: Cell<u64>,
     /// When it came to be, microseconds of the wall clock; 0 when it was there at the start.
@@ -94,6 +99,8 @@ impl LiveSstable {
             trash: trash.clone(),
             compacting: Cell::new(false),
             suspect: Cell::new(false),
+            salvaged: RefCell::new(None),
+            is_beyond_repair: Cell::new(false),
             covered_by: Cell::new(0),
             since_micros,
         })

@@ -31,7 +31,7 @@ const FILE_PREFIX: &str = "marks-";
 const FILE_LEN_MAX: usize = 64 << 20;
 
 /// A moment of a shard's part of a table: what its SSTables held then is at or below it, what came later is above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark {
     /// Of which epoch; marks of another one than the present mean nothing. 0 is none's.
     pub epoch: u64,
@@ -96,6 +96,7 @@ pub(crate) async fn take(
     store: &Rc<Store>,
     flush: bool,
 ) -> Result<Marked, MaintenanceError> {
+    inner.salvage_all(store).await?;
     if flush {
         inner.flush(store).await?;
     }
@@ -125,6 +126,7 @@ pub(crate) async fn take(
     if !marks.knows(mark) {
         return Err(MaintenanceError::Cancelled);
     }
+    inner.note_salvaged(store, mark);
     Ok(Marked { mark, bytes })
 }
 

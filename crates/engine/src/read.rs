@@ -24,6 +24,8 @@ struct Wanted<'a> {
     columns: &'a ColumnSelection,
     reversed: bool,
     bypass_cache: bool,
+    /// What was salvaged of damaged SSTables stands for them.
+    repairs: bool,
 }
 
 impl Inner {
@@ -41,8 +43,22 @@ impl Inner {
             return Err(ReadError::Source("what was repaired of the table was forgotten meanwhile".into()));
         }
         let columns = &ColumnSelection::All;
-        let wanted = Wanted { range, slices, columns, reversed: false, bypass_cache: true };
+        let wanted = Wanted { range, slices, columns, reversed: false, bypass_cache: true, repairs: true };
         Ok(read_range(&store, &wanted, mark.number))
+    }
+
+    /// See [`crate::Engine::read_for_repair`].
+    pub(crate) fn read_for_repair(
+        &self,
+        table: TableId,
+        range: &PartitionRange,
+        slices: &Slices,
+    ) -> Result<EngineReader, ReadError> {
+        let columns = &ColumnSelection::All;
+        self.read_wanted(
+            table,
+            Wanted { range, slices, columns, reversed: false, bypass_cache: true, repairs: true },
+        )
     }
 
     pub(crate) fn read(
@@ -54,10 +70,14 @@ impl Inner {
         reversed: bool,
         bypass_cache: bool,
     ) -> Result<EngineReader, ReadError> {
+        self.read_wanted(table, Wanted { range, slices, columns, reversed, bypass_cache, repairs: false })
+    }
+
+    fn read_wanted(&self, table: TableId, wanted: Wanted<'_>) -> Result<EngineReader, ReadError> {
+        let range = wanted.range;
         let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
         store.refuse_damaged(range)?;
         count(&store.counters.reads, 1);
-        let wanted = Wanted { range, slices, columns, reversed, bypass_cache };
         match range.as_single() {
             Some(key) => {
                 store.sample_read(key);
@@ -116,7 +136,7 @@ impl Inner {
 
     fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Wanted<'_>) -> EngineReader {
         let (slices, reversed) = (wanted.slices, wanted.reversed);
-        let candidates = candidates_of(store, key);
+        let candidates = candidates_of(store, key, wanted.repairs);
         let active = store.active.borrow();
         let alone = store.flushing.borrow().is_empty();
         if candidates.is_empty() && alone && active.is_plain(key) {
@@ -222,11 +242,14 @@ pub struct ReadSources {
 }
 
 /// The SSTables that may hold a partition.
-fn candidates_of(store: &Store, key: &DecoratedKey) -> Vec<Rc<LiveSstable>> {
+fn candidates_of(store: &Store, key: &DecoratedKey, repairs: bool) -> Vec<Rc<LiveSstable>> {
     let set = store.sstables.borrow();
-    let candidates: Vec<Rc<LiveSstable>> =
+    let mut candidates: Vec<Rc<LiveSstable>> =
         set.iter().filter(|live| live.sstable.may_contain(key)).cloned().collect();
     count(&store.counters.bloom_negatives, (set.len() - candidates.len()) as u64);
+    if repairs {
+        candidates.retain(|live| live.salvaged.borrow().is_none());
+    }
     candidates
 }
 
@@ -239,6 +262,7 @@ fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>, above: u64) -> EngineReade
     }
     let overlaps = |live: &&Rc<LiveSstable>| {
         !is_covered(live, above)
+            && !(wanted.repairs && live.salvaged.borrow().is_some())
             && !wanted.range.end.is_before(live.sstable.first())
             && wanted.range.start.is_before(live.sstable.last())
     };

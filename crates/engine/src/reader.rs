@@ -11,7 +11,7 @@ use sstable::SstableSource;
 use crate::ReadError;
 use crate::cached::{CachedSource, PopulatingInput};
 use crate::live::LiveSstable;
-use crate::met::damage_in;
+use crate::mend::damage_in;
 use crate::store::{Store, count};
 
 /// What [`EngineReader::try_next_sync`] has to say.

@@ -103,6 +103,8 @@ pub(crate) struct Store {
     /// SSTables that could not be opened. What they hold is not known, so nothing of their ranges is read and nothing of
     /// the table is compacted: a deletion that is purged might be what hides their rows.
     pub(crate) damage: RefCell<Vec<Damage>>,
+    /// Held while what can be read of damaged SSTables is written anew.
+    pub(crate) mending: Semaphore,
 }
 
 /// Units of [`Store::edits`].
@@ -136,6 +138,7 @@ impl Store {
             stop_minor: Cell::new(0),
             awaits_files: Cell::new(0),
             damage: RefCell::default(),
+            mending: Semaphore::new(1),
         })
     }
 

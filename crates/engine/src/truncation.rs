@@ -191,6 +191,8 @@ pub(crate) async fn truncate(
 ) -> Result<(), MaintenanceError> {
     inner.note_truncation(at_micros);
     let stopped = |_| MaintenanceError::Stopped;
+    // A salvage of a damaged SSTable holds truncations back, and ends.
+    crate::maintain::stop_compactions(store);
     let _no_late_writes = store.truncations.acquire(TRUNCATIONS_ALL).await.map_err(stopped)?;
     // Flushing first makes the rest one edit, and leaves nothing for the log to bring back.
     inner.flush(store).await?;

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::{PartitionUpdate, Repaired, Seconds};
-use replica::{Mark, Marked, ReadCommand, ReadPage, Replica, ReplicaError};
+use replica::{Mark, Marked, ReadCommand, ReadPage, Replica, ReplicaError, TokenSpan};
 use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
 use rt::sync::{GateGuard, Semaphore};
 use rt::{DiskError, Group, Instant, Rt, ShardId, Task};
 use schema::{Schema, Table, TableId};
-use topology::{HostId, NodeIndex, Ring, TokenRange};
+use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
 
 use crate::age::{self, TableAge};
 use crate::canaries::Canaries;
@@ -25,7 +25,7 @@ use crate::follower::{Data, Follower, FollowerConfig, FollowerError};
 use crate::history::{History, HistoryStore};
 use crate::job::Figures;
 use crate::message::{Ask, Request};
-use crate::plan::Wish;
+use crate::plan::{Wish, straight};
 use crate::scope::Scope;
 use crate::sessions::{Base, Session, Sessions};
 use crate::step::{StepError, Stretch, participants, step};
@@ -38,7 +38,7 @@ use crate::wire::{
 pub(crate) const TRY_AGAIN: u16 = Refusal::FIRST_FREE;
 /// Asking again will give the same answer.
 pub(crate) const NO_USE: u16 = Refusal::FIRST_FREE + 1;
-/// Who was asked has a newer topology version: the range is to be planned anew.
+/// Who was asked has a newer topology version, or does without an SSTable from here on: the range is to be begun anew.
 pub(crate) const STALE: u16 = Refusal::FIRST_FREE + 2;
 
 /// A shard that nobody asks for this time forgets what it kept for the next question.
@@ -364,6 +364,7 @@ impl Inner {
     /// Takes down a repair, and lets compaction go by it.
     pub(crate) async fn record(&self, close: Close) -> Result<(), DiskError> {
         let Close { table, range, at, full, session, marks, topology: _ } = close;
+        let of_shards = marks.clone();
         let change = |history: &mut History| {
             history.insert(table, range, at, full);
             if !marks.is_empty() {
@@ -374,7 +375,22 @@ impl Inner {
         let repaired: Repaired = self.history().table(table);
         self.replica.set_repaired(table, Arc::new(repaired)).await;
         self.keep_apart(table).await;
+        for part in straight(range) {
+            self.replica.mended(table, (part.after, part.upto), &of_shards, self.owned(table)).await;
+        }
         Ok(())
+    }
+
+    /// The tokens of a table that this node owns.
+    fn owned(&self, table: TableId) -> Vec<TokenSpan> {
+        let (members, schema) = (self.surroundings.members(), self.surroundings.schema());
+        let Some(keyspace) = schema.table_by_id(table).and_then(|table| schema.keyspace(&table.keyspace))
+        else {
+            return Vec::new();
+        };
+        let placement = Placement::new(&members.ring, &keyspace.replication);
+        let ranges = placement.ranges_of(members.own).flat_map(straight);
+        ranges.map(|range| (range.after, range.upto)).collect()
     }
 
     /// [`Inner::record`] when what this node was told, or had compared while it was in memory alone, cannot be lost any more.
@@ -433,6 +449,12 @@ impl Inner {
             FollowerError::Grown(_)
             | FollowerError::Changed
             | FollowerError::Replica(ReplicaError::Stopped) => Refusal::new(TRY_AGAIN, error.to_string()),
+            // It has met damage, and a repair that begins from here on does without what is damaged.
+            FollowerError::Replica(ReplicaError::Storage(_))
+                if self.replica.engine().awaits_salvage(table.id) =>
+            {
+                Refusal::new(STALE, error.to_string())
+            }
             FollowerError::Replica(_) => refused(&error),
         })?;
         let mut out = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineStats, Mark, Marked, Sampled};
+use engine::{EngineStats, Mark, Marked, Sampled, TokenSpan};
 use mutation::{PartitionUpdate, Repaired};
 use schema::{Schema, TableId};
 
@@ -66,6 +66,8 @@ pub enum ShardRequest {
     TakeMark(TableId, bool),
     /// Keep apart what this mark of a table covers.
     SetRepairedUpto(TableId, Mark),
+    /// A repair that had begun with a mark compared these tokens, of the tokens that the node owns.
+    Mended(TableId, TokenSpan, Mark, Arc<Vec<TokenSpan>>),
     /// See to it that a loss of power cannot undo what was written to a table.
     MakeDurable(TableId),
     /// Count the partitions of a table that are asked for, in so many places, or end that with none.

@@ -130,6 +130,9 @@ impl Reader<'_> {
         let (table, columns, reversed) = (&command.table, &command.columns, command.reversed);
         let mut reader = if let Some(mark) = self.above {
             self.engine.read_above(table, range, slices, mark)?
+        } else if command.form == Form::Whole && !reversed {
+            // All columns, in order, as repairs ask for.
+            self.engine.read_for_repair(table, range, slices).await?
         } else if command.bypass_cache {
             self.engine.read_bypassing_cache(table, range, slices, columns, reversed).await?
         } else {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Mark, Marked, Sampled};
+use engine::{Engine, EngineStats, Mark, Marked, Sampled, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
 use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
@@ -336,6 +336,18 @@ impl Replica {
         join_all(shards.map(tell)).await;
     }
 
+    /// Tells all shards that a repair which had begun with these marks, in shard order, compared tokens, and which the node owns: what was
+    /// lost of them by damage is there again.
+    pub async fn mended(&self, table: TableId, repaired: TokenSpan, marks: &[Mark], owned: Vec<TokenSpan>) {
+        let owned = Arc::new(owned);
+        let tell = |(shard, mark): (u16, &Mark)| {
+            let request = ShardRequest::Mended(table, repaired, *mark, owned.clone());
+            self.done(shard, request)
+        };
+        // A shard that has stopped mends nothing any more.
+        join_all((0..self.shard_count()).zip(marks).map(tell)).await;
+    }
+
     /// Returns when a loss of power cannot undo what was written to a table before, on any shard.
     pub async fn make_durable(&self, table: TableId) -> Result<(), ReplicaError> {
         let shards = 0..self.shard_count();
@@ -443,6 +455,12 @@ impl Replica {
             }
             ShardRequest::SetRepairedUpto(table, mark) => {
                 engine.set_repaired_upto(table, mark);
+                ShardResponse::Done(Ok(()))
+            }
+            ShardRequest::Mended(table, repaired, mark, owned) => {
+                let engine = engine.clone();
+                let run = async move { engine.mended(table, repaired, mark, &owned).await };
+                self.0.rt.uncancelled(Group::Maintenance, run).await;
                 ShardResponse::Done(Ok(()))
             }
             ShardRequest::MakeDurable(table) => {

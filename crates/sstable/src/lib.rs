@@ -35,5 +35,5 @@ pub use descriptor::{
 pub use error::{Corruption, DecodeError, SstableError};
 pub use integrity::{Integrity, Owner, certify};
 pub use options::{Algorithm, Compression, EncodingStats, WriterOptions};
-pub use reader::{Sstable, SstableSource, read_metadata};
+pub use reader::{IndexTokens, Sstable, SstableSource, read_metadata};
 pub use writer::{SstableWriter, Written};

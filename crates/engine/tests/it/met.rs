@@ -1,20 +1,21 @@
-//! Damage that a read or a compaction meets in an SSTable that was opened as sound: it is reported, other partitions are right,
-//! and no compaction runs into it again and again.
+//! Damage that a read or a compaction meets in an SSTable that was opened as sound: it is reported, nothing runs into it again and again, and
+//! a repair mends it, of which this module plays the other replicas' part.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, SyncMode};
-use mutation::PartitionRange;
+use engine::{Canaries, Engine, EngineConfig, Mark, SyncMode};
+use mutation::{PartitionRange, Slices};
 use rt::{IoBuf, OpenOptions, Rt};
 use schema::Table;
 use sstable::{Component, Descriptor};
 
-use crate::model::{Change, Op, Visible, key, read, schema, updates, visible};
+use crate::model::{Change, Op, Visible, key, read, schema, updates, visible, visible_of};
 use crate::world::{Plan, config, on_a_node};
 
 const KEYS: i32 = 60;
+const ALL: (i64, i64) = (i64::MIN, i64::MAX);
 
 fn engine_config(auto_compaction: bool) -> EngineConfig {
     let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
@@ -50,10 +51,12 @@ fn without(all: &Visible, lost: &BTreeSet<i32>) -> Visible {
     kept.map(|(place, ts)| (*place, *ts)).collect()
 }
 
-async fn write(engine: &Engine, table: &Arc<Table>) {
+async fn write(engine: &Engine, table: &Arc<Table>, only: impl Fn(i32) -> bool) {
     for op in ops() {
         for update in updates(table, &op, 1_700_000_000) {
-            engine.apply_one(update).await.unwrap();
+            if only(i32::from_be_bytes(update.key.key[..].try_into().unwrap())) {
+                engine.apply_one(update).await.unwrap();
+            }
         }
     }
 }
@@ -91,40 +94,145 @@ async fn lost(engine: &Engine, table: &Arc<Table>, expected: &Visible) -> BTreeS
     lost
 }
 
+async fn for_repair(engine: &Engine, table: &Arc<Table>) -> Result<Visible, String> {
+    let reader = engine.read_for_repair(table, &PartitionRange::all(), &Slices::all()).await;
+    visible_of(reader.map_err(|error| error.to_string())?, table).await
+}
+
 fn damaged(engine: &Engine, table: &Table) -> u64 {
     engine.table_stats(table.id).unwrap().damaged_sstables
 }
 
-/// A read meets damage: how many of the partitions are lost, and SSTables after a major compaction of this one and a sound one.
-async fn reads(rt: Rt, part: f64) -> (usize, usize) {
+async fn mend(rt: Rt, part: f64) -> usize {
     let schema = schema(864_000);
     let table = schema.table("ks", "t1").unwrap().clone();
     let all = visible(ops().iter());
-    let engine = Engine::open(rt.clone(), engine_config(false), schema).await.unwrap();
-    write(&engine, &table).await;
-    engine.flush(table.id).await.unwrap();
+    let engine = Engine::open(rt.clone(), engine_config(false), schema.clone()).await.unwrap();
+    write(&engine, &table, |_| true).await;
+    let before = engine.take_mark(table.id, true).await.unwrap().mark;
     let [sstable] = &sstables(&rt, &table).await[..] else { panic!("one SSTable") };
     flip(&rt, sstable, part).await;
     assert_eq!(damaged(&engine, &table), 0, "nobody has met it");
+
     let lost_keys = lost(&engine, &table, &all).await;
     assert!(!lost_keys.is_empty() && lost_keys.len() < KEYS as usize / 2, "{lost_keys:?}");
     assert_eq!(damaged(&engine, &table), 1);
-    for _ in 0..2 {
-        write(&engine, &table).await;
-        engine.flush(table.id).await.unwrap();
-    }
+    assert!(for_repair(&engine, &table).await.is_err(), "a repair that had begun before fails");
     engine.compact(table.id).await.expect("a major compaction does without it");
-    assert_eq!(lost(&engine, &table, &all).await, lost_keys, "no more than before");
-    assert_eq!(damaged(&engine, &table), 1);
-    (lost_keys.len(), engine.sstable_count(table.id))
+    assert_eq!(engine.sstable_count(table.id), 1);
+
+    // A repair begins: what can be read is there without the SSTable, and what was compared before means nothing.
+    let mark = engine.take_mark(table.id, true).await.unwrap().mark;
+    assert_ne!(mark.epoch, before.epoch);
+    let salvaged = for_repair(&engine, &table).await.expect("it does without the damaged SSTable");
+    let of_sound = |found: &Visible| without(found, &lost_keys);
+    assert_eq!(of_sound(&salvaged), of_sound(&all));
+    assert!(salvaged.iter().all(|(place, ts)| all.get(place) == Some(ts)), "nothing comes back");
+    assert_eq!(lost(&engine, &table, &all).await, lost_keys, "clients see no less than before");
+
+    // Others that do not mend it: one that began before, one of other tokens.
+    for (span, mark) in [(ALL, before), (ALL, Mark::default())] {
+        engine.mended(table.id, span, mark, &[ALL]).await;
+        assert_eq!(damaged(&engine, &table), 1);
+    }
+    write(&engine, &table, |pk| lost_keys.contains(&pk)).await;
+    for pk in &lost_keys {
+        assert_eq!(damaged(&engine, &table), 1, "{pk} of {lost_keys:?} is not repaired");
+        let token = key(*pk).token;
+        engine.mended(table.id, (token - 1, token), mark, &[ALL]).await;
+    }
+    assert_eq!(damaged(&engine, &table), 0);
+    assert_eq!(lost(&engine, &table, &all).await, BTreeSet::new());
+    let dir = sstable.dir.join("snapshots").join(format!("damaged-{}", sstable.generation));
+    assert!(rt.disk().exists(dir.join(sstable.path(Component::Data).file_name().unwrap())).await.unwrap());
+
+    engine.stop().await.unwrap();
+    let engine = Engine::open(rt.clone(), engine_config(false), schema).await.unwrap();
+    assert_eq!(read(&engine, &table, &PartitionRange::all(), false).await, Ok(all));
+    lost_keys.len()
 }
 
 #[test]
-fn what_a_read_found_damaged_is_reported_and_left_out_of_compactions() {
-    for n in 0..10 {
-        let (lost, sstables) = on_a_node(n, move |rt| reads(rt, 0.05 + n as f64 * 0.09));
-        assert_eq!(sstables, 2, "{lost} partitions are lost: the damaged one, and the others merged");
+fn a_repair_mends_what_a_read_found_damaged() {
+    let lost: Vec<usize> =
+        (0..10).map(|n| on_a_node(n, move |rt| mend(rt, 0.05 + n as f64 * 0.09))).collect();
+    assert!(lost.iter().any(|lost| *lost == 1) && lost.iter().any(|lost| *lost > 1), "{lost:?}");
+}
+
+/// Deletions made at this time lose a damaged place, and the rows that they hide are in another SSTable: what a repair then reads.
+async fn lost_deletions(rt: Rt, deleted_at: u32) -> (Result<Visible, String>, Visible) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(false), schema.clone()).await.unwrap();
+    write(&engine, &table, |_| true).await;
+    engine.flush(table.id).await.unwrap();
+    let before = sstables(&rt, &table).await;
+    let mut later = Vec::new();
+    for pk in 0..KEYS {
+        let number = pk as u64;
+        let range = Change::Range { pk, from: 0, upto: 100, ts: 20_000 };
+        later.push(Op { number, changes: vec![range], large: false });
+        let cell = Change::Cell { pk, ck: 200, b: false, ts: 30_000 + i64::from(pk) };
+        later.push(Op { number, changes: vec![cell], large: true });
     }
+    for op in &later {
+        for update in updates(&table, op, deleted_at) {
+            engine.apply_one(update).await.unwrap();
+        }
+    }
+    engine.flush(table.id).await.unwrap();
+    let all = visible(ops().iter().chain(&later));
+    let damaged_one = sstables(&rt, &table).await.into_iter().find(|sstable| !before.contains(sstable));
+    flip(&rt, &damaged_one.expect("it was flushed"), 0.5).await;
+    assert!(!lost(&engine, &table, &all).await.is_empty());
+    engine.take_mark(table.id, true).await.unwrap();
+    let read = for_repair(&engine, &table).await;
+    assert_eq!((engine.awaits_salvage(table.id), damaged(&engine, &table)), (false, 1));
+    assert!(
+        !lost(&engine, &table, &all).await.is_empty(),
+        "clients see neither what is lost nor what it hid"
+    );
+    (read, all)
+}
+
+#[test]
+fn what_a_lost_deletion_past_its_grace_hid_is_not_repaired() {
+    let (read, _) = on_a_node(3, |rt| lost_deletions(rt, 1_000_000));
+    assert!(read.is_err_and(|error| error.contains("Data.db is corrupt")));
+    // Within the grace the other replicas have the deletion.
+    let (read, all) = on_a_node(3, |rt| {
+        let now = (rt.wall_micros() / 1_000_000) as u32;
+        lost_deletions(rt, now)
+    });
+    assert_ne!(read.expect("it does without the damaged SSTable"), all);
+}
+
+/// A truncation while what can be read is written anew, and a table of which nothing is left then.
+async fn truncated(rt: Rt, pause: Duration) -> (bool, Visible) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(false), schema.clone()).await.unwrap();
+    write(&engine, &table, |_| true).await;
+    engine.flush(table.id).await.unwrap();
+    flip(&rt, &sstables(&rt, &table).await[0], 0.9).await;
+    assert!(!lost(&engine, &table, &visible(ops().iter())).await.is_empty());
+    let (repairing, id) = (engine.clone(), table.id);
+    let mark = rt.spawn(rt::Group::Maintenance, async move { repairing.take_mark(id, true).await.is_ok() });
+    rt.sleep(pause).await;
+    engine.truncate(table.id, rt.wall_micros()).await.unwrap();
+    let marked = mark.await;
+    (marked, read(&engine, &table, &PartitionRange::all(), false).await.unwrap())
+}
+
+#[test]
+fn what_is_salvaged_does_not_outlive_a_truncation() {
+    let mut cancelled = 0;
+    for n in 0..40 {
+        let (marked, left) = on_a_node(n, move |rt| truncated(rt, Duration::from_micros(n * 25)));
+        assert_eq!(left, Visible::new(), "a truncation {} us after the begin", n * 25);
+        cancelled += u64::from(!marked);
+    }
+    assert!(cancelled > 0, "none came between");
 }
 
 /// Compactions that meet damage: how many failed within ten minutes, and SSTables and damaged ones after them.
@@ -133,14 +241,14 @@ async fn compactions(rt: Rt) -> (u64, usize, u64) {
     let table = schema.table("ks", "t1").unwrap().clone();
     let engine = Engine::open(rt.clone(), engine_config(false), schema.clone()).await.unwrap();
     for _ in 0..2 {
-        write(&engine, &table).await;
+        write(&engine, &table, |_| true).await;
         engine.flush(table.id).await.unwrap();
     }
     engine.stop().await.unwrap();
     flip(&rt, &sstables(&rt, &table).await[0], 0.5).await;
     let engine = Engine::open(rt.clone(), engine_config(true), schema).await.unwrap();
     for _ in 0..4 {
-        write(&engine, &table).await;
+        write(&engine, &table, |_| true).await;
         engine.flush(table.id).await.unwrap();
     }
     rt.sleep(Duration::from_secs(600)).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Engine, SyncStep};
+use engine::{Engine, EngineReader, SyncStep};
 use mutation::{
     Bound, Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, DeletionTime, Fragment,
     PartitionRange, PartitionUpdate, RangeTombstone, Row, Seconds, Side, Slices,
@@ -159,7 +159,13 @@ pub async fn read(
 ) -> Result<Visible, String> {
     let failed = |error: engine::ReadError| error.to_string();
     let (slices, columns) = (Slices::all(), ColumnSelection::All);
-    let mut reader = engine.read(table, range, &slices, &columns, reversed).await.map_err(failed)?;
+    let reader = engine.read(table, range, &slices, &columns, reversed).await.map_err(failed)?;
+    visible_of(reader, table).await
+}
+
+/// What a reader shows.
+pub async fn visible_of(mut reader: EngineReader, table: &Arc<Table>) -> Result<Visible, String> {
+    let failed = |error: engine::ReadError| error.to_string();
     let mut out = Visible::new();
     let mut pk = 0;
     loop {

@@ -4,6 +4,7 @@ mod cluster;
 mod convergence;
 mod incremental;
 mod memory;
+mod mending;
 mod messages;
 mod plan;
 mod topology;

@@ -227,6 +227,11 @@ impl Sstable {
         self.metadata.stats.max_timestamp
     }
 
+    /// Smallest local deletion or expiration time; [`mutation::NO_DELETION`] when there is none.
+    pub fn min_local_deletion(&self) -> Seconds {
+        self.metadata.stats.min_local_deletion
+    }
+
     /// Largest local deletion time; [`mutation::NO_DELETION`] when something in it never expires.
     pub fn max_local_deletion(&self) -> Seconds {
         self.metadata.stats.max_local_deletion
@@ -316,8 +321,16 @@ impl IndexTokens {
     /// # Errors
     /// When the index is damaged, or the disk fails.
     pub async fn next(&mut self) -> Result<Option<i64>, SstableError> {
+        Ok(self.next_key().await?.map(|key| key.token))
+    }
+
+    /// The next key; none at the end.
+    ///
+    /// # Errors
+    /// As [`IndexTokens::next`].
+    pub async fn next_key(&mut self) -> Result<Option<DecoratedKey>, SstableError> {
         let entry = self.0.next().await?;
-        Ok(entry.map(|entry| entry.key.expect("entries read in order have their keys").token))
+        Ok(entry.map(|entry| entry.key.expect("entries read in order have their keys")))
     }
 }
 

@@ -1,0 +1,435 @@
+//! SSTables whose damage was met by a read or a compaction: each is reported once, left out of compactions, and mended by a repair.
+//!
+//! Checksums find damage place by place, so the SSTable stays in service: reads of the damaged partitions fail on this node, and the
+//! others are right. A repair of the table first has everything that can be read of the SSTable written anew (*salvage*) and takes
+//! down which tokens cannot. From then on what repairs read leaves the SSTable out, so that other replicas send the lost partitions.
+//! When repairs that began after the salvage have compared all lost tokens that this node owns, the SSTable leaves its table; its files
+//! stay as a snapshot. Which ranges a repair compared, and since when, its marks tell ([`crate::marks`]).
+//!
+//! Not for counters, and not where a lost partition may have had a deletion that other replicas have purged while an older SSTable
+//! here still holds the rows that it hid: a repair would send those rows to all replicas. Repairs fail then, with the file's name.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mutation::{
+    Bound, ColumnSelection, DecoratedKey, DeletionTime, Fragment, FragmentBuffer, PartitionRange,
+    PartitionUpdate, RangeTombstone, RingPosition, Slices,
+};
+use rt::DiskError;
+use schema::{Table, TableId};
+use sstable::{IndexTokens, Sstable, SstableError, SstableSource};
+
+use crate::edit::Edit;
+use crate::engine::Inner;
+use crate::flush::disk_or_source;
+use crate::live::LiveSstable;
+use crate::maintain::link_backup;
+use crate::marks::Mark;
+use crate::store::{EDITS_ALL, Store, count};
+use crate::{Engine, MaintenanceError, WriteError};
+
+/// What is salvaged is written in updates of about so many bytes, and of this part of the largest possible.
+const UPDATE_BYTES: usize = 256 << 10;
+const UPDATE_PART: u64 = 8;
+
+/// So many lost spans of tokens are named in the log.
+const LOST_SHOWN_MAX: usize = 16;
+
+/// Tokens greater than the first and up to the second.
+pub type TokenSpan = (i64, i64);
+
+/// What could not be read of an SSTable.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    span: TokenSpan,
+    /// Other SSTables of the time when it was salvaged may hold older rows of these tokens.
+    may_hide: bool,
+}
+
+/// What became of a damaged SSTable's content.
+#[derive(Debug)]
+pub(crate) struct Salvaged {
+    /// What could not be read, and was not yet repaired.
+    lost: Vec<Lost>,
+    /// Repairs that began with this mark or a later one of its epoch do without the SSTable.
+    since: Mark,
+}
+
+impl Salvaged {
+    /// Takes out what was repaired.
+    fn repaired(&mut self, (after, upto): TokenSpan) {
+        let lost = std::mem::take(&mut self.lost);
+        let parts = lost.into_iter().flat_map(|lost| {
+            let (from, to) = lost.span;
+            [(from, to.min(after)), (from.max(upto), to)].map(|span| Lost { span, ..lost })
+        });
+        self.lost = parts.filter(|part| part.span.0 < part.span.1).collect();
+    }
+
+    /// Whether nothing is lost of what this node owns.
+    fn is_mended(&self, owned: &[TokenSpan]) -> bool {
+        let meet = |lost: &TokenSpan, owned: &TokenSpan| lost.0.max(owned.0) < lost.1.min(owned.1);
+        !self.lost.iter().any(|lost| owned.iter().any(|owned| meet(&lost.span, owned)))
+    }
+}
+
+impl Store {
+    /// Whether the next repair is to salvage a member of the set. A count that was lost in part must not be continued, and is not
+    /// mended by what others have of it.
+    fn is_to_salvage(&self, live: &LiveSstable) -> bool {
+        let is_new = live.suspect.get() && live.salvaged.borrow().is_none();
+        is_new && !live.is_beyond_repair.get() && !self.table.borrow().is_counter() && !self.is_damaged()
+    }
+
+    /// Takes down that a member of the set is damaged, and reports it the first time.
+    pub(crate) fn met_damage(&self, live: &LiveSstable, reason: &SstableError) {
+        if live.suspect.replace(true) {
+            return;
+        }
+        let (table, sstable) = (self.table.borrow().full_name(), &live.sstable);
+        tracing::error!(
+            "SSTable {} of table {table}, tokens {} to {}, is damaged: {reason}. Reads that need the damaged place fail on this \
+             node, and it is not compacted; `nodetool repair` of the table has the other replicas send what is lost \
+             (docs/operations/damage.md)",
+            sstable.descriptor(),
+            sstable.first().token,
+            sstable.last().token
+        );
+    }
+}
+
+impl Inner {
+    /// Salvages the damaged SSTables of a table for the repair that begins.
+    pub(crate) async fn salvage_all(self: &Rc<Self>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
+        let stopped = |_| MaintenanceError::Stopped;
+        if !store.set().iter().any(|live| live.suspect.get()) {
+            return Ok(());
+        }
+        let _one = store.mending.acquire(1).await.map_err(stopped)?;
+        let due: Vec<Rc<LiveSstable>> =
+            store.set().iter().filter(|live| store.is_to_salvage(live)).cloned().collect();
+        if !due.is_empty() {
+            // What hides older rows is looked for in SSTables.
+            self.flush(store).await?;
+        }
+        for live in due {
+            // Neither a truncation nor a cleanup comes between, and what was written anew before a truncation is in what it removes.
+            let stops = store.stop_compactions.get();
+            let held = (
+                store.truncations.acquire(1).await.map_err(stopped)?,
+                store.edits.acquire(1).await.map_err(stopped)?,
+            );
+            if !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
+                continue;
+            }
+            let lost = self.salvage(store, &live.sstable, stops).await?;
+            drop(held);
+            tracing::warn!(
+                "what can be read of the damaged SSTable {} of {} was written anew; lost are {} partitions or spans of tokens, {:?}",
+                live.sstable.descriptor(),
+                store.table().full_name(),
+                lost.len(),
+                lost.iter().take(LOST_SHOWN_MAX).map(|lost| lost.span).collect::<Vec<_>>()
+            );
+            // What an earlier repair left here must be compared again.
+            crate::marks::forget(self, store).await?;
+            *live.salvaged.borrow_mut() = Some(Salvaged { lost, since: Mark::default() });
+        }
+        for live in store.set().iter().filter(|live| live.salvaged.borrow().is_some()) {
+            if self.may_revive(store, live) {
+                live.salvaged.take();
+                live.is_beyond_repair.set(true);
+                tracing::error!(
+                    "the damaged SSTable {} of {} is not mended by repairs: it may have held deletions past their grace, which other \
+                     replicas have purged, and an older SSTable here may hold the rows that they deleted; \
+                     docs/operations/damage.md says what to do",
+                    live.sstable.descriptor(),
+                    store.table().full_name()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what was lost of an SSTable may have been a deletion that other replicas have purged, and that hides here what is older.
+    fn may_revive(&self, store: &Store, live: &LiveSstable) -> bool {
+        let (salvaged, rule) = (live.salvaged.borrow(), store.purge_rule(self.now_seconds()));
+        let purged = |(after, upto)| live.sstable.min_local_deletion() < rule.gc_before_of(after, upto);
+        let lost = salvaged.iter().flat_map(|salvaged| &salvaged.lost);
+        lost.into_iter().any(|lost| lost.may_hide && purged(lost.span))
+    }
+
+    /// Writes to memtables what can be read of an SSTable; what cannot.
+    async fn salvage(
+        self: &Rc<Self>,
+        store: &Store,
+        sstable: &Rc<Sstable>,
+        stops: u64,
+    ) -> Result<Vec<Lost>, MaintenanceError> {
+        let mut tokens = sstable.tokens();
+        let is_older = |other: &&Rc<LiveSstable>| {
+            !Rc::ptr_eq(&other.sstable, sstable) && other.sstable.min_timestamp() <= sstable.max_timestamp()
+        };
+        let (slices, columns) = (Rc::new(Slices::all()), Rc::new(ColumnSelection::All));
+        let older: Vec<Rc<LiveSstable>> = store.set().iter().filter(is_older).cloned().collect();
+        let (mut lost, mut done) = (Vec::new(), sstable.first().token.saturating_sub(1));
+        loop {
+            let range = PartitionRange { start: RingPosition::AfterToken(done), ..PartitionRange::all() };
+            match self.copy(store, sstable.scan(&range), stops).await? {
+                Copied::All => return Ok(lost),
+                Copied::Upto(token) => done = token.map_or(done, |token| token.max(done)),
+            }
+            // One partition after the other up to the one that cannot be read: a scan reads far ahead.
+            loop {
+                let Some(key) = key_after(&mut tokens, done).await? else {
+                    // The index ends here, or is damaged, too.
+                    let last = sstable.last().token;
+                    let overlaps = |other: &Sstable| other.first().token <= last && done < other.last().token;
+                    let may_hide = older.iter().any(|live| overlaps(&live.sstable));
+                    lost.extend((done < last).then_some(Lost { span: (done, last), may_hide }));
+                    return Ok(lost);
+                };
+                let token = key.token;
+                let source = sstable.read(&PartitionRange::single(&key), &slices, &columns, false);
+                let is_read = matches!(self.copy(store, source, stops).await?, Copied::All);
+                done = token;
+                if !is_read {
+                    let may_hide = older.iter().any(|live| live.sstable.may_contain(&key));
+                    lost.push(Lost { span: (token.saturating_sub(1), token), may_hide });
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Writes to memtables what a source gives.
+    async fn copy(
+        self: &Rc<Self>,
+        store: &Store,
+        mut source: SstableSource,
+        stops: u64,
+    ) -> Result<Copied, MaintenanceError> {
+        let mut writer = Salvage::new(self, store.table());
+        let mut fragments = FragmentBuffer::new();
+        loop {
+            // What was read before the damage counts, too.
+            let more = match source.fill_next(&mut fragments).await {
+                Err(SstableError::Disk(error)) => return Err(error.into()),
+                read => read,
+            };
+            while let Some(fragment) = fragments.pop_front() {
+                match writer.take(fragment).await {
+                    Err(WriteError::MutationTooLarge { .. }) => return Ok(Copied::Upto(writer.done)),
+                    Err(WriteError::Stopped) => return Err(MaintenanceError::Stopped),
+                    taken => taken.map_err(|error| MaintenanceError::Source(Box::new(error)))?,
+                }
+            }
+            match more {
+                Ok(true) => {}
+                Ok(false) => return Ok(Copied::All),
+                Err(_) => return Ok(Copied::Upto(writer.done)),
+            }
+            self.rt.maybe_yield().await;
+            if store.stop_compactions.get() != stops || store.dropped.get() {
+                return Err(MaintenanceError::Cancelled);
+            }
+        }
+    }
+
+    /// The mark with which a repair begins that does without what was salvaged; the epoch of an earlier one may have ended.
+    pub(crate) fn note_salvaged(&self, store: &Store, mark: Mark) {
+        for live in store.set().iter() {
+            if let Some(salvaged) = &mut *live.salvaged.borrow_mut()
+                && salvaged.since.epoch != mark.epoch
+            {
+                salvaged.since = mark;
+            }
+        }
+    }
+
+    /// Takes an SSTable out of its table, of which nothing is needed any more; its files stay as a snapshot.
+    async fn set_aside(
+        self: &Rc<Self>,
+        store: &Rc<Store>,
+        live: Rc<LiveSstable>,
+    ) -> Result<(), MaintenanceError> {
+        // What stands for it must outlast a power failure.
+        self.flush(store).await?;
+        // A compaction may have taken it before the damage was met.
+        count(&store.stop_minor, 1);
+        let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+        if store.dropped.get() || !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
+            return Ok(());
+        }
+        let descriptor = live.sstable.descriptor().clone();
+        let snapshot = store.dir.join("snapshots").join(format!("damaged-{}", descriptor.generation));
+        link_backup(self, &live, &snapshot).await?;
+        let edit = Edit::begin(self.rt.disk(), &store.dir, "compaction", self.unique_id()).await?;
+        let committed = self.commit(store, edit, std::slice::from_ref(&descriptor)).await?;
+        let doomed = [live];
+        store.change_set(Vec::new(), &doomed);
+        crate::marks::note(self, store).await;
+        self.retire(&doomed, committed, true).await;
+        self.cache.forget_table(store.id);
+        tracing::warn!(
+            "the damaged SSTable {descriptor} of {} has been mended by a repair; its files are in {}",
+            store.table().full_name(),
+            snapshot.display()
+        );
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Whether damage was met in a table that the next repair to begin does without.
+    pub fn awaits_salvage(&self, table: TableId) -> bool {
+        let store = self.0.store(table);
+        store.is_some_and(|store| store.set().iter().any(|live| store.is_to_salvage(live)))
+    }
+
+    /// Takes down that a repair which had begun with `mark` compared the tokens of `repaired` with all replicas. A damaged SSTable of
+    /// which nothing is lost any more that lies in `owned` leaves the table.
+    pub async fn mended(&self, table: TableId, repaired: TokenSpan, mark: Mark, owned: &[TokenSpan]) {
+        let inner = &self.0;
+        let Some(store) = inner.store(table) else { return };
+        let mut mended = Vec::new();
+        for live in store.set().iter() {
+            if let Some(salvaged) = &mut *live.salvaged.borrow_mut()
+                && mark.epoch == salvaged.since.epoch
+                && mark.number >= salvaged.since.number
+                && mark.epoch != 0
+            {
+                salvaged.repaired(repaired);
+                if salvaged.is_mended(owned) {
+                    mended.push(live.clone());
+                }
+            }
+        }
+        for live in mended {
+            let descriptor = live.sstable.descriptor().clone();
+            if let Err(error) = inner.set_aside(&store, live).await {
+                // The next repair tries again.
+                tracing::warn!("the damaged SSTable {descriptor} was mended and stays: {error}");
+            }
+        }
+    }
+}
+
+/// How far a copy came.
+enum Copied {
+    All,
+    /// What comes after the partition of this token cannot be read; none when that is the first.
+    Upto(Option<i64>),
+}
+
+/// The next key of an index with a token greater than `done`; none where the index ends or cannot be read.
+async fn key_after(tokens: &mut IndexTokens, done: i64) -> Result<Option<DecoratedKey>, DiskError> {
+    loop {
+        match tokens.next_key().await {
+            Ok(Some(key)) if key.token <= done => {}
+            Ok(key) => return Ok(key),
+            Err(SstableError::Disk(error)) => return Err(error),
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// Copies partitions of an SSTable into memtables.
+struct Salvage {
+    engine: Engine,
+    table: Arc<Table>,
+    /// The token of the last partition that was copied wholly.
+    done: Option<i64>,
+    update: Option<PartitionUpdate>,
+    bytes: usize,
+    /// A range deletion in force, and from where.
+    open: Option<(Bound, DeletionTime)>,
+}
+
+impl Salvage {
+    fn new(inner: &Rc<Inner>, table: Arc<Table>) -> Self {
+        Self { engine: Engine(inner.clone()), table, done: None, update: None, bytes: 0, open: None }
+    }
+
+    async fn take(&mut self, fragment: Fragment) -> Result<(), WriteError> {
+        self.bytes += fragment.memory_size();
+        if let Fragment::PartitionStart { key, deletion } = fragment {
+            let mut update = PartitionUpdate::new(self.table.clone(), key);
+            update.add_deletion(deletion);
+            (self.update, self.open) = (Some(update), None);
+            return Ok(());
+        }
+        let Some(update) = &mut self.update else { return Ok(()) };
+        let key = update.key.clone();
+        match fragment {
+            Fragment::PartitionStart { .. } => {}
+            Fragment::StaticRow(row) => update.add_static(row),
+            Fragment::Row(row) => update.add_row(row),
+            Fragment::RangeTombstoneChange { bound, deletion } => {
+                if let Some((start, before)) = self.open.take() {
+                    update.add_range_tombstone(RangeTombstone {
+                        start,
+                        end: bound.clone(),
+                        deletion: before,
+                    });
+                }
+                if !deletion.is_live() {
+                    self.open = Some((bound, deletion));
+                }
+            }
+            Fragment::PartitionEnd => {
+                self.write(None).await?;
+                self.done = Some(key.token);
+                return Ok(());
+            }
+        }
+        let largest = self.engine.0.config.commitlog.segment_bytes / UPDATE_PART;
+        if self.bytes >= UPDATE_BYTES.min(largest as usize) {
+            self.write(Some(key)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered; more of the partition follows where its key is given.
+    async fn write(&mut self, more: Option<DecoratedKey>) -> Result<(), WriteError> {
+        let next = more.map(|key| PartitionUpdate::new(self.table.clone(), key));
+        let update = std::mem::replace(&mut self.update, next);
+        self.bytes = 0;
+        let Some(update) = update.filter(|update| !update.is_empty()) else { return Ok(()) };
+        self.engine.apply(vec![update]).await
+    }
+}
+
+/// The error that says that a file is damaged, if it does.
+pub(crate) fn damage_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a SstableError> {
+    error.downcast_ref::<SstableError>().filter(|error| matches!(error, SstableError::Corrupt(_)))
+}
+
+/// [`disk_or_source`], and takes down that the SSTable is damaged where that is why.
+pub(crate) fn noting(store: &Store, live: &LiveSstable, error: SstableError) -> MaintenanceError {
+    if matches!(error, SstableError::Corrupt(_)) {
+        store.met_damage(live, &error);
+    }
+    disk_or_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repaired_is_not_lost() {
+        let lost = [(0, 10), (20, 21)].map(|span| Lost { span, may_hide: false });
+        let mut salvaged = Salvaged { lost: lost.into(), since: Mark::default() };
+        let spans = |salvaged: &Salvaged| salvaged.lost.iter().map(|lost| lost.span).collect::<Vec<_>>();
+        salvaged.repaired((3, 5));
+        assert_eq!(spans(&salvaged), [(0, 3), (5, 10), (20, 21)]);
+        assert!(salvaged.is_mended(&[(3, 5), (10, 20), (21, 30)]));
+        assert!(!salvaged.is_mended(&[(3, 5), (9, 20)]));
+        salvaged.repaired((i64::MIN, 8));
+        assert_eq!(spans(&salvaged), [(8, 10), (20, 21)]);
+        salvaged.repaired((7, i64::MAX));
+        assert!(salvaged.lost.is_empty() && salvaged.is_mended(&[(i64::MIN, i64::MAX)]));
+    }
+}
