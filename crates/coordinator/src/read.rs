@@ -1,24 +1,23 @@
-//! Reads of several replicas: one sends its rows, the others a digest of theirs; when these differ, all send their rows, which are
-//! merged, and each replica is told what it lacks before the client is answered.
+//! Reads of several replicas: one sends its rows, the others a digest of theirs. When these differ, `read_repair` goes on.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{join_all, try_join_all};
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use mutation::{ColumnSelection, PartitionRange, PartitionUpdate, RingPosition};
+use futures_util::future::try_join_all;
+use futures_util::stream::StreamExt;
+use mutation::{PartitionRange, RingPosition};
 use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Resume};
-use rpc::Verb;
 use rt::Instant;
 use schema::{Replication, SpeculativeRetry};
 use topology::{NodeIndex, Placement, Replicas};
 
-use crate::contact::{self, Needs, Tally};
-use crate::reconcile::{Reconciled, reconcile_planted, to_live};
+use crate::contact::{self, Needs};
+use crate::quorum::{Asked, Quorum};
+use crate::read_repair::Participants;
+use crate::reconcile::to_live;
 use crate::remote::{self, PeerError};
 use crate::view::ClusterView;
 use crate::{Consistency, Coordinator, Copies, ReplicaFailure, RequestError};
@@ -50,8 +49,6 @@ enum Answer {
     Page(ReadPage),
     Digest(u128),
 }
-
-type Asked<'a> = Pin<Box<dyn Future<Output = (NodeIndex, Result<Answer, PeerError>)> + 'a>>;
 
 impl Coordinator {
     /// Reads from the replicas of a keyspace that has several.
@@ -195,8 +192,7 @@ impl<'a> Reader<'a> {
             let page = self.own_page(command).await;
             return page.map_err(|error| self.not_enough(0, 1, false, &[(*one, error)]));
         }
-        let spare: VecDeque<NodeIndex> =
-            candidates.iter().copied().filter(|node| !chosen.contains(node)).collect();
+        let participants = Participants { needs: &needs, candidates: &candidates, token };
         let gather = Gather {
             reader: self,
             command: if chosen.len() == 1 {
@@ -204,123 +200,14 @@ impl<'a> Reader<'a> {
             } else {
                 ReadCommand { form: Form::Full, ..command.clone() }
             },
-            token,
-            needs,
+            participants: &participants,
         };
-        let (answered, page) = gather.run(&chosen, spare).await?;
+        let (answered, page) = gather.run(&chosen).await?;
         match page {
             Some(page) if answered.len() == 1 => Ok(page),
             Some(page) => Ok(to_live(command, page)),
-            None => self.reconciled(command, &answered, token).await,
+            None => self.reconciled(command, answered, &participants).await,
         }
-    }
-
-    /// The replicas differ: merges what they have, tells each what it lacks, and answers when they know it.
-    ///
-    /// All columns are read, whichever were asked for: of a write that few replicas hold, a repair of one column would make a
-    /// part visible to later quorums, and a row's columns are written all or none.
-    async fn reconciled(
-        &self,
-        command: &ReadCommand,
-        nodes: &[NodeIndex],
-        token: i64,
-    ) -> Result<ReadPage, RequestError> {
-        let mut command =
-            ReadCommand { form: Form::Unbroken, columns: ColumnSelection::All, ..command.clone() };
-        let planted = self.scene.planted;
-        let repairs_wanted = command.table.options.read_repair != "NONE" && !planted.skipped_repair;
-        let replica = self.coordinator.replica();
-        loop {
-            let truncated = replica.truncated_at(command.table.id);
-            let begun_micros = self.coordinator.begin_write();
-            let body = remote::encode_command(&self.scene.view, &command);
-            let asked = nodes.iter().map(|node| self.page(*node, &command, body.clone(), token));
-            let mut pages = Vec::with_capacity(nodes.len());
-            let mut failures = Vec::new();
-            for (node, answer) in nodes.iter().zip(join_all(asked).await) {
-                match answer {
-                    Ok(page) => pages.push(page),
-                    Err(error) => failures.push((*node, error)),
-                }
-            }
-            if !failures.is_empty() {
-                return Err(self.not_enough(pages.len(), nodes.len(), !pages.is_empty(), &failures));
-            }
-            let Reconciled { page, repairs } = reconcile_planted(&command, pages, planted);
-            // What was read before a truncation is not told after it.
-            if replica.truncated_at(command.table.id) != truncated {
-                continue;
-            }
-            if repairs_wanted {
-                self.repair(nodes, repairs, begun_micros).await?;
-            }
-            // A stretch without anything live: go on behind it.
-            if page.partitions.is_empty() && page.more.is_some() {
-                command.resume = page.more;
-                continue;
-            }
-            return Ok(page);
-        }
-    }
-
-    async fn repair(
-        &self,
-        nodes: &[NodeIndex],
-        repairs: Vec<Vec<PartitionUpdate>>,
-        begun_micros: i64,
-    ) -> Result<(), RequestError> {
-        let pending = self.pending_repairs(&repairs);
-        let told = nodes.iter().copied().zip(repairs).filter(|(_, updates)| !updates.is_empty());
-        let told: Vec<_> =
-            told.chain(pending).map(|(node, updates)| self.tell(node, updates, begun_micros)).collect();
-        let count = told.len();
-        self.coordinator.count(|stats| stats.repaired += count as u64);
-        let failures: Vec<(NodeIndex, PeerError)> =
-            join_all(told).await.into_iter().filter_map(Result::err).collect();
-        if failures.is_empty() {
-            return Ok(());
-        }
-        Err(self.not_enough(count - failures.len(), count, true, &failures))
-    }
-
-    /// What nodes that are about to be replicas, or were until now, are told with the replicas: what this read has shown must not be
-    /// missing when reads have gone over to them.
-    fn pending_repairs(&self, repairs: &[Vec<PartitionUpdate>]) -> Vec<(NodeIndex, Vec<PartitionUpdate>)> {
-        let (view, placement) = (&self.scene.view, &self.scene.placement);
-        if !view.is_changing() || self.scene.planted.no_pending_repairs {
-            return Vec::new();
-        }
-        let mut told: BTreeMap<NodeIndex, Vec<PartitionUpdate>> = BTreeMap::new();
-        for update in repairs.iter().flatten() {
-            for node in placement.pending(update.key.token).into_iter().filter(|node| view.is_alive(*node)) {
-                told.entry(node).or_default().push(update.clone());
-            }
-        }
-        told.into_iter().collect()
-    }
-
-    async fn tell(
-        &self,
-        node: NodeIndex,
-        updates: Vec<PartitionUpdate>,
-        begun_micros: i64,
-    ) -> Result<(), (NodeIndex, PeerError)> {
-        let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
-        let told = if node == view.own() {
-            match coordinator.admit_own_writes(view, &updates) {
-                Ok(_under_way) => {
-                    let applied = coordinator.replica().apply_in_parts(updates, begun_micros);
-                    coordinator.here(deadline, applied).await
-                }
-                Err(error) => Err(error),
-            }
-        } else {
-            let token = updates[0].key.token;
-            let body = remote::begun_updates(view, begun_micros, &updates);
-            let call = coordinator.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline);
-            call.await.map(|_| ())
-        };
-        told.map_err(|error| (node, error))
     }
 
     /// A replica's rows.
@@ -416,63 +303,56 @@ impl<'a> Reader<'a> {
 struct Gather<'a> {
     reader: &'a Reader<'a>,
     command: ReadCommand,
-    token: i64,
-    needs: Needs,
+    participants: &'a Participants<'a>,
 }
 
 /// What has come so far.
+#[derive(Default)]
 struct Gathered {
-    tally: Tally,
-    answered: Replicas,
     page: Option<ReadPage>,
     digests: Vec<u128>,
-    errors: Vec<(NodeIndex, PeerError)>,
 }
 
 impl Gather<'_> {
     /// Who answered, and the rows when all said the same.
-    async fn run(
-        &self,
-        chosen: &[NodeIndex],
-        mut spare: VecDeque<NodeIndex>,
-    ) -> Result<(Replicas, Option<ReadPage>), RequestError> {
-        let (reader, view) = (self.reader, &*self.reader.scene.view);
-        let (rt, deadline) = (reader.coordinator.rt(), reader.how.deadline);
-        let body = remote::encode_command(view, &self.command);
-        let all: Replicas = chosen.iter().chain(&spare).copied().collect();
-        let mut gathered = Gathered::new(Tally::new(&self.needs, view, &all));
-        let mut asked: FuturesUnordered<Asked<'_>> = FuturesUnordered::new();
-        for (at, node) in chosen.iter().enumerate() {
-            asked.push(self.ask(*node, at == 0, body.clone()));
-        }
-        let delay = reader.coordinator.speculation(&self.command.table);
-        let mut speculate = delay.map(|delay| rt.now() + delay);
-        while !gathered.is_enough() {
-            let until = speculate.filter(|_| !spare.is_empty()).unwrap_or(deadline).min(deadline);
-            let failed = match rt.timeout_at(until, asked.next()).await {
-                Ok(Some((node, answer))) => gathered.take(self, node, answer),
-                Ok(None) => break,
-                Err(_) if rt.now() >= deadline => break,
-                Err(_) => {
-                    // Those asked are slow: one more, for its rows; and after as long the next, for it may be as slow.
-                    speculate = delay.filter(|delay| !delay.is_zero()).map(|delay| rt.now() + delay);
-                    reader.coordinator.count(|stats| stats.speculated += 1);
-                    true
+    async fn run(&self, chosen: &[NodeIndex]) -> Result<(Replicas, Option<ReadPage>), RequestError> {
+        let (coordinator, participants) = (self.reader.coordinator, self.participants);
+        let body = remote::encode_command(&self.reader.scene.view, &self.command);
+        let mut gathered = Gathered::default();
+        let mut quorum =
+            Quorum::new(self.reader, &self.command.table, participants.needs, participants.candidates);
+        let ask = |node: NodeIndex, _: &[NodeIndex]| {
+            // The first for its rows, and each that takes the place of another.
+            let rows = chosen.first() == Some(&node) || !chosen.contains(&node);
+            self.ask(node, rows, body.clone())
+        };
+        let take = |answer| {
+            match answer {
+                Answer::Page(rows) => {
+                    if let Some(known) = gathered.page.replace(rows) {
+                        gathered.digests.push(coordinator.digest_of(&self.command, &known));
+                    }
                 }
-            };
-            if failed && let Some(node) = spare.pop_front() {
-                asked.push(self.ask(node, true, body.clone()));
+                Answer::Digest(digest) => gathered.digests.push(digest),
             }
-            if gathered.tally.is_hopeless() {
-                break;
-            }
+            gathered.page.is_some()
+        };
+        quorum.ask(chosen, participants.spare(chosen), ask, take).await;
+        let Gathered { page, digests } = gathered;
+        let has_rows = page.is_some();
+        let answered = quorum.answered(has_rows, has_rows)?;
+        let Some(rows) = page.as_ref().filter(|_| !digests.is_empty()) else { return Ok((answered, page)) };
+        let own = coordinator.digest_of(&self.command, rows);
+        let same = digests.iter().all(|digest| *digest == own);
+        if !same {
+            coordinator.count(|stats| stats.mismatches += 1);
         }
-        gathered.finish(self)
+        Ok((answered, page.filter(|_| same)))
     }
 
-    fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_> {
+    fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_, Answer> {
         Box::pin(async move {
-            let (reader, command, token) = (self.reader, &self.command, self.token);
+            let (reader, command, token) = (self.reader, &self.command, self.participants.token);
             let mut waits = reader.coordinator.wait_for(&reader.scene.view, node, command);
             let answer = if rows {
                 reader.page(node, command, body, token).await.map(Answer::Page)
@@ -484,55 +364,6 @@ impl Gather<'_> {
             }
             (node, answer)
         })
-    }
-}
-
-impl Gathered {
-    fn new(tally: Tally) -> Self {
-        Self { tally, answered: Replicas::new(), page: None, digests: Vec::new(), errors: Vec::new() }
-    }
-
-    fn is_enough(&self) -> bool {
-        self.tally.is_met() && self.page.is_some()
-    }
-
-    /// Takes what a replica said; whether it failed.
-    fn take(&mut self, gather: &Gather<'_>, node: NodeIndex, answer: Result<Answer, PeerError>) -> bool {
-        let datacenter = gather.reader.scene.view.datacenter(node);
-        match answer {
-            Err(error) => {
-                self.tally.fail(node, datacenter);
-                self.errors.push((node, error));
-                return true;
-            }
-            Ok(Answer::Page(rows)) => {
-                if let Some(known) = self.page.replace(rows) {
-                    self.digests.push(gather.reader.coordinator.digest_of(&gather.command, &known));
-                }
-            }
-            Ok(Answer::Digest(digest)) => self.digests.push(digest),
-        }
-        self.tally.acknowledge(node, datacenter);
-        self.answered.push(node);
-        false
-    }
-
-    fn finish(self, gather: &Gather<'_>) -> Result<(Replicas, Option<ReadPage>), RequestError> {
-        let reader = gather.reader;
-        let (received, required) = (self.tally.received() as usize, gather.needs.required());
-        let data_present = self.page.is_some();
-        let Some(page) = self.page.filter(|_| self.tally.is_met()) else {
-            return Err(reader.not_enough(received, required, data_present, &self.errors));
-        };
-        if self.digests.is_empty() {
-            return Ok((self.answered, Some(page)));
-        }
-        let own = reader.coordinator.digest_of(&gather.command, &page);
-        let same = self.digests.iter().all(|digest| *digest == own);
-        if !same {
-            reader.coordinator.count(|stats| stats.mismatches += 1);
-        }
-        Ok((self.answered, same.then_some(page)))
     }
 }
 

@@ -159,6 +159,37 @@ fn what_a_read_finds_missing_is_told_before_it_answers() {
     assert_eq!((stats.mismatches, stats.repaired), (1, 1));
 }
 
+/// A replica that cannot be repaired now (its disk is full, or slow), is no reason to fail a read: another replica takes its place, and
+/// what the read has shown is on a quorum.
+#[test]
+fn a_replica_that_cannot_be_repaired_is_replaced() {
+    for is_full in [false, true] {
+        let world = world();
+        let mut t = schema::Table::clone(&table("ks", "t"));
+        t.options.speculative_retry = schema::SpeculativeRetry::Millis(100.0);
+        let (t, now) = (Arc::new(t), seconds(&world.sim, 0));
+        world.write(0, row(&t, 1, 1, "old", 10), Consistency::All).unwrap();
+        // Only the reader knows it: a write of which nobody can say whether it succeeded.
+        world.sim.isolate(world.sim.node(0));
+        world.write(0, row(&t, 1, 1, "new", 20), Consistency::One).unwrap();
+        world.sim.run_for(40 * SECOND);
+        world.sim.heal_all();
+        world.sim.run_for(5 * SECOND);
+        world.sim.configure_disk(world.sim.node(2), |disk| match is_full {
+            true => disk.capacity = 0,
+            false => (disk.latency_min, disk.latency_max) = (60 * SECOND, 61 * SECOND),
+        });
+        // Whichever replicas are asked first.
+        for _ in 0..4 {
+            let begun = world.sim.now();
+            let page = world.read(0, partition(&t, 1, now), Consistency::Quorum).unwrap();
+            assert_eq!(texts(&page), one(1, "new"));
+            assert!(world.sim.now() - begun < SECOND / 2, "{:?}", world.sim.now() - begun);
+        }
+        assert_eq!(world.kept(1, partition(&t, 1, now)), one(1, "new"), "a quorum knows");
+    }
+}
+
 /// What a page of a scan, or of one large partition, repairs is more than a commit log takes in one entry, although each write was not.
 #[test]
 fn what_a_read_repairs_may_be_larger_than_a_mutation() {

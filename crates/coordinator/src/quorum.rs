@@ -1,0 +1,109 @@
+//! Asks replicas until enough have answered: some at first, and another one for each that fails or is slow (`speculative_retry`).
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use schema::Table;
+use topology::{NodeIndex, Replicas};
+
+use crate::RequestError;
+use crate::contact::{Needs, Tally};
+use crate::read::Reader;
+use crate::remote::PeerError;
+
+/// A question to one replica, and what it answers.
+pub(crate) type Asked<'f, T> = Pin<Box<dyn Future<Output = (NodeIndex, Result<T, PeerError>)> + 'f>>;
+
+/// The answers of a read's replicas to one question.
+pub(crate) struct Quorum<'a> {
+    reader: &'a Reader<'a>,
+    table: &'a Arc<Table>,
+    tally: Tally,
+    /// Those that answered, in this order.
+    answered: Replicas,
+    errors: Vec<(NodeIndex, PeerError)>,
+}
+
+impl<'a> Quorum<'a> {
+    /// Of the replicas `all`, as many as `needs` says.
+    pub(crate) fn new(
+        reader: &'a Reader<'a>,
+        table: &'a Arc<Table>,
+        needs: &Needs,
+        all: &[NodeIndex],
+    ) -> Self {
+        let tally = Tally::new(needs, &reader.scene.view, all);
+        Self { reader, table, tally, answered: Replicas::new(), errors: Vec::new() }
+    }
+
+    /// Counts a replica that need not be asked.
+    pub(crate) fn acknowledge(&mut self, node: NodeIndex) {
+        self.tally.acknowledge(node, self.reader.scene.view.datacenter(node));
+        self.answered.push(node);
+    }
+
+    /// Asks the `first` ones, and of the `spare` ones the next for each that fails or lets `speculative_retry` pass, until enough have
+    /// answered, too many have failed or the deadline is over. `ask` is told who has answered before; `take` gets each answer
+    /// and says whether the answers are complete, apart from their number.
+    pub(crate) async fn ask<'f, T>(
+        &mut self,
+        first: &[NodeIndex],
+        mut spare: VecDeque<NodeIndex>,
+        ask: impl Fn(NodeIndex, &[NodeIndex]) -> Asked<'f, T>,
+        mut take: impl FnMut(T) -> bool,
+    ) {
+        let (coordinator, view) = (self.reader.coordinator, &self.reader.scene.view);
+        let (rt, deadline) = (coordinator.rt(), self.reader.how.deadline);
+        let mut asked: FuturesUnordered<Asked<'f, T>> = FuturesUnordered::new();
+        for node in first {
+            asked.push(ask(*node, &self.answered));
+        }
+        let delay = coordinator.speculation(self.table);
+        let mut speculate = delay.map(|delay| rt.now() + delay);
+        let mut complete = false;
+        while !(complete && self.tally.is_met()) {
+            let until = speculate.filter(|_| !spare.is_empty()).unwrap_or(deadline).min(deadline);
+            let wants_another = match rt.timeout_at(until, asked.next()).await {
+                Ok(Some((node, Ok(answer)))) => {
+                    complete = take(answer);
+                    self.tally.acknowledge(node, view.datacenter(node));
+                    self.answered.push(node);
+                    false
+                }
+                Ok(Some((node, Err(error)))) => {
+                    self.tally.fail(node, view.datacenter(node));
+                    self.errors.push((node, error));
+                    true
+                }
+                Ok(None) => break,
+                Err(_) if rt.now() >= deadline => break,
+                Err(_) => {
+                    // Those asked are slow: one more; and after as long the next, for it may be as slow.
+                    speculate = delay.filter(|delay| !delay.is_zero()).map(|delay| rt.now() + delay);
+                    coordinator.count(|stats| stats.speculated += 1);
+                    true
+                }
+            };
+            if wants_another && let Some(node) = spare.pop_front() {
+                asked.push(ask(node, &self.answered));
+            }
+            if self.tally.is_hopeless() {
+                break;
+            }
+        }
+    }
+
+    /// Who answered, in the order of the answers.
+    ///
+    /// # Errors
+    /// When those are not enough, or the answers are not `complete`. `data_present` is what a client is told of them.
+    pub(crate) fn answered(self, complete: bool, data_present: bool) -> Result<Replicas, RequestError> {
+        if complete && self.tally.is_met() {
+            return Ok(self.answered);
+        }
+        let (received, required) = (self.tally.received() as usize, self.tally.required() as usize);
+        Err(self.reader.not_enough(received, required, data_present, &self.errors))
+    }
+}

@@ -1,0 +1,175 @@
+//! Blocking read repair: when the replicas of a read differ, all send their rows, which are merged, and each is sent what it lacks
+//! before the client is answered.
+//!
+//! What a read has shown must be on as many replicas as its consistency level asks, or a later read could miss it. A replica that
+//! fails here, or is slow, is replaced by another one: in the reading by its rows, in the repairing by sending it everything
+//! that those which have not acknowledged yet lack.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use futures_util::future::join_all;
+use mutation::{ColumnSelection, PartitionUpdate};
+use replica::{Form, ReadCommand, ReadPage};
+use rpc::Verb;
+use topology::{NodeIndex, Replicas};
+
+use crate::RequestError;
+use crate::contact::Needs;
+use crate::quorum::Quorum;
+use crate::read::Reader;
+use crate::reconcile::{Reconciled, reconcile_planted};
+use crate::remote::{self, PeerError};
+
+/// The replicas that may take part in one read.
+pub(crate) struct Participants<'a> {
+    /// How many of them must.
+    pub(crate) needs: &'a Needs,
+    /// Those that are alive, the best first.
+    pub(crate) candidates: &'a [NodeIndex],
+    /// The token by which each chooses the shard that is asked first.
+    pub(crate) token: i64,
+}
+
+impl Participants<'_> {
+    /// The candidates beside those that take part already.
+    pub(crate) fn spare(&self, nodes: &[NodeIndex]) -> VecDeque<NodeIndex> {
+        self.candidates.iter().copied().filter(|node| !nodes.contains(node)).collect()
+    }
+}
+
+impl Reader<'_> {
+    /// The merged rows of replicas that differ, when enough of them have what they lacked. `nodes` are those that were found to differ.
+    ///
+    /// All columns are read, whichever were asked for: of a write that few replicas hold, a repair of one column would make a
+    /// part visible to later quorums, and a row's columns are written all or none.
+    pub(crate) async fn reconciled(
+        &self,
+        command: &ReadCommand,
+        mut nodes: Replicas,
+        participants: &Participants<'_>,
+    ) -> Result<ReadPage, RequestError> {
+        let mut command =
+            ReadCommand { form: Form::Unbroken, columns: ColumnSelection::All, ..command.clone() };
+        let planted = self.scene.planted;
+        let repairs_wanted = command.table.options.read_repair != "NONE" && !planted.skipped_repair;
+        let replica = self.coordinator.replica();
+        loop {
+            let truncated = replica.truncated_at(command.table.id);
+            let begun_micros = self.coordinator.begin_write();
+            let pages;
+            (nodes, pages) = self.pages(&command, &nodes, participants).await?;
+            let Reconciled { page, repairs } = reconcile_planted(&command, pages, planted);
+            // What was read before a truncation is not told after it.
+            if replica.truncated_at(command.table.id) != truncated {
+                continue;
+            }
+            if repairs_wanted {
+                nodes = self.repair(&command, nodes, repairs, participants, begun_micros).await?;
+            }
+            // A stretch without anything live: go on behind it.
+            if page.partitions.is_empty() && page.more.is_some() {
+                command.resume = page.more;
+                continue;
+            }
+            return Ok(page);
+        }
+    }
+
+    /// The rows of enough replicas, and who sent them.
+    async fn pages(
+        &self,
+        command: &ReadCommand,
+        nodes: &[NodeIndex],
+        participants: &Participants<'_>,
+    ) -> Result<(Replicas, Vec<ReadPage>), RequestError> {
+        let body = remote::encode_command(&self.scene.view, command);
+        let mut pages = Vec::with_capacity(nodes.len());
+        let mut quorum = Quorum::new(self, &command.table, participants.needs, participants.candidates);
+        let ask = |node: NodeIndex, _: &[NodeIndex]| {
+            let page = self.page(node, command, body.clone(), participants.token);
+            Box::pin(async move { (node, page.await) }) as _
+        };
+        let take = |page| {
+            pages.push(page);
+            true
+        };
+        quorum.ask(nodes, participants.spare(nodes), ask, take).await;
+        let answered = quorum.answered(true, !pages.is_empty())?;
+        Ok((answered, pages))
+    }
+
+    /// Sends each node what it lacks; who has all of it then, which are enough.
+    async fn repair(
+        &self,
+        command: &ReadCommand,
+        nodes: Replicas,
+        repairs: Vec<Vec<PartitionUpdate>>,
+        participants: &Participants<'_>,
+        begun_micros: i64,
+    ) -> Result<Replicas, RequestError> {
+        let pending = self.pending_repairs(&repairs);
+        let lacking: Vec<(NodeIndex, Vec<PartitionUpdate>)> =
+            nodes.iter().copied().zip(repairs).filter(|(_, updates)| !updates.is_empty()).collect();
+        if lacking.is_empty() {
+            return Ok(nodes);
+        }
+        let count = lacking.len() + pending.len();
+        self.coordinator.count(|stats| stats.repaired += count as u64);
+        let mut quorum = Quorum::new(self, &command.table, participants.needs, participants.candidates);
+        let told: Replicas = lacking.iter().map(|(node, _)| *node).collect();
+        nodes.iter().filter(|node| !told.contains(node)).for_each(|node| quorum.acknowledge(*node));
+        let ask = |node: NodeIndex, answered: &[NodeIndex]| {
+            // One that takes another's place holds what all those lack that have not acknowledged.
+            let of = |(lacks, _): &&(NodeIndex, _)| {
+                if told.contains(&node) { *lacks == node } else { !answered.contains(lacks) }
+            };
+            let updates =
+                lacking.iter().filter(of).flat_map(|(_, updates)| updates).cloned().collect::<Vec<_>>();
+            Box::pin(async move { (node, self.send_repair(node, updates, begun_micros).await) }) as _
+        };
+        let replicas = quorum.ask(&told, participants.spare(&nodes), ask, |()| true);
+        let pending = join_all(pending.into_iter().map(|(node, updates)| async move {
+            (node, self.send_repair(node, updates, begun_micros).await)
+        }));
+        let ((), pending) = futures_util::future::join(replicas, pending).await;
+        let failures: Vec<(NodeIndex, PeerError)> =
+            pending.into_iter().filter_map(|(node, sent)| Some((node, sent.err()?))).collect();
+        if !failures.is_empty() {
+            return Err(self.not_enough(count - failures.len(), count, true, &failures));
+        }
+        quorum.answered(true, true)
+    }
+
+    /// What nodes that are about to be replicas, or were until now, are sent with the replicas: what this read has shown must not be
+    /// missing when reads have gone over to them.
+    fn pending_repairs(&self, repairs: &[Vec<PartitionUpdate>]) -> Vec<(NodeIndex, Vec<PartitionUpdate>)> {
+        let (view, placement) = (&self.scene.view, &self.scene.placement);
+        if !view.is_changing() || self.scene.planted.no_pending_repairs {
+            return Vec::new();
+        }
+        let mut sent: BTreeMap<NodeIndex, Vec<PartitionUpdate>> = BTreeMap::new();
+        for update in repairs.iter().flatten() {
+            for node in placement.pending(update.key.token).into_iter().filter(|node| view.is_alive(*node)) {
+                sent.entry(node).or_default().push(update.clone());
+            }
+        }
+        sent.into_iter().collect()
+    }
+
+    async fn send_repair(
+        &self,
+        node: NodeIndex,
+        updates: Vec<PartitionUpdate>,
+        begun_micros: i64,
+    ) -> Result<(), PeerError> {
+        let Some(token) = updates.first().map(|update| update.key.token) else { return Ok(()) };
+        let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
+        if node == view.own() {
+            let _under_way = coordinator.admit_own_writes(view, &updates)?;
+            let applied = coordinator.replica().apply_in_parts(updates, begun_micros);
+            return coordinator.here(deadline, applied).await;
+        }
+        let body = remote::begun_updates(view, begun_micros, &updates);
+        coordinator.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline).await.map(|_| ())
+    }
+}
