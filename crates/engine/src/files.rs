@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mutation::{Fragment, FragmentBuffer, FragmentSource, PartitionRange, RingPosition};
-use rt::DiskError;
 use schema::{Table, TableId};
 use sstable::{Component, Descriptor, Owner, Sstable, SstableError, SstableWriter, Version, WriterOptions};
 use topology::Sharder;
@@ -18,6 +17,8 @@ use crate::compact::has_others;
 use crate::engine::Inner;
 use crate::flush::disk_or_source;
 use crate::live::LiveSstable;
+use crate::mend::{damage_in, noting};
+use crate::store::Store;
 use crate::{Engine, KeptTokens, MaintenanceError};
 
 /// What a shard of another node wants of a table.
@@ -41,6 +42,7 @@ impl Wanted {
 /// The SSTables of a table at a moment, with everything that was written before. Their files stay while it lives.
 pub struct HeldFiles {
     inner: Rc<Inner>,
+    store: Rc<Store>,
     table: Arc<Table>,
     held: Vec<Rc<LiveSstable>>,
     truncated: i64,
@@ -55,6 +57,8 @@ pub struct Outgoing {
     pub files: Vec<(Component, u64)>,
     /// Whether it is one of the table's, as it is; else it was written for this.
     pub whole: bool,
+    /// The CRC-32 of its data file where it goes as it is.
+    pub checksum: Option<u32>,
 }
 
 impl Outgoing {
@@ -81,6 +85,7 @@ impl Engine {
             table: store.table(),
             held: store.set().as_ref().clone(),
             truncated: store.truncated.get(),
+            store,
         })
     }
 
@@ -110,25 +115,66 @@ impl HeldFiles {
         self.truncated
     }
 
-    /// What is to go to a shard of another node, and nothing else. `scratch` is an empty directory for what has to be written.
-    pub async fn select(&self, wanted: &Wanted, scratch: &Path) -> Result<Vec<Outgoing>, MaintenanceError> {
-        let mut chosen = Vec::new();
+    /// What is to go to a shard of another node, and nothing else. `scratch` is an empty directory for what has to be written. SSTables
+    /// in which damage is met are reported and left out; how many comes beside.
+    pub async fn select(
+        &self,
+        wanted: &Wanted,
+        scratch: &Path,
+    ) -> Result<(Vec<Outgoing>, usize), MaintenanceError> {
+        let (mut chosen, mut damaged) = (Vec::new(), 0);
         for (number, live) in (1..).zip(&self.held) {
-            let sstable = &live.sstable;
-            let (first, last) = (sstable.first().token, sstable.last().token);
+            let (first, last) = (live.sstable.first().token, live.sstable.last().token);
             if wanted.tokens.within(first, last).is_empty() {
                 continue;
             }
-            if self.is_wholly(sstable, wanted).await.map_err(disk_or_source)? {
-                chosen.push(self.outgoing(sstable.descriptor().clone(), true).await?);
-                continue;
-            }
-            let written = self.write_part(sstable, wanted, scratch, number).await?;
-            if let Some(descriptor) = written {
-                chosen.push(self.outgoing(descriptor, false).await?);
+            match self.choose(live, wanted, scratch, number).await {
+                Ok(outgoing) => chosen.extend(outgoing),
+                Err(MaintenanceError::Source(error)) if damage_in(&*error).is_some() => {
+                    let reason = damage_in(&*error).expect("it was asked for");
+                    self.store.met_damage(live, reason);
+                    damaged += 1;
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(chosen)
+        Ok((chosen, damaged))
+    }
+
+    async fn choose(
+        &self,
+        live: &LiveSstable,
+        wanted: &Wanted,
+        scratch: &Path,
+        number: u64,
+    ) -> Result<Option<Outgoing>, MaintenanceError> {
+        let sstable = &live.sstable;
+        if self.is_wholly(sstable, wanted).await.map_err(disk_or_source)? {
+            return self.outgoing(sstable.descriptor().clone(), true).await.map(Some);
+        }
+        match self.write_part(sstable, wanted, scratch, number).await? {
+            Some(descriptor) => self.outgoing(descriptor, false).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Compares the data of an SSTable that was to go as it is with its checksum. Damage is reported; whether there is any.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub async fn is_damaged(&self, outgoing: &Outgoing) -> Result<bool, MaintenanceError> {
+        let Some(live) = self.held.iter().find(|live| *live.sstable.descriptor() == outgoing.descriptor)
+        else {
+            return Ok(false);
+        };
+        let [data, digest] = [Component::Data, Component::Digest].map(|part| outgoing.descriptor.path(part));
+        match sstable::verify::verify_digest(&self.inner.rt, data, digest).await {
+            Ok(()) => Ok(false),
+            Err(error) => match noting(&self.store, live, error) {
+                MaintenanceError::Source(_) => Ok(true),
+                error => Err(error),
+            },
+        }
     }
 
     /// Whether all that an SSTable has is wanted, in a form that can go as it is.
@@ -142,17 +188,24 @@ impl HeldFiles {
         Ok(!has_others(sstable, &wanted.tokens).await?)
     }
 
-    async fn outgoing(&self, descriptor: Descriptor, whole: bool) -> Result<Outgoing, DiskError> {
+    async fn outgoing(&self, descriptor: Descriptor, whole: bool) -> Result<Outgoing, MaintenanceError> {
         let mut files = Vec::new();
         for component in Component::ALL {
             match self.inner.rt.disk().len(descriptor.path(component)).await {
                 Ok(len) => files.push((component, len)),
                 // Which components there are depends on the compression.
                 Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(Outgoing { descriptor, files, whole })
+        let checksum = match whole {
+            true => {
+                let digest = descriptor.path(Component::Digest);
+                sstable::verify::read_digest(&self.inner.rt, digest).await.map_err(disk_or_source)?
+            }
+            false => None,
+        };
+        Ok(Outgoing { descriptor, files, whole, checksum })
     }
 
     /// Writes the wanted partitions of an SSTable to one of their own; none when there are none.

@@ -76,14 +76,22 @@ async fn digest(rt: &Rt, descriptor: &Descriptor) -> Result<(), SstableError> {
     verify_digest(rt, descriptor.path(Component::Data), descriptor.path(Component::Digest)).await
 }
 
-/// Compares a data file with the checksum that another file has of it, if that is there, wherever the two are.
-pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), SstableError> {
+/// The checksum of a data file out of its `Digest.crc32`; none where that is not there.
+///
+/// # Errors
+/// When the file is damaged, or the disk fails.
+pub async fn read_digest(rt: &Rt, path: PathBuf) -> Result<Option<u32>, SstableError> {
     let bytes = match rt.disk().read_to_end(&path, 64).await {
         Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let expected = toc::decode_digest(&bytes).map_err(|error| error.in_file(&path, 0))?;
+    Ok(Some(toc::decode_digest(&bytes).map_err(|error| error.in_file(&path, 0))?))
+}
+
+/// Compares a data file with the checksum that another file has of it, if that is there, wherever the two are.
+pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), SstableError> {
+    let Some(expected) = read_digest(rt, path).await? else { return Ok(()) };
     let file = rt.disk().open(&data, OpenOptions::READ).await;
     let file = file.map_err(|error| SstableError::of_component(&data, error))?;
     let mut crc = crc32fast::Hasher::new();

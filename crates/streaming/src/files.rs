@@ -27,6 +27,16 @@ pub struct FileRange {
     pub start: u64,
     /// How long it is.
     pub length: u64,
+    /// The CRC-32 that it has; none where it is not known. A part that is read from its begin to its end is compared with it before the last
+    /// of it is sent.
+    pub checksum: Option<u32>,
+}
+
+/// The checksum of what was read of an item so far.
+struct Sum {
+    item: u32,
+    upto: u64,
+    crc: crc32fast::Hasher,
 }
 
 struct Files {
@@ -34,6 +44,7 @@ struct Files {
     ranges: Vec<FileRange>,
     /// The file that was read last.
     open: RefCell<Option<(u32, Rc<File>)>>,
+    sum: RefCell<Option<Sum>>,
 }
 
 /// Sends ranges of files, one an item of the plan.
@@ -42,7 +53,12 @@ pub struct FileSource(Rc<Files>);
 impl FileSource {
     /// These ranges, in the order of the plan's items.
     pub fn new(disk: &Disk, ranges: Vec<FileRange>) -> FileSource {
-        FileSource(Rc::new(Files { disk: disk.clone(), ranges, open: RefCell::default() }))
+        FileSource(Rc::new(Files {
+            disk: disk.clone(),
+            ranges,
+            open: RefCell::default(),
+            sum: RefCell::default(),
+        }))
     }
 }
 
@@ -69,7 +85,30 @@ impl Files {
         let told = |error: DiskError| error.to_string();
         let file = self.file(from.item, &range.path).await.map_err(told)?;
         let data = file.read_exact_at(range.start + from.offset, len).await.map_err(told)?;
+        if let Some(expected) = range.checksum
+            && let Some(found) = self.sum(&from, &data, len as u64 == left)
+            && found != expected
+        {
+            let path = range.path.display();
+            return Err(format!(
+                "{path} is corrupt: expected checksum {expected} of the file, found {found}"
+            ));
+        }
         Ok(Piece { data: Bytes::from_owner(data), cursor: Bytes::new(), last: len as u64 == left })
+    }
+}
+
+impl Files {
+    /// Adds a piece to the checksum of its item, which this gives at the end; none where the item was not read from its begin.
+    fn sum(&self, from: &Position, data: &[u8], last: bool) -> Option<u32> {
+        let mut sum = self.sum.borrow_mut();
+        if from.offset == 0 {
+            *sum = Some(Sum { item: from.item, upto: 0, crc: crc32fast::Hasher::new() });
+        }
+        let known = sum.as_mut().filter(|sum| (sum.item, sum.upto) == (from.item, from.offset))?;
+        known.crc.update(data);
+        known.upto += data.len() as u64;
+        last.then(|| known.crc.clone().finalize())
     }
 }
 

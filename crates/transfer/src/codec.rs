@@ -135,6 +135,8 @@ pub enum SourceState {
         truncated_at: i64,
         /// What makes up all that it had.
         offered: Vec<Offered>,
+        /// So many SSTables were left out, because they are damaged.
+        damaged: u32,
     },
     /// It cannot.
     Failed(String),
@@ -154,9 +156,10 @@ impl Answer {
                 out.put_u8(UNDER_WAY);
                 out.put_u64(*bytes_total);
             }
-            SourceState::Done { truncated_at, offered } => {
+            SourceState::Done { truncated_at, offered, damaged } => {
                 out.put_u8(DONE);
                 out.put_i64(*truncated_at);
+                out.put_u32(*damaged);
                 out.put_u32(offered.len() as u32);
                 for one in offered {
                     out.put_slice(&one.transfer);
@@ -182,13 +185,13 @@ impl Answer {
         let state = match reader.u8()? {
             UNDER_WAY => SourceState::UnderWay { bytes_total: reader.u64()? },
             DONE => {
-                let truncated_at = reader.u64()? as i64;
+                let (truncated_at, damaged) = (reader.u64()? as i64, reader.u32()?);
                 let count = count(&mut reader, OFFERED_MAX, 17)?;
                 let mut offered = Vec::with_capacity(count);
                 for _ in 0..count {
                     offered.push(Offered { transfer: id(&mut reader)?, files: files(&mut reader)? });
                 }
-                SourceState::Done { truncated_at, offered }
+                SourceState::Done { truncated_at, offered, damaged }
             }
             FAILED => {
                 let len = count(&mut reader, 1 << 16, 1)?;
@@ -282,7 +285,7 @@ mod tests {
         let offered = Offered { transfer: [5; 16], files: vec![(Component::Data, 100), (Component::Toc, 9)] };
         for state in [
             SourceState::UnderWay { bytes_total: 12 },
-            SourceState::Done { truncated_at: i64::MIN, offered: vec![offered.clone(), offered] },
+            SourceState::Done { truncated_at: i64::MIN, offered: vec![offered.clone(), offered], damaged: 3 },
             SourceState::Failed("the disk is full".to_owned()),
         ] {
             let encoded = Answer(state.clone()).encode();

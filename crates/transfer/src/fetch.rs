@@ -154,6 +154,7 @@ impl Transfers {
             let one = inner.fetch_one(target, &question, label).await?;
             all.sstables += one.sstables;
             all.bytes += one.bytes;
+            all.is_all &= one.is_all;
         }
         Ok(all)
     }
@@ -248,7 +249,7 @@ impl Inner {
         });
         self.awaited.borrow_mut().insert(question.request, Rc::clone(&waiting));
         let listed = Listed(self, question.request);
-        let (truncated_at, offered) = self.ask(to, question, &waiting).await?;
+        let (truncated_at, offered, damaged) = self.ask(to, question, &waiting).await?;
         drop(listed);
         self.check_truncation(&awaited, truncated_at)?;
         let mut incoming = Vec::with_capacity(offered.len());
@@ -270,16 +271,24 @@ impl Inner {
         };
         self.adopted.borrow_mut().insert(question.request);
         remove_dir(self, &dir).await?;
-        Ok(Fetched { sstables: adopted.sstables, bytes: adopted.bytes, is_all: true })
+        if damaged > 0 {
+            tracing::warn!(
+                "{damaged} SSTables of table {} were left out by their source, where they are damaged (its log names them): what can be \
+                 read of them comes as rows; `nodetool repair` of the table mends them there",
+                question.table
+            );
+        }
+        Ok(Fetched { sstables: adopted.sstables, bytes: adopted.bytes, is_all: damaged == 0 })
     }
 
-    /// Asks until everything was sent: when the source had truncated the table last, and what makes up all that it had.
+    /// Asks until everything was sent: when the source had truncated the table last, what makes up all that it had, and how many SSTables it
+    /// left out.
     async fn ask(
         &self,
         to: Target,
         question: &Question,
         waiting: &Waiting,
-    ) -> Result<(i64, Vec<Offered>), FetchError> {
+    ) -> Result<(i64, Vec<Offered>, u32), FetchError> {
         let body: Bytes = question.encode();
         let mut heard_at = self.rt.now();
         loop {
@@ -302,7 +311,9 @@ impl Inner {
             heard_at = self.rt.now();
             match answer.map_err(|error| FetchError::Unusable(error.to_string()))?.0 {
                 SourceState::UnderWay { bytes_total } => waiting.bytes_total.set(bytes_total),
-                SourceState::Done { truncated_at, offered } => return Ok((truncated_at, offered)),
+                SourceState::Done { truncated_at, offered, damaged } => {
+                    return Ok((truncated_at, offered, damaged));
+                }
                 SourceState::Failed(why) => {
                     let here = waiting.failure.borrow_mut().take();
                     return Err(here.map_or(FetchError::Source(why), FetchError::NoPlace));

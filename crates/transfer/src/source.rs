@@ -11,7 +11,7 @@ use rpc::{Incoming, Refusal, Target};
 use rt::sync::Notify;
 use rt::{Group, Instant, Task};
 use sstable::Component;
-use streaming::{FileRange, FileSource, Item, ItemKind, Plan, TransferId};
+use streaming::{FileRange, FileSource, Item, ItemKind, Plan, StreamError, TransferId};
 use topology::HostId;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -193,7 +193,7 @@ async fn send_all(
     let wanted = wanted(question);
     let disk = inner.rt.disk();
     disk.create_dir_all(&scratch).await.map_err(|error| error.to_string())?;
-    let chosen = held.select(&wanted, &scratch).await.map_err(|error| error.to_string())?;
+    let (chosen, mut damaged) = held.select(&wanted, &scratch).await.map_err(|error| error.to_string())?;
     let bytes_total = chosen.iter().map(Outgoing::bytes).sum();
     job()?.tell(SourceState::UnderWay { bytes_total });
     let mut offered = Vec::with_capacity(chosen.len());
@@ -205,13 +205,23 @@ async fn send_all(
             path: outgoing.descriptor.path(*component),
             start: 0,
             length: *length,
+            checksum: outgoing.checksum.filter(|_| *component == Component::Data),
         };
         let source = FileSource::new(disk, outgoing.files.iter().map(range).collect());
         let target = Target::Host { host: to, shard: question.shard };
-        inner.sender.send(target, &plan, &source).await.map_err(|error| error.to_string())?;
-        offered.push(offer);
+        match inner.sender.send(target, &plan, &source).await {
+            Ok(_) => offered.push(offer),
+            // The others go on, and what can be read of this one comes as rows.
+            Err(StreamError::Source(_)) if held.is_damaged(outgoing).await.is_ok_and(|damaged| damaged) => {
+                damaged += 1;
+                // What has come of it is removed there with the rest when this fails.
+                let _ = inner.sender.abandon(target, plan.id()).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
     }
-    Ok(SourceState::Done { truncated_at: held.truncated_at(), offered })
+    let damaged = u32::try_from(damaged).unwrap_or(u32::MAX);
+    Ok(SourceState::Done { truncated_at: held.truncated_at(), offered, damaged })
 }
 
 /// Names an SSTable's transfer by what it is, so that the same files go on where they were after a restart of either side. What was

@@ -84,7 +84,7 @@ async fn send(
     let mut sent = Vec::new();
     let mut kinds = [0, 0];
     for (number, outgoing) in
-        held.select(wanted, &scratch).await.expect("the disk works").into_iter().enumerate()
+        held.select(wanted, &scratch).await.expect("the disk works").0.into_iter().enumerate()
     {
         kinds[usize::from(!outgoing.whole)] += 1;
         let folder = PathBuf::from(format!("{to}/{number}"));

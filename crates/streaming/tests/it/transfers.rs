@@ -47,6 +47,7 @@ fn files(sim: &Sim) -> Vec<FileRange> {
         path: format!("/data/{index}").into(),
         start: START as u64,
         length: length as u64,
+        checksum: None,
     };
     LENGTHS.into_iter().enumerate().map(range).collect()
 }

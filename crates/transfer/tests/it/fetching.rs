@@ -57,6 +57,49 @@ fn each_shard_gets_what_it_owns() {
     }
 }
 
+/// A byte of one data file of the source is wrong: the others come, the source reports it, and says that it is not all.
+#[test]
+fn a_damaged_sstable_is_left_out_and_reported() {
+    // As many shards: the files go as they are. Others: what is wanted is written first.
+    for shards in [[1, 1], [1, 2]] {
+        let world = World::new(5, &shards);
+        world.fill(0, 0..KEYS);
+        let source = world.sim.node(0);
+        world.on(0, 0, |_, running| async move {
+            running.engine.flush(TABLE).await.expect("the disk works");
+        });
+        let count = world.running(0, 0).engine.sstable_count(TABLE) as u64;
+        let files = world.sim.files(source).into_iter();
+        let (path, len) = files
+            .filter(|(path, _)| path.to_string_lossy().ends_with("-Data.db"))
+            .max()
+            .expect("it has files");
+        world.sim.corrupt_file(source, &path, len / 2, 1);
+        let damaged = || world.running(0, 0).engine.table_stats(TABLE).expect("it is there").damaged_sstables;
+        assert_eq!(damaged(), 0, "nobody has met it");
+        let fetched = world.fetch(1, 0, &everything());
+        assert!(!fetched.is_all, "{shards:?}: {fetched:?}");
+        assert_eq!(damaged(), 1, "{shards:?}");
+        let keys = world.keys(1);
+        assert!(
+            keys.len() > KEYS as usize / 3 && keys.len() < KEYS as usize,
+            "{shards:?}: {} keys",
+            keys.len()
+        );
+        if shards == [1, 1] {
+            assert_eq!(fetched.sstables, count - 1);
+        }
+        world.sim.run_for(Duration::from_secs(1));
+        for node in 0..2 {
+            assert_eq!(
+                world.stream_files(node),
+                Vec::<std::path::PathBuf>::new(),
+                "what is left of it is gone"
+            );
+        }
+    }
+}
+
 #[test]
 fn ranges_are_fetched_and_nothing_beside_them() {
     let world = World::new(3, &[2, 2]);
