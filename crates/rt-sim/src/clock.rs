@@ -47,8 +47,13 @@ impl NodeClock {
         if self.drift_ppm.get() == 0 {
             return self.base_local.get() + (self.world.now() - self.base_world.get());
         }
-        let passed = i128::from(self.world.now() - self.base_world.get());
-        self.base_local.get() + (passed * self.rate() / MILLION) as u64
+        let passed = self.world.now() - self.base_world.get();
+        let drift = i64::from(self.drift_ppm.get());
+        let ahead = match i64::try_from(passed).ok().and_then(|passed| passed.checked_mul(drift)) {
+            Some(parts) => parts.div_euclid(MILLION as i64),
+            None => (i128::from(passed) * i128::from(drift)).div_euclid(MILLION) as i64,
+        };
+        self.base_local.get() + passed.saturating_add_signed(ahead)
     }
 
     /// What passed since the poll began.
@@ -67,6 +72,10 @@ impl NodeClock {
     /// The virtual time at which the node's monotonic clock shows at least `instant`.
     pub(crate) fn world_time_of(&self, instant: Instant) -> u64 {
         let local = instant.as_nanos().saturating_add(self.started_local.get());
+        if self.drift_ppm.get() == 0 {
+            let passed = local.saturating_sub(self.base_local.get());
+            return self.base_world.get().saturating_add(passed.saturating_add(1));
+        }
         let ahead = i128::from(local.saturating_sub(self.base_local.get()));
         let passed = (ahead * MILLION).div_euclid(self.rate()) + 1;
         self.base_world.get().saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rt::driver::Clock;
 use rt::executor::Executor;
-use rt::{Disk, Group, LocalBoxFuture, Net, Rt, RtParts, ShardId, ShardMain};
+use rt::{Disk, Group, Instant, LocalBoxFuture, Net, Rt, RtParts, ShardId, ShardMain};
 
 use crate::begun::Begun;
 use crate::clock::NodeClock;
@@ -94,13 +94,29 @@ struct Running {
 }
 
 /// A shard that runs, as the loop sees it.
-#[derive(Clone)]
 struct Runner {
     node: NodeId,
     shard: u16,
     executor: Executor,
     clock: Rc<NodeClock>,
-    host: Rc<Host>,
+    host: Host,
+    /// The deadline of its first timer when that was last asked for, and the virtual time of it.
+    deadline: Cell<Option<(Instant, u64)>>,
+}
+
+impl Runner {
+    /// The virtual time at which the first timer of the shard is due.
+    fn next_deadline(&self) -> Option<u64> {
+        let deadline = self.executor.next_deadline()?;
+        match self.deadline.get() {
+            Some((known, time)) if known == deadline => Some(time),
+            _ => {
+                let time = self.clock.world_time_of(deadline);
+                self.deadline.set(Some((deadline, time)));
+                Some(time)
+            }
+        }
+    }
 }
 
 /// What a shard's executor wakes when it has been told that it may sleep: one that sleeps is not asked whether it has work.
@@ -168,7 +184,7 @@ struct Inner {
     in_task: Cell<bool>,
     control: RefCell<Vec<Control>>,
     /// The shards of all running nodes that are not paused, in the order of nodes and shards.
-    runners: RefCell<Vec<Runner>>,
+    runners: RefCell<Vec<Rc<Runner>>>,
     /// Positions of the runners that have work; kept to save the allocation.
     ready: RefCell<Vec<usize>>,
     /// Some main has returned since the loop looked last.
@@ -228,6 +244,8 @@ impl Drop for Simulation {
         for node in 0..count {
             self.sim.take_down(NodeId(node as u16), Crash::Process);
         }
+        // Whatever of the nodes still holds a handle of its disk does not hold the files as well.
+        self.sim.0.nodes.borrow().iter().for_each(|node| node.disk.wipe());
         self.sim.0.world.clear_events();
         self.sim.0.network.clear();
     }
@@ -539,6 +557,8 @@ impl Sim {
     pub fn set_clock_drift(&self, node: NodeId, drift_ppm: i32) {
         self.0.world.note("clock drift", &[u64::from(node.0), drift_ppm as u64]);
         self.0.nodes.borrow()[node.index()].clock.set_drift(drift_ppm);
+        // Their deadlines are at other times from now on.
+        self.list_runners();
     }
 
     /// Sets all nodes' wall clocks off by up to `most`, by the seed.
@@ -613,11 +633,8 @@ impl Sim {
         }
         world.run_due();
         for runner in self.0.runners.borrow().iter() {
-            if let Some(deadline) = runner.executor.next_deadline() {
-                let now = runner.clock.now();
-                if deadline <= now {
-                    runner.executor.fire_timers(now);
-                }
+            if runner.next_deadline().is_some_and(|deadline| deadline <= world.now()) {
+                runner.executor.fire_timers(runner.clock.now());
             }
         }
         if self.0.some_exit.replace(false) {
@@ -627,19 +644,19 @@ impl Sim {
     }
 
     /// One of the shards that have work, by the seed.
-    fn choose(&self) -> Option<Runner> {
+    fn choose(&self) -> Option<Rc<Runner>> {
         let runners = self.0.runners.borrow();
         let mut ready = self.0.ready.borrow_mut();
         ready.clear();
         ready.extend((0..runners.len()).filter(|index| {
-            let Runner { executor, host, .. } = &runners[*index];
+            let Runner { executor, host, .. } = &*runners[*index];
             host.has_work(executor)
         }));
         if ready.is_empty() {
             return None;
         }
         let chosen = self.0.world.draw(Stream::Schedule, |rng| rng.below(ready.len() as u64));
-        Some(runners[ready[chosen as usize]].clone())
+        Some(Rc::clone(&runners[ready[chosen as usize]]))
     }
 
     fn run_task(&self, runner: &Runner) {
@@ -662,8 +679,7 @@ impl Sim {
         let world = &self.0.world;
         let mut next = world.next_event();
         for runner in self.0.runners.borrow().iter() {
-            if let Some(deadline) = runner.executor.next_deadline() {
-                let time = runner.clock.world_time_of(deadline);
+            if let Some(time) = runner.next_deadline() {
                 next = Some(next.map_or(time, |next| next.min(time)));
             }
         }
@@ -748,12 +764,15 @@ impl Sim {
         runners.clear();
         for node in self.0.nodes.borrow().iter().filter(|node| !node.paused) {
             let shards = node.running.iter().flat_map(|running| &running.shards);
-            runners.extend(shards.map(|rt| Runner {
-                node: node.info.id,
-                shard: rt.shard().0,
-                executor: rt.executor().clone(),
-                clock: Rc::clone(&node.clock),
-                host: Rc::new(Host::new()),
+            runners.extend(shards.map(|rt| {
+                Rc::new(Runner {
+                    node: node.info.id,
+                    shard: rt.shard().0,
+                    executor: rt.executor().clone(),
+                    clock: Rc::clone(&node.clock),
+                    host: Host::new(),
+                    deadline: Cell::new(None),
+                })
             }));
         }
     }

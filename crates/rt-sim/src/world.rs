@@ -36,6 +36,8 @@ pub(crate) struct World {
     now: Cell<u64>,
     sequence: Cell<u64>,
     events: RefCell<BTreeMap<(u64, u64), Action>>,
+    /// When the first of them is due; `u64::MAX` without any.
+    first: Cell<u64>,
     streams: [RefCell<Rng>; STREAMS],
     trace: RefCell<Trace>,
     /// How often a point where the product may be delayed on purpose is, per million.
@@ -52,6 +54,7 @@ impl World {
             now: Cell::new(0),
             sequence: Cell::new(0),
             events: RefCell::new(BTreeMap::new()),
+            first: Cell::new(u64::MAX),
             streams: std::array::from_fn(|stream| RefCell::new(Rng::new(seed, stream as u64))),
         }
     }
@@ -104,7 +107,9 @@ impl World {
     pub(crate) fn at(&self, time: u64, action: impl FnOnce() + 'static) {
         let sequence = self.sequence.get();
         self.sequence.set(sequence + 1);
-        self.events.borrow_mut().insert((time.max(self.now.get()), sequence), Box::new(action));
+        let time = time.max(self.now.get());
+        self.events.borrow_mut().insert((time, sequence), Box::new(action));
+        self.first.set(self.first.get().min(time));
     }
 
     pub(crate) fn after(&self, delay: u64, action: impl FnOnce() + 'static) {
@@ -112,25 +117,26 @@ impl World {
     }
 
     pub(crate) fn next_event(&self) -> Option<u64> {
-        self.events.borrow().first_key_value().map(|((time, _), _)| *time)
+        (self.first.get() < u64::MAX).then(|| self.first.get())
     }
 
     /// Runs the events that are due.
     pub(crate) fn run_due(&self) {
-        loop {
-            let action = {
+        while self.first.get() <= self.now.get() {
+            let due = {
                 let mut events = self.events.borrow_mut();
-                match events.first_entry() {
-                    Some(entry) if entry.key().0 <= self.now.get() => entry.remove(),
-                    _ => return,
-                }
+                let due = events.pop_first();
+                self.first.set(events.first_key_value().map_or(u64::MAX, |((time, _), _)| *time));
+                due
             };
+            let Some((_, action)) = due else { return };
             action();
         }
     }
 
     pub(crate) fn clear_events(&self) {
         let events = std::mem::take(&mut *self.events.borrow_mut());
+        self.first.set(u64::MAX);
         drop(events);
     }
 }

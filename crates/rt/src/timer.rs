@@ -15,6 +15,8 @@ use crate::instant::Instant;
 pub(crate) struct Timers {
     armed: RefCell<BTreeMap<(Instant, u64), Waker>>,
     sequence: Cell<u64>,
+    /// The deadline of the first of them: a simulator reads it of every shard at every step.
+    first: Cell<Option<Instant>>,
 }
 
 impl Timers {
@@ -22,6 +24,7 @@ impl Timers {
         let sequence = self.sequence.get();
         self.sequence.set(sequence + 1);
         self.armed.borrow_mut().insert((deadline, sequence), waker.clone());
+        self.note_armed(deadline);
         sequence
     }
 
@@ -29,34 +32,53 @@ impl Timers {
         let mut armed = self.armed.borrow_mut();
         let known = armed.entry((deadline, sequence)).or_insert_with(|| waker.clone());
         known.clone_from(waker);
+        drop(armed);
+        self.note_armed(deadline);
     }
 
     fn disarm(&self, deadline: Instant, sequence: u64) {
-        let waker = self.armed.borrow_mut().remove(&(deadline, sequence));
+        let mut armed = self.armed.borrow_mut();
+        let waker = armed.remove(&(deadline, sequence));
+        if self.first.get() == Some(deadline) {
+            self.first.set(first_of(&armed));
+        }
+        drop(armed);
         drop(waker);
     }
 
+    fn note_armed(&self, deadline: Instant) {
+        if self.first.get().is_none_or(|first| deadline < first) {
+            self.first.set(Some(deadline));
+        }
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.armed.borrow().first_key_value().map(|((deadline, _), _)| *deadline)
+        self.first.get()
     }
 
     pub(crate) fn fire(&self, now: Instant) {
-        loop {
+        while self.first.get().is_some_and(|first| first <= now) {
             let waker = {
                 let mut armed = self.armed.borrow_mut();
-                match armed.first_entry() {
-                    Some(entry) if entry.key().0 <= now => entry.remove(),
-                    _ => return,
-                }
+                let fired = armed.pop_first();
+                self.first.set(first_of(&armed));
+                fired
             };
-            waker.wake();
+            if let Some((_, waker)) = waker {
+                waker.wake();
+            }
         }
     }
 
     pub(crate) fn clear(&self) {
         let armed = std::mem::take(&mut *self.armed.borrow_mut());
+        self.first.set(None);
         drop(armed);
     }
+}
+
+fn first_of(armed: &BTreeMap<(Instant, u64), Waker>) -> Option<Instant> {
+    armed.first_key_value().map(|((deadline, _), _)| *deadline)
 }
 
 /// Waits until an instant; made by [`crate::Rt::sleep`] and [`crate::Rt::sleep_until`].

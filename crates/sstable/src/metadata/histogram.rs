@@ -50,7 +50,7 @@ impl SizeHistogram {
     /// Estimated mean, 0 without values: each value counts as its bucket's bound.
     pub fn mean(&self) -> u64 {
         let (mut elements, mut sum) = (0u128, 0u128);
-        for (offset, count) in self.offsets.iter().zip(&self.counts) {
+        for (offset, count) in self.offsets.iter().zip(&self.counts).filter(|(_, count)| **count > 0) {
             elements += u128::from(*count);
             sum = sum.saturating_add(u128::from(*count) * u128::from(*offset));
         }

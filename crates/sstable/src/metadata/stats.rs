@@ -65,8 +65,13 @@ pub struct Stats {
 impl Stats {
     /// Estimated share of columns that are tombstones made before `gc_before`, or expired by then.
     pub fn droppable_tombstone_ratio(&self, gc_before: Seconds) -> f64 {
+        // Every SSTable of every table is asked for it whenever one was written, and most hold no tombstones as old.
+        let tombstones = self.tombstones.sum(gc_before);
+        if tombstones == 0.0 {
+            return 0.0;
+        }
         let cells = self.cell_counts.mean().saturating_mul(self.cell_counts.count());
-        if cells == 0 { 0.0 } else { self.tombstones.sum(gc_before) / cells as f64 }
+        if cells == 0 { 0.0 } else { tombstones / cells as f64 }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
