@@ -68,6 +68,9 @@ pub struct Noticed {
 pub struct Cost {
     pub messages: u64,
     pub bytes: u64,
+    /// Endpoints that messages name, counted when a message is sent and when it is received: what a machine goes through, whatever
+    /// the host that this runs on.
+    pub entries: u64,
     /// Host time of the state machines and of coding their messages.
     pub cpu: Duration,
 }
@@ -89,6 +92,19 @@ pub struct World {
     at_address: BTreeMap<SocketAddr, usize>,
     queue: BTreeMap<(Duration, u64), What>,
     sequence: u64,
+}
+
+/// The endpoints that a message names.
+fn entries(message: &Message) -> u64 {
+    let count = match message {
+        Message::Syn { digests, .. } => digests.len(),
+        Message::Ack { deltas, requests, .. } => deltas.len() + requests.len(),
+        Message::Deltas(deltas) => deltas.len(),
+        Message::Versions { versions, .. } => versions.len(),
+        Message::Beats { beats, wanted, .. } => beats.len() + wanted.len(),
+        Message::Gone { .. } => 1,
+    };
+    count as u64
 }
 
 impl World {
@@ -285,6 +301,7 @@ impl World {
                 let began = Instant::now();
                 let message = decode(&bytes).expect("what a node sends can be read");
                 self.cost.cpu += began.elapsed();
+                self.cost.entries += entries(&message);
                 self.step(node, Event::Received(message));
             }
             What::Echoed { event, .. } => self.step(node, event),
@@ -305,6 +322,7 @@ impl World {
                     let bytes = encode(&message);
                     self.cost.cpu += began.elapsed();
                     self.cost.messages += 1;
+                    self.cost.entries += entries(&message);
                     self.cost.bytes += bytes.len() as u64;
                     assert!(bytes.len() <= self.message_bytes_max, "{} bytes", bytes.len());
                     if let Some(delay) = self.way(node, to) {
