@@ -20,6 +20,10 @@ pub struct Canaries {
     pub early_commit: bool,
     /// Of a lightweight transaction on several rows, replicas write all but the last.
     pub torn_commit: bool,
+    /// Voters go on with rounds from before a TRUNCATE of the table.
+    pub rounds_outlive_truncate: bool,
+    /// Nodes that become replicas because a keyspace's replication changes fetch neither data nor votes.
+    pub unmoved_replication: bool,
     /// Digests leave the values of cells and their deletions out.
     pub blind_digest: bool,
     /// What a read finds replicas to lack is not written to them.

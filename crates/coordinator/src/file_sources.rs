@@ -33,6 +33,9 @@ impl Coordinator {
     ) -> Result<Vec<FileSource>, RequestError> {
         let scene = self.scene(table)?;
         let (view, lost) = (&scene.view, self.planted().lost_range);
+        if self.planted().unmoved_replication && scene.other_replication.is_some() {
+            return Ok(Vec::new());
+        }
         let asked = ranges.iter().filter(|range| !(lost && range.upto % 4 == 0));
         let alive = |range: &TokenRange| {
             let (replicas, _) = holders(&scene, range.upto, from);

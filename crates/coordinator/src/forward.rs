@@ -6,8 +6,8 @@
 //! | forward | version, the coordinator's shard (2), vint count, { host (16), number (8) }, an apply's body |
 //! | outcome | version, number (8), 1 when the replica has it, else 0 |
 //!
-//! When the one node fails, is silent for half of the write's time (a second at most), or says that another did not take it, the coordinator writes to those itself: an update may come
-//! twice.
+//! When the one node fails, is silent for half of the write's time (a second at most), or says that another did not take it, the
+//! coordinator writes to those itself: an update may come twice.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;

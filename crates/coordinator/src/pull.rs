@@ -213,6 +213,9 @@ impl Coordinator {
             return Ok(PullStats::default());
         }
         let scene = self.scene(table)?;
+        if self.planted().unmoved_replication && scene.other_replication.is_some() {
+            return Ok(PullStats::default());
+        }
         let consistency = Consistency::Quorum;
         let index = have.and_then(|host| scene.view.index_of(host));
         let chosen = sources(self, &scene, range.upto, from, index, self.next_turn())?;

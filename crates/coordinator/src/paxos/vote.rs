@@ -88,23 +88,43 @@ impl Coordinator {
         let memory = i64::from(memory_seconds(table)) * 1_000_000;
         // A write that is lost with its commit is still known to be accepted, and is found and committed again.
         let durable = !matches!(request, Request::Commit(_));
+        let written = match &request {
+            Request::Commit(proposal) | Request::Repair(proposal) => Some(proposal.id),
+            Request::Prepare(_) | Request::Propose(_) => None,
+        };
         let step = step(known, request, now, memory);
-        let mut updates = Vec::with_capacity(2);
-        updates.extend(step.apply.map(|update| canaries::committed(self.planted(), &update)));
-        updates.extend(step.state.map(|state| store.change(&remembered, &state, now)));
-        if self.planted().forgotten_promises && !updates.is_empty() && durable {
-            updates.retain(|_| !matches!(step.reply, Reply::Promised { .. }));
+        let apply = step.apply.map(|update| canaries::committed(self.planted(), &update));
+        let mut changes: Vec<_> =
+            step.state.map(|state| store.change(&remembered, &state, now)).into_iter().collect();
+        if self.planted().forgotten_promises && durable {
+            changes.retain(|_| !matches!(step.reply, Reply::Promised { .. }));
         }
-        match (updates.is_empty(), durable) {
+        if let (Some(update), Some(written)) = (apply, written) {
+            let mut updates = vec![update];
+            if !durable {
+                updates.append(&mut changes);
+            }
+            // A truncation may be under way, which ends with a time behind this round, and must not leave what is written meanwhile.
+            let since = if self.planted().rounds_outlive_truncate { i64::MAX } else { written.micros };
+            self.replica().apply_since(updates, since).await?;
+            let floor = self.truncation_floor(table.id);
+            if written <= floor {
+                return Ok(Reply::Refused { promised: floor });
+            }
+        }
+        match (changes.is_empty(), durable) {
             (true, _) => {}
-            (false, true) => self.replica().apply_durably_here(updates).await?,
-            (false, false) => self.replica().apply(updates).await?,
+            (false, true) => self.replica().apply_durably_here(changes).await?,
+            (false, false) => self.replica().apply(changes).await?,
         }
         Ok(step.reply)
     }
 
     /// Rounds up to this one ended with a table's last truncation on this shard.
     pub(crate) fn truncation_floor(&self, table: TableId) -> Ballot {
+        if self.planted().rounds_outlive_truncate {
+            return Ballot::NONE;
+        }
         truncation_floor(self.replica().engine().truncated_at(table))
     }
 

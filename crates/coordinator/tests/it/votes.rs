@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use coordinator::{Consistency, PullFrom};
 use model::linear::RegisterOutput;
@@ -11,7 +12,7 @@ use rt_sim::{Config, Sim};
 
 use crate::fence::{JOINS, Stage, fetch, tell};
 use crate::lightweight::{History, Sum, cas, cas_at, client, judge, read};
-use crate::world::{SECOND, World, begin, partition, seconds, table};
+use crate::world::{SECOND, World, begin, join, partition, seconds, table};
 
 #[test]
 fn what_was_chosen_before_a_truncation_does_not_come_back_after_it() {
@@ -111,6 +112,43 @@ fn a_commit_that_a_voter_has_truncated_is_not_counted() {
     }
 }
 
+/// A truncation takes its time on one node's disk, and commits of rounds that it ends come in meanwhile: what that node
+/// keeps a serial read shows.
+#[test]
+fn a_commit_that_comes_while_a_voter_truncates_does_not_stay_unseen() {
+    let world = World::new(8, &[1, 1, 1], Config::default());
+    let slow = Duration::from_millis(20);
+    world
+        .sim
+        .configure_disk(world.sim.node(2), |disk| (disk.latency_min, disk.latency_max) = (slow, 2 * slow));
+    let (t, now) = (table("ks", "t"), seconds(&world.sim, 0));
+    let truncated = t.clone();
+    let truncation = begin(&world.sim, 0, 0, move |rt, coordinator| async move {
+        coordinator.truncate(&truncated, rt.now() + 10 * SECOND).await
+    });
+    let transactions: Vec<_> = (0..200)
+        .map(|k| {
+            begin(&world.sim, 1, 0, move |rt, coordinator| async move {
+                rt.sleep(Duration::from_millis(5) * k as u32).await;
+                cas(&rt, &coordinator, (k, now), None, 7).await
+            })
+        })
+        .collect();
+    join(&world.sim, truncation).expect("all nodes are there");
+    transactions.into_iter().for_each(|one| drop(join(&world.sim, one)));
+    world.sim.run_for(3 * SECOND);
+    let (now, mut there) = (seconds(&world.sim, 0), 0);
+    for k in 0..200 {
+        let is_kept = (0..3).any(|node| !world.kept(node, partition(&t, k, now)).is_empty());
+        let seen =
+            world.on(0, 0, move |rt, coordinator| async move { read(&rt, &coordinator, k, now).await });
+        let expected = RegisterOutput::Value(is_kept.then_some(7));
+        assert_eq!(seen.expect("all nodes are there"), expected, "partition {k}");
+        there += u32::from(is_kept);
+    }
+    assert!((1..200).contains(&there), "{there} of 200 came behind the truncation");
+}
+
 fn truncate(
     world: &World,
     node: usize,
@@ -118,6 +156,17 @@ fn truncate(
 ) -> Result<(), coordinator::RequestError> {
     let t = t.clone();
     world.on(node, 0, |rt, coordinator| async move { coordinator.truncate(&t, rt.now() + 2 * SECOND).await })
+}
+
+/// Chooses the value 7 in each of 20 partitions of `ks.t`, and gives the time at which that began, seconds.
+fn choose_in_each(world: &World) -> u32 {
+    let now = seconds(&world.sim, 0);
+    for k in 0..20 {
+        let chosen = world
+            .on(0, 0, move |rt, coordinator| async move { cas(&rt, &coordinator, (k, now), None, 7).await });
+        assert_eq!(chosen.expect("all is well"), RegisterOutput::Applied(true));
+    }
+    now
 }
 
 /// The round that a node has promised to follow for a partition of `ks.t`.
@@ -144,12 +193,7 @@ fn a_node_that_joins_has_the_votes_of_its_ranges() {
     let world = World::new(2, &[1, 1, 2, 2], Config::default());
     let all = [JOINS, 0, 1, 2];
     tell(&world, &[0, 1, 2], Stage::Before);
-    let now = seconds(&world.sim, 0);
-    for k in 0..20 {
-        let chosen = world
-            .on(0, 0, move |rt, coordinator| async move { cas(&rt, &coordinator, (k, now), None, 7).await });
-        assert_eq!(chosen.expect("all is well"), RegisterOutput::Applied(true));
-    }
+    choose_in_each(&world);
     let before: Vec<_> = (0..20).map(|k| promised(&world, 1, k)).collect();
     assert!(before.iter().all(Option::is_some), "every node is a replica of every partition");
     tell(&world, &all, Stage::Announced);
@@ -168,12 +212,7 @@ fn a_node_that_joins_has_the_votes_of_its_ranges() {
 fn a_node_that_joins_has_what_the_commits_wrote_that_it_claims() {
     let world = World::new(6, &[1, 1, 1, 1], Config::default());
     tell(&world, &[0, 1, 2], Stage::Before);
-    let now = seconds(&world.sim, 0);
-    for k in 0..20 {
-        let chosen = world
-            .on(0, 0, move |rt, coordinator| async move { cas(&rt, &coordinator, (k, now), None, 7).await });
-        assert_eq!(chosen.expect("all is well"), RegisterOutput::Applied(true));
-    }
+    let now = choose_in_each(&world);
     tell(&world, &[JOINS, 0, 1, 2], Stage::Announced);
     tell(&world, &[JOINS, 0, 1, 2], Stage::Fetching);
     let fetches = begin(&world.sim, JOINS, 0, |_, coordinator| async move {
@@ -215,12 +254,7 @@ fn a_node_that_joins_has_what_the_commits_wrote_that_it_claims() {
 fn a_node_that_joins_after_a_truncation_remembers_nothing_of_before_it() {
     let world = World::new(7, &[1, 2, 1, 2], Config::default());
     tell(&world, &[0, 1, 2], Stage::Before);
-    let now = seconds(&world.sim, 0);
-    for k in 0..20 {
-        let chosen = world
-            .on(0, 0, move |rt, coordinator| async move { cas(&rt, &coordinator, (k, now), None, 7).await });
-        assert_eq!(chosen.expect("all is well"), RegisterOutput::Applied(true));
-    }
+    let now = choose_in_each(&world);
     truncate(&world, 1, &table("ks", "t")).expect("all nodes are there");
     tell(&world, &[JOINS, 0, 1, 2], Stage::Announced);
     tell(&world, &[JOINS, 0, 1, 2], Stage::Fetching);
