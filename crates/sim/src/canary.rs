@@ -186,6 +186,20 @@ impl Canary {
             |planted| planted.coordinator.torn_commit = true,
         ),
         checked(
+            "truncated-rounds",
+            "voters go on with rounds from before a TRUNCATE",
+            (Focus::Rows, 10, Some(6)),
+            "lwt",
+            |planted| planted.coordinator.rounds_outlive_truncate = true,
+        ),
+        checked(
+            "unmoved-replication",
+            "nodes that become replicas by ALTER KEYSPACE fetch neither data nor votes",
+            (Focus::Rows, 10, Some(3)),
+            "lwt",
+            |planted| planted.coordinator.unmoved_replication = true,
+        ),
+        checked(
             "long-write",
             "a write waits for one replica more than its level asks for",
             (Focus::Steady, 5, Some(0)),

@@ -74,6 +74,8 @@ pub(crate) struct Connection {
     pub(crate) timestamp: Option<i64>,
 }
 
+/// How often a statement is prepared that the server has forgotten when it is to be carried out: others' may take its place.
+const PREPARE_TRIES: u32 = 20;
 /// Statements that a connection remembers.
 const PREPARED_MAX: usize = 24;
 
@@ -104,8 +106,17 @@ impl Connection {
         Ok(connection)
     }
 
+    /// How it speaks.
+    pub(crate) fn speech(&self) -> Speech {
+        self.speech
+    }
+
     async fn start(&mut self) -> Result<(), Failure> {
         let mut options = vec![("CQL_VERSION", "3.0.0")];
+        // Half of the clients take OVERLOADED for an answer, the others wait when the server has no room for a request.
+        if self.speech.prepared == (self.speech.version == Version::V5) {
+            options.push(("THROW_ON_OVERLOAD", "1"));
+        }
         if let Some(compression) = self.speech.compression {
             options.push(("COMPRESSION", compression.name()));
         }
@@ -184,12 +195,12 @@ impl Connection {
             request.query(&query.text, &parameters);
             return Self::result(self.call(&request).await?);
         }
-        for attempt in 0..2 {
+        for attempt in 1..=PREPARE_TRIES {
             let (id, metadata_id) = self.prepare(&query.text).await?;
             request.execute(&id, &metadata_id, &parameters);
             let answer = self.call(&request).await?;
             match &answer {
-                AnswerBody::Error(error) if error.code() == 0x2500 && attempt == 0 => {
+                AnswerBody::Error(error) if error.code() == 0x2500 && attempt < PREPARE_TRIES => {
                     self.prepared.retain(|prepared| prepared.text != query.text);
                 }
                 _ => return Self::result(answer),

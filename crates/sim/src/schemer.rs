@@ -56,11 +56,8 @@ impl Schemer {
     pub(crate) async fn run(mut self) {
         while !self.is_down() {
             let speech = worker::speech(&mut self.rng);
-            match Connection::open(&self.rt, self.server, speech).await {
-                Ok(mut connection) => while !self.is_down() && self.step(&mut connection).await {},
-                Err(failure) => {
-                    self.world.borrow_mut().classify(&failure, "STARTUP");
-                }
+            if let Some(mut connection) = worker::connect(&self.rt, &self.world, self.server, speech).await {
+                while !self.is_down() && self.step(&mut connection).await {}
             }
             self.rt.sleep(Duration::from_millis(5)).await;
         }

@@ -34,6 +34,37 @@ pub(crate) fn speech(rng: &mut Rng) -> Speech {
     Speech { version, compression, prepared: one_in(rng, 2) }
 }
 
+/// How long a client waits after a connection that did not come up.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Opens a connection. A failure must be excused; the client then waits before it tries again.
+pub(crate) async fn connect(
+    rt: &Rt,
+    world: &SharedWorld,
+    server: SocketAddr,
+    speech: Speech,
+) -> Option<Connection> {
+    match Connection::open(rt, server, speech).await {
+        Ok(connection) => Some(connection),
+        Err(failure) => {
+            world.borrow_mut().classify_startup(&failure);
+            rt.sleep(RECONNECT_PAUSE).await;
+            None
+        }
+    }
+}
+
+/// A connection to one of these servers, and that server.
+pub(crate) async fn connect_any(
+    rt: &Rt,
+    world: &SharedWorld,
+    servers: &[SocketAddr],
+    rng: &mut Rng,
+) -> Option<(Connection, SocketAddr)> {
+    let (server, speech) = (*pick(rng, servers), speech(rng));
+    connect(rt, world, server, speech).await.map(|connection| (connection, server))
+}
+
 impl Worker {
     fn is_down(&self) -> bool {
         self.world.borrow().down
@@ -43,12 +74,8 @@ impl Worker {
     pub(crate) async fn run(mut self) {
         while !self.is_down() {
             let speech = speech(&mut self.rng);
-            match Connection::open(&self.rt, self.server, speech).await {
-                Ok(mut connection) => self.work(&mut connection, speech.prepared).await,
-                Err(failure) => {
-                    self.world.borrow_mut().classify(&failure, "STARTUP");
-                    self.rt.sleep(Duration::from_millis(5)).await;
-                }
+            if let Some(mut connection) = connect(&self.rt, &self.world, self.server, speech).await {
+                self.work(&mut connection, speech.prepared).await;
             }
         }
     }

@@ -16,6 +16,9 @@ use crate::schemer::Pending;
 /// A partition key, or a clustering key.
 pub(crate) type Key = Vec<Scalar>;
 
+/// The server's code of a request that it has no room for.
+const OVERLOADED: i32 = 0x1001;
+
 /// How far back timestamps may lie; much less than the smallest `gc_grace_seconds`.
 const BACK_MICROS_MAX: i64 = 1_500_000;
 
@@ -111,10 +114,12 @@ pub struct Stats {
     pub probes: u64,
     /// Looks at a node's metrics under way.
     pub looks: u64,
+    /// Requests that a node refused because it had too many.
+    pub overloaded: u64,
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 20] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 21] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -136,6 +141,7 @@ impl Stats {
             ("repairs and cleanups", &mut self.repairs),
             ("requests that had to succeed in trouble", &mut self.probes),
             ("looks at what nodes hold", &mut self.looks),
+            ("refused as overloaded", &mut self.overloaded),
         ]
     }
 
@@ -172,6 +178,8 @@ pub(crate) struct World {
     pub(crate) excuses: Excuses,
     /// Nodes are far from each other.
     pub(crate) is_wide: bool,
+    /// Nodes take so many connections only.
+    pub(crate) limits_connections: bool,
     /// The clients shall end what they do.
     pub(crate) down: bool,
     /// The clients shall wait.
@@ -292,6 +300,7 @@ impl World {
             stats: Stats::default(),
             excuses: Excuses::default(),
             is_wide: false,
+            limits_connections: false,
             down: false,
             hold: false,
             next_column: 0,
@@ -335,6 +344,12 @@ impl World {
             seconds.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
         self.latest = self.latest.max(last);
         (first, last)
+    }
+
+    /// The position of the node with this server.
+    pub(crate) fn nth_at(&self, server: SocketAddr) -> usize {
+        let nth = self.nodes.iter().position(|node| self.sim.ip(*node) == server.ip());
+        nth.expect("clients connect to nodes")
     }
 
     /// What the wall clock of a server shows.
@@ -460,7 +475,10 @@ impl World {
                 0x1100 | 0x1500 | 0x1700 | 0x1200 | 0x1300 | 0x1003 | 0x0000 => {
                     (Outcome::Unknown, self.excuses.errors)
                 }
-                0x1001 => (Outcome::Refused, self.excuses.errors),
+                OVERLOADED => {
+                    self.stats.overloaded += 1;
+                    (Outcome::Refused, self.excuses.errors)
+                }
                 // Unavailable: of a batch, a part may have been kept already.
                 0x1000 => (Outcome::Unknown, self.excuses.errors && self.nodes.len() > 1),
                 _ => (Outcome::Unknown, false),
@@ -475,6 +493,14 @@ impl World {
             self.fail(format!("nothing excuses this failure: {failure}\n  statement: {what}"));
         }
         outcome
+    }
+
+    /// The same of a connection that did not come up: a node that has as many as it may have closes it.
+    pub(crate) fn classify_startup(&mut self, failure: &Failure) {
+        let before = self.excuses.connections;
+        self.excuses.connections |= self.limits_connections;
+        self.classify(failure, "STARTUP");
+        self.excuses.connections = before;
     }
 
     /// Notes that a write was acknowledged by a replica or so: readers of others need not see it, but it must not be lost.

@@ -14,9 +14,9 @@ use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
 use crate::cluster::director::ClusterDirector;
-use crate::plan::{one_in, pick};
+use crate::plan::one_in;
 use crate::statement::Query;
-use crate::worker::speech;
+use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 /// Tables of each client.
@@ -100,14 +100,8 @@ impl Changer {
     }
 
     async fn connect(&mut self) -> Option<Connection> {
-        let (server, speech) = (*pick(&mut self.rng, &self.servers), speech(&mut self.rng));
-        match Connection::open(&self.rt, server, speech).await {
-            Ok(connection) => Some(connection),
-            Err(failure) => {
-                self.world.borrow_mut().classify(&failure, "STARTUP");
-                None
-            }
-        }
+        let opened = connect_any(&self.rt, &self.world, &self.servers, &mut self.rng).await;
+        opened.map(|(connection, _)| connection)
     }
 
     async fn step(&mut self, table: usize) {

@@ -241,6 +241,14 @@ impl ClusterDirector {
         *pick(&mut self.rng, &present)
     }
 
+    /// Any of them in a datacenter.
+    pub(crate) fn any_node_of(&mut self, home: Option<usize>) -> usize {
+        let all = self.present();
+        let here: Vec<usize> =
+            all.iter().copied().filter(|nth| home.is_none_or(|home| self.plan.home(*nth) == home)).collect();
+        *pick(&mut self.rng, if here.is_empty() { &all } else { &here })
+    }
+
     /// The next node that is yet to join.
     pub(crate) fn next_joiner(&self) -> Option<usize> {
         self.nodes.iter().position(|node| node.place.get() == Place::Spare)

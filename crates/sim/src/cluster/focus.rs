@@ -1,4 +1,4 @@
-//! Drawings of a cluster that look closely at one thing: a seed in four has one, and each planted bug is looked for in the one that shows
+//! Scenarios of a cluster that look closely at one thing: a seed in four has one, and each planted bug is looked for in the one that shows
 //! it. A focus changes a plan that was drawn as any other, with numbers of its own, so that the seeds without one stay as they are.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LATER_ONE_IN: u64 = 12;
 const LAST_STREAM: u64 = 16;
 const LAST_ONE_IN: u64 = 6;
 
-/// What a drawing looks at.
+/// What a scenario looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Focus {
     /// Few rows that everybody writes and reads, and replicas that hear of a write at very different times.
@@ -48,11 +48,14 @@ pub enum Focus {
     Rings,
     /// A minority in trouble after trouble, while QUORUM must succeed in time through all others.
     Steady,
+    /// Lightweight transactions on several rows of tables that are truncated, or whose replication factor changes. No seed has it by
+    /// itself yet.
+    Rows,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -65,6 +68,7 @@ impl Focus {
         Self::Growth,
         Self::Rings,
         Self::Steady,
+        Self::Rows,
     ];
     /// Those that were there when the first seeds were kept.
     const FIRST: [Self; 7] =
@@ -87,6 +91,7 @@ impl Focus {
             Self::Growth => "growth",
             Self::Rings => "rings",
             Self::Steady => "steady",
+            Self::Rows => "rows",
         }
     }
 
@@ -110,7 +115,7 @@ impl Focus {
     /// How many nodes it takes.
     pub(crate) fn size(self, rng: &mut Rng) -> usize {
         match self {
-            Self::Lag | Self::Votes => *pick(rng, &[3, 3, 4]),
+            Self::Lag | Self::Votes | Self::Rows => *pick(rng, &[3, 3, 4]),
             Self::Away => *pick(rng, &[3, 3, 4, 5]),
             Self::Joining => *pick(rng, &[4, 4, 5]),
             Self::Batches => *pick(rng, &[4, 5, 6]),
@@ -152,6 +157,7 @@ impl Focus {
             Self::Growth => growth(plan, rng),
             Self::Rings => rings(plan, rng),
             Self::Steady => steady(plan, rng),
+            Self::Rows => rows(plan, rng),
         }
     }
 }
@@ -186,6 +192,18 @@ fn votes(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.serial_percent = 60;
     plan.changers = 2;
     plan.machine.workers = 6;
+}
+
+fn rows(plan: &mut ClusterPlan, rng: &mut Rng) {
+    votes(plan, rng);
+    plan.links = Some(slow(*pick(rng, &[5, 30])));
+    plan.serial_percent = 30;
+    plan.changers = 0;
+    // Shorter than what makes others believe that a node is down: a TRUNCATE needs all of them.
+    plan.troubles = vec![Trouble::Isolate, Trouble::OneWay, Trouble::Pause];
+    plan.trouble_millis = 2_000;
+    plan.truncates = true;
+    plan.replications = vec![1, 2, 3];
 }
 
 fn away(plan: &mut ClusterPlan, rng: &mut Rng) {

@@ -6,6 +6,9 @@
 //! has what was chosen before it, so that such a read shows the partition as it was after some transaction, whole. It may not
 //! be one from before what was committed at QUORUM, or read or refused serially, before the read was sent.
 //!
+//! Where there are several datacenters these are transactions at SERIAL, or at LOCAL_SERIAL with reads at LOCAL_QUORUM, each partition's in one
+//! datacenter: those of several datacenters would have no order.
+//!
 //! A second table of this kind is truncated meanwhile, and a third is in a keyspace whose replication factor changes. A TRUNCATE
 //! truncates each replica at least twice: what overlaps with it, is answered or not, may be there afterwards or not, each transaction
 //! whole, whatever it built on, and what had been answered before it began may not.
@@ -27,7 +30,8 @@ use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
 use crate::cluster::director::ClusterDirector;
-use crate::cluster::lwt_draw::{self, Drawing, Drawn};
+use crate::cluster::focus::Focus;
+use crate::cluster::lwt_draw::{self, Request, RequestGenerator};
 use crate::cluster::plan::{ClusterPlan, Copies};
 use crate::cluster::serial;
 use crate::plan::{one_in, pick};
@@ -38,10 +42,11 @@ use crate::world::SharedWorld;
 pub(crate) const TABLE: &str = "k0.guarded";
 const CUT_TABLE: &str = "k0.guarded_cut";
 const COPIED_TABLE: &str = "k1.guarded";
-/// Partitions in use at once.
+/// Partitions in use at once, where any datacenter uses any.
 const KEYS: u64 = 2;
-/// Where there are tables that change, one step of a client in so many is about one of them.
+/// Where there are tables that change, one step of a client in so many is about one of them; where the seed looks at those, more are.
 const CHANGING_ONE_IN: u64 = 12;
+const CHANGING_ONE_IN_OF_FOCUS: u64 = 2;
 /// Operations on a partition, after which another takes its place: what is to be searched grows with them.
 const OPERATIONS_MAX: usize = 60;
 /// The same for operations without an answer.
@@ -49,7 +54,7 @@ const OPEN_MAX: usize = 6;
 
 type Op = Operation<ConditionalInput, ConditionalOutput>;
 
-/// What was asked of a partition.
+/// The operations on a partition.
 #[derive(Default)]
 struct History {
     operations: Vec<Op>,
@@ -67,7 +72,8 @@ struct History {
 pub(crate) struct LwtTable {
     table: &'static str,
     levels: Levels,
-    current: [u64; KEYS as usize],
+    /// The partition of each place; where rounds are those of one datacenter, there is one place for each.
+    current: Vec<u64>,
     next_value: i64,
     next_id: u64,
     histories: BTreeMap<u64, History>,
@@ -88,6 +94,7 @@ pub(crate) struct LwtTables {
     pub(crate) guarded: Option<SharedLwt>,
     pub(crate) cut: Option<SharedLwt>,
     pub(crate) copied: Option<SharedLwt>,
+    is_focus: bool,
 }
 
 impl LwtTables {
@@ -96,9 +103,10 @@ impl LwtTables {
             is_wanted.then(|| Rc::new(RefCell::new(LwtTable::new(name, levels))))
         };
         Self {
-            guarded: table(plan.operations.rows, TABLE, Levels::of(plan)),
+            guarded: table(plan.operations.rows, TABLE, Levels::of_guarded(plan)),
             cut: table(plan.operations.rows_truncated, CUT_TABLE, Levels::of(plan)),
             copied: table(plan.operations.rows_copied, COPIED_TABLE, Levels::of_any_replicas(plan)),
+            is_focus: plan.focus == Some(Focus::Rows),
         }
     }
 
@@ -109,7 +117,8 @@ impl LwtTables {
     /// One of those that are truncated or change their replicas, now and then.
     pub(crate) fn pick_changing(&self, rng: &mut Rng) -> Option<&SharedLwt> {
         let changing: Vec<&SharedLwt> = [&self.cut, &self.copied].into_iter().flatten().collect();
-        (!changing.is_empty() && one_in(rng, CHANGING_ONE_IN)).then(|| *pick(rng, &changing))
+        let rarity = if self.is_focus { CHANGING_ONE_IN_OF_FOCUS } else { CHANGING_ONE_IN };
+        (!changing.is_empty() && one_in(rng, rarity)).then(|| *pick(rng, &changing))
     }
 
     /// The statements that make those of a keyspace.
@@ -136,7 +145,11 @@ pub(crate) struct Levels {
     /// Of commits, and whether every read at QUORUM has to see them.
     commits: Vec<(Consistency, bool)>,
     serials: Vec<Consistency>,
+    /// Of reads that take part in no round.
+    plain: Consistency,
     reads: Reads,
+    /// Rounds are those of one datacenter; so many there are.
+    homes: Option<u64>,
 }
 
 impl Levels {
@@ -163,7 +176,25 @@ impl Levels {
             (None, false) => Reads::Ordered,
             (None, true) => Reads::Settling,
         };
-        Self { commits, serials, reads }
+        Self { commits, serials, plain: Quorum, reads, homes: None }
+    }
+
+    /// Those of the table that stays as it is.
+    fn of_guarded(plan: &ClusterPlan) -> Self {
+        use Consistency::{
+            All, Any, EachQuorum, LocalOne, LocalQuorum, LocalSerial, One, Quorum, Three, Two,
+        };
+        if !plan.operations.local_rounds {
+            return Self::of(plan);
+        }
+        let strong = [LocalQuorum, LocalQuorum, EachQuorum, All].map(|level| (level, true));
+        // A quorum of all replicas need not be one of the datacenter's.
+        let weak = [Quorum, One, Any, LocalOne].map(|level| (level, false));
+        let mut commits: Vec<_> = strong.into_iter().chain(weak).collect();
+        let counted = [(Two, 2), (Three, 3)].into_iter().filter(|(_, least)| plan.copies.total() >= *least);
+        commits.extend(counted.map(|(level, _)| (level, false)));
+        let homes = Some(plan.homes().len() as u64);
+        Self { commits, serials: vec![LocalSerial], plain: LocalQuorum, homes, ..Self::of(plan) }
     }
 
     /// Levels that any number of replicas can reach.
@@ -272,8 +303,8 @@ impl LwtTable {
     pub(crate) fn new(table: &'static str, levels: Levels) -> Self {
         Self {
             table,
+            current: (0..levels.homes.unwrap_or(KEYS)).collect(),
             levels,
-            current: std::array::from_fn(|at| at as u64),
             next_value: 0,
             next_id: 0,
             histories: BTreeMap::new(),
@@ -283,14 +314,20 @@ impl LwtTable {
         }
     }
 
-    /// A partition that has room for one more operation.
-    fn key(&mut self, rng: &mut Rng) -> u64 {
-        let slot = rng.below(KEYS) as usize;
-        let history = self.histories.entry(self.current[slot]).or_default();
+    /// A partition that has room for one more operation, for a client of this datacenter.
+    fn key(&mut self, rng: &mut Rng, home: usize) -> u64 {
+        let places = self.current.len();
+        let place = if self.levels.homes.is_some() { home } else { rng.below(places as u64) as usize };
+        let history = self.histories.entry(self.current[place]).or_default();
         if history.operations.len() >= OPERATIONS_MAX || history.open() >= OPEN_MAX {
-            self.current[slot] += KEYS;
+            self.current[place] += places as u64;
         }
-        self.current[slot]
+        self.current[place]
+    }
+
+    /// The datacenter in which the rounds of a partition are; none for any.
+    fn home(&self, key: u64) -> Option<usize> {
+        self.levels.homes.map(|homes| (key % homes) as usize)
     }
 
     fn begin(&mut self, key: u64, input: ConditionalInput, settles: bool, now: u64) -> Begun {
@@ -359,7 +396,7 @@ impl LwtTable {
     /// A truncation begins.
     fn begin_truncation(&mut self) {
         self.truncating = true;
-        let current = self.current;
+        let current = self.current.clone();
         let all = std::mem::take(&mut self.histories);
         let open = all.iter().filter(|(key, _)| current.contains(key));
         self.histories = open.map(|(key, history)| (*key, history.after_truncation())).collect();
@@ -376,7 +413,8 @@ impl LwtTable {
 
     fn retire(&mut self) {
         self.histories.clear();
-        self.current.iter_mut().for_each(|key| *key += KEYS);
+        let places = self.current.len() as u64;
+        self.current.iter_mut().for_each(|key| *key += places);
     }
 }
 
@@ -398,33 +436,33 @@ pub(crate) async fn truncate(
     answer.map(drop)
 }
 
-/// One step of a client; false when the connection is of no more use.
+/// One step of a client on a connection to this datacenter; false when the connection is of no more use.
 pub(crate) async fn step(
     world: &SharedWorld,
     lwt: &SharedLwt,
     rng: &mut Rng,
-    connection: &mut Connection,
+    (connection, home): (&mut Connection, usize),
 ) -> bool {
-    let (key, serial) = {
+    let (key, serial, plain) = {
         let mut lwt = lwt.borrow_mut();
-        (lwt.key(rng), *pick(rng, &lwt.levels.serials))
+        (lwt.key(rng, home), *pick(rng, &lwt.levels.serials), lwt.levels.plain)
     };
     match rng.below(10) {
         0 => read(world, lwt, connection, key, serial).await,
-        1..=2 => read(world, lwt, connection, key, Consistency::Quorum).await,
+        1..=2 => read(world, lwt, connection, key, plain).await,
         _ => {
             let (commit, settles) = lwt.borrow().levels.draw(rng);
-            let drawn = {
+            let request = {
                 let lwt = &mut *lwt.borrow_mut();
                 let known = lwt.histories.get(&key).map(|history| history.known).unwrap_or_default();
                 let (table, next_value) = (lwt.table, &mut lwt.next_value);
-                Drawing { table, key, known, next_value }.request(rng)
+                RequestGenerator { table, key, known, next_value }.request(rng)
             };
             (connection.consistency, connection.serial_consistency) = (commit, Some(serial));
-            let whole = write(world, lwt, connection, (key, settles), drawn).await;
+            let whole = write(world, lwt, connection, (key, settles), request).await;
             connection.serial_consistency = None;
             // What was just acknowledged is there for whoever asks at once.
-            whole && (!one_in(rng, 4) || read(world, lwt, connection, key, Consistency::Quorum).await)
+            whole && (!one_in(rng, 4) || read(world, lwt, connection, key, plain).await)
         }
     }
 }
@@ -434,21 +472,21 @@ async fn write(
     lwt: &SharedLwt,
     connection: &mut Connection,
     (key, settles): (u64, bool),
-    drawn: Drawn,
+    request: Request,
 ) -> bool {
-    let (conditions, changes) = (drawn.conditions.clone(), drawn.changes.clone());
+    let (conditions, changes) = (request.conditions.clone(), request.changes.clone());
     let input = ConditionalInput::Transaction { conditions, changes, shown: Vec::new() };
     let begun = lwt.borrow_mut().begin(key, input, settles, world.borrow().now());
-    let answer = connection.query(&Query::text(&drawn.text), None).await;
+    let answer = connection.query(&Query::text(&request.text), None).await;
     let now = world.borrow().now();
     match answer {
-        Ok(ResultBody::Rows(rows)) => match drawn.answer(&rows) {
+        Ok(ResultBody::Rows(rows)) => match request.answer(&rows) {
             Ok((output, cells)) => lwt.borrow_mut().end(begun, output, cells, now),
-            Err(problem) => world.borrow_mut().fail(format!("checker lwt: {}: {problem}", drawn.text)),
+            Err(problem) => world.borrow_mut().fail(format!("checker lwt: {}: {problem}", request.text)),
         },
-        Ok(other) => world.borrow_mut().fail(format!("{} was answered with {other:?}", drawn.text)),
+        Ok(other) => world.borrow_mut().fail(format!("{} was answered with {other:?}", request.text)),
         Err(failure) => {
-            serial::classify(world, &failure, &drawn.text, lwt.borrow().overlaps(begun));
+            serial::classify(world, &failure, &request.text, lwt.borrow().overlaps(begun));
             // Unavailable: nobody was asked.
             if matches!(&failure, Failure::Error(error) if error.code() == 0x1000) {
                 lwt.borrow_mut().undo(begun);
@@ -471,7 +509,7 @@ async fn read(
     let text = format!("SELECT c, s, a, b FROM {} WHERE k = {key}", lwt.borrow().table);
     connection.consistency = level;
     let since = world.borrow().now();
-    let is_serial = level != Consistency::Quorum;
+    let is_serial = matches!(level, Consistency::Serial | Consistency::LocalSerial);
     let begun = is_serial.then(|| lwt.borrow_mut().begin(key, ConditionalInput::Read, true, since));
     let rows = match connection.rows(&Query::text(&text), 10).await {
         Ok(rows) => rows,
@@ -505,13 +543,19 @@ pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> 
     Ok(())
 }
 
-/// Reads every partition once more, serially and then at QUORUM by another node, and looks for an order of each history.
+/// Reads every partition once more, serially and then plainly by another node, and looks for an order of each history.
 async fn judge_table(director: &mut ClusterDirector, lwt: &SharedLwt) -> Result<(), String> {
     let keys: Vec<u64> = lwt.borrow().histories.keys().copied().collect();
-    for level in [Consistency::Serial, Consistency::Quorum] {
-        let nth = director.any_node();
+    let homes: BTreeSet<Option<usize>> = keys.iter().map(|key| lwt.borrow().home(*key)).collect();
+    let plain = lwt.borrow().levels.plain;
+    let serial =
+        if lwt.borrow().levels.homes.is_some() { Consistency::LocalSerial } else { Consistency::Serial };
+    for (level, home) in
+        [serial, plain].into_iter().flat_map(|level| homes.iter().map(move |home| (level, *home)))
+    {
+        let nth = director.any_node_of(home);
         let mut connection = director.connect(nth).await?;
-        for key in &keys {
+        for key in keys.iter().filter(|key| lwt.borrow().home(**key) == home) {
             let world = director.world.clone();
             if !read(&world, lwt, &mut connection, *key, level).await || director.failed() {
                 return Err(format!("partition {key} is not read at {level:?} by node {nth}"));

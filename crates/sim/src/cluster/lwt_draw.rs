@@ -15,7 +15,7 @@ const NAMES: [&str; 2] = ["a", "b"];
 
 /// A conditional request, as it is sent and as the model is asked.
 #[derive(Debug, Default)]
-pub(crate) struct Drawn {
+pub(crate) struct Request {
     pub(crate) text: String,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) changes: Vec<Change>,
@@ -29,7 +29,7 @@ pub(crate) fn create_text(table: &str) -> String {
 }
 
 /// What draws a request: the table and key, what a client believes to be there, and the next value that nobody has written.
-pub(crate) struct Drawing<'a> {
+pub(crate) struct RequestGenerator<'a> {
     pub(crate) table: &'static str,
     pub(crate) key: u64,
     pub(crate) known: ConditionalState,
@@ -47,34 +47,34 @@ fn name(cell: Cell) -> &'static str {
     }
 }
 
-impl Drawing<'_> {
+impl RequestGenerator<'_> {
     /// A statement or a batch, with a condition at least.
-    pub(crate) fn request(&mut self, rng: &mut Rng) -> Drawn {
-        let mut drawn = Drawn::default();
+    pub(crate) fn request(&mut self, rng: &mut Rng) -> Request {
+        let mut request = Request::default();
         let first = rng.below(ROWS as u64) as usize;
         if one_in(rng, 2) {
-            drawn.text = match one_in(rng, 6) {
-                true => self.static_statement(rng, &mut drawn),
+            request.text = match one_in(rng, 6) {
+                true => self.static_statement(rng, &mut request),
                 false => {
-                    drawn.row = Some(first);
-                    self.conditional(rng, first, true, &mut drawn)
+                    request.row = Some(first);
+                    self.conditional(rng, first, true, &mut request)
                 }
             };
-            return drawn;
+            return request;
         }
-        let mut parts = vec![self.conditional(rng, first, false, &mut drawn)];
+        let mut parts = vec![self.conditional(rng, first, false, &mut request)];
         for row in (first + 1..ROWS).chain(0..first) {
             match rng.below(6) {
-                0..=2 => parts.push(self.conditional(rng, row, false, &mut drawn)),
-                3 => parts.push(self.unconditional(rng, row, &mut drawn)),
+                0..=2 => parts.push(self.conditional(rng, row, false, &mut request)),
+                3 => parts.push(self.unconditional(rng, row, &mut request)),
                 _ => {}
             }
         }
         if one_in(rng, 3) {
-            parts.push(self.static_statement(rng, &mut drawn));
+            parts.push(self.static_statement(rng, &mut request));
         }
-        drawn.text = format!("BEGIN BATCH {} APPLY BATCH", parts.join("; "));
-        drawn
+        request.text = format!("BEGIN BATCH {} APPLY BATCH", parts.join("; "));
+        request
     }
 
     fn value(&mut self) -> i64 {
@@ -87,19 +87,19 @@ impl Drawing<'_> {
     }
 
     /// Sets columns of a row to new values, and one now and then to null.
-    fn sets(&mut self, rng: &mut Rng, row: usize, drawn: &mut Drawn) -> String {
+    fn sets(&mut self, rng: &mut Rng, row: usize, request: &mut Request) -> String {
         let (first, both) = (rng.below(2) as usize, one_in(rng, 2));
         let columns = if both { vec![0, 1] } else { vec![first] };
         let set = columns.into_iter().map(|column| {
             let value = (!one_in(rng, 8)).then(|| self.value());
-            drawn.changes.push(Change::Set(Cell::Regular(row, column), value));
+            request.changes.push(Change::Set(Cell::Regular(row, column), value));
             format!("{} = {}", NAMES[column], literal(value))
         });
         set.collect::<Vec<_>>().join(", ")
     }
 
     /// Conditions that hold as far as the client knows, on one column or several.
-    fn equalities(&self, rng: &mut Rng, row: usize, drawn: &mut Drawn) -> String {
+    fn equalities(&self, rng: &mut Rng, row: usize, request: &mut Request) -> String {
         let mut cells = vec![Cell::Regular(row, rng.below(2) as usize)];
         match rng.below(4) {
             0 => cells = vec![Cell::Static],
@@ -109,21 +109,21 @@ impl Drawing<'_> {
         }
         let text = cells.into_iter().map(|cell| {
             let value = self.known.cell(cell);
-            drawn.conditions.push(Condition::Equals(cell, value));
+            request.conditions.push(Condition::Equals(cell, value));
             format!("{} = {}", name(cell), literal(value))
         });
         text.collect::<Vec<_>>().join(" AND ")
     }
 
-    fn insert(&mut self, rng: &mut Rng, row: usize, drawn: &mut Drawn) -> String {
-        drawn.changes.push(Change::Insert(row));
+    fn insert(&mut self, rng: &mut Rng, row: usize, request: &mut Request) -> String {
+        request.changes.push(Change::Insert(row));
         let (mut columns, mut values) = (String::new(), String::new());
         for (column, name) in NAMES.iter().enumerate() {
             if one_in(rng, 3) {
                 continue;
             }
             let value = self.value();
-            drawn.changes.push(Change::Set(Cell::Regular(row, column), Some(value)));
+            request.changes.push(Change::Set(Cell::Regular(row, column), Some(value)));
             columns.push_str(&format!(", {name}"));
             values.push_str(&format!(", {value}"));
         }
@@ -131,69 +131,69 @@ impl Drawing<'_> {
     }
 
     /// A statement on a row with a condition. Standing alone it may also set the static column.
-    fn conditional(&mut self, rng: &mut Rng, row: usize, alone: bool, drawn: &mut Drawn) -> String {
+    fn conditional(&mut self, rng: &mut Rng, row: usize, alone: bool, request: &mut Request) -> String {
         let (table, place) = (self.table, self.place(row));
         let exists = self.known.holds(&Condition::Exists(row));
         match rng.below(8) {
             0..=4 if !exists => {
-                drawn.conditions.push(Condition::NotExists(row));
-                let insert = self.insert(rng, row, drawn);
+                request.conditions.push(Condition::NotExists(row));
+                let insert = self.insert(rng, row, request);
                 format!("{insert} IF NOT EXISTS")
             }
             0 => {
-                drawn.conditions.push(Condition::NotExists(row));
-                let insert = self.insert(rng, row, drawn);
+                request.conditions.push(Condition::NotExists(row));
+                let insert = self.insert(rng, row, request);
                 format!("{insert} IF NOT EXISTS")
             }
             1 => {
-                let sets = self.sets(rng, row, drawn);
-                drawn.conditions.push(Condition::Exists(row));
+                let sets = self.sets(rng, row, request);
+                request.conditions.push(Condition::Exists(row));
                 format!("UPDATE {table} SET {sets} {place} IF EXISTS")
             }
             2 if exists => {
-                drawn.changes.push(Change::Delete(row));
-                let conditions = self.equalities(rng, row, drawn);
+                request.changes.push(Change::Delete(row));
+                let conditions = self.equalities(rng, row, request);
                 format!("DELETE FROM {table} {place} IF {conditions}")
             }
             3 if exists => {
                 let column = rng.below(2) as usize;
-                drawn.changes.push(Change::Set(Cell::Regular(row, column), None));
-                let conditions = self.equalities(rng, row, drawn);
+                request.changes.push(Change::Set(Cell::Regular(row, column), None));
+                let conditions = self.equalities(rng, row, request);
                 format!("DELETE {} FROM {table} {place} IF {conditions}", NAMES[column])
             }
             _ => {
-                let mut sets = self.sets(rng, row, drawn);
+                let mut sets = self.sets(rng, row, request);
                 if alone && one_in(rng, 4) {
                     let value = self.value();
-                    drawn.changes.push(Change::Set(Cell::Static, Some(value)));
+                    request.changes.push(Change::Set(Cell::Static, Some(value)));
                     sets.push_str(&format!(", s = {value}"));
                 }
-                let conditions = self.equalities(rng, row, drawn);
+                let conditions = self.equalities(rng, row, request);
                 format!("UPDATE {table} SET {sets} {place} IF {conditions}")
             }
         }
     }
 
     /// A statement on a row that asks nothing, which goes with the conditions of others.
-    fn unconditional(&mut self, rng: &mut Rng, row: usize, drawn: &mut Drawn) -> String {
+    fn unconditional(&mut self, rng: &mut Rng, row: usize, request: &mut Request) -> String {
         match rng.below(3) {
-            0 => self.insert(rng, row, drawn),
+            0 => self.insert(rng, row, request),
             1 => {
-                drawn.changes.push(Change::Delete(row));
+                request.changes.push(Change::Delete(row));
                 format!("DELETE FROM {} {}", self.table, self.place(row))
             }
             _ => {
-                let sets = self.sets(rng, row, drawn);
+                let sets = self.sets(rng, row, request);
                 format!("UPDATE {} SET {sets} {}", self.table, self.place(row))
             }
         }
     }
 
-    fn static_statement(&mut self, rng: &mut Rng, drawn: &mut Drawn) -> String {
+    fn static_statement(&mut self, rng: &mut Rng, request: &mut Request) -> String {
         let (table, key, old) = (self.table, self.key, self.known.static_value);
-        drawn.conditions.push(Condition::Equals(Cell::Static, old));
+        request.conditions.push(Condition::Equals(Cell::Static, old));
         let value = (old.is_none() || !one_in(rng, 5)).then(|| self.value());
-        drawn.changes.push(Change::Set(Cell::Static, value));
+        request.changes.push(Change::Set(Cell::Static, value));
         match value {
             Some(value) => format!("UPDATE {table} SET s = {value} WHERE k = {key} IF s = {}", literal(old)),
             None => format!("DELETE s FROM {table} WHERE k = {key} IF s = {}", literal(old)),
@@ -236,7 +236,7 @@ pub(crate) fn view(rows: &[Vec<Option<Vec<u8>>>]) -> Result<ConditionalView, Str
     Ok(view)
 }
 
-impl Drawn {
+impl Request {
     /// What the answer says, and what it shows when it is a refusal.
     pub(crate) fn answer(&self, rows: &Rows) -> Result<(ConditionalOutput, Vec<Cell>), String> {
         let metadata = rows.metadata.as_ref().ok_or("the answer has no metadata")?;

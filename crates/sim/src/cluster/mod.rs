@@ -157,6 +157,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
     let ids = members.iter().map(|member| member.id).collect();
     let world = Rc::new(RefCell::new(World::new(sim.clone(), ids)));
     world.borrow_mut().is_wide = plan.distance.is_some() || plan.links.is_some();
+    world.borrow_mut().limits_connections = plan.limits.is_some();
     let (shared, directed, inner) = (world.clone(), plan.clone(), sim.clone());
     let ended = sim.block_on(move |rt| {
         ClusterDirector {

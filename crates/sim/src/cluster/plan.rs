@@ -1,6 +1,6 @@
 //! The choices of a seed that hold for a whole run of a cluster: its machines, where they stand, what happens to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -110,6 +110,8 @@ pub(crate) struct Operations {
     /// There is a table of those that is truncated, and one in the keyspace whose number of copies changes.
     pub(crate) rows_truncated: bool,
     pub(crate) rows_copied: bool,
+    /// Rounds of the table that stays as it is are those of one datacenter, and each partition belongs to one.
+    pub(crate) local_rounds: bool,
     /// A client writes with the timestamps of its coordinators.
     pub(crate) stamps: bool,
 }
@@ -396,7 +398,25 @@ impl ClusterPlan {
             rows_truncated: self.truncates && !self.forces,
             // A removal that is forced loses votes.
             rows_copied: !self.replications.is_empty() && !self.forces,
+            local_rounds: false,
         };
+        let by_datacenter = matches!(self.copies, Copies::ByDatacenter(_)) && !self.is_one_datacenter();
+        if self.operations.rows && by_datacenter && one_in(rng, 2) {
+            self.operations.local_rounds = true;
+            // What a quorum of one datacenter has, a node need not fetch that takes the place of a dead one.
+            self.ring.clear();
+            self.founders = self.shards.len();
+        }
+    }
+
+    /// The datacenters.
+    pub(crate) fn homes(&self) -> BTreeSet<&str> {
+        self.datacenters.iter().map(String::as_str).collect()
+    }
+
+    /// The place of a node's datacenter among them.
+    pub(crate) fn home(&self, nth: usize) -> usize {
+        self.homes().into_iter().position(|name| name == self.datacenters[nth]).expect("it is one of them")
     }
 
     /// Nodes sync every so often only, and lose with their power what they acknowledged since. Clients that keep a history of their own
@@ -442,7 +462,12 @@ impl ClusterPlan {
         let seeds: Vec<String> = (1..=self.shards.len().min(SEEDS)).map(|n| format!("10.0.0.{n}")).collect();
         let mut config = self.machine.config(rng, address, self.shards[nth]);
         if let Some(seed) = self.limits {
-            draw_limits(&mut Rng::new(seed, 0), &mut config);
+            let mut drawn = Rng::new(seed, 0);
+            draw_limits(&mut drawn, &mut config);
+            // Some requests have to succeed in time.
+            if !self.probes {
+                draw_client_limits(&mut drawn, &mut config);
+            }
         }
         Config {
             seeds: seeds.join(","),
@@ -470,6 +495,18 @@ fn draw_limits(rng: &mut Rng, config: &mut Config) {
     config.max_hints_delivery_threads = *pick(rng, &[1, 2, 8]);
     config.max_hints_file_size = Size(*pick(rng, &[64 << 10, 1 << 20, 128 << 20]));
     config.stream_throughput_outbound = Size(*pick(rng, &[0, 1 << 20, 24 << 20]));
+}
+
+/// What clients may ask at once: requests of so many bytes, connections, prepared statements. Less than some clients want, and
+/// enough for one that sends a request after the other.
+fn draw_client_limits(rng: &mut Rng, config: &mut Config) {
+    let mut bytes = |choices: &[u64]| Size(*pick(rng, choices));
+    config.native_transport_max_request_data_in_flight = bytes(&[0, 200, 1_000, 8_000]);
+    config.native_transport_max_request_data_in_flight_per_ip = bytes(&[0, 200, 1_000, 8_000]);
+    config.native_transport_max_frame_size = bytes(&[256 << 10, 16 << 20]);
+    config.prepared_statements_cache_size = bytes(&[16 << 10, 64 << 10, 10 << 20]);
+    config.native_transport_max_concurrent_connections = *pick(rng, &[0, 0, 3, 6]);
+    config.native_transport_max_concurrent_connections_per_ip = *pick(rng, &[0, 0, 3, 6]);
 }
 
 /// One seed in so many has a large cluster, of small nodes.

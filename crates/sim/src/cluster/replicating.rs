@@ -17,7 +17,7 @@ use crate::cluster::director::ClusterDirector;
 use crate::cluster::repaired;
 use crate::plan::pick;
 use crate::statement::{Query, decode_value};
-use crate::worker::speech;
+use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 /// The keyspace.
@@ -80,20 +80,13 @@ impl Replicator {
     /// Works until the world is down.
     pub(crate) async fn run(mut self) {
         while !self.world.borrow().down {
-            let (server, speech) = (*pick(&mut self.rng, &self.servers), speech(&mut self.rng));
-            match Connection::open(&self.rt, server, speech).await {
-                Ok(mut connection) => {
-                    for _ in 0..1 + self.rng.below(20) {
-                        let pause = self.rng.below(self.pause_micros.max(50_000));
-                        self.rt.sleep(Duration::from_micros(pause)).await;
-                        if self.world.borrow().down || self.step(&mut connection).await.is_err() {
-                            break;
-                        }
-                    }
-                }
-                Err(failure) => {
-                    self.world.borrow_mut().classify(&failure, "STARTUP");
-                    self.rt.sleep(Duration::from_millis(20)).await;
+            let opened = connect_any(&self.rt, &self.world, &self.servers, &mut self.rng).await;
+            let Some((mut connection, _)) = opened else { continue };
+            for _ in 0..1 + self.rng.below(20) {
+                let pause = self.rng.below(self.pause_micros.max(50_000));
+                self.rt.sleep(Duration::from_micros(pause)).await;
+                if self.world.borrow().down || self.step(&mut connection).await.is_err() {
+                    break;
                 }
             }
         }

@@ -18,7 +18,7 @@ use crate::cluster::lwt::{self, SharedLwt};
 use crate::cluster::plan::ClusterPlan;
 use crate::plan::{one_in, pick};
 use crate::statement::Query;
-use crate::worker::speech;
+use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 const TABLE: &str = "k0.cut";
@@ -86,13 +86,9 @@ impl Truncater {
     /// Works until the world is down.
     pub(crate) async fn run(mut self) {
         while !self.world.borrow().down {
-            let (server, speech) = (*pick(&mut self.rng, &self.servers), speech(&mut self.rng));
-            match Connection::open(&self.rt, server, speech).await {
-                Ok(mut connection) => self.work(&mut connection).await,
-                Err(failure) => {
-                    self.world.borrow_mut().classify(&failure, "STARTUP");
-                    self.rt.sleep(Duration::from_millis(20)).await;
-                }
+            let opened = connect_any(&self.rt, &self.world, &self.servers, &mut self.rng).await;
+            if let Some((mut connection, _)) = opened {
+                self.work(&mut connection).await;
             }
         }
     }

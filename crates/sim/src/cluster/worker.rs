@@ -14,7 +14,7 @@ use crate::cluster::lwt::{self, LwtTables};
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::serial::{self, SharedRegisters};
 use crate::plan::{one_in, pick};
-use crate::worker::{ask, speech};
+use crate::worker::{ask, connect_any};
 use crate::workload::{self, Prepared};
 use crate::world::SharedWorld;
 
@@ -37,19 +37,17 @@ impl ClusterWorker {
     /// Works until the world is down.
     pub(crate) async fn run(mut self) {
         while !self.is_down() {
-            let (server, speech) = (*pick(&mut self.rng, &self.servers), speech(&mut self.rng));
-            match Connection::open(&self.rt, server, speech).await {
-                Ok(mut connection) => self.work(&mut connection, server, speech.prepared).await,
-                Err(failure) => {
-                    self.world.borrow_mut().classify(&failure, "STARTUP");
-                    self.rt.sleep(Duration::from_millis(20)).await;
-                }
+            let opened = connect_any(&self.rt, &self.world, &self.servers, &mut self.rng).await;
+            if let Some((mut connection, server)) = opened {
+                let bound = connection.speech().prepared;
+                self.work(&mut connection, server, bound).await;
             }
         }
     }
 
     /// Works on one connection until it breaks, or for a while.
     async fn work(&mut self, connection: &mut Connection, server: SocketAddr, bound: bool) {
+        let home = self.plan.home(self.world.borrow().nth_at(server));
         for _ in 0..1 + self.rng.below(60) {
             if self.is_down() {
                 return;
@@ -62,7 +60,7 @@ impl ClusterWorker {
                 self.rt.sleep(pause).await;
             }
             if let Some(lwt) = self.lwt.pick_changing(&mut self.rng) {
-                if lwt::step(&self.world, lwt, &mut self.rng, connection).await {
+                if lwt::step(&self.world, lwt, &mut self.rng, (connection, home)).await {
                     continue;
                 }
                 return;
@@ -72,7 +70,7 @@ impl ClusterWorker {
             let whole = match self.rng.below(100) {
                 step if step < self.plan.serial_percent => match &self.lwt.guarded {
                     Some(lwt) if one_in(&mut self.rng, 2) => {
-                        lwt::step(&self.world, lwt, &mut self.rng, connection).await
+                        lwt::step(&self.world, lwt, &mut self.rng, (connection, home)).await
                     }
                     _ => {
                         let one = self.plan.is_one_datacenter();
