@@ -16,7 +16,7 @@ mod world;
 
 pub use begun::Begun;
 pub use config::{ClockConfig, Config, Crash, DiskConfig, LinkConfig, NameDurability, NodeConfig};
-pub use disk::DiskFault;
+pub use disk::{DiskFault, DiskImage};
 pub use random::Rng;
 pub use simulation::{MachineState, NodeId, NodeInfo, Sim, Simulation, Stalled};
 pub use trace::TRACE_BLOCK;

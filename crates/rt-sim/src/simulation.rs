@@ -19,7 +19,7 @@ use rt::{Disk, Group, Instant, LocalBoxFuture, Net, Rt, RtParts, ShardId, ShardM
 use crate::begun::Begun;
 use crate::clock::NodeClock;
 use crate::config::{Config, Crash, DiskConfig, LinkConfig, NodeConfig};
-use crate::disk::{DiskFault, NodeDisk, SimDisk};
+use crate::disk::{DiskFault, DiskImage, NodeDisk, SimDisk};
 use crate::net::{Network, SimNet};
 use crate::random::{Rng, ShardRandom};
 use crate::world::{SHARD_STREAMS, Stream, World};
@@ -502,6 +502,18 @@ impl Sim {
     pub fn wipe_disk(&self, node: NodeId) {
         assert!(!self.is_running(node), "only a node that is down gets another disk");
         self.disk(node).wipe();
+        self.note_change(node);
+    }
+
+    /// A snapshot of what is on a machine's disk now: what was synced, at least.
+    pub fn disk_image(&self, node: NodeId) -> DiskImage {
+        self.disk(node).image()
+    }
+
+    /// Restores the disk of a machine that is down from a snapshot.
+    pub fn restore_disk(&self, node: NodeId, image: &DiskImage) {
+        assert!(!self.is_running(node), "only a node that is down has its disk restored");
+        self.disk(node).restore(image);
         self.note_change(node);
     }
 

@@ -12,7 +12,7 @@ pub(crate) const SECTOR: usize = 512;
 type Page = Rc<[u8; PAGE]>;
 
 /// A file's pages twice: as written, and as durable. Pages that are in neither read as zeros.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Content {
     pages: BTreeMap<u64, Page>,
     len: u64,
@@ -197,6 +197,17 @@ impl Content {
         self.forgetful = false;
     }
 
+    /// The file as it is on disk now.
+    pub(crate) fn image(&self) -> Content {
+        let (pages, allocated_pages) = (self.durable.clone(), self.allocated_pages);
+        let mut image = Content { pages, allocated_pages, len: u64::MAX, ..Content::default() };
+        image.set_len(self.durable_len);
+        image.dirty.clear();
+        image.durable = image.pages.clone();
+        image.durable_len = image.len;
+        image
+    }
+
     /// Changes one bit in each sector that the range touches, on the medium and as read.
     pub(crate) fn corrupt(&mut self, position: u64, len: u64, rng: &mut Rng) {
         let end = (position + len).min(self.len);
@@ -270,6 +281,24 @@ mod tests {
             assert!(content.is_durable());
         }
         assert!(kept.iter().all(|count| *count > 20), "lost, kept and torn all happen: {kept:?}");
+    }
+
+    #[test]
+    fn an_image_has_what_was_synced_and_stays_as_it_is() {
+        let mut content = Content::default();
+        content.write(0, &[1; 2 * PAGE]);
+        let snapshot = content.begin_sync(std::iter::empty());
+        content.end_sync(snapshot);
+        content.write(0, &[2; 3 * PAGE]);
+        let image = content.image();
+        assert_eq!(all(&image), [1; 2 * PAGE]);
+        assert!(image.is_durable());
+        content.write(0, &[3; PAGE]);
+        let snapshot = content.begin_sync(std::iter::empty());
+        content.end_sync(snapshot);
+        assert_eq!(all(&image), [1; 2 * PAGE]);
+        content.set_len(10);
+        assert_eq!(all(&content.image())[..PAGE], [3; PAGE], "the cut is not on disk yet");
     }
 
     #[test]

@@ -62,6 +62,12 @@ struct State {
     read_bytes: u64,
 }
 
+/// What was on a disk at a moment. Cheap to keep: it shares its pages with the disk until they are written.
+pub struct DiskImage {
+    names: Names,
+    inodes: BTreeMap<u64, Content>,
+}
+
 /// The disk of one node. Outlives the node's crashes.
 pub(crate) struct NodeDisk {
     world: Rc<World>,
@@ -154,6 +160,29 @@ impl NodeDisk {
         state.syncing.clear();
         state.used_pages = 0;
         self.world.note("wipe", &[self.node]);
+    }
+
+    /// What is on disk now, as a snapshot of the machine's volume would have it.
+    pub(crate) fn image(&self) -> DiskImage {
+        let state = self.state.borrow();
+        let names = state.names.image();
+        let inodes =
+            names.files().into_iter().map(|(_, inode)| (inode, state.inodes[&inode].content.image()));
+        let inodes = inodes.collect();
+        self.world.note("image", &[self.node]);
+        DiskImage { names, inodes }
+    }
+
+    /// Puts a snapshot of the volume back.
+    pub(crate) fn restore(&self, image: &DiskImage) {
+        self.wipe();
+        let mut state = self.state.borrow_mut();
+        state.names = image.names.image();
+        for (inode, content) in &image.inodes {
+            state.used_pages += content.pages_used();
+            state.inodes.insert(*inode, Inode { content: content.clone(), handles: 0 });
+        }
+        self.world.note("restored", &[self.node]);
     }
 
     /// Removes a file for good.

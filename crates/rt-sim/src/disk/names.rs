@@ -325,6 +325,19 @@ impl Names {
         for (_, change) in &pending[..survivors] {
             change.apply(&mut self.durable, |_| {}, |_| {});
         }
+        self.settle();
+        survivors
+    }
+
+    /// The names as they are on disk now.
+    pub(crate) fn image(&self) -> Names {
+        let mut image = Names { durable: self.durable.clone(), sequence: self.sequence, ..Names::new() };
+        image.settle();
+        image
+    }
+
+    /// What is durable is what there is; names whose directory is not are gone.
+    fn settle(&mut self) {
         let has_dir = |map: &Map, dir: &[u8]| map.get(dir) == Some(&Entry::Dir);
         let is_orphan = |map: &Map, name: &Name| {
             (0..name.0.len()).filter(|at| name.0[*at] == 0).any(|end| !has_dir(map, &name.0[..end]))
@@ -341,7 +354,6 @@ impl Names {
                 *self.references.entry(*inode).or_default() += 1;
             }
         }
-        survivors
     }
 
     /// Whether a file has a name now or may have one after a power failure.

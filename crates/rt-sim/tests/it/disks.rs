@@ -153,3 +153,39 @@ fn a_new_disk_is_empty() {
     sim.start(node);
     assert_eq!(sim.files(node), []);
 }
+
+#[test]
+fn a_restored_disk_has_what_was_synced_when_its_image_was_taken() {
+    let simulation = on_disk(4, DiskConfig::default(), |rt, _| async move {
+        rt.disk().create_dir_all("/d").await.unwrap();
+        rt.disk().sync_dir("/").await.unwrap();
+        rt.disk().write_atomically("/d/kept", b"old").await.unwrap();
+        let file = rt.disk().open("/d/unsynced", OpenOptions::CREATE_NEW).await.unwrap();
+        file.write_at(0, IoBuf::copy_of(b"x")).await.unwrap();
+    });
+    let (sim, node) = (simulation.handle(), simulation.node(0));
+    let image = sim.disk_image(node);
+    let rt = sim.rt(node, rt::ShardId(0)).unwrap();
+    let disk = rt.clone();
+    let later = async move {
+        disk.disk().write_atomically("/d/kept", b"newer").await.unwrap();
+        disk.disk().write_atomically("/d/later", b"later").await.unwrap();
+    };
+    let task = rt.spawn(rt::Group::Statement, later);
+    simulation.run_until(|| task.is_finished()).unwrap();
+    for _ in 0..2 {
+        sim.kill(node);
+        sim.restore_disk(node, &image);
+        sim.start(node);
+        assert_eq!(sim.read_file(node, "/d/kept").unwrap(), b"old");
+        assert!(sim.read_file(node, "/d/unsynced").is_none_or(|bytes| bytes.is_empty()));
+        assert_eq!(sim.read_file(node, "/d/later"), None);
+        // What is written then is not in the image.
+        let rt = sim.rt(node, rt::ShardId(0)).unwrap();
+        let disk = rt.clone();
+        let again = async move { disk.disk().write_atomically("/d/kept", b"again").await.unwrap() };
+        let task = rt.spawn(rt::Group::Statement, again);
+        simulation.run_until(|| task.is_finished()).unwrap();
+        assert_eq!(sim.read_file(node, "/d/kept").unwrap(), b"again");
+    }
+}
