@@ -12,6 +12,7 @@ pub mod group;
 mod identity;
 pub mod liveness;
 mod own;
+pub mod rollback;
 pub mod state;
 mod store;
 

@@ -46,6 +46,8 @@ impl Key {
     pub const SHARDS: Key = Key(11);
     /// Features that the node speaks, with commas between.
     pub const FEATURES: Key = Key(12);
+    /// "true" while the node's disk does not have a record of how far its gossip comes: then nobody remembers that of it.
+    pub const UNRECORDED: Key = Key(13);
 
     /// The name that an operator sees; `None` for a number that this version does not know.
     pub fn name(self) -> Option<&'static str> {
@@ -63,6 +65,7 @@ impl Key {
             Self::TOKENS_HASH => "TOKENS_HASH",
             Self::SHARDS => "SHARDS",
             Self::FEATURES => "FEATURES",
+            Self::UNRECORDED => "UNRECORDED",
             _ => return None,
         })
     }

@@ -80,6 +80,8 @@ verbs! {
     Gossip = 2, "gossip", Urgent, Membership;
     /// A node asks to be let into the cluster, or who is in it.
     Join = 3, "join", Urgent, Membership;
+    /// How far a node heard another one's gossip come, in its last process lifetimes.
+    LastHeard = 4, "last_heard", Urgent, Membership;
     /// A message of the Raft group.
     Raft = 8, "raft", Urgent, Membership;
     /// An edit on its way to the leader.
@@ -193,7 +195,7 @@ mod tests {
             Verb::ALL.iter().map(|verb| format!("{} {}", verb.number(), verb.name())).collect();
         assert_eq!(
             listed.join(", "),
-            "1 echo, 2 gossip, 3 join, 8 raft, 9 raft_forward, 10 raft_snapshot, 16 read, 17 read_digest, 18 apply, \
+            "1 echo, 2 gossip, 3 join, 4 last_heard, 8 raft, 9 raft_forward, 10 raft_snapshot, 16 read, 17 read_digest, 18 apply, \
              19 increment, 20 truncate, 21 hint, 22 batch_store, 23 batch_remove, 24 read_repair, 25 traced, 26 forward, \
              27 outcome, 28 ring, 32 paxos_prepare, \
              33 paxos_propose, 34 paxos_commit, 48 repair_open, 49 repair_digest, 50 repair_rows, 51 repair_close, \

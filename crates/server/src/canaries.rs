@@ -9,4 +9,6 @@ pub struct Canaries {
     pub coordinator: coordinator::Canaries,
     /// In repairs.
     pub repair: repair::Canaries,
+    /// A node whose disk went back serves all the same.
+    pub rollback_unnoticed: bool,
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::group::{Group, GroupConfig, Opened, ProposeError};
 use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
+use cluster::rollback::RollbackGuard;
 use cluster::state::{
     ChangeStep, ClusterState, Command, Member, MemberInfo, MemberStatus, Outcome, Refused, STATE_VERSION,
 };
@@ -39,6 +40,7 @@ pub(crate) struct OwnNode {
     pub(crate) generation: u64,
     pub(crate) tokens: Vec<i64>,
     pub(crate) config: Config,
+    pub(crate) guard: RollbackGuard,
 }
 
 impl OwnNode {
@@ -90,6 +92,7 @@ pub(crate) async fn open_group(
         replaces: own.config.replaces().map(str::to_owned),
         token_count: own.config.initial_token.trim().is_empty().then_some(own.config.num_tokens.into()),
         new_cluster: own.config.new_cluster,
+        rollback: Some(own.guard.clone()),
         unresolved_seeds: own.config.unresolved_seeds().map(str::to_owned).collect(),
         ..GroupConfig::new(&directories.node, own.config.cluster_name.clone(), own.host, info)
     };
@@ -167,7 +170,8 @@ impl Membership {
                 stopping.request_stop();
             }
         };
-        let liveness = LivenessDriver::start(rt, messenger, LivenessConfig::new(config), endpoint, notices);
+        let config = LivenessConfig { rollback: Some(own.guard.clone()), ..LivenessConfig::new(config) };
+        let liveness = LivenessDriver::start(rt, messenger, config, endpoint, notices);
         liveness.set_members(addresses(&group.applied().state));
         Ok(Self {
             rt: rt.clone(),
@@ -232,10 +236,16 @@ impl Membership {
         };
         let this = self.clone();
         let ended = async move { this.stop_when_removed().await };
-        let both = async move {
-            futures_util::future::join(watch, ended).await;
+        let this = self.clone();
+        let rolled_back = async move {
+            let found = this.own.guard.rolled_back().await;
+            tracing::error!("{found}");
+            this.rt.request_stop();
         };
-        *self.task.borrow_mut() = Some(self.rt.spawn(rt::Group::Maintenance, both));
+        let all = async move {
+            futures_util::future::join3(watch, ended, rolled_back).await;
+        };
+        *self.task.borrow_mut() = Some(self.rt.spawn(rt::Group::Maintenance, all));
     }
 
     /// Members that gossip from another address than the log knows: the log's messages reach them there.
@@ -364,6 +374,11 @@ impl Membership {
                 Ok(())
             }
         }
+    }
+
+    /// Fails when somebody who did not answer at first knows that this node's disk went back.
+    pub(crate) fn check_disk(&self) -> Result<(), NodeError> {
+        self.own.guard.found().map_or(Ok(()), |found| Err(NodeError::Cluster(found.to_string())))
     }
 
     /// Tells the others whether clients are served.

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::rollback::RollbackGuard;
 use cluster::state::MemberStatus;
 use cluster::{NewTokens, NodeIdentity};
 use coordinator::ClusterView;
@@ -419,26 +420,20 @@ async fn begin(
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
     let tokens = new_tokens(&config)?;
     let mut identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, &tokens).await?;
-    let begun = identity.begin_life(rt, &directories.node).await;
-    let generation = match begun {
-        Ok(generation) => generation,
-        // What is there can still be read. The clock alone keeps this life apart from the next.
-        Err(error) if error.is_disk_full() => {
-            tracing::warn!("the data directory's file system is full: {error}");
-            identity.generation
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let guard = open_guard(rt, &directories, &identity, (&config, canaries)).await?;
+    let generation = begin_life(rt, &mut identity, &directories).await?;
     let own = OwnNode {
         host: HostId(identity.host_id),
         generation,
         tokens: identity.tokens.clone(),
         config: config.clone(),
+        guard: guard.clone(),
     };
     let security = Security::read(rt, &config).await?;
     let rpc_config = RpcConfig { secure: security.internode(&config), ..own.rpc_config() };
     follower.order_all(rt.shard_count(), Order::Connect(Arc::new(rpc_config))).await?;
     let messenger = follower.messenger().expect("shard 0 was just connected");
+    guard.serve(&messenger);
     messenger.listen().await.map_err(|error| NodeError::Listen {
         what: "the port for other nodes",
         option: "storage_port",
@@ -447,6 +442,8 @@ async fn begin(
     let found = membership::open_group(rt, &messenger, &own, &directories, own_schema());
     let group = unless_stopped(rt, found).await?;
     finish_drops(rt, &config, &directories, &group).await?;
+    // Before gossip tells of this process lifetime, and after the disk is known not to have gone back.
+    guard.begin(generation).await;
     let membership = Membership::start(rt, &messenger, own, group)?;
     let state = membership.group().applied().state;
     if let Some(member) = state.member(HostId(identity.host_id)) {
@@ -519,10 +516,40 @@ async fn enter(
     } else {
         unless_stopped(rt, membership.catch_up(rt.now() + HEARING_TIMEOUT)).await?;
     }
+    membership.check_disk()?;
     follower.order_all(rt.shard_count(), Order::Listen).await?;
     membership.set_ready(true);
     changes.start();
     Ok(())
+}
+
+/// The number of this process lifetime.
+async fn begin_life(
+    rt: &Rt,
+    identity: &mut NodeIdentity,
+    directories: &Directories,
+) -> Result<u64, NodeError> {
+    match identity.begin_life(rt, &directories.node).await {
+        Ok(generation) => Ok(generation),
+        // What is there can still be read. The clock alone keeps this life apart from the next.
+        Err(error) if error.is_disk_full() => {
+            tracing::warn!("the data directory's file system is full: {error}");
+            Ok(identity.generation)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What tells whether the disk went back since others heard of this node.
+async fn open_guard(
+    rt: &Rt,
+    directories: &Directories,
+    identity: &NodeIdentity,
+    (config, canaries): (&Config, Canaries),
+) -> Result<RollbackGuard, NodeError> {
+    let host = HostId(identity.host_id);
+    let allowed = config.allow_rolled_back || canaries.rollback_unnoticed;
+    Ok(RollbackGuard::open(rt, &directories.node, host, identity.generation, allowed).await?)
 }
 
 /// The tokens of a node that has none yet.

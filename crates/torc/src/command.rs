@@ -56,7 +56,8 @@ pub fn command() -> Command {
 const NODES_MAX: i64 = 64;
 
 /// Options that say yes or no and may be given without a value.
-const SWITCHES: &[&str] = &["memory", "disable_io_uring", "commitlog_ignore_errors", "new_cluster"];
+const SWITCHES: &[&str] =
+    &["memory", "disable_io_uring", "commitlog_ignore_errors", "new_cluster", "allow_rolled_back"];
 
 fn with_options(command: Command) -> Command {
     let hidden = |name: &str| !matches!(name, "shards" | "memory" | "rpc_address" | "seeds" | "log_level");

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::group::log::LogError;
+use crate::rollback::RolledBack;
 use crate::state::StateCodecError;
 use crate::store::StoreError;
 use rt::DiskError;
@@ -96,6 +97,9 @@ pub enum GroupError {
         /// Where it runs.
         address: std::net::SocketAddr,
     },
+    /// The node's disk has forgotten what it acknowledged.
+    #[error(transparent)]
+    RolledBack(#[from] RolledBack),
     /// The group was made anew from a log that lacks what is decided here.
     #[error(
         "the group was made anew (torc raft-log force-majority) after entry {base}, and this node knows that entries up to {commit} \

@@ -18,6 +18,7 @@ use topology::HostId;
 
 use super::wire;
 use crate::DroppedTable;
+use crate::rollback::{Members, RollbackGuard};
 use crate::state::{ClusterState, CommandId, MemberInfo, Outcome};
 
 /// Events that wait for the driver.
@@ -44,6 +45,8 @@ pub struct GroupConfig {
     pub new_cluster: bool,
     /// Seeds whose names have no address: nobody knows whether they have a cluster.
     pub unresolved_seeds: Vec<String>,
+    /// Whether this node's disk went back is asked before it takes part; none where nothing is recorded.
+    pub rollback: Option<RollbackGuard>,
     /// The server's own keyspaces.
     pub own: Schema,
     /// A tick of the group: a leader is heard of every second one, and missed after ten to twenty.
@@ -69,6 +72,7 @@ impl GroupConfig {
             token_count: None,
             new_cluster: false,
             unresolved_seeds: Vec::new(),
+            rollback: None,
             own: crate::own_schema(),
             tick: Duration::from_millis(100),
             snapshot_entries: 512,
@@ -194,8 +198,20 @@ impl Inner {
         }
     }
 
+    /// Whether this node's votes count: its disk is known not to have gone back.
+    pub(crate) fn may_vote(&self) -> bool {
+        self.config.rollback.as_ref().is_none_or(RollbackGuard::is_cleared)
+    }
+
     pub(crate) fn state(&self) -> Arc<ClusterState> {
         self.applied.get().state.clone()
+    }
+
+    /// Who may know that this node's disk went back.
+    pub(crate) fn witnesses(&self) -> Members {
+        let numbers = self.membership.borrow().voters.clone();
+        let voters = numbers.into_iter().filter_map(|number| self.host_of(number)).collect();
+        Members { all: self.state().members.keys().copied().collect(), voters }
     }
 
     /// A message's body with the cluster's id.

@@ -32,7 +32,10 @@ pub(crate) fn serve(group: &Group, desk: &JoinDesk) {
     });
     let inner = Rc::downgrade(&group.inner);
     messenger.serve(Verb::RaftSnapshot, move |incoming| {
-        let taken = running(&inner).and_then(|inner| pieces::take(&inner, &incoming));
+        let taken = running(&inner).and_then(|inner| match inner.may_vote() {
+            true => pieces::take(&inner, &incoming),
+            false => Err(not_leader("it is not known yet whether this node's disk went back")),
+        });
         async move { taken }
     });
     let inner = Rc::downgrade(&group.inner);
@@ -101,6 +104,10 @@ fn not_leader(message: &str) -> Refusal {
 fn take_message(inner: &Weak<Inner>, incoming: &Incoming) -> Result<Bytes, Refusal> {
     let inner = running(inner)?;
     let body = inner.verify(incoming)?;
+    if !inner.may_vote() {
+        // As if the message were lost: it is sent again.
+        return Ok(Bytes::new());
+    }
     let message = Message::decode(&body).map_err(|error| {
         tracing::warn!("a message of the cluster's log from {}: {error}", incoming.address);
         Refusal::new(code::BAD_REQUEST, error.to_string())

@@ -1,6 +1,5 @@
 //! How a node comes into its group: from its log, as the first of a new cluster, or let in by a seed.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -20,6 +19,7 @@ use super::log::{LogError, RaftLog};
 use super::serve::{self, Desk, JoinDesk};
 use super::wire::{self, JoinAnswer, JoinRequest, code};
 use crate::dropped::DropLog;
+use crate::rollback::RollbackGuard;
 use crate::state::{ClusterState, Command, Outcome};
 use crate::store::{self, SchemaStore};
 
@@ -67,8 +67,9 @@ impl Group {
     pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
         let directory = config.directory.join(FOLDER);
         let desk = JoinDesk::open(messenger);
-        let blank = |config| {
+        let blank = |config: GroupConfig| {
             let (rt, messenger, desk) = (rt.clone(), messenger.clone(), desk.clone());
+            config.rollback.iter().for_each(RollbackGuard::clear);
             Opened::Blank(Blank { rt, messenger, config, desk })
         };
         let Some((log, stored)) = RaftLog::open(rt, &directory).await? else { return Ok(blank(config)) };
@@ -77,7 +78,7 @@ impl Group {
             return Ok(blank(config));
         }
         put_away_old_schema(rt, &config.directory).await?;
-        let group = begin(rt, messenger, config, log, stored).await?;
+        let (group, driver) = begin(rt, messenger, config, log, stored).await?;
         let (state, config) = (group.inner.state(), &group.inner.config);
         if state.cluster_name != config.cluster_name {
             let (expected, found) = (config.cluster_name.clone(), state.cluster_name.clone());
@@ -90,7 +91,11 @@ impl Group {
         if let Some(address) = group.lives_elsewhere().await {
             return Err(GroupError::HostIdTaken { address });
         }
-        run(&group, &desk);
+        if let Some(guard) = &group.inner.config.rollback {
+            group.inner.publish_peers();
+            guard.check(messenger, &group.inner.witnesses()).await?;
+        }
+        run(&group, driver, &desk);
         Ok(Opened::Member(group))
     }
 
@@ -152,8 +157,8 @@ impl Blank {
         let stored = Stored { hard_state, snapshot: Some(snapshot), entries: Vec::new() };
         let log = RaftLog::create(&rt, &config.directory.join(FOLDER), 1, &stored).await?;
         put_away_old_schema(&rt, &config.directory).await?;
-        let group = begin(&rt, &messenger, config, log, stored).await?;
-        run(&group, &desk);
+        let (group, driver) = begin(&rt, &messenger, config, log, stored).await?;
+        run(&group, driver, &desk);
         Ok(group)
     }
 
@@ -285,7 +290,7 @@ impl Blank {
         };
         let own = config.info.internode;
         let host = config.host;
-        let group = begin(&rt, &messenger, config, log, stored).await?;
+        let (group, driver) = begin(&rt, &messenger, config, log, stored).await?;
         group.inner.cluster_id.set(answer.cluster_id);
         for peer in answer.peers.iter().filter(|peer| peer.host != host) {
             let shard_count = peer.shard_count.max(1);
@@ -293,7 +298,7 @@ impl Blank {
             group.inner.greeted.borrow_mut().insert(peer.number, (peer.host, info));
         }
         group.inner.publish_peers();
-        run(&group, &desk);
+        run(&group, driver, &desk);
         let member = |applied: &Applied| applied.state.member(host).is_some();
         match group.wait_for(deadline, member).await {
             Some(_) => Ok(group),
@@ -312,22 +317,35 @@ async fn begin(
     config: GroupConfig,
     log: RaftLog,
     stored: Stored,
-) -> Result<Group, GroupError> {
+) -> Result<(Group, Driver), GroupError> {
     let drops = DropLog::open(rt.disk(), &config.directory).await?;
     let state = ClusterState::unknown(config.cluster_name.clone(), config.own.clone());
     let applied = Applied { index: 0, state: Arc::new(state) };
     let inner = Inner::new(rt, messenger, config, applied);
     inner.drops.replace(drops.tables().to_vec());
     let driver = Driver::new(&inner, log, drops, stored).await?;
-    let task = rt.spawn(Tasks::Maintenance, driver.run());
-    let group = Group { inner, tasks: Rc::new(RefCell::new(vec![task])) };
-    Ok(group)
+    let group = Group { inner, tasks: Rc::default() };
+    Ok((group, driver))
 }
 
-/// Answers others, and tells them where this node is when it has moved.
-fn run(group: &Group, desk: &JoinDesk) {
+/// Takes part, answers others, and tells them where this node is when it has moved.
+fn run(group: &Group, driver: Driver, desk: &JoinDesk) {
+    let rt = &group.inner.rt;
+    group.tasks.borrow_mut().push(rt.spawn(Tasks::Maintenance, driver.run()));
     serve::serve(group, desk);
     group.inner.publish_peers();
+    if let Some(guard) = group.inner.config.rollback.clone() {
+        let inner = group.inner.clone();
+        let asking = async move {
+            guard.go_on(&inner.messenger, || inner.witnesses()).await;
+            if let Some(found) = guard.found() {
+                inner.stop.set(true);
+                inner.end(&found.to_string());
+                inner.wake.notify_one();
+            }
+        };
+        group.tasks.borrow_mut().push(rt.spawn(Tasks::Maintenance, asking));
+    }
     let (host, info) = (group.inner.config.host, group.inner.config.info.clone());
     let state = group.inner.state();
     if state.member(host).is_none_or(|member| member.info == info) {

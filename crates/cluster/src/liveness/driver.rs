@@ -19,6 +19,8 @@ use rt::{ConnectOptions, Rt, ShardId, Task};
 use schema::TableId;
 use topology::HostId;
 
+use crate::rollback::{Progress, RollbackGuard};
+
 use super::clocks::Clocks;
 use super::{Liveness, PeerLiveness};
 
@@ -48,6 +50,8 @@ pub struct LivenessConfig {
     pub echo_timeout: Duration,
     /// How long a node that stops waits for the others to have heard it.
     pub good_bye_timeout: Duration,
+    /// Records how far this node's gossip comes, and remembers how far that of others came; none where nothing is recorded.
+    pub rollback: Option<RollbackGuard>,
 }
 
 impl LivenessConfig {
@@ -58,6 +62,7 @@ impl LivenessConfig {
             interval: Duration::from_secs(1),
             echo_timeout: Duration::from_secs(2),
             good_bye_timeout: Duration::from_millis(500),
+            rollback: None,
         }
     }
 }
@@ -104,9 +109,13 @@ struct Inner {
     clocks: RefCell<Clocks>,
     /// Hosts whose addresses are being looked at, because a connection to them broke.
     suspected: RefCell<BTreeSet<HostId>>,
+    /// The cluster's members.
+    members: RefCell<BTreeSet<HostId>>,
     /// Who asked this life for an echo, and so takes this node for alive.
     reached_by: RefCell<BTreeSet<HostId>>,
     ticking: RefCell<Option<Task<()>>>,
+    /// The others were told that this node's gossip is not recorded.
+    unrecorded: Cell<bool>,
     stopped: Cell<bool>,
 }
 
@@ -123,7 +132,11 @@ impl LivenessDriver {
         notices: impl Fn(Notice) + 'static,
     ) -> Self {
         assert_eq!(rt.shard(), ShardId(0), "gossip lives on shard 0");
-        let OwnEndpoint { host, generation, address, states } = own;
+        let OwnEndpoint { host, generation, address, mut states } = own;
+        let unrecorded = states_are_unrecorded(&config, generation, states.len());
+        if unrecorded {
+            states.insert(0, unrecorded_state(true));
+        }
         let machine = Gossip::new(config.gossip.clone(), host, generation, address, states);
         let current = RefCell::new(Arc::new(describe(&machine, rt, 1)));
         let inner = Rc::new(Inner {
@@ -136,8 +149,10 @@ impl LivenessDriver {
             notices: Box::new(notices),
             clocks: RefCell::default(),
             suspected: RefCell::default(),
+            members: RefCell::default(),
             reached_by: RefCell::default(),
             ticking: RefCell::default(),
+            unrecorded: Cell::new(unrecorded),
             stopped: Cell::new(false),
         });
         inner.serve();
@@ -200,6 +215,10 @@ impl LivenessDriver {
     pub fn set_members(&self, members: BTreeMap<HostId, SocketAddr>) {
         self.0.clocks.borrow_mut().retain(|host| members.contains_key(&host));
         self.0.reached_by.borrow_mut().retain(|host| members.contains_key(host));
+        if let Some(guard) = &self.0.config.rollback {
+            guard.retain(|host| members.contains_key(&host));
+        }
+        *self.0.members.borrow_mut() = members.keys().copied().collect();
         self.0.step(Event::Members(members));
     }
 
@@ -210,6 +229,7 @@ impl LivenessDriver {
             return;
         }
         drop(inner.ticking.borrow_mut().take());
+        inner.tell_if_unrecorded(&Event::Stop);
         let deadline = inner.rt.now() + inner.config.good_bye_timeout;
         let calls = inner.advance(Event::Stop).into_iter().filter_map(|effect| match effect {
             Effect::Send { to, message } => {
@@ -229,10 +249,9 @@ async fn rounds(rt: Rt, driver: Weak<Inner>) {
         let Some(interval) = driver.upgrade().map(|inner| inner.config.interval) else { return };
         let permille = rt.random_below(1_000) as f64 / 1_000.0;
         rt.sleep(interval.mul_f64(1.0 - JITTER / 2.0 + JITTER * permille)).await;
-        match driver.upgrade() {
-            Some(inner) => inner.step(Event::Tick),
-            None => return,
-        }
+        let Some(inner) = driver.upgrade() else { return };
+        inner.record().await;
+        inner.step(Event::Tick);
     }
 }
 
@@ -298,8 +317,46 @@ impl Inner {
         self.machine.borrow_mut().step(event, now, &mut |bound| rt.random_below(bound))
     }
 
+    /// Records more versions when few are left, and remembers how far the others have come.
+    async fn record(self: &Rc<Self>) {
+        let Some(guard) = &self.config.rollback else { return };
+        self.remember(guard);
+        let told = progress(&self.machine.borrow());
+        if guard.is_low(told) && guard.record(told).await && self.unrecorded.replace(false) {
+            self.step(Event::Set(vec![unrecorded_state(false)]));
+        }
+    }
+
+    /// What members have told of themselves, where their disks know of it.
+    fn remember(&self, guard: &RollbackGuard) {
+        let (machine, members) = (self.machine.borrow(), self.members.borrow());
+        let recorded = |endpoint: &Endpoint| {
+            members.contains(&endpoint.host) && endpoint.get(Key::UNRECORDED) != Some(UNRECORDED)
+        };
+        for peer in machine.peers().filter(|peer| recorded(&peer.endpoint)) {
+            let (generation, version) = (peer.endpoint.generation, peer.endpoint.version());
+            guard.note(peer.endpoint.host, Progress { generation, version });
+        }
+    }
+
+    /// Before an event that makes versions: where they are not recorded, the others are told so first, by the last version that is.
+    fn tell_if_unrecorded(&self, event: &Event) {
+        let Some(guard) = &self.config.rollback else { return };
+        let versions = match event {
+            Event::Set(values) => values.len() as u64,
+            Event::Tick | Event::Stop => 1,
+            _ => return,
+        };
+        let told = progress(&self.machine.borrow());
+        let last = Progress { version: told.version + versions + 1, ..told };
+        if !guard.is_recorded(last) && !self.unrecorded.replace(true) {
+            self.advance(Event::Set(vec![unrecorded_state(true)]));
+        }
+    }
+
     fn step(self: &Rc<Self>, event: Event) {
         let mut changed = false;
+        self.tell_if_unrecorded(&event);
         for effect in self.advance(event) {
             match effect {
                 Effect::Send { to, message } => {
@@ -314,6 +371,9 @@ impl Inner {
                 }
                 Effect::Generation(generation) => {
                     tracing::warn!(generation, "this node was heard of in a later life than it knew of");
+                    if self.config.rollback.is_some() && !self.unrecorded.replace(true) {
+                        self.advance(Event::Set(vec![unrecorded_state(true)]));
+                    }
                     (self.notices)(Notice::Generation(generation));
                 }
                 Effect::HostIdTaken { address, generation } => {
@@ -426,6 +486,24 @@ fn gone() -> Refusal {
 
 fn name(host: HostId) -> String {
     TableId(host.0).to_string()
+}
+
+/// The value of [`Key::UNRECORDED`].
+const UNRECORDED: &[u8] = b"true";
+
+fn unrecorded_state(unrecorded: bool) -> (Key, Bytes) {
+    let value = if unrecorded { UNRECORDED } else { b"false" };
+    (Key::UNRECORDED, Bytes::from_static(value))
+}
+
+/// Whether the disk has no record of what an endpoint with so many values says first.
+fn states_are_unrecorded(config: &LivenessConfig, generation: u64, states: usize) -> bool {
+    let first = Progress { generation, version: 1 + states as u64 };
+    config.rollback.as_ref().is_some_and(|guard| !guard.is_recorded(first))
+}
+
+fn progress(machine: &Gossip) -> Progress {
+    Progress { generation: machine.own().generation, version: machine.own().version() }
 }
 
 fn monotonic(rt: &Rt) -> Duration {

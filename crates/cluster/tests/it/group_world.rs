@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::SchemaEdit;
 use cluster::group::{Applied, Group, GroupConfig, JoinError, Opened, VOTERS_MAX};
+use cluster::liveness::{LivenessConfig, LivenessDriver, OwnEndpoint};
+use cluster::rollback::RollbackGuard;
 use cluster::state::{MemberInfo, STATE_VERSION};
+use cluster::{NewTokens, NodeIdentity, SchemaEdit};
 use rpc::{Messenger, RpcConfig, handover_mesh};
 use rt::{Group as Tasks, LocalBoxFuture, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, LinkConfig, NodeConfig, NodeId, NodeInfo, Simulation};
@@ -58,6 +60,9 @@ pub struct Setup {
     pub snapshot_entries: u64,
     pub new_cluster: bool,
     pub unresolved: Vec<String>,
+    /// It gossips, records how far, and is asked whether its disk went back.
+    pub guarded: bool,
+    pub allow_rolled_back: bool,
 }
 
 impl Setup {
@@ -72,6 +77,8 @@ impl Setup {
             snapshot_entries: 20,
             new_cluster: false,
             unresolved: Vec::new(),
+            guarded: false,
+            allow_rolled_back: false,
         }
     }
 }
@@ -80,6 +87,43 @@ async fn make_directory(rt: &Rt) {
     rt.disk().create_dir_all(DIRECTORY).await.unwrap();
     rt.disk().sync_dir("/").await.unwrap();
     rt.disk().sync_dir("/data").await.unwrap();
+}
+
+/// What tells whether the disk went back, and the number of this process lifetime.
+async fn guard(rt: &Rt, setup: &Setup, messenger: &Messenger) -> (RollbackGuard, u64) {
+    let (directory, name) = (PathBuf::from(DIRECTORY), &setup.cluster_name);
+    let mut known = NodeIdentity::open(rt, &directory, name, &NewTokens::Random(1)).await.unwrap();
+    let (last, allowed) = (known.generation, setup.allow_rolled_back);
+    let guard = RollbackGuard::open(rt, &directory, host(setup.identity), last, allowed).await.unwrap();
+    guard.serve(messenger);
+    (guard, known.begin_life(rt, &directory).await.unwrap())
+}
+
+async fn gossip(
+    rt: &Rt,
+    setup: &Setup,
+    messenger: &Messenger,
+    (guard, generation): (RollbackGuard, u64),
+    group: Group,
+) {
+    guard.begin(generation).await;
+    let config = gossip::Config::new(setup.cluster_name.clone(), setup.seeds.clone());
+    let config = LivenessConfig { rollback: Some(guard), ..LivenessConfig::new(config) };
+    let own =
+        OwnEndpoint { host: host(setup.identity), generation, address: setup.internode, states: Vec::new() };
+    let liveness = LivenessDriver::start(rt, messenger, config, own, |_| {});
+    let follow = async move {
+        let mut reader = group.subscribe();
+        loop {
+            let state = group.applied().state;
+            let members = state.members.iter().map(|(host, member)| (*host, member.info.internode));
+            liveness.set_members(members.collect());
+            if reader.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    rt.spawn(Tasks::Statement, follow).detach();
 }
 
 async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
@@ -93,8 +137,9 @@ async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
     let config = Arc::new(RpcConfig::new(&setup.rpc_name, identity, setup.internode));
     let endpoint = handover_mesh(1).pop().expect("one shard");
     let messenger = Messenger::new(&rt, config, endpoint);
-    messenger.listen().await.map_err(|error| error.to_string())?;
     make_directory(&rt).await;
+    let guarded = if setup.guarded { Some(guard(&rt, &setup, &messenger).await) } else { None };
+    messenger.listen().await.map_err(|error| error.to_string())?;
     let info = MemberInfo {
         internode: setup.internode,
         native: SocketAddr::new(setup.internode.ip(), 9042),
@@ -106,7 +151,8 @@ async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
     let mut config = GroupConfig::new(PathBuf::from(DIRECTORY), &setup.cluster_name, identity, info);
     config.snapshot_entries = setup.snapshot_entries;
     config.new_cluster = setup.new_cluster;
-    config.unresolved_seeds = setup.unresolved;
+    config.unresolved_seeds = setup.unresolved.clone();
+    config.rollback = guarded.as_ref().map(|(guard, _)| guard.clone());
     let opened = Group::open(&rt, &messenger, config).await.map_err(|error| error.to_string())?;
     let group = match opened {
         Opened::Member(group) => group,
@@ -128,6 +174,9 @@ async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
         }
     })
     .detach();
+    if let Some(guarded) = guarded {
+        gossip(&rt, &setup, &messenger, guarded, group.clone()).await;
+    }
     GROUPS.with(|groups| groups.borrow_mut().insert(setup.node, group.clone()));
     let mut ended = group.ended();
     while ended.get().is_none() {

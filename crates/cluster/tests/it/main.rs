@@ -10,5 +10,6 @@ mod identity;
 mod large;
 mod liveness;
 mod raft_log;
+mod rollback;
 mod state;
 mod stopped;

@@ -88,6 +88,7 @@ options! {
     #[alias("seed_provider_parameters", "")]
     seeds: String = String::new(), "Addresses of nodes to find the cluster by, each with :port where it is not storage_port, separated by commas; without any the node begins a cluster.";
     new_cluster: bool = false, "A node without data begins a cluster although seeds do not answer; to be given once, to the first node.";
+    allow_rolled_back: bool = false, "A node whose disk was restored from an older image than others remember serves all the same; to be given once, to every node of a cluster that was restored as a whole.";
     auto_bootstrap: bool = true, "A new node takes its part of the data over before it serves.";
     replace_address: String = String::new(), "The same as replace_address_first_boot.";
     replace_address_first_boot: String = String::new(), "Address of the dead node whose place a new node takes; of no effect once the node is a member.";
