@@ -88,7 +88,7 @@ impl Canary {
         cluster(
             "dropped-hints",
             "hints are said to be kept, and are not",
-            (Focus::Away, 5, Some(2)),
+            (Focus::Away, 10, Some(6)),
             |planted| {
                 planted.coordinator.dropped_hints = true;
             },
@@ -230,7 +230,7 @@ impl Canary {
         checked(
             "all-repaired",
             "compaction takes everything for repaired, where deletions wait for a repair",
-            (Focus::Repairs, 20, Some(1)),
+            (Focus::Repairs, 20, Some(12)),
             "resurrection",
             |planted| planted.engine.all_repaired = true,
         ),
@@ -240,6 +240,13 @@ impl Canary {
             (Focus::Batches, 5, Some(0)),
             "bounded",
             |planted| planted.engine.unlimited_memtables = true,
+        ),
+        checked(
+            "rollback-unnoticed",
+            "a node whose disk was restored from an older image serves",
+            (Focus::Rollback, 2, Some(0)),
+            "rollback",
+            |planted| planted.rollback_unnoticed = true,
         ),
     ];
 

@@ -110,6 +110,8 @@ pub struct Stats {
     pub aborts: u64,
     /// Repairs and cleanups that were asked for.
     pub repairs: u64,
+    /// Disks that were restored from older images.
+    pub rollbacks: u64,
     /// Requests in mid-trouble that had to succeed in time.
     pub probes: u64,
     /// Looks at a node's metrics under way.
@@ -119,7 +121,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 21] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 22] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -139,6 +141,7 @@ impl Stats {
             ("other changes of the ring", &mut self.ring_changes),
             ("of them aborted or forced", &mut self.aborts),
             ("repairs and cleanups", &mut self.repairs),
+            ("restored disks", &mut self.rollbacks),
             ("requests that had to succeed in trouble", &mut self.probes),
             ("looks at what nodes hold", &mut self.looks),
             ("refused as overloaded", &mut self.overloaded),

@@ -23,7 +23,7 @@ const AWAY_MILLIS: u64 = 2_000;
 /// About how long nothing changes, milliseconds, where there is time between two changes.
 const GRACE_MILLIS: u64 = 8_000;
 /// Logged batches of a coordinator that is dead for good are carried out by then: until then no other may die for good.
-const BATCHES_TIME: Duration = Duration::from_secs(60);
+pub(crate) const BATCHES_TIME: Duration = Duration::from_secs(60);
 /// A statement or a verb that is not accepted so long after all trouble never will be.
 const TIME_MAX: Duration = Duration::from_secs(600);
 /// How long a machine without its disk is left to itself, milliseconds at most.
@@ -103,7 +103,7 @@ impl ClusterDirector {
     }
 
     /// Somebody ends, or is cut off, in the middle of a change, and comes back.
-    async fn interrupt(&mut self) {
+    pub(crate) async fn interrupt(&mut self) {
         self.rest_about(UNDER_WAY_MILLIS).await;
         let standing = self.standing();
         let nth = *pick(&mut self.rng, &standing);
@@ -158,7 +158,7 @@ impl ClusterDirector {
     }
 
     /// Waits until a change is over, with nothing in its way.
-    async fn finish_change(&mut self) {
+    pub(crate) async fn finish_change(&mut self) {
         for nth in self.standing().into_iter().filter(|nth| self.nodes[*nth].troubled).collect::<Vec<_>>() {
             self.relieve(nth);
         }

@@ -20,6 +20,9 @@ const LATER_ONE_IN: u64 = 12;
 /// The same of what came last.
 const LAST_STREAM: u64 = 16;
 const LAST_ONE_IN: u64 = 6;
+/// The same of restored disks.
+const ROLLBACK_STREAM: u64 = 22;
+const ROLLBACK_ONE_IN: u64 = 20;
 
 /// What a scenario looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +54,13 @@ pub enum Focus {
     /// Lightweight transactions on several rows of tables that are truncated, or whose replication factor changes. No seed has it by
     /// itself yet.
     Rows,
+    /// Disks that are restored from older images.
+    Rollback,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -69,6 +74,7 @@ impl Focus {
         Self::Rings,
         Self::Steady,
         Self::Rows,
+        Self::Rollback,
     ];
     /// Those that were there when the first seeds were kept.
     const FIRST: [Self; 7] =
@@ -92,6 +98,7 @@ impl Focus {
             Self::Rings => "rings",
             Self::Steady => "steady",
             Self::Rows => "rows",
+            Self::Rollback => "rollback",
         }
     }
 
@@ -109,6 +116,8 @@ impl Focus {
             drawn.or_else(|| one_in(&mut later, LATER_ONE_IN).then(|| *pick(&mut later, &Self::LATER)));
         let mut last = Rng::new(seed, LAST_STREAM);
         let drawn = drawn.or_else(|| one_in(&mut last, LAST_ONE_IN).then(|| *pick(&mut last, &Self::LAST)));
+        let mut restored = Rng::new(seed, ROLLBACK_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut restored, ROLLBACK_ONE_IN).then_some(Self::Rollback));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
@@ -124,6 +133,7 @@ impl Focus {
             Self::Repairs | Self::Rot => *pick(rng, &[3, 3, 4]),
             Self::Growth => *pick(rng, &[2, 3, 3, 4]),
             Self::Rings => *pick(rng, &[4, 5]),
+            Self::Rollback => *pick(rng, &[3, 3, 4, 5]),
             Self::Steady => *pick(rng, &[3, 3, 4, 5]),
         }
     }
@@ -158,6 +168,7 @@ impl Focus {
             Self::Rings => rings(plan, rng),
             Self::Steady => steady(plan, rng),
             Self::Rows => rows(plan, rng),
+            Self::Rollback => changing(plan, rng),
         }
     }
 }

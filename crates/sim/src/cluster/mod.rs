@@ -22,6 +22,7 @@ mod repaired;
 mod replicating;
 mod resurrection;
 mod ring;
+mod rollback;
 mod scenes;
 mod schema;
 mod serial;

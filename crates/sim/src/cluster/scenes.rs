@@ -39,6 +39,7 @@ impl ClusterDirector {
             Some(Focus::Steady) => self.trouble_few(until).await,
             Some(Focus::Growth) => self.grow(until).await,
             Some(Focus::Rings) => self.change_again(until).await,
+            Some(Focus::Rollback) => self.restore_disks(until).await,
             _ => self.disturb(until).await,
         }
     }
