@@ -108,18 +108,12 @@ impl CommitLog {
         skip_sync: bool,
     ) -> Result<(Self, Recovery), CommitLogError> {
         let disk = rt.disk();
-        disk.create_dir_all(&config.directory).await?;
-        // The directory's own name must survive, and those of the directories made for it; that it was there already
-        // means nothing when an earlier start was cut off.
-        for above in config.directory.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-            disk.sync_dir(above).await?;
-        }
+        disk.create_dir_durably(&config.directory).await?;
         if let Some(archive) = &config.archive_directory {
-            disk.create_dir_all(archive).await?;
-            for above in archive.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-                disk.sync_dir(above).await?;
-            }
+            disk.create_dir_durably(archive).await?;
         }
+        // A spare may still have the name of a segment on disk, and is about to be written over.
+        disk.sync_dir(&config.directory).await?;
         let mut state = State { next: 1, next_segment: 1, ..State::default() };
         let mut named = Vec::new();
         for entry in disk.list(&config.directory).await? {

@@ -214,14 +214,20 @@ impl Writer {
         };
         if let Err(error) = named.await {
             self.active = None;
-            let is_named = is_named.get() && disk.rename(&path, &spare).await.is_err();
+            let was_named = is_named.get();
+            let is_named = was_named && disk.rename(&path, &spare).await.is_err();
+            // Until the directory is durable the disk may know the file as a segment: then nothing else may be written into it.
+            let is_spare = !was_named || !is_named && disk.sync_dir(&inner.config.directory).await.is_ok();
+            if !is_named && !is_spare {
+                let _ = disk.remove(&spare).await;
+            }
             let mut state = inner.state.borrow_mut();
             // Should the new name have reached the disk after all, the next start knows that nothing is in it.
             state.checkpoint.tails.insert(id, first);
             if is_named {
                 // It goes the way of the others.
                 state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
-            } else if !error.is_not_found() {
+            } else if is_spare && !error.is_not_found() {
                 state.spares.push(spare);
             }
             return Err(error);

@@ -239,16 +239,12 @@ impl Inner {
         Ok(if empty { None } else { Some(written?) })
     }
 
-    /// Makes a table's directory when its first file comes.
+    /// Makes a table's directory durable when the first file of this process comes.
     pub(crate) async fn make_dir(&self, store: &Store) -> Result<(), rt::DiskError> {
         if store.dir_made.get() {
             return Ok(());
         }
-        let disk = self.rt.disk();
-        disk.create_dir_all(&store.dir).await?;
-        for dir in store.dir.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()) {
-            disk.sync_dir(dir).await?;
-        }
+        self.rt.disk().create_dir_durably(&store.dir).await?;
         store.dir_made.set(true);
         Ok(())
     }

@@ -279,7 +279,7 @@ pub(crate) async fn link_backup(inner: &Inner, live: &LiveSstable, dir: &Path) -
 
 /// Hard-links every file of an SSTable into `dir`; `again` when a part may have been linked before.
 async fn link_all(disk: &Disk, from: &Descriptor, dir: &Path, again: bool) -> Result<(), DiskError> {
-    disk.create_dir_all(dir).await?;
+    disk.create_dir_durably(dir).await?;
     let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
     for component in Component::ALL {
         match disk.hard_link(from.path(component), target.path(component)).await {

@@ -141,7 +141,6 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
     if !disk.exists(&store.dir).await? {
         return Ok(());
     }
-    store.dir_made.set(true);
     let taken = disk.list(&store.dir).await?;
     store.generation.set(generation_max(disk, &store.dir).await?);
     let count = inner.rt.shard_count();

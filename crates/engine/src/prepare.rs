@@ -288,7 +288,7 @@ impl Node<'_> {
             self.write_held(held).await?;
             for path in paths {
                 if let Some(archive) = &self.config.commitlog.archive_directory {
-                    disk.create_dir_all(archive).await?;
+                    disk.create_dir_durably(archive).await?;
                     commitlog::archive(disk, &path, archive).await?;
                 }
                 disk.remove(&path).await?;
@@ -304,12 +304,7 @@ impl Node<'_> {
         for ((_, owner), memtable) in held.memtables {
             let table = memtable.table();
             let dir = table_dir(&self.config.data_directory, &table);
-            if !disk.exists(&dir).await? {
-                disk.create_dir_all(&dir).await?;
-                for above in dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-                    disk.sync_dir(above).await?;
-                }
-            }
+            disk.create_dir_durably(&dir).await?;
             let taken = generation_max(disk, &dir).await?;
             let generation = next_generation_after(taken, owner, self.sharder.shard_count());
             let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);

@@ -139,8 +139,7 @@ async fn move_aside(disk: &Disk, found: &Found, reason: &str) -> Result<(), Disk
         target.display(),
         dir.display()
     );
-    disk.create_dir_all(&target).await?;
-    disk.sync_dir(dir).await?;
+    disk.create_dir_durably(&target).await?;
     for component in &found.components {
         let from = found.descriptor.path(*component);
         disk.rename(&from, free_name(disk, &target, &from).await?).await?;

@@ -338,6 +338,20 @@ impl Disk {
         self.done(DiskOp::CreateDir, path.as_ref(), PathOp::CreateDirAll(path.as_ref().into())).await
     }
 
+    /// [`Disk::create_dir_all`], and makes the names of all these directories durable. That they are there already means nothing: a
+    /// process may have ended before it had synced them.
+    ///
+    /// # Errors
+    /// When a directory cannot be made or one above it cannot be synced.
+    pub async fn create_dir_durably(&self, path: impl AsRef<Path>) -> Result<(), DiskError> {
+        let path = path.as_ref();
+        self.create_dir_all(path).await?;
+        for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            self.sync_dir(above).await?;
+        }
+        Ok(())
+    }
+
     /// The entries of a directory, sorted by name.
     pub async fn list(&self, path: impl AsRef<Path>) -> Result<Vec<DirEntry>, DiskError> {
         let path = path.as_ref();

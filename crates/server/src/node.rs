@@ -410,12 +410,7 @@ async fn begin(
 ) -> Result<Begun, NodeError> {
     let directories = Directories::of(&config);
     for directory in [&directories.data, &directories.commitlog, &directories.node, &directories.hints] {
-        rt.disk().create_dir_all(directory).await?;
-        // The names must survive a loss of power before anything is acknowledged that lies below them. A start that was
-        // cut off may have left them without that, so their being there already means nothing.
-        for above in directory.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-            rt.disk().sync_dir(above).await?;
-        }
+        rt.disk().create_dir_durably(directory).await?;
     }
     let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
     let tokens = new_tokens(&config)?;

@@ -88,10 +88,7 @@ impl RaftLog {
         stored: &Stored,
     ) -> Result<Self, LogError> {
         let disk = rt.disk().clone();
-        disk.create_dir_all(directory).await?;
-        if let Some(parent) = directory.parent() {
-            disk.sync_dir(parent).await?;
-        }
+        disk.create_dir_durably(directory).await?;
         let header = Header { file: 1, member, has_snapshot: stored.snapshot.is_some() };
         let (file, position, records) =
             begin(&disk, directory, header, stored.snapshot.as_ref(), stored.hard_state, &stored.entries)

@@ -40,6 +40,8 @@ pub struct World {
     /// Lives whose state was found right.
     pub verified: u64,
     pub failures: Vec<String>,
+    /// The disk has faults now, so that a start may fail.
+    pub disk_fails: bool,
     /// Errors of requests, which are no failures when the disk has faults.
     pub errors: Vec<String>,
 }
@@ -83,11 +85,18 @@ pub async fn node(rt: Rt, plan: Plan, world: SharedWorld) {
     let schema = schema(plan.gc_grace);
     let engine = match Engine::open(rt.clone(), config(&plan), schema.clone()).await {
         Ok(engine) => engine,
+        Err(error) if world.lock().unwrap().disk_fails => {
+            world.lock().unwrap().errors.push(format!("open: {error}"));
+            return std::future::pending().await;
+        }
         Err(error) => return world.lock().unwrap().failures.push(format!("open: {error}")),
     };
     let table = schema.table("ks", "t1").unwrap().clone();
     loop {
         verify(&engine, &table, &world).await;
+        if engine.stop_reason().is_some() {
+            return std::future::pending().await;
+        }
         if !world.lock().unwrap().failures.is_empty() {
             return;
         }
@@ -106,13 +115,13 @@ pub async fn node(rt: Rt, plan: Plan, world: SharedWorld) {
 pub async fn verify(engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
     let found = match read(engine, table, &PartitionRange::all(), false).await {
         Ok(found) => found,
-        Err(error) => return world.lock().unwrap().failures.push(format!("read: {error}")),
+        Err(error) => return read_failed(engine, world, format!("read: {error}")),
     };
     let mut by_key = crate::model::Visible::new();
     for pk in 0..PARTITIONS {
         match read(engine, table, &PartitionRange::single(&key(pk)), pk % 2 == 0).await {
             Ok(part) => by_key.extend(part),
-            Err(error) => return world.lock().unwrap().failures.push(format!("read of {pk}: {error}")),
+            Err(error) => return read_failed(engine, world, format!("read of {pk}: {error}")),
         }
     }
     let mut world = world.lock().unwrap();
@@ -136,6 +145,12 @@ pub async fn verify(engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
     let extra: Vec<_> = found.iter().filter(|(place, ts)| expected.get(place) != Some(ts)).collect();
     let report = format!("missing {missing:?}, extra {extra:?}, under way {open:?}");
     world.failures.push(report);
+}
+
+/// A read may fail only where the disk has stopped the shard.
+fn read_failed(engine: &Engine, world: &SharedWorld, text: String) {
+    let mut world = world.lock().unwrap();
+    if engine.stop_reason().is_some() { world.errors.push(text) } else { world.failures.push(text) }
 }
 
 impl World {
@@ -246,7 +261,7 @@ async fn glance(rt: &Rt, engine: &Engine, table: &Arc<Table>, world: &SharedWorl
         Ok::<(), engine::ReadError>(())
     };
     if let Err(error) = read.await {
-        world.lock().unwrap().failures.push(format!("glance: {error}"));
+        read_failed(engine, world, format!("glance: {error}"));
     }
 }
 
