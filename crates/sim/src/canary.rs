@@ -230,7 +230,7 @@ impl Canary {
         checked(
             "all-repaired",
             "compaction takes everything for repaired, where deletions wait for a repair",
-            (Focus::Repairs, 20, Some(12)),
+            (Focus::Repairs, 60, Some(40)),
             "resurrection",
             |planted| planted.engine.all_repaired = true,
         ),
