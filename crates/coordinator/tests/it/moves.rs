@@ -321,6 +321,8 @@ fn hints_for_a_node_that_left_go_to_those_who_own_its_ranges() {
             crate::world::write(&rt, &coordinator, row(&t, 0, 1, "late", 20), Consistency::All).await
         }
     });
+    // It has begun under the ring with node 2.
+    world.sim.run_for(SECOND / 100);
     for node in [0, 1, JOINS] {
         let mut nodes = world.nodes(&[0, 1, JOINS], |_| Phase::Normal);
         nodes.remove(2);
