@@ -827,6 +827,10 @@ impl Coordinator {
                 NodeResponse::LatestPending(latest.max(self.0.paxos.voted_micros()))
             }
             NodeRequest::TruncatedAt(table) => NodeResponse::TruncatedAt(self.0.replica.truncated_at(table)),
+            NodeRequest::LearnTruncation(table, at_micros) => {
+                let learnt = self.0.replica.engine().learn_truncation(table, at_micros).await;
+                NodeResponse::Learnt(learnt.map_err(|error| error.to_string()))
+            }
         }
     }
 

@@ -73,6 +73,8 @@ pub enum NodeRequest {
     LatestPending,
     /// To every shard: when did you truncate a table last?
     TruncatedAt(TableId),
+    /// Remember that the table was truncated at this time, microseconds, before this node had a part of it.
+    LearnTruncation(TableId, i64),
 }
 
 /// The answer to a [`NodeRequest`].
@@ -98,6 +100,8 @@ pub enum NodeResponse {
     LatestPending(i64),
     /// When the shard truncated the table last, microseconds; [`i64::MIN`] for never.
     TruncatedAt(i64),
+    /// A truncation is remembered, or why not.
+    Learnt(Result<(), String>),
 }
 
 /// A schema change that was not made.

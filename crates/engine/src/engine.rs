@@ -391,6 +391,13 @@ impl Engine {
         self.0.store(table).map_or(i64::MIN, |store| store.truncated.get())
     }
 
+    /// Remembers that a table was truncated at this time, when this shard had nothing of it: what began before and comes late is left out
+    /// from here on, after a restart too. What is there stays.
+    pub async fn learn_truncation(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::truncation::learn(&self.0, &store, at_micros).await
+    }
+
     /// Another node has truncated a table at this time, though this shard has not: see [`Engine::truncated_latest`].
     pub fn note_truncation(&self, at_micros: i64) {
         self.0.note_truncation(at_micros);

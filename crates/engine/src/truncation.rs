@@ -233,6 +233,28 @@ pub(crate) async fn truncate(
     Ok(())
 }
 
+/// See [`Engine::learn_truncation`].
+pub(crate) async fn learn(inner: &Rc<Inner>, store: &Store, at_micros: i64) -> Result<(), MaintenanceError> {
+    inner.note_truncation(at_micros);
+    if store.truncated.get() >= at_micros {
+        return Ok(());
+    }
+    let stopped = |_| MaintenanceError::Stopped;
+    let _no_late_writes = store.truncations.acquire(TRUNCATIONS_ALL).await.map_err(stopped)?;
+    if store.dropped.get() {
+        return Err(MaintenanceError::UnknownTable(store.id));
+    }
+    if store.truncated.get() >= at_micros {
+        return Ok(());
+    }
+    inner.make_dir(store).await?;
+    let name = Name { shard: inner.rt.shard().0, shards: inner.rt.shard_count(), edit: None };
+    let path = store.dir.join(name.to_string());
+    inner.rt.disk().write_atomically(path, encode(at_micros).as_bytes()).await?;
+    store.truncated.set(at_micros);
+    Ok(())
+}
+
 impl Inner {
     /// Remembers the time of a truncation that was asked for.
     pub(crate) fn note_truncation(&self, at_micros: i64) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
 use paxos::AcceptorState;
 use replica::{Limits, Partitions, ReadCommand, ReplicaError};
@@ -43,7 +43,7 @@ struct Votes<'a> {
     table: &'a Arc<Table>,
     sharder: Sharder,
     /// When each of its shards truncated the table last.
-    truncated_at: Vec<i64>,
+    truncated_at: &'a [i64],
 }
 
 impl Coordinator {
@@ -57,16 +57,28 @@ impl Coordinator {
     ) -> Result<u64, RequestError> {
         let schema = self.schema();
         let Some(votes) = schema.table("system", "paxos") else { return Ok(0) };
+        // What they voted on before is over there and must not begin again here; who truncates later tells this node, too.
+        let mut truncated_at = Vec::with_capacity(sources.len());
+        for source in sources.iter().filter(|source| **source != scene.view.own()) {
+            let how = How { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
+            let asked = self.remote().truncated_at((&scene.view, *source), table.id, how.deadline).await;
+            let reader = Reader::new(self, scene.clone(), how);
+            let failed = |error| reader.not_enough(0, sources.len(), false, &[(*source, error)]);
+            truncated_at.push((*source, asked.map_err(failed)?));
+        }
+        // A truncation that was answered is one that all of them have. Of one that has come to some only nothing is over yet.
+        let learnt = truncated_at.iter().flat_map(|(_, times)| times).min().copied();
+        if let Some(at_micros) = learnt.filter(|at_micros| *at_micros > i64::MIN) {
+            let how = How { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
+            let reader = Reader::new(self, scene.clone(), how);
+            let own = scene.view.own();
+            let failed = |error| reader.not_enough(0, sources.len(), false, &[(own, error)]);
+            self.learn_truncation(table.id, at_micros).await.map_err(failed)?;
+        }
         let mut carried = 0;
         for part in partition_ranges(range) {
-            for source in sources.iter().filter(|source| **source != scene.view.own()) {
+            for (source, truncated_at) in &truncated_at {
                 let mut command = command_for(votes, table, Partitions::Range(part.clone()), self.seconds());
-                let how = How { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
-                // What it voted on before is over there and must not begin again here; who truncates later tells this node, too.
-                let asked = self.remote().truncated_at((&scene.view, *source), table.id, how.deadline).await;
-                let reader = Reader::new(self, scene.clone(), how);
-                let truncated_at =
-                    asked.map_err(|error| reader.not_enough(0, sources.len(), false, &[(*source, error)]))?;
                 let sharder = Sharder::new(scene.view.node(*source).shards);
                 let of = Votes { votes, table, sharder, truncated_at };
                 loop {
@@ -88,6 +100,20 @@ impl Coordinator {
             }
         }
         Ok(carried)
+    }
+
+    /// Has all shards of this node remember that a table was truncated before they had a part of it.
+    async fn learn_truncation(&self, table: TableId, at_micros: i64) -> Result<(), PeerError> {
+        let shards = (0..self.replica().shard_count()).map(ShardId);
+        let asked =
+            shards.map(|shard| self.port().call(shard, NodeRequest::LearnTruncation(table, at_micros)));
+        for answer in join_all(asked).await {
+            match answer {
+                NodeResponse::Learnt(learnt) => learnt.map_err(PeerError::Invalid)?,
+                other => panic!("the time of a truncation was answered with {other:?}"),
+            }
+        }
+        Ok(())
     }
 
     fn seconds(&self) -> Seconds {

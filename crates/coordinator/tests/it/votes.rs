@@ -12,7 +12,7 @@ use rt_sim::{Config, Sim};
 
 use crate::fence::{JOINS, Stage, fetch, tell};
 use crate::lightweight::{History, Sum, cas, cas_at, client, judge, read};
-use crate::world::{SECOND, World, begin, join, partition, seconds, table};
+use crate::world::{SECOND, World, begin, join, partition, row, seconds, table};
 
 #[test]
 fn what_was_chosen_before_a_truncation_does_not_come_back_after_it() {
@@ -259,6 +259,28 @@ fn a_node_that_joins_after_a_truncation_remembers_nothing_of_before_it() {
     tell(&world, &[JOINS, 0, 1, 2], Stage::Announced);
     tell(&world, &[JOINS, 0, 1, 2], Stage::Fetching);
     fetch(&world);
+    let at = |node, shard| {
+        world.on(node, shard, |_, coordinator| async move {
+            coordinator.replica().engine().truncated_at(table("ks", "t").id)
+        })
+    };
+    let truncated = at(0, 0);
+    assert!(truncated > i64::MIN);
+    // What was chosen or begun before it and comes late is not for this node alone, after a power failure neither.
+    world.sim.crash(world.sim.node(JOINS));
+    world.sim.start(world.sim.node(JOINS));
+    world.sim.run_for(SECOND);
+    tell(&world, &[JOINS, 0, 1, 2], Stage::Fetching);
+    for shard in 0..2 {
+        assert_eq!(at(JOINS, shard), truncated, "shard {shard}");
+    }
+    for k in 0..20 {
+        let late = row(&table("ks", "t"), k, 0, "7", truncated - 2);
+        let taken = world.on(JOINS, 0, move |_, coordinator| async move {
+            coordinator.replica().apply_since(vec![late], truncated - 1).await
+        });
+        taken.expect("the disk is well");
+    }
     for k in 0..20 {
         assert_eq!(world.kept(JOINS, partition(&table("ks", "t"), k, now)), [], "partition {k}");
         assert_eq!(remembered(&world, JOINS, k, "most_recent_commit"), None, "partition {k}");
