@@ -74,6 +74,8 @@ pub(crate) struct LwtTable {
     levels: Levels,
     /// The partition of each place; where rounds are those of one datacenter, there is one place for each.
     current: Vec<u64>,
+    /// Partitions before this one are of no use any more.
+    first: u64,
     next_value: i64,
     next_id: u64,
     histories: BTreeMap<u64, History>,
@@ -304,6 +306,7 @@ impl LwtTable {
         Self {
             table,
             current: (0..levels.homes.unwrap_or(KEYS)).collect(),
+            first: 0,
             levels,
             next_value: 0,
             next_id: 0,
@@ -333,6 +336,9 @@ impl LwtTable {
     fn begin(&mut self, key: u64, input: ConditionalInput, settles: bool, now: u64) -> Begun {
         self.next_id += 1;
         let id = self.next_id;
+        if key < self.first {
+            return Begun { key, id };
+        }
         let history = self.histories.entry(key).or_default();
         let input = if self.truncating { unconditional(&input) } else { input };
         if self.truncating {
@@ -380,7 +386,7 @@ impl LwtTable {
 
     /// Notes a read at QUORUM.
     fn note_read(&mut self, key: u64, view: ConditionalView, (since, now): (u64, u64)) {
-        if self.truncating || since < self.truncated {
+        if self.truncating || since < self.truncated || key < self.first {
             return;
         }
         self.next_id += 1;
@@ -396,10 +402,9 @@ impl LwtTable {
     /// A truncation begins.
     fn begin_truncation(&mut self) {
         self.truncating = true;
-        let current = self.current.clone();
         let all = std::mem::take(&mut self.histories);
-        let open = all.iter().filter(|(key, _)| current.contains(key));
-        self.histories = open.map(|(key, history)| (*key, history.after_truncation())).collect();
+        // Of partitions too that no client chooses any more: those who chose them before go on there.
+        self.histories = all.iter().map(|(key, history)| (*key, history.after_truncation())).collect();
         self.closed.extend(all);
     }
 
@@ -414,7 +419,9 @@ impl LwtTable {
     fn retire(&mut self) {
         self.histories.clear();
         let places = self.current.len() as u64;
-        self.current.iter_mut().for_each(|key| *key += places);
+        let behind = self.current.iter().max().map_or(0, |last| last / places * places + places);
+        self.current = (behind..behind + places).collect();
+        self.first = behind;
     }
 }
 
