@@ -351,7 +351,14 @@ impl Inner {
                 // It may have to flush.
                 let deadline = self.rt.now() + self.config.timeout * 3;
                 let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
-                let answer = answer.map_err(|error| UnitError::of_call(error, &named).1)?;
+                let answer = answer.map_err(|error| {
+                    // It is a topology version behind: the range is begun again when it has had time to catch up.
+                    let is_behind = matches!(&error, RpcError::Refused(refusal) if refusal.code == TRY_AGAIN);
+                    match UnitError::of_call(error, &named).1 {
+                        UnitError::Failed(why) if is_behind => UnitError::Stale(why),
+                        other => other,
+                    }
+                })?;
                 let checked = decode_checked(&answer).map_err(|error| named(error.to_string()))?;
                 if checked.seconds.abs_diff(at) > CLOCK_SECONDS_MAX {
                     tracing::warn!(
