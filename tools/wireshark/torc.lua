@@ -16,7 +16,7 @@ local KINDS = { [1] = "request", [2] = "one way", [3] = "answer", [4] = "refusal
 local PACKINGS = { [0] = "none", [1] = "LZ4", [2] = "Zstd" }
 local CLASSES = { [0] = "request", [1] = "urgent", [2] = "bulk" }
 local VERBS = {
-  [1] = "echo", [2] = "gossip", [3] = "join",
+  [1] = "echo", [2] = "gossip", [3] = "join", [4] = "last_heard",
   [8] = "raft", [9] = "raft_forward", [10] = "raft_snapshot",
   [16] = "read", [17] = "read_digest", [18] = "apply", [19] = "increment", [20] = "truncate", [21] = "hint",
   [22] = "batch_store", [23] = "batch_remove", [24] = "read_repair", [25] = "traced", [26] = "forward", [27] = "outcome",
