@@ -188,7 +188,7 @@ impl Canary {
         checked(
             "truncated-rounds",
             "voters go on with rounds from before a TRUNCATE",
-            (Focus::Rows, 10, Some(6)),
+            (Focus::Rows, 10, Some(0)),
             "lwt",
             |planted| planted.coordinator.rounds_outlive_truncate = true,
         ),
