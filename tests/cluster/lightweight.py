@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "wireshark"))
 
 from dissect import decode  # noqa: E402
 
-# Verbs of crates/rpc/src/verb.rs, kinds of docs/design/rpc.md.
+# Verbs of crates/network/rpc/src/verb.rs, kinds of docs/design/rpc.md.
 PREPARE, PROPOSE, COMMIT = "32", "33", "34"
 REQUEST, ANSWER = "1", "3"
 

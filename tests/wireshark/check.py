@@ -1,6 +1,6 @@
 """Whether Wireshark's dissector of the internode protocol (tools/wireshark/torc.lua) reads what nodes say.
 
-Replays the capture that `cargo test -p rpc` keeps (crates/rpc/testdata/wireshark) through tshark and holds what was
+Replays the capture that `cargo test -p rpc` keeps (crates/network/rpc/testdata/wireshark) through tshark and holds what was
 decoded against what was said; then damages the capture and expects that to be seen. Needs no privileges.
 
     check.py [CAPTURE]     with a capture of one's own: prints what was decoded
@@ -14,8 +14,8 @@ import tempfile
 from dissect import DISSECTOR, decode
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CAPTURE = ROOT / "crates/rpc/testdata/wireshark/conversation.pcap"
-VERBS = ROOT / "crates/rpc/src/verb.rs"
+CAPTURE = ROOT / "crates/network/rpc/testdata/wireshark/conversation.pcap"
+VERBS = ROOT / "crates/network/rpc/src/verb.rs"
 
 
 def line(message):

@@ -10,7 +10,7 @@ pub const PURE: &[&str] =
 const FREE: &[&str] = &["rt-uring", "torc", "bench", "testkit", "xtask"];
 
 /// The files that may hold `unsafe`, or folders that end with `/`.
-const UNSAFE_FILES: &[&str] = &["crates/rt-uring/", "crates/bench/src/allocations.rs"];
+const UNSAFE_FILES: &[&str] = &["crates/runtime/rt-uring/", "crates/test/bench/src/allocations.rs"];
 
 /// What is forbidden outside of [`FREE`] crates and of tests, and where to get it instead.
 const CALLS: &[(&str, &str)] = &[
@@ -133,7 +133,8 @@ fn unsafety(path: &str, source: &Source, broken: &mut Vec<Broken>) {
     }
     for at in source.words("unsafe") {
         let message =
-            "`unsafe` outside of the listed files (`UNSAFE_FILES` in crates/xtask/src/rules.rs)".to_string();
+            "`unsafe` outside of the listed files (`UNSAFE_FILES` in crates/tools/xtask/src/rules.rs)"
+                .to_string();
         broken.push(Broken { line: source.line_of(at), message });
     }
 }
@@ -212,7 +213,7 @@ mod tests {
     /// The messages for a file of crate `engine`.
     fn broken(text: &str) -> Vec<String> {
         let text = format!("//! A file.\n{text}\n");
-        let found = check("crates/engine/src/x.rs", "engine", &text, &Source::new(&text), false);
+        let found = check("crates/storage/engine/src/x.rs", "engine", &text, &Source::new(&text), false);
         found.into_iter().map(|found| found.message).collect()
     }
 
@@ -274,6 +275,9 @@ mod tests {
     #[test]
     fn a_file_needs_its_first_line() {
         let text = "fn f() {}\n";
-        assert_eq!(check("crates/engine/src/x.rs", "engine", text, &Source::new(text), false).len(), 1);
+        assert_eq!(
+            check("crates/storage/engine/src/x.rs", "engine", text, &Source::new(text), false).len(),
+            1
+        );
     }
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask tidy [--write-exceptions]
 
   tidy                      check the repository's rules; one line a finding
-  tidy --write-exceptions   rewrite crates/xtask/tidy-exceptions.txt: lower what shrank, drop what is not needed,
+  tidy --write-exceptions   rewrite crates/tools/xtask/tidy-exceptions.txt: lower what shrank, drop what is not needed,
                             and add what is new (a reviewer will ask why)";
 
 fn main() -> ExitCode {

@@ -57,7 +57,7 @@ pub fn command() -> Command {
             Arg::new("kept")
                 .long("kept")
                 .action(ArgAction::SetTrue)
-                .help("Run the seeds that once found a bug (crates/sim/seeds.txt)"),
+                .help("Run the seeds that once found a bug (crates/test/sim/seeds.txt)"),
         )
         .args(canary_arguments())
         .arg(

@@ -41,7 +41,7 @@ pub struct Outcome {
 pub fn repository_root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    here.ancestors().nth(2).expect("crates/xtask is two folders below the root").to_path_buf()
+    here.ancestors().nth(3).expect("crates/tools/xtask is three folders below the root").to_path_buf()
 }
 
 /// Applies every rule.
@@ -211,44 +211,34 @@ impl Tree {
 
     /// Every manifest against the table of edges.
     fn edges(&self) -> Vec<Finding> {
+        const TABLE: &str = "crates/tools/xtask/src/edges.rs";
         let mut findings = Vec::new();
-        let ours: BTreeSet<&str> = edges::TABLE.iter().map(|row| row.name).collect();
         for file in &self.files {
             let krate = crate_of(&file.path);
-            if krate.is_empty() || file.path != format!("crates/{krate}/Cargo.toml") {
+            if krate.is_empty() || !file.path.ends_with(&format!("/{krate}/Cargo.toml")) {
                 continue;
             }
             let mut report = |line: usize, message: String| {
                 findings.push(Finding { path: file.path.clone(), line, message })
             };
             let Some(row) = edges::find(krate) else {
-                report(1, format!("crate `{krate}` has no row in crates/xtask/src/edges.rs"));
+                report(1, format!("crate `{krate}` has no row in {TABLE}"));
                 continue;
             };
-            for dependency in manifest::dependencies(&file.text) {
-                let name = dependency.name.as_str();
-                if !dependency.from_workspace {
-                    report(
-                        dependency.line,
-                        format!(
-                            "`{name}`: declare it in the root Cargo.toml with its reason, and write `{name}.workspace = true`"
-                        ),
-                    );
+            if file.path != format!("crates/{}/{krate}/Cargo.toml", row.layer) {
+                report(1, format!("crate `{krate}` is of layer `{}` in {TABLE}", row.layer));
+            }
+            let dependencies = manifest::dependencies(&file.text);
+            for dependency in &dependencies {
+                if let Some(message) = edge_refused(row, dependency) {
+                    report(dependency.line, message);
                 }
-                let is_dev = dependency.kind == manifest::Kind::Dev;
-                if ours.contains(name) {
-                    let allowed = row.may_use().any(|used| used == name)
-                        || (is_dev && edges::DEV_EXTRA.contains(&name));
-                    if !allowed {
-                        let why = format!("the table is crates/xtask/src/edges.rs, level {}", row.level);
-                        report(dependency.line, format!("`{krate}` may not depend on `{name}`: {why}"));
-                    }
-                } else if let Some((_, users, why)) =
-                    edges::RESTRICTED.iter().find(|(restricted, _, _)| *restricted == name)
-                    && !users.contains(&krate)
-                    && !is_dev
-                {
-                    report(dependency.line, format!("`{krate}` may not use `{name}`: {why}"));
+            }
+            for used in row.uses() {
+                let is_used =
+                    |one: &manifest::Dependency| one.name == used && one.kind == manifest::Kind::Normal;
+                if !dependencies.iter().any(is_used) {
+                    report(1, format!("`{krate}` does not depend on `{used}`: remove the edge from {TABLE}"));
                 }
             }
         }
@@ -298,9 +288,12 @@ impl Tree {
 
 impl guarantees::Tests for Tree {
     fn has_file(&self, path: &str) -> bool {
-        self.files.iter().any(|file| match path.ends_with('/') {
-            true => file.path.starts_with(path),
-            false => file.path == path,
+        let (wanted, is_folder) = (path.trim_end_matches('/'), path.ends_with('/'));
+        self.files.iter().any(|file| {
+            let mut parts = file.path.split('/');
+            let begins_so =
+                wanted.split('/').all(|part| parts.next().is_some_and(|is| part == "*" || part == is));
+            begins_so && parts.next().is_some() == is_folder
         })
     }
 
@@ -309,9 +302,37 @@ impl guarantees::Tests for Tree {
     }
 }
 
-/// The folder under `crates/` that a path is in, or "".
+/// Why a dependency of a crate may not be there, if so.
+fn edge_refused(row: &edges::Row, dependency: &manifest::Dependency) -> Option<String> {
+    let (krate, name) = (row.name, dependency.name.as_str());
+    if !dependency.from_workspace {
+        return Some(format!(
+            "`{name}`: declare it in the root Cargo.toml with its reason, and write `{name}.workspace = true`"
+        ));
+    }
+    let is_dev = dependency.kind == manifest::Kind::Dev;
+    if let Some(target) = edges::find(name) {
+        let allowed = match is_dev {
+            true => target.rank() <= row.rank() || edges::DEV_EXTRA.contains(&name),
+            false => row.uses().any(|used| used == name),
+        };
+        return (!allowed).then(|| {
+            format!("`{krate}` may not depend on `{name}`: the table is crates/tools/xtask/src/edges.rs")
+        });
+    }
+    edges::RESTRICTED
+        .iter()
+        .find(|(restricted, users, _)| *restricted == name && !users.contains(&krate) && !is_dev)
+        .map(|(_, _, why)| format!("`{krate}` may not use `{name}`: {why}"))
+}
+
+/// The crate that a path is in (`crates/<layer>/<crate>/…`), or "".
 fn crate_of(path: &str) -> &str {
-    path.strip_prefix("crates/").and_then(|rest| rest.split_once('/')).map_or("", |(krate, _)| krate)
+    let mut parts = path.strip_prefix("crates/").unwrap_or("").splitn(3, '/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(_), Some(krate), Some(_)) => krate,
+        _ => "",
+    }
 }
 
 /// Where `mod name;` of a file may live; a folder ends with `/`.
