@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::future::join_all;
 use mutation::{ColumnSelection, PartitionUpdate};
-use replica::{Form, ReadCommand, ReadPage};
+use replica::{Form, ReadCommand, ReadPage, Since};
 use rpc::Verb;
 use topology::{NodeIndex, Replicas};
 
@@ -58,13 +58,16 @@ impl Reader<'_> {
             let begun_micros = self.coordinator.begin_write();
             let pages;
             (nodes, pages) = self.pages(&command, &nodes, participants).await?;
+            // A replica that was read may have to do yet what another has done: what it had must not come back there.
+            let truncated_at = pages.iter().map(|page| page.truncated_at).min().unwrap_or(i64::MIN);
             let Reconciled { page, repairs } = reconcile_planted(&command, pages, planted);
             // What was read before a truncation is not told after it.
             if replica.truncated_at(command.table.id) != truncated {
                 continue;
             }
             if repairs_wanted {
-                nodes = self.repair(&command, nodes, repairs, participants, begun_micros).await?;
+                nodes =
+                    self.repair(&command, nodes, repairs, participants, (begun_micros, truncated_at)).await?;
             }
             // A stretch without anything live: go on behind it.
             if page.partitions.is_empty() && page.more.is_some() {
@@ -105,7 +108,7 @@ impl Reader<'_> {
         nodes: Replicas,
         repairs: Vec<Vec<PartitionUpdate>>,
         participants: &Participants<'_>,
-        begun_micros: i64,
+        since: (i64, i64),
     ) -> Result<Replicas, RequestError> {
         let pending = self.pending_repairs(&repairs);
         let lacking: Vec<(NodeIndex, Vec<PartitionUpdate>)> =
@@ -125,12 +128,14 @@ impl Reader<'_> {
             };
             let updates =
                 lacking.iter().filter(of).flat_map(|(_, updates)| updates).cloned().collect::<Vec<_>>();
-            Box::pin(async move { (node, self.send_repair(node, updates, begun_micros).await) }) as _
+            Box::pin(async move { (node, self.send_repair(node, updates, since).await) }) as _
         };
         let replicas = quorum.ask(&told, participants.spare(&nodes), ask, |()| true);
-        let pending = join_all(pending.into_iter().map(|(node, updates)| async move {
-            (node, self.send_repair(node, updates, begun_micros).await)
-        }));
+        let pending = join_all(
+            pending
+                .into_iter()
+                .map(|(node, updates)| async move { (node, self.send_repair(node, updates, since).await) }),
+        );
         let ((), pending) = futures_util::future::join(replicas, pending).await;
         let failures: Vec<(NodeIndex, PeerError)> =
             pending.into_iter().filter_map(|(node, sent)| Some((node, sent.err()?))).collect();
@@ -160,16 +165,17 @@ impl Reader<'_> {
         &self,
         node: NodeIndex,
         updates: Vec<PartitionUpdate>,
-        begun_micros: i64,
+        (begun_micros, truncated_at): (i64, i64),
     ) -> Result<(), PeerError> {
         let Some(token) = updates.first().map(|update| update.key.token) else { return Ok(()) };
         let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
         if node == view.own() {
             let _under_way = coordinator.admit_own_writes(view, &updates)?;
-            let applied = coordinator.replica().apply_in_parts(updates, begun_micros);
+            let applied =
+                coordinator.replica().apply_in_parts(updates, Since::Read { begun_micros, truncated_at });
             return coordinator.here(deadline, applied).await;
         }
-        let body = remote::begun_updates(view, begun_micros, &updates);
+        let body = remote::repair_updates(view, (begun_micros, truncated_at), &updates);
         coordinator.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline).await.map(|_| ())
     }
 }

@@ -73,7 +73,7 @@ fn command(rows: u64) -> ReadCommand {
 }
 
 fn page(partitions: Vec<PartitionResult>) -> ReadPage {
-    ReadPage { partitions, more: None, tombstones: 1 }
+    ReadPage { partitions, tombstones: 1, ..ReadPage::default() }
 }
 
 #[test]

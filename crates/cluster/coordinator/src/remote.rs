@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use replica::read_codec::{self, ReadCodecError};
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError, Since, TraceLog};
 use rpc::{Messenger, Near, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
 use rt::Instant;
 use schema::{Schema, TableId};
@@ -363,6 +363,18 @@ pub(crate) fn begun_updates(view: &ClusterView, begun_micros: i64, updates: &[Pa
     put_updates(body, updates)
 }
 
+/// Updates with which a read that began at `begun_micros` repairs a replica, as a message; `truncated_at` as [`Since::Read`] has it.
+pub(crate) fn repair_updates(
+    view: &ClusterView,
+    (begun_micros, truncated_at): (i64, i64),
+    updates: &[PartitionUpdate],
+) -> Bytes {
+    let mut body = fence::stamp(view, 128);
+    body.extend_from_slice(&begun_micros.to_be_bytes());
+    body.extend_from_slice(&truncated_at.to_be_bytes());
+    put_updates(body, updates)
+}
+
 /// [`begun_updates`] of what [`encode_updates`] made, or what stands behind [`BEGUN_LEN`] in another message.
 pub(crate) fn begun_body(view: &ClusterView, begun_micros: i64, updates: &[u8]) -> Bytes {
     let mut body = fence::stamp(view, 8 + updates.len());
@@ -500,7 +512,8 @@ impl Server {
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Hint => self.hint(&body, ring).await,
-            Verb::Apply | Verb::ReadRepair => self.apply(verb, (ring, &body), trace).await,
+            Verb::Apply => self.apply((ring, &body), trace).await,
+            Verb::ReadRepair => self.read_repair((ring, &body), trace).await,
             Verb::Increment => {
                 let mut states = Vec::new();
                 let updates = self.updates(&body)?;
@@ -532,20 +545,34 @@ impl Server {
         }
     }
 
-    async fn apply(
+    /// Applies what a read has found that this replica lacks.
+    async fn read_repair(
         &self,
-        verb: Verb,
         (ring, body): (u64, &Bytes),
         trace: Option<&TraceLog>,
     ) -> Result<Bytes, Refusal> {
+        let mut reader = Reader::new(body);
+        let times = (reader.i64(), reader.i64());
+        let (Ok(begun_micros), Ok(truncated_at)) = times else {
+            return Err(malformed("the message ends too early"));
+        };
+        let updates = self.updates(&body.slice_ref(reader.rest()))?;
+        self.coordinator.check_owned(ring, &updates)?;
+        let replica = self.replica();
+        if let Some(trace) = trace {
+            trace.add(self.coordinator.rt().now(), self.coordinator.rt().shard().0, "Appending to commitlog");
+        }
+        let applied = replica.apply_in_parts(updates, Since::Read { begun_micros, truncated_at }).await;
+        applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+    }
+
+    async fn apply(&self, (ring, body): (u64, &Bytes), trace: Option<&TraceLog>) -> Result<Bytes, Refusal> {
         let (begun_micros, updates) = split_begun(body)?;
         let mut updates = self.updates(&updates)?;
         self.coordinator.check_owned(ring, &updates)?;
         let replica = self.replica();
         let applied = match (updates.len(), trace) {
             (1, Some(trace)) => replica.apply_traced(updates, Some(begun_micros), trace).await,
-            // What a read found is left out where it was truncated since.
-            (_, None) if verb == Verb::ReadRepair => replica.apply_in_parts(updates, begun_micros).await,
             (1, None) => replica.apply_begun(updates.pop().expect("there is one"), begun_micros).await,
             _ => replica.apply_since(updates, begun_micros).await,
         };

@@ -193,4 +193,8 @@ pub struct ReadPage {
     pub more: Option<Resume>,
     /// Tombstones stepped over.
     pub tombstones: u64,
+    /// When the shards that were read had truncated the table last, before they were read: the earliest, microseconds since 1970.
+    /// [`Form::Unbroken`] has it, for a read repair takes nothing of before a truncation to a replica that has truncated
+    /// since; other forms have 0.
+    pub truncated_at: i64,
 }

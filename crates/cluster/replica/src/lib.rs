@@ -20,7 +20,7 @@ mod traced;
 
 /// Updates as bytes that name their columns: the form in which they are kept beyond a schema's life.
 pub use engine::update_codec as codec;
-pub use engine::{Mark, Marked, TokenSpan};
+pub use engine::{Mark, Marked, Since, TokenSpan};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use digest::digest;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineStats, Mark, Marked, Sampled, TokenSpan};
+use engine::{EngineStats, Mark, Marked, Sampled, Since, TokenSpan};
 use mutation::{PartitionUpdate, Repaired};
 use schema::{Schema, TableId};
 
@@ -45,9 +45,8 @@ pub enum ShardRequest {
     Read(ReadCommand),
     /// Apply updates of partitions that the shard owns, all or none.
     Apply(Vec<PartitionUpdate>),
-    /// [`ShardRequest::Apply`] of a write that was taken up at this time, microseconds since the epoch, without what belongs
-    /// to tables that were truncated since.
-    ApplySince(Vec<PartitionUpdate>, i64),
+    /// [`ShardRequest::Apply`] of a write that may come late, without what belongs to tables that were truncated since.
+    ApplySince(Vec<PartitionUpdate>, Since),
     /// [`ShardRequest::Read`] with its steps.
     ReadTraced(ReadCommand),
     /// Apply an update of a write that began at this time, microseconds since the epoch, if the table was not truncated since.

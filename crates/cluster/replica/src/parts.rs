@@ -1,6 +1,7 @@
 //! Writes that need not be taken up as one: what a read repairs may be more than the commit log takes in one entry, of many partitions or of
 //! many rows, although each write that made it was not.
 
+use engine::Since;
 use mutation::{PartitionUpdate, RangeTombstones};
 
 use crate::{Replica, ReplicaError};
@@ -9,8 +10,9 @@ use crate::{Replica, ReplicaError};
 const SMALL_BYTES: usize = 8 << 10;
 
 impl Replica {
-    /// [`Replica::apply_since`], in one entry of the commit log where they fit and otherwise in parts, so that a part may be applied when the rest
-    /// fails.
+    /// Applies rows that a read has found at other replicas, without what belongs to a table that was truncated since, or that one
+    /// of those replicas may be about to truncate. In one entry of the commit log where they fit and otherwise in parts, so that a part may be
+    /// applied when the rest fails.
     ///
     /// # Errors
     ///
@@ -18,15 +20,15 @@ impl Replica {
     pub async fn apply_in_parts(
         &self,
         updates: Vec<PartitionUpdate>,
-        since_micros: i64,
+        since: Since,
     ) -> Result<(), ReplicaError> {
         let mut parts = vec![updates];
         while let Some(part) = parts.pop() {
             if part.iter().map(PartitionUpdate::memory_size).sum::<usize>() <= SMALL_BYTES {
-                self.apply_since(part, since_micros).await?;
+                self.apply_read(part, since).await?;
                 continue;
             }
-            match self.apply_since(part.clone(), since_micros).await {
+            match self.apply_read(part.clone(), since).await {
                 Ok(()) => {}
                 Err(error @ ReplicaError::MutationTooLarge { .. }) => {
                     let (one, other) = halves(part).ok_or(error)?;

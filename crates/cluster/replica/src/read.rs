@@ -21,6 +21,7 @@ pub(crate) async fn read(
     {
         return Ok(page);
     }
+    let truncated_at = if command.form == Form::Unbroken { engine.truncated_at(command.table.id) } else { 0 };
     let mut page = PageBuilder::new(command);
     let reader = Reader { engine, command, above, tombstones_max };
     match &command.partitions {
@@ -62,7 +63,7 @@ pub(crate) async fn read(
             }
         }
     }
-    Ok(page.finish())
+    Ok(ReadPage { truncated_at, ..page.finish() })
 }
 
 /// The page of a read of one partition that is one row in memory; none when that is not so, or when a limit may matter.

@@ -9,7 +9,8 @@
 //! position  := kind (1), token (8) | kind (1), bytes
 //! slices    := vint 0 for all | vint count + 1, { bound, bound }
 //! resume    := bytes, vint rows of the partition, 0 | 1, prefix
-//! page      := version (1), tombstones vint, 0 | 1 with resume, vint count, { vint length, update }
+//! page      := version (1), tombstones vint, [truncated at (8), of unbroken pages], 0 | 1 with resume, vint count,
+//!              { vint length, update }
 //! bytes     := vint length, bytes
 //! ```
 
@@ -160,6 +161,9 @@ pub fn decode_command(
 pub fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8>) {
     out.push(VERSION);
     write_unsigned(page.tombstones, out);
+    if command.form == Form::Unbroken {
+        out.extend_from_slice(&page.truncated_at.to_be_bytes());
+    }
     match &page.more {
         None => out.push(0),
         Some(resume) => {
@@ -182,6 +186,10 @@ pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, Re
     let mut decoder = Decoder::new(buffer);
     decoder.version()?;
     let tombstones = decoder.fields.read("a number of tombstones", read_unsigned)?;
+    let truncated_at = match command.form {
+        Form::Unbroken => decoder.fields.read("the time of a truncation", Reader::i64)?,
+        _ => 0,
+    };
     let more = match decoder.fields.read("0 or 1", Reader::u8)? {
         0 => None,
         1 => Some(decoder.resume(table)?),
@@ -198,7 +206,7 @@ pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, Re
         partitions.push(PartitionResult::from_update(update, command.reversed));
     }
     decoder.end()?;
-    Ok(ReadPage { partitions, more, tombstones })
+    Ok(ReadPage { partitions, more, tombstones, truncated_at })
 }
 
 impl PartitionResult {

@@ -60,8 +60,11 @@ async fn scan_with<E>(
     let share = share_of(command.limits, shards);
     let first = (0..shards).map(|shard| query(shard, command.resume.clone(), share));
     let mut tombstones = 0;
+    let mut truncated_at = i64::MAX;
     let mut cursors: Vec<Cursor> = Vec::with_capacity(usize::from(shards));
     for page in try_join_all(first).await? {
+        // Of what a shard is asked for later it may have truncated more: the first answer is the earliest.
+        truncated_at = truncated_at.min(page.truncated_at);
         let mut cursor = Cursor { partitions: VecDeque::new(), more: None, share };
         tombstones += cursor.take(page);
         cursors.push(cursor);
@@ -93,7 +96,7 @@ async fn scan_with<E>(
         pace.step().await;
     }
     let left = cursors.iter().any(|cursor| !cursor.partitions.is_empty() || cursor.more.is_some());
-    Ok(merged.finish(left, tombstones))
+    Ok(ReadPage { truncated_at, ..merged.finish(left, tombstones) })
 }
 
 /// The page so far.

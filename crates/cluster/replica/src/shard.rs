@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Mark, Marked, Sampled, TokenSpan};
+use engine::{Engine, EngineStats, Mark, Marked, Sampled, Since, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
 use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
@@ -109,6 +109,8 @@ impl Replica {
                 ..command.clone()
             };
             let part = self.read_on(self.shard_of(key.token), &one).await?;
+            page.truncated_at =
+                if at == start { part.truncated_at } else { page.truncated_at.min(part.truncated_at) };
             rows += part.partitions.iter().map(|p| p.row_count(command.now)).sum::<u64>();
             bytes +=
                 part.partitions.iter().flat_map(|p| &p.rows).map(mutation::Row::memory_size).sum::<usize>();
@@ -169,7 +171,17 @@ impl Replica {
         updates: Vec<PartitionUpdate>,
         since_micros: i64,
     ) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, |_| Some(since_micros)).await
+        self.apply_parts(updates, |_| Some(Since::Begun(since_micros))).await
+    }
+
+    /// [`Replica::apply`] of rows that a read has found at other replicas: what belongs to a table that was truncated since, or
+    /// that one of those replicas may be about to truncate, is left out.
+    pub(crate) async fn apply_read(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        since: Since,
+    ) -> Result<(), ReplicaError> {
+        self.apply_parts(updates, |_| Some(since)).await
     }
 
     /// [`Replica::apply`] of what was read elsewhere; what belongs to a shard that truncated the table later than `truncated_at`
@@ -179,20 +191,20 @@ impl Replica {
         updates: Vec<PartitionUpdate>,
         truncated_at: &[i64],
     ) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, |shard| Some(truncated_at[shard].saturating_add(1))).await
+        self.apply_parts(updates, |shard| Some(Since::Begun(truncated_at[shard].saturating_add(1)))).await
     }
 
     async fn apply_parts(
         &self,
         updates: Vec<PartitionUpdate>,
-        since_micros: impl Fn(usize) -> Option<i64>,
+        since: impl Fn(usize) -> Option<Since>,
     ) -> Result<(), ReplicaError> {
         let mut by_shard: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); usize::from(self.shard_count())];
         for update in updates {
             by_shard[usize::from(self.shard_of(update.key.token))].push(update);
         }
         let parts = by_shard.into_iter().enumerate().filter(|(_, updates)| !updates.is_empty());
-        let parts = parts.map(|(shard, updates)| (shard, updates, since_micros(shard)));
+        let parts = parts.map(|(shard, updates)| (shard, updates, since(shard)));
         let writes = parts.map(|(shard, updates, since)| async move {
             match since {
                 None if shard == self.0.shard.index() => Ok(self.0.engine.apply(updates).await?),
@@ -235,7 +247,7 @@ impl Replica {
         truncated_at: i64,
     ) -> Result<(), ReplicaError> {
         assert_eq!(self.shard_of(update.key.token), self.0.shard.0, "it belongs to another shard");
-        Ok(self.0.engine.apply_since(vec![update], truncated_at.saturating_add(1)).await?)
+        Ok(self.0.engine.apply_since(vec![update], Since::Begun(truncated_at.saturating_add(1))).await?)
     }
 
     /// When this shard's part of a table was truncated last, microseconds since 1970; the least number when it never was.
@@ -246,6 +258,16 @@ impl Replica {
     /// Applies updates that this shard owns, all or none, and returns when a loss of power cannot undo it.
     pub async fn apply_durably_here(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
         Ok(self.0.engine.apply_durably(updates).await?)
+    }
+
+    /// [`Replica::apply_durably_here`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was
+    /// truncated then or later is left out.
+    pub async fn apply_durably_since(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        since_micros: i64,
+    ) -> Result<(), ReplicaError> {
+        Ok(self.0.engine.apply_durably_since(updates, Since::Begun(since_micros)).await?)
     }
 
     /// Reads what this shard owns of a command's partitions, however many tombstones lie there.

@@ -25,6 +25,7 @@ use crate::live::Trash;
 use crate::marks::{Mark, Marked};
 use crate::read::ReadSources;
 use crate::store::{Store, count};
+use crate::truncation::Since;
 use crate::{
     CompactionRecord, EngineConfig, EngineReader, EngineStats, FailurePolicy, MaintenanceError, OpenError,
     ReadError, TableStats, WriteError,
@@ -368,14 +369,19 @@ impl Engine {
         crate::compact::cleanup(&self.0, &store, kept).await
     }
 
-    /// [`Engine::apply`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was
-    /// truncated then or later is left out.
-    pub async fn apply_since(
+    /// [`Engine::apply`] of a write that may come late: what belongs to a table that was truncated since is left out.
+    pub async fn apply_since(&self, updates: Vec<PartitionUpdate>, since: Since) -> Result<(), WriteError> {
+        crate::truncation::apply_since(self, updates, since).await
+    }
+
+    /// [`Engine::apply_since`] that returns when a loss of power cannot undo it, whatever the commit log's mode allows.
+    pub async fn apply_durably_since(
         &self,
         updates: Vec<PartitionUpdate>,
-        since_micros: i64,
+        since: Since,
     ) -> Result<(), WriteError> {
-        crate::truncation::apply_since(self, updates, since_micros).await
+        self.apply_since(updates, since).await?;
+        self.0.log.sync().await.map_err(write_error)
     }
 
     /// Removes everything that was written before the call, and keeps that this was at `at_micros` (now), which also names

@@ -50,3 +50,4 @@ pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
 pub use sstable::named_table_dir as dropped_table_dir;
 pub use stats::{CompactionRecord, EngineStats, TableStats, TaskRecord};
+pub use truncation::Since;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
-use paxos::AcceptorState;
+use paxos::{AcceptorState, Ballot};
 use replica::{Limits, Partitions, ReadCommand, ReplicaError};
 use rt::ShardId;
 use schema::{Table, TableId};
@@ -149,26 +149,31 @@ impl Coordinator {
             return Ok(());
         }
         let now = self.rt().wall_micros();
-        let mut updates = Vec::with_capacity(2);
+        let change = store.change(&remembered, &both, now);
         // Who says that it has seen a commit is taken to have what it wrote: both go into one entry of the log. The rows of the range
-        // may have been read, or streamed, before the commit came to where its vote is from.
-        updates.extend(committed_value(&remembered.state, &both, now, memory_seconds(table)));
-        updates.push(store.change(&remembered, &both, now));
-        self.replica().apply_durably_here(updates).await
+        // may have been read, or streamed, before the commit came to where its vote is from. What a truncation that is under way
+        // removes must not be written meanwhile, nor the vote without it: `above` leaves out such a round when it is read.
+        match committed_value(&remembered.state, &both, now, memory_seconds(table)) {
+            Some((value, written)) => {
+                self.replica().apply_durably_since(vec![value, change], written.micros).await
+            }
+            None => self.replica().apply_durably_here(vec![change]).await,
+        }
     }
 }
 
-/// What the last commit of `new` wrote, where `old` does not know that commit: none when it is so old that deletions which supersede it may
+/// What the last commit of `new` wrote and its round, where `old` does not know that commit: none when it is so old that deletions which supersede it may
 /// have been purged. Such a write has been repaired, or is one of those that nobody need remember.
 fn committed_value(
     old: &AcceptorState<Value>,
     new: &AcceptorState<Value>,
     now_micros: i64,
     memory_seconds: Seconds,
-) -> Option<PartitionUpdate> {
+) -> Option<(PartitionUpdate, Ballot)> {
     let forgotten = now_micros.saturating_sub(i64::from(memory_seconds) * 1_000_000);
     let commit = new.committed.as_ref().filter(|commit| commit.ballot > old.committed_ballot())?;
-    commit.value.as_deref().filter(|_| commit.id.micros >= forgotten).cloned()
+    let value = commit.value.as_deref().filter(|_| commit.id.micros >= forgotten)?;
+    Some((value.clone(), commit.id))
 }
 
 /// Reads a table's votes.

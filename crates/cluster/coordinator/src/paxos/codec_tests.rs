@@ -100,11 +100,10 @@ proptest! {
         let place = Place { table: &table, key: &key };
         let find = |_| Some(table.clone());
         let messages = [encode_request(table.id, &key, &request), encode_reply(&reply)];
-        for body in &messages {
-            let short = body.slice(..cut.index(body.len()));
-            prop_assert!(decode_request(kind, &short, find).is_err());
-            prop_assert!(place.reply(&short).is_err() || short.len() == 2);
-        }
+        // A part of a reply may be a request, by chance, and of a request a reply.
+        let [short_request, short_reply] = messages.each_ref().map(|body| body.slice(..cut.index(body.len())));
+        prop_assert!(decode_request(kind, &short_request, find).is_err());
+        prop_assert!(place.reply(&short_reply).is_err());
         // Of noise some is a message, by chance.
         for body in messages.into_iter().chain((!noise.is_empty()).then(|| noise.into())) {
             let mut changed = body.to_vec();

@@ -424,6 +424,37 @@ fn a_truncation_reaches_every_node() {
     }
 }
 
+/// Two nodes have truncated a table, the third is about to: what a read finds there stays out of the others, whoever coordinates, a
+/// node that has truncated itself included. After a minute it is known to have missed the TRUNCATE, and is a replica like others.
+#[test]
+fn a_read_between_two_truncations_repairs_nothing() {
+    let (world, t) = (world(), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    for k in [1, 2] {
+        world.write(0, row(&t, k, 1, "a", 10), Consistency::All).unwrap();
+    }
+    let truncate = |node: usize| {
+        for shard in 0..[1, 2, 3][node] {
+            let id = t.id;
+            world.on(node, shard, |rt, coordinator| async move {
+                let at_micros = rt.wall_micros();
+                coordinator.replica().engine().truncate(id, at_micros).await.expect("the disk is well");
+            });
+        }
+    };
+    truncate(1);
+    truncate(2);
+    let kept = |k: i32| [0, 1, 2].map(|node| world.kept(node, partition(&t, k, now)).len());
+    for coordinator in [0, 1, 2] {
+        world.read(coordinator, partition(&t, 1, now), Consistency::All).unwrap();
+        world.read(coordinator, everything(&t, now), Consistency::All).unwrap();
+        assert_eq!((kept(1), kept(2)), ([1, 0, 0], [1, 0, 0]), "read by node {coordinator}");
+    }
+    world.sim.run_for(60 * SECOND);
+    world.read(1, partition(&t, 1, now), Consistency::All).unwrap();
+    assert_eq!((kept(1), kept(2)), ([1; 3], [1, 0, 0]), "after a minute");
+}
+
 /// Rows `k, 0` of all keys as a read at a level shows them.
 fn all_keys(
     world: &World,

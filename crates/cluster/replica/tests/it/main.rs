@@ -89,7 +89,8 @@ fn page(
         result.rows.retain(|row| !row.is_empty());
         result
     };
-    ReadPage { partitions: updates.iter().map(result).collect(), more, tombstones }
+    let truncated_at = if command.form == Form::Unbroken { tombstones as i64 } else { 0 };
+    ReadPage { partitions: updates.iter().map(result).collect(), more, tombstones, truncated_at }
 }
 
 proptest! {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, SyncMode, WriteError, prepare};
+use engine::{Canaries, Engine, EngineConfig, Since, SyncMode, WriteError, prepare};
 use mutation::{PartitionRange, PartitionUpdate};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
@@ -74,8 +74,8 @@ async fn second_life(rt: Rt, shared: Arc<Mutex<Shared>>, sync: SyncMode) {
     let table = schema.table("ks", "t1").unwrap().clone();
     let engine = Engine::open(rt.clone(), engine_config(sync), schema).await.unwrap();
     shared.lock().unwrap().found = Some(partitions(&engine, &table).await);
-    engine.apply_since(cell(&table, LATE, 1), TRUNCATED).await.unwrap();
-    engine.apply_since(cell(&table, LATE + 1, 1), TRUNCATED + 1).await.unwrap();
+    engine.apply_since(cell(&table, LATE, 1), Since::Begun(TRUNCATED)).await.unwrap();
+    engine.apply_since(cell(&table, LATE + 1, 1), Since::Begun(TRUNCATED + 1)).await.unwrap();
     let refused = match engine.apply_begun(cell(&table, LATE, 1).remove(0), TRUNCATED).await {
         Ok(()) => false,
         Err(WriteError::Truncated(at_micros)) => at_micros == TRUNCATED,
@@ -258,7 +258,7 @@ async fn reshard_life(rt: Rt, life: Arc<Mutex<u32>>, done: Arc<Mutex<u16>>) {
         }
         _ => assert_eq!(engine.truncated_latest(), TRUNCATED, "life {number}"),
     }
-    engine.apply_since(cell(&table, pk, 1), TRUNCATED).await.unwrap();
+    engine.apply_since(cell(&table, pk, 1), Since::Begun(TRUNCATED)).await.unwrap();
     assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new(), "life {number}");
     if number == 2 {
         engine.drop_table(table.id, TRUNCATED).await.unwrap();

@@ -23,6 +23,9 @@ const LAST_ONE_IN: u64 = 6;
 /// The same of restored disks.
 const ROLLBACK_STREAM: u64 = 22;
 const ROLLBACK_ONE_IN: u64 = 20;
+/// The same of rows of partitions under transactions.
+const ROWS_STREAM: u64 = 24;
+const ROWS_ONE_IN: u64 = 20;
 
 /// What a scenario looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,8 @@ impl Focus {
         let drawn = drawn.or_else(|| one_in(&mut last, LAST_ONE_IN).then(|| *pick(&mut last, &Self::LAST)));
         let mut restored = Rng::new(seed, ROLLBACK_STREAM);
         let drawn = drawn.or_else(|| one_in(&mut restored, ROLLBACK_ONE_IN).then_some(Self::Rollback));
+        let mut rows = Rng::new(seed, ROWS_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut rows, ROWS_ONE_IN).then_some(Self::Rows));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 

@@ -395,8 +395,7 @@ impl ClusterPlan {
             rows: self.serial_percent > 0 && !one_in(rng, 3),
             // Where nothing that is acknowledged is lost.
             stamps: one_in(rng, 3) && self.loss_window().is_none() && !self.forces,
-            // Not by itself: a transaction that overlaps with a TRUNCATE may be there in part (docs/operations/guarantees.md).
-            rows_truncated: self.truncates && !self.forces && self.focus == Some(Focus::Rows),
+            rows_truncated: false,
             // A removal that is forced loses votes.
             rows_copied: !self.replications.is_empty() && !self.forces,
             local_rounds: false,
@@ -408,6 +407,8 @@ impl ClusterPlan {
             self.ring.clear();
             self.founders = self.shards.len();
         }
+        let is_focus = self.focus == Some(Focus::Rows);
+        self.operations.rows_truncated = self.truncates && !self.forces && (is_focus || one_in(rng, 2));
     }
 
     /// The datacenters.
