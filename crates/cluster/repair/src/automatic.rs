@@ -13,7 +13,7 @@ use topology::{Placement, Ring, TokenRange};
 
 use crate::job::Figures;
 use crate::master::Manner;
-use crate::plan::{Ranges, Unit, Wish, alone, share};
+use crate::plan::{Ranges, RepairOptions, Unit, alone, share};
 use crate::schedule::{Candidate, interval, next};
 use crate::service::{Inner, Repair};
 use crate::wire::Close;
@@ -81,10 +81,10 @@ impl Inner {
 
     /// What is due now, if anything is.
     async fn due(&self, since: Seconds, now: Seconds, failed: &Failed) -> Option<(Arc<Table>, Unit, Ring)> {
-        let members = self.surroundings.members();
-        let schema = self.surroundings.schema();
+        let members = self.context.members();
+        let schema = self.context.schema();
         let history = self.history().current();
-        let wish = Wish { ranges: Ranges::Primary, ..Wish::all() };
+        let options = RepairOptions { ranges: Ranges::Primary, ..RepairOptions::all() };
         let (mut units, mut candidates) = (Vec::new(), Vec::new());
         for keyspace in schema.keyspaces() {
             if keyspace.computed || keyspace.replication == Replication::Local {
@@ -96,7 +96,7 @@ impl Inner {
                     self.take_down_alone(table, alone(&placement, members.own), now).await;
                 }
                 // A plan of all datacenters names none that could be missing.
-                for unit in self.units(&members, table, &wish).unwrap_or_default() {
+                for unit in self.units(&members, table, &options).unwrap_or_default() {
                     candidates.push(Candidate {
                         repaired: history.oldest(table.id, unit.range),
                         interval: interval(table, self.config.interval_max),
@@ -117,7 +117,7 @@ impl Inner {
             if self.history().current().oldest(table.id, range) + ALONE_EVERY > now {
                 continue;
             }
-            let topology = self.surroundings.members().topology;
+            let topology = self.context.members().topology;
             let (session, marks) = (0, Vec::new());
             let close = Close { topology, table: table.id, range, at: now, full: true, session, marks };
             if let Err(error) = self.record(close).await {
@@ -128,7 +128,7 @@ impl Inner {
 
     /// Tables that are gone have no history.
     async fn forget_dropped(&self) {
-        let schema = self.surroundings.schema();
+        let schema = self.context.schema();
         let forget = self.history().change(|history| {
             history.retain(|table| schema.table_by_id(table).is_some());
         });

@@ -30,5 +30,5 @@ pub use follower::{Data, Follower, FollowerConfig, FollowerError};
 pub use job::{JobState, JobStatus};
 pub use master::RepairError;
 pub use scope::{Scope, Slice};
-pub use service::{Members, Repair, RepairConfig, RepairStats, Surroundings, Wanted};
+pub use service::{ClusterContext, Members, Repair, RepairConfig, RepairStats, Wanted};
 pub use step::{Carrier, Done, Participant, StepError, Stretch, participants, step};

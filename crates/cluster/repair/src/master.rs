@@ -16,7 +16,7 @@ use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
 use crate::codec::encode_request;
 use crate::job::{Figures, JobStatus};
 use crate::message::{Ask, Request};
-use crate::plan::{PlanError, Unit, Wish, plan, share, straight};
+use crate::plan::{PlanError, RepairOptions, Unit, plan, share, straight};
 use crate::scope::{Scope, Slice};
 use crate::service::{Inner, Job, Members, Repair, RepairStats, STALE, TRY_AGAIN, Wanted, host_name};
 use crate::sessions::build_on;
@@ -107,10 +107,10 @@ impl Repair {
     pub fn begin(&self, wanted: Wanted) -> Result<u64, RepairError> {
         let inner = &self.0;
         let tables = self.tables(&wanted)?;
-        let members = inner.surroundings.members();
+        let members = inner.context.members();
         let mut work = Vec::new();
         for table in tables {
-            let units = inner.units(&members, &table, &wanted.wish)?;
+            let units = inner.units(&members, &table, &wanted.options)?;
             work.push((table, units));
         }
         let id = inner.next_job.get();
@@ -139,7 +139,7 @@ impl Repair {
     }
 
     fn tables(&self, wanted: &Wanted) -> Result<Vec<Arc<Table>>, RepairError> {
-        let schema = self.0.surroundings.schema();
+        let schema = self.0.context.schema();
         let unknown = || RepairError::UnknownKeyspace(wanted.keyspace.clone());
         let keyspace = schema.keyspace(&wanted.keyspace).ok_or_else(unknown)?;
         if wanted.tables.is_empty() {
@@ -201,9 +201,9 @@ impl Inner {
         &self,
         members: &Members,
         table: &Table,
-        wish: &Wish,
+        options: &RepairOptions,
     ) -> Result<Vec<Unit>, PlanError> {
-        let schema = self.surroundings.schema();
+        let schema = self.context.schema();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Ok(Vec::new()) };
         let placement = Placement::new(&members.ring, &keyspace.replication);
         let kept: f64 = placement
@@ -216,8 +216,9 @@ impl Inner {
             (stats.uncompressed_bytes + stats.memtable_bytes) * u64::from(self.rt.shard_count())
         });
         let ring_bytes = (held as f64 / kept) as u64;
-        let wish = Wish { unit_bytes_max: self.config.unit_bytes_max, ring_bytes, ..wish.clone() };
-        plan(&members.ring, &placement, members.own, &wish)
+        let options =
+            RepairOptions { unit_bytes_max: self.config.unit_bytes_max, ring_bytes, ..options.clone() };
+        plan(&members.ring, &placement, members.own, &options)
     }
 
     /// Repairs one range of one table, planned by this ring, and takes it down.
@@ -268,7 +269,7 @@ impl Inner {
         manner: Manner,
         figures: &RefCell<Figures>,
     ) -> Result<bool, UnitError> {
-        let topology = self.surroundings.members().topology;
+        let topology = self.context.members().topology;
         let stable = self.is_stable(table, unit, ring)?;
         let settled = self.settle(table, unit, manner, topology).await?;
         let full = settled.bases.is_none();
@@ -280,7 +281,7 @@ impl Inner {
         try_join_all(slices).await?;
         // Who has become a replica meanwhile, or will be one, may lack what the others know.
         let stable = unit.complete && stable && self.is_stable(table, unit, ring)?;
-        let now = self.surroundings.members().topology;
+        let now = self.context.members().topology;
         if now != topology {
             return Err(UnitError::Stale(format!(
                 "topology version {topology} is stale, this node has {now}"
@@ -295,8 +296,8 @@ impl Inner {
     /// Whether those who take part are all that keep the range, and will stay so. An error when they are not even those that
     /// were meant.
     fn is_stable(&self, table: &Table, unit: &Unit, ring: &Ring) -> Result<bool, String> {
-        let members = self.surroundings.members();
-        let schema = self.surroundings.schema();
+        let members = self.context.members();
+        let schema = self.context.schema();
         let keyspace = schema.keyspace(&table.keyspace);
         let keyspace = keyspace.ok_or_else(|| "the keyspace was dropped".to_owned())?;
         let placement = Placement::new(&members.ring, &keyspace.replication);
@@ -330,7 +331,7 @@ impl Inner {
         manner: Manner,
         topology: u64,
     ) -> Result<Settled, UnitError> {
-        let members = self.surroundings.members();
+        let members = self.context.members();
         let mut hosts = Vec::with_capacity(unit.peers.len());
         for peer in &unit.peers {
             let host = members.ring.node(*peer).host;

@@ -14,7 +14,7 @@ pub enum Ranges {
 
 /// What is to be repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct RepairOptions {
     /// Which of the node's ranges.
     pub ranges: Ranges,
     /// Only with replicas in these datacenters (`-dc`, `-local`); empty for all.
@@ -27,7 +27,7 @@ pub struct Wish {
     pub ring_bytes: u64,
 }
 
-impl Wish {
+impl RepairOptions {
     /// Everything that a node has.
     pub fn all() -> Self {
         Self {
@@ -76,15 +76,20 @@ pub enum PlanError {
 }
 
 /// Plans the repair of a keyspace by one of its nodes.
-pub fn plan(ring: &Ring, placement: &Placement, own: NodeIndex, wish: &Wish) -> Result<Vec<Unit>, PlanError> {
-    check(ring, own, wish)?;
+pub fn plan(
+    ring: &Ring,
+    placement: &Placement,
+    own: NodeIndex,
+    options: &RepairOptions,
+) -> Result<Vec<Unit>, PlanError> {
+    check(ring, own, options)?;
     let takes_part = |node: &NodeIndex| {
-        wish.datacenters.is_empty() || wish.datacenters.contains(&ring.node(*node).location.datacenter)
+        options.datacenters.is_empty() || options.datacenters.contains(&ring.node(*node).location.datacenter)
     };
     let mut kept = Vec::new();
     for (range, replicas) in placement.ranges() {
         let taking: Vec<NodeIndex> = replicas.iter().copied().filter(takes_part).collect();
-        let wanted = match wish.ranges {
+        let wanted = match options.ranges {
             Ranges::All => taking.contains(&own),
             Ranges::Primary => taking.first() == Some(&own),
         };
@@ -95,7 +100,7 @@ pub fn plan(ring: &Ring, placement: &Placement, own: NodeIndex, wish: &Wish) -> 
             kept.extend(straight(range).map(|range| Unit { range, peers: peers.clone(), complete }));
         }
     }
-    if let Some(tokens) = wish.tokens {
+    if let Some(tokens) = options.tokens {
         kept = straight(tokens).flat_map(|tokens| within(&kept, tokens)).collect();
         if kept.is_empty() {
             return Err(PlanError::NotKept(tokens));
@@ -104,15 +109,15 @@ pub fn plan(ring: &Ring, placement: &Placement, own: NodeIndex, wish: &Wish) -> 
     kept.retain(|unit| !unit.peers.is_empty());
     kept.sort_by_key(|unit| unit.range);
     let joined = join(kept);
-    Ok(joined.into_iter().flat_map(|unit| cut(unit, wish)).collect())
+    Ok(joined.into_iter().flat_map(|unit| cut(unit, options)).collect())
 }
 
-fn check(ring: &Ring, own: NodeIndex, wish: &Wish) -> Result<(), PlanError> {
+fn check(ring: &Ring, own: NodeIndex, options: &RepairOptions) -> Result<(), PlanError> {
     if usize::from(own.0) >= ring.nodes().len() {
         return Err(PlanError::NotInRing);
     }
     let known = |name: &String| ring.nodes().iter().any(|node| node.location.datacenter == *name);
-    if let Some(unknown) = wish.datacenters.iter().find(|name| !known(name)) {
+    if let Some(unknown) = options.datacenters.iter().find(|name| !known(name)) {
         let mut names: Vec<&str> =
             ring.nodes().iter().map(|node| node.location.datacenter.as_str()).collect();
         names.sort_unstable();
@@ -120,7 +125,7 @@ fn check(ring: &Ring, own: NodeIndex, wish: &Wish) -> Result<(), PlanError> {
         return Err(PlanError::UnknownDatacenter(unknown.clone(), names.join(", ")));
     }
     let own = &ring.node(own).location.datacenter;
-    if !wish.datacenters.is_empty() && !wish.datacenters.contains(own) {
+    if !options.datacenters.is_empty() && !options.datacenters.contains(own) {
         return Err(PlanError::OwnDatacenter(own.clone()));
     }
     Ok(())
@@ -176,10 +181,10 @@ pub fn share(range: TokenRange) -> f64 {
 }
 
 /// Equal parts of about the size wanted.
-fn cut(unit: Unit, wish: &Wish) -> Vec<Unit> {
-    let bytes = share(unit.range) * wish.ring_bytes as f64;
+fn cut(unit: Unit, options: &RepairOptions) -> Vec<Unit> {
+    let bytes = share(unit.range) * options.ring_bytes as f64;
     let length = unit.range.upto.wrapping_sub(unit.range.after) as u64;
-    let parts = ((bytes / wish.unit_bytes_max.max(1) as f64).ceil() as u64).clamp(1, length.min(1 << 16));
+    let parts = ((bytes / options.unit_bytes_max.max(1) as f64).ceil() as u64).clamp(1, length.min(1 << 16));
     let bound = |part: u64| {
         let offset = u128::from(length) * u128::from(part) / u128::from(parts);
         unit.range.after.wrapping_add(offset as i64)

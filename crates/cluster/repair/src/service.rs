@@ -25,7 +25,7 @@ use crate::follower::{Data, Follower, FollowerConfig, FollowerError};
 use crate::history::{History, HistoryStore};
 use crate::job::Figures;
 use crate::message::{Ask, Request};
-use crate::plan::{Wish, straight};
+use crate::plan::{RepairOptions, straight};
 use crate::scope::Scope;
 use crate::sessions::{Base, Session, Sessions};
 use crate::step::{StepError, Stretch, participants, step};
@@ -111,7 +111,7 @@ pub struct Members {
 }
 
 /// What repair has to know of its node.
-pub trait Surroundings {
+pub trait ClusterContext {
     /// The schema of this moment.
     fn schema(&self) -> Arc<Schema>;
     /// The nodes of this moment.
@@ -131,7 +131,7 @@ pub struct Wanted {
     /// Which tables; empty for all.
     pub tables: Vec<String>,
     /// Which ranges, with whom.
-    pub wish: Wish,
+    pub options: RepairOptions,
     /// Ranges repaired at this time or later are left out, so that a repair goes on where another one ended; seconds, 0 for none.
     pub unless_since: u32,
     /// Compare everything, also what past repairs have compared.
@@ -146,7 +146,7 @@ pub(crate) struct Inner {
     pub(crate) rt: Rt,
     pub(crate) messenger: Messenger,
     pub(crate) replica: Replica,
-    pub(crate) surroundings: Rc<dyn Surroundings>,
+    pub(crate) context: Rc<dyn ClusterContext>,
     pub(crate) config: RepairConfig,
     pub(crate) host: HostId,
     follower: Follower<Own>,
@@ -224,7 +224,7 @@ impl Repair {
         host: HostId,
         messenger: &Messenger,
         replica: Replica,
-        surroundings: Rc<dyn Surroundings>,
+        context: Rc<dyn ClusterContext>,
         config: RepairConfig,
         directory: &Path,
     ) -> Result<Self, DiskError> {
@@ -238,7 +238,7 @@ impl Repair {
             follower: Follower::new(Own(replica.clone()), config.follower),
             serving: Semaphore::new(config.serving_max.max(1)),
             replica,
-            surroundings,
+            context,
             config,
             host,
             history,
@@ -301,8 +301,8 @@ impl Repair {
 
     /// How the tables stand that this node keeps, on shard 0.
     pub fn ages(&self) -> Vec<TableAge> {
-        let members = self.0.surroundings.members();
-        age::ages(&self.0.surroundings.schema(), &members.ring, members.own, &self.history())
+        let members = self.0.context.members();
+        age::ages(&self.0.context.schema(), &members.ring, members.own, &self.history())
     }
 
     /// Bytes of pieces that this shard keeps for the next question.
@@ -383,7 +383,7 @@ impl Inner {
 
     /// The tokens of a table that this node owns.
     fn owned(&self, table: TableId) -> Vec<TokenSpan> {
-        let (members, schema) = (self.surroundings.members(), self.surroundings.schema());
+        let (members, schema) = (self.context.members(), self.context.schema());
         let Some(keyspace) = schema.table_by_id(table).and_then(|table| schema.keyspace(&table.keyspace))
         else {
             return Vec::new();
@@ -428,7 +428,7 @@ impl Inner {
     }
 
     fn table(&self, id: TableId) -> Option<Arc<schema::Table>> {
-        self.surroundings.schema().table_by_id(id).cloned()
+        self.context.schema().table_by_id(id).cloned()
     }
 
     /// A question of a master about a stretch.
@@ -472,7 +472,7 @@ impl Inner {
                 && token <= range.upto
                 && slice.contains(token)
                 && self.replica.shard_of(token) == self.rt.shard().0
-                && self.surroundings.takes(&request.scope.table, token)
+                && self.context.takes(&request.scope.table, token)
         };
         if updates.iter().all(belongs) {
             return Ok(());
@@ -483,7 +483,7 @@ impl Inner {
     /// Lets in what uses the same topology version as this shard. Another one may have other replicas: what those were told, or not
     /// told, is not what the master takes it for.
     fn admit(&self, topology: u64) -> Result<GateGuard, Refusal> {
-        self.surroundings.admit(topology).map_err(|own| {
+        self.context.admit(topology).map_err(|own| {
             let what = format!("the repair uses topology version {topology}, and this node has {own}");
             Refusal::new(if own > topology { STALE } else { TRY_AGAIN }, what)
         })

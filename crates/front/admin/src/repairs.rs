@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use repair::age::TableAge;
-use repair::plan::{Ranges, Wish};
+use repair::plan::{Ranges, RepairOptions};
 use repair::{JobState, JobStatus, Repair, RepairError, Wanted};
 use schema::Schema;
 use serde_json::{Value, json};
@@ -96,9 +96,10 @@ fn begin(repair: &Repair, call: &Call, keyspace: &str) -> Result<Answer, Answer>
     // What past repairs have compared is left out unless that is refused.
     let full = flag("full")
         || call.parameter("incremental").is_some_and(|value| value.eq_ignore_ascii_case("false"));
-    let wish = Wish { ranges, datacenters: list(call, "dataCenters"), tokens, ..Wish::all() };
+    let options =
+        RepairOptions { ranges, datacenters: list(call, "dataCenters"), tokens, ..RepairOptions::all() };
     let tables = list(call, "columnFamilies");
-    match repair.begin(Wanted { keyspace: keyspace.to_owned(), tables, wish, unless_since, full }) {
+    match repair.begin(Wanted { keyspace: keyspace.to_owned(), tables, options, unless_since, full }) {
         Ok(id) => Ok(Answer::json(&json!(id))),
         Err(error @ RepairError::UnknownKeyspace(_)) => Err(Answer::error(404, error.to_string())),
         Err(error) => Err(bad(error.to_string())),

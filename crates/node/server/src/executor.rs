@@ -120,7 +120,7 @@ pub(crate) fn processor(executor: ShardExecutor) -> Processor {
     let idle: Rc<RefCell<Vec<Worker>>> = Rc::default();
     Box::new(move |client, statement, response| {
         let worker = idle.borrow_mut().pop().unwrap_or_else(|| Worker::new(executor.clone()));
-        *worker.desk.job.borrow_mut() = Some((client, statement, response));
+        *worker.slot.job.borrow_mut() = Some((client, statement, response));
         Processing { worker: Some(worker), idle: idle.clone() }
     })
 }
@@ -128,31 +128,31 @@ pub(crate) fn processor(executor: ShardExecutor) -> Processor {
 /// A future that carries out one statement after another. The state of a statement under way takes some kilobytes:
 /// making room for it and moving it there for each would cost more than many a statement.
 struct Worker {
-    desk: Rc<Desk>,
+    slot: Rc<Slot>,
     work: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// Where a worker finds its next statement and leaves the answer.
 #[derive(Default)]
-struct Desk {
+struct Slot {
     job: RefCell<Option<(Rc<Client>, Statement, ResponseWriter)>>,
     answer: RefCell<Option<ResponseWriter>>,
 }
 
 impl Worker {
     fn new(executor: ShardExecutor) -> Self {
-        let desk = Rc::new(Desk::default());
-        let work = Box::pin(work(executor, desk.clone()));
-        Self { desk, work }
+        let slot = Rc::new(Slot::default());
+        let work = Box::pin(work(executor, slot.clone()));
+        Self { slot, work }
     }
 }
 
-async fn work(executor: ShardExecutor, desk: Rc<Desk>) {
+async fn work(executor: ShardExecutor, slot: Rc<Slot>) {
     loop {
         let (client, statement, response) =
-            poll_fn(|_| desk.job.borrow_mut().take().map_or(Poll::Pending, Poll::Ready)).await;
+            poll_fn(|_| slot.job.borrow_mut().take().map_or(Poll::Pending, Poll::Ready)).await;
         let answer = process(&executor, &client, &statement, response).await;
-        *desk.answer.borrow_mut() = Some(answer);
+        *slot.answer.borrow_mut() = Some(answer);
     }
 }
 
@@ -168,7 +168,7 @@ impl Future for Processing {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseWriter> {
         let worker = self.worker.as_mut().expect("a statement is polled until it is done");
         assert!(worker.work.as_mut().poll(cx).is_pending(), "a worker goes on for ever");
-        let Some(answer) = worker.desk.answer.borrow_mut().take() else { return Poll::Pending };
+        let Some(answer) = worker.slot.answer.borrow_mut().take() else { return Poll::Pending };
         let worker = self.worker.take();
         let mut idle = self.idle.borrow_mut();
         if idle.len() < IDLE_WORKERS_MAX {

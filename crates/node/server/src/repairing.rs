@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use catalog::RepairFacts;
 use coordinator::Coordinator;
-use repair::{FollowerConfig, Members, Repair, RepairConfig, Surroundings};
+use repair::{ClusterContext, FollowerConfig, Members, Repair, RepairConfig};
 use rpc::Messenger;
 use rt::Rt;
 use rt::sync::GateGuard;
@@ -18,7 +18,7 @@ use crate::{Config, NodeError};
 /// The cluster as repair is to see it.
 struct Around(Coordinator);
 
-impl Surroundings for Around {
+impl ClusterContext for Around {
     fn schema(&self) -> Arc<Schema> {
         self.0.schema()
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::exceptions::{self, Entry, Key};
 use crate::size::{self, FILE_LINES_MAX, FUNCTION_LINES_MAX};
 use crate::source::Source;
-use crate::{edges, guarantees, manifest, rules};
+use crate::{edges, guarantees, manifest, rules, words};
 
 /// Folders that are not part of the repository's text.
 const SKIPPED: &[&str] = &["target", "node_modules", "__pycache__", "data"];
@@ -52,6 +52,7 @@ pub fn check(root: &Path) -> io::Result<Outcome> {
     findings.extend(tree.edges());
     findings.extend(tree.architecture());
     findings.extend(tree.guarantees());
+    findings.extend(tree.words());
     findings.extend(too_long(root, &tree.sizes())?);
     findings.sort_by(|left, right| (&left.path, left.line).cmp(&(&right.path, right.line)));
     Ok(Outcome { files: tree.files.len(), findings })
@@ -61,6 +62,7 @@ pub fn check(root: &Path) -> io::Result<Outcome> {
 pub fn write_exceptions(root: &Path) -> io::Result<usize> {
     let tree = Tree::read(root)?;
     let (known, _) = exceptions::read(root)?;
+    words::lower(root, &tree.word_places().1)?;
     let too_long = tree
         .sizes()
         .into_iter()
@@ -283,6 +285,43 @@ impl Tree {
             message: format!("'{what}' is no test that is there: name the one that shows this line"),
         };
         missing.into_iter().map(finding).collect()
+    }
+}
+
+impl Tree {
+    /// The refused words, and where they stand in code and documentation.
+    fn word_places(&self) -> (Vec<words::Refused>, words::Places, Vec<words::Malformed>) {
+        let list = self.files.iter().find(|file| file.path == words::FILE);
+        let (refused, malformed) = list.map(|list| words::parse(&list.text)).unwrap_or_default();
+        let mut places = words::Places::new();
+        let is_text = |path: &str| path.ends_with(".rs") || path.ends_with(".md") || path.ends_with(".py");
+        let is_rule = |path: &str| path.starts_with("crates/tools/xtask/");
+        for file in self.files.iter().filter(|file| is_text(&file.path) && !is_rule(&file.path)) {
+            words::find(&refused, &file.path, &file.text, &mut places);
+        }
+        (refused, places, malformed)
+    }
+
+    /// Refused words that stand more often than they may.
+    fn words(&self) -> Vec<Finding> {
+        let (refused, places, malformed) = self.word_places();
+        let in_list = |line: usize, message: String| Finding { path: words::FILE.to_string(), line, message };
+        let unread =
+            malformed.into_iter().map(|line| in_list(line, "not `ALLOWED | word | instead`".to_string()));
+        let mut findings: Vec<Finding> = unread.collect();
+        for words::Refused { line, allowed, word, instead } in refused {
+            let found = places.get(&word).map_or(&[][..], Vec::as_slice);
+            if found.len() > allowed {
+                let last = found.iter().rev().take(3).map(|(path, line)| format!("{path}:{line}"));
+                let last = last.collect::<Vec<_>>().join(", ");
+                let message = format!(
+                    "`{word}` stands {} times, {allowed} are allowed; write: {instead} (the last are {last})",
+                    found.len()
+                );
+                findings.push(in_list(line, message));
+            }
+        }
+        findings
     }
 }
 

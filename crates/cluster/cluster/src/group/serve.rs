@@ -23,7 +23,7 @@ const ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 const REPLACED_ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Registers the group's verbs.
-pub(crate) fn serve(group: &Group, desk: &JoinDesk) {
+pub(crate) fn serve(group: &Group, responder: &JoinResponder) {
     let messenger = &group.inner.messenger;
     let inner = Rc::downgrade(&group.inner);
     messenger.serve(Verb::Raft, move |incoming| {
@@ -44,11 +44,11 @@ pub(crate) fn serve(group: &Group, desk: &JoinDesk) {
         async move { forwarded(&running(&inner)?, incoming).await }
     });
     let (inner, tasks) = (Rc::downgrade(&group.inner), Rc::downgrade(&group.tasks));
-    desk.set(Desk::Member(inner, tasks));
+    responder.set(JoinState::Member(inner, tasks));
 }
 
 /// What this node can tell who asks to be let in.
-pub(crate) enum Desk {
+pub(crate) enum JoinState {
     /// It looks what it has, or is about to found or enter a cluster.
     Starting,
     /// It has no cluster, and founds one if it may (the flag), or waits to be let in.
@@ -60,32 +60,32 @@ pub(crate) enum Desk {
 
 /// Where the answer changes as the node comes into its cluster.
 #[derive(Clone)]
-pub(crate) struct JoinDesk(Rc<RefCell<Desk>>);
+pub(crate) struct JoinResponder(Rc<RefCell<JoinState>>);
 
-impl JoinDesk {
+impl JoinResponder {
     /// Answers from now on.
     pub(crate) fn open(messenger: &Messenger) -> Self {
-        let desk = Self(Rc::new(RefCell::new(Desk::Starting)));
-        let answering = desk.clone();
+        let responder = Self(Rc::new(RefCell::new(JoinState::Starting)));
+        let answering = responder.clone();
         messenger.serve(Verb::Join, move |incoming| {
             let group = answering.group();
             async move { join(&group?, incoming).await }
         });
-        desk
+        responder
     }
 
-    pub(crate) fn set(&self, desk: Desk) {
-        self.0.replace(desk);
+    pub(crate) fn set(&self, state: JoinState) {
+        self.0.replace(state);
     }
 
     fn group(&self) -> Result<Group, Refusal> {
         match &*self.0.borrow() {
-            Desk::Starting => Err(Refusal::new(code::JOIN_LATER, "this node is starting")),
-            Desk::Blank { founds: true } => {
+            JoinState::Starting => Err(Refusal::new(code::JOIN_LATER, "this node is starting")),
+            JoinState::Blank { founds: true } => {
                 Err(Refusal::new(code::BLANK_FOUNDER, "this node has no cluster, and may found one"))
             }
-            Desk::Blank { founds: false } => Err(Refusal::new(code::BLANK, "this node has no cluster")),
-            Desk::Member(inner, tasks) => {
+            JoinState::Blank { founds: false } => Err(Refusal::new(code::BLANK, "this node has no cluster")),
+            JoinState::Member(inner, tasks) => {
                 let tasks = tasks.upgrade().ok_or_else(|| not_leader("the node is stopping"))?;
                 Ok(Group { inner: running(inner)?, tasks })
             }

@@ -16,7 +16,7 @@ use super::error::{GroupError, JoinError};
 use super::handle::Group;
 use super::inner::{Applied, GroupConfig, Inner};
 use super::log::{LogError, RaftLog};
-use super::serve::{self, Desk, JoinDesk};
+use super::serve::{self, JoinResponder, JoinState};
 use super::wire::{self, JoinAnswer, JoinRequest, code};
 use crate::dropped::DropLog;
 use crate::rollback::RollbackGuard;
@@ -48,7 +48,7 @@ pub struct Blank {
     rt: Rt,
     messenger: Messenger,
     config: GroupConfig,
-    desk: JoinDesk,
+    responder: JoinResponder,
 }
 
 /// What a round over the seeds gave.
@@ -66,11 +66,11 @@ impl Group {
     /// messenger, on shard 0.
     pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
         let directory = config.directory.join(FOLDER);
-        let desk = JoinDesk::open(messenger);
+        let responder = JoinResponder::open(messenger);
         let blank = |config: GroupConfig| {
-            let (rt, messenger, desk) = (rt.clone(), messenger.clone(), desk.clone());
+            let (rt, messenger, responder) = (rt.clone(), messenger.clone(), responder.clone());
             config.rollback.iter().for_each(RollbackGuard::clear);
-            Opened::Blank(Blank { rt, messenger, config, desk })
+            Opened::Blank(Blank { rt, messenger, config, responder })
         };
         let Some((log, stored)) = RaftLog::open(rt, &directory).await? else { return Ok(blank(config)) };
         if stored.snapshot.is_none() {
@@ -95,7 +95,7 @@ impl Group {
             group.inner.publish_peers();
             guard.check(messenger, &group.inner.witnesses()).await?;
         }
-        run(&group, driver, &desk);
+        run(&group, driver, &responder);
         Ok(Opened::Member(group))
     }
 
@@ -141,8 +141,8 @@ impl Blank {
     /// Founds a cluster with this node as its only member, in force, with these tokens. The schema of a node that had no log
     /// until now is taken over.
     pub async fn start_first_node(self, tokens: Vec<i64>) -> Result<Group, GroupError> {
-        let Self { rt, messenger, config, desk } = self;
-        desk.set(Desk::Starting);
+        let Self { rt, messenger, config, responder } = self;
+        responder.set(JoinState::Starting);
         let old = SchemaStore::open(&rt, &config.directory, config.own.clone()).await?;
         let schema = schema::Schema::clone(old.current());
         let (name, own) = (config.cluster_name.clone(), config.own.clone());
@@ -158,7 +158,7 @@ impl Blank {
         let log = RaftLog::create(&rt, &config.directory.join(FOLDER), 1, &stored).await?;
         put_away_old_schema(&rt, &config.directory).await?;
         let (group, driver) = begin(&rt, &messenger, config, log, stored).await?;
-        run(&group, driver, &desk);
+        run(&group, driver, &responder);
         Ok(group)
     }
 
@@ -170,7 +170,7 @@ impl Blank {
         if others.is_empty() {
             return Err(JoinError::NoSeeds);
         }
-        self.desk.set(Desk::Blank { founds: false });
+        self.responder.set(JoinState::Blank { founds: false });
         let mut told = String::new();
         loop {
             let tried = match self.ask_all(&others, deadline).await? {
@@ -205,7 +205,7 @@ impl Blank {
         if seeds.first().is_some_and(|first| *first != own) && !self.config.new_cluster {
             return self.join(seeds, deadline).await;
         }
-        self.desk.set(Desk::Blank { founds: true });
+        self.responder.set(JoinState::Blank { founds: true });
         let others: Vec<SocketAddr> = seeds.iter().copied().filter(|seed| *seed != own).collect();
         let mut told = String::new();
         loop {
@@ -273,8 +273,8 @@ impl Blank {
 
     /// The node is let in: a blank log with its number, and then what the leader sends.
     async fn enter(self, answer: JoinAnswer, deadline: Instant) -> Result<Group, JoinError> {
-        let Self { rt, messenger, config, desk } = self;
-        desk.set(Desk::Starting);
+        let Self { rt, messenger, config, responder } = self;
+        responder.set(JoinState::Starting);
         let directory = config.directory.join(FOLDER);
         let known = RaftLog::open(&rt, &directory).await.map_err(GroupError::from)?;
         let (log, stored) = match known {
@@ -298,7 +298,7 @@ impl Blank {
             group.inner.greeted.borrow_mut().insert(peer.number, (peer.host, info));
         }
         group.inner.publish_peers();
-        run(&group, driver, &desk);
+        run(&group, driver, &responder);
         let member = |applied: &Applied| applied.state.member(host).is_some();
         match group.wait_for(deadline, member).await {
             Some(_) => Ok(group),
@@ -329,10 +329,10 @@ async fn begin(
 }
 
 /// Takes part, answers others, and tells them where this node is when it has moved.
-fn run(group: &Group, driver: Driver, desk: &JoinDesk) {
+fn run(group: &Group, driver: Driver, responder: &JoinResponder) {
     let rt = &group.inner.rt;
     group.tasks.borrow_mut().push(rt.spawn(Tasks::Maintenance, driver.run()));
-    serve::serve(group, desk);
+    serve::serve(group, responder);
     group.inner.publish_peers();
     if let Some(guard) = group.inner.config.rollback.clone() {
         let inner = group.inner.clone();

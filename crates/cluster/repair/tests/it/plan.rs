@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use repair::plan::{Ranges, Unit, Wish, plan};
+use repair::plan::{Ranges, RepairOptions, Unit, plan};
 use schema::Replication;
 use topology::{HostId, Location, NodeIndex, Placement, Ring, RingNode, TokenRange};
 
@@ -30,9 +30,9 @@ fn network(factors: &[(&str, u32)]) -> Replication {
     Replication::NetworkTopology { factors: factors.iter().map(|(dc, rf)| ((*dc).to_owned(), *rf)).collect() }
 }
 
-fn show(ring: &Ring, replication: &Replication, own: u16, wish: &Wish) -> String {
+fn show(ring: &Ring, replication: &Replication, own: u16, options: &RepairOptions) -> String {
     let placement = Placement::new(ring, replication);
-    let units = match plan(ring, &placement, NodeIndex(own), wish) {
+    let units = match plan(ring, &placement, NodeIndex(own), options) {
         Ok(units) => units,
         Err(error) => return format!("  {error}\n"),
     };
@@ -54,23 +54,26 @@ fn show(ring: &Ring, replication: &Replication, own: u16, wish: &Wish) -> String
 #[test]
 fn golden() {
     let ring = ring();
-    let dc =
-        |names: &[&str]| Wish { datacenters: names.iter().map(|n| (*n).to_owned()).collect(), ..Wish::all() };
-    let primary = |wish: Wish| Wish { ranges: Ranges::Primary, ..wish };
-    let tokens = |after, upto| Wish { tokens: Some(TokenRange { after, upto }), ..Wish::all() };
-    let cases: [(&str, Replication, u16, Wish); 13] = [
-        ("a, simple 5: everyone has everything", Replication::Simple { factor: 5 }, 0, Wish::all()),
+    let dc = |names: &[&str]| RepairOptions {
+        datacenters: names.iter().map(|n| (*n).to_owned()).collect(),
+        ..RepairOptions::all()
+    };
+    let primary = |options: RepairOptions| RepairOptions { ranges: Ranges::Primary, ..options };
+    let tokens =
+        |after, upto| RepairOptions { tokens: Some(TokenRange { after, upto }), ..RepairOptions::all() };
+    let cases: [(&str, Replication, u16, RepairOptions); 13] = [
+        ("a, simple 5: everyone has everything", Replication::Simple { factor: 5 }, 0, RepairOptions::all()),
         (
             "a, simple 5, cut by bytes",
             Replication::Simple { factor: 5 },
             0,
-            Wish { ring_bytes: 3 << 30, ..Wish::all() },
+            RepairOptions { ring_bytes: 3 << 30, ..RepairOptions::all() },
         ),
-        ("a, simple 1", Replication::Simple { factor: 1 }, 0, Wish::all()),
-        ("a, simple 2", Replication::Simple { factor: 2 }, 0, Wish::all()),
-        ("a, simple 2, primary", Replication::Simple { factor: 2 }, 0, primary(Wish::all())),
-        ("b, dc1:2 dc2:1", network(&[("dc1", 2), ("dc2", 1)]), 1, Wish::all()),
-        ("b, dc1:2 dc2:1, primary", network(&[("dc1", 2), ("dc2", 1)]), 1, primary(Wish::all())),
+        ("a, simple 1", Replication::Simple { factor: 1 }, 0, RepairOptions::all()),
+        ("a, simple 2", Replication::Simple { factor: 2 }, 0, RepairOptions::all()),
+        ("a, simple 2, primary", Replication::Simple { factor: 2 }, 0, primary(RepairOptions::all())),
+        ("b, dc1:2 dc2:1", network(&[("dc1", 2), ("dc2", 1)]), 1, RepairOptions::all()),
+        ("b, dc1:2 dc2:1, primary", network(&[("dc1", 2), ("dc2", 1)]), 1, primary(RepairOptions::all())),
         ("b, dc1:2 dc2:1, only dc1", network(&[("dc1", 2), ("dc2", 1)]), 1, dc(&["dc1"])),
         ("b, dc1:2 dc2:1, primary in dc1", network(&[("dc1", 2), ("dc2", 1)]), 1, primary(dc(&["dc1"]))),
         ("b, only dc2", network(&[("dc1", 2), ("dc2", 1)]), 1, dc(&["dc2"])),
@@ -79,9 +82,9 @@ fn golden() {
         ("a, simple 2, tokens of others", Replication::Simple { factor: 2 }, 0, tokens(410, 500)),
     ];
     let mut out = String::new();
-    for (title, replication, own, wish) in &cases {
+    for (title, replication, own, options) in &cases {
         writeln!(out, "{title}").expect("a string");
-        out.push_str(&show(&ring, replication, *own, wish));
+        out.push_str(&show(&ring, replication, *own, options));
     }
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/plan.txt");
     if std::env::var_os("UPDATE").is_some() {
@@ -104,12 +107,12 @@ fn every_token_is_repaired_once() {
             };
             let mut primary = 0;
             for own in ring.indexes() {
-                let wish = Wish { ring_bytes: 50 << 30, ..Wish::all() };
-                let all = plan(&ring, &placement, own, &wish).expect("a plan");
+                let options = RepairOptions { ring_bytes: 50 << 30, ..RepairOptions::all() };
+                let all = plan(&ring, &placement, own, &options).expect("a plan");
                 let keeps = placement.replicas(token).contains(&own);
                 assert_eq!(covers(&all), usize::from(keeps), "token {token} by {own:?}");
-                let wish = Wish { ranges: Ranges::Primary, ..wish };
-                primary += covers(&plan(&ring, &placement, own, &wish).expect("a plan"));
+                let options = RepairOptions { ranges: Ranges::Primary, ..options };
+                primary += covers(&plan(&ring, &placement, own, &options).expect("a plan"));
             }
             assert_eq!(primary, 1, "token {token}");
         }

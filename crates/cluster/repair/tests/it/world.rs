@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{Engine, EngineConfig};
 use mutation::{Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate, Row};
-use repair::plan::Wish;
-use repair::{JobState, JobStatus, Members, Repair, RepairConfig, Surroundings, Wanted};
+use repair::plan::RepairOptions;
+use repair::{ClusterContext, JobState, JobStatus, Members, Repair, RepairConfig, Wanted};
 use replica::{Form, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig, TableOperation};
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
@@ -122,7 +122,7 @@ struct Around {
     nodes: usize,
 }
 
-impl Surroundings for Around {
+impl ClusterContext for Around {
     fn schema(&self) -> Arc<Schema> {
         self.schema.clone()
     }
@@ -294,7 +294,8 @@ impl World {
 
     fn begin_wanted(&self, node: usize, table: &Arc<Table>, unless_since: u32, full: bool) -> u64 {
         let tables = vec![table.name.clone()];
-        let wanted = Wanted { keyspace: "ks".to_owned(), tables, wish: Wish::all(), unless_since, full };
+        let wanted =
+            Wanted { keyspace: "ks".to_owned(), tables, options: RepairOptions::all(), unless_since, full };
         self.on(node, |_, _, repair| async move { repair.begin(wanted).expect("it can be planned") })
     }
 

@@ -1,0 +1,113 @@
+//! Words that a reader who knows Cassandra, ScyllaDB or Raft would not recognise, each with the field's term and how often it may
+//! still stand in the repository. The numbers only shrink: `cargo xtask tidy --write-exceptions` lowers them, and a reviewer
+//! who meets another such word adds a line.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The list, from the repository's root.
+pub const FILE: &str = "crates/tools/xtask/tidy-words.txt";
+
+/// One refused word or phrase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The line of the list, from 1.
+    pub line: usize,
+    /// How often it may stand in the repository.
+    pub allowed: usize,
+    /// The word or phrase, matched as whole words, and also with a capital first letter.
+    pub word: String,
+    /// What to write instead.
+    pub instead: String,
+}
+
+/// A line of the list that cannot be read.
+pub type Malformed = usize;
+
+/// Reads the list: `ALLOWED | word | what to write instead`, comments with `#`.
+pub fn parse(text: &str) -> (Vec<Refused>, Vec<Malformed>) {
+    let (mut refused, mut malformed) = (Vec::new(), Vec::new());
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with('#') || line.trim().is_empty() {
+            continue;
+        }
+        let fields: Vec<&str> = line.split('|').map(str::trim).collect();
+        match fields[..] {
+            [allowed, word, instead] if !word.is_empty() && !instead.is_empty() => {
+                let Ok(allowed) = allowed.parse() else {
+                    malformed.push(index + 1);
+                    continue;
+                };
+                let (word, instead) = (word.to_owned(), instead.to_owned());
+                refused.push(Refused { line: index + 1, allowed, word, instead });
+            }
+            _ => malformed.push(index + 1),
+        }
+    }
+    (refused, malformed)
+}
+
+/// Where refused words stand: by word, paths and lines.
+pub type Places = BTreeMap<String, Vec<(String, usize)>>;
+
+/// Adds the places of a file.
+pub fn find(refused: &[Refused], path: &str, text: &str, places: &mut Places) {
+    for (index, line) in text.lines().enumerate() {
+        for Refused { word, .. } in refused {
+            let count = occurrences(line, word) + occurrences(line, &capitalised(word));
+            for _ in 0..count {
+                places.entry(word.clone()).or_default().push((path.to_owned(), index + 1));
+            }
+        }
+    }
+}
+
+/// How often a line has this as whole words.
+fn occurrences(line: &str, word: &str) -> usize {
+    let is_part = |ch: char| ch.is_alphanumeric() || ch == '_';
+    line.match_indices(word)
+        .filter(|(at, found)| {
+            let before = line[..*at].chars().next_back();
+            let after = line[at + found.len()..].chars().next();
+            !before.is_some_and(is_part) && !after.is_some_and(is_part)
+        })
+        .count()
+}
+
+/// The word at the begin of a sentence; a word that begins with a capital is the same, and is not counted twice.
+fn capitalised(word: &str) -> String {
+    let mut chars = word.chars();
+    match chars.next() {
+        Some(first) if first.is_lowercase() => first.to_uppercase().chain(chars).collect(),
+        _ => "\0".to_owned(),
+    }
+}
+
+/// Lowers what may stand to what stands; the lines keep their order, and comments stay.
+pub fn lower(root: &Path, places: &Places) -> std::io::Result<()> {
+    let text = std::fs::read_to_string(root.join(FILE))?;
+    let (refused, _) = parse(&text);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for Refused { line, allowed, word, instead } in refused {
+        let found = places.get(&word).map_or(0, Vec::len);
+        lines[line - 1] = format!("{} | {word} | {instead}", found.min(allowed));
+    }
+    std::fs::write(root.join(FILE), lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_words_are_found_wherever_they_stand() {
+        let (refused, malformed) = parse("# head\n2 | mended | fixed\n0 | has it | acknowledged\nx | y\n");
+        assert_eq!(malformed, [4]);
+        assert_eq!((refused[0].allowed, refused[1].word.as_str()), (2, "has it"));
+        let mut places = Places::new();
+        let text = "Mended, mended and unmended; amended\nhas its\nwho has it, has it.\n// mended_files\n";
+        find(&refused, "a.rs", text, &mut places);
+        assert_eq!(places["mended"], [("a.rs".to_owned(), 1), ("a.rs".to_owned(), 1)]);
+        assert_eq!(places["has it"], [("a.rs".to_owned(), 3), ("a.rs".to_owned(), 3)]);
+    }
+}
