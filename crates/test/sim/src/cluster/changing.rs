@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::cluster::director::{ClusterDirector, Place, SETTLE_TIME};
 use crate::cluster::focus::Focus;
 use crate::cluster::nemesis::Trouble;
-use crate::cluster::plan::Copies;
+use crate::cluster::plan::{Copies, Grace};
 use crate::cluster::repaired;
 use crate::cluster::ring::{Change, RingEvent};
 use crate::plan::{one_in, pick};
@@ -239,9 +239,20 @@ impl ClusterDirector {
         Some(value.split('"').nth(1)?.to_owned())
     }
 
-    /// What an operator does about damaged files without another disk (docs/operations/damage.md): takes all files of those SSTables away while
-    /// the node is down, and repairs.
+    /// What an operator does about damaged files without another disk (docs/operations/damage.md): repairs, or takes all files of those
+    /// SSTables away while the node is down before that.
     async fn mend(&mut self, nth: usize, damaged: &BTreeSet<PathBuf>) -> Result<(), String> {
+        // Neither a count nor a deletion that others have purged is brought by a repair.
+        let by_repair =
+            self.plan.grace == Grace::Never && !damaged.iter().any(|path| self.holds_counts(path));
+        if by_repair && one_in(&mut self.details, 2) {
+            self.reunite().await;
+            // A compaction of everything meets what is still cached, and fails for each SSTable that it meets damaged.
+            for _ in 0..=damaged.len() {
+                let _ = rest::post(&self.rt, self.rest(nth), "/storage_service/keyspace_compaction/k0").await;
+            }
+            return repaired::repair_all(self, "k0").await;
+        }
         let id = self.nodes[nth].id;
         self.world.borrow_mut().stats.kills += 1;
         self.note_end(nth, false);
@@ -265,6 +276,14 @@ impl ClusterDirector {
             return Ok(());
         }
         repaired::repair_all(self, "k0").await
+    }
+
+    /// Whether a file is of a table of counters.
+    fn holds_counts(&self, path: &Path) -> bool {
+        let directory = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        let Some((name, _id)) = directory.and_then(|name| name.rsplit_once('-')) else { return false };
+        let world = self.world.borrow();
+        world.tables.iter().any(|table| table.name == name && table.shape.is_counter())
     }
 
     /// A machine whose disk was emptied is started as if nothing had happened. It must not serve before it is told whose place it takes: not
