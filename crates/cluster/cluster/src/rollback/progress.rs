@@ -188,6 +188,23 @@ mod tests {
         Progress { generation, version }
     }
 
+    /// It is written by every node once in ten seconds: 16 KB a second at most with a thousand members.
+    #[test]
+    fn what_is_remembered_of_a_thousand_members_is_small() {
+        let mut heard = Heard::default();
+        for number in 0..1_000_u16 {
+            let mut id = [7; 16];
+            id[..2].copy_from_slice(&number.to_be_bytes());
+            // Two process lifetimes of some months.
+            heard.note(HostId(id), at(NOW, 10_000_000));
+            heard.note(HostId(id), at(NOW + 10_000_000, 10_000_000));
+        }
+        let own = confirmed(at(NOW, 10_000_000));
+        let bytes = encode_file(Some(&own), &heard);
+        assert_eq!(decode_file(&bytes), Some((Some(own), heard)));
+        assert!(bytes.len() <= 160_000, "{} bytes", bytes.len());
+    }
+
     fn confirmed(recorded: Progress) -> Own {
         Own { recorded, confirmed: true, base: recorded, lifetimes: vec![recorded.generation] }
     }

@@ -1,6 +1,7 @@
 //! The cluster's drivers on simulated nodes that speak the protocol between nodes.
 
 mod commands;
+mod cost;
 mod founding;
 mod group;
 mod group_faults;

@@ -1,0 +1,226 @@
+//! What a step of a topology change, which asks every member, and a start, which asks every member what it remembers, cost a node of a large
+//! cluster in messages and bytes, which are the same on every host, and in time of a core: the figures of docs/design/raft.md.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cluster::group::{Group, GroupConfig, Opened};
+use cluster::rollback::{Members, RollbackGuard};
+use cluster::state::{Command, MemberInfo, Outcome, STATE_VERSION};
+use futures_util::future::pending;
+use rpc::{Messenger, Near, PeerInfo, Peers, RpcConfig, Verb, VerbStats, handover_mesh};
+use rt::{Group as Tasks, LocalBoxFuture, Rt, ShardId, ShardMain};
+use rt_sim::{Begun, Config, NodeConfig, NodeId, Simulation};
+use topology::{HostId, Location};
+
+use crate::group_world::{DIRECTORY, SECOND};
+
+const NODES: u16 = 1_000;
+/// Bytes that a step or a start may send for each member, the frame's head included, and as many come back.
+const BYTES_EACH_MAX: u64 = 100;
+
+thread_local! {
+    /// The node that asks. A test is one thread.
+    static ASKER: RefCell<Option<(Messenger, Option<Group>)>> = const { RefCell::new(None) };
+}
+
+/// What a node has sent of a verb, and the answers that it got.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    calls: u64,
+    sent_bytes: u64,
+    answers: u64,
+    answers_bytes: u64,
+    /// Host time of the asker and of all that answer.
+    cpu: Duration,
+}
+
+fn host(node: u16) -> HostId {
+    let mut id = [7; 16];
+    id[..2].copy_from_slice(&node.to_be_bytes());
+    HostId(id)
+}
+
+fn ip(node: u16) -> IpAddr {
+    let [high, low] = node.to_be_bytes();
+    [10, 1, high, low].into()
+}
+
+fn address(node: u16) -> SocketAddr {
+    SocketAddr::new(ip(node), 7000)
+}
+
+fn info(node: u16) -> MemberInfo {
+    MemberInfo {
+        internode: address(node),
+        native: SocketAddr::new(ip(node), 9042),
+        location: Location::new("dc1", format!("rack{}", node % 3)),
+        shard_count: 1,
+        release_version: "5.0.0".to_owned(),
+        state_version: STATE_VERSION,
+    }
+}
+
+async fn messenger(rt: &Rt, node: u16) -> Messenger {
+    rt.disk().create_dir_all(DIRECTORY).await.unwrap();
+    let config = Arc::new(RpcConfig::new("test", host(node), address(node)));
+    let messenger = Messenger::new(rt, config, handover_mesh(1).pop().expect("one shard"));
+    messenger.listen().await.expect("the port is free");
+    messenger
+}
+
+/// A member that answers at once: it uses the schema that is asked about, and remembers nothing.
+async fn member(rt: Rt, node: u16) -> Result<(), String> {
+    let messenger = messenger(&rt, node).await;
+    let guard = RollbackGuard::open(&rt, Path::new(DIRECTORY), host(node), 0, false).await.unwrap();
+    guard.serve(&messenger);
+    messenger.serve(Verb::RaftForward, |incoming| async move {
+        // The number of the schema comes last.
+        Ok(Bytes::copy_from_slice(incoming.body.last_chunk::<8>().expect("a number")))
+    });
+    pending().await
+}
+
+/// A node that founds the cluster where `founds`, and that knows the others' addresses alone otherwise.
+async fn asker(rt: Rt, founds: bool) -> Result<(), String> {
+    let messenger = messenger(&rt, 0).await;
+    let group = if founds {
+        let config = GroupConfig::new(PathBuf::from(DIRECTORY), "test", host(0), info(0));
+        let Ok(Opened::Blank(blank)) = Group::open(&rt, &messenger, config).await else {
+            panic!("a new disk");
+        };
+        let group = blank.start_first_node(vec![0]).await.map_err(|error| error.to_string())?;
+        let user = group.clone();
+        rt.spawn(Tasks::Statement, async move {
+            let mut reader = user.subscribe();
+            loop {
+                user.schema_in_use(user.applied().state.schema_number);
+                if reader.changed().await.is_err() {
+                    return;
+                }
+            }
+        })
+        .detach();
+        Some(group)
+    } else {
+        let peer = |node| PeerInfo { address: address(node), shard_count: 1, near: Near::of(true, false) };
+        messenger.set_peers(Arc::new(Peers::new((0..NODES).map(|node| (host(node), peer(node))))));
+        None
+    };
+    ASKER.with(|asker| asker.replace(Some((messenger, group))));
+    pending().await
+}
+
+struct World {
+    sim: Simulation,
+    asker: NodeId,
+}
+
+impl World {
+    fn new(seed: u64, founds: bool) -> Self {
+        ASKER.with(|asker| asker.replace(None));
+        let sim = Simulation::new(seed, Config::default());
+        let mut ids = Vec::new();
+        for node in 0..NODES {
+            let config = NodeConfig { ip: Some(ip(node)), ..NodeConfig::default() };
+            let id = sim.add_node(config, move |_| {
+                let main: ShardMain<Result<(), String>> = match node {
+                    0 => Box::new(move |rt| Box::pin(asker(rt, founds))),
+                    _ => Box::new(move |rt| Box::pin(member(rt, node))),
+                };
+                vec![main]
+            });
+            sim.start(id);
+            ids.push(id);
+        }
+        sim.run_for(5 * SECOND);
+        Self { sim, asker: ids[0] }
+    }
+
+    /// Runs a task on the asker until its end; what it cost in messages of a verb.
+    fn cost<T: 'static>(
+        &self,
+        verb: Verb,
+        task: impl FnOnce(Rt, Messenger, Option<Group>) -> LocalBoxFuture<T>,
+    ) -> (Cost, T) {
+        let (messenger, group) = ASKER.with(|asker| asker.borrow().clone()).expect("it runs");
+        let rt = self.sim.rt(self.asker, ShardId(0)).expect("it runs");
+        let of = |messenger: &Messenger| messenger.stats().verbs[verb.index()].clone();
+        let (before, began): (VerbStats, Instant) = (of(&messenger), Instant::now());
+        let begun = Begun::new(&rt, Tasks::Statement, task(rt.clone(), messenger.clone(), group));
+        let out = begun.join(&self.sim).expect("it ends");
+        let (after, cpu) = (of(&messenger), began.elapsed());
+        assert_eq!(after.timeouts, before.timeouts);
+        let cost = Cost {
+            calls: after.sent - before.sent,
+            sent_bytes: after.sent_bytes - before.sent_bytes,
+            answers: after.answers - before.answers,
+            answers_bytes: after.answers_bytes - before.answers_bytes,
+            cpu,
+        };
+        (cost, out)
+    }
+}
+
+/// One question and one answer for each other member, both small: there is no polling.
+fn check(what: &str, cost: Cost) {
+    let Cost { calls, sent_bytes, answers, answers_bytes, cpu } = cost;
+    println!(
+        "{what} with {NODES} nodes: {calls} calls of {sent_bytes} bytes, {answers} answers of {answers_bytes}, {cpu:?} of all nodes together"
+    );
+    let others = u64::from(NODES) - 1;
+    assert_eq!((calls, answers), (others, others), "{what}");
+    assert!(
+        sent_bytes.max(answers_bytes) <= others * BYTES_EACH_MAX,
+        "{what}: {sent_bytes}, {answers_bytes}"
+    );
+}
+
+#[test]
+fn a_step_asks_each_member_once() {
+    let world = World::new(1, true);
+    let (joined, ()) = world.cost(Verb::RaftForward, |rt, _, group| {
+        Box::pin(async move {
+            let group = group.expect("it founded one");
+            for node in 1..NODES {
+                let command = Command::AddMember { host: host(node), info: info(node), replaces: None };
+                let added = group.propose(command, rt.now() + 10 * SECOND).await.expect("it leads");
+                assert!(matches!(added, Outcome::Added { .. }), "{added:?}");
+            }
+        })
+    });
+    assert_eq!(joined.calls, 0, "the leader asks nobody");
+    // The first step makes the connections, the others find them.
+    for step in ["the first step", "a later step"] {
+        let (cost, behind) = world.cost(Verb::RaftForward, |rt, _, group| {
+            Box::pin(async move {
+                let group = group.expect("it founded one");
+                let base = group.applied().state.schema.version();
+                let agreed = group.change_schema(base, Vec::new(), rt.now() + 10 * SECOND, |_| true).await;
+                agreed.expect("nobody else changes it").behind
+            })
+        });
+        assert_eq!(behind, [], "all have answered");
+        check(step, cost);
+    }
+}
+
+#[test]
+fn a_start_asks_each_member_once() {
+    let world = World::new(2, false);
+    let (cost, cleared) = world.cost(Verb::LastHeard, |rt, messenger, _| {
+        Box::pin(async move {
+            let guard = RollbackGuard::open(&rt, Path::new(DIRECTORY), host(0), 5, false).await.unwrap();
+            let all: Vec<HostId> = (0..NODES).map(host).collect();
+            let voters = all[..7].to_vec();
+            guard.check(&messenger, &Members { all, voters }).await.expect("nobody remembers more");
+            guard.is_cleared()
+        })
+    });
+    assert!(cleared, "a majority has answered");
+    check("a start", cost);
+}
