@@ -194,7 +194,7 @@ impl Coordinator {
             self.0.placements.borrow_mut().clear();
         }
         self.0.awaited.borrow_mut().retain(|host, _| !view.is_alive_host(*host));
-        self.0.waits.keep(|host| view.nodes().iter().any(|node| node.host == host));
+        self.0.waits.keep(|host| view.index_of(host).is_some());
         // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.
         if self.0.rt.shard() != ShardId(0)
             && let Some(remote) = self.0.remote.get()

@@ -131,7 +131,7 @@ fn losers(
     let view = &scene.view;
     let others = scene.placement.losing(token).into_iter().filter(|node| *node != view.own());
     let (there, down): (Replicas, Replicas) = others.partition(|node| view.is_alive(*node));
-    for node in down.into_iter().map(|node| view.node(node)).filter(|node| node.phase != Phase::Removing) {
+    for node in down.into_iter().filter(|node| !view.is_declared_dead(*node)).map(|node| view.node(node)) {
         if coordinator.is_awaited(node.host, LOSER_WAIT) {
             return Err(RequestError::Overloaded(format!(
                 "{} loses a range and is down: what only it has would be lost with the range; start it",

@@ -71,6 +71,8 @@ pub struct ClusterView {
     /// Those whom reads ask; they come first among the nodes.
     ring: Ring,
     nodes: Vec<ViewNode>,
+    /// The nodes' places in `nodes`, by host.
+    by_host: Vec<NodeIndex>,
     /// When nodes join or leave: the ring as it will be, or was when reads have gone over already, and its nodes' places in
     /// `nodes`.
     other: Option<(Ring, Vec<NodeIndex>)>,
@@ -82,6 +84,8 @@ pub struct ClusterView {
     own: NodeIndex,
     /// Who has left and may still answer what it was asked before.
     departed: Vec<ViewNode>,
+    /// Who is down and has a replacement that waits for its turn.
+    declared_dead: BTreeSet<HostId>,
     /// The ring's number, and the least one by which replicas may still be chosen.
     ring_number: u64,
     fence: u64,
@@ -134,15 +138,19 @@ impl ClusterView {
         numbers.iter().for_each(|(name, number)| names[usize::from(*number)] = (*name).to_owned());
         let own = nodes.iter().position(|node| node.host == own).expect("a node is in its own view");
         let own = NodeIndex(own as u16);
+        let mut by_host: Vec<NodeIndex> = (0..nodes.len() as u16).map(NodeIndex).collect();
+        by_host.sort_unstable_by_key(|index| nodes[usize::from(index.0)].host);
         Ok(Self {
             ring,
             nodes,
+            by_host,
             other,
             switched,
             datacenters,
             names,
             own,
             departed: Vec::new(),
+            declared_dead: BTreeSet::new(),
             ring_number: 0,
             fence: 0,
             keyspaces: Arc::default(),
@@ -165,6 +173,20 @@ impl ClusterView {
     /// Who has left and may still answer what it was asked before.
     pub(crate) fn departed(&self) -> &[ViewNode] {
         &self.departed
+    }
+
+    /// The same with nodes that an operator has declared dead, and that are not being removed yet: a replacement of each waits for the
+    /// topology change that is under way.
+    #[must_use]
+    pub fn with_declared_dead(self, declared_dead: BTreeSet<HostId>) -> Self {
+        Self { declared_dead, ..self }
+    }
+
+    /// Whether an operator has declared a node dead: it is being removed or replaced, or will be when its replacement's turn comes. A
+    /// topology change does not wait for it while it is down.
+    pub fn is_declared_dead(&self, index: NodeIndex) -> bool {
+        let node = self.node(index);
+        node.phase == Phase::Removing || self.declared_dead.contains(&node.host)
     }
 
     /// The same with the number of its ring, which rises with every change, and the least one by which replicas may still be
@@ -231,7 +253,8 @@ impl ClusterView {
 
     /// The place of a node, whether it owns tokens or will.
     pub fn index_of(&self, host: HostId) -> Option<NodeIndex> {
-        self.indexes().find(|index| self.node(*index).host == host)
+        let place = self.by_host.binary_search_by_key(&host, |index| self.node(*index).host).ok()?;
+        Some(self.by_host[place])
     }
 
     /// Whether a node is believed to answer; this one always does.
@@ -241,8 +264,7 @@ impl ClusterView {
 
     /// The same of a host; none that is not in the cluster lives.
     pub fn is_alive_host(&self, host: HostId) -> bool {
-        let at = self.indexes().find(|index| self.node(*index).host == host);
-        at.is_some_and(|index| self.is_alive(index))
+        self.index_of(host).is_some_and(|index| self.is_alive(index))
     }
 
     /// A number for a node's datacenter.

@@ -519,6 +519,11 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
     match made {
         Ok(view) => {
             let view = view.numbered(state.topology_version, state.fence).with_departed(departed);
+            // One whose replacement is gone again may come back.
+            let here = |host: &HostId| *host == own || liveness.is_alive(*host);
+            let replaced = state.members.iter().filter(|(host, _)| here(host));
+            let replaced = replaced.filter_map(|(_, member)| member.replaces).collect();
+            let view = view.with_declared_dead(replaced);
             Some(view.replicating(replications(state)))
         }
         Err(error) => {

@@ -20,8 +20,10 @@ use crate::plan::{one_in, pick};
 use crate::rest;
 use crate::statement::Query;
 
-/// Nodes that are there at the begin; one more may come.
+/// Nodes that are there at the begin; others may come.
 const NODES: usize = 4;
+/// Nodes that join while another is to replace a dead one.
+const JOINERS: usize = 2;
 const COPIES: usize = 3;
 const WRITERS: usize = 3;
 const DATACENTER: &str = "datacenter1";
@@ -29,6 +31,8 @@ const DATACENTER: &str = "datacenter1";
 const OTHER_DATACENTER: &str = "other";
 /// A change that is not over by then never is.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(400);
+/// A replacement of a dead node is over by then, though others join.
+const REPLACED_WITHIN: Duration = Duration::from_secs(45);
 /// A simulated run is not longer.
 const TIME_MAX: Duration = Duration::from_secs(3_000);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -44,17 +48,30 @@ pub enum RingChange {
     Remove,
     /// A dead node is replaced by another.
     Replace,
+    /// The same when a node is joining already that has to do without the dead one, and another waits to join.
+    ReplaceAmongJoins,
     /// A node of another datacenter, which has joined without data, is rebuilt from the first.
     Rebuild,
 }
 
 impl RingChange {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Join, Self::Decommission, Self::Remove, Self::Replace, Self::Rebuild];
+    pub const ALL: [Self; 6] =
+        [Self::Join, Self::Decommission, Self::Remove, Self::Replace, Self::ReplaceAmongJoins, Self::Rebuild];
 
     /// Whether there is a node more afterwards.
     fn brings_node(self) -> bool {
-        matches!(self, Self::Join | Self::Replace | Self::Rebuild)
+        matches!(self, Self::Join | Self::Replace | Self::ReplaceAmongJoins | Self::Rebuild)
+    }
+
+    /// Whether the subject dies for good before.
+    fn of_dead_node(self) -> bool {
+        matches!(self, Self::Remove | Self::Replace | Self::ReplaceAmongJoins)
+    }
+
+    /// How many nodes there are with those that come.
+    fn machines(self) -> usize {
+        NODES + 1 + if self == Self::ReplaceAmongJoins { JOINERS } else { 0 }
     }
 }
 
@@ -78,7 +95,7 @@ pub fn run_change(seed: u64, change: RingChange, crash: bool) -> Result<ChangeSt
     let subject = 1 + rng.below(NODES as u64 - 1) as usize;
     let replaced = Rc::new(Cell::new(None));
     let nodes: Vec<NodeId> =
-        (0..=NODES).map(|nth| add_node(&sim, nth, &mut rng, (change, &replaced))).collect();
+        (0..change.machines()).map(|nth| add_node(&sim, nth, &mut rng, (change, &replaced))).collect();
     let shared = Rc::new(Shared {
         known: RefCell::default(),
         next: Cell::new(0),
@@ -240,16 +257,19 @@ impl Run {
             RingChange::Decommission | RingChange::Remove => {
                 (0..NODES).filter(|nth| *nth != subject).collect()
             }
-            RingChange::Replace => (0..=NODES).filter(|nth| *nth != subject).collect(),
+            RingChange::Replace | RingChange::ReplaceAmongJoins => {
+                (0..self.nodes.len()).filter(|nth| *nth != subject).collect()
+            }
         };
         let host = self.host_of(subject).await?;
-        match self.change {
-            RingChange::Remove | RingChange::Replace => {
-                self.sim.kill(self.nodes[subject]);
-                self.rt.sleep(Duration::from_secs(25)).await;
-                self.replaced.set(Some(self.ip(subject)));
-            }
-            RingChange::Join | RingChange::Decommission | RingChange::Rebuild => {}
+        if self.change.of_dead_node() {
+            self.sim.kill(self.nodes[subject]);
+            self.rt.sleep(Duration::from_secs(25)).await;
+            self.replaced.set(Some(self.ip(subject)));
+        }
+        for joiner in NODES + 1..self.nodes.len() {
+            self.sim.start(self.nodes[joiner]);
+            self.rt.sleep(Duration::from_secs(10)).await;
         }
         let victim = self.victim();
         if self.change.brings_node() {
@@ -265,7 +285,13 @@ impl Run {
         let back_at = crash_at + Duration::from_millis(200 + self.rng.below(30_000));
         let mut asked: Option<Task<Result<(), String>>> = None;
         let (mut crashed, mut back) = (!self.crash, !self.crash);
+        let mut replaced = self.crash || self.change != RingChange::ReplaceAmongJoins;
         loop {
+            replaced = replaced || self.is_replaced().await;
+            if !replaced && self.sim.now() - begun > REPLACED_WITHIN {
+                let state = self.describe().await;
+                return Err(format!("node {subject} is not replaced after {REPLACED_WITHIN:?}: {state}"));
+            }
             if !crashed && self.sim.now() >= crash_at {
                 crashed = true;
                 self.sim.kill(self.nodes[victim]);
@@ -293,7 +319,7 @@ impl Run {
 
     /// Who crashes: whoever takes part and is to live.
     fn victim(&mut self) -> usize {
-        let dead = matches!(self.change, RingChange::Remove | RingChange::Replace).then_some(self.subject);
+        let dead = self.change.of_dead_node().then_some(self.subject);
         let last = if self.change.brings_node() { NODES } else { NODES - 1 };
         // The one whose place changes is the most interesting.
         if dead.is_none_or(|_| last == NODES) && one_in(&mut self.rng, 2) {
@@ -315,7 +341,9 @@ impl Run {
                 let others: Vec<usize> = (0..NODES).filter(|nth| *nth != subject).collect();
                 (*pick(&mut self.rng, &others), format!("/storage_service/remove_node?host_id={host}"))
             }
-            RingChange::Join | RingChange::Replace | RingChange::Rebuild => return None,
+            RingChange::Join | RingChange::Replace | RingChange::ReplaceAmongJoins | RingChange::Rebuild => {
+                return None;
+            }
         };
         let (rt, server) = (self.rt.clone(), SocketAddr::new(self.ip(nth), 10_000));
         // Who asks may be told that the node crashed, lives still or has left: what counts is the ring.
@@ -345,6 +373,13 @@ impl Run {
         Ok(asked)
     }
 
+    /// Whether the replacement is in the ring, as the first node sees it, instead of the dead one.
+    async fn is_replaced(&self) -> bool {
+        let Ok(ring) = self.get(0, "/storage_service/tokens_endpoint").await else { return false };
+        let has = |nth: usize| ring.contains(&format!("\"{}\"", self.ip(nth)));
+        has(NODES) && !has(self.subject)
+    }
+
     /// Whether the last node is not being rebuilt.
     async fn is_rebuilt(&self) -> bool {
         if self.change != RingChange::Rebuild {
@@ -369,7 +404,7 @@ impl Run {
             let Ok(topology) = self.get(*nth, "/torc/topology").await else { return false };
             let Ok(ring) = self.get(*nth, "/storage_service/tokens_endpoint").await else { return false };
             let all = expected.iter().all(|ip| ring.contains(&format!("\"{ip}\"")));
-            let others = (0..=NODES).filter(|other| !stays.contains(other));
+            let others = (0..self.nodes.len()).filter(|other| !stays.contains(other));
             let none = others.into_iter().all(|other| !ring.contains(&format!("\"{}\"", self.ip(other))));
             if !topology.contains("\"change\":null") || !all || !none {
                 return false;
@@ -394,7 +429,7 @@ impl Run {
 
     async fn describe(&self) -> String {
         let mut out = String::new();
-        for nth in 0..=NODES {
+        for nth in 0..self.nodes.len() {
             let id = self.nodes[nth];
             let state = match self.sim.is_running(id) {
                 true => match self.get(nth, "/torc/topology").await {
@@ -410,7 +445,7 @@ impl Run {
     /// A client that writes keys of its own and reads back what was acknowledged, through any node.
     fn writer(&mut self) -> Task<()> {
         let (rt, shared) = (self.rt.clone(), self.shared.clone());
-        let servers: Vec<IpAddr> = (0..=NODES).map(|nth| self.ip(nth)).collect();
+        let servers: Vec<IpAddr> = (0..self.nodes.len()).map(|nth| self.ip(nth)).collect();
         let mut rng = self.sim.rng(1_000 + self.rng.below(1 << 40));
         self.rt.spawn(Group::Statement, async move {
             while !shared.down.get() {

@@ -99,6 +99,25 @@ fn a_node_that_loses_a_range_is_waited_for_unless_it_is_removed() {
     }
 }
 
+#[test]
+fn a_join_does_not_wait_for_a_dead_node_that_is_to_be_replaced() {
+    let t = table("ks", "t");
+    let world = World::new(7, &[1, 1, 1, 1], Config::default());
+    let phases = |node| if node == JOINS { Phase::Joining } else { Phase::Normal };
+    world.believe_phases(&[1, 2, 3], phases);
+    let waits = world.pull(JOINS, &t).expect_err("it may come back");
+    assert!(waits.to_string().contains("loses a range and is down"), "{waits}");
+    world.believe_declared_dead(&[1, 2, 3], phases, &[0]);
+    world.pull(JOINS, &t).expect("its replacement waits for this join");
+    // One that lives nonetheless is fetched from.
+    world.believe_declared_dead(&[0, 1, 2, 3], phases, &[0]);
+    world.pull(JOINS, &t).expect("all are there");
+    // A quorum of what there is remains the rule.
+    world.believe_declared_dead(&[2, 3], phases, &[0]);
+    let refused = world.pull(JOINS, &t).expect_err("two of three replicas are down");
+    assert!(!refused.to_string().is_empty());
+}
+
 /// The nodes' view of keyspace `one` while it gets three replicas instead of one.
 fn alter(world: &World, number: u64, fence: u64, step: Step) {
     for own in 0..3 {

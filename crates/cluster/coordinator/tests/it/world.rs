@@ -1,7 +1,7 @@
 //! Nodes of a simulation with everything from the coordinator down to the disk.
 
 use std::cell::{Cell as StdCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -237,6 +237,12 @@ impl World {
     /// The same, while places change.
     pub fn believe_phases(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
         self.believe_views(|node| view(node, &self.shape, alive, &phase));
+    }
+
+    /// The same when operators have declared nodes dead that are not being removed yet.
+    pub fn believe_declared_dead(&self, alive: &[usize], phase: impl Fn(usize) -> Phase, dead: &[usize]) {
+        let dead: BTreeSet<HostId> = dead.iter().map(|node| host(*node)).collect();
+        self.believe_views(|node| view(node, &self.shape, alive, &phase).with_declared_dead(dead.clone()));
     }
 
     /// The same when reads have gone over to those who will own the tokens.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
+use cluster::state::{ChangeStep, ClusterState, Member, MemberStatus, TopologyChange};
 use topology::HostId;
 
 /// A part of a change.
@@ -90,6 +90,21 @@ impl Scene<'_> {
             _ => Act::Rest,
         }
     }
+}
+
+/// The live node that waits to take a dead node's place, and that `own`, which joins, lets go first: until then data lacks a replica, and
+/// a join may need the dead node. None where `own` replaces a node itself.
+pub(crate) fn replacement_ahead(
+    state: &ClusterState,
+    own: HostId,
+    alive: impl Fn(HostId) -> bool,
+) -> Option<HostId> {
+    if state.member(own).is_none_or(|member| member.replaces.is_some()) {
+        return None;
+    }
+    let mut members = state.members.iter();
+    let waits = |member: &Member| member.replaces.is_some() && member.tokens.is_empty();
+    members.find(|(host, member)| waits(member) && alive(**host)).map(|(host, _)| *host)
 }
 
 #[cfg(test)]

@@ -146,3 +146,21 @@ fn who_joins_or_replaces_conducts_itself_also_while_it_is_away() {
         assert_eq!(log.acts([1, 4], &[4], &[1, 2, 4]), [Act::Rest, Act::Switch(n)]);
     }
 }
+
+#[test]
+fn who_joins_lets_a_live_replacement_go_first() {
+    let mut log = Log::new(3);
+    log.add(4, None);
+    log.add(5, Some(3));
+    log.add(6, None);
+    let ahead = |log: &Log, own: u8, alive: &[u8]| {
+        let alive = |other: HostId| alive.contains(&other.0[0]);
+        replacement_ahead(&log.state, host(own), alive)
+    };
+    let alive = [1, 2, 4, 5, 6];
+    assert_eq!([4, 6].map(|own| ahead(&log, own, &alive)), [Some(host(5)); 2]);
+    assert_eq!(ahead(&log, 5, &alive), None, "itself");
+    assert_eq!(ahead(&log, 4, &[1, 2, 4, 6]), None, "it is down");
+    log.tokens(5, &[300]);
+    assert_eq!(ahead(&log, 4, &alive), None, "it has its turn");
+}

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::state::{ChangeStep, ClusterState, Command, MemberStatus, TopologyChange};
-use coordinator::{Coordinator, Phase};
+use coordinator::Coordinator;
 use futures_util::future::{Either, join_all, select};
 use rt::mesh::Port;
 use rt::sync::{Semaphore, Watch};
@@ -39,6 +39,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(3);
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 /// Pause before a node that joins asks again for its turn.
 const TURN_PAUSE: Duration = Duration::from_millis(100);
+/// How long a node that joins lets a replacement of a dead node go first, when nothing else is under way.
+const GIVE_WAY_MAX: Duration = Duration::from_secs(10);
 /// How long the end of a change waits for nodes that are down and could answer clients by the ring of before.
 const BLIND_WAIT: Duration = Duration::from_secs(60);
 // What those nodes have let in by the replicas of before has ended by then.
@@ -331,7 +333,7 @@ impl Inner {
     fn check_reads_went_over(&self, change: u64) -> Result<(), NodeError> {
         let state = self.state();
         let Some(view) = self.membership.view_of(&state) else { return Ok(()) };
-        let knows = |node| view.is_alive(node) || view.node(node).phase == Phase::Removing;
+        let knows = |node| view.is_alive(node) || view.is_declared_dead(node);
         let mut keyspaces = state.schema.keyspaces();
         match keyspaces.find(|keyspace| view.place_keyspace(keyspace).blind_quorum(&view, knows)) {
             Some(keyspace) if self.has_waited_for_the_blind(change) => {
@@ -366,6 +368,7 @@ impl Inner {
     async fn take_tokens(&self) -> Result<(), NodeError> {
         let has_tokens =
             |state: &ClusterState| state.member(self.own()).is_some_and(|member| !member.tokens.is_empty());
+        let mut gives_way_until = None;
         while !has_tokens(&self.state()) {
             let state = self.state();
             let replaces = state.member(self.own()).is_some_and(|member| member.replaces.is_some());
@@ -379,6 +382,16 @@ impl Inner {
                 let is_over =
                     |state: &ClusterState| state.change.as_ref().is_none_or(|now| now.number != number);
                 self.wait_until(is_over).await;
+                gives_way_until = None;
+            }
+            let state = self.state();
+            let alive = |host| self.is_alive(host);
+            if state.change.is_none()
+                && decide::replacement_ahead(&state, self.own(), alive).is_some()
+                && self.rt.now() < *gives_way_until.get_or_insert(self.rt.now() + GIVE_WAY_MAX)
+            {
+                self.rt.sleep(TURN_PAUSE).await;
+                continue;
             }
             self.membership.take_tokens().await?;
             // Somebody may be about to change its place whose change is not in the state yet.

@@ -37,6 +37,11 @@ fn a_dead_node_is_replaced() {
 }
 
 #[test]
+fn a_dead_node_is_replaced_before_others_join() {
+    check(RingChange::ReplaceAmongJoins, 0..3);
+}
+
+#[test]
 fn a_node_is_rebuilt() {
     check(RingChange::Rebuild, 0..3);
 }
