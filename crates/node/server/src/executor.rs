@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use coordinator::Coordinator;
-use exec::{ClientState, ExecLimits, Executor, NodeInfo};
+use exec::native::{ClientState, NativeFrontend};
+use exec::{ExecLimits, Executor, NodeInfo};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
 use rt::{Group, Rt, ShardId, Task};
@@ -27,8 +28,8 @@ const SLOW_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What carries statements out.
 pub(crate) type Processor = Box<dyn Fn(Rc<Client>, Statement, ResponseWriter) -> Processing>;
-/// The executor of a shard.
-pub(crate) type ShardExecutor = Rc<Executor<Coordinator>>;
+/// The front end of a shard that sessions speak to, over the executor of the shard.
+pub(crate) type ShardFrontend = Rc<NativeFrontend<Coordinator>>;
 
 /// A statement that a client prepared on one shard, on its way to the others: a driver prepares it once a node, and may
 /// execute it through any shard's connection.
@@ -47,7 +48,7 @@ pub(crate) fn executor(
     boot: &Boot,
     coordinator: &Coordinator,
     statements: StatementsEndpoint,
-) -> ShardExecutor {
+) -> ShardFrontend {
     let config = &boot.config;
     let node = NodeInfo {
         cluster_name: config.cluster_name.clone(),
@@ -56,17 +57,18 @@ pub(crate) fn executor(
     };
     let clock = Rc::new(rt.clone());
     let executor = Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config)));
+    let executor = Rc::new(NativeFrontend::new(executor));
     share_prepared(rt, &executor, statements);
     executor
 }
 
 /// Names slow statements in the log for as long as the task is kept.
-pub(crate) fn tell_slow(rt: &Rt, executor: &ShardExecutor) -> Task<()> {
+pub(crate) fn tell_slow(rt: &Rt, executor: &ShardFrontend) -> Task<()> {
     let (clock, executor) = (rt.clone(), executor.clone());
     rt.spawn(Group::Maintenance, async move {
         loop {
             clock.sleep(SLOW_REPORT_INTERVAL).await;
-            if let Some(report) = executor.report_slow() {
+            if let Some(report) = executor.executor().report_slow() {
                 tracing::info!("{report}");
             }
         }
@@ -74,7 +76,7 @@ pub(crate) fn tell_slow(rt: &Rt, executor: &ShardExecutor) -> Task<()> {
 }
 
 /// Has every shard know what a client prepared on one.
-fn share_prepared(rt: &Rt, executor: &ShardExecutor, endpoint: StatementsEndpoint) {
+fn share_prepared(rt: &Rt, executor: &ShardFrontend, endpoint: StatementsEndpoint) {
     let port = endpoint.attach(rt);
     let this = Rc::downgrade(executor);
     port.serve(move |_, statement| {
@@ -116,7 +118,7 @@ fn limits(config: &Config) -> ExecLimits {
 }
 
 /// Sessions' way to the executor.
-pub(crate) fn processor(executor: ShardExecutor) -> Processor {
+pub(crate) fn processor(executor: ShardFrontend) -> Processor {
     let idle: Rc<RefCell<Vec<Worker>>> = Rc::default();
     Box::new(move |client, statement, response| {
         let worker = idle.borrow_mut().pop().unwrap_or_else(|| Worker::new(executor.clone()));
@@ -140,14 +142,14 @@ struct Slot {
 }
 
 impl Worker {
-    fn new(executor: ShardExecutor) -> Self {
+    fn new(executor: ShardFrontend) -> Self {
         let slot = Rc::new(Slot::default());
         let work = Box::pin(work(executor, slot.clone()));
         Self { slot, work }
     }
 }
 
-async fn work(executor: ShardExecutor, slot: Rc<Slot>) {
+async fn work(executor: ShardFrontend, slot: Rc<Slot>) {
     loop {
         let (client, statement, response) =
             poll_fn(|_| slot.job.borrow_mut().take().map_or(Poll::Pending, Poll::Ready)).await;
@@ -179,7 +181,7 @@ impl Future for Processing {
 }
 
 async fn process(
-    executor: &ShardExecutor,
+    executor: &ShardFrontend,
     client: &Client,
     statement: &Statement,
     mut out: ResponseWriter,

@@ -54,8 +54,8 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn prepared(statements: &[Rc<exec::prepared::Prepared>]) -> Vec<PreparedFacts> {
-    let one = |prepared: &Rc<exec::prepared::Prepared>| PreparedFacts {
+pub(crate) fn prepared(statements: &[Rc<exec::native::Prepared>]) -> Vec<PreparedFacts> {
+    let one = |prepared: &Rc<exec::native::Prepared>| PreparedFacts {
         id: prepared.metadata.id.to_vec(),
         keyspace: prepared.keyspace.clone(),
         text: prepared.text.clone(),
@@ -106,7 +106,7 @@ pub(crate) fn tasks(shards: &[EngineStats]) -> Vec<TaskFacts> {
 /// Figures of this shard's statements, by the names of Cassandra's `cql_metrics`.
 pub(crate) fn cql(
     metrics: &session::SessionMetrics,
-    prepared: &exec::PreparedStatements,
+    prepared: &exec::native::PreparedStatements,
 ) -> Vec<(&'static str, f64)> {
     let (executed, texts) =
         (metrics.requests(Opcode::Execute) as f64, metrics.requests(Opcode::Query) as f64);

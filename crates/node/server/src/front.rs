@@ -19,7 +19,7 @@ use session::{AllowAll, ClientTls, NodeDescription, SessionConfig, Sessions, Ses
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
-use crate::executor::{self, Processor, ShardExecutor, StatementsEndpoint};
+use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
 use crate::facts;
 use crate::node::Boot;
 use crate::{Config, NodeError};
@@ -50,7 +50,7 @@ pub(crate) struct Front {
     config: Config,
     client_tls: Option<ClientTls>,
     sessions: Sessions<Processor>,
-    executor: ShardExecutor,
+    executor: ShardFrontend,
     announcer: Announcer,
     /// Names slow statements in the log; none when nobody wants to know.
     _slow: Option<Task<()>>,
@@ -127,12 +127,12 @@ impl Front {
 
     /// The share of requests that are traced although their client does not ask for it.
     pub(crate) fn trace_probability(&self) -> f64 {
-        self.executor.trace_probability()
+        self.executor.executor().trace_probability()
     }
 
     /// Sets that share.
     pub(crate) fn set_trace_probability(&self, probability: f64) {
-        self.executor.set_trace_probability(probability);
+        self.executor.executor().set_trace_probability(probability);
     }
 
     /// Figures of this moment.
@@ -232,7 +232,7 @@ struct Tables {
     boot: Arc<Boot>,
     coordinator: Coordinator,
     sessions: Sessions<Processor>,
-    executor: ShardExecutor,
+    executor: ShardFrontend,
 }
 
 impl ComputedTables for Tables {

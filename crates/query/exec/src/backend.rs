@@ -1,6 +1,7 @@
 //! What execution needs from below, as two small traits: the coordinator's operations, and time with randomness.
 //! The node passes the real ones in; tests pass a table in memory and a clock that stands still.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
@@ -12,7 +13,7 @@ use replica::{ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
 
-use crate::ExecError;
+use crate::error::ExecError;
 
 /// What a conditional request writes at a time, given what was read; none when its conditions do not hold.
 pub type Decide<'a> = &'a mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, ExecError>;
@@ -185,6 +186,17 @@ impl Coordinator for coordinator::Coordinator {
     async fn change_schema(&self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<(), SchemaChangeError> {
         coordinator::Coordinator::change_schema(self, base, edits).await
     }
+}
+
+/// The node, as far as statements show it and the view of the cluster does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Name of the snitch, as DESCRIBE CLUSTER shows it.
+    pub snitch: String,
+    /// The node's address for clients.
+    pub address: SocketAddr,
 }
 
 /// Time and randomness.

@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use coordinator::ClusterView;
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
 use schema::Keyspace;
 use topology::NodeIndex;
 use types::{CqlType, quote_identifier};
-use wire::{Metadata, ResponseWriter};
 
+use crate::backend::NodeInfo;
 use crate::error::{ExecError, Result, invalid};
-use crate::executor::NodeInfo;
 use crate::lookup::Lookup;
 use crate::request::Request;
-use crate::select::selection::metadata;
+use crate::sink::{PagingState, ResultColumns, RowSink, Sink};
 
 /// One row: keyspace, kind, name and, where it is asked for, the statement that makes it.
 struct Element {
@@ -26,7 +25,6 @@ struct Element {
 }
 
 const COLUMNS: [&str; 4] = ["keyspace_name", "type", "name", "create_statement"];
-const STATE_VERSION: u8 = 2;
 
 fn has_statements(target: &DescribeTarget) -> bool {
     !matches!(
@@ -40,7 +38,7 @@ fn has_statements(target: &DescribeTarget) -> bool {
 }
 
 /// The columns of the result, for a client that uses keyspace `session`.
-pub fn result_metadata(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Metadata {
+pub fn result_columns(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> ResultColumns {
     let names: Vec<&str> = match &ast.target {
         DescribeTarget::Cluster => vec!["cluster", "partitioner", "snitch"],
         target if has_statements(target) => COLUMNS.to_vec(),
@@ -48,7 +46,8 @@ pub fn result_metadata(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str
     };
     let owners = CqlType::map(CqlType::Text, CqlType::list(CqlType::Text, false), false);
     let more = owned_keyspace(ast, lookup, session).map(|_| ("range_ownership", &owners));
-    metadata("system", "describe", names.into_iter().map(|name| (name, &CqlType::Text)).chain(more))
+    let columns = names.into_iter().map(|name| (name, &CqlType::Text)).chain(more);
+    ResultColumns::new("system", "describe", columns)
 }
 
 /// The keyspace whose ranges DESCRIBE CLUSTER tells: the one in use, unless it is the server's own.
@@ -92,69 +91,66 @@ fn range_ownership(keyspace: &Keyspace, view: &ClusterView) -> BytesMut {
 }
 
 /// Runs a DESCRIBE.
+///
+/// # Errors
+/// When what is described does not exist, or the schema has changed since the page before.
 pub fn run(
     ast: &Describe,
     lookup: &Lookup<'_>,
     (node, view): (&NodeInfo, &ClusterView),
-    session: Option<&str>,
     request: &Request<'_>,
-    out: &mut ResponseWriter,
+    out: &mut impl Sink,
 ) -> Result<()> {
-    let metadata = result_metadata(ast, lookup, session);
+    let session = request.keyspace;
+    let columns = result_columns(ast, lookup, session);
     if ast.target == DescribeTarget::Cluster {
-        let mut rows = out.rows(&metadata, request.skip_metadata, request.known_metadata_id);
-        rows.cell(node.cluster_name.as_bytes());
-        rows.cell(b"Murmur3Partitioner");
-        rows.cell(node.snitch.as_bytes());
+        let mut rows = out.rows(&columns);
+        rows.cell(Some(node.cluster_name.as_bytes()));
+        rows.cell(Some(b"Murmur3Partitioner"));
+        rows.cell(Some(node.snitch.as_bytes()));
         if let Some(keyspace) = owned_keyspace(ast, lookup, session) {
-            rows.cell(&range_ownership(keyspace, view));
+            rows.cell(Some(&range_ownership(keyspace, view)));
         }
         rows.end_row();
         return Ok(());
     }
     let elements = elements(ast, lookup, session)?;
-    let start = match &request.paging_state {
+    let start = match request.paging_state {
         Some(state) => offset(state, lookup, elements.len())?,
         None => 0,
     };
     let size = request.page_size.map_or(usize::MAX, |size| size as usize);
     let end = start.saturating_add(size).min(elements.len());
-    let mut rows = out.rows(&metadata, request.skip_metadata, request.known_metadata_id);
+    let mut rows = out.rows(&columns);
     for element in &elements[start..end] {
-        rows.cell(element.keyspace.as_bytes());
-        rows.cell(element.kind.as_bytes());
-        rows.cell(element.name.as_bytes());
+        rows.cell(Some(element.keyspace.as_bytes()));
+        rows.cell(Some(element.kind.as_bytes()));
+        rows.cell(Some(element.name.as_bytes()));
         if has_statements(&ast.target) {
-            rows.optional(element.statement.as_deref().map(str::as_bytes));
+            rows.cell(element.statement.as_deref().map(str::as_bytes));
         }
         rows.end_row();
     }
     if end < elements.len() {
-        let mut state = BytesMut::new();
-        state.put_u8(STATE_VERSION);
-        state.put_slice(&lookup.schema.version());
-        state.put_u32(end as u32);
-        rows.set_paging_state(state.freeze());
+        let state = PagingState::Description { schema: lookup.schema.version(), offset: end as u32 };
+        rows.set_paging_state(&state);
     }
     Ok(())
 }
 
 /// Where a description goes on; it has to be that of the same schema.
-fn offset(state: &Bytes, lookup: &Lookup<'_>, elements: usize) -> Result<usize> {
-    let refused = || ExecError::Protocol("Invalid value for the paging state".to_owned());
-    let mut reader = stdx::Reader::new(state);
-    let version = reader.u8().map_err(|_| refused())?;
-    let schema = reader.bytes(16).map_err(|_| refused())?;
-    let at = reader.u32().map_err(|_| refused())?;
-    if version != STATE_VERSION || !reader.is_empty() || at as usize > elements {
-        return Err(refused());
+fn offset(state: &PagingState, lookup: &Lookup<'_>, elements: usize) -> Result<usize> {
+    let refused = || Err(ExecError::Protocol("Invalid value for the paging state".to_owned()));
+    let PagingState::Description { schema, offset } = state else { return refused() };
+    if *offset as usize > elements {
+        return refused();
     }
-    if schema != lookup.schema.version() {
+    if *schema != lookup.schema.version() {
         return invalid!(
             "The schema has changed since the previous page of the DESCRIBE statement result. Please retry the DESCRIBE statement."
         );
     }
-    Ok(at as usize)
+    Ok(*offset as usize)
 }
 
 fn element(keyspace: &str, kind: &'static str, name: &str, statement: Option<String>) -> Element {

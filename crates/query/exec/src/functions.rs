@@ -140,7 +140,7 @@ impl Function {
                     return invalid!("Invalid null value in a call of token()");
                 }
                 for part in &parts {
-                    crate::modification::keys::check_component(part.len())?;
+                    crate::keys::check_component(part.len())?;
                 }
                 let key = mutation::DecoratedKey::compose(&parts);
                 Ok(Some(Bytes::copy_from_slice(&stdx::murmur3::token(&key).to_be_bytes())))

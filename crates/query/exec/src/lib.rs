@@ -1,29 +1,34 @@
 //! Statements: from text and values to operations of the coordinator, and from their results to responses.
 //!
-//! Two halves. The pure one turns syntax and schema into plans ([`select`], [`modification`], [`ddl`]), resolves every
-//! name and type once, and says what is wrong in Cassandra's words. The other ([`Executor`]) binds values to plans,
-//! drives the coordinator, and writes rows straight into the protocol's frames. It knows nothing of connections, of
-//! files, or of how many nodes there are.
+//! A statement becomes a plan, a plan is run with values and a context, and running it yields rows to a sink
+//! (docs/design/query.md). Planning ([`plan`], [`select`], [`modification`], [`ddl`]) is pure: it resolves every name and
+//! type once, and says what is wrong in Cassandra's words. [`Executor`] runs plans on the coordinator. A front end stands
+//! at both ends: [`native`] is that of the native protocol, and the only module that knows it. None of them knows
+//! connections, files, or how many nodes there are.
 
 pub mod backend;
-pub mod bind;
-pub mod conditional;
+mod conditional;
 pub mod ddl;
 pub mod describe;
 mod error;
 mod executor;
 pub mod expr;
 pub mod functions;
+mod keys;
 pub mod lookup;
 pub mod modification;
-pub mod prepared;
-mod prepared_statements;
+pub mod native;
+pub mod plan;
 pub mod request;
 pub mod select;
+pub mod sink;
 mod trace;
+mod type_name;
 mod watch;
+pub mod where_clause;
 
+pub use backend::NodeInfo;
 pub use error::ExecError;
-pub use executor::{ClientState, Executor, NodeInfo, PreparedListener};
-pub use prepared_statements::PreparedStatements;
+pub use executor::Executor;
 pub use request::ExecLimits;
+pub use trace::Trace;

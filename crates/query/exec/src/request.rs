@@ -1,17 +1,20 @@
-//! What a request says beside its statement and values, and the limits that the node's configuration sets.
+//! The context of a request: what it says beside its statement and values, its deadlines and its trace, and the limits that
+//! the node's configuration sets.
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use coordinator::Consistency;
 use mutation::{Seconds, Timestamp};
 use replica::TraceLog;
 use rt::Instant;
-use wire::QueryParameters;
+use types::CqlType;
 
 use crate::backend::Clock;
-use crate::error::{Result, from_wire_consistency, invalid};
+use crate::error::{Result, invalid};
+use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
+use crate::sink::PagingState;
+use crate::trace::Trace;
 
 /// Settings of statement execution, each by its name in the configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +64,9 @@ impl Default for ExecLimits {
     }
 }
 
-/// A request under way.
-#[derive(Clone)]
-pub struct Request<'a> {
+/// What a request says beside its statement and values. A front end translates its protocol's parameters into this.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
     /// Consistency level.
     pub consistency: Consistency,
     /// Consistency level of the agreement that conditional statements and serial reads need.
@@ -71,65 +74,100 @@ pub struct Request<'a> {
     /// Rows of a page; none without paging.
     pub page_size: Option<u32>,
     /// Where to go on.
-    pub paging_state: Option<Bytes>,
-    /// The client knows the result's columns.
-    pub skip_metadata: bool,
-    /// The id of the result metadata that the client knows.
-    pub known_metadata_id: Option<&'a [u8]>,
+    pub paging_state: Option<PagingState>,
+    /// The timestamp of writes that name none, in microseconds; none for the node's.
+    pub timestamp: Option<Timestamp>,
+    /// The time at which cells are live or expired, in seconds since 1970; none for the present.
+    pub now: Option<Seconds>,
+}
+
+impl Parameters {
+    /// Nothing but a consistency level.
+    pub fn new(consistency: Consistency) -> Self {
+        Self {
+            consistency,
+            serial_consistency: Consistency::Serial,
+            page_size: None,
+            paging_state: None,
+            timestamp: None,
+            now: None,
+        }
+    }
+}
+
+/// The operations on the cluster that have timeouts of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutKind {
+    /// A read of named partitions.
+    Read,
+    /// A read of a token range.
+    Range,
+    /// A write.
+    Write,
+    /// An increment of counters.
+    Counter,
+    /// TRUNCATE.
+    Truncate,
+}
+
+/// The context of a request, which is passed down from the front end to each operation on the cluster.
+///
+/// Its principal and its service level belong here too. Neither has a field yet, because nothing would read it: there
+/// are no roles and no service levels.
+pub struct Request<'a> {
+    /// The keyspace of unqualified names.
+    pub keyspace: Option<&'a str>,
+    /// Consistency level.
+    pub consistency: Consistency,
+    /// Consistency level of the agreement that conditional statements and serial reads need.
+    pub serial_consistency: Consistency,
+    /// Rows of a page; none without paging.
+    pub page_size: Option<u32>,
+    /// Where to go on.
+    pub paging_state: Option<&'a PagingState>,
     /// The timestamp of writes that name none.
     pub timestamp: Option<Timestamp>,
     /// The time at which cells are live or expired.
     pub now: Seconds,
-    /// When to give up, counted from each operation on the cluster.
-    pub timeout: Duration,
-    /// Whether the statement gave the timeout.
-    pub own_timeout: bool,
+    /// The timeout of each operation on the cluster that the statement gives; none for the node's.
+    timeout: Option<Duration>,
     /// The clock that deadlines are made of.
-    pub clock: &'a dyn Clock,
+    clock: &'a dyn Clock,
     /// The node's settings.
     pub limits: &'a ExecLimits,
-    /// Where the steps of a traced request go.
-    pub trace: Option<&'a TraceLog>,
+    /// The steps of a traced request.
+    pub trace: Option<&'a Trace>,
 }
 
 impl<'a> Request<'a> {
-    /// A request with a frame's parameters.
+    /// A request with a client's parameters.
     pub fn new(
-        parameters: &QueryParameters,
-        known_metadata_id: Option<&'a [u8]>,
+        parameters: &'a Parameters,
+        keyspace: Option<&'a str>,
+        trace: Option<&'a Trace>,
         clock: &'a dyn Clock,
         limits: &'a ExecLimits,
-    ) -> Result<Self> {
-        let now = match parameters.now_in_seconds {
-            Some(now) => match u32::try_from(now) {
-                Ok(now) => now,
-                Err(_) => return invalid!("Invalid value {now} for now_in_seconds"),
-            },
-            None => u32::try_from(clock.wall_micros().div_euclid(1_000_000)).unwrap_or(0),
-        };
-        Ok(Self {
-            consistency: from_wire_consistency(parameters.consistency),
-            serial_consistency: parameters
-                .serial_consistency
-                .map_or(Consistency::Serial, from_wire_consistency),
-            page_size: parameters
-                .page_size
-                .and_then(|size| u32::try_from(size).ok())
-                .filter(|size| *size > 0),
-            paging_state: parameters.paging_state.clone(),
-            skip_metadata: parameters.skip_metadata,
-            known_metadata_id,
+    ) -> Self {
+        let present = || u32::try_from(clock.wall_micros().div_euclid(1_000_000)).unwrap_or(0);
+        Self {
+            keyspace,
+            consistency: parameters.consistency,
+            serial_consistency: parameters.serial_consistency,
+            page_size: parameters.page_size,
+            paging_state: parameters.paging_state.as_ref(),
             timestamp: parameters.timestamp,
-            now,
-            timeout: limits.read_timeout,
-            own_timeout: false,
+            now: parameters.now.unwrap_or_else(present),
+            timeout: None,
             clock,
             limits,
-            trace: None,
-        })
+            trace,
+        }
     }
 
     /// Takes the timeout that a statement gives with `USING TIMEOUT`, if it gives one.
+    ///
+    /// # Errors
+    /// When the value is no duration, is negative, or has months or days.
     pub fn take_timeout(&mut self, timeout: Option<&Expr>, env: &Env<'_>) -> Result<()> {
         let Some(expr) = timeout else { return Ok(()) };
         let value = match expr.eval(env)? {
@@ -145,16 +183,53 @@ impl<'a> Request<'a> {
         }
         match u64::try_from(duration.nanos) {
             Ok(nanos) => {
-                self.timeout = Duration::from_nanos(nanos);
-                self.own_timeout = true;
+                self.timeout = Some(Duration::from_nanos(nanos));
                 Ok(())
             }
             Err(_) => invalid!("Timeout value must be non-negative"),
         }
     }
 
-    /// When an operation that begins now has to be done.
-    pub fn deadline(&self) -> Instant {
-        self.clock.now() + self.timeout
+    /// How long an operation may take: as long as the statement says, or the node's configuration.
+    pub fn timeout(&self, kind: TimeoutKind) -> Duration {
+        self.timeout.unwrap_or(match kind {
+            TimeoutKind::Read => self.limits.read_timeout,
+            TimeoutKind::Range => self.limits.range_timeout,
+            TimeoutKind::Write => self.limits.write_timeout,
+            TimeoutKind::Counter => self.limits.counter_timeout,
+            TimeoutKind::Truncate => self.limits.truncate_timeout,
+        })
     }
+
+    /// The present of the clock that deadlines are made of.
+    pub fn instant(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// When an operation that begins now has to be done.
+    pub fn deadline(&self, kind: TimeoutKind) -> Instant {
+        self.clock.now() + self.timeout(kind)
+    }
+
+    /// Where the coordinator records the steps of a traced request.
+    pub fn trace_log(&self) -> Option<&'a TraceLog> {
+        self.trace.map(Trace::log)
+    }
+
+    /// Records a step of a traced request.
+    #[inline]
+    pub fn note(&self, activity: impl FnOnce() -> String) {
+        if let Some(trace) = self.trace {
+            trace.note(self.clock.now(), activity());
+        }
+    }
+}
+
+/// The timeout of a USING clause.
+///
+/// # Errors
+/// When the term is no duration.
+pub fn timeout_of(using: &cql::ast::Using, resolver: &mut Resolver<'_>) -> Result<Option<Expr>> {
+    let receiver = Receiver::owned("[timeout]", CqlType::Duration);
+    using.timeout.as_ref().map(|term| resolver.term(term, &receiver)).transpose()
 }

@@ -26,6 +26,8 @@ pub struct Trace {
     command: &'static str,
     request: &'static str,
     parameters: Vec<(String, String)>,
+    /// The shard that the request came to.
+    shard: u16,
     log: TraceLog,
 }
 
@@ -33,6 +35,7 @@ impl Trace {
     /// Begins a trace, which the client `asked` for or not. `command` is the protocol's message, `request` says what is done.
     pub fn begin(
         call: &CallContext,
+        shard: u16,
         asked: bool,
         command: &'static str,
         request: &'static str,
@@ -47,6 +50,7 @@ impl Trace {
             command,
             request,
             parameters,
+            shard,
             log: TraceLog::of(id),
         }
     }
@@ -54,6 +58,11 @@ impl Trace {
     /// Where steps are recorded.
     pub fn log(&self) -> &TraceLog {
         &self.log
+    }
+
+    /// Records a step.
+    pub fn note(&self, at: Instant, activity: String) {
+        self.log.add(at, self.shard, activity);
     }
 
     /// The rows of `system_traces` that hold the trace; none when the schema has no such tables.

@@ -3,7 +3,6 @@
 //! What is asked of which row is collected here; the coordinator reads the rows, asks whether the conditions hold and
 //! what then is to be written, and sees to it that nothing came between.
 
-pub mod condition;
 mod result;
 
 use std::collections::BTreeMap;
@@ -15,17 +14,17 @@ use mutation::{
 };
 use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Replication, Table};
-use wire::ResponseWriter;
 
 use crate::backend::Coordinator;
-use crate::bind::Binds;
 use crate::error::{Result, invalid};
 use crate::expr::Env;
+use crate::expr::bind::Binds;
 use crate::expr::row::{RowView, key_components};
 use crate::functions::CallContext;
+use crate::modification::condition::{BoundCondition, Conditions};
 use crate::modification::{ModificationKind, ModificationPlan};
-use crate::request::Request;
-use condition::{BoundCondition, Conditions};
+use crate::request::{Request, TimeoutKind};
+use crate::sink::Sink;
 
 /// A statement with what its expressions are bound to.
 struct Statement<'a> {
@@ -53,20 +52,20 @@ struct CasRequest<'a> {
     columns: ColumnSelection,
 }
 
-/// Carries out a conditional statement, or a conditional batch, and writes whether it was applied.
-pub async fn run<C: Coordinator>(
+/// Carries out a conditional statement, or a conditional batch, and yields whether it was applied.
+pub async fn run<C: Coordinator, S: Sink>(
     coordinator: &C,
     statements: &[(&ModificationPlan, &Binds)],
     is_batch: bool,
     request: &Request<'_>,
     call: &CallContext,
-    out: &mut ResponseWriter,
+    out: &mut S,
 ) -> Result<()> {
     let cas = CasRequest::new(statements, is_batch, request, call)?;
     let options = options(coordinator, cas.table, request)?;
     let command = cas.command();
     let mut decide = |page: &ReadPage, ballot: Timestamp| cas.decide(page, ballot);
-    let outcome = match request.trace {
+    let outcome = match request.trace_log() {
         None => coordinator.cas(&command, options, &mut decide).await?,
         Some(trace) => Box::pin(coordinator.traced(trace).cas(&command, options, &mut decide)).await?,
     };
@@ -102,8 +101,7 @@ fn options<C: Coordinator>(coordinator: &C, table: &Table, request: &Request<'_>
             keyspace.replication.class_name()
         );
     }
-    let timeout = if request.own_timeout { request.timeout } else { request.limits.write_timeout };
-    let now = request.clock.now();
+    let (timeout, now) = (request.timeout(TimeoutKind::Write), request.instant());
     Ok(CasOptions {
         serial,
         commit,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
 use cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Property};
 use schema::{Keyspace, Replication};
-use wire::{ChangeType, SchemaTarget};
 
 use super::{DdlContext, Outcome, check_name, check_not_system, options};
 use crate::error::{ExecError, Result, invalid};

@@ -4,13 +4,12 @@ mod compaction;
 mod keyspace;
 pub mod options;
 mod table;
-pub mod type_name;
 mod user_type;
 
+use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
-use wire::{ChangeType, SchemaChange, SchemaTarget};
 
 use crate::error::{ExecError, Result};
 use crate::lookup::Lookup;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
 use cql::ast::{
     AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, Direction, DropTable, Ident, PrimaryKey,
@@ -9,10 +10,9 @@ use cql::ast::{
 use schema::{COLUMNS_MAX, ColumnKind, Table, TableBuilder, TableId};
 use stdx::{HashMap, HashSet};
 use types::CqlType;
-use wire::{ChangeType, SchemaTarget};
 
 use super::options::config;
-use super::{DdlContext, Outcome, check_name, check_not_system, options, type_name};
+use super::{DdlContext, Outcome, check_name, check_not_system, options};
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::keyspace_of;
 
@@ -77,7 +77,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         if !names.insert(column.name.name.as_str()) {
             return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
         }
-        let ty = type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
+        let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
         check_nesting(&ty)?;
         columns.push((column, ty));
     }
@@ -315,7 +315,7 @@ fn add(
         refuse_extras(column)?;
         let name = &column.name.name;
         check_column_name(name)?;
-        let ty = type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
+        let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
         check_nesting(&ty)?;
         if !names.insert(name.clone()) {
             if if_not_exists {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
 use cql::ast::{AlterType, AlterTypeOperation, CreateType, DropType};
 use schema::{Keyspace, UserType};
 use stdx::HashSet;
 use types::CqlType;
-use wire::{ChangeType, SchemaTarget};
 
-use super::{DdlContext, Outcome, check_not_system, type_name};
+use super::{DdlContext, Outcome, check_not_system};
 use crate::error::{Result, invalid};
 use crate::lookup::keyspace_of;
 
@@ -60,7 +60,7 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
         fields.push((field.name.clone(), CqlType::Blob));
     }
     for ((_, ty), (_, written)) in fields.iter_mut().zip(&ast.fields) {
-        *ty = type_name::resolve(written, context.lookup.schema, keyspace)?;
+        *ty = crate::type_name::resolve(written, context.lookup.schema, keyspace)?;
         check_field(ty)?;
     }
     let mut outcome = type_outcome(ChangeType::Created, keyspace, name);
@@ -95,7 +95,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
                     field.name
                 );
             }
-            let new = type_name::resolve(data_type, context.lookup.schema, keyspace)?;
+            let new = crate::type_name::resolve(data_type, context.lookup.schema, keyspace)?;
             check_field(&new)?;
             if new.references_udt(keyspace, name) {
                 return invalid!(

@@ -122,7 +122,7 @@ pub fn text(selector: &Selector) -> String {
                 |term: &Option<Term>| term.as_ref().map_or(String::new(), |term| text(&selector_of(term)));
             format!("{}[{}..{}]", text(inner), end(from), end(to))
         }
-        SelectorKind::TypeHint(ty, inner) => format!("({}){}", crate::ddl::type_name::text(ty), text(inner)),
+        SelectorKind::TypeHint(ty, inner) => format!("({}){}", crate::type_name::text(ty), text(inner)),
         SelectorKind::Tuple(parts) => format!("({})", join(parts)),
         SelectorKind::List(parts) => format!("[{}]", join(parts)),
         SelectorKind::Set(parts) => format!("{{{}}}", join(parts)),

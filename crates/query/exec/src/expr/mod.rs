@@ -3,47 +3,25 @@
 //! [`resolve`] turns syntax into an [`Expr`] whose every node knows its type; [`Expr::eval`] computes its value from the
 //! bound values and, in a selection, from a row. All values are in serialised form.
 
+pub mod bind;
+mod cell_meta;
 mod known;
 pub mod literal;
 pub mod resolve;
 pub mod row;
+mod value;
 
 use bytes::Bytes;
 use types::elements::{CollectionBuilder, Elements, Fields};
 use types::{CqlType, elements};
 
-use crate::bind::Binds;
 use crate::error::{Result, invalid};
 use crate::functions::{CallContext, Function};
+use bind::Binds;
 use row::{ColumnRef, RowView};
 use std::rc::Rc;
 
-/// What an expression amounts to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// The client did not set the marker.
-    Unset,
-    /// Null.
-    Null,
-    /// A serialised value.
-    Set(Bytes),
-}
-
-impl Value {
-    /// The bytes of a set value; null and unset are none.
-    pub fn into_bytes(self) -> Option<Bytes> {
-        match self {
-            Value::Set(bytes) => Some(bytes),
-            Value::Null | Value::Unset => None,
-        }
-    }
-}
-
-impl From<Option<Bytes>> for Value {
-    fn from(value: Option<Bytes>) -> Self {
-        value.map_or(Value::Null, Value::Set)
-    }
-}
+pub use value::{Value, canonical, collect_elements};
 
 /// Which timestamp or time to live of a column is selected.
 #[derive(Clone, Debug)]
@@ -378,72 +356,4 @@ fn check_element_sizes(parts: &[Bytes]) -> Result<()> {
         Some(part) => invalid!("Collection value of {} bytes is too long", part.len()),
         None => Ok(()),
     }
-}
-
-/// A bound value in the form in which it is stored: elements of sets and keys of maps in order, none twice.
-pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
-    let value = canonical_inside(ty, value)?;
-    match ty {
-        CqlType::Set { element, .. } => {
-            let items = collect_elements(Elements::of_set(&value)?)?;
-            if items.is_sorted_by(|a, b| element.compare(a, b).is_lt()) {
-                return Ok(value);
-            }
-            Ok(elements::build_set(element, items.into_iter().map(<[u8]>::to_vec).collect()).into())
-        }
-        CqlType::Map { key, .. } => {
-            let items = collect_elements(Elements::of_map(&value)?)?;
-            let entries: Vec<(&[u8], &[u8])> = items.chunks_exact(2).map(|e| (e[0], e[1])).collect();
-            if entries.is_sorted_by(|a, b| key.compare(a.0, b.0).is_lt()) {
-                return Ok(value);
-            }
-            let entries = entries.into_iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
-            Ok(elements::build_map(key, entries).into())
-        }
-        CqlType::List { .. } => {
-            collect_elements(Elements::of_list(&value)?)?;
-            Ok(value)
-        }
-        _ => Ok(value),
-    }
-}
-
-/// The elements of a collection in the form in which they are stored, left in the order in which they came.
-fn canonical_inside(ty: &CqlType, value: Bytes) -> Result<Bytes> {
-    let (items, types): (Vec<&[u8]>, [&CqlType; 2]) = match ty {
-        CqlType::List { element, .. } if is_ordered_inside(element) => {
-            (collect_elements(Elements::of_list(&value)?)?, [element, element])
-        }
-        CqlType::Set { element, .. } if is_ordered_inside(element) => {
-            (collect_elements(Elements::of_set(&value)?)?, [element, element])
-        }
-        CqlType::Map { key, value: item, .. } if is_ordered_inside(key) || is_ordered_inside(item) => {
-            (collect_elements(Elements::of_map(&value)?)?, [key, item])
-        }
-        _ => return Ok(value),
-    };
-    let mut builder = CollectionBuilder::new();
-    for (index, item) in items.into_iter().enumerate() {
-        builder.push(&canonical(types[index % 2], value.slice_ref(item))?);
-    }
-    Ok(if matches!(ty, CqlType::Map { .. }) { builder.finish_map() } else { builder.finish() }.into())
-}
-
-/// Whether values of the type hold a set or a map that a client may have sent in another order.
-fn is_ordered_inside(ty: &CqlType) -> bool {
-    match ty {
-        CqlType::Set { .. } | CqlType::Map { .. } => true,
-        CqlType::List { element, .. } => is_ordered_inside(element),
-        _ => false,
-    }
-}
-
-/// All elements, refusing nulls.
-pub fn collect_elements(source: Elements<'_>) -> Result<Vec<&[u8]>> {
-    source
-        .map(|element| match element? {
-            Some(element) => Ok(element),
-            None => invalid!("null is not supported inside collections"),
-        })
-        .collect()
 }

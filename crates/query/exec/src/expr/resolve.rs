@@ -13,8 +13,8 @@ use super::known::{Known, is_compound};
 use super::literal::{self, Fit, selector_of, text};
 use super::row::ColumnRef;
 use super::{CellMeta, CellPart, Expr, Kind};
-use crate::bind::MarkerSpec;
 use crate::error::{ExecError, Result, invalid};
+use crate::expr::bind::MarkerSpec;
 use crate::functions::{Aggregate, Function};
 
 /// What an expression's value is for: its name in messages and in the metadata of markers, and its type.
@@ -376,7 +376,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn cast(&mut self, inner: &Selector, ty: cql::ast::NativeType, whole: &Selector) -> Result<Expr> {
-        let target = crate::ddl::type_name::native(ty);
+        let target = crate::type_name::native(ty);
         let argument = self.argument(inner, self.probing);
         match native::resolve_cast(&argument, &target)? {
             Some(function) => self.call(Function::Native(function), &[inner], whole, None),
@@ -391,7 +391,7 @@ impl<'a> Resolver<'a> {
         whole: &Selector,
         receiver: Option<&Receiver<'_>>,
     ) -> Result<Expr> {
-        let ty = crate::ddl::type_name::resolve(ty, self.schema, self.keyspace)?;
+        let ty = crate::type_name::resolve(ty, self.schema, self.keyspace)?;
         let name = text(whole);
         if self.fit(inner, &ty) == Fit::None {
             return invalid!("Cannot cast value {} to type {}", text(inner), ty.cql_name_unfrozen());
@@ -688,10 +688,8 @@ impl<'a> Resolver<'a> {
                 self.table.column(&name.name).map(|column| column.ty.clone())
             }
             SelectorKind::Constant(constant) => Some(literal::preferred_type(constant)),
-            SelectorKind::TypeHint(ty, _) => {
-                crate::ddl::type_name::resolve(ty, self.schema, self.keyspace).ok()
-            }
-            SelectorKind::Cast(_, ty) => Some(crate::ddl::type_name::native(*ty)),
+            SelectorKind::TypeHint(ty, _) => crate::type_name::resolve(ty, self.schema, self.keyspace).ok(),
+            SelectorKind::Cast(_, ty) => Some(crate::type_name::native(*ty)),
             SelectorKind::Tuple(parts) => match parts.as_slice() {
                 [single] => self.infer(single),
                 _ => {

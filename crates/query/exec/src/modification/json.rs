@@ -6,8 +6,8 @@ use schema::Table;
 use types::CqlType;
 use types::json::{self, Value as Json};
 
-use crate::bind::Binds;
 use crate::error::{Result, invalid};
+use crate::expr::bind::Binds;
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::{Expr, Value};
 

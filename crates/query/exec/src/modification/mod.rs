@@ -2,8 +2,8 @@
 
 mod apply;
 pub mod batch;
+pub mod condition;
 mod json;
-pub mod keys;
 pub mod operation;
 
 use std::sync::Arc;
@@ -21,16 +21,17 @@ use stdx::HashMap;
 use types::CqlType;
 
 use crate::backend::Coordinator;
-use crate::bind::Binds;
-use crate::conditional::condition::Conditions;
 use crate::error::{ExecError, Result, invalid};
+use crate::expr::bind::Binds;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Kind, Value};
 use crate::lookup::Lookup;
-use crate::request::Request;
-use crate::select::bounds::{self, Clusterings};
-use crate::select::restrictions::{self, Choice, Restrictions, RowRestriction, StatementKind, TupleChoice};
+use crate::request::{Request, TimeoutKind};
+use crate::where_clause::bounds::{self, Clusterings};
+use crate::where_clause::choice::{Choice, TupleChoice};
+use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
 use apply::Stamp;
+use condition::Conditions;
 use operation::Operation;
 
 /// The longest time to live: twenty years, in seconds.
@@ -130,7 +131,7 @@ impl ModificationPlan {
         };
         self.timestamp = resolve(&using.timestamp, "[timestamp]", CqlType::Bigint)?;
         self.ttl = resolve(&using.ttl, "[ttl]", CqlType::Int)?;
-        self.timeout = crate::select::timeout_of(using, resolver)?;
+        self.timeout = crate::request::timeout_of(using, resolver)?;
         Ok(())
     }
 
@@ -270,7 +271,7 @@ impl ModificationPlan {
             let reads = !plan.conditions.is_empty();
             plan.push(Operation::update(column, &assignment.operation, reads, &mut resolver)?);
         }
-        let restrictions = restrictions::resolve(&ast.filter, StatementKind::Update, &mut resolver)?;
+        let restrictions = where_clause::resolve(&ast.filter, StatementKind::Update, &mut resolver)?;
         plan.check_rows(&restrictions, "UPDATE")?;
         plan.take(restrictions);
         Ok(plan)
@@ -292,7 +293,7 @@ impl ModificationPlan {
             plan.push(operation);
         }
         plan.using(&ast.using, &mut resolver)?;
-        let restrictions = restrictions::resolve(&ast.filter, StatementKind::Delete, &mut resolver)?;
+        let restrictions = where_clause::resolve(&ast.filter, StatementKind::Delete, &mut resolver)?;
         plan.check_deleted(&restrictions)?;
         plan.take(restrictions);
         Ok(plan)
@@ -650,7 +651,7 @@ impl ModificationPlan {
             };
             match expr.eval(env)? {
                 Value::Set(value) => {
-                    keys::check_component(value.len())?;
+                    crate::keys::check_component(value.len())?;
                     values.push(value);
                 }
                 Value::Null => return invalid!("Invalid null value in condition for column {}", column.name),
@@ -689,7 +690,8 @@ impl ModificationPlan {
             columns: ColumnSelection::Some(columns.into()),
             ..ReadCommand::all_of(self.table.clone(), Partitions::Keys(keys.into()), request.now)
         };
-        let page = coordinator.read(&command, request.consistency, request.deadline()).await?;
+        let page =
+            coordinator.read(&command, request.consistency, request.deadline(TimeoutKind::Read)).await?;
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));
         Ok(Some(page.partitions.into_iter().map(partition).collect()))
     }

@@ -1,14 +1,9 @@
-//! SELECT: prepared to a [`SelectPlan`], carried out by [`run`].
+//! SELECT: resolved to a [`SelectPlan`], carried out by [`run`].
 
-pub mod bounds;
-pub mod filter;
-pub mod paging;
-pub mod restrictions;
-mod run;
+pub mod run;
 pub mod selection;
 mod sort;
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use cql::ast::{Direction, Select, Selection as SelectionAst, SelectorKind, Term};
@@ -21,10 +16,10 @@ use crate::expr::Expr;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::row::ColumnRef;
 use crate::lookup::Lookup;
-use restrictions::{Restrictions, StatementKind};
+use crate::request::timeout_of;
+use crate::where_clause::choice::TupleChoice;
+use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
 use selection::Selection;
-
-pub use run::run;
 
 /// A prepared SELECT.
 #[derive(Debug)]
@@ -79,7 +74,7 @@ impl SelectPlan {
         }
         let filtering = ast.allow_filtering || computed;
         let restrictions =
-            restrictions::resolve(&ast.filter, StatementKind::Select { filtering }, &mut resolver)?;
+            where_clause::resolve(&ast.filter, StatementKind::Select { filtering }, &mut resolver)?;
         if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
             return invalid!("Cannot restrict clustering columns when selecting only static columns");
         }
@@ -145,12 +140,6 @@ fn limit_of(term: Option<&Term>, name: &'static str, resolver: &mut Resolver<'_>
     term.map(|term| resolver.term(term, &Receiver::owned(name, CqlType::Int))).transpose()
 }
 
-/// The timeout of a USING clause.
-pub fn timeout_of(using: &cql::ast::Using, resolver: &mut Resolver<'_>) -> Result<Option<Expr>> {
-    let receiver = Receiver::owned("[timeout]", CqlType::Duration);
-    using.timeout.as_ref().map(|term| resolver.term(term, &receiver)).transpose()
-}
-
 /// How many key columns the groups share; checks that they are a prefix of the primary key.
 fn group_by(ast: &Select, table: &Table, restrictions: &Restrictions) -> Result<Option<usize>> {
     if ast.group_by.is_empty() {
@@ -166,13 +155,13 @@ fn group_by(ast: &Select, table: &Table, restrictions: &Restrictions) -> Result<
         let mut width = key_len;
         for row in &restrictions.rows {
             match row {
-                restrictions::RowRestriction::Single(choice) if width == at => return choice.is_one(),
-                restrictions::RowRestriction::Single(_) => width += 1,
-                restrictions::RowRestriction::Multi(n, choice) if (width..width + n).contains(&at) => {
-                    return matches!(choice, restrictions::TupleChoice::One(_));
+                RowRestriction::Single(choice) if width == at => return choice.is_one(),
+                RowRestriction::Single(_) => width += 1,
+                RowRestriction::Multi(n, choice) if (width..width + n).contains(&at) => {
+                    return matches!(choice, TupleChoice::One(_));
                 }
-                restrictions::RowRestriction::Multi(n, _) => width += n,
-                restrictions::RowRestriction::Slice { .. } => return false,
+                RowRestriction::Multi(n, _) => width += n,
+                RowRestriction::Slice { .. } => return false,
             }
         }
         false
@@ -272,7 +261,7 @@ fn order_by(
 }
 
 fn single_value(restrictions: &Restrictions, position: usize) -> bool {
-    matches!(restrictions.rows.get(position), Some(restrictions::RowRestriction::Single(choice)) if choice.is_one())
+    matches!(restrictions.rows.get(position), Some(RowRestriction::Single(choice)) if choice.is_one())
 }
 
 /// Refuses conditions of a SELECT DISTINCT on anything but the partition key and static columns.
@@ -325,6 +314,3 @@ fn check_distinct(ast: &Select, table: &Table, selection: &Selection) -> Result<
     }
     Ok(())
 }
-
-/// Plans are shared by the executions of a prepared statement.
-pub type SharedPlan = Rc<SelectPlan>;

@@ -1,21 +1,21 @@
-//! Carrying out a SELECT: pages are read, rows filtered, grouped or sorted, and written into the response as they come.
+//! Carrying out a SELECT: pages are read, rows filtered, grouped or sorted, and handed to the sink as they come.
 
 use bytes::Bytes;
 use mutation::{DecoratedKey, PartitionRange, Slices};
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 use rt::preempt::Pace;
-use wire::{RESULT_BYTES_MAX, ResponseWriter, RowsWriter};
 
-use super::filter::BoundFilter;
-use super::paging::PagingState;
+use super::SelectPlan;
 use super::sort::Sorted;
-use super::{SelectPlan, bounds};
 use crate::backend::Coordinator;
-use crate::error::{Result, invalid};
+use crate::error::{ExecError, Result, invalid};
 use crate::expr::row::{RowView, key_components};
 use crate::expr::{Env, Expr, Value};
 use crate::functions::AggregateState;
-use crate::request::Request;
+use crate::request::{Request, TimeoutKind};
+use crate::sink::{PagingState, RESULT_BYTES_MAX, RowSink, RowsPosition, Sink};
+use crate::where_clause::bounds;
+use crate::where_clause::filter::BoundFilter;
 
 /// Bytes that one read from the replicas may hold.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -29,6 +29,7 @@ struct Pages<'a, C> {
     coordinator: &'a C,
     request: &'a Request<'a>,
     command: ReadCommand,
+    timeout: TimeoutKind,
     ended: bool,
     tombstones: u64,
 }
@@ -40,7 +41,7 @@ impl<C: Coordinator> Pages<'_, C> {
             return Ok(None);
         }
         self.command.limits.rows = rows;
-        let deadline = self.request.deadline();
+        let deadline = self.request.deadline(self.timeout);
         let page = read(self.coordinator, self.request, &self.command, deadline).await?;
         self.ended = page.more.is_none();
         self.command.resume = page.more.clone();
@@ -58,64 +59,65 @@ async fn read<C: Coordinator>(
 ) -> Result<ReadPage> {
     let consistency = request.consistency;
     if consistency.is_serial() {
-        return Ok(match request.trace {
+        return Ok(match request.trace_log() {
             None => Box::pin(coordinator.read_serial(command, consistency, deadline)).await?,
             Some(trace) => {
                 Box::pin(coordinator.traced(trace).read_serial(command, consistency, deadline)).await?
             }
         });
     }
-    match request.trace {
+    match request.trace_log() {
         None => Ok(coordinator.read(command, consistency, deadline).await?),
         Some(trace) => Ok(Box::pin(coordinator.read_traced(command, consistency, deadline, trace)).await?),
     }
 }
 
-/// Runs a SELECT and writes its rows.
-pub async fn run<'a, C: Coordinator>(
+/// Runs a SELECT and yields its rows; returns their bytes, as the sink counts them.
+///
+/// # Errors
+/// When values do not fit the statement, replicas do not answer in time, or the result becomes too large.
+pub async fn run<'a, C: Coordinator, S: Sink>(
     plan: &'a SelectPlan,
     coordinator: &'a C,
     request: &'a Request<'a>,
     env: &'a Env<'a>,
-    out: &mut ResponseWriter,
-) -> Result<()> {
+    out: &mut S,
+) -> Result<usize> {
     if !plan.sort.is_empty() && request.page_size.is_some() {
         return invalid!(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the \
              ORDER BY or the IN and sort client side, or disable paging for this query"
         );
     }
-    let state = match &request.paging_state {
-        Some(bytes) => Some(PagingState::decode(bytes, &plan.table)?),
+    let state = match request.paging_state {
+        Some(PagingState::Rows(state)) if state.table == plan.table.id => Some(state),
+        Some(_) => {
+            return Err(ExecError::Protocol("The paging state belongs to another statement".to_owned()));
+        }
         None => None,
     };
     let limit = limit_value(plan.limit.as_ref(), env)?;
     let per_partition = limit_value(plan.per_partition_limit.as_ref(), env)?;
     if let Some(warning) = plan.aggregation_warning() {
-        out.warn(warning);
+        out.warn(warning.to_owned());
     }
     let filters = plan.restrictions.filters.iter().map(|one| one.bind(env)).collect::<Result<Vec<_>>>()?;
     let partitions = partitions(plan, request, env)?;
     let slices = bounds::slices(&plan.table, &plan.restrictions.rows, env)?;
-    let mut rows = out.rows(&plan.selection.metadata, request.skip_metadata, request.known_metadata_id);
+    let mut rows = out.rows(&plan.selection.result);
     let nothing = slices.ranges().is_empty() && !plan.static_rows;
     let (Some(partitions), false) = (partitions, nothing) else {
         if plan.selection.is_aggregate() && plan.group_width.is_none() {
-            return write_group(plan, env, &new_states(plan), &mut rows);
+            write_group(plan, env, &new_states(plan), &mut rows)?;
         }
-        return Ok(());
+        return Ok(rows.byte_count());
     };
     let counts_here = !filters.is_empty() || plan.group_width.is_some();
-    let command = command(
-        plan,
-        request,
-        partitions,
-        slices,
-        state.as_ref(),
-        if counts_here { u64::MAX } else { per_partition },
-    );
-    let pages = Pages { coordinator, request, command, ended: false, tombstones: 0 };
-    let left = state.as_ref().map_or(limit, |state| state.left.min(limit));
+    let command =
+        command(plan, request, partitions, slices, state, if counts_here { u64::MAX } else { per_partition });
+    let timeout = if plan.restrictions.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
+    let pages = Pages { coordinator, request, command, timeout, ended: false, tombstones: 0 };
+    let left = state.map_or(limit, |state| state.left.min(limit));
     let mut emitter = Emitter {
         plan,
         request,
@@ -126,7 +128,7 @@ pub async fn run<'a, C: Coordinator>(
         page_left: request.page_size.map_or(u64::MAX, u64::from),
         per_partition,
         counts_here,
-        place: state.map(|state| state.resume),
+        place: state.map(|state| state.resume.clone()),
         pace: Pace::new(),
     };
     let tombstones = if plan.selection.is_aggregate() {
@@ -136,7 +138,7 @@ pub async fn run<'a, C: Coordinator>(
     } else {
         emitter.rows(pages).await?
     };
-    let count = emitter.rows.rows();
+    let (count, bytes) = (emitter.rows.row_count(), emitter.rows.byte_count());
     drop(emitter);
     if tombstones > u64::from(request.limits.tombstone_warn_threshold) {
         out.warn(format!(
@@ -144,7 +146,7 @@ pub async fn run<'a, C: Coordinator>(
             plan.table.full_name()
         ));
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Which partitions to read; none when there cannot be any.
@@ -185,7 +187,7 @@ fn command(
     request: &Request<'_>,
     partitions: Partitions,
     slices: Slices,
-    state: Option<&PagingState>,
+    state: Option<&RowsPosition>,
     per_partition: u64,
 ) -> ReadCommand {
     ReadCommand {
@@ -214,20 +216,20 @@ fn write_group(
     plan: &SelectPlan,
     env: &Env<'_>,
     states: &[AggregateState],
-    rows: &mut RowsWriter<'_>,
+    rows: &mut impl RowSink,
 ) -> Result<()> {
     let results = states.iter().map(AggregateState::result).collect::<Result<Vec<Option<Bytes>>>>()?;
     let env = Env { aggregates: &results, ..*env };
     plan.selection.write(&env, rows)
 }
 
-/// Writes rows and knows when to stop.
-struct Emitter<'a, 'w> {
+/// Hands rows to the sink and knows when to stop.
+struct Emitter<'a, R> {
     plan: &'a SelectPlan,
     request: &'a Request<'a>,
     env: &'a Env<'a>,
     filters: Vec<BoundFilter<'a>>,
-    rows: RowsWriter<'w>,
+    rows: R,
     /// Rows or groups that LIMIT still allows.
     left: u64,
     /// Rows or groups that the page still takes.
@@ -261,7 +263,7 @@ struct PagePlace {
     in_partition: Option<u64>,
 }
 
-impl Emitter<'_, '_> {
+impl<R: RowSink> Emitter<'_, R> {
     fn passes(&self, view: &RowView<'_>) -> bool {
         self.filters.iter().all(|filter| filter.matches(view))
     }
@@ -276,13 +278,13 @@ impl Emitter<'_, '_> {
             return;
         }
         if let Some(resume) = self.place.take() {
-            let state = PagingState { resume, left: self.left.min(i64::MAX as u64) };
-            self.rows.set_paging_state(state.encode(&self.plan.table));
+            let (table, left) = (self.plan.table.id, self.left.min(i64::MAX as u64));
+            self.rows.set_paging_state(&PagingState::Rows(RowsPosition { table, resume, left }));
         }
     }
 
     fn check_size(&mut self) -> Result<()> {
-        if self.request.page_size.is_some() && self.rows.len() >= PAGE_BYTES_MAX {
+        if self.request.page_size.is_some() && self.rows.byte_count() >= PAGE_BYTES_MAX {
             self.page_left = 0;
         }
         Ok(())
@@ -534,7 +536,7 @@ impl Emitter<'_, '_> {
                 };
                 state.add(value)?;
                 held += state.held_bytes();
-                super::selection::check_result_bytes(held)?;
+                crate::sink::check_result_bytes(held)?;
             }
             if plan.group_width.is_some() {
                 group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));

@@ -1,26 +1,25 @@
 //! The select clause: which values a result row holds, and the names and types that clients see.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use cql::ast::{Selection as SelectionAst, SelectorKind};
 use mutation::{ColumnSelection, counter};
 use schema::{Column, ColumnId, ColumnKind, Table};
 use types::CqlType;
-use wire::{ColumnSpec, Metadata, RESULT_BYTES_MAX, RowsWriter, TypeOption};
 
-use crate::error::{ExecError, Result};
+use crate::error::Result;
 use crate::expr::literal::text;
 use crate::expr::resolve::{AggregateCall, Resolver};
 use crate::expr::row::{ColumnRef, RowView, complex_value};
 use crate::expr::{Env, Expr, Kind};
 use crate::functions::Aggregate;
+use crate::sink::{ResultColumns, RowSink, check_result_bytes, too_large};
 
 /// The values of a result row.
 #[derive(Clone, Debug)]
 pub enum Outputs {
-    /// Columns as they are: written into the response without a step between.
+    /// Columns as they are: handed to the sink without a step between.
     Columns(Vec<ColumnRef>),
     /// Computed values.
     Exprs(Vec<Expr>),
@@ -33,8 +32,8 @@ pub enum Outputs {
 pub struct Selection {
     /// The values.
     pub outputs: Outputs,
-    /// What clients see.
-    pub metadata: Metadata,
+    /// The columns of the result.
+    pub result: ResultColumns,
     /// The aggregates that outputs refer to.
     pub aggregates: Vec<AggregateCall>,
     /// The static and regular columns that are read.
@@ -45,58 +44,6 @@ pub struct Selection {
     pub only_static: bool,
     /// Columns selected by name, for the rules of DISTINCT.
     pub names: Vec<String>,
-}
-
-/// The type of a column as drivers see it.
-pub fn type_option(ty: &CqlType) -> TypeOption {
-    match ty {
-        CqlType::Ascii => TypeOption::Ascii,
-        CqlType::Bigint => TypeOption::Bigint,
-        CqlType::Blob => TypeOption::Blob,
-        CqlType::Boolean => TypeOption::Boolean,
-        CqlType::Counter => TypeOption::Counter,
-        CqlType::Date => TypeOption::Date,
-        CqlType::Decimal => TypeOption::Decimal,
-        CqlType::Double => TypeOption::Double,
-        CqlType::Duration => TypeOption::Duration,
-        CqlType::Float => TypeOption::Float,
-        CqlType::Inet => TypeOption::Inet,
-        CqlType::Int => TypeOption::Int,
-        CqlType::Smallint => TypeOption::Smallint,
-        CqlType::Text => TypeOption::Varchar,
-        CqlType::Time => TypeOption::Time,
-        CqlType::Timestamp => TypeOption::Timestamp,
-        CqlType::Timeuuid => TypeOption::Timeuuid,
-        CqlType::Tinyint => TypeOption::Tinyint,
-        CqlType::Uuid => TypeOption::Uuid,
-        CqlType::Varint => TypeOption::Varint,
-        CqlType::List { element, .. } => TypeOption::list(type_option(element)),
-        CqlType::Set { element, .. } => TypeOption::set(type_option(element)),
-        CqlType::Map { key, value, .. } => TypeOption::map(type_option(key), type_option(value)),
-        CqlType::Tuple(fields) => TypeOption::tuple(fields.iter().map(type_option)),
-        CqlType::Udt { ty, .. } => TypeOption::udt(
-            ty.keyspace.clone(),
-            ty.name.clone(),
-            ty.fields.iter().map(|(name, field)| (name.clone(), type_option(field))),
-        ),
-        CqlType::Vector { .. } | CqlType::Custom(_) => TypeOption::custom(&ty.class_name(false)),
-    }
-}
-
-/// The description of a result's columns.
-pub fn metadata<'a>(
-    keyspace: &str,
-    table: &str,
-    columns: impl IntoIterator<Item = (&'a str, &'a CqlType)>,
-) -> Metadata {
-    let (keyspace, table): (Arc<str>, Arc<str>) = (keyspace.into(), table.into());
-    let spec = |(name, ty): (&str, &CqlType)| ColumnSpec {
-        keyspace: keyspace.clone(),
-        table: table.clone(),
-        name: name.into(),
-        ty: type_option(ty),
-    };
-    Metadata::new(columns.into_iter().map(spec).collect())
 }
 
 /// The order in which `*` lists columns: keys, static columns, regular columns.
@@ -164,10 +111,11 @@ impl Selection {
         let aggregates = std::mem::take(&mut resolver.aggregates);
         let (columns, statics, regulars) = columns_read(&named, &aggregates);
         let all = matches!(ast, SelectionAst::All);
-        let metadata = if json {
-            metadata(&table.keyspace, &table.name, [("[json]", &CqlType::Text)])
+        let result = if json {
+            ResultColumns::new(&table.keyspace, &table.name, [("[json]", &CqlType::Text)])
         } else {
-            metadata(&table.keyspace, &table.name, named.iter().map(|(name, expr)| (name.as_str(), &expr.ty)))
+            let columns = named.iter().map(|(name, expr)| (name.as_str(), &expr.ty));
+            ResultColumns::new(&table.keyspace, &table.name, columns)
         };
         let outputs = if json {
             Outputs::Json(named.into_iter().map(|(name, expr)| (json_name(&name), expr)).collect())
@@ -176,7 +124,7 @@ impl Selection {
         } else {
             Outputs::Exprs(named.into_iter().map(|(_, expr)| expr).collect())
         };
-        Ok(Self { outputs, metadata, aggregates, columns, all, only_static: statics && !regulars, names })
+        Ok(Self { outputs, result, aggregates, columns, all, only_static: statics && !regulars, names })
     }
 
     /// Whether the result is of groups and not of rows.
@@ -193,22 +141,22 @@ impl Selection {
         ColumnSelection::Some(all.into_iter().collect())
     }
 
-    /// Appends a row to a response.
+    /// Hands a row to a sink.
     ///
     /// # Errors
     /// Also when the result becomes larger than a result may be, before what is too large is put together.
-    pub fn write(&self, env: &Env<'_>, rows: &mut RowsWriter<'_>) -> Result<()> {
+    pub fn write(&self, env: &Env<'_>, rows: &mut impl RowSink) -> Result<()> {
         match &self.outputs {
             Outputs::Columns(columns) => {
                 if let Some(row) = env.row {
                     // The same large value may be named often: what is too large is refused before any of it is copied.
                     if columns.len() > COLUMNS_COPIED_AT_ONCE {
-                        check_result_bytes(rows.len() + plain_len(row, columns))?;
+                        check_result_bytes(rows.byte_count() + plain_len(row, columns))?;
                     }
                     for column in columns {
                         match rows.is_too_large() {
                             false => write_column(row, column, rows),
-                            true => rows.null(),
+                            true => rows.cell(None),
                         }
                     }
                 }
@@ -217,14 +165,14 @@ impl Selection {
             Outputs::Exprs(exprs) => {
                 // Everything is computed before anything is written, so that an error leaves no half row behind.
                 let mut values = Vec::with_capacity(exprs.len());
-                let mut bytes = rows.len();
+                let mut bytes = rows.byte_count();
                 for expr in exprs {
                     let value = expr.eval_option(env)?;
                     bytes += value.as_ref().map_or(0, Bytes::len);
                     check_result_bytes(bytes)?;
                     values.push(value);
                 }
-                values.iter().for_each(|value| rows.optional(value.as_deref()));
+                values.iter().for_each(|value| rows.cell(value.as_deref()));
                 rows.end_row();
             }
             Outputs::Json(members) => {
@@ -237,15 +185,15 @@ impl Selection {
                     text.push_str(": ");
                     match expr.eval_option(env)? {
                         Some(value) => {
-                            check_result_bytes(rows.len() + text.len() + value.len())?;
+                            check_result_bytes(rows.byte_count() + text.len() + value.len())?;
                             text.push_str(&expr.ty.to_json(&value));
                         }
                         None => text.push_str("null"),
                     }
-                    check_result_bytes(rows.len() + text.len())?;
+                    check_result_bytes(rows.byte_count() + text.len())?;
                 }
                 text.push('}');
-                rows.cell(text.as_bytes());
+                rows.cell(Some(text.as_bytes()));
                 rows.end_row();
             }
         }
@@ -260,18 +208,6 @@ const COLUMNS_COPIED_AT_ONCE: usize = 64;
 fn plain_len(row: &RowView<'_>, columns: &[ColumnRef]) -> usize {
     let plain = columns.iter().filter(|column| !column.ty.is_multi_cell() && !column.ty.is_counter());
     plain.map(|column| row.borrowed(column).map_or(0, <[u8]>::len)).sum()
-}
-
-/// The refusal of a result that is larger than results may be.
-pub fn too_large() -> ExecError {
-    ExecError::Invalid(format!(
-        "The result would have more than {RESULT_BYTES_MAX} bytes; select fewer columns, use paging or a smaller LIMIT"
-    ))
-}
-
-/// Refuses to put together a result of so many bytes.
-pub fn check_result_bytes(bytes: usize) -> Result<()> {
-    if bytes > RESULT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
 }
 
 fn is_count_of_constant(call: &cql::ast::FunctionCall<cql::ast::Selector>) -> bool {
@@ -329,27 +265,27 @@ fn first_values(expr: Expr, resolver: &mut Resolver<'_>) -> Expr {
     Expr { ty: expr.ty, kind }
 }
 
-/// Writes a column's value straight into the response.
+/// Hands a column's value to a sink, without a copy in between where it is stored as it is sent.
 #[inline]
-pub fn write_column(row: &RowView<'_>, column: &ColumnRef, rows: &mut RowsWriter<'_>) {
+pub fn write_column(row: &RowView<'_>, column: &ColumnRef, rows: &mut impl RowSink) {
     match column.kind {
-        ColumnKind::PartitionKey | ColumnKind::Clustering => rows.optional(row.borrowed(column)),
+        ColumnKind::PartitionKey | ColumnKind::Clustering => rows.cell(row.borrowed(column)),
         ColumnKind::Static | ColumnKind::Regular => {
             if column.ty.is_multi_cell() {
                 let value = row
                     .complex(column)
                     .and_then(|complex| complex_value(&column.ty, complex, row.now, |_| true));
                 match value {
-                    Some(value) => rows.cell(&value),
-                    None => rows.null(),
+                    Some(value) => rows.cell(Some(&value)),
+                    None => rows.cell(None),
                 }
             } else if column.ty.is_counter() {
                 match row.cell(column) {
-                    Some(cell) => rows.cell(&counter::total(&cell.value).to_be_bytes()),
-                    None => rows.null(),
+                    Some(cell) => rows.cell(Some(&counter::total(&cell.value).to_be_bytes())),
+                    None => rows.cell(None),
                 }
             } else {
-                rows.optional(row.borrowed(column));
+                rows.cell(row.borrowed(column));
             }
         }
     }

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use exec::backend::Coordinator as _;
-use exec::{ClientState, ExecLimits, Executor, NodeInfo};
+use exec::native::{ClientState, NativeFrontend};
+use exec::{ExecLimits, Executor, NodeInfo};
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody, Rows};
 use wire::{
     CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, Request, ResponseWriter, TypeOption, Value,
@@ -30,7 +31,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// A node in memory with one client.
 pub struct Node {
     cluster: Memory,
-    executor: Executor<Memory>,
+    frontend: NativeFrontend<Memory>,
     keyspace: std::cell::RefCell<Option<Rc<str>>>,
 }
 
@@ -52,7 +53,7 @@ impl Node {
         };
         let clock = Rc::new(TestClock::default());
         let executor = Executor::new(cluster.clone(), clock, node, ExecLimits::default());
-        Self { cluster, executor, keyspace: Default::default() }
+        Self { cluster, frontend: NativeFrontend::new(Rc::new(executor)), keyspace: Default::default() }
     }
 
     /// The options of a table that exists.
@@ -109,10 +110,10 @@ impl Node {
         };
         let tracing = request.tracing;
         match &request.message {
-            Message::Query(query) => self.executor.query(&client, query, tracing, out).await,
-            Message::Prepare(prepare) => self.executor.prepare(&client, prepare, tracing, out).await,
-            Message::Execute(execute) => self.executor.execute(&client, execute, tracing, out).await,
-            Message::Batch(batch) => self.executor.batch(&client, batch, tracing, out).await,
+            Message::Query(query) => self.frontend.query(&client, query, tracing, out).await,
+            Message::Prepare(prepare) => self.frontend.prepare(&client, prepare, tracing, out).await,
+            Message::Execute(execute) => self.frontend.execute(&client, execute, tracing, out).await,
+            Message::Batch(batch) => self.frontend.batch(&client, batch, tracing, out).await,
             other => panic!("{other:?} is no statement"),
         }
     }

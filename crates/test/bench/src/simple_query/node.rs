@@ -11,7 +11,8 @@ use cluster::group::{Group, GroupConfig, Opened};
 use cluster::state::{MemberInfo, STATE_VERSION};
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use engine::{Engine, EngineConfig};
-use exec::{ClientState, ExecLimits, Executor, NodeInfo};
+use exec::native::{ClientState, NativeFrontend};
+use exec::{ExecLimits, Executor, NodeInfo};
 use replica::{Replica, ReplicaConfig, TableOperation};
 use rpc::{Messenger, RpcConfig};
 use rt::Rt;
@@ -61,7 +62,7 @@ pub(super) struct Node {
     engine: Engine,
     replica: Replica,
     coordinator: Coordinator,
-    executor: Executor<Coordinator>,
+    frontend: NativeFrontend<Coordinator>,
     /// What a connection keeps from answer to answer: the outgoing bytes, and the memory of a response.
     connection: RefCell<(Encoder, BytesMut)>,
 }
@@ -105,7 +106,8 @@ impl Node {
         let clock = Rc::new(rt.clone());
         let executor = Executor::new(coordinator.clone(), clock, node, ExecLimits::default());
         let connection = RefCell::new((Encoder::new(), BytesMut::with_capacity(4096)));
-        Ok(Node { engine, replica, coordinator, executor, connection })
+        let frontend = NativeFrontend::new(Rc::new(executor));
+        Ok(Node { engine, replica, coordinator, frontend, connection })
     }
 
     /// Ends storage in order.
@@ -137,9 +139,9 @@ impl Node {
             answer_room: &|_| std::task::Poll::Ready(()),
         };
         match &request.message {
-            Message::Query(query) => self.executor.query(&client, query, false, &mut response).await,
-            Message::Prepare(prepare) => self.executor.prepare(&client, prepare, false, &mut response).await,
-            Message::Execute(execute) => self.executor.execute(&client, execute, false, &mut response).await,
+            Message::Query(query) => self.frontend.query(&client, query, false, &mut response).await,
+            Message::Prepare(prepare) => self.frontend.prepare(&client, prepare, false, &mut response).await,
+            Message::Execute(execute) => self.frontend.execute(&client, execute, false, &mut response).await,
             other => return Err(format!("no statement: {other:?}")),
         }
         let mut connection = self.connection.borrow_mut();

@@ -2,54 +2,21 @@
 //!
 //! Pure: from syntax and table to [`Restrictions`], with Cassandra's messages for what does not go together.
 
+pub mod bounds;
+pub mod choice;
+pub mod filter;
+
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
 use schema::{Column, ColumnKind, Table};
 use types::CqlType;
 
-use super::filter::{Filter, Test};
+use self::choice::{Choice, TupleChoice, TupleValue};
+use self::filter::{Filter, Test};
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Expr;
 use crate::expr::literal::term_text;
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::ColumnRef;
-
-/// The values that a column is compared with by `=` or `IN`.
-#[derive(Clone, Debug)]
-pub enum Choice {
-    /// `= x`
-    One(Expr),
-    /// `IN (x, y)`
-    List(Vec<Expr>),
-    /// `IN ?`: an expression whose value is a list.
-    Marker(Expr),
-}
-
-impl Choice {
-    /// Whether it is `=`.
-    pub fn is_one(&self) -> bool {
-        matches!(self, Self::One(_))
-    }
-}
-
-/// A tuple of values for several clustering columns.
-#[derive(Clone, Debug)]
-pub enum TupleValue {
-    /// `(x, y)`
-    Parts(Vec<Expr>),
-    /// `?`: an expression whose value is a tuple.
-    Whole(Expr),
-}
-
-/// The tuples that several columns are compared with by `=` or `IN`.
-#[derive(Clone, Debug)]
-pub enum TupleChoice {
-    /// `= (x, y)`
-    One(TupleValue),
-    /// `IN ((x, y), ?)`
-    List(Vec<TupleValue>),
-    /// `IN ?`: an expression whose value is a list of tuples.
-    Marker(Expr),
-}
 
 /// One end of a slice.
 #[derive(Clone, Debug)]

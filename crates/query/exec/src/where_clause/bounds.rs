@@ -7,11 +7,12 @@ use schema::Table;
 use smallvec::SmallVec;
 use types::elements::{Elements, Fields};
 
+use super::choice::{Choice, TupleChoice, TupleValue};
 use super::filter::in_values;
-use super::restrictions::{Choice, RowRestriction, SliceEnd, TokenRange, TupleChoice, TupleValue};
+use super::{RowRestriction, SliceEnd, TokenRange};
 use crate::error::{Result, invalid};
 use crate::expr::{Env, Value};
-use crate::modification::keys::check_component;
+use crate::keys::check_component;
 
 /// More combinations of `IN` values than this are refused: each is a partition or a range to read.
 pub const COMBINATIONS_MAX: usize = 65_536;

@@ -5,7 +5,7 @@ use cql::ast::ComparisonOperator;
 use types::CqlType;
 use types::elements::Elements;
 
-use super::restrictions::Choice;
+use super::choice::Choice;
 use crate::error::{Result, invalid};
 use crate::expr::row::{ColumnRef, RowView};
 use crate::expr::{Env, Expr, Value};

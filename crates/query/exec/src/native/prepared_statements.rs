@@ -12,7 +12,8 @@ use bytes::Bytes;
 use schema::Schema;
 use stdx::HashMap;
 
-use crate::prepared::{Fit, Prepared};
+use super::prepared::Prepared;
+use crate::plan::Fit;
 
 /// What a statement takes in memory beside its text, about, in bytes.
 const STATEMENT_BYTES: usize = 2048;
@@ -44,7 +45,7 @@ struct Entry {
 }
 
 /// What is known of a statement's id.
-pub(crate) enum Found {
+pub enum Found {
     /// It can be executed.
     Current(Rc<Prepared>),
     /// It must be resolved against the present schema first.
@@ -54,7 +55,7 @@ pub(crate) enum Found {
 }
 
 /// About how many bytes a statement takes.
-pub(crate) fn bytes_of(text: &str) -> usize {
+pub fn bytes_of(text: &str) -> usize {
     STATEMENT_BYTES + BYTES_PER_TEXT_BYTE * text.len()
 }
 
@@ -80,7 +81,7 @@ impl PreparedStatements {
     }
 
     /// A statement by id, as far as it holds under this schema.
-    pub(crate) fn find(&self, id: &[u8], schema: &Arc<Schema>) -> Found {
+    pub fn find(&self, id: &[u8], schema: &Arc<Schema>) -> Found {
         let state = &mut *self.state.borrow_mut();
         state.adapt(schema);
         let Some(entry) = state.by_id.get_mut(id) else { return Found::Unknown };
@@ -93,7 +94,7 @@ impl PreparedStatements {
     }
 
     /// Keeps a statement that was resolved against `schema`, in place of an older one with its id.
-    pub(crate) fn put(&self, mut prepared: Prepared, schema: &Arc<Schema>) -> Rc<Prepared> {
+    pub fn put(&self, mut prepared: Prepared, schema: &Arc<Schema>) -> Rc<Prepared> {
         let state = &mut *self.state.borrow_mut();
         state.adapt(schema);
         let id = prepared.metadata.id.clone();
@@ -110,7 +111,7 @@ impl PreparedStatements {
         }
         let prepared = Rc::new(prepared);
         // A schema change may have come between resolving and here.
-        let fit = prepared.fit(schema);
+        let fit = prepared.plan.fit(schema);
         state.by_id.insert(id, Entry { prepared: prepared.clone(), used: false, fit });
         prepared
     }
@@ -130,7 +131,7 @@ impl State {
             return;
         }
         for entry in self.by_id.values_mut().filter(|entry| entry.fit != Fit::Invalid) {
-            entry.fit = entry.prepared.fit(schema);
+            entry.fit = entry.prepared.plan.fit(schema);
         }
         self.schema = Some(schema.clone());
     }

@@ -1,0 +1,72 @@
+//! Bound values: what a client sent for a statement's markers, checked against their types before anything uses them.
+
+use bytes::Bytes;
+use types::CqlType;
+
+use super::value::{Value, canonical};
+use crate::error::Result;
+
+/// One bind marker as it was resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarkerSpec {
+    /// Its name: given by `:name`, or of what it stands for.
+    pub name: String,
+    /// Type of its value.
+    pub ty: CqlType,
+}
+
+impl MarkerSpec {
+    /// A value that a client sent for the marker, in the form in which it is stored.
+    ///
+    /// # Errors
+    /// When the bytes are not a value of the marker's type.
+    #[inline]
+    pub fn checked(&self, value: Bytes) -> Result<Value> {
+        self.ty.validate(&value)?;
+        match &self.ty {
+            ty @ (CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) => {
+                // Lists bound to `IN ?` may hold nulls, which their users name.
+                if matches!(ty, CqlType::List { .. }) && self.name.starts_with("in(") {
+                    return Ok(Value::Set(value));
+                }
+                canonical(ty, value).map(Value::Set)
+            }
+            _ => Ok(Value::Set(value)),
+        }
+    }
+}
+
+/// Checked values in the order of a statement's markers.
+#[derive(Clone, Debug, Default)]
+pub struct Binds(smallvec::SmallVec<[Value; 8]>);
+
+impl Binds {
+    /// No values.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// No values yet, with room for so many.
+    #[inline]
+    pub fn with_capacity(count: usize) -> Self {
+        Self(smallvec::SmallVec::with_capacity(count))
+    }
+
+    /// Appends the value of the next marker.
+    #[inline]
+    pub fn push(&mut self, value: Value) {
+        self.0.push(value);
+    }
+
+    /// The value of a marker.
+    #[inline]
+    pub fn value(&self, index: u32) -> Value {
+        self.0.get(index as usize).cloned().unwrap_or(Value::Unset)
+    }
+}
+
+impl FromIterator<Value> for Binds {
+    fn from_iter<T: IntoIterator<Item = Value>>(iter: T) -> Self {
+        Self(iter.into_iter().collect())
+    }
+}

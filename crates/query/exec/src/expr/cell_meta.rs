@@ -1,0 +1,85 @@
+//! `writetime`, `maxwritetime` and `ttl`: times of the cells of a column.
+
+use bytes::Bytes;
+use mutation::Cell;
+use mutation::row::ColumnData;
+use types::CqlType;
+use types::elements::CollectionBuilder;
+
+use super::row::RowView;
+use super::{CellMeta, CellPart, Env};
+use crate::error::Result;
+
+impl RowView<'_> {
+    /// Times of a column's cells as `ty` (a number, or a list of them for the cells of an unfrozen column).
+    pub(super) fn cell_meta(&self, meta: &CellMeta, ty: &CqlType, env: &Env<'_>) -> Result<Option<Bytes>> {
+        let Some(data) = self.data(&meta.column) else { return Ok(None) };
+        let complex = match data {
+            ColumnData::Simple(cell) => {
+                return Ok(if cell.is_live(self.now) { self.time_of(cell, meta.what) } else { None });
+            }
+            ColumnData::Complex(complex) => complex,
+        };
+        let live = complex.cells.iter().filter(|element| element.cell.is_live(self.now));
+        let order = |a: &[u8], b: &[u8]| mutation::row::compare_paths(&meta.column.ty, a, b);
+        let chosen: Vec<_> = match &meta.part {
+            CellPart::Whole => live.collect(),
+            CellPart::Element(key) => {
+                let Some(key) = key.eval_option(env)? else { return Ok(None) };
+                let found = live.into_iter().find(|element| order(&element.path, &key).is_eq());
+                return Ok(found.and_then(|element| self.time_of(&element.cell, meta.what)));
+            }
+            CellPart::Field(field) => {
+                let found = live.into_iter().find(|element| *element.path == field.to_be_bytes());
+                return Ok(found.and_then(|element| self.time_of(&element.cell, meta.what)));
+            }
+            CellPart::Slice(from, to) => {
+                let end = |expr: &Option<Box<super::Expr>>| match expr {
+                    Some(expr) => expr.eval_option(env),
+                    None => Ok(None),
+                };
+                let (from, to) = (end(from)?, end(to)?);
+                live.filter(|element| {
+                    from.as_ref().is_none_or(|from| order(&element.path, from).is_ge())
+                        && to.as_ref().is_none_or(|to| order(&element.path, to).is_le())
+                })
+                .collect()
+            }
+        };
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        if !matches!(ty, CqlType::List { .. }) {
+            let largest = chosen.iter().map(|element| element.cell.timestamp).max();
+            return Ok(largest.map(|at| Bytes::copy_from_slice(&at.to_be_bytes())));
+        }
+        let mut out = CollectionBuilder::new();
+        let mut push = |value: Option<Bytes>| match value {
+            Some(value) => out.push(&value),
+            None => out.push_null(),
+        };
+        if let CqlType::Udt { ty: udt, .. } = &meta.column.ty {
+            for field in 0..udt.fields.len() as u16 {
+                let cell = chosen.iter().find(|element| *element.path == field.to_be_bytes());
+                push(cell.and_then(|element| self.time_of(&element.cell, meta.what)));
+            }
+        } else {
+            chosen.iter().for_each(|element| push(self.time_of(&element.cell, meta.what)));
+        }
+        Ok(Some(out.finish().into()))
+    }
+
+    fn time_of(&self, cell: &Cell, what: cql::ast::CellMetadata) -> Option<Bytes> {
+        use cql::ast::CellMetadata;
+        match what {
+            CellMetadata::WriteTime | CellMetadata::MaxWriteTime => {
+                Some(Bytes::copy_from_slice(&cell.timestamp.to_be_bytes()))
+            }
+            CellMetadata::Ttl if !cell.is_expiring() => None,
+            CellMetadata::Ttl => {
+                let left = cell.local_deletion.saturating_sub(self.now);
+                Some(Bytes::copy_from_slice(&left.to_be_bytes()))
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Results as RESULT messages: rows go cell by cell into the bytes that are sent.
+
+use wire::{Metadata, ResponseWriter, RowsWriter};
+
+use super::metadata::result_metadata;
+use super::{ClientState, paging};
+use crate::sink::{
+    ChangeType, Outcome, PagingState, RESULT_BYTES_MAX, ResultColumns, RowSink, SchemaChange, SchemaTarget,
+    Sink,
+};
+
+// What execution takes for too large, the response refuses to hold.
+const _: () = assert!(RESULT_BYTES_MAX == wire::RESULT_BYTES_MAX);
+
+/// Writes rows and warnings into a response.
+pub struct ResultWriter<'a> {
+    out: &'a mut ResponseWriter,
+    /// The columns as they were described when the statement was prepared; none when that depends on the schema of now.
+    pub prepared: Option<&'a Metadata>,
+    /// The client does not want to be told columns that it knows.
+    pub skip: bool,
+    /// The id of the description that the client knows.
+    pub known_id: Option<&'a [u8]>,
+}
+
+impl<'a> ResultWriter<'a> {
+    /// A result whose columns the client is told.
+    pub fn new(out: &'a mut ResponseWriter) -> Self {
+        Self { out, prepared: None, skip: false, known_id: None }
+    }
+}
+
+impl Sink for ResultWriter<'_> {
+    type Rows<'r>
+        = RowsWriter<'r>
+    where
+        Self: 'r;
+
+    fn rows(&mut self, columns: &ResultColumns) -> RowsWriter<'_> {
+        match self.prepared {
+            _ if columns.of_outcome => self.out.rows(&result_metadata(columns), false, None),
+            Some(metadata) => self.out.rows(metadata, self.skip, self.known_id),
+            None => self.out.rows(&result_metadata(columns), self.skip, self.known_id),
+        }
+    }
+
+    fn warn(&mut self, warning: String) {
+        self.out.warn(warning);
+    }
+}
+
+impl RowSink for RowsWriter<'_> {
+    #[inline]
+    fn cell(&mut self, value: Option<&[u8]>) {
+        self.optional(value);
+    }
+
+    #[inline]
+    fn end_row(&mut self) {
+        RowsWriter::end_row(self);
+    }
+
+    fn row_count(&self) -> u64 {
+        u64::from(self.rows())
+    }
+
+    fn byte_count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn is_too_large(&self) -> bool {
+        RowsWriter::is_too_large(self)
+    }
+
+    fn set_paging_state(&mut self, state: &PagingState) {
+        RowsWriter::set_paging_state(self, paging::encode(state));
+    }
+}
+
+/// Writes what a statement came to. Rows are in the response already.
+pub fn write_outcome(outcome: &Outcome, client: &ClientState<'_>, out: &mut ResponseWriter) {
+    match outcome {
+        Outcome::Void => out.void(),
+        Outcome::Rows => {}
+        Outcome::Keyspace(name) => {
+            (client.set_keyspace)(name);
+            out.set_keyspace(name);
+        }
+        Outcome::SchemaChange(change) => out.schema_change(&schema_change(change)),
+    }
+}
+
+fn schema_change(change: &SchemaChange) -> wire::SchemaChange {
+    wire::SchemaChange {
+        change: match change.change {
+            ChangeType::Created => wire::ChangeType::Created,
+            ChangeType::Updated => wire::ChangeType::Updated,
+            ChangeType::Dropped => wire::ChangeType::Dropped,
+        },
+        keyspace: change.keyspace.clone(),
+        target: match &change.target {
+            SchemaTarget::Keyspace => wire::SchemaTarget::Keyspace,
+            SchemaTarget::Table(name) => wire::SchemaTarget::Table(name.clone()),
+            SchemaTarget::Type(name) => wire::SchemaTarget::Type(name.clone()),
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! Errors and consistency levels as the native protocol numbers them (§9).
+
+use coordinator::RequestError;
+use wire::{CqlError, ErrorKind, WriteType};
+
+use crate::error::ExecError;
+
+fn count(n: u32) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+fn write_type(kind: coordinator::WriteKind) -> WriteType {
+    match kind {
+        coordinator::WriteKind::Simple => WriteType::Simple,
+        coordinator::WriteKind::Batch => WriteType::Batch,
+        coordinator::WriteKind::UnloggedBatch => WriteType::UnloggedBatch,
+        coordinator::WriteKind::Counter => WriteType::Counter,
+        coordinator::WriteKind::BatchLog => WriteType::BatchLog,
+        coordinator::WriteKind::Cas => WriteType::Cas,
+    }
+}
+
+/// The protocol's number for a consistency level.
+pub fn to_wire_consistency(consistency: coordinator::Consistency) -> wire::Consistency {
+    use coordinator::Consistency as C;
+    match consistency {
+        C::Any => wire::Consistency::Any,
+        C::One => wire::Consistency::One,
+        C::Two => wire::Consistency::Two,
+        C::Three => wire::Consistency::Three,
+        C::Quorum => wire::Consistency::Quorum,
+        C::All => wire::Consistency::All,
+        C::LocalQuorum => wire::Consistency::LocalQuorum,
+        C::EachQuorum => wire::Consistency::EachQuorum,
+        C::Serial => wire::Consistency::Serial,
+        C::LocalSerial => wire::Consistency::LocalSerial,
+        C::LocalOne => wire::Consistency::LocalOne,
+    }
+}
+
+/// The coordinator's consistency level for the protocol's.
+pub fn from_wire_consistency(consistency: wire::Consistency) -> coordinator::Consistency {
+    use coordinator::Consistency as C;
+    match consistency {
+        wire::Consistency::Any => C::Any,
+        wire::Consistency::One => C::One,
+        wire::Consistency::Two => C::Two,
+        wire::Consistency::Three => C::Three,
+        wire::Consistency::Quorum => C::Quorum,
+        wire::Consistency::All => C::All,
+        wire::Consistency::LocalQuorum => C::LocalQuorum,
+        wire::Consistency::EachQuorum => C::EachQuorum,
+        wire::Consistency::Serial => C::Serial,
+        wire::Consistency::LocalSerial => C::LocalSerial,
+        wire::Consistency::LocalOne => C::LocalOne,
+    }
+}
+
+fn request_kind(error: &RequestError) -> ErrorKind {
+    let reasons = |failures: &[coordinator::ReplicaFailure]| {
+        failures.iter().map(|failure| (failure.address, failure.code)).collect::<Vec<_>>()
+    };
+    match error {
+        RequestError::Unavailable { consistency, required, alive } => ErrorKind::Unavailable {
+            consistency: to_wire_consistency(*consistency),
+            required: count(*required),
+            alive: count(*alive),
+        },
+        RequestError::ReadTimeout { consistency, received, required, data_present } => {
+            ErrorKind::ReadTimeout {
+                consistency: to_wire_consistency(*consistency),
+                received: count(*received),
+                block_for: count(*required),
+                data_present: *data_present,
+            }
+        }
+        RequestError::WriteTimeout { consistency, received, required, kind } => ErrorKind::WriteTimeout {
+            consistency: to_wire_consistency(*consistency),
+            received: count(*received),
+            block_for: count(*required),
+            write_type: write_type(*kind),
+            contentions: 0,
+        },
+        RequestError::CasTimeout { consistency, received, required, contentions, kind } => {
+            ErrorKind::WriteTimeout {
+                consistency: to_wire_consistency(*consistency),
+                received: count(*received),
+                block_for: count(*required),
+                write_type: write_type(*kind),
+                contentions: u16::try_from(*contentions).unwrap_or(u16::MAX),
+            }
+        }
+        RequestError::CasUncertain { consistency, received, required } => ErrorKind::CasWriteUnknown {
+            consistency: to_wire_consistency(*consistency),
+            received: count(*received),
+            block_for: count(*required),
+        },
+        RequestError::ReadFailure { consistency, received, required, data_present, failures } => {
+            ErrorKind::ReadFailure {
+                consistency: to_wire_consistency(*consistency),
+                received: count(*received),
+                block_for: count(*required),
+                failures: reasons(failures),
+                data_present: *data_present,
+            }
+        }
+        RequestError::WriteFailure { consistency, received, required, kind, failures } => {
+            ErrorKind::WriteFailure {
+                consistency: to_wire_consistency(*consistency),
+                received: count(*received),
+                block_for: count(*required),
+                failures: reasons(failures),
+                write_type: write_type(*kind),
+            }
+        }
+        RequestError::Overloaded(_) => ErrorKind::Overloaded,
+        RequestError::Truncate(_) => ErrorKind::TruncateError,
+        RequestError::Invalid(_) => ErrorKind::Invalid,
+    }
+}
+
+/// An error as the native protocol names it.
+pub fn cql_error(error: &ExecError) -> CqlError {
+    let kind = match error {
+        ExecError::Syntax(_) => ErrorKind::SyntaxError,
+        ExecError::Invalid(_) => ErrorKind::Invalid,
+        ExecError::Config(_) => ErrorKind::ConfigError,
+        ExecError::Unauthorized(_) => ErrorKind::Unauthorized,
+        ExecError::Protocol(_) => ErrorKind::ProtocolError,
+        ExecError::SchemaNotSaved(_) => ErrorKind::ServerError,
+        ExecError::AlreadyExists { keyspace, table } => {
+            ErrorKind::AlreadyExists { keyspace: keyspace.clone(), table: table.clone() }
+        }
+        ExecError::Unprepared { id } => ErrorKind::Unprepared { id: id.clone() },
+        ExecError::FunctionFailure { function, arguments, .. } => ErrorKind::FunctionFailure {
+            keyspace: "system".to_owned(),
+            function: function.clone(),
+            arguments: arguments.clone(),
+        },
+        ExecError::Request(error) => request_kind(error),
+    };
+    CqlError::new(kind, error.to_string())
+}

@@ -1,0 +1,331 @@
+//! The front end of the native protocol: QUERY, PREPARE, EXECUTE and BATCH become plans with values and a context, and what
+//! plans yield becomes RESULT messages. Nothing else of this crate knows the protocol.
+
+mod encode;
+mod errors;
+mod metadata;
+mod paging;
+mod parameters;
+mod prepared;
+mod prepared_statements;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use cql::ast::BatchKind;
+use rt::LocalBoxFuture;
+use wire::{BatchType, QueryParameters, ResponseWriter, StatementSource};
+
+use crate::backend::Coordinator;
+use crate::error::{ExecError, Result, invalid};
+use crate::executor::Executor;
+use crate::expr::bind::Binds;
+use crate::lookup::Lookup;
+use crate::modification::ModificationPlan;
+use crate::plan::Plan;
+use crate::sink::too_large;
+use crate::trace::Trace;
+use encode::{ResultWriter, write_outcome};
+use parameters::{bind, parameters, trace_parameters};
+use prepared_statements::{Found, bytes_of};
+
+pub use prepared::Prepared;
+pub use prepared_statements::PreparedStatements;
+
+/// The client of a request.
+pub struct ClientState<'a> {
+    /// The keyspace of unqualified names.
+    pub keyspace: Option<Rc<str>>,
+    /// Where the client is.
+    pub address: SocketAddr,
+    /// Called by USE.
+    pub set_keyspace: &'a dyn Fn(&str),
+    /// Ready when there is room for the answer of a SELECT.
+    pub answer_room: &'a dyn Fn(&mut Context<'_>) -> Poll<()>,
+}
+
+/// Called when a client has prepared a statement, with the keyspace and the text: other shards want to know it too. The
+/// client is answered when the future is done.
+pub type PreparedListener = Box<dyn Fn(Option<&str>, &str) -> LocalBoxFuture<()>>;
+
+/// The native protocol on one shard.
+pub struct NativeFrontend<C> {
+    executor: Rc<Executor<C>>,
+    prepared: PreparedStatements,
+    on_prepared: RefCell<Option<PreparedListener>>,
+}
+
+impl<C: Coordinator> NativeFrontend<C> {
+    /// A front end of an executor, which may have others.
+    pub fn new(executor: Rc<Executor<C>>) -> Self {
+        let prepared = PreparedStatements::new(executor.limits().prepared_bytes);
+        Self { executor, prepared, on_prepared: RefCell::new(None) }
+    }
+
+    /// The executor of the shard.
+    pub fn executor(&self) -> &Rc<Executor<C>> {
+        &self.executor
+    }
+
+    /// The shard's prepared statements.
+    pub fn prepared_statements(&self) -> &PreparedStatements {
+        &self.prepared
+    }
+
+    /// Has `listener` called whenever a client prepares a statement on this shard.
+    pub fn on_prepared(&self, listener: PreparedListener) {
+        *self.on_prepared.borrow_mut() = Some(listener);
+    }
+
+    /// Prepares a statement that a client prepared on another shard. A statement that is refused here is left out.
+    pub fn remember(&self, keyspace: Option<&str>, text: &str) {
+        let schema = self.executor.coordinator().schema();
+        let id = wire::statement_id(keyspace.unwrap_or_default(), text);
+        if matches!(self.prepared.find(&id, &schema), Found::Current(_)) {
+            return;
+        }
+        if let Ok(prepared) = Prepared::new(text, keyspace, &Lookup { schema: &schema }) {
+            self.prepared.put(prepared, &schema);
+        }
+    }
+
+    /// QUERY.
+    pub async fn query(
+        &self,
+        client: &ClientState<'_>,
+        query: &wire::Query,
+        tracing: bool,
+        out: &mut ResponseWriter,
+    ) {
+        let (text, began) = (query.text.as_str(), self.executor.begin());
+        let trace = self.executor.begin_trace(tracing, ("QUERY", "Execute CQL3 query"), || {
+            trace_parameters(text, &query.parameters)
+        });
+        let result = self.query_inner(client, text, &query.parameters, trace.as_ref(), out).await;
+        self.executor.end(began, || text.to_owned());
+        self.finish(result, client, trace, out).await;
+    }
+
+    async fn query_inner(
+        &self,
+        client: &ClientState<'_>,
+        text: &str,
+        parameters: &QueryParameters,
+        trace: Option<&Trace>,
+        out: &mut ResponseWriter,
+    ) -> Result<()> {
+        self.executor.note(trace, || format!("Parsing {text}"));
+        let keyspace = parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
+        let keyspace = keyspace.or(client.keyspace.as_deref());
+        let schema = self.executor.coordinator().schema();
+        let prepared = Prepared::new(text, keyspace, &Lookup { schema: &schema })?;
+        self.executor.note(trace, || "Preparing statement".to_owned());
+        self.run(&prepared, client, parameters, None, trace, out).await
+    }
+
+    /// PREPARE.
+    pub async fn prepare(
+        &self,
+        client: &ClientState<'_>,
+        prepare: &wire::Prepare,
+        tracing: bool,
+        out: &mut ResponseWriter,
+    ) {
+        let text = prepare.text.as_str();
+        let trace = self.executor.begin_trace(tracing, ("PREPARE", "Preparing CQL3 query"), || {
+            vec![("query".to_owned(), text.to_owned())]
+        });
+        let keyspace = prepare.keyspace.as_ref().map(|keyspace| keyspace.as_str());
+        let result = self.prepare_inner(keyspace.or(client.keyspace.as_deref()), text, out).await;
+        self.finish(result, client, trace, out).await;
+    }
+
+    async fn prepare_inner(
+        &self,
+        keyspace: Option<&str>,
+        text: &str,
+        out: &mut ResponseWriter,
+    ) -> Result<()> {
+        let schema = self.executor.coordinator().schema();
+        let prepared = Prepared::new(text, keyspace, &Lookup { schema: &schema })?;
+        let (bytes, bytes_max) = (bytes_of(text), self.prepared.bytes_max());
+        if bytes > bytes_max {
+            let begin: String = text.chars().take(200).collect();
+            return invalid!(
+                "Prepared statement of size {bytes} bytes is larger than allowed maximum of {bytes_max} bytes \
+                 (prepared_statements_cache_size): {begin}..."
+            );
+        }
+        out.prepared(&prepared.metadata);
+        self.prepared.put(prepared, &schema);
+        let told = self.on_prepared.borrow().as_ref().map(|listener| listener(keyspace, text));
+        if let Some(told) = told {
+            told.await;
+        }
+        Ok(())
+    }
+
+    /// A prepared statement as it holds now.
+    fn current(&self, id: &bytes::Bytes) -> Result<Rc<Prepared>> {
+        let schema = self.executor.coordinator().schema();
+        match self.prepared.find(id, &schema) {
+            Found::Current(prepared) => Ok(prepared),
+            Found::Outdated(old) => {
+                let anew = Prepared::new(&old.text, old.keyspace.as_deref(), &Lookup { schema: &schema })?;
+                Ok(self.prepared.put(anew, &schema))
+            }
+            Found::Unknown => Err(ExecError::Unprepared { id: id.clone() }),
+        }
+    }
+
+    /// EXECUTE.
+    pub async fn execute(
+        &self,
+        client: &ClientState<'_>,
+        execute: &wire::Execute,
+        tracing: bool,
+        out: &mut ResponseWriter,
+    ) {
+        let (mut trace, began) = (None, self.executor.begin());
+        let result = match self.current(&execute.id) {
+            Ok(prepared) => {
+                let what = ("QUERY", "Execute CQL3 prepared query");
+                trace = self
+                    .executor
+                    .begin_trace(tracing, what, || trace_parameters(&prepared.text, &execute.parameters));
+                let known = execute.result_metadata_id.as_deref();
+                let result =
+                    self.run(&prepared, client, &execute.parameters, known, trace.as_ref(), out).await;
+                self.executor.end(began, || prepared.text.to_string());
+                result
+            }
+            Err(error) => Err(error),
+        };
+        self.finish(result, client, trace, out).await;
+    }
+
+    /// BATCH.
+    pub async fn batch(
+        &self,
+        client: &ClientState<'_>,
+        batch: &wire::Batch,
+        tracing: bool,
+        out: &mut ResponseWriter,
+    ) {
+        let began = self.executor.begin();
+        let what = ("QUERY", "Execute batch of CQL3 queries");
+        let trace = self.executor.begin_trace(tracing, what, || trace_parameters("", &batch.parameters));
+        let result = self.batch_inner(client, batch, trace.as_ref(), out).await;
+        self.executor.end(began, || self.batch_text(batch));
+        self.finish(result, client, trace, out).await;
+    }
+
+    /// A batch, as far as its statements are known.
+    fn batch_text(&self, batch: &wire::Batch) -> String {
+        let schema = self.executor.coordinator().schema();
+        let statements = batch.statements.iter().map(|statement| match &statement.source {
+            StatementSource::Text(text) => text.as_str().to_owned(),
+            StatementSource::Prepared(id) => match self.prepared.find(id, &schema) {
+                Found::Current(prepared) | Found::Outdated(prepared) => prepared.text.to_string(),
+                Found::Unknown => "?".to_owned(),
+            },
+        });
+        format!("BEGIN BATCH {} APPLY BATCH", statements.collect::<Vec<_>>().join("; "))
+    }
+
+    async fn batch_inner(
+        &self,
+        client: &ClientState<'_>,
+        batch: &wire::Batch,
+        trace: Option<&Trace>,
+        out: &mut ResponseWriter,
+    ) -> Result<()> {
+        let keyspace = batch.parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
+        let keyspace = keyspace.or(client.keyspace.as_deref());
+        let mut statements: Vec<(Rc<Prepared>, Binds)> = Vec::with_capacity(batch.statements.len());
+        for statement in &batch.statements {
+            let prepared = match &statement.source {
+                StatementSource::Prepared(id) => self.current(id)?,
+                StatementSource::Text(text) => {
+                    let schema = self.executor.coordinator().schema();
+                    Rc::new(Prepared::new(text.as_str(), keyspace, &Lookup { schema: &schema })?)
+                }
+            };
+            if !matches!(prepared.plan, Plan::Modification(_)) {
+                return invalid!(
+                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
+                );
+            }
+            let binds = bind(&prepared.markers, &statement.values)?;
+            statements.push((prepared, binds));
+        }
+        let plans: Vec<(&ModificationPlan, &Binds)> = statements
+            .iter()
+            .filter_map(|(prepared, binds)| match &prepared.plan {
+                Plan::Modification(plan) => Some((plan, binds)),
+                _ => None,
+            })
+            .collect();
+        let kind = match batch.kind {
+            BatchType::Logged => BatchKind::Logged,
+            BatchType::Unlogged => BatchKind::Unlogged,
+            BatchType::Counter => BatchKind::Counter,
+        };
+        let parameters = parameters(&batch.parameters, None)?;
+        let request = self.executor.request(&parameters, keyspace, trace);
+        let mut result = ResultWriter::new(out);
+        let outcome = self.executor.run_batch(kind, &plans, &request, &mut result).await?;
+        write_outcome(&outcome, client, out);
+        Ok(())
+    }
+
+    /// Runs a statement with the values of a request.
+    async fn run(
+        &self,
+        prepared: &Prepared,
+        client: &ClientState<'_>,
+        query: &QueryParameters,
+        known_metadata_id: Option<&[u8]>,
+        trace: Option<&Trace>,
+        out: &mut ResponseWriter,
+    ) -> Result<()> {
+        let binds = bind(&prepared.markers, &query.values)?;
+        let parameters = parameters(query, Some(&prepared.plan))?;
+        let mut request = self.executor.request(&parameters, prepared.keyspace.as_deref(), trace);
+        let mut result = ResultWriter::new(out);
+        result.skip = query.skip_metadata && (!prepared.result_changed || known_metadata_id.is_some());
+        result.known_id = known_metadata_id;
+        if matches!(prepared.plan, Plan::Select(_)) {
+            result.prepared = Some(&prepared.metadata.result);
+            poll_fn(|cx| (client.answer_room)(cx)).await;
+        }
+        let outcome = self.executor.run(&prepared.plan, &binds, &mut request, &mut result).await?;
+        write_outcome(&outcome, client, out);
+        Ok(())
+    }
+
+    /// Writes an error in place of the result, and the trace where it belongs.
+    async fn finish(
+        &self,
+        result: Result<()>,
+        client: &ClientState<'_>,
+        trace: Option<Trace>,
+        out: &mut ResponseWriter,
+    ) {
+        let result = if out.is_too_large() { result.and(Err(too_large())) } else { result };
+        if let Err(error) = &result {
+            out.error(&errors::cql_error(error));
+            self.executor.note(trace.as_ref(), || format!("Request failed: {error}"));
+        }
+        let Some(trace) = trace else { return };
+        if trace.asked {
+            out.set_tracing_id(trace.id);
+        }
+        if !self.executor.end_trace(trace, client.address).await {
+            out.warn("The trace of this request could not be written");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Prepared statements: a plan with what clients are told about it, under the id that the text determines.
+
+use wire::{Metadata, PreparedMetadata};
+
+use super::metadata::{bind_metadata, result_metadata};
+use crate::error::Result;
+use crate::expr::bind::MarkerSpec;
+use crate::lookup::Lookup;
+use crate::plan::Plan;
+
+/// A prepared statement.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The statement's text.
+    pub text: String,
+    /// The session's keyspace when it was prepared.
+    pub keyspace: Option<String>,
+    /// Its plan.
+    pub plan: Plan,
+    /// Its markers.
+    pub markers: Vec<MarkerSpec>,
+    /// What PREPARE answers.
+    pub metadata: PreparedMetadata,
+    /// Under this id clients were told of other result columns before: rows must name theirs, unless the client says
+    /// which it knows.
+    pub result_changed: bool,
+}
+
+impl Prepared {
+    /// Parses and resolves a statement.
+    ///
+    /// # Errors
+    /// When the text is not CQL, has no meaning for this schema, or is not supported.
+    pub fn new(text: &str, keyspace: Option<&str>, lookup: &Lookup<'_>) -> Result<Self> {
+        let (plan, markers) = Plan::parse(text, keyspace, lookup)?;
+        let result = plan.result_columns(lookup, keyspace);
+        let bind_markers = match plan.table() {
+            Some(table) => bind_metadata(&table.keyspace, &table.name, &markers),
+            None => bind_metadata("", "", &markers),
+        };
+        let metadata = PreparedMetadata {
+            id: wire::statement_id(keyspace.unwrap_or_default(), text),
+            bind_markers,
+            partition_key_markers: plan.key_markers(),
+            result: result.as_ref().map_or_else(Metadata::none, result_metadata),
+            is_conditional: plan.is_conditional(),
+        };
+        let (text, keyspace) = (text.to_owned(), keyspace.map(str::to_owned));
+        Ok(Self { text, keyspace, plan, markers, metadata, result_changed: false })
+    }
+}

@@ -1,0 +1,151 @@
+//! Plans: statements whose names, types and access paths are resolved, ready to be run with any values.
+
+use std::sync::Arc;
+
+use cql::ast::Statement;
+use schema::{Schema, Table};
+
+use crate::describe;
+use crate::error::{ExecError, Result};
+use crate::expr::bind::MarkerSpec;
+use crate::expr::resolve::Markers;
+use crate::lookup::Lookup;
+use crate::modification::ModificationPlan;
+use crate::modification::batch::{BatchPlan, is_conditional};
+use crate::select::SelectPlan;
+use crate::sink::ResultColumns;
+
+/// What a statement was resolved to.
+#[derive(Debug)]
+pub enum Plan {
+    /// SELECT.
+    Select(SelectPlan),
+    /// INSERT, UPDATE, DELETE.
+    Modification(ModificationPlan),
+    /// BATCH.
+    Batch(BatchPlan),
+    /// A statement that is planned anew whenever it is executed.
+    Other(Statement),
+}
+
+/// Whether a statement holds under a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// As it is.
+    Current,
+    /// Its tables have the columns that it was made for, but are not the same values.
+    Outdated,
+    /// Its tables have other columns, or are gone.
+    Invalid,
+}
+
+impl Plan {
+    /// Parses and resolves a statement: its plan, and its bind markers in order.
+    ///
+    /// # Errors
+    /// When the text is not CQL, has no meaning for this schema, or is not supported.
+    pub fn parse(text: &str, keyspace: Option<&str>, lookup: &Lookup<'_>) -> Result<(Self, Vec<MarkerSpec>)> {
+        let parsed = cql::parse(text)?;
+        let mut markers = Markers::new(parsed.markers.len());
+        let plan = Self::resolve(parsed.statement, keyspace, lookup, &mut markers)?;
+        Ok((plan, markers.finish()))
+    }
+
+    /// Resolves a statement; bind markers are collected in `markers`.
+    ///
+    /// # Errors
+    /// When the statement has no meaning for this schema, or is not supported.
+    pub fn resolve(
+        statement: Statement,
+        keyspace: Option<&str>,
+        lookup: &Lookup<'_>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        Ok(match statement {
+            Statement::Select(ast) => Self::Select(SelectPlan::prepare(&ast, lookup, keyspace, markers)?),
+            Statement::Insert(ast) => {
+                Self::Modification(ModificationPlan::insert(&ast, lookup, keyspace, markers)?)
+            }
+            Statement::Update(ast) => {
+                Self::Modification(ModificationPlan::update(&ast, lookup, keyspace, markers)?)
+            }
+            Statement::Delete(ast) => {
+                Self::Modification(ModificationPlan::delete(&ast, lookup, keyspace, markers)?)
+            }
+            Statement::Batch(ast) => Self::Batch(BatchPlan::prepare(&ast, lookup, keyspace, markers)?),
+            other => {
+                let known = crate::ddl::is_schema_change(&other)
+                    || matches!(other, Statement::Use(_) | Statement::Truncate(_) | Statement::Describe(_));
+                if !known {
+                    return Err(ExecError::unsupported(other.name()));
+                }
+                Self::Other(other)
+            }
+        })
+    }
+
+    /// Whether it holds under this schema.
+    pub fn fit(&self, schema: &Arc<Schema>) -> Fit {
+        let of = |table: &Arc<Table>| match schema.table_by_id(table.id) {
+            Some(now) if Arc::ptr_eq(now, table) => Fit::Current,
+            Some(now) if now.columns() == table.columns() => Fit::Outdated,
+            _ => Fit::Invalid,
+        };
+        let worse = |a: Fit, b: Fit| match (a, b) {
+            (Fit::Invalid, _) | (_, Fit::Invalid) => Fit::Invalid,
+            (Fit::Current, Fit::Current) => Fit::Current,
+            _ => Fit::Outdated,
+        };
+        match self {
+            Self::Select(plan) => of(&plan.table),
+            Self::Modification(plan) => of(&plan.table),
+            Self::Batch(plan) => {
+                plan.statements.iter().map(|statement| of(&statement.table)).fold(Fit::Current, worse)
+            }
+            Self::Other(_) => Fit::Current,
+        }
+    }
+
+    /// The columns of its rows, when they are known before it is run.
+    pub fn result_columns(&self, lookup: &Lookup<'_>, keyspace: Option<&str>) -> Option<ResultColumns> {
+        match self {
+            Self::Select(plan) => Some(plan.selection.result.clone()),
+            Self::Other(Statement::Describe(ast)) => Some(describe::result_columns(ast, lookup, keyspace)),
+            Self::Modification(_) | Self::Batch(_) | Self::Other(_) => None,
+        }
+    }
+
+    /// Whether it has conditions.
+    pub fn is_conditional(&self) -> bool {
+        match self {
+            Self::Modification(plan) => !plan.conditions.is_empty(),
+            Self::Batch(plan) => is_conditional(plan.statements.iter()),
+            Self::Select(_) | Self::Other(_) => false,
+        }
+    }
+
+    /// The statement's table; of a batch the first statement's.
+    pub fn table(&self) -> Option<&Arc<Table>> {
+        match self {
+            Self::Select(plan) => Some(&plan.table),
+            Self::Modification(plan) => Some(&plan.table),
+            Self::Batch(plan) => plan.statements.first().map(|statement| &statement.table),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// The markers of the partition key's columns in order, when each has one.
+    pub fn key_markers(&self) -> Vec<u16> {
+        let markers = match self {
+            Self::Select(plan) => &plan.restrictions.key_markers,
+            Self::Modification(plan) => &plan.key_markers,
+            Self::Batch(plan) => match plan.statements.first() {
+                Some(first) => &first.key_markers,
+                None => return Vec::new(),
+            },
+            Self::Other(_) => return Vec::new(),
+        };
+        let all: Option<Vec<u16>> = markers.iter().map(|m| m.and_then(|m| u16::try_from(m).ok())).collect();
+        all.unwrap_or_default()
+    }
+}
