@@ -207,12 +207,12 @@ impl<C: Coordinator> Executor<C> {
         request.consistency = match request.consistency {
             Consistency::Any => return invalid!("ANY ConsistencyLevel is only supported for writes"),
             // Only the write of one partition can be agreed on: a scan sees what a majority has.
-            Consistency::Serial if !plan.restrictions.names_partitions() => Consistency::Quorum,
-            Consistency::LocalSerial if !plan.restrictions.names_partitions() => Consistency::LocalQuorum,
+            Consistency::Serial if !plan.access.names_partitions() => Consistency::Quorum,
+            Consistency::LocalSerial if !plan.access.names_partitions() => Consistency::LocalQuorum,
             other => other,
         };
         request.take_timeout(plan.timeout.as_ref(), &Env::new(binds, &self.call))?;
-        request.note(|| format!("Reading from {}", plan.table.full_name()));
+        request.note(|| format!("Reading from {} by {}", plan.table.full_name(), plan.access.name()));
         let env = Env::new(binds, &self.call);
         let bytes = select::run::run(plan, &self.coordinator, request, &env, sink).await?;
         request.note(|| format!("Read {bytes} bytes of rows"));

@@ -12,6 +12,7 @@ pub mod ddl;
 pub mod describe;
 mod error;
 mod executor;
+pub mod explain;
 pub mod expr;
 pub mod functions;
 mod keys;

@@ -137,7 +137,7 @@ impl Plan {
     /// The markers of the partition key's columns in order, when each has one.
     pub fn key_markers(&self) -> Vec<u16> {
         let markers = match self {
-            Self::Select(plan) => &plan.restrictions.key_markers,
+            Self::Select(plan) => &plan.key_markers,
             Self::Modification(plan) => &plan.key_markers,
             Self::Batch(plan) => match plan.statements.first() {
                 Some(first) => &first.key_markers,

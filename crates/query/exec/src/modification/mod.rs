@@ -27,6 +27,7 @@ use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Kind, Value};
 use crate::lookup::Lookup;
 use crate::request::{Request, TimeoutKind};
+use crate::where_clause::access::KeyAccess;
 use crate::where_clause::bounds::{self, Clusterings};
 use crate::where_clause::choice::{Choice, TupleChoice};
 use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
@@ -57,10 +58,8 @@ pub struct ModificationPlan {
     pub table: Arc<Table>,
     /// Which statement.
     pub kind: ModificationKind,
-    /// The partitions: a choice a partition key column.
-    keys: Vec<Choice>,
-    /// The rows of each.
-    rows: Vec<RowRestriction>,
+    /// The partitions and rows that are written.
+    pub access: KeyAccess,
     /// What happens to static columns.
     statics: Vec<Operation>,
     /// What happens to regular columns.
@@ -100,8 +99,7 @@ impl ModificationPlan {
         Self {
             table,
             kind,
-            keys: Vec::new(),
-            rows: Vec::new(),
+            access: KeyAccess::default(),
             statics: Vec::new(),
             regulars: Vec::new(),
             timestamp: None,
@@ -231,8 +229,8 @@ impl ModificationPlan {
                 _ => None,
             })
             .collect();
-        self.keys = keys.into_iter().map(Choice::One).collect();
-        self.rows = rows.into_iter().map(|expr| RowRestriction::Single(Choice::One(expr))).collect();
+        self.access.keys = keys.into_iter().map(Choice::One).collect();
+        self.access.rows = rows.into_iter().map(|expr| RowRestriction::Single(Choice::One(expr))).collect();
         Ok(())
     }
 
@@ -326,17 +324,17 @@ impl ModificationPlan {
 
     /// Whether a row is named, and not only its partition.
     pub fn names_a_row(&self) -> bool {
-        self.table.clustering().is_empty() || !self.rows.is_empty()
+        self.table.clustering().is_empty() || !self.access.rows.is_empty()
     }
 
     /// Whether the conditions are about the static row alone.
     pub fn is_about_static_row(&self) -> bool {
-        self.is_static_only() && self.rows.is_empty()
+        self.is_static_only() && self.access.rows.is_empty()
     }
 
     /// Whether each column of the partition key has one value.
     pub fn names_one_partition(&self) -> bool {
-        self.keys.iter().all(|choice| match choice {
+        self.access.keys.iter().all(|choice| match choice {
             Choice::One(_) => true,
             Choice::List(values) => values.len() == 1,
             Choice::Marker(_) => false,
@@ -345,7 +343,7 @@ impl ModificationPlan {
 
     /// Whether rows are named by `IN`.
     pub fn names_several_rows(&self) -> bool {
-        self.rows.iter().any(|row| match row {
+        self.access.rows.iter().any(|row| match row {
             RowRestriction::Single(Choice::One(_)) | RowRestriction::Slice { .. } => false,
             RowRestriction::Single(Choice::List(values)) => values.len() != 1,
             RowRestriction::Multi(_, TupleChoice::One(_)) => false,
@@ -360,6 +358,11 @@ impl ModificationPlan {
     pub fn columns_to_read(&self) -> impl Iterator<Item = schema::ColumnId> {
         let all = self.statics.iter().chain(&self.regulars);
         all.filter(|operation| operation.change.needs_read()).map(|operation| operation.column.id)
+    }
+
+    /// What happens to columns, static ones first.
+    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.statics.iter().chain(&self.regulars)
     }
 
     /// Whether nothing but static columns is changed and asked for.
@@ -426,8 +429,8 @@ impl ModificationPlan {
 
     fn take(&mut self, restrictions: Restrictions) {
         self.key_markers = restrictions.key_markers;
-        self.keys = restrictions.keys.unwrap_or_default();
-        self.rows = restrictions.rows;
+        self.access.keys = restrictions.keys.unwrap_or_default();
+        self.access.rows = restrictions.rows;
     }
 
     /// The timestamp that USING gives, or the default.
@@ -502,7 +505,7 @@ impl ModificationPlan {
         };
         let document = self.document(env)?;
         let env = Env { binds: document.as_ref().unwrap_or(env.binds), ..*env };
-        let keys = bounds::partition_keys(&self.table, &self.keys, &env)?;
+        let keys = bounds::partition_keys(&self.table, &self.access.keys, &env)?;
         let clusterings = if self.names_rows() { self.clusterings(&env)? } else { Clusterings::new() };
         let read = self.read_lists(coordinator, request, &keys, &clusterings).await?;
         for key in keys {
@@ -528,7 +531,7 @@ impl ModificationPlan {
 
     /// The partitions, given the values of [`ModificationPlan::document`].
     pub fn partition_keys(&self, env: &Env<'_>) -> Result<replica::Keys> {
-        bounds::partition_keys(&self.table, &self.keys, env)
+        bounds::partition_keys(&self.table, &self.access.keys, env)
     }
 
     /// What a conditional statement writes into its partition: everything at `timestamp`, its ballot's time. `existing` is
@@ -558,7 +561,7 @@ impl ModificationPlan {
     ) -> Result<PartitionUpdate> {
         let mut update = PartitionUpdate::new(self.table.clone(), key);
         if self.kind == ModificationKind::Delete && self.statics.is_empty() && self.regulars.is_empty() {
-            let slices = bounds::slices(&self.table, &self.rows, env)?;
+            let slices = bounds::slices(&self.table, &self.access.rows, env)?;
             self.delete_ranges(&slices, stamp, env, &mut update)?;
             return Ok(update);
         }
@@ -582,7 +585,7 @@ impl ModificationPlan {
     /// Whether single rows are written, beside or instead of the static row.
     fn names_rows(&self) -> bool {
         match self.kind {
-            ModificationKind::Insert => !self.rows.is_empty() || self.table.clustering().is_empty(),
+            ModificationKind::Insert => !self.access.rows.is_empty() || self.table.clustering().is_empty(),
             ModificationKind::Update | ModificationKind::Delete => !self.regulars.is_empty(),
         }
     }
@@ -606,11 +609,11 @@ impl ModificationPlan {
         env: &Env<'_>,
         update: &mut PartitionUpdate,
     ) -> Result<()> {
-        if self.rows.is_empty() {
+        if self.access.rows.is_empty() {
             update.add_deletion(stamp.deletion());
             return Ok(());
         }
-        let full = self.rows.iter().all(|row| !matches!(row, RowRestriction::Slice { .. }))
+        let full = self.access.rows.iter().all(|row| !matches!(row, RowRestriction::Slice { .. }))
             && self.clustering_width() == self.table.clustering().len();
         if full {
             for clustering in self.clusterings(env)? {
@@ -635,19 +638,19 @@ impl ModificationPlan {
             RowRestriction::Multi(width, _) => *width,
             _ => 1,
         };
-        self.rows.iter().map(width).sum()
+        self.access.rows.iter().map(width).sum()
     }
 
     /// The clustering keys of the rows that are named.
     pub fn clusterings(&self, env: &Env<'_>) -> Result<Clusterings> {
-        if self.rows.is_empty() {
+        if self.access.rows.is_empty() {
             return Ok(Clusterings::from_iter([Clustering::empty()]));
         }
         // The common case: every column is given one value.
         let mut values: SmallVec<[Bytes; 4]> = SmallVec::new();
-        for (row, column) in self.rows.iter().zip(self.table.clustering()) {
+        for (row, column) in self.access.rows.iter().zip(self.table.clustering()) {
             let RowRestriction::Single(Choice::One(expr)) = row else {
-                return bounds::rows(&self.table, &self.rows, env);
+                return bounds::rows(&self.table, &self.access.rows, env);
             };
             match expr.eval(env)? {
                 Value::Set(value) => {

@@ -2,8 +2,9 @@
 
 use wire::{Metadata, ResponseWriter, RowsWriter};
 
+use super::client::ClientState;
 use super::metadata::result_metadata;
-use super::{ClientState, paging};
+use super::paging;
 use crate::sink::{
     ChangeType, Outcome, PagingState, RESULT_BYTES_MAX, ResultColumns, RowSink, SchemaChange, SchemaTarget,
     Sink,

@@ -1,6 +1,7 @@
 //! The front end of the native protocol: QUERY, PREPARE, EXECUTE and BATCH become plans with values and a context, and what
 //! plans yield becomes RESULT messages. Nothing else of this crate knows the protocol.
 
+mod client;
 mod encode;
 mod errors;
 mod metadata;
@@ -11,9 +12,7 @@ mod prepared_statements;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use cql::ast::BatchKind;
 use rt::LocalBoxFuture;
@@ -32,20 +31,9 @@ use encode::{ResultWriter, write_outcome};
 use parameters::{bind, parameters, trace_parameters};
 use prepared_statements::{Found, bytes_of};
 
+pub use client::ClientState;
 pub use prepared::Prepared;
 pub use prepared_statements::PreparedStatements;
-
-/// The client of a request.
-pub struct ClientState<'a> {
-    /// The keyspace of unqualified names.
-    pub keyspace: Option<Rc<str>>,
-    /// Where the client is.
-    pub address: SocketAddr,
-    /// Called by USE.
-    pub set_keyspace: &'a dyn Fn(&str),
-    /// Ready when there is room for the answer of a SELECT.
-    pub answer_room: &'a dyn Fn(&mut Context<'_>) -> Poll<()>,
-}
 
 /// Called when a client has prepared a statement, with the keyspace and the text: other shards want to know it too. The
 /// client is answered when the future is done.

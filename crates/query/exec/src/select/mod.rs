@@ -17,7 +17,9 @@ use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::row::ColumnRef;
 use crate::lookup::Lookup;
 use crate::request::timeout_of;
+use crate::where_clause::access::AccessPath;
 use crate::where_clause::choice::TupleChoice;
+use crate::where_clause::filter::Filter;
 use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
 use selection::Selection;
 
@@ -30,8 +32,12 @@ pub struct SelectPlan {
     pub computed: bool,
     /// What is returned.
     pub selection: Selection,
-    /// The WHERE clause.
-    pub restrictions: Restrictions,
+    /// How its rows are found.
+    pub access: AccessPath,
+    /// What rows have to pass once they are read.
+    pub filters: Vec<Filter>,
+    /// For each partition key column the marker bound to it by `=`.
+    pub key_markers: Vec<Option<u32>>,
     /// How many key columns GROUP BY covers, counted from the first of the partition key; none without the clause.
     pub group_width: Option<usize>,
     /// Rows in descending clustering order.
@@ -116,7 +122,9 @@ impl SelectPlan {
             timeout,
             bypass_cache: ast.bypass_cache,
             static_rows,
-            restrictions,
+            access: AccessPath::of(&restrictions, &table),
+            filters: restrictions.filters,
+            key_markers: restrictions.key_markers,
             table,
         })
     }
@@ -126,12 +134,12 @@ impl SelectPlan {
         if !self.selection.is_aggregate() || self.computed {
             return None;
         }
-        match &self.restrictions.keys {
-            None => Some("Aggregation query used without partition key"),
-            Some(_) if self.restrictions.is_key_in() => {
-                Some("Aggregation query used on multiple partition keys (IN restriction)")
+        match &self.access {
+            AccessPath::Range(_) | AccessPath::Full(_) => {
+                Some("Aggregation query used without partition key")
             }
-            Some(_) => None,
+            AccessPath::Keys(_) => Some("Aggregation query used on multiple partition keys (IN restriction)"),
+            AccessPath::Key(_) | AccessPath::Slice(_) => None,
         }
     }
 }

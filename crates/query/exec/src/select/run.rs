@@ -14,8 +14,9 @@ use crate::expr::{Env, Expr, Value};
 use crate::functions::AggregateState;
 use crate::request::{Request, TimeoutKind};
 use crate::sink::{PagingState, RESULT_BYTES_MAX, RowSink, RowsPosition, Sink};
-use crate::where_clause::bounds;
+use crate::where_clause::access::AccessPath;
 use crate::where_clause::filter::BoundFilter;
+use crate::where_clause::{TokenRange, bounds};
 
 /// Bytes that one read from the replicas may hold.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -101,9 +102,9 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     if let Some(warning) = plan.aggregation_warning() {
         out.warn(warning.to_owned());
     }
-    let filters = plan.restrictions.filters.iter().map(|one| one.bind(env)).collect::<Result<Vec<_>>>()?;
+    let filters = plan.filters.iter().map(|one| one.bind(env)).collect::<Result<Vec<_>>>()?;
     let partitions = partitions(plan, request, env)?;
-    let slices = bounds::slices(&plan.table, &plan.restrictions.rows, env)?;
+    let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
     let mut rows = out.rows(&plan.selection.result);
     let nothing = slices.ranges().is_empty() && !plan.static_rows;
     let (Some(partitions), false) = (partitions, nothing) else {
@@ -115,7 +116,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let counts_here = !filters.is_empty() || plan.group_width.is_some();
     let command =
         command(plan, request, partitions, slices, state, if counts_here { u64::MAX } else { per_partition });
-    let timeout = if plan.restrictions.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
+    let timeout = if plan.access.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
     let pages = Pages { coordinator, request, command, timeout, ended: false, tombstones: 0 };
     let left = state.map_or(limit, |state| state.left.min(limit));
     let mut emitter = Emitter {
@@ -151,17 +152,22 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
 
 /// Which partitions to read; none when there cannot be any.
 fn partitions(plan: &SelectPlan, request: &Request<'_>, env: &Env<'_>) -> Result<Option<Partitions>> {
-    let range = match &plan.restrictions.token {
-        None => PartitionRange::all(),
-        Some(token) => match bounds::token_range(token, env)? {
-            Some(range) => range,
-            None => return Ok(None),
-        },
+    let range = |token: &Option<TokenRange>| match token {
+        None => Ok(Some(PartitionRange::all())),
+        Some(token) => bounds::token_range(token, env),
     };
-    let Some(choices) = &plan.restrictions.keys else { return Ok(Some(Partitions::Range(range))) };
-    let mut keys = bounds::partition_keys(&plan.table, choices, env)?;
-    if plan.restrictions.token.is_some() {
-        keys.retain(|key| range.contains(key));
+    let access = match &plan.access {
+        AccessPath::Range(access) | AccessPath::Full(access) => {
+            return Ok(range(&access.token)?.map(Partitions::Range));
+        }
+        AccessPath::Key(access) | AccessPath::Keys(access) | AccessPath::Slice(access) => access,
+    };
+    let mut keys = bounds::partition_keys(&plan.table, &access.keys, env)?;
+    if access.token.is_some() {
+        match range(&access.token)? {
+            Some(range) => keys.retain(|key| range.contains(key)),
+            None => return Ok(None),
+        }
     }
     if request.consistency.is_serial() && keys.len() > 1 {
         return invalid!("SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time");
@@ -331,8 +337,7 @@ impl<R: RowSink> Emitter<'_, R> {
 
     /// A read of one partition: the result of the first read is nearly always all of it.
     async fn one_partition<C: Coordinator>(&mut self, mut pages: Pages<'_, C>, wanted: u64) -> Result<u64> {
-        let whole = self.plan.restrictions.is_single_row(&self.plan.table);
-        if whole {
+        if let AccessPath::Key(_) = &self.plan.access {
             if let Some(page) = pages.next(wanted).await? {
                 self.emit_page(&page).await?;
             }

@@ -2,6 +2,7 @@
 //!
 //! Pure: from syntax and table to [`Restrictions`], with Cassandra's messages for what does not go together.
 
+pub mod access;
 pub mod bounds;
 pub mod choice;
 pub mod filter;
@@ -81,16 +82,6 @@ impl Restrictions {
         self.width() == Some(table.clustering().len())
     }
 
-    /// Whether every clustering column is restricted by `=`, so that there is one row at most in a partition.
-    pub fn is_single_row(&self, table: &Table) -> bool {
-        let one = |row: &RowRestriction| match row {
-            RowRestriction::Single(choice) => choice.is_one(),
-            RowRestriction::Multi(_, choice) => matches!(choice, TupleChoice::One(_)),
-            RowRestriction::Slice { .. } => false,
-        };
-        self.rows.iter().all(one) && self.is_full_row(table)
-    }
-
     /// How many clustering columns are restricted by `=` or `IN`; none when there is a slice.
     pub fn width(&self) -> Option<usize> {
         self.rows.iter().try_fold(0, |width, row| match row {
@@ -98,16 +89,6 @@ impl Restrictions {
             RowRestriction::Multi(n, _) => Some(width + n),
             RowRestriction::Slice { .. } => None,
         })
-    }
-
-    /// Whether partitions are named by their keys.
-    pub fn names_partitions(&self) -> bool {
-        self.keys.is_some()
-    }
-
-    /// Whether there is a slice of the clustering columns.
-    pub fn has_slice(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row, RowRestriction::Slice { .. }))
     }
 
     /// Whether the partition key is restricted by `IN`.

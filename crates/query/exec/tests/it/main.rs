@@ -6,6 +6,7 @@ mod hostile;
 mod memory;
 mod options;
 mod paging;
+mod plans;
 mod preemption;
 mod schema_change;
 mod tables;

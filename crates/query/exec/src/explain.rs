@@ -1,0 +1,279 @@
+//! Plans as text: the access path and what is done on it, for people who review a change of the planner.
+
+use std::fmt::Write as _;
+
+use mutation::ColumnSelection;
+use schema::{ColumnId, ColumnKind, Table};
+
+use crate::expr::row::ColumnRef;
+use crate::expr::{CellPart, Expr, Kind};
+use crate::functions::Aggregate;
+use crate::modification::condition::Conditions;
+use crate::modification::operation::Operation;
+use crate::modification::{ModificationKind, ModificationPlan};
+use crate::plan::Plan;
+use crate::select::SelectPlan;
+use crate::select::selection::Outputs;
+use crate::where_clause::access::{AccessPath, KeyAccess, RangeAccess};
+use crate::where_clause::choice::{Choice, TupleChoice, TupleValue};
+use crate::where_clause::filter::{Filter, Test};
+use crate::where_clause::{RowRestriction, SliceEnd, TokenRange};
+
+/// A plan as text, a line for each of its parts; bind markers are `?` with their number.
+pub fn explain(plan: &Plan) -> String {
+    let mut out = String::new();
+    match plan {
+        Plan::Select(plan) => select(plan, &mut out),
+        Plan::Modification(plan) => modification(plan, &mut out),
+        Plan::Batch(plan) => {
+            let kind = format!("{:?}", plan.kind).to_lowercase();
+            let _ = writeln!(out, "batch {kind}");
+            plan.statements.iter().for_each(|statement| modification(statement, &mut out));
+        }
+        Plan::Other(statement) => {
+            let _ = writeln!(out, "{}, planned when it is run", statement.name());
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, what: &str, value: &str) {
+    let _ = writeln!(out, "  {what:<8}{value}");
+}
+
+fn select(plan: &SelectPlan, out: &mut String) {
+    let table = &*plan.table;
+    let _ = writeln!(out, "select {}{}", table.full_name(), if plan.computed { " (computed)" } else { "" });
+    line(out, "access", &access(&plan.access, table));
+    if !plan.filters.is_empty() {
+        let filters: Vec<String> = plan.filters.iter().map(|one| filter(one, table)).collect();
+        line(out, "filter", &filters.join(" and "));
+    }
+    let fetch = match &plan.fetch {
+        ColumnSelection::All => "all".to_owned(),
+        ColumnSelection::Some(ids) => names_of(ids, table),
+    };
+    line(out, "fetch", &fetch);
+    if let Some(width) = plan.group_width {
+        let columns = table.columns().iter().take(width).map(|column| column.name.as_str());
+        line(out, "group", &columns.collect::<Vec<_>>().join(", "));
+    }
+    if plan.selection.is_aggregate() {
+        let aggregates = plan.selection.aggregates.iter().map(|call| {
+            let input = call.input.as_ref().map_or_else(|| "*".to_owned(), |input| expr(input, table));
+            match &call.kind {
+                Aggregate::CountRows => "count(*)".to_owned(),
+                Aggregate::Native(function) => format!("{}({input})", function.full_name()),
+                Aggregate::First => format!("first({input})"),
+            }
+        });
+        line(out, "reduce", &aggregates.collect::<Vec<_>>().join(", "));
+    }
+    if !plan.sort.is_empty() {
+        let columns = plan.sort.iter().map(|(column, descending)| {
+            format!("{}{}", name(column, table), if *descending { " desc" } else { "" })
+        });
+        line(out, "sort", &columns.collect::<Vec<_>>().join(", "));
+    } else if plan.reversed {
+        line(out, "order", "reversed");
+    }
+    let (values, form) = match &plan.selection.outputs {
+        Outputs::Columns(columns) => (columns.iter().map(|one| name(one, table)).collect::<Vec<_>>(), ""),
+        Outputs::Exprs(exprs) => (exprs.iter().map(|one| expr(one, table)).collect(), ""),
+        Outputs::Json(members) => (members.iter().map(|(_, one)| expr(one, table)).collect(), "json of "),
+    };
+    let distinct = if plan.distinct { "distinct " } else { "" };
+    line(out, "return", &format!("{distinct}{form}{}", values.join(", ")));
+    for (what, limit) in [("limit", &plan.limit), ("each", &plan.per_partition_limit)] {
+        if let Some(limit) = limit {
+            line(out, what, &expr(limit, table));
+        }
+    }
+    if let Some(timeout) = &plan.timeout {
+        line(out, "timeout", &expr(timeout, table));
+    }
+    if plan.bypass_cache {
+        line(out, "cache", "bypassed");
+    }
+}
+
+fn modification(plan: &ModificationPlan, out: &mut String) {
+    let table = &*plan.table;
+    let verb = match plan.kind {
+        ModificationKind::Insert => "insert into",
+        ModificationKind::Update => "update",
+        ModificationKind::Delete => "delete from",
+    };
+    let _ = writeln!(out, "{verb} {}", table.full_name());
+    line(out, "access", &access(&AccessPath::of_keys(plan.access.clone(), table), table));
+    let mut reads: Vec<ColumnId> = plan.columns_to_read().collect();
+    reads.sort();
+    reads.dedup();
+    if !reads.is_empty() {
+        line(out, "read", &names_of(&reads, table));
+    }
+    match &plan.conditions {
+        Conditions::None => {}
+        Conditions::NotExists => line(out, "if", "not exists"),
+        Conditions::Exists => line(out, "if", "exists"),
+        Conditions::Columns(columns) => {
+            let columns: Vec<String> = columns.iter().map(|one| name(&one.column, table)).collect();
+            line(out, "if", &columns.join(", "));
+        }
+    }
+    let operations: Vec<String> = plan.operations().map(operation).collect();
+    let what = if operations.is_empty() && plan.kind == ModificationKind::Delete {
+        "rows".to_owned()
+    } else {
+        operations.join(", ")
+    };
+    line(out, "write", &what);
+}
+
+/// A change of a column: its kind, without values.
+fn operation(operation: &Operation) -> String {
+    let debug = format!("{:?}", operation.change);
+    let kind: String = debug.chars().take_while(|c| c.is_alphanumeric()).collect();
+    format!("{} {}", kind.to_lowercase(), operation.name)
+}
+
+fn names_of(ids: &[ColumnId], table: &Table) -> String {
+    let names: Vec<&str> =
+        ids.iter().filter_map(|id| table.column_by_id(*id)).map(|column| column.name.as_str()).collect();
+    if names.is_empty() { "keys alone".to_owned() } else { names.join(", ") }
+}
+
+fn name(column: &ColumnRef, table: &Table) -> String {
+    let at = usize::from(column.position);
+    let found = match column.kind {
+        ColumnKind::PartitionKey => table.partition_key().get(at),
+        ColumnKind::Clustering => table.clustering().get(at),
+        ColumnKind::Static | ColumnKind::Regular => table.column_by_id(column.id),
+    };
+    found.map_or_else(|| "?".to_owned(), |column| column.name.clone())
+}
+
+fn access(path: &AccessPath, table: &Table) -> String {
+    let parts = match path {
+        AccessPath::Key(access) | AccessPath::Keys(access) | AccessPath::Slice(access) => keys(access, table),
+        AccessPath::Range(access) | AccessPath::Full(access) => range(access, table),
+    };
+    format!("{}: {}", path.name(), parts.join("; "))
+}
+
+fn keys(access: &KeyAccess, table: &Table) -> Vec<String> {
+    let columns = table.partition_key().iter().zip(&access.keys);
+    let mut parts: Vec<String> =
+        columns.map(|(column, choice)| format!("{} {}", column.name, choice_text(choice, table))).collect();
+    parts.extend(access.token.as_ref().map(|range| token(range, table)));
+    parts.extend(rows(&access.rows, table));
+    parts
+}
+
+fn range(access: &RangeAccess, table: &Table) -> Vec<String> {
+    let ring = || "the whole ring".to_owned();
+    let mut parts = vec![access.token.as_ref().map_or_else(ring, |range| token(range, table))];
+    parts.extend(rows(&access.rows, table));
+    parts
+}
+
+fn token(range: &TokenRange, table: &Table) -> String {
+    let end = |sign: &str, end: &Option<(Expr, bool)>| {
+        let (value, inclusive) = end.as_ref()?;
+        Some(format!("token {sign}{} {}", if *inclusive { "=" } else { "" }, expr(value, table)))
+    };
+    let ends = [end(">", &range.start), end("<", &range.end)];
+    ends.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+fn rows(rows: &[RowRestriction], table: &Table) -> Vec<String> {
+    let mut at = 0;
+    let mut parts = Vec::new();
+    let names = |from: usize, width: usize| {
+        let columns = table.clustering().iter().skip(from).take(width).map(|column| column.name.as_str());
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    for row in rows {
+        match row {
+            RowRestriction::Single(choice) => {
+                parts.push(format!("{} {}", names(at, 1), choice_text(choice, table)));
+                at += 1;
+            }
+            RowRestriction::Multi(width, choice) => {
+                let values = match choice {
+                    TupleChoice::One(value) => format!("= {}", tuple(value, table)),
+                    TupleChoice::List(values) => {
+                        let values: Vec<String> = values.iter().map(|value| tuple(value, table)).collect();
+                        format!("in ({})", values.join(", "))
+                    }
+                    TupleChoice::Marker(marker) => format!("in {}", expr(marker, table)),
+                };
+                parts.push(format!("({}) {values}", names(at, *width)));
+                at += width;
+            }
+            RowRestriction::Slice { start, end } => {
+                let side = |sign: &str, end: &Option<SliceEnd>| {
+                    let end = end.as_ref()?;
+                    let equal = if end.inclusive { "=" } else { "" };
+                    Some(format!("({}) {sign}{equal} {}", names(at, end.width), tuple(&end.value, table)))
+                };
+                parts.extend([side(">", start), side("<", end)].into_iter().flatten());
+            }
+        }
+    }
+    parts
+}
+
+fn tuple(value: &TupleValue, table: &Table) -> String {
+    match value {
+        TupleValue::Parts(parts) => format!("({})", list(parts, table)),
+        TupleValue::Whole(whole) => expr(whole, table),
+    }
+}
+
+fn choice_text(choice: &Choice, table: &Table) -> String {
+    match choice {
+        Choice::One(one) => format!("= {}", expr(one, table)),
+        Choice::List(values) => format!("in ({})", list(values, table)),
+        Choice::Marker(marker) => format!("in {}", expr(marker, table)),
+    }
+}
+
+fn filter(filter: &Filter, table: &Table) -> String {
+    let test = match &filter.test {
+        Test::Compare(operator, value) => format!("{} {}", operator.symbol(), expr(value, table)),
+        Test::In(choice) => choice_text(choice, table),
+        Test::Contains(value) => format!("contains {}", expr(value, table)),
+        Test::ContainsKey(value) => format!("contains key {}", expr(value, table)),
+        Test::Entry(key, value) => {
+            return format!("{}[{}] = {}", filter.name, expr(key, table), expr(value, table));
+        }
+    };
+    format!("{} {test}", filter.name)
+}
+
+fn list(values: &[Expr], table: &Table) -> String {
+    values.iter().map(|value| expr(value, table)).collect::<Vec<_>>().join(", ")
+}
+
+fn expr(value: &Expr, table: &Table) -> String {
+    match &value.kind {
+        Kind::Constant(None) => "null".to_owned(),
+        Kind::Constant(Some(bytes)) => value.ty.to_json(bytes),
+        Kind::Bind(at) => format!("?{at}"),
+        Kind::Column(column) => name(column, table),
+        Kind::Meta(meta) => {
+            let part = if matches!(meta.part, CellPart::Whole) { "" } else { " (part)" };
+            format!("{}({}{part})", format!("{:?}", meta.what).to_lowercase(), name(&meta.column, table))
+        }
+        Kind::Field(inner, at) => format!("{}.{at}", expr(inner, table)),
+        Kind::Element(inner, key) => format!("{}[{}]", expr(inner, table), expr(key, table)),
+        Kind::Slice(inner, from, to) => {
+            let end = |end: &Option<Box<Expr>>| end.as_ref().map_or_else(String::new, |end| expr(end, table));
+            format!("{}[{}..{}]", expr(inner, table), end(from), end(to))
+        }
+        Kind::Call(function, args) => format!("{}({})", function.full_name(), list(args, table)),
+        Kind::Build(parts) => format!("({})", list(parts, table)),
+        Kind::Aggregate(at) => format!("aggregate {at}"),
+    }
+}
