@@ -91,7 +91,7 @@ impl<C: Coordinator> Executor<C> {
         self.watch.end(began, &*self.clock, text);
     }
 
-    /// Begins a trace, when the client `asked` for one or chance has it so. `command` is the protocol's message, `activity`
+    /// Begins a trace, when the client `asked` for one, or by chance. `command` is the protocol's message, `activity`
     /// says what is done.
     pub fn begin_trace(
         &self,

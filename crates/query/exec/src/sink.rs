@@ -111,7 +111,7 @@ pub enum Outcome {
     SchemaChange(SchemaChange),
 }
 
-/// A change of the schema, as the client that made it is told.
+/// A change of the schema, as it is reported to the client that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaChange {
     /// Created, updated or dropped.

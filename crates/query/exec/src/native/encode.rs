@@ -25,7 +25,7 @@ pub struct ResultWriter<'a> {
 }
 
 impl<'a> ResultWriter<'a> {
-    /// A result whose columns the client is told.
+    /// A result that describes its columns.
     pub fn new(out: &'a mut ResponseWriter) -> Self {
         Self { out, prepared: None, skip: false, known_id: None }
     }

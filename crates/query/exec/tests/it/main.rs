@@ -9,4 +9,5 @@ mod paging;
 mod plans;
 mod preemption;
 mod schema_change;
+mod sinks;
 mod tables;
