@@ -4,7 +4,7 @@
 //! together with others that are cut off with it, it could make a quorum of what replicas were, answer from what they had, and take
 //! writes that nobody reads any more. So before reads have gone over, a coordinator uses replicas that the change moves only when the log has
 //! confirmed less than [`LEASE`] ago that it has heard everything: a barrier, which needs the log's majority. The conductor waits longer
-//! than that before it ends a change without a quorum of what replicas were (`server::topology_change`), and by then the entry by which reads
+//! than that before it ends a change without a quorum of what replicas were (`membership::change`), and by then the entry by which reads
 //! went over is as old as the wait: a barrier that began after that entry would have brought it.
 //!
 //! One such node in each quorum of before is enough, and there is one: whoever fetches a range asks as many replicas as share one with every

@@ -16,7 +16,7 @@ mod topology_changes;
 pub use guard::{Access, Changes};
 pub use http::{HttpServer, HttpServerConfig};
 pub use metrics::exposition;
-pub use node::{FetchFigures, Mode, Node, NodeInfo, ShardFigures, TopologyRequest, TransportFigures};
+pub use node::{Mode, Node, NodeInfo, ShardFigures, TransportFigures};
 pub use rest::{MetricsService, RestService, load};
 
 use rt::LocalBoxFuture;

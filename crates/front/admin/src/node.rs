@@ -10,12 +10,12 @@ use coordinator::{
     BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
 };
 use engine::{EngineStats, Sampled, SnapshotRecord};
+use membership::{FetchFigures, TopologyRequest};
 use repair::Repair;
 use replica::{ReplicaError, TableOperation};
 use rpc::RpcStats;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
 use schema::{Schema, TableId};
-use topology::HostId;
 
 /// What does not change while a node runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,44 +89,6 @@ impl Mode {
     }
 }
 
-/// A change of the ring that an operator asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TopologyRequest {
-    /// This node leaves; with `force` also when too few nodes stay for all copies.
-    Decommission {
-        /// Whatever becomes of the copies.
-        force: bool,
-    },
-    /// This node, which leaves, stays.
-    AbortDecommission,
-    /// A dead node goes, and the others fetch what it owned from each other.
-    Remove {
-        /// Who.
-        host: HostId,
-    },
-    /// What is being removed goes at once.
-    ForceRemoval,
-    /// This node, which only coordinates, enters the ring.
-    Join,
-    /// This node fetches all that it owns: from a datacenter, or from wherever there are replicas.
-    Rebuild {
-        /// Which datacenter.
-        source: Option<String>,
-    },
-    /// The rebuild that is under way ends; what was fetched stays.
-    AbortRebuild,
-    /// What this node does not own is dropped out of these tables.
-    Cleanup {
-        /// Which tables.
-        tables: Vec<TableId>,
-    },
-    /// A dead node goes at once, and nobody fetches what it owned.
-    Assassinate {
-        /// Who.
-        host: HostId,
-    },
-}
-
 /// Figures of the CQL server on one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransportFigures {
@@ -162,35 +124,6 @@ pub struct TransportFigures {
     pub errors: Vec<(String, u64)>,
     /// Requests by opcode.
     pub by_opcode: Vec<(String, u64)>,
-}
-
-/// What a shard fetches because the ring changes, or did last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FetchFigures {
-    /// Whether it fetches now.
-    pub active: bool,
-    /// When it began, microseconds since the epoch; 0 when it never did.
-    pub began_micros: i64,
-    /// Ranges of tables that are fetched.
-    pub ranges_done: u64,
-    /// All that are to be fetched.
-    pub ranges_total: u64,
-    /// Partitions of which something was lacking.
-    pub partitions: u64,
-    /// Bytes of what was lacking, as they are held in memory.
-    pub bytes: u64,
-    /// SSTables that were taken over before.
-    pub sstables: u64,
-    /// Bytes of files that are here.
-    pub file_bytes: u64,
-    /// All that come, as far as sources have told or guess.
-    pub file_bytes_total: u64,
-    /// Whether all sources have told.
-    pub file_bytes_known: bool,
-    /// Bytes of SSTables under way to others that are there.
-    pub sending_bytes: u64,
-    /// All of these.
-    pub sending_bytes_total: u64,
 }
 
 /// Figures of one shard.

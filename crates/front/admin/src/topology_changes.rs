@@ -1,13 +1,14 @@
 //! Changes of the ring over REST: asked for and watched in the shape of ScyllaDB's API. A request returns when the change is done;
 //! the change goes on when nobody waits for it.
 
+use membership::{FetchFigures, TopologyRequest};
 use std::rc::Rc;
 
 use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
 use serde_json::{Value, json};
 use topology::HostId;
 
-use crate::{Answer, Call, Node, TopologyRequest};
+use crate::{Answer, Call, Node};
 
 /// Answers what is about changes of the ring; none for anything else.
 pub(crate) async fn answer(
@@ -149,7 +150,7 @@ fn removal_status(node: &Rc<dyn Node>) -> String {
 /// The change of the ring that is under way, and how far this node is with what it fetches.
 async fn status(node: &Rc<dyn Node>) -> Value {
     let shards = node.figures().await;
-    let sum = |of: fn(&crate::FetchFigures) -> u64| shards.iter().map(|shard| of(&shard.fetch)).sum::<u64>();
+    let sum = |of: fn(&FetchFigures) -> u64| shards.iter().map(|shard| of(&shard.fetch)).sum::<u64>();
     let (done, total) = (sum(|f| f.ranges_done), sum(|f| f.ranges_total));
     let began = shards.iter().map(|shard| shard.fetch.began_micros).filter(|began| *began > 0).min();
     let elapsed = began.map(|began| (node.now_micros() - began).max(0) / 1_000);

@@ -9,22 +9,21 @@ use std::time::Duration;
 
 use admin::{
     Access, Changes, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo, RestService,
-    Service, ShardFigures, TopologyRequest,
+    Service, ShardFigures,
 };
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
 use coordinator::ClusterView;
 use engine::{Sampled, SnapshotRecord};
 use futures_util::future::join_all;
+use membership::{Membership, TopologyChanges, TopologyRequest};
 use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
 use schema::{Schema, TableId};
 
-use crate::membership::Membership;
 use crate::node::{Boot, Order, Report};
 use crate::shard::RunningShard;
-use crate::topology_change::TopologyChanges;
 use crate::{Config, NodeError};
 
 /// Between two times that the others hear how much is stored here.
@@ -158,7 +157,7 @@ impl Node for View {
             let ask = (0..shards).map(|shard| port.call(ShardId(shard), Order::Figures));
             let figures = join_all(ask).await.into_iter().map(|report| match report {
                 Report::Figures(figures) => *figures,
-                Report::Done(_) | Report::Files(_) => ShardFigures::default(),
+                Report::Done(_) | Report::Fetched(_) => ShardFigures::default(),
             });
             figures.collect()
         })

@@ -56,3 +56,13 @@ impl From<engine::MaintenanceError> for NodeError {
         Self::Stop(error.to_string())
     }
 }
+
+impl From<membership::MembershipError> for NodeError {
+    fn from(error: membership::MembershipError) -> Self {
+        match error {
+            membership::MembershipError::Disk(error) => Self::Disk(error),
+            membership::MembershipError::Cluster(text) => Self::Cluster(text),
+            membership::MembershipError::Stopped => Self::Stopped,
+        }
+    }
+}

@@ -11,12 +11,11 @@ mod error;
 mod executor;
 mod facts;
 mod front;
-mod membership;
+mod member;
 mod node;
 mod repairing;
 mod security;
 mod shard;
-mod topology_change;
 
 pub use canaries::Canaries;
 pub use config::{Config, ConfigError, LeftOut, Size};

@@ -16,6 +16,7 @@ use cluster::state::MemberStatus;
 use cluster::{NewTokens, NodeIdentity};
 use coordinator::ClusterView;
 use futures_util::future::{Either, join_all, select};
+use membership::{FetchedRanges, Membership, MembershipError, ShardTask, TopologyChanges};
 use rpc::{Messenger, RpcConfig};
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::sync::Notify;
@@ -24,10 +25,9 @@ use schema::Schema;
 use topology::HostId;
 
 use crate::admin_node::AdminNode;
-use crate::membership::{self, Membership, OwnNode};
+use crate::member::{self, Shards};
 use crate::security::Security;
 use crate::shard::{RunningShard, ShardSetup};
-use crate::topology_change::{FetchReason, Had, Kept, TopologyChanges};
 use crate::{Canaries, Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
@@ -81,14 +81,8 @@ pub(crate) enum Order {
     Connect(Arc<RpcConfig>),
     /// Open storage.
     Open(Arc<Boot>),
-    /// Fetch the files of the data that the node is to have.
-    FetchFiles(FetchReason),
-    /// Fetch what is lacking of that data beside the ranges that are here already.
-    Fetch(FetchReason, Arc<Had>),
-    /// All of it is here.
-    FetchOver,
-    /// Drop what the node does not own out of these tables.
-    Cleanup(Arc<[schema::TableId]>, Kept),
+    /// Carry out a task of a topology change.
+    Task(ShardTask),
     /// Complete logged batches that a crash interrupted.
     Replay,
     /// Let clients in.
@@ -108,7 +102,7 @@ pub(crate) enum Order {
 /// How it went.
 pub(crate) enum Report {
     Done(Result<(), NodeError>),
-    Files(Result<Had, NodeError>),
+    Fetched(Result<FetchedRanges, MembershipError>),
     Figures(Box<admin::ShardFigures>),
 }
 
@@ -217,10 +211,10 @@ impl Follower {
                 self.connect(rt, config);
                 Report::Done(Ok(()))
             }
-            Order::FetchFiles(reason) => Report::Files(self.fetch_files(rt, &reason).await),
-            Order::Fetch(..) | Order::FetchOver | Order::Cleanup(..) => {
-                Report::Done(self.move_data(rt, order).await)
-            }
+            Order::Task(task) => Report::Fetched(match self.running() {
+                Some(shard) => shard.streamer().carry_out(rt, task).await,
+                None => Err(MembershipError::Stopped),
+            }),
             Order::Open(boot) => {
                 let setup = match &mut *self.state.borrow_mut() {
                     State::Waiting(setup, messenger) => setup.take().zip(messenger.clone()),
@@ -291,29 +285,13 @@ impl Follower {
         }
     }
 
-    async fn fetch_files(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
-        let shard = self.running().ok_or(NodeError::Stopped)?;
-        shard.fetch_files(rt, reason).await
-    }
-
-    /// Fetches data, or drops what is not this node's.
-    async fn move_data(&self, rt: &Rt, order: Order) -> Result<(), NodeError> {
-        let shard = self.running().ok_or(NodeError::Stopped)?;
-        match order {
-            Order::Fetch(reason, had) => shard.fetch(rt, &reason, &had).await,
-            Order::FetchOver => shard.fetch_over().await,
-            Order::Cleanup(tables, kept) => shard.cleanup(&tables, kept).await,
-            _ => Ok(()),
-        }
-    }
-
     /// Gives every shard the same order; the first failure when all have reported.
     async fn order_all(&self, shard_count: u16, order: Order) -> Result<(), NodeError> {
         let shards = (0..shard_count).map(ShardId);
         let reports = join_all(shards.map(|shard| self.port.call(shard, order.clone()))).await;
         let results = reports.into_iter().map(|report| match report {
             Report::Done(result) => result,
-            Report::Files(_) | Report::Figures(_) => panic!("that is no answer to an order"),
+            Report::Fetched(_) | Report::Figures(_) => panic!("that is no answer to an order"),
         });
         results.collect()
     }
@@ -417,15 +395,10 @@ async fn begin(
     let mut identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, &tokens).await?;
     let guard = open_guard(rt, &directories, &identity, (&config, canaries)).await?;
     let generation = begin_life(rt, &mut identity, &directories).await?;
-    let own = OwnNode {
-        host: HostId(identity.host_id),
-        generation,
-        tokens: identity.tokens.clone(),
-        config: config.clone(),
-        guard: guard.clone(),
-    };
+    let own = member::config(&config, &identity, (generation, guard.clone()), &directories)?;
     let security = Security::read(rt, &config).await?;
-    let rpc_config = RpcConfig { secure: security.internode(&config), ..own.rpc_config() };
+    let rpc_config =
+        RpcConfig { secure: security.internode(&config), ..member::rpc_config(&config, own.host) };
     follower.order_all(rt.shard_count(), Order::Connect(Arc::new(rpc_config))).await?;
     let messenger = follower.messenger().expect("shard 0 was just connected");
     guard.serve(&messenger);
@@ -434,12 +407,12 @@ async fn begin(
         option: "storage_port",
         error,
     })?;
-    let found = membership::open_group(rt, &messenger, &own, &directories, own_schema());
-    let group = unless_stopped(rt, found).await?;
+    let found = membership::open_group(rt, &messenger, &own, own_schema());
+    let group = unless_stopped(rt, async { Ok(found.await?) }).await?;
     finish_drops(rt, &config, &directories, &group).await?;
     // Before gossip tells of this process lifetime, and after the disk is known not to have gone back.
     guard.begin(generation).await;
-    let membership = Membership::start(rt, &messenger, own, group)?;
+    let membership = Membership::start(rt, &messenger, own, group);
     let state = membership.group().applied().state;
     if let Some(member) = state.member(HostId(identity.host_id)) {
         if member.status == MemberStatus::Left {
@@ -476,10 +449,10 @@ async fn open(
     let running = follower.running().expect("shard 0 was just opened");
     membership.follow(running.coordinator());
     let port = follower.port.clone();
-    let changes =
-        TopologyChanges::new(rt, membership, running.coordinator(), port.clone(), &boot.directories.node);
+    let shards = Rc::new(Shards::new(port.clone(), rt.shard_count()));
+    let changes = TopologyChanges::new(rt, membership, running.coordinator(), shards);
     let admin = AdminNode::start(rt, boot, running.clone(), port, membership, &changes).await?;
-    match enter(rt, membership, follower, &changes).await {
+    match enter(rt, begun, follower, &changes).await {
         Ok(()) => {
             running.repair().start().await;
             Ok((admin, changes))
@@ -494,22 +467,23 @@ async fn open(
 /// Takes the node's place in the ring, and lets clients in.
 async fn enter(
     rt: &Rt,
-    membership: &Membership,
+    begun: &Begun,
     follower: &Follower,
     changes: &TopologyChanges,
 ) -> Result<(), NodeError> {
+    let Begun { boot, membership, .. } = begun;
     membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
-    if membership.is_joining() && !membership.config().join_ring && !changes.has_tokens() {
+    if membership.is_joining() && !boot.config.join_ring && !changes.has_tokens() {
         tracing::info!(
             "join_ring is false: this node coordinates, and owns nothing until it is told to join"
         );
-        unless_stopped(rt, membership.catch_up(rt.now() + HEARING_TIMEOUT)).await?;
+        unless_stopped(rt, async { Ok(membership.catch_up(rt.now() + HEARING_TIMEOUT).await?) }).await?;
     } else if membership.is_joining() {
         tracing::info!("joining the cluster");
-        unless_stopped(rt, changes.join()).await?;
+        unless_stopped(rt, async { Ok(changes.join().await?) }).await?;
         tracing::info!("joined the cluster");
     } else {
-        unless_stopped(rt, membership.catch_up(rt.now() + HEARING_TIMEOUT)).await?;
+        unless_stopped(rt, async { Ok(membership.catch_up(rt.now() + HEARING_TIMEOUT).await?) }).await?;
     }
     membership.check_disk()?;
     follower.order_all(rt.shard_count(), Order::Listen).await?;

@@ -1,14 +1,14 @@
 //! One shard of a node: its collaborators, in the order in which they need each other.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::FetchFigures;
 use commitlog::{CommitLogConfig, SyncMode};
 use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse};
 use engine::{Engine, EngineConfig, FailurePolicy};
 use hints::{Hints, HintsConfig};
+use membership::RangeStreamer;
 use repair::Repair;
 use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
 use rpc::{HandoverEndpoint, Messenger};
@@ -19,7 +19,6 @@ use transfer::{TransferConfig, Transfers};
 
 use crate::front::{Front, FrontEndpoint};
 use crate::node::Boot;
-use crate::topology_change::Expected;
 use crate::{Config, NodeError};
 
 /// A shard's ends of the meshes, on their way to the shard.
@@ -60,11 +59,8 @@ pub(crate) struct RunningShard {
     handoff: Handoff,
     repair: Repair,
     transfers: Transfers,
+    streamer: RangeStreamer,
     messenger: Messenger,
-    /// What is fetched, or was last.
-    pub(crate) fetch: Cell<FetchFigures>,
-    /// How much of it comes.
-    pub(crate) expected: RefCell<Expected>,
 }
 
 impl RunningShard {
@@ -101,7 +97,7 @@ impl RunningShard {
         let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
-        let (fetch, expected) = (Cell::default(), RefCell::default());
+        let streamer = RangeStreamer::new(&coordinator, &engine, &transfers);
         Ok(Self {
             engine,
             replica,
@@ -111,9 +107,8 @@ impl RunningShard {
             handoff,
             repair,
             transfers,
+            streamer,
             messenger,
-            fetch,
-            expected,
         })
     }
 
@@ -137,11 +132,6 @@ impl RunningShard {
         &self.front
     }
 
-    /// Storage.
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
     /// The coordinator.
     pub(crate) fn coordinator(&self) -> &Coordinator {
         &self.coordinator
@@ -157,9 +147,9 @@ impl RunningShard {
         &self.repair
     }
 
-    /// SSTables that go from node to node.
-    pub(crate) fn transfers(&self) -> &Transfers {
-        &self.transfers
+    /// The shard's part in topology changes.
+    pub(crate) fn streamer(&self) -> &RangeStreamer {
+        &self.streamer
     }
 
     /// Figures of this moment.
@@ -180,7 +170,7 @@ impl RunningShard {
             serial_reads,
             conditional_writes,
             paxos: self.coordinator.paxos_stats(),
-            fetch: self.fetch_figures(),
+            fetch: self.streamer.figures(),
             rpc: self.messenger.stats(),
         }
     }

@@ -43,7 +43,7 @@ pub const TABLE: &[Row] = &[
     row("schema", "values", "stdx types"),
     row("mutation", "values", "stdx types schema"),
     // runtime: what a shard may ask of the outside, and its two backends.
-    row("rt", "runtime", "stdx"),
+    row("rt", "runtime", ""),
     row("rt-uring", "runtime", "stdx rt"),
     row("rt-sim", "runtime", "rt"),
     // protocol: pure state machines and codecs.
@@ -60,21 +60,18 @@ pub const TABLE: &[Row] = &[
     // storage: one shard's storage.
     row("hints", "storage", "stdx rt topology"),
     row("sstable", "storage", "stdx types schema mutation rt"),
-    row("commitlog", "storage", "stdx types schema mutation rt"),
-    row("memtable", "storage", "stdx types schema mutation rt"),
+    row("commitlog", "storage", "stdx schema mutation rt"),
+    row("memtable", "storage", "schema mutation rt"),
     row("cache", "storage", "stdx schema mutation memtable"),
-    row("compaction", "storage", "stdx types schema mutation rt sstable"),
-    row(
-        "engine",
-        "storage",
-        "stdx types schema mutation rt topology sstable commitlog memtable cache compaction",
-    ),
+    row("compaction", "storage", "schema mutation rt sstable"),
+    row("engine", "storage", "stdx schema mutation rt topology sstable commitlog memtable cache compaction"),
     // cluster: replicas, membership, and operations over them.
     row("replica", "cluster", "stdx schema mutation rt topology engine"),
-    row("cluster", "cluster", "stdx types schema mutation rt topology raft gossip rpc"),
+    row("cluster", "cluster", "stdx types schema rt topology raft gossip rpc"),
     row("transfer", "cluster", "stdx schema rt topology rpc streaming sstable engine"),
     row("repair", "cluster", "stdx schema mutation rt topology rpc replica"),
     row("coordinator", "cluster", "stdx types schema mutation rt topology paxos rpc hints replica cluster"),
+    row("membership", "cluster", "schema rt topology gossip rpc engine cluster transfer coordinator"),
     // query: statements.
     row("catalog", "query", "stdx types schema mutation topology coordinator"),
     row(
@@ -84,18 +81,22 @@ pub const TABLE: &[Row] = &[
     ),
     // front: what clients and operators speak.
     row("session", "front", "stdx rt wire tls"),
-    row("admin", "front", "schema mutation rt topology gossip rpc engine replica cluster repair coordinator"),
+    row(
+        "admin",
+        "front",
+        "schema mutation rt topology gossip rpc engine replica cluster membership repair coordinator",
+    ),
     // node: a whole node.
     row(
         "server",
         "node",
-        "stdx schema mutation rt topology gossip wire tls rpc hints commitlog engine replica cluster transfer repair coordinator catalog exec session admin",
+        "schema mutation rt topology wire tls rpc hints commitlog engine replica cluster transfer repair coordinator membership catalog exec session admin",
     ),
     row("torc", "node", "types rt rt-uring topology sstable cluster server bench sim"),
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).
     row("model", "test", "stdx"),
     row("testkit", "test", "types schema mutation"),
-    row("bench", "test", "stdx rt rt-uring topology wire rpc engine replica cluster coordinator exec"),
+    row("bench", "test", "rt rt-uring topology wire rpc engine replica cluster coordinator exec"),
     row("sim", "test", "stdx rt rt-sim wire server model"),
     // tools: programs for developers.
     row("xtask", "tools", ""),

@@ -235,6 +235,10 @@ impl Tree {
                 if let Some(message) = edge_refused(row, dependency) {
                     report(dependency.line, message);
                 }
+                if !self.is_used(row, dependency) {
+                    let name = &dependency.name;
+                    report(dependency.line, format!("`{krate}` does not use `{name}`: remove it"));
+                }
             }
             for used in row.uses() {
                 let is_used =
@@ -245,6 +249,24 @@ impl Tree {
             }
         }
         findings
+    }
+
+    /// Whether a crate's code names a dependency: its sources, and for tests its tests.
+    fn is_used(&self, row: &edges::Row, dependency: &manifest::Dependency) -> bool {
+        let folder = format!("crates/{}/{}/", row.layer, row.name);
+        let sources = format!("{folder}src/");
+        let name = dependency.name.replace('-', "_");
+        let is_part = |ch: char| ch.is_alphanumeric() || ch == '_';
+        self.rust().filter(|(file, _)| file.path.starts_with(&folder)).any(|(file, source)| {
+            let may_use = dependency.kind == manifest::Kind::Dev || file.path.starts_with(&sources);
+            may_use
+                && source.code.match_indices(&name).any(|(at, _)| {
+                    let before = source.code[..at].chars().next_back();
+                    let after = source.code[at + name.len()..].trim_start();
+                    !before.is_some_and(is_part)
+                        && ["::", ";", ",", " as "].iter().any(|next| after.starts_with(next))
+                })
+        })
     }
 
     /// ARCHITECTURE.md, once it exists, has a section for every crate.

@@ -96,7 +96,7 @@ impl Shape {
         }
     }
 
-    /// The steps of the change, in the order of `server::topology_change` and `coordinator::pull`: a source is fenced before anything is
+    /// The steps of the change, in the order of `membership::change` and `coordinator::pull`: a source is fenced before anything is
     /// fetched from it, the rows that come as files come before the votes, and the rows of the other sources after them. So what a
     /// pending replica is given is as old as it can be. When a step comes is what interleavings differ in. Node 1 is no source where
     /// there are three, and follows requests of the previous version for as long as they come.

@@ -9,27 +9,30 @@ mod files;
 mod leave;
 mod rebuild;
 mod requests;
+mod streamer;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::state::{ChangeStep, ClusterState, Command, MemberStatus, TopologyChange};
 use coordinator::Coordinator;
-use futures_util::future::{Either, join_all, select};
-use rt::mesh::Port;
+use futures_util::future::{Either, select};
 use rt::sync::{Semaphore, Watch};
-use rt::{Instant, Rt, ShardId, Task};
+use rt::{Instant, Rt, Task};
 use topology::HostId;
 
-use crate::NodeError;
+use crate::MembershipError;
 use crate::membership::Membership;
-use crate::node::{Order, Report};
-pub(crate) use cleanup::Kept;
+use crate::{NodeShards, ShardTask};
+pub use cleanup::Kept;
 use decide::{Act, Scene};
-pub(crate) use files::{Expected, FetchReason, Had};
+pub use files::{FetchReason, FetchedRanges};
+pub use rebuild::Rebuild;
+pub use requests::TopologyRequest;
+pub use streamer::{FetchFigures, RangeStreamer};
 
 /// How often it is looked, when nothing tells of a change, whether there is something to do.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -48,13 +51,13 @@ const _: () = assert!(BLIND_WAIT.as_secs() >= coordinator::LEASE.as_secs() + 20)
 
 /// This node's part in changes of the ring. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct TopologyChanges(Rc<Inner>);
+pub struct TopologyChanges(Rc<Inner>);
 
 struct Inner {
     rt: Rt,
     membership: Membership,
     coordinator: Coordinator,
-    port: Port<Order, Report>,
+    shards: Rc<dyn NodeShards>,
     /// A node that joins fetches what it will own.
     bootstrap: bool,
     /// So long a change waits for writes that are under way and began with an older view.
@@ -81,27 +84,24 @@ struct Inner {
 
 impl TopologyChanges {
     /// The part of a node with this place in its cluster, whose own directory this is.
-    pub(crate) fn new(
+    pub fn new(
         rt: &Rt,
         membership: &Membership,
         coordinator: &Coordinator,
-        port: Port<Order, Report>,
-        directory: &Path,
+        shards: Rc<dyn NodeShards>,
     ) -> Self {
         let config = membership.config();
-        let write_time_max = config.write_request_timeout.max(config.counter_write_request_timeout);
-        let read_time_max = config.read_request_timeout.max(config.range_request_timeout);
         Self(Rc::new(Inner {
             rt: rt.clone(),
             membership: membership.clone(),
             coordinator: coordinator.clone(),
-            port,
+            shards,
             bootstrap: config.auto_bootstrap,
-            write_time_max,
-            request_time_max: write_time_max.max(read_time_max),
+            write_time_max: config.write_time_max,
+            request_time_max: config.request_time_max,
             has_left: Watch::new(false),
             data: Semaphore::new(1),
-            directory: directory.to_owned(),
+            directory: config.directory.clone(),
             cleaned: Cell::new(None),
             rebuild: RefCell::default(),
             rebuilding: RefCell::default(),
@@ -112,7 +112,7 @@ impl TopologyChanges {
     }
 
     /// Takes part from now on.
-    pub(crate) fn start(&self) {
+    pub fn start(&self) {
         let inner = Rc::clone(&self.0);
         let run = async move { inner.run(|_| false).await };
         *self.0.task.borrow_mut() = Some(self.0.rt.spawn(rt::Group::Maintenance, run));
@@ -120,7 +120,7 @@ impl TopologyChanges {
     }
 
     /// Ends taking part; a step that is under way is done again after the next start.
-    pub(crate) async fn stop(&self) {
+    pub async fn stop(&self) {
         let tasks = [self.0.task.borrow_mut().take(), self.0.rebuilding.borrow_mut().take()];
         for task in tasks.into_iter().flatten() {
             task.cancel().await;
@@ -128,7 +128,7 @@ impl TopologyChanges {
     }
 
     /// A node that joins: takes its place, when it is its turn, fetches its data, and owns it.
-    pub(crate) async fn join(&self) -> Result<(), NodeError> {
+    pub async fn join(&self) -> Result<(), MembershipError> {
         let inner = &self.0;
         if !inner.bootstrap && !self.has_tokens() {
             inner.membership.catch_up(inner.rt.now() + CATCH_UP_MAX).await?;
@@ -140,17 +140,17 @@ impl TopologyChanges {
     }
 
     /// Whether this node has left its cluster.
-    pub(crate) fn has_left(&self) -> bool {
+    pub fn has_left(&self) -> bool {
         *self.0.has_left.get()
     }
 
     /// Whether this node has its tokens, in force or not.
-    pub(crate) fn has_tokens(&self) -> bool {
+    pub fn has_tokens(&self) -> bool {
         self.0.state().member(self.0.own()).is_some_and(|member| !member.tokens.is_empty())
     }
 
     /// How this node takes part, by the log.
-    pub(crate) fn status(&self) -> Option<MemberStatus> {
+    pub fn status(&self) -> Option<MemberStatus> {
         self.0.status_in(&self.0.state())
     }
 }
@@ -169,9 +169,9 @@ impl Inner {
     }
 
     /// Whether this node may join without data, by what it knows of the cluster's log.
-    fn check_may_join_unfetched(&self) -> Result<(), NodeError> {
-        let location = self.membership.config().location();
-        allowed::join_unfetched(&self.state(), &location.datacenter).map_err(NodeError::Cluster)
+    fn check_may_join_unfetched(&self) -> Result<(), MembershipError> {
+        let location = &self.membership.config().location;
+        allowed::join_unfetched(&self.state(), &location.datacenter).map_err(MembershipError::Cluster)
     }
 
     fn is_alive(&self, host: HostId) -> bool {
@@ -253,7 +253,7 @@ impl Inner {
         *told = missing;
     }
 
-    async fn perform(&self, act: Act) -> Result<(), NodeError> {
+    async fn perform(&self, act: Act) -> Result<(), MembershipError> {
         match act {
             Act::Rest => Ok(()),
             Act::Announce(change) => self.announce(change).await,
@@ -269,12 +269,12 @@ impl Inner {
         }
     }
 
-    async fn step(&self, change: u64, step: ChangeStep) -> Result<(), NodeError> {
+    async fn step(&self, change: u64, step: ChangeStep) -> Result<(), MembershipError> {
         self.membership.propose(Command::TakeStep { change, step }).await
     }
 
     /// Every node knows of the change, and no write is under way that began before.
-    async fn announce(&self, change: u64) -> Result<(), NodeError> {
+    async fn announce(&self, change: u64) -> Result<(), MembershipError> {
         self.membership.wait_for_everyone().await?;
         tracing::debug!("every live node knows of the change of the ring");
         self.coordinator.run_out(self.write_time_max).await;
@@ -282,7 +282,7 @@ impl Inner {
         self.step(change, ChangeStep::Fetching).await
     }
 
-    async fn fetch(&self, change: u64) -> Result<(), NodeError> {
+    async fn fetch(&self, change: u64) -> Result<(), MembershipError> {
         let joins = self.status_in(&self.state()) == Some(MemberStatus::Joining);
         if let (true, false, Err(why)) = (joins, self.bootstrap, self.check_may_join_unfetched()) {
             tracing::warn!(
@@ -291,7 +291,7 @@ impl Inner {
         }
         // All shards use a view with the pending replicas.
         self.membership.wait_for_itself().await?;
-        let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
+        let _alone = self.data.acquire(1).await.map_err(|_| MembershipError::Stopped)?;
         if !joins {
             self.drop_earlier(change).await?;
         }
@@ -303,7 +303,7 @@ impl Inner {
 
     /// Every node reads from the ring to be: the change is complete. Who has not heard so is refused from then on, so that what is
     /// under way ends first.
-    async fn finish(&self, change: u64) -> Result<(), NodeError> {
+    async fn finish(&self, change: u64) -> Result<(), MembershipError> {
         self.membership.wait_for_everyone().await?;
         self.check_reads_went_over(change)?;
         self.coordinator.run_out(self.write_time_max).await;
@@ -330,7 +330,7 @@ impl Inner {
 
     /// Nodes that are down may not be: those that have not heard of the ring to be should not make a quorum of what replicas were.
     /// That is waited for, but not for ever: of a node that is dead for good nobody hears.
-    fn check_reads_went_over(&self, change: u64) -> Result<(), NodeError> {
+    fn check_reads_went_over(&self, change: u64) -> Result<(), MembershipError> {
         let state = self.state();
         let Some(view) = self.membership.view_of(&state) else { return Ok(()) };
         let knows = |node| view.is_alive(node) || view.is_declared_dead(node);
@@ -344,7 +344,7 @@ impl Inner {
                 );
                 Ok(())
             }
-            Some(keyspace) => Err(NodeError::Cluster(format!(
+            Some(keyspace) => Err(MembershipError::Cluster(format!(
                 "too many replicas of keyspace {} are down to be certain that nobody reads by the ring of before",
                 keyspace.name
             ))),
@@ -365,7 +365,7 @@ impl Inner {
     }
 
     /// A node that joins waits for its turn, and takes tokens.
-    async fn take_tokens(&self) -> Result<(), NodeError> {
+    async fn take_tokens(&self) -> Result<(), MembershipError> {
         let has_tokens =
             |state: &ClusterState| state.member(self.own()).is_some_and(|member| !member.tokens.is_empty());
         let mut gives_way_until = None;
@@ -402,24 +402,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives every shard the same order; the first failure when all have reported.
-    async fn order_all(&self, order: Order) -> Result<(), NodeError> {
-        let shards = (0..self.rt.shard_count()).map(ShardId);
-        let reports = join_all(shards.map(|shard| self.port.call(shard, order.clone()))).await;
-        let results = reports.into_iter().map(|report| match report {
-            Report::Done(result) => result,
-            Report::Files(_) | Report::Figures(_) => panic!("that is no answer to an order"),
-        });
-        results.collect()
-    }
-
-    async fn figures(&self) -> Vec<admin::ShardFigures> {
-        let ask = (0..self.rt.shard_count()).map(|shard| self.port.call(ShardId(shard), Order::Figures));
-        let figures = join_all(ask).await.into_iter().map(|report| match report {
-            Report::Figures(figures) => *figures,
-            Report::Done(_) | Report::Files(_) => admin::ShardFigures::default(),
-        });
-        figures.collect()
+    /// Has every shard carry out a task; the first failure when all have ended.
+    async fn on_all(&self, task: ShardTask) -> Result<(), MembershipError> {
+        self.shards.on_each(task).await.into_iter().try_for_each(|done| done.map(|_| ()))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use admin::FetchFigures;
 use coordinator::PullStats;
 use engine::KeptTokens;
 use rt::Rt;
@@ -10,17 +9,17 @@ use schema::{Replication, Table, TableId};
 use topology::TokenRange;
 
 use super::cleanup::Kept;
-use super::files::{FetchReason, Had, had_from};
-use crate::NodeError;
-use crate::shard::RunningShard;
+use super::files::{FetchReason, FetchedRanges, had_from};
+use super::streamer::{FetchFigures, RangeStreamer};
+use crate::MembershipError;
 
 /// A table's range that a shard fetches.
 type Piece = (Arc<Table>, TokenRange);
 
-impl RunningShard {
+impl RangeStreamer {
     /// Drops what the node does not own out of these tables of this shard.
-    pub(crate) async fn cleanup(&self, tables: &[TableId], what: Kept) -> Result<(), NodeError> {
-        let coordinator = self.coordinator();
+    pub(super) async fn cleanup(&self, tables: &[TableId], what: Kept) -> Result<(), MembershipError> {
+        let coordinator = &self.coordinator;
         for id in tables {
             let schema = coordinator.schema();
             let Some(table) = schema.table_by_id(*id) else { continue };
@@ -37,21 +36,28 @@ impl RunningShard {
                 };
                 KeptTokens::new(ranges.into_iter().map(|range| (range.after, range.upto)))
             };
-            match self.engine().cleanup(*id, kept).await {
+            match self.engine.cleanup(*id, kept).await {
                 Ok(0) => {}
                 Ok(rewritten) => {
                     let name = table.full_name();
                     tracing::info!("cleaned {rewritten} SSTables of {name} from what this node does not own");
                 }
                 Err(engine::MaintenanceError::UnknownTable(_)) => {}
-                Err(error) => return Err(NodeError::Cluster(format!("{}: {error}", table.full_name()))),
+                Err(error) => {
+                    return Err(MembershipError::Cluster(format!("{}: {error}", table.full_name())));
+                }
             }
         }
         Ok(())
     }
 
     /// Fetches what is lacking of this shard's part of the ranges, when files are here as far as they could be had.
-    pub(crate) async fn fetch(&self, rt: &Rt, reason: &FetchReason, had: &Had) -> Result<(), NodeError> {
+    pub(super) async fn fetch(
+        &self,
+        rt: &Rt,
+        reason: &FetchReason,
+        had: &FetchedRanges,
+    ) -> Result<(), MembershipError> {
         let pieces = self.pieces(rt, reason);
         let ranges_total = pieces.len() as u64;
         self.fetch.set(FetchFigures { active: true, ranges_total, ..self.fetch.get() });
@@ -77,7 +83,7 @@ impl RunningShard {
     }
 
     pub(super) fn pieces(&self, rt: &Rt, reason: &FetchReason) -> Vec<Piece> {
-        let schema = self.coordinator().schema();
+        let schema = self.coordinator.schema();
         let (shard, shards) = (rt.shard().index(), usize::from(rt.shard_count()));
         let mut pieces = Vec::new();
         for keyspace in schema.keyspaces() {
@@ -94,15 +100,15 @@ impl RunningShard {
         &self,
         pieces: &[Piece],
         reason: &FetchReason,
-        had: &Had,
-    ) -> Result<PullStats, NodeError> {
+        had: &FetchedRanges,
+    ) -> Result<PullStats, MembershipError> {
         let mut stats = PullStats::default();
         for (table, range) in pieces {
             self.check_wanted(reason)?;
             let have = had_from(had, table.id, *range);
-            let pulled = self.coordinator().pull_rest(table, *range, reason.from(), have).await;
+            let pulled = self.coordinator.pull_rest(table, *range, reason.from(), have).await;
             stats += pulled.map_err(|error| {
-                NodeError::Cluster(format!("fetching {} was interrupted: {error}", table.full_name()))
+                MembershipError::Cluster(format!("fetching {} was interrupted: {error}", table.full_name()))
             })?;
             let mut figures = self.fetch.get();
             figures.ranges_done += 1;

@@ -10,21 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::group::{Group, GroupConfig, Opened, ProposeError};
 use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
-use cluster::rollback::RollbackGuard;
-use cluster::state::{
-    ChangeStep, ClusterState, Command, Member, MemberInfo, MemberStatus, Outcome, Refused, STATE_VERSION,
-};
+use cluster::state::{ChangeStep, ClusterState, Command, Member, MemberStatus, Outcome, Refused};
 use coordinator::{ClusterView, Coordinator, Phase, Replicated, ViewNode};
 use futures_util::future::{Either, select};
 use gossip::{Key, Standing, Why};
-use rpc::{Messenger, RpcConfig};
+use rpc::Messenger;
 use rt::{Instant, Rt, Task};
 use schema::{Keyspace, Schema};
 use topology::HostId;
 
-use crate::facts::RELEASE_VERSION;
-use crate::node::Directories;
-use crate::{Config, NodeError};
+use crate::{MembershipConfig, MembershipError};
 
 /// How long a node tries to be let into its cluster.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -33,94 +28,49 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a step of joining may wait for the others.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who this node is, for the others.
-#[derive(Clone)]
-pub(crate) struct OwnNode {
-    pub(crate) host: HostId,
-    pub(crate) generation: u64,
-    pub(crate) tokens: Vec<i64>,
-    pub(crate) config: Config,
-    pub(crate) guard: RollbackGuard,
-}
-
-impl OwnNode {
-    fn internode(&self) -> SocketAddr {
-        self.config.internode_address()
-    }
-
-    /// How this node speaks with others.
-    pub(crate) fn rpc_config(&self) -> RpcConfig {
-        let listen = (self.config.listen_address, self.config.storage_port).into();
-        let (compression, compress_between) = self.config.packing();
-        let config = RpcConfig::new(self.config.cluster_name.clone(), self.host, listen);
-        let most = self.config.connection_limits();
-        let mut limits = config.limits.clone();
-        limits.connections_max = limits.connections_max.min(most.internode);
-        limits.connections_out_max = limits.connections_out_max.min(most.internode_out);
-        RpcConfig { compression, compress_between, limits, ..config }
-    }
-
-    fn info(&self, shards: u16) -> MemberInfo {
-        MemberInfo {
-            internode: self.internode(),
-            native: self.config.native_address(),
-            location: self.config.location(),
-            shard_count: shards,
-            release_version: RELEASE_VERSION.to_owned(),
-            state_version: STATE_VERSION,
-        }
-    }
-
-    /// Where the cluster may be found.
-    fn seeds(&self) -> Result<Vec<SocketAddr>, NodeError> {
-        self.config.seed_addresses().map_err(|error| NodeError::Cluster(error.to_string()))
-    }
-}
-
 /// This node's part in the cluster's log. The node has one before it opens its storage: the schema comes from there.
-pub(crate) async fn open_group(
+pub async fn open_group(
     rt: &Rt,
     messenger: &Messenger,
-    own: &OwnNode,
-    directories: &Directories,
+    own: &MembershipConfig,
     own_schema: Schema,
-) -> Result<Group, NodeError> {
-    let failed = |error: &dyn std::fmt::Display| NodeError::Cluster(error.to_string());
+) -> Result<Group, MembershipError> {
+    let failed = |error: &dyn std::fmt::Display| MembershipError::Cluster(error.to_string());
     let info = own.info(rt.shard_count());
     let config = GroupConfig {
         own: own_schema,
-        replaces: own.config.replaces().map(str::to_owned),
-        token_count: own.config.initial_token.trim().is_empty().then_some(own.config.num_tokens.into()),
-        new_cluster: own.config.new_cluster,
+        replaces: own.replaces.clone(),
+        token_count: own.initial_token.trim().is_empty().then_some(own.num_tokens.into()),
+        new_cluster: own.new_cluster,
         rollback: Some(own.guard.clone()),
-        unresolved_seeds: own.config.unresolved_seeds().map(str::to_owned).collect(),
-        ..GroupConfig::new(&directories.node, own.config.cluster_name.clone(), own.host, info)
+        unresolved_seeds: own.unresolved_seeds.iter().cloned().collect(),
+        ..GroupConfig::new(&own.directory, own.cluster_name.clone(), own.host, info)
     };
-    let seeds = own.seeds()?;
+    let seeds = &own.seeds;
     let opened = Group::open(rt, messenger, config).await.map_err(|error| failed(&error))?;
     let blank = match opened {
         Opened::Member(group) => return Ok(group),
         Opened::Blank(blank) => blank,
     };
-    if let Some(dead) = own.config.replaces() {
+    if let Some(dead) = &own.replaces {
         // Such a node never founds a cluster, whatever its seeds are.
-        tracing::info!("looking for the cluster at {}, to take the place of {dead}", own.config.seeds);
+        tracing::info!("looking for the cluster at {}, to take the place of {dead}", own.seeds_text);
         let deadline = rt.now() + JOIN_TIMEOUT;
-        return blank.join(&seeds, deadline).await.map_err(|error| failed(&error));
+        return blank.join(seeds, deadline).await.map_err(|error| failed(&error));
     }
-    if seeds.iter().all(|seed| *seed == own.internode()) && own.config.unresolved_seeds().next().is_none() {
+    if seeds.iter().all(|seed| *seed == own.internode) && own.unresolved_seeds.is_empty() {
         return blank.start_first_node(own.tokens.clone()).await.map_err(|error| failed(&error));
     }
-    tracing::info!("looking for the cluster at {}", own.config.seeds);
+    tracing::info!("looking for the cluster at {}", own.seeds_text);
     let deadline = rt.now() + JOIN_TIMEOUT;
-    blank.found_or_join(&seeds, own.tokens.clone(), deadline).await.map_err(|error| failed(&error))
+    blank.found_or_join(seeds, own.tokens.clone(), deadline).await.map_err(|error| failed(&error))
 }
 
 /// What this node knows of its cluster, and tells it.
 #[derive(Clone)]
-pub(crate) struct Membership {
+pub struct Membership {
     rt: Rt,
-    own: Rc<OwnNode>,
+    own: Rc<MembershipConfig>,
     group: Group,
     liveness: LivenessDriver,
     task: Rc<std::cell::RefCell<Option<Task<()>>>>,
@@ -130,31 +80,26 @@ pub(crate) struct Membership {
 
 impl Membership {
     /// Begins to gossip.
-    pub(crate) fn start(
-        rt: &Rt,
-        messenger: &Messenger,
-        own: OwnNode,
-        group: Group,
-    ) -> Result<Self, NodeError> {
+    pub fn start(rt: &Rt, messenger: &Messenger, own: MembershipConfig, group: Group) -> Self {
         let detector = gossip::DetectorConfig {
-            threshold: own.config.phi_convict_threshold,
+            threshold: own.phi_convict_threshold,
             ..gossip::DetectorConfig::default()
         };
         let config = gossip::Config {
             detector,
-            ..gossip::Config::new(group.applied().state.full_name(), own.seeds()?)
+            ..gossip::Config::new(group.applied().state.full_name(), own.seeds.clone())
         };
-        let location = own.config.location();
+        let location = &own.location;
         let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         let endpoint = OwnEndpoint {
             host: own.host,
             generation: own.generation,
-            address: own.internode(),
+            address: own.internode,
             states: vec![
                 (Key::DC, text(&location.datacenter)),
                 (Key::RACK, text(&location.rack)),
-                (Key::RELEASE_VERSION, text(RELEASE_VERSION)),
-                (Key::NATIVE_ADDRESS, text(&own.config.native_address().to_string())),
+                (Key::RELEASE_VERSION, text(&own.release_version)),
+                (Key::NATIVE_ADDRESS, text(&own.native.to_string())),
                 (Key::RPC_READY, text("false")),
                 (Key::SCHEMA, text(&schema_version(&group.applied().state.schema))),
             ],
@@ -173,48 +118,48 @@ impl Membership {
         let config = LivenessConfig { rollback: Some(own.guard.clone()), ..LivenessConfig::new(config) };
         let liveness = LivenessDriver::start(rt, messenger, config, endpoint, notices);
         liveness.set_members(addresses(&group.applied().state));
-        Ok(Self {
+        Self {
             rt: rt.clone(),
             own: Rc::new(own),
             group,
             liveness,
             task: Rc::default(),
             leaves: Rc::default(),
-        })
+        }
     }
 
     /// The cluster's log.
-    pub(crate) fn group(&self) -> &Group {
+    pub fn group(&self) -> &Group {
         &self.group
     }
 
     /// Who lives, heartbeats included.
-    pub(crate) fn liveness(&self) -> Liveness {
+    pub fn liveness(&self) -> Liveness {
         self.liveness.snapshot()
     }
 
     /// The cluster as it is known now.
-    pub(crate) fn view(&self) -> Option<ClusterView> {
+    pub fn view(&self) -> Option<ClusterView> {
         view(self.own.host, &self.group.applied().state, &self.liveness.current())
     }
 
     /// The cluster as a state of the log makes it.
-    pub(crate) fn view_of(&self, state: &ClusterState) -> Option<ClusterView> {
+    pub fn view_of(&self, state: &ClusterState) -> Option<ClusterView> {
         view(self.own.host, state, &self.liveness.current())
     }
 
     /// This node.
-    pub(crate) fn host(&self) -> HostId {
+    pub fn host(&self) -> HostId {
         self.own.host
     }
 
-    /// How this node is configured.
-    pub(crate) fn config(&self) -> &Config {
-        &self.own.config
+    /// This node, and how it is configured.
+    pub fn config(&self) -> &MembershipConfig {
+        &self.own
     }
 
     /// Has the node's shards know of every change from now on.
-    pub(crate) fn follow(&self, coordinator: &Coordinator) {
+    pub fn follow(&self, coordinator: &Coordinator) {
         let (host, liveness) = (self.own.host, self.liveness.clone());
         let maker = move |state: &ClusterState| {
             liveness.set_members(addresses(state));
@@ -276,20 +221,20 @@ impl Membership {
     }
 
     /// Whether this node has yet to fetch its share of the data.
-    pub(crate) fn is_joining(&self) -> bool {
+    pub fn is_joining(&self) -> bool {
         let state = self.group.applied().state;
         state.member(self.own.host).is_some_and(|member| member.status == MemberStatus::Joining)
     }
 
     /// Chooses this node's tokens; returns when it has them, or others' changes of the ring took too long.
-    pub(crate) async fn take_tokens(&self) -> Result<(), NodeError> {
+    pub async fn take_tokens(&self) -> Result<(), MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
-        if !self.own.config.initial_token.is_empty() {
+        if !self.own.initial_token.is_empty() {
             tracing::warn!(
                 "initial_token is for a cluster's first node; this one's tokens are chosen for balance"
             );
         }
-        let configured = self.own.config.num_tokens;
+        let configured = self.own.num_tokens;
         match self.group.take_tokens(configured, deadline).await {
             Ok(Outcome::Refused(Refused::ChangeUnderWay { .. } | Refused::ReplicasMove { .. })) => {
                 return Ok(());
@@ -308,13 +253,13 @@ impl Membership {
     }
 
     /// That this node is removed from its cluster will be because it leaves.
-    pub(crate) fn expect_removal(&self) {
+    pub fn expect_removal(&self) {
         self.leaves.set(true);
     }
 
     /// Returns when every live node that is not being removed has taken over what the log says now: a change of nothing has then
     /// come through.
-    pub(crate) async fn wait_for_everyone(&self) -> Result<(), NodeError> {
+    pub async fn wait_for_everyone(&self) -> Result<(), MembershipError> {
         let goes = |host| {
             let state = self.group.applied().state;
             state.member(host).is_some_and(|member| member.status == MemberStatus::Removing)
@@ -323,11 +268,11 @@ impl Membership {
     }
 
     /// The same of this node's own shards.
-    pub(crate) async fn wait_for_itself(&self) -> Result<(), NodeError> {
+    pub async fn wait_for_itself(&self) -> Result<(), MembershipError> {
         self.wait_for(|host| host == self.own.host).await
     }
 
-    async fn wait_for(&self, who: impl Fn(HostId) -> bool) -> Result<(), NodeError> {
+    async fn wait_for(&self, who: impl Fn(HostId) -> bool) -> Result<(), MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         loop {
             let base = self.group.applied().state.schema.version();
@@ -335,24 +280,24 @@ impl Membership {
                 Ok(agreement) if agreement.behind.is_empty() => return Ok(()),
                 Ok(agreement) => {
                     let behind = agreement.behind.len();
-                    return Err(NodeError::Cluster(format!(
+                    return Err(MembershipError::Cluster(format!(
                         "{behind} live nodes did not take over the change in time"
                     )));
                 }
                 Err(cluster::group::ChangeSchemaError::Moved) if self.rt.now() < deadline => {}
-                Err(error) => return Err(NodeError::Cluster(error.to_string())),
+                Err(error) => return Err(MembershipError::Cluster(error.to_string())),
             }
         }
     }
 
     /// Has the cluster's log take a change over.
-    pub(crate) async fn propose(&self, command: Command) -> Result<(), NodeError> {
+    pub async fn propose(&self, command: Command) -> Result<(), MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         refused(self.group.propose(command, deadline).await)
     }
 
     /// Takes this node out of the log. Who is out of it may not hear so, and if it is not, the others do it when it is down.
-    pub(crate) async fn remove_itself(&self) {
+    pub async fn remove_itself(&self) {
         let (host, deadline) = (self.own.host, self.rt.now() + REMOVAL_TIMEOUT);
         if let Err(error) = self.group.propose(Command::RemoveMember { host }, deadline).await {
             tracing::info!(
@@ -363,10 +308,10 @@ impl Membership {
 
     /// A node that comes back knows what was decided while it was away before it serves, if it can be told. Fails when it was
     /// removed meanwhile.
-    pub(crate) async fn catch_up(&self, deadline: Instant) -> Result<(), NodeError> {
+    pub async fn catch_up(&self, deadline: Instant) -> Result<(), MembershipError> {
         match self.group.barrier(deadline).await {
             Ok(_) => Ok(()),
-            Err(ProposeError::Stopped(why)) => Err(NodeError::Cluster(why)),
+            Err(ProposeError::Stopped(why)) => Err(MembershipError::Cluster(why)),
             Err(_) => {
                 tracing::warn!(
                     "no majority of the cluster can be reached: this node serves by what it knew of it"
@@ -377,29 +322,29 @@ impl Membership {
     }
 
     /// Fails when somebody who did not answer at first knows that this node's disk went back.
-    pub(crate) fn check_disk(&self) -> Result<(), NodeError> {
-        self.own.guard.found().map_or(Ok(()), |found| Err(NodeError::Cluster(found.to_string())))
+    pub fn check_disk(&self) -> Result<(), MembershipError> {
+        self.own.guard.found().map_or(Ok(()), |found| Err(MembershipError::Cluster(found.to_string())))
     }
 
     /// Tells the others whether clients are served.
-    pub(crate) fn set_ready(&self, ready: bool) {
+    pub fn set_ready(&self, ready: bool) {
         self.liveness.set(vec![(Key::RPC_READY, Bytes::from(ready.to_string()))]);
     }
 
     /// Tells the others how many bytes are stored here.
-    pub(crate) fn set_load(&self, bytes: u64) {
+    pub fn set_load(&self, bytes: u64) {
         self.liveness.set(vec![(Key::LOAD, Bytes::from(bytes.to_string()))]);
     }
 
     /// Tells the others that this node stops, and hands over what it leads.
-    pub(crate) async fn say_good_bye(&self) {
+    pub async fn say_good_bye(&self) {
         let deadline = self.rt.now() + Duration::from_secs(2);
         self.group.step_down(deadline).await;
         self.liveness.stop().await;
     }
 
     /// Ends following.
-    pub(crate) async fn stop(&self) {
+    pub async fn stop(&self) {
         let task = self.task.borrow_mut().take();
         if let Some(task) = task {
             task.cancel().await;
@@ -409,7 +354,7 @@ impl Membership {
 
     /// Returns when every member is alive and has reached this node, or when the time is over. Whoever is then told that this
     /// node serves, and restarts the next one, finds that nobody still takes this one for dead.
-    pub(crate) async fn hear_of_others(&self, deadline: Instant) {
+    pub async fn hear_of_others(&self, deadline: Instant) {
         let mut version = 0;
         while self.rt.now() < deadline {
             let liveness = self.liveness.current();
@@ -429,11 +374,11 @@ impl Membership {
     }
 }
 
-fn refused(outcome: Result<Outcome, cluster::group::ProposeError>) -> Result<(), NodeError> {
+fn refused(outcome: Result<Outcome, cluster::group::ProposeError>) -> Result<(), MembershipError> {
     match outcome {
-        Ok(Outcome::Refused(why)) => Err(NodeError::Cluster(why.to_string())),
+        Ok(Outcome::Refused(why)) => Err(MembershipError::Cluster(why.to_string())),
         Ok(_) => Ok(()),
-        Err(error) => Err(NodeError::Cluster(error.to_string())),
+        Err(error) => Err(MembershipError::Cluster(error.to_string())),
     }
 }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::Inner;
-use crate::NodeError;
-use crate::node::Order;
+use crate::MembershipError;
 
 /// How long a node that leaves tries to deliver what it keeps for others.
 const HAND_OVER_MAX: Duration = Duration::from_secs(300);
@@ -27,7 +26,7 @@ impl Inner {
             let kept = self.coordinator.kept_hints().await;
             let (live, away): (Vec<_>, Vec<_>) = kept.iter().partition(|(host, _)| self.is_alive(**host));
             let hints: u64 = live.iter().map(|(_, figures)| figures.count).sum();
-            let batches: u64 = self.figures().await.iter().map(|shard| shard.batchlog.kept).sum();
+            let batches = self.shards.batches_stored().await;
             if hints == 0 && batches == 0 {
                 let lost: u64 = away.iter().map(|(_, figures)| figures.count).sum();
                 if lost > 0 {
@@ -52,7 +51,7 @@ impl Inner {
     }
 
     /// The cluster's log says that this node has left. Nobody asks it once all have taken that over.
-    pub(super) async fn leave(&self) -> Result<(), NodeError> {
+    pub(super) async fn leave(&self) -> Result<(), MembershipError> {
         self.membership.expect_removal();
         self.membership.set_ready(false);
         if let Err(error) = self.membership.wait_for_everyone().await {
@@ -61,11 +60,11 @@ impl Inner {
         }
         self.rt.sleep(CLIENTS_GO).await;
         self.coordinator.run_out(self.request_time_max).await;
-        self.order_all(Order::CloseFront).await?;
+        self.shards.close_clients().await?;
         self.hand_over_until(LAST_HAND_OVER_MAX).await;
         self.membership.remove_itself().await;
         self.membership.say_good_bye().await;
-        self.order_all(Order::Quiet).await?;
+        self.shards.quiesce().await?;
         tracing::info!(
             "this node has left the cluster; stop it, and clear its data directory before using it again"
         );

@@ -8,12 +8,11 @@ use cluster::state::{ClusterState, MemberStatus};
 use schema::TableId;
 
 use super::Inner;
-use crate::NodeError;
-use crate::node::Order;
+use crate::{MembershipError, ShardTask};
 
 /// What a node keeps when it drops the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub enum Kept {
     /// What it takes writes of.
     Taken,
     /// What reads ask it for.
@@ -57,11 +56,11 @@ impl Inner {
         }
     }
 
-    async fn clean_after(&self, state: &ClusterState) -> Result<(), NodeError> {
+    async fn clean_after(&self, state: &ClusterState) -> Result<(), MembershipError> {
         // The shards know that the change is over, and what was let in before is done: later writes of what is dropped are refused.
         self.membership.wait_for_itself().await?;
         if !self.coordinator.settle(self.write_time_max).await {
-            return Err(NodeError::Cluster("requests of before the change are under way".to_owned()));
+            return Err(MembershipError::Cluster("requests of before the change are under way".to_owned()));
         }
         self.clean(tables_of(state), Kept::Taken).await?;
         self.note_cleaned(state.last_change()).await
@@ -75,27 +74,27 @@ impl Inner {
     /// that are acknowledged by then, enough of those who are fetched from have them. Those that are under way could come to a source
     /// after it was fetched from, and be acknowledged with this node's answer from before: their time is over before anything is fetched
     /// (`paxos/tests/it/explore.rs`, `DroppedWithoutWait`).
-    pub(super) async fn drop_earlier(&self, change: u64) -> Result<(), NodeError> {
+    pub(super) async fn drop_earlier(&self, change: u64) -> Result<(), MembershipError> {
         let before = change.saturating_sub(1);
         if self.cleaned().await >= before {
             return Ok(());
         }
         tracing::info!("dropping what this node did not own before this change, ahead of fetching");
-        self.order_all(Order::Cleanup(tables_of(&self.state()), Kept::Read)).await?;
+        self.on_all(ShardTask::Cleanup(tables_of(&self.state()), Kept::Read)).await?;
         self.rt.sleep(self.request_time_max.max(COUNTED_WAIT)).await;
         self.note_cleaned(before).await
     }
 
     /// What is dropped once is not looked for again, whatever ends this process.
-    async fn note_cleaned(&self, number: u64) -> Result<(), NodeError> {
+    async fn note_cleaned(&self, number: u64) -> Result<(), MembershipError> {
         self.rt.disk().write_atomically(self.directory.join(NOTE), &number.to_le_bytes()).await?;
         self.cleaned.set(Some(number));
         Ok(())
     }
 
-    async fn clean(&self, tables: Arc<[TableId]>, kept: Kept) -> Result<(), NodeError> {
-        let _alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
-        self.order_all(Order::Cleanup(tables, kept)).await
+    async fn clean(&self, tables: Arc<[TableId]>, kept: Kept) -> Result<(), MembershipError> {
+        let _alone = self.data.acquire(1).await.map_err(|_| MembershipError::Stopped)?;
+        self.on_all(ShardTask::Cleanup(tables, kept)).await
     }
 
     /// An operator asks for it.

@@ -5,26 +5,24 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::FetchFigures;
 use coordinator::PullFrom;
 use futures_util::future::{Either, join_all, select};
-use rt::{Rt, ShardId};
+use rt::Rt;
 use schema::{Keyspace, Replication, Table, TableId};
 use topology::{HostId, TokenRange};
 use transfer::Peer;
 
 use super::Inner;
 use super::rebuild::Rebuild;
-use crate::NodeError;
-use crate::node::{Order, Report};
-use crate::shard::RunningShard;
+use super::streamer::{FetchFigures, RangeStreamer};
+use crate::{MembershipError, ShardTask};
 
 /// How often it is looked whether what is fetched is still wanted.
 const WANTED_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why a node fetches.
 #[derive(Clone, Debug)]
-pub(crate) enum FetchReason {
+pub enum FetchReason {
     /// It gains ranges by the change of the ring with this number.
     Change(u64),
     /// An operator asks for all that it owns, from a datacenter or from anywhere.
@@ -33,7 +31,7 @@ pub(crate) enum FetchReason {
 
 impl FetchReason {
     /// From whom.
-    pub(crate) fn from(&self) -> PullFrom<'_> {
+    pub(super) fn from(&self) -> PullFrom<'_> {
         match self {
             Self::Change(_) => PullFrom::Quorum,
             Self::Rebuild(rebuild) => {
@@ -53,13 +51,13 @@ impl FetchReason {
 
 /// How much of the files of each table comes, before and while they come.
 #[derive(Debug, Default)]
-pub(crate) struct Expected {
+pub(super) struct Expected {
     /// Bytes of the tables that are not complete yet, as sources guess.
     of: BTreeMap<TableId, u64>,
     /// Tables that are complete.
     done: BTreeSet<TableId>,
     /// Whether all sources have told.
-    is_known: bool,
+    pub(super) is_known: bool,
     /// The table that comes, and how many bytes had come before it.
     now: Option<(TableId, u64)>,
 }
@@ -77,7 +75,7 @@ impl Expected {
     }
 
     /// All bytes that come, when `here` have been taken over and sources have told of `told` more that are on their way.
-    fn total(&self, here: u64, told: u64) -> u64 {
+    pub(super) fn total(&self, here: u64, told: u64) -> u64 {
         let Some((table, before)) = self.now else { return here + told + self.of.values().sum::<u64>() };
         let later: u64 = self.of.iter().filter(|(other, _)| **other != table).map(|(_, bytes)| *bytes).sum();
         let guessed = self.of.get(&table).copied().unwrap_or(0);
@@ -86,18 +84,22 @@ impl Expected {
 }
 
 /// Ranges of tables of which this node has all that a host had.
-pub(crate) type Had = BTreeSet<(TableId, i64, i64, HostId)>;
+pub type FetchedRanges = BTreeSet<(TableId, i64, i64, HostId)>;
 
 /// The host of which all is here of a table's range.
-pub(crate) fn had_from(had: &Had, table: TableId, range: TokenRange) -> Option<HostId> {
+pub(super) fn had_from(had: &FetchedRanges, table: TableId, range: TokenRange) -> Option<HostId> {
     let from = (table, range.after, range.upto, HostId([0; 16]));
     let upto = (table, range.after, range.upto, HostId([0xff; 16]));
     had.range(from..=upto).next().map(|(.., host)| *host)
 }
 
-impl RunningShard {
+impl RangeStreamer {
     /// Fetches this shard's part of the files of what the node is to have.
-    pub(crate) async fn fetch_files(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
+    pub(super) async fn fetch_files(
+        &self,
+        rt: &Rt,
+        reason: &FetchReason,
+    ) -> Result<FetchedRanges, MembershipError> {
         let (began_micros, ranges_total) = (rt.wall_micros(), self.pieces(rt, reason).len() as u64);
         self.fetch.set(FetchFigures { active: true, began_micros, ranges_total, ..FetchFigures::default() });
         *self.expected.borrow_mut() = Expected::default();
@@ -140,17 +142,17 @@ impl RunningShard {
         ranges: &[TokenRange],
         (reason, label): (&FetchReason, &str),
     ) -> Option<u64> {
-        let sources = self.coordinator().file_sources(table, ranges, reason.from()).ok()?;
+        let sources = self.coordinator.file_sources(table, ranges, reason.from()).ok()?;
         let asked = sources.iter().map(|source| {
             let peer = Peer { host: source.host, shards: source.shards };
-            self.transfers().estimate(peer, table.id, &source.ranges, label)
+            self.transfers.estimate(peer, table.id, &source.ranges, label)
         });
         join_all(asked).await.into_iter().sum()
     }
 
     /// The tables of which this node is to have something, with what of them.
     fn tables_to_fetch(&self, reason: &FetchReason) -> Vec<(Arc<Table>, Arc<[TokenRange]>)> {
-        let schema = self.coordinator().schema();
+        let schema = self.coordinator.schema();
         let mut tables = Vec::new();
         for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
             let ranges: Arc<[TokenRange]> = self.ranges_to_fetch(keyspace, reason).into();
@@ -162,9 +164,9 @@ impl RunningShard {
         tables
     }
 
-    async fn fetch_tables(&self, rt: &Rt, reason: &FetchReason) -> Result<Had, NodeError> {
+    async fn fetch_tables(&self, rt: &Rt, reason: &FetchReason) -> Result<FetchedRanges, MembershipError> {
         let label = reason.label();
-        let mut had = Had::new();
+        let mut had = FetchedRanges::new();
         for (table, ranges) in self.tables_to_fetch(reason) {
             self.expected.borrow_mut().now = Some((table.id, self.fetch.get().file_bytes));
             // Dropping what is under way ends it; what has come stays for another attempt.
@@ -179,7 +181,7 @@ impl RunningShard {
     }
 
     /// Waits until nobody wants any more what is fetched.
-    async fn given_up(&self, rt: &Rt, reason: &FetchReason) -> NodeError {
+    async fn given_up(&self, rt: &Rt, reason: &FetchReason) -> MembershipError {
         loop {
             if let Err(error) = self.check_wanted(reason) {
                 return error;
@@ -189,21 +191,21 @@ impl RunningShard {
     }
 
     /// Fails when the change of the ring for which this is fetched was given up.
-    pub(crate) fn check_wanted(&self, reason: &FetchReason) -> Result<(), NodeError> {
+    pub(super) fn check_wanted(&self, reason: &FetchReason) -> Result<(), MembershipError> {
         match reason {
-            FetchReason::Change(number) if !self.coordinator().view().is_changing() => {
-                Err(NodeError::Cluster(format!("change {number} of the ring was given up")))
+            FetchReason::Change(number) if !self.coordinator.view().is_changing() => {
+                Err(MembershipError::Cluster(format!("change {number} of the ring was given up")))
             }
             FetchReason::Rebuild(rebuild) if rebuild.is_cancelled() => {
-                Err(NodeError::Cluster("the rebuild was cancelled".to_owned()))
+                Err(MembershipError::Cluster("the rebuild was cancelled".to_owned()))
             }
             FetchReason::Change(_) | FetchReason::Rebuild(_) => Ok(()),
         }
     }
 
     /// What the node is to fetch of a keyspace.
-    pub(crate) fn ranges_to_fetch(&self, keyspace: &Keyspace, reason: &FetchReason) -> Vec<TokenRange> {
-        let view = self.coordinator().view();
+    pub(super) fn ranges_to_fetch(&self, keyspace: &Keyspace, reason: &FetchReason) -> Vec<TokenRange> {
+        let view = self.coordinator.view();
         let copies = view.place_keyspace(keyspace);
         match reason {
             FetchReason::Change(_) => copies.gained(view.own()),
@@ -217,15 +219,16 @@ impl RunningShard {
         table: &Arc<Table>,
         ranges: &[TokenRange],
         (reason, label): (&FetchReason, &str),
-        had: &mut Had,
-    ) -> Result<(), NodeError> {
-        let sources = self.coordinator().file_sources(table, ranges, reason.from());
+        had: &mut FetchedRanges,
+    ) -> Result<(), MembershipError> {
+        let sources = self.coordinator.file_sources(table, ranges, reason.from());
         let name = table.full_name();
-        let sources = sources.map_err(|error| NodeError::Cluster(format!("fetching {name}: {error}")))?;
+        let sources =
+            sources.map_err(|error| MembershipError::Cluster(format!("fetching {name}: {error}")))?;
         for source in sources {
-            self.coordinator().fence_host(source.host).await.map_err(NodeError::Cluster)?;
+            self.coordinator.fence_host(source.host).await.map_err(MembershipError::Cluster)?;
             let peer = Peer { host: source.host, shards: source.shards };
-            match self.transfers().fetch(peer, table.id, &source.ranges, label).await {
+            match self.transfers.fetch(peer, table.id, &source.ranges, label).await {
                 Ok(fetched) => {
                     let mut figures = self.fetch.get();
                     figures.sstables += fetched.sstables;
@@ -237,7 +240,9 @@ impl RunningShard {
                     }
                 }
                 Err(error) if error.is_disk() => {
-                    return Err(NodeError::Cluster(format!("the files of {name} find no place: {error}")));
+                    return Err(MembershipError::Cluster(format!(
+                        "the files of {name} find no place: {error}"
+                    )));
                 }
                 Err(error) => {
                     tracing::info!("{name} is fetched as rows as far as its files are not had: {error}");
@@ -248,46 +253,32 @@ impl RunningShard {
     }
 }
 
-impl RunningShard {
-    /// This shard's figures of what is fetched.
-    pub(crate) fn fetch_figures(&self) -> FetchFigures {
-        let (mut figures, progress) = (self.fetch.get(), self.transfers().progress());
-        let expected = self.expected.borrow();
-        figures.file_bytes_total = expected.total(figures.file_bytes, progress.bytes_total);
-        figures.file_bytes_known = expected.is_known;
-        figures.file_bytes += progress.bytes_done;
-        figures.sending_bytes = progress.sending.iter().map(|(_, one)| one.bytes_done).sum();
-        figures.sending_bytes_total = progress.sending.iter().map(|(_, one)| one.bytes_total).sum();
-        figures
-    }
-
+impl RangeStreamer {
     /// All that was to be fetched is here.
-    pub(crate) async fn fetch_over(&self) -> Result<(), NodeError> {
-        let finished = self.transfers().finish().await;
-        finished.map_err(|error| NodeError::Cluster(format!("what was fetched cannot be removed: {error}")))
+    pub(super) async fn fetch_over(&self) -> Result<(), MembershipError> {
+        let finished = self.transfers.finish().await;
+        finished
+            .map_err(|error| MembershipError::Cluster(format!("what was fetched cannot be removed: {error}")))
     }
 }
 
 impl Inner {
     /// Has every shard fetch its files, and then what this node lacks beyond that.
-    pub(super) async fn fetch_all(&self, reason: FetchReason) -> Result<(), NodeError> {
+    pub(super) async fn fetch_all(&self, reason: FetchReason) -> Result<(), MembershipError> {
         self.leftovers.set(true);
-        let shards = || (0..self.rt.shard_count()).map(ShardId);
-        let order = |shard| self.port.call(shard, Order::FetchFiles(reason.clone()));
-        let mut all: Option<Had> = None;
-        for report in join_all(shards().map(order)).await {
-            let Report::Files(had) = report else { panic!("files are what was ordered") };
-            let had = had?;
+        let mut all: Option<FetchedRanges> = None;
+        for fetched in self.shards.on_each(ShardTask::FetchFiles(reason.clone())).await {
+            let fetched = fetched?;
             // A range's rows lie on several shards: each has to have its part.
             all = Some(match all {
-                Some(all) => all.intersection(&had).copied().collect(),
-                None => had,
+                Some(all) => all.intersection(&fetched).copied().collect(),
+                None => fetched,
             });
         }
-        let had = Arc::new(all.unwrap_or_default());
-        self.order_all(Order::Fetch(reason, had)).await?;
+        let fetched = Arc::new(all.unwrap_or_default());
+        self.on_all(ShardTask::Fetch(reason, fetched)).await?;
         // Nothing has to be kept for another attempt.
-        self.order_all(Order::FetchOver).await?;
+        self.on_all(ShardTask::FetchOver).await?;
         self.leftovers.set(false);
         Ok(())
     }

@@ -1,17 +1,55 @@
 //! What operators ask for: decommission, removenode and the like. Each is written into the cluster's log and then waited for; who
 //! asks again, or goes away, changes nothing about it.
 
-use admin::TopologyRequest;
 use cluster::state::{ClusterState, Command, MemberStatus};
 use futures_util::future::select;
+use schema::TableId;
 use topology::HostId;
 
 use super::allowed::{self, Removal};
 use super::{Inner, PERIOD, TopologyChanges};
 
+/// A change of the ring that an operator asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopologyRequest {
+    /// This node leaves; with `force` also when too few nodes stay for all copies.
+    Decommission {
+        /// Whatever becomes of the copies.
+        force: bool,
+    },
+    /// This node, which leaves, stays.
+    AbortDecommission,
+    /// A dead node goes, and the others fetch what it owned from each other.
+    Remove {
+        /// Who.
+        host: HostId,
+    },
+    /// What is being removed goes at once.
+    ForceRemoval,
+    /// This node, which only coordinates, enters the ring.
+    Join,
+    /// This node fetches all that it owns: from a datacenter, or from wherever there are replicas.
+    Rebuild {
+        /// Which datacenter.
+        source: Option<String>,
+    },
+    /// The rebuild that is under way ends; what was fetched stays.
+    AbortRebuild,
+    /// What this node does not own is dropped out of these tables.
+    Cleanup {
+        /// Which tables.
+        tables: Vec<TableId>,
+    },
+    /// A dead node goes at once, and nobody fetches what it owned.
+    Assassinate {
+        /// Who.
+        host: HostId,
+    },
+}
+
 impl TopologyChanges {
     /// Does what an operator asks for, and returns when it is done; the error is what the operator is told.
-    pub(crate) async fn ask(&self, request: TopologyRequest) -> Result<(), String> {
+    pub async fn ask(&self, request: TopologyRequest) -> Result<(), String> {
         let inner = &self.0;
         match request {
             TopologyRequest::Decommission { force } => inner.decommission(force).await,
@@ -119,5 +157,5 @@ impl Inner {
 }
 
 fn name(host: HostId) -> String {
-    schema::TableId(host.0).to_string()
+    TableId(host.0).to_string()
 }

@@ -10,8 +10,7 @@ use rt::Group;
 
 use super::files::FetchReason;
 use super::{Inner, RETRY_PAUSE, TopologyChanges};
-use crate::NodeError;
-use crate::node::Order;
+use crate::{MembershipError, ShardTask};
 
 /// The file that says what is being rebuilt.
 const NOTE: &str = "rebuild";
@@ -24,7 +23,7 @@ const BUSY: &str = "Node is still rebuilding. Check nodetool netstats.";
 
 /// A rebuild.
 #[derive(Clone, Debug)]
-pub(crate) struct Rebuild {
+pub struct Rebuild {
     /// When it was asked for, which is its name through all attempts.
     pub(crate) number: i64,
     /// From which datacenter; from whoever has the data without one.
@@ -59,7 +58,7 @@ impl Rebuild {
 
 impl TopologyChanges {
     /// From where this node is being rebuilt.
-    pub(crate) fn rebuilds_from(&self) -> Option<String> {
+    pub fn rebuilds_from(&self) -> Option<String> {
         self.0.rebuild.borrow().as_ref().map(|rebuild| rebuild.name().to_owned())
     }
 
@@ -161,10 +160,10 @@ impl Inner {
         })
     }
 
-    async fn attempt(&self, rebuild: &Rebuild) -> Result<(), NodeError> {
+    async fn attempt(&self, rebuild: &Rebuild) -> Result<(), MembershipError> {
         let mut tries = 0;
         loop {
-            let alone = self.data.acquire(1).await.map_err(|_| NodeError::Stopped)?;
+            let alone = self.data.acquire(1).await.map_err(|_| MembershipError::Stopped)?;
             let fetched = self.fetch_all(FetchReason::Rebuild(rebuild.clone())).await;
             drop(alone);
             let Err(error) = fetched else { return Ok(()) };
@@ -202,7 +201,7 @@ impl Inner {
         if self.noted_rebuild().await.is_some() {
             return;
         }
-        match self.order_all(Order::FetchOver).await {
+        match self.on_all(ShardTask::FetchOver).await {
             Ok(()) => self.leftovers.set(false),
             Err(error) => tracing::warn!("what was given up stays on the disk for now: {error}"),
         }

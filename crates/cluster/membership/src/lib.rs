@@ -1,0 +1,19 @@
+//! A node's membership in its cluster: it founds a cluster or joins one, follows who its members are and which of them are alive, and
+//! takes its part in topology changes (bootstrap, decommission, removenode, replace, rebuild).
+//!
+//! Everything but [`RangeStreamer`] runs on shard 0. What the other shards have to do is asked of [`NodeShards`], so that this crate knows
+//! neither how a node is put together nor how its shards are reached.
+
+mod change;
+mod config;
+mod error;
+mod membership;
+mod shards;
+
+pub use change::{
+    FetchFigures, FetchReason, FetchedRanges, Kept, RangeStreamer, Rebuild, TopologyChanges, TopologyRequest,
+};
+pub use config::MembershipConfig;
+pub use error::MembershipError;
+pub use membership::{Membership, open_group};
+pub use shards::{NodeShards, ShardTask};

@@ -1,0 +1,36 @@
+//! What a topology change asks of the node's shards.
+
+use std::sync::Arc;
+
+use futures_util::future::LocalBoxFuture;
+use schema::TableId;
+
+use crate::{FetchReason, FetchedRanges, Kept, MembershipError};
+
+/// A task that every shard carries out on its part of the data (`RangeStreamer::carry_out`).
+#[derive(Clone, Debug)]
+pub enum ShardTask {
+    /// Fetch the SSTables of the data that the node is to have.
+    FetchFiles(FetchReason),
+    /// Fetch what is lacking of that data beside the ranges that are complete already.
+    Fetch(FetchReason, Arc<FetchedRanges>),
+    /// All of it is here: what was kept to resume from is removed.
+    FetchOver,
+    /// Drop what the node does not own out of these tables.
+    Cleanup(Arc<[TableId]>, Kept),
+}
+
+/// The shards of this node, as a topology change sees them.
+pub trait NodeShards {
+    /// Has every shard carry out a task. In shard order; only [`ShardTask::FetchFiles`] results in ranges.
+    fn on_each(&self, task: ShardTask) -> LocalBoxFuture<'_, Vec<Result<FetchedRanges, MembershipError>>>;
+
+    /// Ends all connections of clients, and accepts no more.
+    fn close_clients(&self) -> LocalBoxFuture<'_, Result<(), MembershipError>>;
+
+    /// Accepts no more requests, and finishes those under way.
+    fn quiesce(&self) -> LocalBoxFuture<'_, Result<(), MembershipError>>;
+
+    /// Logged batches that are stored and not applied yet.
+    fn batches_stored(&self) -> LocalBoxFuture<'_, u64>;
+}
