@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate};
-use replica::{Keys, Limits, Partitions, ReadCommand, Replica, ReplicaError};
+use replica::{
+    Keys, Limits, Origin, Partitions, Read, ReadCommand, Replica, ReplicaError, TraceLog, Truncation, Write,
+};
 use rt::{Group, Instant, Rt};
 use schema::{Schema, Table};
 
@@ -138,14 +140,17 @@ impl Batchlog {
         &self,
         batches: &Arc<Table>,
         updates: Vec<PartitionUpdate>,
+        trace: Option<&TraceLog>,
     ) -> Result<(), BatchError> {
         let replica = &self.0.replica;
         let (key, at_micros) = self.new_key();
         let batch = KeptBatch::new(key.clone(), at_micros, Scope::Node, updates.iter());
-        replica.apply_here(batch.row(batches)).await.map_err(BatchError::NotLogged)?;
+        let row = Write::one(Origin::System, batch.row(batches)).traced(trace);
+        replica.apply(row).await.map_err(BatchError::NotLogged)?;
         self.count(|stats| stats.logged += 1);
         let mut kept = Kept { log: self, key: Some(key) };
-        replica.apply_since(updates, at_micros).await.map_err(BatchError::NotApplied)?;
+        let write = Write::all(Origin::Client, updates).with_truncation(Truncation::LeavesOut(at_micros));
+        replica.apply(write.traced(trace)).await.map_err(BatchError::NotApplied)?;
         if let Some(key) = kept.key.take() {
             self.forget(batches, key, at_micros).await;
         }
@@ -157,7 +162,7 @@ impl Batchlog {
         self.0.rt.buggify("batchlog: a batch is applied, and not removed").await;
         self.note_gone(&key);
         let removal = batch_row::removal(batches, key.clone(), at_micros, self.0.rt.wall_micros());
-        if let Err(error) = self.0.replica.apply_one(removal).await {
+        if let Err(error) = self.0.replica.apply(Write::one(Origin::System, removal)).await {
             self.note_kept(key, at_micros);
             tracing::debug!("a batch that was applied stays in system.batches: {error}");
         }
@@ -197,7 +202,7 @@ impl Batchlog {
         let schema = self.0.schema.borrow().clone();
         let Some(batches) = table_of(&schema) else { return Ok(None) };
         let command = read_of(batches, Partitions::Keys(Keys::from_elem(key.clone(), 1)));
-        let page = self.0.replica.read(&command).await?;
+        let page = self.0.replica.read(Read::of(&command)).await?;
         Ok(page.partitions.first().map(|partition| KeptBatch::read(batches, partition)))
     }
 
@@ -236,7 +241,8 @@ impl Batchlog {
         command.limits = Limits { rows: PAGE_ROWS, rows_per_partition: u64::MAX, bytes: PAGE_BYTES };
         let mut replayed = 0;
         loop {
-            let page = self.0.replica.read_here(&command).await?;
+            let read = Read::of(&command).here().over_all_tombstones();
+            let page = self.0.replica.read(read).await?;
             for partition in &page.partitions {
                 let batch = KeptBatch::read(batches, partition);
                 match batch.scope {
@@ -258,7 +264,9 @@ impl Batchlog {
         let updates = batch.fresh_updates(schema, self.0.rt.wall_micros())?;
         if !updates.is_empty() {
             // What was truncated since must not come back either.
-            self.0.replica.apply_since(updates, batch.at_micros).await?;
+            let write = Write::all(Origin::Batchlog, updates);
+            let write = write.with_truncation(Truncation::LeavesOut(batch.at_micros));
+            self.0.replica.apply(write).await?;
         }
         if let Some(batches) = table_of(schema) {
             self.forget(batches, batch.key, batch.at_micros).await;
@@ -290,7 +298,8 @@ impl Batchlog {
         for key in failed {
             let command = read_of(batches, Partitions::Keys(Keys::from_elem(key.clone(), 1)));
             let done = async {
-                for partition in &self.0.replica.read_here(&command).await?.partitions {
+                let read = Read::of(&command).here().over_all_tombstones();
+                for partition in &self.0.replica.read(read).await?.partitions {
                     self.replay_one(&schema, KeptBatch::read(batches, partition)).await?;
                 }
                 Ok::<_, ReplicaError>(())

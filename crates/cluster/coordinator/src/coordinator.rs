@@ -12,7 +12,7 @@ use cluster::{SchemaEdit, SchemaEvent};
 use futures_util::future::join_all;
 use hints::HintFigures;
 use mutation::PartitionUpdate;
-use replica::{Partitions, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
+use replica::{Origin, Partitions, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Write};
 use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId, Task};
@@ -252,6 +252,7 @@ impl Coordinator {
     ) -> Result<ReadPage, RequestError> {
         let kind = self.check(&command.table, consistency).inspect_err(|error| self.0.reads.failed(error))?;
         if kind == Kind::Computed {
+            self.tell(|| format!("Computing {}", command.table.full_name()));
             let tables = self.0.computed.borrow().clone();
             let rows = match tables {
                 Some(tables) => tables.rows(command).await,
@@ -262,21 +263,25 @@ impl Coordinator {
         let rt = &self.0.rt;
         let began = rt.now();
         let result = if kind == Kind::Replicated {
+            self.tell(|| format!("Reading {} from replicas", command.table.full_name()));
             // Boxed: what several replicas take must not make every read's state larger.
             let scene = self.scene(&command.table)?;
             Box::pin(self.read_replicas(scene, command, consistency, deadline)).await
         } else {
             // Pinned here, so that it is not moved on its way into the timeout.
-            let read = pin!(self.0.replica.read(command));
+            let read = pin!(self.0.replica.read(Read::of(command).traced(self.trace())));
             match rt.timeout_at(deadline, read).await {
                 Ok(Ok(page)) => Ok(page),
                 Ok(Err(error)) => Err(self.read_failed(consistency, error)),
-                Err(_) => Err(RequestError::ReadTimeout {
-                    consistency,
-                    received: 0,
-                    required: 1,
-                    data_present: false,
-                }),
+                Err(_) => {
+                    self.tell(|| "Timed out".to_owned());
+                    Err(RequestError::ReadTimeout {
+                        consistency,
+                        received: 0,
+                        required: 1,
+                        data_present: false,
+                    })
+                }
             }
         };
         let now = rt.now();
@@ -295,25 +300,7 @@ impl Coordinator {
         deadline: Instant,
         trace: &TraceLog,
     ) -> Result<ReadPage, RequestError> {
-        match self.check(&command.table, consistency)? {
-            Kind::Computed => {
-                self.note(trace, format!("Computing {}", command.table.full_name()));
-                return self.read(command, consistency, deadline).await;
-            }
-            Kind::Replicated => {
-                self.note(trace, format!("Reading {} from replicas", command.table.full_name()));
-                return self.traced(trace).read(command, consistency, deadline).await;
-            }
-            Kind::Stored => {}
-        }
-        match self.0.rt.timeout_at(deadline, self.0.replica.read_traced(command, trace)).await {
-            Ok(Ok(page)) => Ok(page),
-            Ok(Err(error)) => Err(self.read_failed(consistency, error)),
-            Err(_) => {
-                self.note(trace, "Timed out");
-                Err(RequestError::ReadTimeout { consistency, received: 0, required: 1, data_present: false })
-            }
-        }
+        self.traced(trace).read(command, consistency, deadline).await
     }
 
     /// [`Coordinator::write`] that tells its steps.
@@ -323,19 +310,7 @@ impl Coordinator {
         options: WriteOptions,
         trace: &TraceLog,
     ) -> Result<(), RequestError> {
-        let kind = self.check_writes(&updates, options)?;
-        self.note(trace, format!("Determining replicas for {} mutations", updates.len()));
-        if kind == Kind::Replicated {
-            return self.traced(trace).write(updates, options).await;
-        }
-        let replica = &self.0.replica;
-        let _under_way = self.fence().enter();
-        if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
-            self.note(trace, "Writing to and removing from the batchlog (system.batches) around the batch");
-            return self.write_batch(updates, options).await;
-        }
-        let result = self.0.rt.timeout_at(options.deadline, replica.apply_traced(updates, None, trace)).await;
-        self.written(result, options.consistency, options.kind)
+        self.traced(trace).write(updates, options).await
     }
 
     /// The same coordinator for a request whose steps are told.
@@ -377,10 +352,11 @@ impl Coordinator {
     /// Writes. Updates of one shard become visible and durable together.
     pub async fn write(
         &self,
-        mut updates: Vec<PartitionUpdate>,
+        updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         let kind = self.check_writes(&updates, options)?;
+        self.tell(|| format!("Determining replicas for {} mutations", updates.len()));
         let (rt, replica) = (&self.0.rt, &self.0.replica);
         let began = rt.now();
         // What begins while this node is alone is waited for when another joins.
@@ -390,14 +366,13 @@ impl Coordinator {
         } else if kind == Kind::Replicated {
             Box::pin(self.write_replicas(updates, options)).await
         } else if options.kind == WriteKind::Batch && !replica.is_one_shard(&updates) {
-            self.write_batch(updates, options).await
+            self.tell(|| {
+                "Writing to and removing from the batchlog (system.batches) around the batch".to_owned()
+            });
+            Box::pin(self.write_batch(updates, options)).await
         } else {
-            let applied = if updates.len() == 1 {
-                let apply = pin!(replica.apply_one(updates.pop().expect("there is one")));
-                rt.timeout_at(options.deadline, apply).await
-            } else {
-                rt.timeout_at(options.deadline, replica.apply(updates)).await
-            };
+            let apply = pin!(replica.apply(Write::all(Origin::Client, updates).traced(self.trace())));
+            let applied = rt.timeout_at(options.deadline, apply).await;
             self.written(applied, options.consistency, options.kind)
         };
         self.0.writes.ended(rt.now() - began, &result);
@@ -412,10 +387,12 @@ impl Coordinator {
     ) -> Result<(), RequestError> {
         let schema = self.schema();
         let Some(batches) = batch_row::table_of(&schema) else {
-            let result = self.0.rt.timeout_at(options.deadline, self.0.replica.apply(updates)).await;
+            let write = Write::all(Origin::Client, updates).traced(self.trace());
+            let result = self.0.rt.timeout_at(options.deadline, self.0.replica.apply(write)).await;
             return self.written(result, options.consistency, options.kind);
         };
-        let applied = self.0.rt.timeout_at(options.deadline, self.0.batchlog.apply(batches, updates)).await;
+        let apply = self.0.batchlog.apply(batches, updates, self.trace());
+        let applied = self.0.rt.timeout_at(options.deadline, apply).await;
         let (result, kind) = match applied {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(BatchError::NotLogged(error))) => (Ok(Err(error)), WriteKind::BatchLog),
@@ -431,7 +408,7 @@ impl Coordinator {
         self.0.batchlog.replay().await
     }
 
-    /// Reads and writes that this shard coordinated, those of computed tables and traced ones apart.
+    /// Reads and writes that this shard coordinated, those of computed tables apart.
     pub fn request_figures(&self) -> (RequestFigures, RequestFigures) {
         (self.0.reads.figures(), self.0.writes.figures())
     }
@@ -633,10 +610,7 @@ impl Coordinator {
         command: &ReadCommand,
         deadline: Instant,
     ) -> Result<ReadPage, PeerError> {
-        match self.trace() {
-            None => self.here(deadline, self.replica().read(command)).await,
-            Some(trace) => Box::pin(self.here(deadline, self.replica().read_traced(command, trace))).await,
-        }
+        self.here(deadline, self.replica().read(Read::of(command).traced(self.trace()))).await
     }
 
     /// Whether a node that is down has been waited for less than `patience` since it was asked for first.

@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_util::future::{Either, join, join_all, select};
-use rpc::{Messenger, Refusal, Target, Verb};
+use replica::TraceLog;
+use rpc::{Incoming, Messenger, Refusal, Target, Verb};
 use rt::sync::{Notify, oneshot};
 use rt::{Group, Instant, Rt};
 use schema::Table;
@@ -29,6 +30,7 @@ use topology::{HostId, NodeIndex, Replicas, Sharder};
 
 use crate::Coordinator;
 use crate::remote::{self, Server, malformed};
+use crate::traced;
 use crate::view::ClusterView;
 use crate::write::Ongoing;
 
@@ -238,26 +240,10 @@ impl Drop for Expected<'_> {
 
 /// This node's part when others write by way of it, and what it is told of its own writes.
 pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
-    let (server, way) = (coordinator.clone(), messenger.clone());
+    let server = coordinator.clone();
     messenger.serve(Verb::Forward, move |incoming| {
-        let (coordinator, messenger) = (server.clone(), way.clone());
-        async move {
-            let (shard, others, apply) = decode(&incoming.body)?;
-            // What is passed on must not keep the connection's whole buffer.
-            let apply = Bytes::copy_from_slice(&apply);
-            let to = Target::Host { host: incoming.from, shard };
-            for (host, number) in others {
-                let pass =
-                    pass_on(coordinator.clone(), messenger.clone(), host, apply.clone(), incoming.deadline);
-                let messenger = messenger.clone();
-                let tell = async move {
-                    let has_it = pass.await;
-                    messenger.send(to, Verb::Outcome, encode_outcome(number, has_it));
-                };
-                coordinator.rt().spawn(Group::Statement, tell).detach();
-            }
-            Server { coordinator }.answer(Verb::Apply, apply, None).await
-        }
+        let server = Server { coordinator: server.clone() };
+        async move { server.forward(&incoming, &incoming.body, None).await }
     });
     let told = coordinator.clone();
     messenger.serve(Verb::Outcome, move |incoming| {
@@ -274,19 +260,51 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
     });
 }
 
-/// Writes to another replica of this node's datacenter; whether it has it.
+impl Server {
+    /// Applies a write that came by `incoming` as a forward's body, and passes it on to the others of this datacenter, with the steps of
+    /// each where they are recorded.
+    pub(crate) async fn forward(
+        &self,
+        incoming: &Incoming,
+        body: &Bytes,
+        trace: Option<&TraceLog>,
+    ) -> Result<Bytes, Refusal> {
+        let (shard, others, apply) = decode(body)?;
+        let coordinator = &self.coordinator;
+        // What is passed on must not keep the connection's whole buffer.
+        let apply = Bytes::copy_from_slice(&apply);
+        let to = Target::Host { host: incoming.from, shard };
+        for (host, number) in others {
+            let (coordinator, apply, deadline) = (coordinator.clone(), apply.clone(), incoming.deadline);
+            let session = trace.map(TraceLog::session);
+            let tell = async move {
+                let has_it = pass_on(&coordinator, host, (apply, session), deadline).await;
+                let messenger = &coordinator.remote().remote.messenger;
+                messenger.send(to, Verb::Outcome, encode_outcome(number, has_it));
+            };
+            self.coordinator.rt().spawn(Group::Statement, tell).detach();
+        }
+        self.answer(Verb::Apply, apply, trace).await
+    }
+}
+
+/// Writes to another replica of this node's datacenter, which tells its steps where a session is given; whether it has it.
 async fn pass_on(
-    coordinator: Coordinator,
-    messenger: Messenger,
+    coordinator: &Coordinator,
     host: HostId,
-    apply: Bytes,
+    (apply, session): (Bytes, Option<[u8; 16]>),
     deadline: Instant,
 ) -> bool {
     let view = coordinator.view();
     let Some(node) = view.index_of(host) else { return false };
-    let Some(token) = token_of(&coordinator, &apply) else { return false };
+    let Some(token) = token_of(coordinator, &apply) else { return false };
     let shard = Sharder::new(view.node(node).shards).shard_of(token);
-    let answer = messenger.call(Target::Host { host, shard }, Verb::Apply, apply, deadline).await;
+    let (verb, body) = match session {
+        None => (Verb::Apply, apply),
+        Some(session) => (Verb::Traced, traced::encode(session, Verb::Apply, &apply)),
+    };
+    let messenger = &coordinator.remote().remote.messenger;
+    let answer = messenger.call(Target::Host { host, shard }, verb, body, deadline).await;
     // Where it is left out, because the table was truncated since, the coordinator is to ask itself.
     answer.is_ok_and(|answer| answer.is_empty())
 }

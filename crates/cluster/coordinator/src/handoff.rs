@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::future::select;
 use hints::{Hint, HintFigures, Hints, KeptHint, ReplayEnd};
 use mutation::PartitionUpdate;
+use replica::{Origin, Truncation, Write};
 use rpc::Verb;
 use rt::sync::Notify;
 use rt::{Group, Task};
@@ -307,7 +308,9 @@ impl Inner {
             let failed = |why: String| NotDelivered::Peer(why);
             let admitted = self.coordinator.admit_own_writes(view, &updates);
             let _under_way = admitted.map_err(|error| failed(error.message().to_owned()))?;
-            let applied = self.coordinator.replica().apply_since(updates.clone(), hint.begun_micros).await;
+            let write = Write::all(Origin::Hint, updates.clone());
+            let write = write.with_truncation(Truncation::LeavesOut(hint.begun_micros));
+            let applied = self.coordinator.replica().apply(write).await;
             applied.map_err(|error| failed(error.to_string()))?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use mutation::PartitionUpdate;
-use replica::ReplicaError;
+use replica::{Origin, ReplicaError, Truncation, Write};
 use rpc::{Refusal, Verb};
 use rt::{Group, Task};
 use schema::{Replication, Table};
@@ -115,7 +115,7 @@ impl Coordinator {
             }
             Err(wrong)
         };
-        let here = self.replica().apply_here(batch.row(batches));
+        let here = self.replica().apply(Write::one(Origin::System, batch.row(batches)));
         let (here, elsewhere) = match self.rt().timeout_at(options.deadline, join(here, elsewhere)).await {
             Ok(kept) => kept,
             Err(_) => return Err(not_kept(options)),
@@ -155,7 +155,9 @@ impl Coordinator {
         let coordinator = self.clone();
         Ok(async move {
             match batch_row::table_of(&coordinator.schema()) {
-                Some(batches) => coordinator.replica().apply_one(batch.row(batches)).await,
+                Some(batches) => {
+                    coordinator.replica().apply(Write::one(Origin::System, batch.row(batches))).await
+                }
                 None => Ok(()),
             }
         })
@@ -174,7 +176,7 @@ impl Coordinator {
                 Some(batches) => {
                     // One that stays is seen to later: on a full disk this fails, or ends with its message's time.
                     let removal = batch_row::removal(batches, key.clone(), at_micros, now);
-                    coordinator.replica().apply_one(removal).await?;
+                    coordinator.replica().apply(Write::one(Origin::System, removal)).await?;
                     coordinator.batchlog().note_gone(&key);
                     Ok(())
                 }
@@ -228,7 +230,9 @@ impl Coordinator {
         let (here, elsewhere) = self.split(updates.into_iter().filter(later).collect());
         if !here.is_empty() {
             let _under_way = self.fence().enter();
-            let applied = self.replica().apply_since(here, batch.at_micros).await;
+            let write = Write::all(Origin::Batchlog, here);
+            let write = write.with_truncation(Truncation::LeavesOut(batch.at_micros));
+            let applied = self.replica().apply(write).await;
             applied.map_err(|error| RequestError::Overloaded(error.to_string()))?;
         }
         // One that cannot be written now does not keep the others waiting.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use mutation::{PartitionRange, RingPosition};
-use replica::{Form, Limits, Partitions, ReadCommand, ReadPage};
+use replica::{Form, Limits, Origin, Partitions, ReadCommand, ReadPage, Truncation, Write};
 use schema::Table;
 use topology::{HostId, NodeIndex, Replicas, TokenRange};
 
@@ -291,7 +291,9 @@ async fn pull_step(
         lost: 0,
     };
     if !lacking.is_empty() {
-        let applied = reader.coordinator.replica().apply_unless_truncated(lacking, truncated).await;
+        let write = Write::all(Origin::Streaming, lacking);
+        let write = write.with_truncation(Truncation::LeavesOutSince(truncated));
+        let applied = reader.coordinator.replica().apply(write).await;
         applied.map_err(|error| failed((own, error.into())))?;
     }
     Ok((stats, page.more))

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::future::join_all;
 use mutation::{ColumnSelection, PartitionUpdate};
-use replica::{Form, ReadCommand, ReadPage, Since};
+use replica::{Form, Origin, ReadCommand, ReadPage, Truncation, Write};
 use rpc::Verb;
 use topology::{NodeIndex, Replicas};
 
@@ -171,8 +171,9 @@ impl Reader<'_> {
         let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
         if node == view.own() {
             let _under_way = coordinator.admit_own_writes(view, &updates)?;
-            let applied =
-                coordinator.replica().apply_in_parts(updates, Since::Read { begun_micros, truncated_at });
+            let write = Write::all(Origin::ReadRepair, updates).in_parts();
+            let write = write.with_truncation(Truncation::LeavesOutRead { begun_micros, truncated_at });
+            let applied = coordinator.replica().apply(write.traced(coordinator.trace()));
             return coordinator.here(deadline, applied).await;
         }
         let body = remote::repair_updates(view, (begun_micros, truncated_at), &updates);

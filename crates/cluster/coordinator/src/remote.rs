@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use replica::read_codec::{self, ReadCodecError};
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, Since, TraceLog};
+use replica::{Origin, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Truncation, Write};
 use rpc::{Messenger, Near, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
 use rt::Instant;
 use schema::{Schema, TableId};
@@ -363,7 +363,7 @@ pub(crate) fn begun_updates(view: &ClusterView, begun_micros: i64, updates: &[Pa
     put_updates(body, updates)
 }
 
-/// Updates with which a read that began at `begun_micros` repairs a replica, as a message; `truncated_at` as [`Since::Read`] has it.
+/// Updates with which a read that began at `begun_micros` repairs a replica, as a message; `truncated_at` as [`Truncation::LeavesOutRead`] has it.
 pub(crate) fn repair_updates(
     view: &ClusterView,
     (begun_micros, truncated_at): (i64, i64),
@@ -558,25 +558,20 @@ impl Server {
         };
         let updates = self.updates(&body.slice_ref(reader.rest()))?;
         self.coordinator.check_owned(ring, &updates)?;
-        let replica = self.replica();
-        if let Some(trace) = trace {
-            trace.add(self.coordinator.rt().now(), self.coordinator.rt().shard().0, "Appending to commitlog");
-        }
-        let applied = replica.apply_in_parts(updates, Since::Read { begun_micros, truncated_at }).await;
+        let write = Write::all(Origin::ReadRepair, updates).in_parts();
+        let write = write.with_truncation(Truncation::LeavesOutRead { begun_micros, truncated_at });
+        let applied = self.replica().apply(write.traced(trace)).await;
         applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
     }
 
     async fn apply(&self, (ring, body): (u64, &Bytes), trace: Option<&TraceLog>) -> Result<Bytes, Refusal> {
         let (begun_micros, updates) = split_begun(body)?;
-        let mut updates = self.updates(&updates)?;
+        let updates = self.updates(&updates)?;
         self.coordinator.check_owned(ring, &updates)?;
-        let replica = self.replica();
-        let applied = match (updates.len(), trace) {
-            (1, Some(trace)) => replica.apply_traced(updates, Some(begun_micros), trace).await,
-            (1, None) => replica.apply_begun(updates.pop().expect("there is one"), begun_micros).await,
-            _ => replica.apply_since(updates, begun_micros).await,
-        };
-        match applied {
+        let counts = updates.iter().any(|update| update.table.is_counter());
+        let origin = if counts { Origin::Counter } else { Origin::Client };
+        let write = Write::all(origin, updates).with_truncation(Truncation::Refuses(begun_micros));
+        match self.replica().apply(write.traced(trace)).await {
             Ok(()) => Ok(Bytes::new()),
             Err(ReplicaError::Truncated(at_micros)) => Ok(Bytes::copy_from_slice(&at_micros.to_be_bytes())),
             Err(error) => Err(refusal(&error)),
@@ -587,7 +582,8 @@ impl Server {
         let (begun_micros, updates) = split_begun(body)?;
         let updates = self.updates(&updates)?;
         self.coordinator.check_owned(ring, &updates)?;
-        let applied = self.replica().apply_since(updates, begun_micros).await;
+        let write = Write::all(Origin::Hint, updates).with_truncation(Truncation::LeavesOut(begun_micros));
+        let applied = self.replica().apply(write).await;
         applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
     }
 
@@ -595,10 +591,7 @@ impl Server {
         let schema = self.schema();
         let command =
             read_codec::decode_command(body, |id| schema.table_by_id(id).cloned()).map_err(unread)?;
-        let page = match trace {
-            None => self.replica().read(&command).await,
-            Some(trace) => Box::pin(self.replica().read_traced(&command, trace)).await,
-        };
+        let page = self.replica().read(Read::of(&command).traced(trace)).await;
         Ok((command, page.map_err(|error| refusal(&error))?))
     }
 

@@ -1,5 +1,5 @@
 //! Traced requests over nodes: a traced request carries its id, and whoever serves it keeps its own steps under it in
-//! `system_traces.events`. What is not traced takes the other way, and pays nothing.
+//! `system_traces.events`. What is not traced takes the same way, and pays one test of an option a message.
 //!
 //! The body of verb `traced`: version (1), id (16), the verb's number (1), and that verb's body.
 
@@ -27,10 +27,11 @@ const TTL: u32 = 24 * 60 * 60;
 const UUID_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
 /// Verbs whose steps another node tells.
-const TOLD: [Verb; 8] = [
+const TOLD: [Verb; 9] = [
     Verb::Read,
     Verb::ReadDigest,
     Verb::Apply,
+    Verb::Forward,
     Verb::ReadRepair,
     Verb::Increment,
     Verb::PaxosPrepare,
@@ -42,13 +43,14 @@ const TOLD: [Verb; 8] = [
 fn message_name(verb: Verb) -> String {
     match verb {
         Verb::Read | Verb::ReadDigest => "READ".to_owned(),
-        Verb::Apply => "MUTATION".to_owned(),
+        Verb::Apply | Verb::Forward => "MUTATION".to_owned(),
         Verb::Increment => "COUNTER_MUTATION".to_owned(),
         verb => verb.name().to_uppercase(),
     }
 }
 
-fn encode(session: [u8; 16], verb: Verb, body: &[u8]) -> Bytes {
+/// A request of a verb whose steps are to be told.
+pub(crate) fn encode(session: [u8; 16], verb: Verb, body: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(HEADER_LEN + body.len());
     out.push(VERSION);
     out.extend_from_slice(&session);
@@ -108,7 +110,10 @@ impl Server {
         let view = coordinator.view();
         let from = view.index_of(incoming.from).map_or(incoming.address.ip(), |at| view.node(at).native.ip());
         coordinator.note(&trace, format!("{} message received from /{from}", message_name(verb)));
-        let answer = self.answer(verb, body, Some(&trace)).await;
+        let answer = match verb {
+            Verb::Forward => self.forward(&incoming, &body, Some(&trace)).await,
+            _ => self.answer(verb, body, Some(&trace)).await,
+        };
         if let Err(refusal) = &answer {
             coordinator.note(&trace, refusal.message.clone());
         }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use futures_util::future::{join_all, poll_fn};
 use mutation::PartitionUpdate;
-use replica::{ReplicaError, TraceLog};
+use replica::{Origin, ReplicaError, TraceLog, Truncation, Write};
 use rpc::Verb;
 use rt::{Group, Instant, sync::Notify};
 use schema::TableId;
@@ -20,7 +20,7 @@ use crate::forward;
 use crate::read::Scene;
 use crate::remote::{self, PeerError};
 use crate::view::ClusterView;
-use crate::{Consistency, Coordinator, ReplicaFailure, RequestError, WriteOptions};
+use crate::{Consistency, Coordinator, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
 /// A write on its way to its replicas. Goes on when the client has been answered.
 pub(crate) struct Ongoing {
@@ -52,6 +52,14 @@ impl Age {
         match self {
             Self::New(_) => None,
             Self::Late(since_micros) => Some(since_micros),
+        }
+    }
+
+    /// What a truncation does to it: who writes now begins again, who comes late leaves out what was truncated.
+    fn truncation(self) -> Truncation<'static> {
+        match self {
+            Self::New(begun_micros) => Truncation::Refuses(begun_micros),
+            Self::Late(since_micros) => Truncation::LeavesOut(since_micros),
         }
     }
 
@@ -257,8 +265,8 @@ impl Coordinator {
         let own = view.own();
         let others: Replicas =
             live.iter().copied().filter(|node| *node != own && Some(*node) != has_it).collect();
-        // What comes late, and what is traced, reaches each by itself.
-        let direct_only = !view.is_wide() || age.late_since().is_some() || self.trace().is_some();
+        // What comes late reaches each by itself.
+        let direct_only = !view.is_wide() || age.late_since().is_some();
         let (direct, routes) = match direct_only {
             true => (others, SmallVec::new()),
             false => forward::routes(&view, &others, self.next_turn()),
@@ -404,6 +412,12 @@ impl Ongoing {
         let own = self.scene.view.own();
         let replica = self.coordinator.replica().clone();
         let (age, trace) = (self.age.get(), self.coordinator.trace().cloned());
+        let origin = match (age, self.options.kind) {
+            (Age::Late(_), _) => Origin::Batchlog,
+            (Age::New(_), WriteKind::Counter) => Origin::Counter,
+            (Age::New(_), WriteKind::Cas) => Origin::PaxosCommit,
+            (Age::New(_), _) => Origin::Client,
+        };
         let admitted = self.coordinator.admit_own_writes(&self.scene.view, std::slice::from_ref(&update));
         let under_way = match admitted {
             Ok(guard) => guard,
@@ -411,13 +425,8 @@ impl Ongoing {
         };
         let mut apply = Box::pin(async move {
             let _under_way = under_way;
-            match (age, trace) {
-                (Age::New(begun), Some(trace)) => {
-                    replica.apply_traced(vec![update], Some(begun), &trace).await
-                }
-                (Age::New(begun), None) => replica.apply_begun(update, begun).await,
-                (Age::Late(since), _) => replica.apply_since(vec![update], since).await,
-            }
+            let write = Write::one(origin, update).with_truncation(age.truncation());
+            replica.apply(write.traced(trace.as_ref())).await
         });
         let at_once = poll_fn(|cx| Poll::Ready(apply.as_mut().poll(cx))).await;
         match at_once {

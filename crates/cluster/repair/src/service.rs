@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::{PartitionUpdate, Repaired, Seconds};
-use replica::{Mark, Marked, ReadCommand, ReadPage, Replica, ReplicaError, TokenSpan};
+use replica::{
+    Mark, Marked, Origin, Read, ReadCommand, ReadPage, Replica, ReplicaError, TokenSpan, Truncation, Write,
+};
 use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
 use rt::sync::{GateGuard, Semaphore};
 use rt::{DiskError, Group, Instant, Rt, ShardId, Task};
@@ -198,14 +200,14 @@ struct Own(Replica);
 
 impl Data for Own {
     async fn read(&self, command: &ReadCommand, above: Option<Mark>) -> Result<ReadPage, ReplicaError> {
-        match above {
-            Some(mark) => self.0.read_above_here(command, mark).await,
-            None => self.0.read_here(command).await,
-        }
+        self.0.read(Read::of(command).here_above(above).over_all_tombstones()).await
     }
 
     async fn apply(&self, update: PartitionUpdate, truncated_at: i64) -> Result<(), ReplicaError> {
-        self.0.apply_here_unless_truncated(update, truncated_at).await
+        // The time is this shard's.
+        assert!(self.0.owns(std::slice::from_ref(&update)), "it belongs to another shard");
+        let truncation = Truncation::LeavesOut(truncated_at.saturating_add(1));
+        self.0.apply(Write::one(Origin::Repair, update).with_truncation(truncation)).await
     }
 
     fn truncated_at(&self, table: TableId) -> i64 {
@@ -213,7 +215,7 @@ impl Data for Own {
     }
 
     async fn sync(&self) -> Result<(), ReplicaError> {
-        self.0.apply_durably_here(Vec::new()).await
+        self.0.apply(Write::all(Origin::System, Vec::new()).synced()).await
     }
 }
 

@@ -4,15 +4,16 @@
 //! This is where the coordinator's world (consistency, requests) meets the engine's (files, memtables), and both see
 //! only what is in [`command`].
 
+mod apply;
 pub mod command;
 pub mod compare;
 mod digest;
 mod error;
 mod message;
 pub mod page;
-mod parts;
 mod read;
 pub mod read_codec;
+mod request;
 mod scan;
 mod shard;
 mod trace;
@@ -20,11 +21,12 @@ mod traced;
 
 /// Updates as bytes that name their columns: the form in which they are kept beyond a schema's life.
 pub use engine::update_codec as codec;
-pub use engine::{Mark, Marked, Since, TokenSpan};
+pub use engine::{Durability, Mark, Marked, Origin, TokenSpan, Updates};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use digest::digest;
 pub use error::ReplicaError;
 pub use message::{ShardRequest, ShardResponse, TableOperation};
+pub use request::{Read, Scope, TombstoneLimit, Truncation, Write};
 pub use shard::{Replica, ReplicaConfig};
 pub use trace::{TraceEvent, TraceLog};

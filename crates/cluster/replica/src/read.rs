@@ -1,6 +1,6 @@
 //! Reads of partitions that this shard owns.
 
-use engine::{Engine, Mark, OnlyRow, SyncStep};
+use engine::{Engine, Mark, OnlyRow, ReadScope, SyncStep};
 use mutation::purge::Purger;
 use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices, Timestamp};
 use rt::preempt::Pace;
@@ -128,17 +128,20 @@ impl Reader<'_> {
         page: &mut PageBuilder,
     ) -> Result<Progress, ReplicaError> {
         let command = self.command;
-        let (table, columns, reversed) = (&command.table, &command.columns, command.reversed);
-        let mut reader = if let Some(mark) = self.above {
-            self.engine.read_above(table, range, slices, mark)?
-        } else if command.form == Form::Whole && !reversed {
-            // All columns, in order, as repairs ask for.
-            self.engine.read_for_repair(table, range, slices).await?
-        } else if command.bypass_cache {
-            self.engine.read_bypassing_cache(table, range, slices, columns, reversed).await?
-        } else {
-            self.engine.read(table, range, slices, columns, reversed).await?
-        };
+        let table = &command.table;
+        let read = engine::Read::new(table.id, range, slices);
+        let (columns, reversed) = (&command.columns, command.reversed);
+        let mut reader = self.engine.read(&match self.above {
+            // All columns, in order, as repairs read.
+            Some(mark) => engine::Read { scope: ReadScope::Above(mark), ..read },
+            None if command.form == Form::Whole && !reversed => {
+                engine::Read { scope: ReadScope::Repair, ..read }
+            }
+            None if command.bypass_cache => {
+                engine::Read { columns, reversed, scope: ReadScope::BypassCache, ..read }
+            }
+            None => engine::Read { columns, reversed, ..read },
+        })?;
         let single = range.as_single().is_some();
         let has_dropped = !table.dropped_columns.is_empty();
         let purges = matches!(command.form, Form::Full | Form::Unbroken);

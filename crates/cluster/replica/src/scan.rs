@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use mutation::{Row, Seconds};
 use rt::preempt::Pace;
 
-use crate::{Limits, PartitionResult, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
+use crate::{Limits, PartitionResult, Read, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
 
 /// The least that a shard is queried for, bytes: less costs as much.
 const SHARE_BYTES_MIN: usize = 4 << 10;
@@ -43,9 +43,10 @@ fn share_of(limits: Limits, shards: u16) -> Limits {
 }
 
 /// Reads one page of a range over all shards.
-pub(crate) async fn scan(replica: &Replica, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-    scan_with(command, replica.shard_count(), async |shard, command| replica.read_on(shard, &command).await)
-        .await
+pub(crate) async fn scan(replica: &Replica, read: Read<'_>) -> Result<ReadPage, ReplicaError> {
+    let part =
+        async |shard, command: ReadCommand| replica.read_one(shard, Read { command: &command, ..read }).await;
+    scan_with(read.command, replica.shard_count(), part).await
 }
 
 /// Reads one page of a range over so many shards, each of which `read` reads.

@@ -3,17 +3,19 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Mark, Marked, Sampled, Since, TokenSpan};
+use engine::{Engine, EngineStats, Mark, Marked, Sampled, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
 use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
-use rt::{Group, Rt, ShardId};
+use rt::{Rt, ShardId};
 use schema::{Schema, TableId};
 use topology::Sharder;
 
+use crate::message::{self, Crossing};
+use crate::traced::found;
 use crate::{
-    Keys, Limits, Partitions, ReadCommand, ReadPage, ReplicaError, ShardRequest, ShardResponse,
-    TableOperation, TraceLog, read, scan,
+    Keys, Limits, Partitions, Read, ReadCommand, ReadPage, ReplicaError, Scope, ShardRequest, ShardResponse,
+    TableOperation, TombstoneLimit, Write, read, scan,
 };
 
 /// What a replica is told by the node's configuration.
@@ -56,7 +58,7 @@ impl Replica {
         let server = replica.clone();
         port.serve(move |_, request| {
             let replica = server.clone();
-            async move { replica.serve(request).await }
+            async move { request.serve(&replica).await }
         });
         replica
     }
@@ -77,22 +79,74 @@ impl Replica {
     }
 
     /// Reads, from whichever shards own the partitions.
-    pub async fn read(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-        match &command.partitions {
-            Partitions::Keys(keys) if keys.len() == 1 => {
-                let shard = self.shard_of(keys[0].token);
-                self.read_on(shard, command).await
-            }
-            Partitions::Keys(_) if self.shard_count() == 1 => self.read_on(0, command).await,
-            Partitions::Range(_) if self.shard_count() == 1 => self.read_on(0, command).await,
-            Partitions::Keys(_) => self.read_keys(command).await,
-            Partitions::Range(_) => scan::scan(self, command).await,
+    ///
+    /// # Errors
+    ///
+    /// [`ReplicaError::TooManyTombstones`], [`ReplicaError::UnknownTable`], [`ReplicaError::Stopped`]; [`ReplicaError::Storage`] when the
+    /// disk fails, or the mark above which is to be read means nothing any more.
+    pub async fn read(&self, read: Read<'_>) -> Result<ReadPage, ReplicaError> {
+        match self.only_shard_of(&read) {
+            Some(shard) if shard == self.0.shard.0 && read.trace.is_none() => self.read_own(&read).await,
+            Some(shard) => Box::pin(self.read_one(shard, read)).await,
+            None => Box::pin(self.read_several(read)).await,
         }
     }
 
+    /// The shard that a read is of, if it is of one.
+    fn only_shard_of(&self, read: &Read<'_>) -> Option<u16> {
+        match &read.command.partitions {
+            _ if read.scope != Scope::Node => Some(self.0.shard.0),
+            Partitions::Keys(keys) if keys.len() == 1 => Some(self.shard_of(keys[0].token)),
+            _ if self.shard_count() == 1 => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Reads what this shard owns.
+    pub(crate) async fn read_own(&self, read: &Read<'_>) -> Result<ReadPage, ReplicaError> {
+        let above = match read.scope {
+            Scope::Node | Scope::Shard => None,
+            Scope::ShardAbove(mark) => Some(mark),
+        };
+        let tombstones_max = match read.tombstones {
+            TombstoneLimit::Configured => self.0.config.tombstone_failure_threshold,
+            TombstoneLimit::Unlimited => u64::MAX,
+        };
+        read::read(&self.0.engine, read.command, above, tombstones_max).await
+    }
+
+    /// Reads from one shard, which must own every partition of the command that it is to find.
+    pub(crate) async fn read_one(&self, shard: u16, read: Read<'_>) -> Result<ReadPage, ReplicaError> {
+        if shard == self.0.shard.0 {
+            return match read.trace {
+                None => self.read_own(&read).await,
+                Some(trace) => self.read_own_traced(&read, trace).await,
+            };
+        }
+        self.tell(read.trace, || format!("Sending READ to shard {shard}"));
+        let Read { command, tombstones, trace, .. } = read;
+        let call = message::Read { command: command.clone(), tombstones, is_traced: trace.is_some() };
+        let (page, events) = self.call(shard, call).await;
+        self.take_steps(trace, shard, events);
+        page
+    }
+
+    async fn read_several(&self, read: Read<'_>) -> Result<ReadPage, ReplicaError> {
+        let name = || read.command.table.full_name();
+        self.tell(read.trace, || format!("Reading {} from {} shards", name(), self.shard_count()));
+        // Of the whole; each shard's own steps are not told.
+        let untraced = read.traced(None);
+        let page = match &read.command.partitions {
+            Partitions::Keys(keys) => self.read_keys(keys, untraced).await?,
+            Partitions::Range(_) => scan::scan(self, untraced).await?,
+        };
+        self.tell(read.trace, || found(&page));
+        Ok(page)
+    }
+
     /// Several partitions in the order of the command, each from its shard, until the page is full.
-    async fn read_keys(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-        let Partitions::Keys(keys) = &command.partitions else { unreachable!("only called for keys") };
+    async fn read_keys(&self, keys: &Keys, read: Read<'_>) -> Result<ReadPage, ReplicaError> {
+        let command = read.command;
         let limits = command.limits;
         let mut page = ReadPage::default();
         let (mut rows, mut bytes) = (0, 0);
@@ -108,7 +162,7 @@ impl Replica {
                 resume: resume.take(),
                 ..command.clone()
             };
-            let part = self.read_on(self.shard_of(key.token), &one).await?;
+            let part = self.read_one(self.shard_of(key.token), Read { command: &one, ..read }).await?;
             page.truncated_at =
                 if at == start { part.truncated_at } else { page.truncated_at.min(part.truncated_at) };
             rows += part.partitions.iter().map(|p| p.row_count(command.now)).sum::<u64>();
@@ -125,97 +179,22 @@ impl Replica {
         Ok(page)
     }
 
-    /// Reads from one shard, which must own every partition of the command that it is to find.
-    pub(crate) async fn read_on(&self, shard: u16, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-        if shard == self.0.shard.0 {
-            return read::read(&self.0.engine, command, None, self.0.config.tombstone_failure_threshold)
-                .await;
-        }
-        match self.0.port.call(ShardId(shard), ShardRequest::Read(command.clone())).await {
-            ShardResponse::Read(page) => page,
-            other => panic!("a read was answered with {other:?}"),
-        }
-    }
-
-    /// Applies one update on its shard.
-    pub async fn apply_one(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
-        let shard = self.shard_of(update.key.token);
-        if shard == self.0.shard.0 {
-            return Ok(self.0.engine.apply_one(update).await?);
-        }
-        self.done(shard, ShardRequest::Apply(vec![update])).await
-    }
-
-    /// Applies one update on its shard, of a write that began at `begun_micros` where it was taken up.
+    /// Applies a write: updates of one shard all or none.
     ///
     /// # Errors
     ///
-    /// [`ReplicaError::Truncated`] when its shard truncated the table then or later: nothing was written.
-    pub async fn apply_begun(&self, update: PartitionUpdate, begun_micros: i64) -> Result<(), ReplicaError> {
-        let shard = self.shard_of(update.key.token);
-        if shard == self.0.shard.0 {
-            return Ok(self.0.engine.apply_begun(update, begun_micros).await?);
+    /// [`ReplicaError::Truncated`] as the write's rule says, [`ReplicaError::UnknownTable`], [`ReplicaError::MutationTooLarge`]: nothing
+    /// was written to that shard. After others, and when it is of several shards, it may have been.
+    pub async fn apply(&self, write: Write<'_>) -> Result<(), ReplicaError> {
+        if write.is_plain() && self.owns(&write.updates) {
+            return Ok(self.0.engine.apply(write.whole_on(self.0.shard.0)).await?);
         }
-        self.done(shard, ShardRequest::ApplyBegun(update, begun_micros)).await
+        Box::pin(self.apply_with_care(write)).await
     }
 
-    /// Applies updates, those of one shard all or none.
-    pub async fn apply(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, |_| None).await
-    }
-
-    /// [`Replica::apply`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was
-    /// truncated then or later is left out.
-    pub async fn apply_since(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        since_micros: i64,
-    ) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, |_| Some(Since::Begun(since_micros))).await
-    }
-
-    /// [`Replica::apply`] of rows that a read has found at other replicas: what belongs to a table that was truncated since, or
-    /// that one of those replicas may be about to truncate, is left out.
-    pub(crate) async fn apply_read(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        since: Since,
-    ) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, |_| Some(since)).await
-    }
-
-    /// [`Replica::apply`] of what was read elsewhere; what belongs to a shard that truncated the table later than `truncated_at`
-    /// says, which is what [`Replica::truncated_at`] said of each shard before it was read, is left out.
-    pub async fn apply_unless_truncated(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        truncated_at: &[i64],
-    ) -> Result<(), ReplicaError> {
-        self.apply_parts(updates, |shard| Some(Since::Begun(truncated_at[shard].saturating_add(1)))).await
-    }
-
-    async fn apply_parts(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        since: impl Fn(usize) -> Option<Since>,
-    ) -> Result<(), ReplicaError> {
-        let mut by_shard: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); usize::from(self.shard_count())];
-        for update in updates {
-            by_shard[usize::from(self.shard_of(update.key.token))].push(update);
-        }
-        let parts = by_shard.into_iter().enumerate().filter(|(_, updates)| !updates.is_empty());
-        let parts = parts.map(|(shard, updates)| (shard, updates, since(shard)));
-        let writes = parts.map(|(shard, updates, since)| async move {
-            match since {
-                None if shard == self.0.shard.index() => Ok(self.0.engine.apply(updates).await?),
-                Some(since) if shard == self.0.shard.index() => {
-                    Ok(self.0.engine.apply_since(updates, since).await?)
-                }
-                None => self.done(shard as u16, ShardRequest::Apply(updates)).await,
-                Some(since) => self.done(shard as u16, ShardRequest::ApplySince(updates, since)).await,
-            }
-        });
-        try_join_all(writes).await.map(|_| ())
+    /// Whether this shard owns all of these.
+    pub fn owns(&self, updates: &[PartitionUpdate]) -> bool {
+        updates.iter().all(|update| self.shard_of(update.key.token) == self.0.shard.0)
     }
 
     /// Figures of the messages between shards.
@@ -233,51 +212,9 @@ impl Replica {
         shards.all(|shard| Some(shard) == first)
     }
 
-    /// Applies an update that this shard owns.
-    pub async fn apply_here(&self, update: PartitionUpdate) -> Result<(), ReplicaError> {
-        assert_eq!(self.shard_of(update.key.token), self.0.shard.0, "it belongs to another shard");
-        Ok(self.0.engine.apply_one(update).await?)
-    }
-
-    /// [`Replica::apply_here`] of what was read elsewhere; left out when the table was truncated later than `truncated_at`, which is
-    /// what [`Replica::truncated_at`] said before it was read.
-    pub async fn apply_here_unless_truncated(
-        &self,
-        update: PartitionUpdate,
-        truncated_at: i64,
-    ) -> Result<(), ReplicaError> {
-        assert_eq!(self.shard_of(update.key.token), self.0.shard.0, "it belongs to another shard");
-        Ok(self.0.engine.apply_since(vec![update], Since::Begun(truncated_at.saturating_add(1))).await?)
-    }
-
     /// When this shard's part of a table was truncated last, microseconds since 1970; the least number when it never was.
     pub fn truncated_at(&self, table: TableId) -> i64 {
         self.0.engine.truncated_at(table)
-    }
-
-    /// Applies updates that this shard owns, all or none, and returns when a loss of power cannot undo it.
-    pub async fn apply_durably_here(&self, updates: Vec<PartitionUpdate>) -> Result<(), ReplicaError> {
-        Ok(self.0.engine.apply_durably(updates).await?)
-    }
-
-    /// [`Replica::apply_durably_here`] of a write that was taken up at `since_micros` and may come late: what belongs to a table that was
-    /// truncated then or later is left out.
-    pub async fn apply_durably_since(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        since_micros: i64,
-    ) -> Result<(), ReplicaError> {
-        Ok(self.0.engine.apply_durably_since(updates, Since::Begun(since_micros)).await?)
-    }
-
-    /// Reads what this shard owns of a command's partitions, however many tombstones lie there.
-    pub async fn read_here(&self, command: &ReadCommand) -> Result<ReadPage, ReplicaError> {
-        read::read(&self.0.engine, command, None, u64::MAX).await
-    }
-
-    /// [`Replica::read_here`] of what came after a mark alone. Fails when the mark means nothing any more.
-    pub async fn read_above_here(&self, command: &ReadCommand, mark: Mark) -> Result<ReadPage, ReplicaError> {
-        read::read(&self.0.engine, command, Some(mark), u64::MAX).await
     }
 
     /// Counts on the owning shard; gives the state to replicate.
@@ -286,10 +223,7 @@ impl Replica {
         if shard == self.0.shard.0 {
             return Ok(self.0.engine.increment(update).await?);
         }
-        match self.0.port.call(ShardId(shard), ShardRequest::Increment(update)).await {
-            ShardResponse::Incremented(result) => result,
-            other => panic!("an increment was answered with {other:?}"),
-        }
+        self.call(shard, message::Increment(update)).await
     }
 
     /// Carries out a maintenance operation on all shards at once; the first failure is told when all have ended.
@@ -308,7 +242,7 @@ impl Replica {
         operation: TableOperation,
     ) -> Vec<Result<(), ReplicaError>> {
         let shards = 0..self.shard_count();
-        let all = shards.map(|shard| self.done(shard, ShardRequest::Table(table, operation.clone())));
+        let all = shards.map(|shard| self.call(shard, message::Operate(table, operation.clone())));
         join_all(all).await
     }
 
@@ -326,34 +260,28 @@ impl Replica {
     /// Hands a schema to all shards and returns when every one uses it.
     pub async fn set_schema(&self, schema: &Arc<Schema>) -> Result<(), ReplicaError> {
         let shards = 0..self.shard_count();
-        try_join_all(shards.map(|shard| self.done(shard, ShardRequest::SetSchema(schema.clone())))).await?;
+        join_all(shards.map(|shard| self.call(shard, message::SetSchema(schema.clone())))).await;
         Ok(())
     }
 
     /// Tells all shards when what of a table was repaired.
     pub async fn set_repaired(&self, table: TableId, repaired: Arc<Repaired>) {
         let shards = 0..self.shard_count();
-        let tell = |shard| self.done(shard, ShardRequest::SetRepaired(table, repaired.clone()));
+        let tell = |shard| self.call(shard, message::SetRepaired(table, repaired.clone()));
         // A shard that has stopped forgets nothing any more.
         join_all(shards.map(tell)).await;
     }
 
     /// Has every shard cover what a table's SSTables hold by a mark, after flushing if `flush`. In shard order.
     pub async fn take_marks(&self, table: TableId, flush: bool) -> Result<Vec<Marked>, ReplicaError> {
-        let ask = |shard| async move {
-            match self.0.port.call(ShardId(shard), ShardRequest::TakeMark(table, flush)).await {
-                ShardResponse::Marked(marked) => marked,
-                other => panic!("a wish for a mark was answered with {other:?}"),
-            }
-        };
-        try_join_all((0..self.shard_count()).map(ask)).await
+        let shards = 0..self.shard_count();
+        try_join_all(shards.map(|shard| self.call(shard, message::TakeMark(table, flush)))).await
     }
 
     /// Has every shard keep apart in compactions what its mark covers; marks are in shard order.
     pub async fn set_repaired_upto(&self, table: TableId, marks: &[Mark]) {
         let shards = (0..self.shard_count()).zip(marks);
-        let tell =
-            |(shard, mark): (u16, &Mark)| self.done(shard, ShardRequest::SetRepairedUpto(table, *mark));
+        let tell = |(shard, mark): (u16, &Mark)| self.call(shard, message::SetRepairedUpto(table, *mark));
         // A shard that has stopped compacts nothing any more.
         join_all(shards.map(tell)).await;
     }
@@ -363,8 +291,7 @@ impl Replica {
     pub async fn mended(&self, table: TableId, repaired: TokenSpan, marks: &[Mark], owned: Vec<TokenSpan>) {
         let owned = Arc::new(owned);
         let tell = |(shard, mark): (u16, &Mark)| {
-            let request = ShardRequest::Mended(table, repaired, *mark, owned.clone());
-            self.done(shard, request)
+            self.call(shard, message::RangeRepaired { table, repaired, mark: *mark, owned: owned.clone() })
         };
         // A shard that has stopped mends nothing any more.
         join_all((0..self.shard_count()).zip(marks).map(tell)).await;
@@ -373,31 +300,21 @@ impl Replica {
     /// Returns when a loss of power cannot undo what was written to a table before, on any shard.
     pub async fn make_durable(&self, table: TableId) -> Result<(), ReplicaError> {
         let shards = 0..self.shard_count();
-        try_join_all(shards.map(|shard| self.done(shard, ShardRequest::MakeDurable(table)))).await?;
+        try_join_all(shards.map(|shard| self.call(shard, message::MakeDurable(table)))).await?;
         Ok(())
     }
 
     /// Figures of all shards, in shard order.
     pub async fn stats(&self) -> Vec<EngineStats> {
-        let ask = |shard| async move {
-            match self.0.port.call(ShardId(shard), ShardRequest::Stats).await {
-                ShardResponse::Stats(stats) => *stats,
-                other => panic!("a question for figures was answered with {other:?}"),
-            }
-        };
+        let ask = |shard| async move { *self.call(shard, message::Stats).await };
         join_all((0..self.shard_count()).map(ask)).await
     }
 
     /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.
     /// What was counted until now.
     pub async fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
-        let ask = |shard| async move {
-            match self.0.port.call(ShardId(shard), ShardRequest::Sample(table, places)).await {
-                ShardResponse::Sampled(sampled) => sampled,
-                other => panic!("a question for samples was answered with {other:?}"),
-            }
-        };
-        let all = join_all((0..self.shard_count()).map(ask)).await;
+        let shards = 0..self.shard_count();
+        let all = join_all(shards.map(|shard| self.call(shard, message::Sample(table, places)))).await;
         all.into_iter().flatten().map(|sampled| *sampled).reduce(|mut all, sampled| {
             all.merge(sampled);
             all
@@ -408,102 +325,11 @@ impl Replica {
         self.0.shard.0
     }
 
-    pub(crate) fn tombstones_max(&self) -> u64 {
-        self.0.config.tombstone_failure_threshold
+    pub(crate) fn rt(&self) -> &Rt {
+        &self.0.rt
     }
 
-    /// Records a step that happens now, here.
-    pub(crate) fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
-        trace.add(self.0.rt.now(), self.0.shard.0, activity);
+    pub(crate) async fn call<C: Crossing>(&self, shard: u16, call: C) -> C::Answer {
+        C::answer(self.0.port.call(ShardId(shard), call.into()).await)
     }
-
-    pub(crate) async fn call(&self, shard: ShardId, request: ShardRequest) -> ShardResponse {
-        self.0.port.call(shard, request).await
-    }
-
-    async fn done(&self, shard: u16, request: ShardRequest) -> Result<(), ReplicaError> {
-        match self.0.port.call(ShardId(shard), request).await {
-            ShardResponse::Done(result) => result,
-            other => panic!("a command was answered with {other:?}"),
-        }
-    }
-
-    async fn serve(&self, request: ShardRequest) -> ShardResponse {
-        let engine = &self.0.engine;
-        match request {
-            ShardRequest::Read(command) => {
-                let max = self.0.config.tombstone_failure_threshold;
-                ShardResponse::Read(read::read(engine, &command, None, max).await)
-            }
-            ShardRequest::Apply(updates) => {
-                ShardResponse::Done(engine.apply(updates).await.map_err(Into::into))
-            }
-            ShardRequest::ApplyBegun(update, begun) => {
-                ShardResponse::Done(engine.apply_begun(update, begun).await.map_err(Into::into))
-            }
-            ShardRequest::ApplySince(updates, since) => {
-                ShardResponse::Done(engine.apply_since(updates, since).await.map_err(Into::into))
-            }
-            ShardRequest::ReadTraced(command) => {
-                let trace = TraceLog::default();
-                let page = self.read_here_traced(&command, &trace).await;
-                ShardResponse::ReadTraced(page, trace.into_events())
-            }
-            ShardRequest::ApplyTraced(updates, begun) => {
-                let trace = TraceLog::default();
-                let done = self.apply_here_traced(updates, begun, &trace).await;
-                ShardResponse::DoneTraced(done, trace.into_events())
-            }
-            ShardRequest::Increment(update) => {
-                let result = engine.increment(update).await;
-                ShardResponse::Incremented(result.map_err(Into::into))
-            }
-            ShardRequest::Table(table, operation) => {
-                let run = operate(engine.clone(), table, operation);
-                ShardResponse::Done(self.0.rt.uncancelled(Group::Maintenance, run).await)
-            }
-            ShardRequest::SetSchema(schema) => {
-                engine.set_schema(schema);
-                ShardResponse::Done(Ok(()))
-            }
-            ShardRequest::SetRepaired(table, repaired) => {
-                engine.set_repaired(table, repaired);
-                ShardResponse::Done(Ok(()))
-            }
-            ShardRequest::TakeMark(table, flush) => {
-                let engine = engine.clone();
-                let run = async move { Ok(engine.take_mark(table, flush).await?) };
-                ShardResponse::Marked(self.0.rt.uncancelled(Group::Maintenance, run).await)
-            }
-            ShardRequest::SetRepairedUpto(table, mark) => {
-                engine.set_repaired_upto(table, mark);
-                ShardResponse::Done(Ok(()))
-            }
-            ShardRequest::Mended(table, repaired, mark, owned) => {
-                let engine = engine.clone();
-                let run = async move { engine.mended(table, repaired, mark, &owned).await };
-                self.0.rt.uncancelled(Group::Maintenance, run).await;
-                ShardResponse::Done(Ok(()))
-            }
-            ShardRequest::MakeDurable(table) => {
-                ShardResponse::Done(engine.make_durable(table).await.map_err(Into::into))
-            }
-            ShardRequest::Sample(table, places) => {
-                ShardResponse::Sampled(engine.sample(table, places).map(Box::new))
-            }
-            ShardRequest::Stats => ShardResponse::Stats(Box::new(engine.stats())),
-        }
-    }
-}
-
-async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> Result<(), ReplicaError> {
-    match operation {
-        TableOperation::Flush => engine.flush(table).await?,
-        TableOperation::Compact => engine.compact(table).await?,
-        TableOperation::Truncate { at_micros } => engine.truncate(table, at_micros).await?,
-        TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
-        TableOperation::Snapshot { name } => engine.snapshot(table, &name).await?,
-        TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,
-    }
-    Ok(())
 }

@@ -1,5 +1,5 @@
 //! What a traced request does on the way, and where: events that shards hand back with their answers. A request that is not
-//! traced takes the other methods, and pays nothing.
+//! traced takes the same way, and pays one test of an option a step.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Engine, EngineConfig, SyncMode, SyncStep};
+use engine::{Engine, EngineConfig, Origin, Read, SyncMode, SyncStep, Write};
 use mutation::{
-    Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, LivenessInfo, PartitionRange,
-    PartitionUpdate, Row, Slices,
+    Cell, Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
 };
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -53,14 +52,17 @@ async fn run(rt: Rt, what: String, count: u64) {
     let engine = Engine::open(rt.clone(), config, schema).await.expect("an empty disk");
     let frame = Bytes::from(vec![5u8; 4096]);
     for n in 0..KEYS {
-        engine.apply_one(write(&table, n, &frame, 1)).await.expect("the disk works");
+        engine.apply(Write::one(Origin::Client, write(&table, n, &frame, 1))).await.expect("the disk works");
     }
     if what == "cached" {
         engine.flush(table.id).await.expect("the disk works");
     }
     if what == "write" {
         for n in 0..count {
-            engine.apply_one(write(&table, n % KEYS, &frame, 2 + n as i64)).await.expect("the disk works");
+            engine
+                .apply(Write::one(Origin::Client, write(&table, n % KEYS, &frame, 2 + n as i64)))
+                .await
+                .expect("the disk works");
         }
         return;
     }
@@ -74,7 +76,7 @@ async fn run(rt: Rt, what: String, count: u64) {
 
 #[inline(never)]
 async fn read(engine: &Engine, table: &Arc<Table>, range: &PartitionRange, slices: &Slices) -> u64 {
-    let reader = engine.read(table, range, slices, &ColumnSelection::All, false).await;
+    let reader = engine.read(&Read::new(table.id, range, slices));
     let mut reader = reader.expect("the table is there");
     let mut cells = 0;
     loop {

@@ -3,15 +3,13 @@
 use bytes::Bytes;
 use mutation::counter::{self, CounterId};
 use mutation::{
-    Cell, Clustering, ColumnData, ColumnSelection, Fragment, PartitionRange, PartitionUpdate, Row, RowRange,
-    Slices,
+    Cell, Clustering, ColumnData, Fragment, PartitionRange, PartitionUpdate, Row, RowRange, Slices,
 };
-use rt::sync::Semaphore;
 use schema::ColumnId;
 use stdx::HashMap;
 
 use crate::counter_id::Counting;
-use crate::{Engine, WriteError};
+use crate::{Engine, Origin, Read, Write, WriteError};
 
 /// See [`Engine::increment`].
 pub(crate) async fn increment(
@@ -19,10 +17,9 @@ pub(crate) async fn increment(
     update: PartitionUpdate,
 ) -> Result<PartitionUpdate, WriteError> {
     let key = (update.table.id, update.key.key.clone());
-    let lock = lock_of(engine, &key);
     let _held = match engine.0.config.canaries.skip_counter_locks {
         true => None,
-        false => Some(lock.acquire(1).await.map_err(|_| WriteError::Stopped)?),
+        false => Some(engine.0.counter_locks.lock(&key).await?),
     };
     // A count that was read before a truncation must not be written behind it.
     let store = engine.0.store_of_write(update.table.id)?;
@@ -67,7 +64,7 @@ pub(crate) async fn increment(
     }
     // Waiting here, so that what fails below is the log's doing.
     engine.0.admit_write().await?;
-    match engine.apply_one(result.clone()).await {
+    match engine.apply(Write::one(Origin::Counter, result.clone())).await {
         Ok(()) => {
             engine.0.unlogged_counters.borrow_mut().remove(&key);
             if sync {
@@ -82,16 +79,6 @@ pub(crate) async fn increment(
             Err(error)
         }
     }
-}
-
-/// The lock of a partition.
-fn lock_of(engine: &Engine, key: &(schema::TableId, Bytes)) -> Semaphore {
-    let mut locks = engine.0.counter_locks.borrow_mut();
-    // Locks that nobody holds or waits for are dropped when there are many.
-    if locks.len() > 1024 {
-        locks.retain(|_, lock| lock.available() == 0 || lock.waiting() > 0);
-    }
-    locks.entry(key.clone()).or_insert_with(|| Semaphore::new(1)).clone()
 }
 
 /// Partitions with increments that the log did not take; more are refused until it works again.
@@ -117,8 +104,7 @@ async fn present_values(
     };
     let failed = |error: crate::ReadError| WriteError::Read(error.to_string());
     let range = PartitionRange::single(&update.key);
-    let mut reader =
-        engine.read(table, &range, &slices, &ColumnSelection::All, false).await.map_err(failed)?;
+    let mut reader = engine.read(&Read::new(table.id, &range, &slices)).map_err(failed)?;
     let mut known = Known::default();
     while let Some(fragment) = reader.next().await.map_err(failed)? {
         let (place, row) = match &fragment {

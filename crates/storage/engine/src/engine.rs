@@ -10,7 +10,7 @@ use commitlog::{AppendError, CommitLog, SyncMode};
 use compaction::{KeptTokens, Throttle};
 use memtable::OnlyRow;
 use mutation::purge::PurgeRule;
-use mutation::{ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, Repaired, Seconds, Slices};
+use mutation::{DecoratedKey, PartitionUpdate, Repaired, Seconds, Slices};
 use rt::sync::{Notify, Semaphore};
 use rt::{DiskError, Instant, Rt, Task};
 use schema::{Schema, Table, TableId};
@@ -22,10 +22,11 @@ use crate::counter_id::CounterIds;
 use crate::error::is_shortage;
 use crate::figures;
 use crate::live::Trash;
+use crate::locks::PartitionLocks;
 use crate::marks::{Mark, Marked};
-use crate::read::ReadSources;
+use crate::observer::Observers;
+use crate::read::{Read, ReadSources};
 use crate::store::{Store, count};
-use crate::truncation::Since;
 use crate::{
     CompactionRecord, EngineConfig, EngineReader, EngineStats, FailurePolicy, MaintenanceError, OpenError,
     ReadError, TableStats, WriteError,
@@ -93,7 +94,9 @@ pub(crate) struct Inner {
     /// The disk failed, and the policy is to end the process: why.
     pub(crate) died: RefCell<Option<String>>,
     /// Locks of partitions whose counters are being changed.
-    pub(crate) counter_locks: RefCell<HashMap<(TableId, bytes::Bytes), Semaphore>>,
+    pub(crate) counter_locks: PartitionLocks,
+    /// Who sees writes before they are applied.
+    pub(crate) observers: Observers,
     /// Under which ids counters are raised.
     pub(crate) counter_ids: CounterIds,
     /// Increments that are in memtables but not in the log, whose writing failed.
@@ -142,92 +145,15 @@ impl Engine {
         Some(figures::table(&self.0, &store))
     }
 
-    /// Applies updates as one: after a crash all of them are there or none. Waits while memtables are over their
-    /// budget, and until the commit log's mode allows the acknowledgement.
-    pub async fn apply(&self, updates: Vec<PartitionUpdate>) -> Result<(), WriteError> {
-        let inner = &*self.0;
-        inner.admit_write().await?;
-        let (mut durable, mut unlogged) = (Vec::with_capacity(updates.len()), Vec::new());
-        for update in updates {
-            let store = inner.store_of_write(update.table.id)?;
-            if store.durable.get() { durable.push((store, update)) } else { unlogged.push((store, update)) }
-        }
-        let mut ticket = None;
-        if !durable.is_empty() {
-            let (stores, updates): (Vec<_>, Vec<_>) = durable.into_iter().unzip();
-            let entry = inner.log.append(&updates).map_err(write_error)?;
-            for (store, update) in stores.iter().zip(updates) {
-                inner.apply_to(store, update, Some(entry.number));
-            }
-            ticket = Some(entry);
-        }
-        for (store, update) in unlogged {
-            inner.apply_to(&store, update, None);
-        }
-        match ticket {
-            Some(ticket) => inner.acknowledge(ticket).await,
-            None => Ok(()),
-        }
-    }
-
-    /// [`Engine::apply`] that returns when a loss of power cannot undo it, whatever the commit log's mode allows.
-    pub async fn apply_durably(&self, updates: Vec<PartitionUpdate>) -> Result<(), WriteError> {
-        self.apply(updates).await?;
-        self.0.log.sync().await.map_err(write_error)
-    }
-
-    /// [`Engine::apply`] of one update.
-    pub async fn apply_one(&self, update: PartitionUpdate) -> Result<(), WriteError> {
-        let inner = &*self.0;
-        if !inner.can_write_now() {
-            inner.admit_write().await?;
-        }
-        self.apply_admitted(update).await
-    }
-
-    /// [`Engine::apply_one`] of a write that began at `begun_micros` where it was taken up (after all truncations that were known there,
-    /// see [`Engine::truncated_latest`]): one of before a truncation must not be applied after it.
+    /// Reads, in ring order.
     ///
     /// # Errors
     ///
-    /// [`WriteError::Truncated`] when the table was truncated then or later; others as of [`Engine::apply`].
-    pub async fn apply_begun(&self, update: PartitionUpdate, begun_micros: i64) -> Result<(), WriteError> {
-        let inner = &*self.0;
-        if !inner.can_write_now() {
-            inner.admit_write().await?;
-        }
-        // No truncation begins between this look and the write.
-        if begun_micros > inner.truncated_latest.get() {
-            return self.apply_admitted(update).await;
-        }
-        Box::pin(crate::truncation::apply_begun(self, update, begun_micros)).await
-    }
-
-    async fn apply_admitted(&self, update: PartitionUpdate) -> Result<(), WriteError> {
-        let inner = &*self.0;
-        let store = inner.store_of_write(update.table.id)?;
-        if !store.durable.get() {
-            inner.apply_to(&store, update, None);
-            return Ok(());
-        }
-        // Log and memtable see the write without another task in between, so that a memtable that is closed for
-        // flushing holds exactly the entries before a number.
-        let ticket = inner.log.append(std::slice::from_ref(&update)).map_err(write_error)?;
-        inner.apply_to(&store, update, Some(ticket.number));
-        inner.acknowledge(ticket).await
-    }
-
-    /// Reads the partitions of `range`, of each the rows of `slices`. Cells outside of `columns` may be there too.
-    pub async fn read(
-        &self,
-        table: &Arc<Table>,
-        range: &PartitionRange,
-        slices: &Slices,
-        columns: &ColumnSelection,
-        reversed: bool,
-    ) -> Result<EngineReader, ReadError> {
+    /// [`ReadError::Stopped`], [`ReadError::UnknownTable`]; [`ReadError::Source`] when an SSTable of the range is out of service, or the
+    /// mark above which is to be read means nothing any more.
+    pub fn read(&self, read: &Read<'_>) -> Result<EngineReader, ReadError> {
         self.0.admit_read()?;
-        self.0.read(table.id, range, slices, columns, reversed, false)
+        self.0.read(read)
     }
 
     /// The only row of a partition, where memory knows all of it and nothing has to be merged or read: the commonest
@@ -241,30 +167,6 @@ impl Engine {
     ) -> Result<OnlyRow, ReadError> {
         self.0.admit_read()?;
         self.0.only_row(table.id, key, slices, bypass_cache)
-    }
-
-    /// [`Engine::read`] that leaves the row cache as it is (`BYPASS CACHE`).
-    pub async fn read_bypassing_cache(
-        &self,
-        table: &Arc<Table>,
-        range: &PartitionRange,
-        slices: &Slices,
-        columns: &ColumnSelection,
-        reversed: bool,
-    ) -> Result<EngineReader, ReadError> {
-        self.0.admit_read()?;
-        self.0.read(table.id, range, slices, columns, reversed, true)
-    }
-
-    /// [`Engine::read_bypassing_cache`] of all columns for a repair: what was salvaged of damaged SSTables stands for them.
-    pub async fn read_for_repair(
-        &self,
-        table: &Arc<Table>,
-        range: &PartitionRange,
-        slices: &Slices,
-    ) -> Result<EngineReader, ReadError> {
-        self.0.admit_read()?;
-        self.0.read_for_repair(table.id, range, slices)
     }
 
     /// What the present SSTables hold is covered by the mark that this gives; after flushing, if that is wanted, so is everything
@@ -288,19 +190,6 @@ impl Engine {
             return self.0.log.sync().await.map_err(log_failure);
         }
         self.0.flush(&store).await
-    }
-
-    /// Reads the partitions of `range`, of each the rows of `slices`, from what came after a mark alone. Fails when the mark means
-    /// nothing any more.
-    pub fn read_above(
-        &self,
-        table: &Arc<Table>,
-        range: &PartitionRange,
-        slices: &Slices,
-        mark: Mark,
-    ) -> Result<EngineReader, ReadError> {
-        self.0.admit_read()?;
-        self.0.read_above(table.id, range, slices, mark)
     }
 
     /// From what a read of a partition would be answered now, for traces.
@@ -367,21 +256,6 @@ impl Engine {
     ) -> Result<u64, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::compact::cleanup(&self.0, &store, kept).await
-    }
-
-    /// [`Engine::apply`] of a write that may come late: what belongs to a table that was truncated since is left out.
-    pub async fn apply_since(&self, updates: Vec<PartitionUpdate>, since: Since) -> Result<(), WriteError> {
-        crate::truncation::apply_since(self, updates, since).await
-    }
-
-    /// [`Engine::apply_since`] that returns when a loss of power cannot undo it, whatever the commit log's mode allows.
-    pub async fn apply_durably_since(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        since: Since,
-    ) -> Result<(), WriteError> {
-        self.apply_since(updates, since).await?;
-        self.0.log.sync().await.map_err(write_error)
     }
 
     /// Removes everything that was written before the call, and keeps that this was at `at_micros` (now), which also names
@@ -576,7 +450,7 @@ impl Inner {
     }
 
     #[inline]
-    fn can_write_now(&self) -> bool {
+    pub(crate) fn can_write_now(&self) -> bool {
         !self.stopped.get() && !self.has_full_memtables() && self.log.has_room()
     }
 
@@ -626,11 +500,6 @@ impl Inner {
         if total > self.config.memtable_bytes_max / 2 {
             self.flush_check.notify_one();
         }
-    }
-
-    /// Waits for the log.
-    async fn acknowledge(&self, ticket: commitlog::Ticket) -> Result<(), WriteError> {
-        ticket.await.map_err(write_error)
     }
 
     /// The disk failed the commit log, whether somebody waits for it or not.

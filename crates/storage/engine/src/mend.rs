@@ -27,7 +27,7 @@ use crate::live::LiveSstable;
 use crate::maintain::link_backup;
 use crate::marks::Mark;
 use crate::store::{EDITS_ALL, Store, count};
-use crate::{Engine, MaintenanceError, WriteError};
+use crate::{Engine, MaintenanceError, Origin, Write, WriteError};
 
 /// What is salvaged is written in updates of about so many bytes, and of this part of the largest possible.
 const UPDATE_BYTES: usize = 256 << 10;
@@ -397,7 +397,7 @@ impl Salvage {
         let update = std::mem::replace(&mut self.update, next);
         self.bytes = 0;
         let Some(update) = update.filter(|update| !update.is_empty()) else { return Ok(()) };
-        self.engine.apply(vec![update]).await
+        self.engine.apply(Write::one(Origin::Repair, update)).await
     }
 }
 

@@ -20,6 +20,8 @@ use crate::counter_id::CounterIds;
 use crate::engine::Inner;
 use crate::flush::FLUSH_SLOTS;
 use crate::live::{LiveSstable, Trash};
+use crate::locks::PartitionLocks;
+use crate::observer::Observers;
 use crate::quarantine::{Damage, generation_max, tokens_of};
 use crate::store::{Store, shard_of_generation};
 use crate::{Engine, EngineConfig, MaintenanceError, OpenError};
@@ -128,7 +130,8 @@ fn without_tables(rt: Rt, config: EngineConfig, log: CommitLog) -> Rc<Inner> {
         compacted_last: Cell::new(None),
         compaction_pauses: RefCell::default(),
         compaction_bytes_claimed: Cell::new(0),
-        counter_locks: RefCell::default(),
+        counter_locks: PartitionLocks::default(),
+        observers: Observers::default(),
         unlogged_counters: RefCell::default(),
         truncated_latest: Cell::new(i64::MIN),
         tasks: RefCell::default(),

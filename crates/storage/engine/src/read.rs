@@ -16,83 +16,83 @@ use crate::marks::{Mark, is_covered};
 use crate::reader::{EngineReader, Input, SstableInput};
 use crate::store::{Store, count};
 
-/// What a read asks for.
-#[derive(Clone, Copy)]
-struct Wanted<'a> {
-    range: &'a PartitionRange,
-    slices: &'a Slices,
-    columns: &'a ColumnSelection,
-    reversed: bool,
-    bypass_cache: bool,
-    /// What was salvaged of damaged SSTables stands for them.
-    repairs: bool,
+/// Which of a table's data a read is answered from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadScope {
+    /// All of it, by way of the row cache.
+    #[default]
+    Cached,
+    /// All of it, and the row cache is left as it is (`BYPASS CACHE`).
+    BypassCache,
+    /// As [`ReadScope::BypassCache`], for a repair: what was salvaged of damaged SSTables stands for them.
+    Repair,
+    /// As [`ReadScope::Repair`], what came after a mark alone.
+    Above(Mark),
+}
+
+/// A read request: of which partitions which rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Read<'a> {
+    /// The table.
+    pub table: TableId,
+    /// Which partitions.
+    pub range: &'a PartitionRange,
+    /// Which rows of each.
+    pub slices: &'a Slices,
+    /// Which columns at least; cells of others may be there too.
+    pub columns: &'a ColumnSelection,
+    /// Rows in descending clustering order.
+    pub reversed: bool,
+    /// From which data.
+    pub scope: ReadScope,
+}
+
+impl<'a> Read<'a> {
+    /// All columns, in clustering order, by way of the row cache.
+    pub fn new(table: TableId, range: &'a PartitionRange, slices: &'a Slices) -> Self {
+        let columns = &ColumnSelection::All;
+        Self { table, range, slices, columns, reversed: false, scope: ReadScope::Cached }
+    }
+
+    fn bypasses_cache(&self) -> bool {
+        self.scope != ReadScope::Cached
+    }
+
+    /// Whether what was salvaged of damaged SSTables stands for them.
+    fn takes_salvaged(&self) -> bool {
+        matches!(self.scope, ReadScope::Repair | ReadScope::Above(_))
+    }
 }
 
 impl Inner {
-    /// See [`crate::Engine::read_above`].
-    pub(crate) fn read_above(
-        &self,
-        table: TableId,
-        range: &PartitionRange,
-        slices: &Slices,
-        mark: Mark,
-    ) -> Result<EngineReader, ReadError> {
-        let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
-        store.refuse_damaged(range)?;
-        if !store.marks.knows(mark) {
-            return Err(ReadError::Source("what was repaired of the table was forgotten meanwhile".into()));
-        }
-        let columns = &ColumnSelection::All;
-        let wanted = Wanted { range, slices, columns, reversed: false, bypass_cache: true, repairs: true };
-        Ok(read_range(&store, &wanted, mark.number))
-    }
-
-    /// See [`crate::Engine::read_for_repair`].
-    pub(crate) fn read_for_repair(
-        &self,
-        table: TableId,
-        range: &PartitionRange,
-        slices: &Slices,
-    ) -> Result<EngineReader, ReadError> {
-        let columns = &ColumnSelection::All;
-        self.read_wanted(
-            table,
-            Wanted { range, slices, columns, reversed: false, bypass_cache: true, repairs: true },
-        )
-    }
-
-    pub(crate) fn read(
-        &self,
-        table: TableId,
-        range: &PartitionRange,
-        slices: &Slices,
-        columns: &ColumnSelection,
-        reversed: bool,
-        bypass_cache: bool,
-    ) -> Result<EngineReader, ReadError> {
-        self.read_wanted(table, Wanted { range, slices, columns, reversed, bypass_cache, repairs: false })
-    }
-
-    fn read_wanted(&self, table: TableId, wanted: Wanted<'_>) -> Result<EngineReader, ReadError> {
+    pub(crate) fn read(&self, wanted: &Read<'_>) -> Result<EngineReader, ReadError> {
         let range = wanted.range;
-        let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
+        let store = self.store(wanted.table).ok_or(ReadError::UnknownTable(wanted.table))?;
         store.refuse_damaged(range)?;
+        if let ReadScope::Above(mark) = wanted.scope {
+            return match store.marks.knows(mark) {
+                true => Ok(read_range(&store, wanted, mark.number)),
+                false => {
+                    Err(ReadError::Source("what was repaired of the table was forgotten meanwhile".into()))
+                }
+            };
+        }
         count(&store.counters.reads, 1);
         match range.as_single() {
             Some(key) => {
                 store.sample_read(key);
-                Ok(self.read_partition(&store, key, &wanted))
+                Ok(self.read_partition(&store, key, wanted))
             }
-            None => Ok(read_range(&store, &wanted, 0)),
+            None => Ok(read_range(&store, wanted, 0)),
         }
     }
 }
 
 /// A batch of one plain source, and where to go on.
 fn plain(
-    wanted: &Wanted<'_>,
+    wanted: &Read<'_>,
     read: impl FnOnce(&mut PartitionCursor, &mut FragmentBuffer) -> Progress,
-    rest: impl FnOnce(PartitionCursor, &Wanted<'_>) -> Input,
+    rest: impl FnOnce(PartitionCursor, &Read<'_>) -> Input,
 ) -> EngineReader {
     let (mut ready, mut cursor) = (FragmentBuffer::new(), PartitionCursor::default());
     match read(&mut cursor, &mut ready) {
@@ -134,9 +134,9 @@ impl Inner {
         Ok(found)
     }
 
-    fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Wanted<'_>) -> EngineReader {
+    fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Read<'_>) -> EngineReader {
         let (slices, reversed) = (wanted.slices, wanted.reversed);
-        let candidates = candidates_of(store, key, wanted.repairs);
+        let candidates = candidates_of(store, key, wanted.takes_salvaged());
         let active = store.active.borrow();
         let alone = store.flushing.borrow().is_empty();
         if candidates.is_empty() && alone && active.is_plain(key) {
@@ -149,7 +149,7 @@ impl Inner {
                 },
             );
         }
-        let cached = if candidates.is_empty() || wanted.bypass_cache {
+        let cached = if candidates.is_empty() || wanted.bypasses_cache() {
             None
         } else {
             self.cache.partition(store.id, key, slices)
@@ -191,18 +191,18 @@ impl Inner {
         store: &Rc<Store>,
         key: &DecoratedKey,
         candidates: Vec<Rc<LiveSstable>>,
-        wanted: &Wanted<'_>,
+        wanted: &Read<'_>,
         inputs: &mut Vec<Input>,
     ) {
         count(&store.counters.bloom_positives, candidates.len() as u64);
         count(&store.counters.sstables_read, candidates.len() as u64);
-        if wanted.bypass_cache {
+        if wanted.bypasses_cache() {
             inputs.extend(sstable_inputs(store, candidates, wanted, true).map(Input::Sstable));
             return;
         }
         count(&store.counters.cache_misses, 1);
         // The cache keeps all columns, whichever this read wants.
-        let all = Wanted { columns: &ColumnSelection::All, ..*wanted };
+        let all = Read { columns: &ColumnSelection::All, ..*wanted };
         let files: Vec<SstableInput> = sstable_inputs(store, candidates, &all, true).collect();
         let merger = Merger::new(store.table(), files.len(), wanted.reversed);
         let slices = Rc::new(wanted.slices.clone());
@@ -254,7 +254,7 @@ fn candidates_of(store: &Store, key: &DecoratedKey, repairs: bool) -> Vec<Rc<Liv
 }
 
 /// Reads memtables, and of the SSTables those that a number does not cover.
-fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>, above: u64) -> EngineReader {
+fn read_range(store: &Rc<Store>, wanted: &Read<'_>, above: u64) -> EngineReader {
     let mut inputs: Vec<Input> = Vec::new();
     for memtable in store.memtables().iter().filter(|memtable| !memtable.is_empty()) {
         let source = MemtableSource::new(memtable, wanted.range, wanted.slices, wanted.reversed);
@@ -262,7 +262,7 @@ fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>, above: u64) -> EngineReade
     }
     let overlaps = |live: &&Rc<LiveSstable>| {
         !is_covered(live, above)
-            && !(wanted.repairs && live.salvaged.borrow().is_some())
+            && !(wanted.takes_salvaged() && live.salvaged.borrow().is_some())
             && !wanted.range.end.is_before(live.sstable.first())
             && wanted.range.start.is_before(live.sstable.last())
     };
@@ -274,7 +274,7 @@ fn read_range(store: &Rc<Store>, wanted: &Wanted<'_>, above: u64) -> EngineReade
 fn sstable_inputs<'a>(
     store: &'a Rc<Store>,
     candidates: Vec<Rc<LiveSstable>>,
-    wanted: &'a Wanted<'_>,
+    wanted: &'a Read<'_>,
     judge: bool,
 ) -> impl Iterator<Item = SstableInput> + 'a {
     let (slices, columns) = (Rc::new(wanted.slices.clone()), Rc::new(wanted.columns.clone()));
@@ -284,7 +284,7 @@ fn sstable_inputs<'a>(
     })
 }
 
-fn merge(store: &Store, wanted: &Wanted<'_>, inputs: Vec<Input>) -> EngineReader {
+fn merge(store: &Store, wanted: &Read<'_>, inputs: Vec<Input>) -> EngineReader {
     if inputs.is_empty() {
         return EngineReader::of(FragmentBuffer::new());
     }

@@ -7,7 +7,6 @@
 
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 use rt::sync::Permit;
 use rt::{DirEntry, Disk, DiskError};
@@ -17,7 +16,7 @@ use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::store::{EDITS_ALL, Store};
-use crate::{Engine, MaintenanceError, OpenError, WriteError};
+use crate::{MaintenanceError, OpenError, WriteError};
 
 const VERSION: u32 = 1;
 /// A longer record is not read.
@@ -184,39 +183,7 @@ pub(crate) async fn remove_all(disk: &Disk, dir: &Path) -> Result<(), DiskError>
     Ok(())
 }
 
-/// Of what a write that arrives late was made: it decides whether a truncation since removes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
-    /// A write that was taken up at this time, microseconds since 1970.
-    Begun(i64),
-    /// Rows that replicas had, as a read found them.
-    Read {
-        /// When the read began, microseconds since 1970.
-        begun_micros: i64,
-        /// When the replicas had truncated the table last, before they were read: the earliest of these times.
-        truncated_at: i64,
-    },
-}
-
-/// Within this time after a truncation a replica that knows of none may be about to do the same one. Later it is one that has missed
-/// it: it was restored, or the TRUNCATE has failed.
-const TRUNCATION_SPREAD: Duration = Duration::from_secs(60);
-
-impl Since {
-    /// Whether a truncation at `truncated_at` removes it; `now_micros` is now.
-    fn is_removed_by(self, truncated_at: i64, now_micros: i64) -> bool {
-        match self {
-            Self::Begun(begun_micros) => truncated_at >= begun_micros,
-            Self::Read { begun_micros, truncated_at: read_at } => {
-                let spread = TRUNCATION_SPREAD.as_micros() as i64;
-                let is_recent = now_micros < truncated_at.saturating_add(spread);
-                truncated_at >= begun_micros || truncated_at > read_at && is_recent
-            }
-        }
-    }
-}
-
-/// See [`Engine::truncate`].
+/// See [`crate::Engine::truncate`].
 pub(crate) async fn truncate(
     inner: &Rc<Inner>,
     store: &Rc<Store>,
@@ -266,7 +233,7 @@ pub(crate) async fn truncate(
     Ok(())
 }
 
-/// See [`Engine::learn_truncation`].
+/// See [`crate::Engine::learn_truncation`].
 pub(crate) async fn learn(inner: &Rc<Inner>, store: &Store, at_micros: i64) -> Result<(), MaintenanceError> {
     inner.note_truncation(at_micros);
     if store.truncated.get() >= at_micros {
@@ -310,59 +277,9 @@ impl Inner {
     }
 }
 
-/// See [`Engine::apply_begun`]: of a table that may have been truncated since, or be about to be.
-pub(crate) async fn apply_begun(
-    engine: &Engine,
-    update: mutation::PartitionUpdate,
-    begun_micros: i64,
-) -> Result<(), WriteError> {
-    let inner = &engine.0;
-    let store = inner.store_of_write(update.table.id)?;
-    let _held = inner.hold_truncations(vec![store.clone()]).await?;
-    match store.truncated.get() {
-        at_micros if at_micros >= begun_micros => Err(WriteError::Truncated(at_micros)),
-        _ => engine.apply_one(update).await,
-    }
-}
-
-/// See [`Engine::apply_since`].
-pub(crate) async fn apply_since(
-    engine: &Engine,
-    mut updates: Vec<mutation::PartitionUpdate>,
-    since: Since,
-) -> Result<(), WriteError> {
-    let inner = &engine.0;
-    let stores: Result<Vec<Rc<Store>>, WriteError> =
-        updates.iter().map(|update| inner.store_of_write(update.table.id)).collect();
-    let _held = inner.hold_truncations(stores?).await?;
-    let now = inner.rt.wall_micros();
-    updates.retain(|update| {
-        inner.store(update.table.id).is_none_or(|store| !since.is_removed_by(store.truncated.get(), now))
-    });
-    if updates.is_empty() { Ok(()) } else { engine.apply(updates).await }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A read between two replicas' truncations brings nothing back; of a replica that has missed a truncation long ago it may.
-    #[test]
-    fn what_a_truncation_removes() {
-        const AT: i64 = 1_767_225_600_000_000;
-        let spread = TRUNCATION_SPREAD.as_micros() as i64;
-        let read = |begun_micros, truncated_at| Since::Read { begun_micros, truncated_at };
-        assert!(Since::Begun(AT).is_removed_by(AT, AT));
-        assert!(!Since::Begun(AT + 1).is_removed_by(AT, AT));
-        assert!(read(AT, AT).is_removed_by(AT, AT), "the read began before it");
-        assert!(!read(AT + 1, AT).is_removed_by(AT, AT), "all that were read have done it");
-        for other in [i64::MIN, AT - 1] {
-            assert!(read(AT + 1, other).is_removed_by(AT, AT + spread - 1), "one may be about to do it");
-            assert!(!read(AT + 1, other).is_removed_by(AT, AT + spread), "one has missed it");
-        }
-        assert!(!read(AT + 1, i64::MIN).is_removed_by(i64::MIN, AT), "there was none");
-        assert!(read(AT, AT - 1).is_removed_by(i64::MAX, AT), "a clock far ahead");
-    }
 
     #[test]
     fn names() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, try_join_all};
 use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
 use paxos::{AcceptorState, Ballot};
-use replica::{Limits, Partitions, ReadCommand, ReplicaError};
+use replica::{Limits, Origin, Partitions, ReadCommand, ReplicaError, Truncation, Write};
 use rt::ShardId;
 use schema::{Table, TableId};
 use topology::{Replicas, Sharder, TokenRange};
@@ -155,9 +155,10 @@ impl Coordinator {
         // removes must not be written meanwhile, nor the vote without it: `above` leaves out such a round when it is read.
         match committed_value(&remembered.state, &both, now, memory_seconds(table)) {
             Some((value, written)) => {
-                self.replica().apply_durably_since(vec![value, change], written.micros).await
+                let write = Write::all(Origin::PaxosCommit, vec![value, change]).synced();
+                self.replica().apply(write.with_truncation(Truncation::LeavesOut(written.micros))).await
             }
-            None => self.replica().apply_durably_here(vec![change]).await,
+            None => self.replica().apply(Write::one(Origin::System, change).synced()).await,
         }
     }
 }

@@ -12,7 +12,7 @@ use mutation::{
     Timestamp,
 };
 use paxos::{AcceptorState, Ballot, Proposal};
-use replica::{Keys, Partitions, ReadCommand, Replica, ReplicaError};
+use replica::{Keys, Partitions, Read, ReadCommand, Replica, ReplicaError};
 use schema::{Schema, Table};
 
 use super::codec::{self, Place, Value};
@@ -93,7 +93,7 @@ impl<'a> VoteStore<'a> {
             slices: Slices::new(vec![range]),
             ..ReadCommand::all_of(self.votes.clone(), key, now)
         };
-        let page = replica.read_here(&command).await?;
+        let page = replica.read(Read::of(&command).here().over_all_tombstones()).await?;
         match page.partitions.first().and_then(|partition| partition.rows.first()) {
             Some(row) => self.remembered(row, now),
             None => Ok(Remembered::default()),

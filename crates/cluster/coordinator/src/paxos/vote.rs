@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use mutation::{DecoratedKey, Seconds};
 use paxos::{Ballot, Proposal, Reply, Request, step};
-use replica::{ReplicaError, TraceLog};
+use replica::{Origin, ReplicaError, TraceLog, Truncation, Write};
 use rpc::{Refusal, Verb};
 use rt::{Instant, ShardId};
 use schema::TableId;
@@ -106,7 +106,8 @@ impl Coordinator {
             }
             // A truncation may be under way, which ends with a time behind this round, and must not leave what is written meanwhile.
             let since = if self.planted().rounds_outlive_truncate { i64::MAX } else { written.micros };
-            self.replica().apply_since(updates, since).await?;
+            let write = Write::all(Origin::PaxosCommit, updates);
+            self.replica().apply(write.with_truncation(Truncation::LeavesOut(since))).await?;
             let floor = self.truncation_floor(table.id);
             if written <= floor {
                 return Ok(Reply::Refused { promised: floor });
@@ -114,8 +115,8 @@ impl Coordinator {
         }
         match (changes.is_empty(), durable) {
             (true, _) => {}
-            (false, true) => self.replica().apply_durably_here(changes).await?,
-            (false, false) => self.replica().apply(changes).await?,
+            (false, true) => self.replica().apply(Write::all(Origin::System, changes).synced()).await?,
+            (false, false) => self.replica().apply(Write::all(Origin::System, changes)).await?,
         }
         Ok(step.reply)
     }

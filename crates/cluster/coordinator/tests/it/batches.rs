@@ -1,5 +1,6 @@
 //! Logged batches over several nodes: all or none, although the coordinator is lost in the middle, and not behind a truncation.
 
+use replica::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ fn write(
 fn batches(world: &World, node: usize) -> usize {
     let (batches, now) = (table("system", "batches"), seconds(&world.sim, node));
     world.on(node, 0, |_, coordinator| async move {
-        let page = coordinator.replica().read(&everything(&batches, now)).await.expect("the disk is well");
+        let page =
+            coordinator.replica().read(Read::of(&everything(&batches, now))).await.expect("the disk is well");
         page.partitions.len()
     })
 }

@@ -1,6 +1,7 @@
 //! Data that moves with its range: what a single replica has is not lost by a topology change, and what a former replica still has, or is
 //! given late, does not come back.
 
+use replica::{Origin, Write};
 use std::sync::Arc;
 
 use coordinator::{
@@ -19,8 +20,9 @@ const KEYS: i32 = 24;
 /// Writes to one replica alone, as a write at ONE does whose other replicas did not get it.
 fn write_alone(world: &World, node: usize, k: i32, c: i32) {
     let update = row(&table("ks", "t"), k, c, "only here", 10);
-    let applied =
-        world.on(node, 0, |_, coordinator| async move { coordinator.replica().apply(vec![update]).await });
+    let applied = world.on(node, 0, |_, coordinator| async move {
+        coordinator.replica().apply(Write::one(Origin::Client, update)).await
+    });
     applied.expect("the disk is well");
 }
 

@@ -8,7 +8,7 @@ use coordinator::{
     ClusterView, Consistency, Coordinator, Phase, PullFrom, PullStats, RequestError, WriteKind, WriteOptions,
 };
 use mutation::{Cell, Clustering, ColumnData, ColumnSelection, PartitionUpdate, Row};
-use replica::{Keys, Limits, Partitions, TableOperation};
+use replica::{Keys, Limits, Partitions, Read, TableOperation};
 use rt_sim::{Config, LinkConfig};
 
 use crate::world::{
@@ -368,8 +368,8 @@ fn count_while_the_leader_is_convicted(
     assert!(!counted.is_finished(), "it waits for the newer version");
     let now = seconds(&world.sim, 0);
     let command = partition(&table("ks", "counts"), k, now);
-    let here =
-        world.on(leader, 0, |_, coordinator| async move { coordinator.replica().read(&command).await });
+    let here = world
+        .on(leader, 0, |_, coordinator| async move { coordinator.replica().read(Read::of(&command)).await });
     let led = !here.expect("the disk is well").partitions.is_empty();
     let others: Vec<usize> = all.into_iter().filter(|node| *node != leader).collect();
     tell(leader, &all, 5);

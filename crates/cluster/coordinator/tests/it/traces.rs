@@ -101,3 +101,84 @@ fn reads_tell_their_steps_and_untraced_ones_none() {
         }
     }
 }
+
+/// A write of the first node of six in two datacenters, traced or not: how often it was forwarded, what the coordinator sent and what
+/// the other datacenter's nodes sent to each other; and how many writes the coordinator counted.
+fn wide_write(seed: u64, trace: Option<[u8; 16]>) -> ([u64; 3], u64) {
+    let world = World::wide(seed, &["dc1", "dc1", "dc1", "dc2", "dc2", "dc2"], Config::default());
+    let table = table("wide", "t");
+    world.write(0, row(&table, 1, 1, "first", 1), Consistency::All).unwrap();
+    world.sim.run_for(SECOND);
+    let forwarded = || coordinator(0, 0).replication_stats().forwarded;
+    let counted = || coordinator(0, 0).request_figures().1.latencies.count();
+    let sent = |nodes: std::ops::Range<usize>| {
+        // What is traced is wrapped; a traced request's steps are written as other rows are.
+        let verbs = match trace {
+            None => &[rpc::Verb::Apply, rpc::Verb::Forward][..],
+            Some(_) => &[rpc::Verb::Traced][..],
+        };
+        let of = |node| verbs.iter().map(|verb| messenger(node).stats().verb(*verb).sent).sum::<u64>();
+        nodes.map(of).sum::<u64>()
+    };
+    let before = ([forwarded(), sent(0..1), sent(3..6)], counted());
+    let write = row(&table, 1, 1, "text", 2);
+    world.on(0, 0, move |rt, coordinator| async move {
+        let deadline = rt.now() + 2 * SECOND;
+        let options = WriteOptions { consistency: Consistency::All, kind: WriteKind::Simple, deadline };
+        match trace.map(TraceLog::of) {
+            Some(trace) => coordinator.write_traced(vec![write], options, &trace).await,
+            None => coordinator.write(vec![write], options).await,
+        }
+        .expect("all live");
+    });
+    let after = ([forwarded(), sent(0..1), sent(3..6)], counted());
+    if let Some(session) = trace {
+        world.sim.run_for(SECOND);
+        let steps = told(&world, session);
+        for node in 2..=6 {
+            let source = format!("10.0.0.{node}");
+            let stored =
+                |(by, told): &(String, String)| *by == source && told.contains("Adding to t memtable");
+            assert_eq!(steps.iter().filter(|step| stored(step)).count(), 1, "{source}: {steps:?}");
+        }
+    }
+    let diff: Vec<u64> = after.0.iter().zip(before.0).map(|(after, before)| after - before).collect();
+    (diff.try_into().expect("three figures"), after.1 - before.1)
+}
+
+#[test]
+fn a_traced_write_takes_the_way_of_others() {
+    let untraced = wide_write(3, None);
+    // One forward and two writes near, two writes there that the one node passes on; one request.
+    assert_eq!(untraced, ([1, 3, 2], 1));
+    assert_eq!(wide_write(3, Some([3; 16])), untraced);
+}
+
+#[test]
+fn traced_requests_are_counted() {
+    for nodes in [&[2][..], &[1, 1, 1][..]] {
+        let world = World::new(4, nodes, Config::default());
+        let table = table("ks", "t");
+        let write = row(&table, 1, 1, "text", 1);
+        let read = partition(&table, 1, seconds(&world.sim, 0));
+        let counted = || {
+            let (reads, writes) = coordinator(0, 0).request_figures();
+            (reads.latencies.count(), writes.latencies.count(), reads.unavailable, writes.unavailable)
+        };
+        let before = counted();
+        let told = world.on(0, 0, |rt, coordinator| async move {
+            let (trace, deadline) = (TraceLog::of([4; 16]), rt.now() + 2 * SECOND);
+            let options = WriteOptions { consistency: Consistency::One, kind: WriteKind::Simple, deadline };
+            coordinator.write_traced(vec![write.clone()], options, &trace).await.expect("all live");
+            coordinator.read_traced(&read, Consistency::One, deadline, &trace).await.expect("all live");
+            trace.events().into_iter().map(|event| event.activity).collect::<Vec<_>>()
+        });
+        let after = counted();
+        assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1), "{} nodes", nodes.len());
+        for step in
+            ["Determining replicas for 1 mutations", "Adding to t memtable", "Commit log acknowledged"]
+        {
+            assert!(told.iter().any(|told| told.contains(step)), "{step}: {told:?}");
+        }
+    }
+}

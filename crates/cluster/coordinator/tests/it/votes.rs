@@ -1,6 +1,7 @@
 //! Votes of lightweight transactions when there is more to it than rounds: a truncated table's are forgotten, and a node that
 //! becomes a replica has those of the replicas before it.
 
+use replica::{Origin, Read, Truncation, Write};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -179,7 +180,8 @@ fn remembered(world: &World, node: usize, k: i32, column: &str) -> Option<bytes:
     let (votes, now) = (table("system", "paxos"), seconds(&world.sim, 0));
     let column = votes.column(column).expect("it is there").id;
     let command = partition(&votes, k, now);
-    let page = world.on(node, 0, |_, coordinator| async move { coordinator.replica().read(&command).await });
+    let page = world
+        .on(node, 0, |_, coordinator| async move { coordinator.replica().read(Read::of(&command)).await });
     let page = page.expect("the disk is well");
     let row = page.partitions.first()?.rows.first()?;
     row.columns().iter().find(|(id, _)| *id == column).and_then(|(_, data)| match data {
@@ -277,7 +279,8 @@ fn a_node_that_joins_after_a_truncation_remembers_nothing_of_before_it() {
     for k in 0..20 {
         let late = row(&table("ks", "t"), k, 0, "7", truncated - 2);
         let taken = world.on(JOINS, 0, move |_, coordinator| async move {
-            coordinator.replica().apply_since(vec![late], truncated - 1).await
+            let late = Write::one(Origin::Client, late);
+            coordinator.replica().apply(late.with_truncation(Truncation::LeavesOut(truncated - 1))).await
         });
         taken.expect("the disk is well");
     }

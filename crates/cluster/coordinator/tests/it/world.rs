@@ -18,7 +18,7 @@ use mutation::{
     Cell, Clustering, ColumnData, DecoratedKey, DeletionTime, LivenessInfo, PartitionRange, PartitionUpdate,
     Row,
 };
-use replica::{Keys, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig};
+use replica::{Keys, Partitions, Read, ReadCommand, ReadPage, Replica, ReplicaConfig};
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
@@ -346,7 +346,7 @@ impl World {
     /// The texts of a partition as one replica alone has them.
     pub fn kept(&self, node: usize, command: ReadCommand) -> Vec<(i32, String)> {
         self.on(node, 0, |_, coordinator| async move {
-            texts(&coordinator.replica().read(&command).await.expect("the disk is well"))
+            texts(&coordinator.replica().read(Read::of(&command)).await.expect("the disk is well"))
         })
     }
 }

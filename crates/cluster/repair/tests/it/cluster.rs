@@ -1,5 +1,6 @@
 //! Three simulated nodes of different shard counts that lack different rows: repaired, interrupted, cut off, cancelled.
 
+use replica::Read;
 use std::sync::Arc;
 
 use mutation::{DeletionTime, PartitionUpdate};
@@ -208,7 +209,7 @@ fn deletions_are_forgotten_after_a_repair() {
             for operation in [Flush, Compact] {
                 replica.table_operation(id, operation).await.expect("the disk is well");
             }
-            replica.read(&command).await.expect("the disk is well").partitions
+            replica.read(Read::of(&command)).await.expect("the disk is well").partitions
         })
     };
     assert_eq!([0, 1, 2].map(|node| partitions(node).len()), [2, 2, 2]);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use repair::JobState;
-use replica::{Form, ReadCommand, TableOperation};
+use replica::{Form, Read, ReadCommand, TableOperation};
 use rt::{IoBuf, OpenOptions};
 use schema::Table;
 
@@ -33,7 +33,7 @@ fn read(world: &World, node: usize, table: &Arc<Table>) -> Result<usize, String>
     let command = everything(table, world.seconds(node), Form::Full);
     let command = ReadCommand { bypass_cache: true, ..command };
     world.on(node, |_, replica, _| async move {
-        let page = replica.read(&command).await.map_err(|error| error.to_string())?;
+        let page = replica.read(Read::of(&command)).await.map_err(|error| error.to_string())?;
         Ok(page.partitions.iter().map(|partition| partition.rows.len()).sum())
     })
 }

@@ -13,7 +13,9 @@ use engine::{Engine, EngineConfig};
 use mutation::{Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate, Row};
 use repair::plan::RepairOptions;
 use repair::{ClusterContext, JobState, JobStatus, Members, Repair, RepairConfig, Wanted};
-use replica::{Form, Partitions, ReadCommand, ReadPage, Replica, ReplicaConfig, TableOperation};
+use replica::{
+    Form, Origin, Partitions, Read, ReadCommand, ReadPage, Replica, ReplicaConfig, TableOperation, Write,
+};
 use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::sync::{Gate, GateGuard};
@@ -265,7 +267,7 @@ impl World {
     pub fn write(&self, node: usize, updates: Vec<PartitionUpdate>) {
         self.on(node, |_, replica, _| async move {
             for update in updates {
-                replica.apply_one(update).await.expect("the disk is well");
+                replica.apply(Write::one(Origin::Client, update)).await.expect("the disk is well");
             }
         });
     }
@@ -274,7 +276,7 @@ impl World {
     pub fn kept(&self, node: usize, table: &Arc<Table>) -> ReadPage {
         let command = everything(table, self.seconds(node), Form::Full);
         self.on(node, |_, replica, _| async move {
-            ReadPage { tombstones: 0, ..replica.read(&command).await.expect("the disk is well") }
+            ReadPage { tombstones: 0, ..replica.read(Read::of(&command)).await.expect("the disk is well") }
         })
     }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Engine, EngineConfig, SyncMode};
+use engine::{Engine, EngineConfig, Origin, Read, SyncMode, Write};
 use mutation::{
-    Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, DeletionTime, Fragment, LivenessInfo,
-    PartitionRange, PartitionUpdate, Row, Slices,
+    Cell, Clustering, ColumnData, DecoratedKey, DeletionTime, Fragment, LivenessInfo, PartitionRange,
+    PartitionUpdate, Row, Slices,
 };
 use rpc::{Messenger, Near, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::{Group, Rt, ShardId, ShardMain};
@@ -183,7 +183,7 @@ impl World {
             let mine: Vec<i32> = keys.clone().filter(owned).collect();
             self.on(node, shard, |_, running| async move {
                 for (nth, k) in mine.into_iter().enumerate() {
-                    running.engine.apply_one(row(k)).await.expect("the disk works");
+                    running.engine.apply(Write::one(Origin::Client, row(k))).await.expect("the disk works");
                     if nth % third.max(1) == third / 2 {
                         running.engine.flush(TableId([7; 16])).await.expect("the disk works");
                     }
@@ -197,7 +197,7 @@ impl World {
         self.on(node, self.owner(node, k), |_, running| async move {
             let mut update = PartitionUpdate::new(table(), key(k));
             update.deletion = DeletionTime { timestamp: 5, local: 1_700_000_000 };
-            running.engine.apply_one(update).await.expect("the disk works");
+            running.engine.apply(Write::one(Origin::Client, update)).await.expect("the disk works");
         });
     }
 
@@ -248,7 +248,7 @@ impl World {
         for shard in 0..self.shards[node] {
             keys.extend(self.on(node, shard, |_, running| async move {
                 let (all, slices) = (PartitionRange::all(), Slices::all());
-                let reader = running.engine.read(&table(), &all, &slices, &ColumnSelection::All, false).await;
+                let reader = running.engine.read(&Read::new(table().id, &all, &slices));
                 let mut reader = reader.expect("the disk works");
                 let mut keys = Vec::new();
                 while let Some(fragment) = reader.next().await.expect("the disk works") {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{
-    Adopted, Canaries, Engine, EngineConfig, Incoming, KeptTokens, MaintenanceError, SyncMode, Wanted,
+    Adopted, Canaries, Engine, EngineConfig, Incoming, KeptTokens, MaintenanceError, Origin, SyncMode,
+    Wanted, Write,
 };
 use mutation::PartitionRange;
 use rt::{OpenOptions, Rt, shard_mains};
@@ -42,7 +43,7 @@ fn table(gc_grace: u32) -> Arc<Table> {
 async fn change(rt: &Rt, engine: &Engine, table: &Arc<Table>, change: Change) {
     let op = Op { number: 1, changes: vec![change], large: false };
     for update in updates(table, &op, (rt.wall_micros() / 1_000_000) as u32) {
-        engine.apply_one(update).await.expect("the disk works");
+        engine.apply(Write::one(Origin::Client, update)).await.expect("the disk works");
     }
 }
 

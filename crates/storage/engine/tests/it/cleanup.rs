@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Canaries, Engine, KeptTokens, SyncMode};
+use engine::{Canaries, Engine, KeptTokens, Origin, SyncMode, Write};
 use mutation::PartitionRange;
 use rt::Rt;
 
@@ -32,7 +32,7 @@ async fn work(rt: Rt) -> Seen {
         let op = Op { number: pk as u64, changes: vec![change], large: false };
         for update in updates(&table, &op, 1_700_000_000) {
             seen.negative += usize::from(update.key.token < 0);
-            engine.apply_one(update).await.expect("the disk works");
+            engine.apply(Write::one(Origin::Client, update)).await.expect("the disk works");
         }
         if pk == KEYS / 2 {
             engine.flush(table.id).await.expect("the disk works");
@@ -73,7 +73,7 @@ async fn come_back(rt: Rt) -> [usize; 2] {
         let mut partition = PartitionRange::all();
         for update in updates(&table, &op, 1_700_000_000) {
             partition = PartitionRange::single(&update.key);
-            engine.apply_one(update).await.expect("the disk works");
+            engine.apply(Write::one(Origin::Client, update)).await.expect("the disk works");
         }
         engine.flush(table.id).await.expect("the disk works");
         for _ in 0..2 {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Canaries, Engine, EngineConfig, EngineStats, SyncMode};
+use engine::{Canaries, Engine, EngineConfig, EngineStats, Origin, SyncMode, Write};
 use mutation::{Cell, Clustering, ColumnData, DeletionTime, PartitionRange, PartitionUpdate, Row};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, DiskConfig, NodeConfig, Simulation};
@@ -69,7 +69,7 @@ async fn five_windows(rt: Rt) -> (Vec<usize>, EngineStats) {
             for pk in 0..5 {
                 let ts = rt.wall_micros();
                 let one = cell(&table, pk, Cell::expiring(ts, 5, seconds(&rt) + 5, value(ts)));
-                engine.apply(vec![one]).await.unwrap();
+                engine.apply(Write::one(Origin::Client, one)).await.unwrap();
             }
             if second == 30 {
                 engine.flush(table.id).await.unwrap();
@@ -105,13 +105,13 @@ async fn hidden(rt: Rt, aggressive: bool, in_memtable: bool) -> (usize, bool) {
     let mut deletion = PartitionUpdate::new(table.clone(), key(1));
     deletion.add_deletion(DeletionTime::new(now, seconds(&rt)));
     if !in_memtable {
-        engine.apply(vec![cell(&table, 1, Cell::live(old, value(old)))]).await.unwrap();
+        engine.apply(Write::one(Origin::Client, cell(&table, 1, Cell::live(old, value(old))))).await.unwrap();
         engine.flush(table.id).await.unwrap();
     }
-    engine.apply(vec![deletion]).await.unwrap();
+    engine.apply(Write::one(Origin::Client, deletion)).await.unwrap();
     engine.flush(table.id).await.unwrap();
     if in_memtable {
-        engine.apply(vec![cell(&table, 1, Cell::live(old, value(old)))]).await.unwrap();
+        engine.apply(Write::one(Origin::Client, cell(&table, 1, Cell::live(old, value(old))))).await.unwrap();
     }
     let mut seen = false;
     for _ in 0..100 {
@@ -149,7 +149,7 @@ async fn throttled(rt: Rt, rate: u64) -> (u64, Duration) {
                 row.set(table.column("a").unwrap().id, ColumnData::Simple(Cell::live(1, value(1))));
                 update.add_row(row);
             }
-            engine.apply(vec![update]).await.unwrap();
+            engine.apply(Write::one(Origin::Client, update)).await.unwrap();
         }
         engine.flush(table.id).await.unwrap();
     }
@@ -184,10 +184,16 @@ async fn unfair(rt: Rt) -> u64 {
         Op { number: number as u64, changes: vec![change], large: true }
     };
     for number in 0.. {
-        engine.apply(updates(&first, &write(number), 1_700_000_000)).await.unwrap();
+        engine
+            .apply(Write::all(Origin::Client, updates(&first, &write(number), 1_700_000_000)))
+            .await
+            .unwrap();
         engine.flush(first.id).await.unwrap();
         if number == 20 || number == 21 {
-            engine.apply(updates(&last, &write(number), 1_700_000_000)).await.unwrap();
+            engine
+                .apply(Write::all(Origin::Client, updates(&last, &write(number), 1_700_000_000)))
+                .await
+                .unwrap();
             engine.flush(last.id).await.unwrap();
         }
         rt.sleep(Duration::from_millis(100)).await;
@@ -221,7 +227,10 @@ async fn crowded(rt: Rt, left: Arc<Mutex<Option<(usize, EngineStats)>>>) {
             let mut noise = vec![0; 4000];
             rt.fill_random(&mut noise);
             let value = [&ts.to_be_bytes()[..], &noise].concat();
-            engine.apply(vec![cell(&table, pk as i32, Cell::live(ts, value.into()))]).await.unwrap();
+            engine
+                .apply(Write::one(Origin::Client, cell(&table, pk as i32, Cell::live(ts, value.into()))))
+                .await
+                .unwrap();
         }
         engine.flush(table.id).await.unwrap();
     }

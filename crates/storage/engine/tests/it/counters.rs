@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Engine, EngineConfig, SyncMode};
+use engine::{Engine, EngineConfig, Origin, Read, SyncMode, Write};
 use mutation::{
-    Cell, Clustering, ColumnData, ColumnSelection, Fragment, PartitionRange, PartitionUpdate, Row, Slices,
-    counter,
+    Cell, Clustering, ColumnData, Fragment, PartitionRange, PartitionUpdate, Row, Slices, counter,
 };
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -75,10 +74,8 @@ fn context(update: &PartitionUpdate) -> Bytes {
 
 async fn stored(engine: &Engine, table: &Arc<Table>) -> Bytes {
     let range = PartitionRange::single(&key(1));
-    let mut reader = engine
-        .read(table, &range, &Slices::all(), &ColumnSelection::All, false)
-        .await
-        .expect("the disk is well");
+    let slices = Slices::all();
+    let mut reader = engine.read(&Read::new(table.id, &range, &slices)).expect("the disk is well");
     let mut found = Bytes::new();
     while let Some(fragment) = reader.next().await.expect("the disk is well") {
         if let Fragment::Row(row) = fragment
@@ -131,7 +128,10 @@ async fn lifetime(rt: Rt, plan: Plan, shared: Shared) {
         (peer.context.clone(), peer.lifetimes)
     };
     if number % 3 == 0 {
-        engine.apply_one(cell(&table, 1, context_of_peer)).await.expect("the disk is well");
+        engine
+            .apply(Write::one(Origin::Client, cell(&table, 1, context_of_peer)))
+            .await
+            .expect("the disk is well");
     }
     for _ in 0..plan.increments {
         shared.lock().unwrap().begun += 1;

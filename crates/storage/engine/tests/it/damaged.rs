@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, SyncMode, prepare};
+use engine::{Canaries, Engine, EngineConfig, Origin, SyncMode, Write, prepare};
 use mutation::PartitionRange;
 use rt::{IoBuf, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -83,7 +83,10 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shown>>, files: Files, work: Work) -> Re
         for op in ops() {
             for update in updates(&table, &op, 1_700_000_000) {
                 if sharder.shard_of(update.key.token) == rt.shard().0 {
-                    engine.apply_one(update).await.map_err(|error| error.to_string())?;
+                    engine
+                        .apply(Write::one(Origin::Client, update))
+                        .await
+                        .map_err(|error| error.to_string())?;
                 }
             }
         }

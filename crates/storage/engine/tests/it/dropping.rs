@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, MaintenanceError, SyncMode, WriteError};
+use engine::{Canaries, Engine, MaintenanceError, Origin, SyncMode, Write, WriteError};
 use mutation::PartitionRange;
 use rt::{Group, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -24,8 +24,8 @@ async fn life(rt: Rt, drops: Arc<Mutex<u32>>) {
     let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 };
     let engine = Engine::open(rt.clone(), config(&plan), both).await.unwrap();
     let op = |ts| Op { number: 0, changes: vec![Change::Cell { pk: 1, ck: 1, b: false, ts }], large: false };
-    engine.apply(updates(&dropped, &op(1), 1_700_000_000)).await.unwrap();
-    engine.apply(updates(&kept, &op(1), 1_700_000_000)).await.unwrap();
+    engine.apply(Write::all(Origin::Client, updates(&dropped, &op(1), 1_700_000_000))).await.unwrap();
+    engine.apply(Write::all(Origin::Client, updates(&kept, &op(1), 1_700_000_000))).await.unwrap();
     engine.flush(dropped.id).await.unwrap();
     let (own, flushing, id) = (rt.clone(), engine.clone(), kept.id);
     let flush = rt.spawn(Group::Statement, async move {
@@ -148,7 +148,7 @@ async fn client(rt: Rt, engine: Engine, decided: Arc<Mutex<Decided>>) {
                 let ts = rt.wall_micros();
                 let change = Change::Cell { pk: rt.random_below(5) as i32, ck: 1, b: false, ts };
                 let op = Op { number: 0, changes: vec![change], large: true };
-                match engine.apply(updates(&table, &op, 1_700_000_000)).await {
+                match engine.apply(Write::all(Origin::Client, updates(&table, &op, 1_700_000_000))).await {
                     Ok(()) => decided.lock().unwrap().writes += 1,
                     Err(WriteError::UnknownTable(_)) => {}
                     Err(error) => panic!("a write to {one}: {error}"),
@@ -182,7 +182,10 @@ async fn side_by_side(rt: Rt) -> (u32, u32, u32) {
     engine.set_schema(schema_of(&[200]));
     let last = schema_of(&[200]).table("ks", "t200").unwrap().clone();
     let op = Op { number: 0, changes: vec![Change::Cell { pk: 1, ck: 1, b: false, ts: 1 }], large: false };
-    engine.apply(updates(&last, &op, 1_700_000_000)).await.expect("the storage goes on");
+    engine
+        .apply(Write::all(Origin::Client, updates(&last, &op, 1_700_000_000)))
+        .await
+        .expect("the storage goes on");
     engine.flush(last.id).await.expect("and so does flushing");
     let decided = decided.lock().unwrap();
     (decided.writes, decided.truncations, decided.refused)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineStats, SyncMode};
+use engine::{Canaries, Engine, EngineStats, Origin, SyncMode, Write};
 use mutation::PartitionRange;
 use rt::{Group, Rt};
 
@@ -33,7 +33,7 @@ async fn work(rt: Rt) -> EngineStats {
                 for update in updates(&table, &op, 1_700_000_000) {
                     // The first of them gives up what takes long: who has gone is not waiting any more.
                     let patience = Duration::from_millis(if writer == 0 { 2 } else { 60_000 });
-                    let _ = rt2.timeout(patience, engine.apply_one(update)).await;
+                    let _ = rt2.timeout(patience, engine.apply(Write::one(Origin::Client, update))).await;
                 }
             }
         }));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Canaries, Engine, SyncMode};
+use engine::{Canaries, Engine, Origin, SyncMode, Write};
 use mutation::PartitionRange;
 use rt::{Group, Rt};
 use rt_sim::{Config, Simulation};
@@ -31,7 +31,7 @@ async fn open(rt: &Rt) -> (Engine, Arc<Table>) {
 
 async fn write(engine: &Engine, table: &Arc<Table>, changes: Vec<Change>) {
     let op = Op { number: 0, changes, large: false };
-    engine.apply(updates(table, &op, NOW)).await.expect("the disk works");
+    engine.apply(Write::all(Origin::Client, updates(table, &op, NOW))).await.expect("the disk works");
 }
 
 async fn fill(engine: &Engine, table: &Arc<Table>, rows: impl Iterator<Item = i32>) {

@@ -12,6 +12,7 @@ mod isolation;
 mod marks;
 mod met;
 mod model;
+mod observers;
 mod shards;
 mod shortage;
 mod starting;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, Mark, SyncMode};
+use engine::{Canaries, Engine, Mark, Origin, Read, ReadScope, SyncMode, Write};
 use mutation::{Fragment, PartitionRange, Slices};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -28,14 +28,16 @@ async fn write(engine: &Engine, table: &Arc<Table>, keys: std::ops::Range<i32>) 
         let change = Change::Cell { pk, ck: 0, b: false, ts: i64::from(pk) + 1 };
         let op = Op { number: pk as u64, changes: vec![change], large: false };
         for update in updates(table, &op, 1_700_000_000) {
-            engine.apply_one(update).await.expect("the disk works");
+            engine.apply(Write::one(Origin::Client, update)).await.expect("the disk works");
         }
     }
 }
 
 /// The keys above a mark; none when it means nothing.
 async fn above(engine: &Engine, table: &Arc<Table>, mark: Mark) -> Option<BTreeSet<i32>> {
-    let mut reader = engine.read_above(table, &PartitionRange::all(), &Slices::all(), mark).ok()?;
+    let (range, slices) = (PartitionRange::all(), Slices::all());
+    let wanted = Read { scope: ReadScope::Above(mark), ..Read::new(table.id, &range, &slices) };
+    let mut reader = engine.read(&wanted).ok()?;
     let mut keys = BTreeSet::new();
     while let Some(fragment) = reader.next().await.expect("the disk works") {
         if let Fragment::PartitionStart { key, .. } = fragment {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, Mark, SyncMode};
+use engine::{Canaries, Engine, EngineConfig, Mark, Origin, Read, ReadScope, SyncMode, Write};
 use mutation::{PartitionRange, Slices};
 use rt::{IoBuf, OpenOptions, Rt};
 use schema::Table;
@@ -55,7 +55,7 @@ async fn write(engine: &Engine, table: &Arc<Table>, only: impl Fn(i32) -> bool) 
     for op in ops() {
         for update in updates(table, &op, 1_700_000_000) {
             if only(i32::from_be_bytes(update.key.key[..].try_into().unwrap())) {
-                engine.apply_one(update).await.unwrap();
+                engine.apply(Write::one(Origin::Client, update)).await.unwrap();
             }
         }
     }
@@ -95,7 +95,9 @@ async fn lost(engine: &Engine, table: &Arc<Table>, expected: &Visible) -> BTreeS
 }
 
 async fn for_repair(engine: &Engine, table: &Arc<Table>) -> Result<Visible, String> {
-    let reader = engine.read_for_repair(table, &PartitionRange::all(), &Slices::all()).await;
+    let (range, slices) = (PartitionRange::all(), Slices::all());
+    let wanted = Read { scope: ReadScope::Repair, ..Read::new(table.id, &range, &slices) };
+    let reader = engine.read(&wanted);
     visible_of(reader.map_err(|error| error.to_string())?, table).await
 }
 
@@ -177,7 +179,7 @@ async fn lost_deletions(rt: Rt, deleted_at: u32) -> (Result<Visible, String>, Vi
     }
     for op in &later {
         for update in updates(&table, op, deleted_at) {
-            engine.apply_one(update).await.unwrap();
+            engine.apply(Write::one(Origin::Client, update)).await.unwrap();
         }
     }
     engine.flush(table.id).await.unwrap();

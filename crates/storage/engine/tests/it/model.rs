@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Engine, EngineReader, SyncStep};
+use engine::{Engine, EngineReader, Read, SyncStep};
 use mutation::{
-    Bound, Cell, Clustering, ColumnData, ColumnSelection, DecoratedKey, DeletionTime, Fragment,
-    PartitionRange, PartitionUpdate, RangeTombstone, Row, Seconds, Side, Slices,
+    Bound, Cell, Clustering, ColumnData, DecoratedKey, DeletionTime, Fragment, PartitionRange,
+    PartitionUpdate, RangeTombstone, Row, Seconds, Side, Slices,
 };
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -158,8 +158,9 @@ pub async fn read(
     reversed: bool,
 ) -> Result<Visible, String> {
     let failed = |error: engine::ReadError| error.to_string();
-    let (slices, columns) = (Slices::all(), ColumnSelection::All);
-    let reader = engine.read(table, range, &slices, &columns, reversed).await.map_err(failed)?;
+    let slices = Slices::all();
+    let wanted = Read { reversed, ..Read::new(table.id, range, &slices) };
+    let reader = engine.read(&wanted).map_err(failed)?;
     visible_of(reader, table).await
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, SyncMode, prepare};
+use engine::{Canaries, Engine, Origin, SyncMode, Write, prepare};
 use mutation::PartitionRange;
 use rt::{IoBuf, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -72,7 +72,10 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>, plan: Plan, write: bool) -> Re
         for (n, op) in ops().iter().enumerate() {
             for update in updates(&table, op, 1_700_000_000) {
                 if sharder.shard_of(update.key.token) == rt.shard().0 {
-                    engine.apply_one(update).await.map_err(|error| error.to_string())?;
+                    engine
+                        .apply(Write::one(Origin::Client, update))
+                        .await
+                        .map_err(|error| error.to_string())?;
                 }
             }
             if n == 450 {

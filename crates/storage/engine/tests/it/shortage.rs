@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, FailurePolicy, MaintenanceError, ReadError, SyncMode};
+use engine::{
+    Canaries, Engine, EngineConfig, FailurePolicy, MaintenanceError, Origin, ReadError, SyncMode, Write,
+};
 use mutation::PartitionRange;
 use rt::{DiskOp, Group, Rt, shard_mains};
 use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
@@ -53,7 +55,10 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>) {
                     0 => engine.flush(table.id).await.is_ok(),
                     1 => engine.compact(table.id).await.is_ok(),
                     2 => engine.take_mark(table.id, false).await.is_ok(),
-                    _ => match engine.apply(updates(&table, &write(number), 1_700_000_000)).await {
+                    _ => match engine
+                        .apply(Write::all(Origin::Client, updates(&table, &write(number), 1_700_000_000)))
+                        .await
+                    {
                         Ok(()) => {
                             shared.lock().unwrap().acknowledged.push(number);
                             true
@@ -72,7 +77,10 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>) {
     // All is well again: whatever was tried before, the storage goes on.
     let last = i32::MAX;
     assert_eq!(engine.stop_reason(), None);
-    engine.apply(updates(&table, &write(last), 1_700_000_000)).await.expect("writes go on");
+    engine
+        .apply(Write::all(Origin::Client, updates(&table, &write(last), 1_700_000_000)))
+        .await
+        .expect("writes go on");
     rt.sleep(Duration::from_secs(2)).await;
     engine.flush(table.id).await.expect("memtables are written");
     engine.compact(table.id).await.expect("SSTables are merged");
@@ -140,12 +148,13 @@ async fn after_a_failed_sync(rt: Rt, policy: FailurePolicy, failed: Arc<Mutex<bo
     let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
     let config = EngineConfig { commit_failure_policy: policy, ..engine_config(sync) };
     let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
-    engine.apply(updates(&table, &write(1), 1_700_000_000)).await.unwrap();
+    engine.apply(Write::all(Origin::Client, updates(&table, &write(1), 1_700_000_000))).await.unwrap();
     while !*failed.lock().unwrap() {
         rt.sleep(Duration::from_millis(1)).await;
     }
     rt.sleep(Duration::from_secs(2)).await;
-    let written = engine.apply(updates(&table, &write(2), 1_700_000_000)).await.is_ok();
+    let written =
+        engine.apply(Write::all(Origin::Client, updates(&table, &write(2), 1_700_000_000))).await.is_ok();
     let found = read(&engine, &table, &PartitionRange::all(), false).await;
     let is_read = match found {
         Ok(found) => found.contains_key(&(1, Some(1), "a")),
@@ -204,7 +213,7 @@ async fn flush_many(rt: Rt, done: Arc<Mutex<Option<u64>>>) {
     config.commitlog.total_bytes_max = 1 << 30;
     let engine = Engine::open(rt.clone(), config, schema.clone()).await.unwrap();
     for table in schema.tables() {
-        engine.apply(updates(table, &write(1), 1_700_000_000)).await.unwrap();
+        engine.apply(Write::all(Origin::Client, updates(table, &write(1), 1_700_000_000))).await.unwrap();
     }
     let flushed: Result<(), MaintenanceError> = engine.flush_all().await;
     flushed.unwrap();
@@ -245,7 +254,10 @@ async fn small_share(rt: Rt) -> (u64, u64) {
     let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
     let segment = 96 << 10;
     for number in 0..400 {
-        engine.apply(updates(&table, &write(number), 1_700_000_000)).await.unwrap();
+        engine
+            .apply(Write::all(Origin::Client, updates(&table, &write(number), 1_700_000_000)))
+            .await
+            .unwrap();
         rt.sleep(Duration::from_millis(20)).await;
     }
     let stats = engine.stats();

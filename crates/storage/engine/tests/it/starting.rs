@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, SyncMode, prepare};
+use engine::{Canaries, Engine, EngineConfig, Origin, SyncMode, Write, prepare};
 use mutation::PartitionRange;
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -52,7 +52,7 @@ async fn fill(rt: &Rt) {
             let change = Change::Cell { pk, ck, b: false, ts: i64::from(pk * 100 + ck) };
             let op = Op { number: 1, changes: vec![change], large: true };
             for update in updates(&table, &op, 1_700_000_000) {
-                engine.apply_one(update).await.unwrap();
+                engine.apply(Write::one(Origin::Client, update)).await.unwrap();
             }
         }
     }

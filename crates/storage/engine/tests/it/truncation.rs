@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, Since, SyncMode, WriteError, prepare};
+use engine::{Canaries, Engine, EngineConfig, Origin, SyncMode, Truncation, Write, WriteError, prepare};
 use mutation::{PartitionRange, PartitionUpdate};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
@@ -32,6 +32,11 @@ fn cell(table: &Arc<Table>, pk: i32, ts: i64) -> Vec<PartitionUpdate> {
     updates(table, &op, 1_700_000_000)
 }
 
+/// A write that truncations touch.
+fn late(updates: Vec<PartitionUpdate>, truncation: Truncation) -> Write {
+    Write::all(Origin::Client, updates).with_truncation(truncation)
+}
+
 /// Which partitions there are.
 async fn partitions(engine: &Engine, table: &Arc<Table>) -> Vec<i32> {
     let found = read(engine, table, &PartitionRange::all(), false).await.expect("the table can be read");
@@ -55,7 +60,7 @@ async fn first_life(rt: Rt, shared: Arc<Mutex<Shared>>, sync: SyncMode) {
     let table = schema.table("ks", "t1").unwrap().clone();
     let engine = Engine::open(rt.clone(), engine_config(sync), schema).await.unwrap();
     for pk in 0..ROWS {
-        engine.apply(cell(&table, pk, 1_000 + i64::from(pk))).await.unwrap();
+        engine.apply(Write::all(Origin::Client, cell(&table, pk, 1_000 + i64::from(pk)))).await.unwrap();
         if pk == 3 || pk == 7 {
             engine.flush(table.id).await.unwrap();
         }
@@ -74,15 +79,15 @@ async fn second_life(rt: Rt, shared: Arc<Mutex<Shared>>, sync: SyncMode) {
     let table = schema.table("ks", "t1").unwrap().clone();
     let engine = Engine::open(rt.clone(), engine_config(sync), schema).await.unwrap();
     shared.lock().unwrap().found = Some(partitions(&engine, &table).await);
-    engine.apply_since(cell(&table, LATE, 1), Since::Begun(TRUNCATED)).await.unwrap();
-    engine.apply_since(cell(&table, LATE + 1, 1), Since::Begun(TRUNCATED + 1)).await.unwrap();
-    let refused = match engine.apply_begun(cell(&table, LATE, 1).remove(0), TRUNCATED).await {
+    engine.apply(late(cell(&table, LATE, 1), Truncation::LeavesOut(TRUNCATED))).await.unwrap();
+    engine.apply(late(cell(&table, LATE + 1, 1), Truncation::LeavesOut(TRUNCATED + 1))).await.unwrap();
+    let refused = match engine.apply(late(cell(&table, LATE, 1), Truncation::Refuses(TRUNCATED))).await {
         Ok(()) => false,
         Err(WriteError::Truncated(at_micros)) => at_micros == TRUNCATED,
         Err(other) => panic!("{other}"),
     };
     assert_eq!(refused, engine.truncated_at(table.id) == TRUNCATED);
-    engine.apply_begun(cell(&table, LATE + 1, 2).remove(0), TRUNCATED + 1).await.unwrap();
+    engine.apply(late(cell(&table, LATE + 1, 2), Truncation::Refuses(TRUNCATED + 1))).await.unwrap();
     shared.lock().unwrap().late = Some(partitions(&engine, &table).await);
     std::future::pending::<()>().await;
 }
@@ -189,7 +194,7 @@ async fn stray_life(rt: Rt, filled: Arc<Mutex<u32>>) {
         assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new());
         return engine.stop().await.unwrap();
     }
-    engine.apply(cell(&table, 1, 1)).await.unwrap();
+    engine.apply(Write::all(Origin::Client, cell(&table, 1, 1))).await.unwrap();
     *filled.lock().unwrap() = 1;
     rt.sleep(Duration::from_millis(1)).await;
     engine.flush(table.id).await.unwrap_err();
@@ -258,7 +263,7 @@ async fn reshard_life(rt: Rt, life: Arc<Mutex<u32>>, done: Arc<Mutex<u16>>) {
         }
         _ => assert_eq!(engine.truncated_latest(), TRUNCATED, "life {number}"),
     }
-    engine.apply_since(cell(&table, pk, 1), Since::Begun(TRUNCATED)).await.unwrap();
+    engine.apply(late(cell(&table, pk, 1), Truncation::LeavesOut(TRUNCATED))).await.unwrap();
     assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new(), "life {number}");
     if number == 2 {
         engine.drop_table(table.id, TRUNCATED).await.unwrap();

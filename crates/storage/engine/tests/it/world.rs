@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, SyncMode};
+use engine::{Canaries, Engine, EngineConfig, Origin, Read, SyncMode, Write};
 use mutation::{Bound, ColumnSelection, PartitionRange, RowRange, Side, Slices};
 use rt::{Group, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -229,11 +229,7 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
             return rt.sleep(Duration::from_millis(20)).await;
         };
         let now = (rt.wall_micros() / 1_000_000) as u32;
-        let mut updates = updates(&table, &op, now);
-        let outcome = match updates.len() {
-            1 => engine.apply_one(updates.remove(0)).await,
-            _ => engine.apply(updates).await,
-        };
+        let outcome = engine.apply(Write::all(Origin::Client, updates(&table, &op, now))).await;
         let too_many_unknown = world.lock().unwrap().close(op, outcome.map_err(|error| error.to_string()));
         if too_many_unknown {
             std::future::pending::<()>().await;
@@ -252,7 +248,11 @@ async fn glance(rt: &Rt, engine: &Engine, table: &Arc<Table>, world: &SharedWorl
     };
     let (slices, partition) = (Slices::new(vec![range]), PartitionRange::single(&key(below(PARTITIONS))));
     let columns = ColumnSelection::Some([table.column("a").unwrap().id].into());
-    let reader = engine.read(table, &partition, &slices, &columns, below(2) == 0).await;
+    let reader = engine.read(&Read {
+        columns: &columns,
+        reversed: below(2) == 0,
+        ..Read::new(table.id, &partition, &slices)
+    });
     let read = async {
         let mut reader = reader?;
         for _ in 0..below(8) {
