@@ -496,7 +496,11 @@ class Generator:
             options += [f"toTimestamp({column.name})", f"toDate({column.name})", f"toUnixTimestamp({column.name})"]
         if kind in NUMBERS:
             other = rng.choice([one for one in self.regular + self.clustering + self.partition if one.kind in NUMBERS] or [column])
-            options += [f"{column.name} {rng.choice('+-*')} {other.name}", f"-{column.name}"]
+            arithmetic = f"{column.name} {rng.choice('+-*')} {other.name}"
+            # Cassandra converts a bigint to a decimal by way of a double's digits, and loses what is beyond 2^53; Torc is exact.
+            if {kind, other.kind} == {"bigint", "decimal"}:
+                arithmetic = f"-{other.name}"
+            options += [arithmetic, f"-{column.name}"]
         if kind == "timestamp":
             options += [f"minTimeuuid({column.name})", f"maxTimeuuid({column.name})"]
             options += [f"toDate({column.name})", f"toUnixTimestamp({column.name})"]
