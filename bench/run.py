@@ -30,7 +30,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PIPELINED = ["-c", "8", "-f", "32"]
 SINGLE = ["-c", "32", "-f", "1"]
 
-# Name, what the load generator is told, and which figure is compared with which goal (a ratio, or for p99 a part).
+# Name, the arguments of the load generator, and which figure is compared with which goal (a ratio, or for p99 a part).
 LOADS = [
     ("write, 8 connections x 32 in flight", ["write", *PIPELINED], "cpu", 8),
     ("read, 8 connections x 32 in flight", ["read", *PIPELINED], "cpu", 8),

@@ -104,7 +104,7 @@ def say_hello(address, name, least, most):
 
 
 class Other(threading.Thread):
-    """Something that nodes take for a seed, of a later release: it answers each hello as it is told."""
+    """Something that nodes take for a seed, of a later release: it answers each hello with `answer`."""
 
     def __init__(self, address, answer):
         super().__init__(daemon=True)
@@ -146,7 +146,7 @@ def versions(world):
     with Load(world.session) as load:
         wait_until(lambda: len(load.acknowledged) > 20, "the load has begun")
         for least, most in ((0, 1), (1, 1), (3, 3), (999, 999)):
-            expected = f"this node speaks the versions 2 to 2 of the internode protocol, the other one {least} to {most}"
+            expected = f"this node supports the versions 2 to 2 of the internode protocol, the other one {least} to {most}"
 
             def told(least=least, most=most, expected=expected):
                 code, _, why, peer = say_hello(address, name, least, most)
@@ -164,9 +164,9 @@ def versions(world):
             peer.sendall(ping + struct.pack(">I", zlib.crc32(ping)))
             check(peer.recv(5)[4:] == bytes([PONG]), f"{least} to {most}: no pong")
             peer.close()
-        # A node that finds only later releases is told so by them, and does not begin a cluster of its own.
+        # A node that finds only later releases logs their refusal, and does not found a cluster of its own.
         host = b"O" * 16
-        refusal = b"this node speaks the versions 5 to 9 of the internode protocol"
+        refusal = b"this node supports the versions 5 to 9 of the internode protocol"
         answer = message(struct.pack(">BHB16sHHH", REFUSED_VERSION, 0, 0, host, 1, 0, len(refusal)) + refusal)
         with Other(spare(world, 10), answer) as other:
             said = start_fails(world, "--memory", seeds=other.listener.getsockname()[0])
@@ -194,7 +194,7 @@ def nodetool(world, at, *words):
 
 
 def operators(world):
-    """Operators who would lose copies, or take a node that lives for dead, are told so, and nothing happens."""
+    """Commands that would lose replicas, or remove a live node as dead, fail with that reason and change nothing."""
     nodes = len(world.nodes.all)
     world.session.execute(f"CREATE KEYSPACE everywhere WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {nodes}}}")
     hosts = {row["key"]: row["value"] for row in rest(world.nodes.addresses[0], "/storage_service/host_id")}

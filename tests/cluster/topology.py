@@ -21,7 +21,7 @@ from environment import Failure  # noqa: E402
 from node import Torc, Workspace, answers  # noqa: E402
 from world import KEYSPACE, Load, alone, check, connect, is_up, peers, rest, wait_until  # noqa: E402
 
-# A change of the ring waits several times for requests that began before.
+# A topology change waits several times for requests that began before.
 CHANGE_PATIENCE = 240
 
 
@@ -152,11 +152,11 @@ def replace(ring, session, at_address):
 
 
 def let_in(ring, session):
-    """A node that was told not to join coordinates and owns nothing, until it is let in."""
+    """A node that is configured not to join coordinates and owns nothing, until it is let in."""
     late = ring.add("--join_ring", "false")
     with Load(session, pause=0.01) as load:
         ring.launch(late)
-        check("was told not to join" in ring.nodetool(late, "bootstrap", "resume"), "it says why it does not join")
+        check("is configured not to join" in ring.nodetool(late, "bootstrap", "resume"), "it says why it does not join")
         check(ring.states(ring.nodes[0])[late.host] == "UJ", "it is shown to be outside the ring still")
         wait_until(lambda: load.acknowledged, "the load has begun")
         query = f"SELECT count(*) FROM {KEYSPACE}.load"

@@ -1,7 +1,7 @@
 """Two datacenters of three processes each, in two network namespaces with 100 ms between them: `wide.py --torc BINARY`.
 
 Needs root, `ip netns` and /dev/net/tun. Between the namespaces stands a router in user space (`Router`): it delays every packet
-by half of the round trip, loses some when it is told to, or all. (The kernel's netem does the same, but is not built into every
+by half of the round trip, loses some on request, or all. (The kernel's netem does the same, but is not built into every
 kernel.) LOCAL_QUORUM must not pay the distance, EACH_QUORUM must pay it once; a lossy link costs time alone; when the datacenters
 are parted each serves its own clients, and afterwards both have all that was acknowledged.
 """

@@ -68,7 +68,7 @@ def alone(node, query):
 
 
 class Workers:
-    """Threads that work until they are told to stop; each runs `work(number)`, which looks at `stopping`."""
+    """Threads that work until `stop`; each runs `work(number)`, which looks at `stopping`."""
 
     def __init__(self, threads):
         self.stopping = threading.Event()

@@ -1,4 +1,4 @@
-"""A CQL client of version 4 that sends what it is told, right or wrong, and one that behaves and measures."""
+"""A CQL client of version 4 that sends valid or invalid frames, and one that behaves and measures."""
 
 import socket
 import struct

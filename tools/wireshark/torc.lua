@@ -41,7 +41,7 @@ f.version_max = ProtoField.uint16("torc.hello.version_max", "Highest version")
 f.version = ProtoField.uint16("torc.hello.version", "Version agreed")
 f.host = ProtoField.guid("torc.hello.host", "Host id")
 f.shard_count = ProtoField.uint16("torc.hello.shard_count", "Shards")
-f.source_shard = ProtoField.uint16("torc.hello.source_shard", "Shard that speaks")
+f.source_shard = ProtoField.uint16("torc.hello.source_shard", "Shard that sends")
 f.wanted_shard = ProtoField.uint16("torc.hello.wanted_shard", "Shard that is to own the connection")
 f.shard = ProtoField.uint16("torc.hello.shard", "Shard that owns the connection")
 f.class = ProtoField.uint8("torc.hello.class", "Class", base.DEC, CLASSES)
@@ -118,7 +118,7 @@ local function dissect_hello(tvb, pinfo, tree)
   local following = tvb(8, 2):uint()
   local len = PREFIX_LEN + following
   local part = tree:add(f.hello, tvb(0, len))
-  -- Hello and its answer have no mark of their own: the side that connects speaks first.
+  -- Hello and its answer have no mark of their own: the side that connects sends first.
   local stream, speaker = tcp_stream().value, tostring(pinfo.src) .. ":" .. pinfo.src_port
   greeters[stream] = greeters[stream] or speaker
   local is_answer = greeters[stream] ~= speaker

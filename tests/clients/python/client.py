@@ -403,7 +403,7 @@ def test_unavailable():
         session.execute(write)
         for level in (ConsistencyLevel.ONE, ConsistencyLevel.LOCAL_ONE):
             read = SimpleStatement(f"SELECT v FROM {KEYSPACE}_three.t WHERE k = 1", consistency_level=level)
-            # One replica has it for certain; another may be asked.
+            # One replica has acknowledged it; another may be read.
             wait_until(lambda read=read: rows(read) == [(1,)], "the row is at every replica")
     finally:
         session.execute(f"DROP KEYSPACE {KEYSPACE}_three")

@@ -1,4 +1,4 @@
-//! The schema as JSON: the form in which a node keeps it. A person can read it in an emergency, and a field that
+//! The schema as JSON: the form in which a node stores it. A person can read it in an emergency, and a field that
 //! a later version adds has a default here.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,11 @@ use schema::{
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use types::{CqlType, UserType};
+
+use crate::objects::{
+    self, StoredAggregate, StoredDerivation, StoredFunction, StoredIndex, StoredRole, StoredServiceLevel,
+    StoredTrigger,
+};
 
 /// Version of the form; a file with a later one is refused.
 const FORMAT_VERSION: u32 = 1;
@@ -32,9 +37,9 @@ pub enum SchemaCodecError {
     /// A type that does not parse.
     #[error("type of {what}: {error}")]
     Type {
-        /// Whose type.
+        /// The field with the type.
         what: String,
-        /// What is wrong with it.
+        /// The parser's error.
         error: types::ClassNameError,
     },
     /// A table that breaks a rule.
@@ -50,7 +55,7 @@ pub enum SchemaCodecError {
     Value {
         /// Which value.
         what: &'static str,
-        /// What was found.
+        /// The value.
         found: String,
     },
 }
@@ -59,6 +64,10 @@ pub enum SchemaCodecError {
 pub(crate) struct StoredSchema {
     format: u32,
     keyspaces: Vec<StoredKeyspace>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    roles: Vec<StoredRole>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    service_levels: Vec<StoredServiceLevel>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -68,6 +77,10 @@ pub(crate) struct StoredKeyspace {
     durable_writes: bool,
     types: Vec<StoredType>,
     tables: Vec<StoredTable>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    functions: Vec<StoredFunction>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    aggregates: Vec<StoredAggregate>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,6 +105,12 @@ pub(crate) struct StoredTable {
     columns: Vec<StoredColumn>,
     dropped: Vec<StoredDropped>,
     options: StoredOptions,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    indexes: Vec<StoredIndex>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    triggers: Vec<StoredTrigger>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    derivation: Option<StoredDerivation>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -186,7 +205,12 @@ pub(crate) fn decode(bytes: &[u8], base: Schema) -> Result<Schema, SchemaCodecEr
 pub(crate) fn store(schema: &Schema) -> StoredSchema {
     let keyspaces =
         schema.keyspaces().filter(|keyspace| !keyspace.system).map(|k| store_keyspace(k)).collect();
-    StoredSchema { format: FORMAT_VERSION, keyspaces }
+    StoredSchema {
+        format: FORMAT_VERSION,
+        keyspaces,
+        roles: schema.roles().map(|role| objects::store_role(role)).collect(),
+        service_levels: schema.service_levels().map(|level| objects::store_service_level(level)).collect(),
+    }
 }
 
 /// Adds what [`store`] made to `base`.
@@ -194,10 +218,17 @@ pub(crate) fn load(stored: StoredSchema, base: Schema) -> Result<Schema, SchemaC
     if stored.format > FORMAT_VERSION {
         return Err(SchemaCodecError::Newer { found: stored.format });
     }
-    stored
-        .keyspaces
-        .into_iter()
-        .try_fold(base, |schema, keyspace| Ok(schema.with_keyspace(load_keyspace(keyspace)?)))
+    let mut schema = base;
+    for keyspace in stored.keyspaces {
+        schema = schema.with_keyspace(load_keyspace(keyspace)?);
+    }
+    for role in stored.roles {
+        schema = schema.with_role(objects::load_role(role));
+    }
+    for level in stored.service_levels {
+        schema = schema.with_service_level(objects::load_service_level(level)?);
+    }
+    Ok(schema)
 }
 
 pub(crate) fn store_type(ty: &UserType) -> StoredType {
@@ -232,6 +263,8 @@ pub(crate) fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
         durable_writes: keyspace.durable_writes,
         types: keyspace.types.values().map(|ty| store_type(ty)).collect(),
         tables: keyspace.tables.values().map(|table| store_table(table)).collect(),
+        functions: keyspace.functions.values().map(|one| objects::store_function(one)).collect(),
+        aggregates: keyspace.aggregates.values().map(|one| objects::store_aggregate(one)).collect(),
     }
 }
 
@@ -246,6 +279,14 @@ pub(crate) fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCo
         let table = load_table(&keyspace.name, table)?;
         keyspace.tables.insert(table.name.clone(), Arc::new(table));
     }
+    for function in stored.functions {
+        let function = objects::load_function(&keyspace.name, function)?;
+        keyspace.functions.insert(function.signature(), Arc::new(function));
+    }
+    for aggregate in stored.aggregates {
+        let aggregate = objects::load_aggregate(&keyspace.name, aggregate)?;
+        keyspace.aggregates.insert(aggregate.signature(), Arc::new(aggregate));
+    }
     Ok(keyspace)
 }
 
@@ -258,7 +299,7 @@ pub(crate) fn load_user_type(keyspace: &str, stored: StoredType) -> Result<UserT
     Ok(UserType { keyspace: keyspace.to_owned(), name: stored.name.clone(), fields })
 }
 
-fn load_type(class: &str, what: impl FnOnce() -> String) -> Result<CqlType, SchemaCodecError> {
+pub(crate) fn load_type(class: &str, what: impl FnOnce() -> String) -> Result<CqlType, SchemaCodecError> {
     match CqlType::parse_class_name(class) {
         Ok((ty, _)) => Ok(ty),
         Err(error) => Err(SchemaCodecError::Type { what: what(), error }),
@@ -294,6 +335,9 @@ pub(crate) fn store_table(table: &Table) -> StoredTable {
         columns: table.columns().iter().map(column).collect(),
         dropped: table.dropped_columns.values().map(dropped).collect(),
         options: store_options(&table.options),
+        indexes: table.indexes.values().map(objects::store_index).collect(),
+        triggers: table.triggers.values().map(objects::store_trigger).collect(),
+        derivation: table.derivation.as_ref().map(objects::store_derivation),
     }
 }
 
@@ -323,12 +367,16 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
         };
         builder.dropped_columns.insert(dropped.name, column);
     }
+    let indexes = stored.indexes.into_iter().map(objects::load_index);
+    builder.indexes = indexes.map(|index| (index.name.clone(), index)).collect();
+    let triggers = stored.triggers.into_iter().map(objects::load_trigger);
+    builder.triggers = triggers.map(|trigger| (trigger.name.clone(), trigger)).collect();
+    builder.derivation = stored.derivation.map(objects::load_derivation).transpose()?;
     builder
         .build()
         .map_err(|error| SchemaCodecError::Table { table: format!("{keyspace}.{}", stored.name), error })
 }
 
-/// A UUID in its usual form.
 /// The id that a text in the form of a UUID stands for.
 pub fn parse_id(text: &str) -> Option<TableId> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();

@@ -1,5 +1,5 @@
 //! Tables whose removal is under way. Written before a schema without them is, so that a crash in the middle of a DROP is
-//! finished at the next start; what the schema still has was not dropped.
+//! finished at the next start; a table that is still in the schema was not dropped.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub(crate) struct DropLog {
 }
 
 impl DropLog {
-    /// Reads the log kept in `directory`.
+    /// Reads the log in `directory`.
     pub(crate) async fn open(disk: &Disk, directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE_NAME);
         let tables = match disk.read_durably(&path, BYTES_MAX).await {
@@ -70,7 +70,7 @@ impl DropLog {
         };
         let before = self.tables.len();
         self.tables.extend(tables.iter().map(dropped));
-        // What is not durable is not known either.
+        // An entry counts only once it is durable.
         self.save().await.inspect_err(|_| self.tables.truncate(before))
     }
 

@@ -1,18 +1,18 @@
 //! Schema changes as plain data.
 
-use schema::{Keyspace, Schema, Table, UserType};
+use schema::{Keyspace, Role, Schema, ServiceLevel, Signature, Table, UserAggregate, UserFunction, UserType};
 
 /// One step of a schema change. Planning (name checks, defaults, rebuilding the tables of a changed type) is done by
-/// whoever makes the edits; applying them checks only that they fit.
+/// the author of the edits; applying them checks only that they fit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchemaEdit {
-    /// Adds a keyspace, or replaces its settings; tables and types of an existing one stay.
+    /// Adds a keyspace, or replaces its settings; what is in an existing one stays.
     PutKeyspace(Keyspace),
     /// Removes a keyspace with everything in it.
     DropKeyspace(String),
-    /// Adds or replaces a table.
+    /// Adds or replaces a table, its indexes and triggers included.
     PutTable(Table),
-    /// Removes a table.
+    /// Removes a table; derived tables are the planner's to remove.
     DropTable {
         /// Its keyspace.
         keyspace: String,
@@ -28,6 +28,54 @@ pub enum SchemaEdit {
         /// Its name.
         name: String,
     },
+    /// Adds or replaces a user-defined function.
+    PutFunction(UserFunction),
+    /// Removes a user-defined function.
+    DropFunction {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its name and arguments.
+        signature: Signature,
+    },
+    /// Adds or replaces a user-defined aggregate.
+    PutAggregate(UserAggregate),
+    /// Removes a user-defined aggregate.
+    DropAggregate {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its name and arguments.
+        signature: Signature,
+    },
+    /// Adds or replaces a role.
+    PutRole(Role),
+    /// Removes a role.
+    DropRole(String),
+    /// Adds or replaces a service level.
+    PutServiceLevel(ServiceLevel),
+    /// Removes a service level.
+    DropServiceLevel(String),
+}
+
+impl SchemaEdit {
+    /// The keyspace that has to be there.
+    fn needs_keyspace(&self) -> Option<&str> {
+        match self {
+            Self::PutTable(table) => Some(&table.keyspace),
+            Self::PutType(ty) => Some(&ty.keyspace),
+            Self::PutFunction(function) => Some(&function.keyspace),
+            Self::PutAggregate(aggregate) => Some(&aggregate.keyspace),
+            Self::DropTable { keyspace, .. }
+            | Self::DropType { keyspace, .. }
+            | Self::DropFunction { keyspace, .. }
+            | Self::DropAggregate { keyspace, .. } => Some(keyspace),
+            Self::PutKeyspace(_)
+            | Self::DropKeyspace(_)
+            | Self::PutRole(_)
+            | Self::DropRole(_)
+            | Self::PutServiceLevel(_)
+            | Self::DropServiceLevel(_) => None,
+        }
+    }
 }
 
 /// An edit that does not fit the schema.
@@ -41,25 +89,21 @@ pub enum EditError {
     NoKeyspace(String),
 }
 
-/// The schema after these edits.
-pub(crate) fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema, EditError> {
+/// The schema after these edits. Its version is the one of before.
+///
+/// # Errors
+/// When an edit names a keyspace that is not there.
+pub fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema, EditError> {
     for edit in edits {
-        let needs = match &edit {
-            SchemaEdit::PutTable(table) => Some(&table.keyspace),
-            SchemaEdit::PutType(ty) => Some(&ty.keyspace),
-            SchemaEdit::DropTable { keyspace, .. } | SchemaEdit::DropType { keyspace, .. } => Some(keyspace),
-            SchemaEdit::PutKeyspace(_) | SchemaEdit::DropKeyspace(_) => None,
-        };
-        if let Some(keyspace) = needs
+        if let Some(keyspace) = edit.needs_keyspace()
             && schema.keyspace(keyspace).is_none()
         {
-            return Err(EditError::NoKeyspace(keyspace.clone()));
+            return Err(EditError::NoKeyspace(keyspace.to_owned()));
         }
         schema = match edit {
             SchemaEdit::PutKeyspace(mut keyspace) => {
                 if let Some(old) = schema.keyspace(&keyspace.name) {
-                    keyspace.tables = old.tables.clone();
-                    keyspace.types = old.types.clone();
+                    keyspace = keyspace.with_content_of(old);
                 }
                 schema.with_keyspace(keyspace)
             }
@@ -71,6 +115,18 @@ pub(crate) fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema
             SchemaEdit::DropTable { keyspace, name } => schema.without_table(&keyspace, &name),
             SchemaEdit::PutType(ty) => schema.with_type(ty),
             SchemaEdit::DropType { keyspace, name } => schema.without_type(&keyspace, &name),
+            SchemaEdit::PutFunction(function) => schema.with_function(function),
+            SchemaEdit::DropFunction { keyspace, signature } => {
+                schema.without_function(&keyspace, &signature)
+            }
+            SchemaEdit::PutAggregate(aggregate) => schema.with_aggregate(aggregate),
+            SchemaEdit::DropAggregate { keyspace, signature } => {
+                schema.without_aggregate(&keyspace, &signature)
+            }
+            SchemaEdit::PutRole(role) => schema.with_role(role),
+            SchemaEdit::DropRole(name) => schema.without_role(&name),
+            SchemaEdit::PutServiceLevel(level) => schema.with_service_level(level),
+            SchemaEdit::DropServiceLevel(name) => schema.without_service_level(&name),
         };
     }
     Ok(schema)

@@ -1,8 +1,9 @@
-//! What changed between two schemas, as drivers want to hear it.
+//! The changes between two schemas, as events for drivers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schema::{Keyspace, Schema};
+use schema::{Keyspace, Schema, Signature};
 
 /// How something changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +16,7 @@ pub enum Change {
     Dropped,
 }
 
-/// What changed.
+/// The changed object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChangedObject {
     /// The keyspace itself.
@@ -24,6 +25,10 @@ pub enum ChangedObject {
     Table(String),
     /// This user type of it.
     Type(String),
+    /// This function of it.
+    Function(Signature),
+    /// This aggregate of it.
+    Aggregate(Signature),
 }
 
 /// One change (`SCHEMA_CHANGE` of the native protocol).
@@ -33,12 +38,12 @@ pub struct SchemaEvent {
     pub change: Change,
     /// In which keyspace.
     pub keyspace: String,
-    /// What.
+    /// The object.
     pub object: ChangedObject,
 }
 
-/// The changes that lead from `old` to `new`: what contains comes before what is contained. Tables and types of a
-/// dropped keyspace are not listed apart.
+/// The changes that lead from `old` to `new`: an object comes before its contents. The contents of a dropped keyspace are not
+/// listed apart. A changed index or trigger is a change of its table.
 pub fn events(old: &Schema, new: &Schema) -> Vec<SchemaEvent> {
     let mut out = Vec::new();
     for keyspace in new.keyspaces() {
@@ -52,6 +57,22 @@ pub fn events(old: &Schema, new: &Schema) -> Vec<SchemaEvent> {
     out
 }
 
+/// How the values of a map changed.
+fn map_events<K: Ord, V: PartialEq>(
+    before: &BTreeMap<K, V>,
+    after: &BTreeMap<K, V>,
+    mut push: impl FnMut(Change, &K),
+) {
+    for (key, value) in after {
+        match before.get(key) {
+            None => push(Change::Created, key),
+            Some(old) if old != value => push(Change::Updated, key),
+            Some(_) => {}
+        }
+    }
+    before.keys().filter(|key| !after.contains_key(key)).for_each(|key| push(Change::Dropped, key));
+}
+
 fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &mut Vec<SchemaEvent>) {
     if before.is_some_and(|before| Arc::ptr_eq(before, after)) {
         return;
@@ -63,6 +84,11 @@ fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &
         push(Change::Created, ChangedObject::Keyspace);
         after.types.keys().for_each(|name| push(Change::Created, ChangedObject::Type(name.clone())));
         after.tables.keys().for_each(|name| push(Change::Created, ChangedObject::Table(name.clone())));
+        after.functions.keys().for_each(|name| push(Change::Created, ChangedObject::Function(name.clone())));
+        after
+            .aggregates
+            .keys()
+            .for_each(|name| push(Change::Created, ChangedObject::Aggregate(name.clone())));
         return;
     };
     if before.replication != after.replication || before.durable_writes != after.durable_writes {
@@ -87,6 +113,12 @@ fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &
             Some(_) => {}
         }
     }
+    map_events(&before.functions, &after.functions, |change, name| {
+        push(change, ChangedObject::Function(name.clone()));
+    });
+    map_events(&before.aggregates, &after.aggregates, |change, name| {
+        push(change, ChangedObject::Aggregate(name.clone()));
+    });
     let gone = before.tables.keys().filter(|name| !after.tables.contains_key(*name));
     gone.for_each(|name| push(Change::Dropped, ChangedObject::Table(name.clone())));
     let gone = before.types.keys().filter(|name| !after.types.contains_key(*name));

@@ -1,4 +1,4 @@
-//! Who this node is: decided at its first start, kept for life.
+//! A node's identity: chosen at its first start, and never changed.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub struct NodeIdentity {
     pub tokens: Vec<i64>,
     /// Shards that the data was last written by.
     pub shard_count: u16,
-    /// Its last life: seconds since 1970 at its start, or more, so that each is later than the one before.
+    /// The generation of its last process: seconds since 1970 at its start, or more, so that each is later than the one before.
     #[serde(default)]
     pub generation: u64,
 }
@@ -38,7 +38,7 @@ pub enum IdentityError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: serde_json::Error,
     },
     /// Written by a later version of the server.
@@ -75,7 +75,7 @@ pub enum NewTokens {
 }
 
 impl NodeIdentity {
-    /// Reads the identity kept in `directory` (which exists), or makes one with these tokens.
+    /// Reads the identity in `directory` (which exists), or makes one with these tokens.
     pub async fn open(
         rt: &Rt,
         directory: &Path,
@@ -117,7 +117,7 @@ impl NodeIdentity {
         rt.disk().write_atomically(directory.join(FILE_NAME), &bytes).await
     }
 
-    /// Begins another life. Its number is on disk before it is returned, for others must not hear of it twice.
+    /// Begins another generation. Its number is on disk before it is returned, for others must not see it twice.
     pub async fn begin_life(&mut self, rt: &Rt, directory: &Path) -> Result<u64, DiskError> {
         let now = u64::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
         self.generation = now.max(self.generation + 1);

@@ -11,6 +11,7 @@ mod event;
 pub mod group;
 mod identity;
 pub mod liveness;
+mod objects;
 mod own;
 pub mod rollback;
 pub mod state;
@@ -18,7 +19,7 @@ mod store;
 
 pub use codec::{SchemaCodecError, parse_id};
 pub use dropped::DroppedTable;
-pub use edit::{EditError, SchemaEdit};
+pub use edit::{EditError, SchemaEdit, apply as apply_edits};
 pub use event::{Change, ChangedObject, SchemaEvent, events};
 pub use identity::{IdentityError, NewTokens, NodeIdentity};
 pub use own::own_schema;

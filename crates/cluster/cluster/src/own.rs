@@ -1,4 +1,4 @@
-//! The server's own keyspaces whose tables are stored like any other. What can be computed (`system`,
+//! The server's own keyspaces whose tables are stored like any other. Virtual tables (`system`,
 //! `system_schema`, `system_views`) is not here: it has no second copy that could drift.
 
 use std::sync::Arc;

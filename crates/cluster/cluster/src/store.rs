@@ -19,12 +19,12 @@ pub enum StoreError {
     /// The disk refused.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The file's content is not what was written.
+    /// The file's content is damaged.
     #[error("{path}: {error}; restore it from a backup of this node, nothing was changed")]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: SchemaCodecError,
     },
     /// The file's checksum does not match.
@@ -54,7 +54,7 @@ pub struct SchemaStore {
 }
 
 impl SchemaStore {
-    /// Reads the schema kept in `directory` (which exists), on top of the server's own keyspaces.
+    /// Reads the schema in `directory` (which exists), on top of the server's own keyspaces.
     pub async fn open(rt: &Rt, directory: &Path, own: Schema) -> Result<Self, StoreError> {
         let path = directory.join(FILE_NAME);
         let disk = rt.disk().clone();
@@ -85,7 +85,7 @@ impl SchemaStore {
         self.drops.forget(finished).await
     }
 
-    /// Applies `edits`, planned against the schema with version `base`, durably. Tables that go by it are in
+    /// Applies `edits`, planned against the schema with version `base`, durably. Tables that it drops are in
     /// [`SchemaStore::unfinished_drops`] from then on.
     pub async fn change(
         &mut self,

@@ -1,4 +1,4 @@
-//! A logged batch as `system.batches` keeps it, and as it travels to the other nodes that keep it.
+//! A logged batch as a row of `system.batches`, and as a message to the other nodes that store it.
 //!
 //! The message is version (1), id (16), when it was taken up (8, microseconds), vint count, { vint length, update }; that
 //! takes it out is version, id and time alone.
@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mutation::codec;
 use mutation::row::ColumnData;
 use mutation::{
     Cell as Value, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
@@ -20,6 +21,9 @@ use stdx::vint::{read_unsigned, write_unsigned};
 use crate::remote::malformed;
 
 const MESSAGE_VERSION: u8 = 1;
+/// The version of the mutations of [`MESSAGE_VERSION`], and of a row whose `version` is a [`Scope`].
+const MUTATIONS: codec::Version = codec::Version::V1;
+const _: () = MUTATIONS.must_be_current();
 const ID_LEN: usize = 16;
 /// Updates of a batch that another node sends.
 const UPDATES_MAX: u64 = 1 << 16;
@@ -72,7 +76,7 @@ impl KeptBatch {
     ) -> Self {
         let encoded = updates.map(|update| {
             let mut bytes = Vec::new();
-            replica::codec::encode_update(update, &mut bytes);
+            codec::encode_update(update, &mut bytes);
             bytes.into()
         });
         Self { key, at_micros, scope, updates: encoded.collect() }
@@ -134,7 +138,7 @@ impl KeptBatch {
         let age = now_micros.saturating_sub(self.at_micros) / 1_000_000;
         let mut updates = Vec::new();
         for bytes in &self.updates {
-            let update = replica::codec::decode_update(bytes, |id| schema.table_by_id(id).cloned());
+            let update = codec::decode_update(MUTATIONS, bytes, |id| schema.table_by_id(id).cloned());
             let update = update.map_err(|error| {
                 ReplicaError::Storage(format!("a batch in system.batches cannot be read: {error}"))
             })?;

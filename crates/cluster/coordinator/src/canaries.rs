@@ -1,9 +1,9 @@
-//! Bugs that tests plant, to see that their checks find them. No configuration leads here.
+//! Bugs that tests inject, to see that their checks find them. No configuration leads here.
 
 use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage};
 
-/// Which bugs are planted.
+/// Which bugs are injected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canaries {
     /// Reads of several replicas are content with one answer less than their level asks for.
@@ -16,7 +16,7 @@ pub struct Canaries {
     pub dropped_hints: bool,
     /// A voter promises without remembering it.
     pub forgotten_promises: bool,
-    /// A lightweight transaction is said to be done before any replica has it.
+    /// A lightweight transaction is acknowledged before any replica has stored it.
     pub early_commit: bool,
     /// Of a lightweight transaction on several rows, replicas write all but the last.
     pub torn_commit: bool,
@@ -55,8 +55,8 @@ pub struct Canaries {
 }
 
 /// A page's digest.
-pub(crate) fn digest(planted: Canaries, command: &ReadCommand, page: &ReadPage) -> u128 {
-    if !planted.blind_digest {
+pub(crate) fn digest(injected: Canaries, command: &ReadCommand, page: &ReadPage) -> u128 {
+    if !injected.blind_digest {
         return replica::digest(command, page);
     }
     let mut page = page.clone();
@@ -67,9 +67,9 @@ pub(crate) fn digest(planted: Canaries, command: &ReadCommand, page: &ReadPage) 
 }
 
 /// What a replica writes of a commit.
-pub(crate) fn committed(planted: Canaries, update: &PartitionUpdate) -> PartitionUpdate {
+pub(crate) fn committed(injected: Canaries, update: &PartitionUpdate) -> PartitionUpdate {
     match update.rows().split_last() {
-        Some((_, rest)) if planted.torn_commit && !rest.is_empty() => {
+        Some((_, rest)) if injected.torn_commit && !rest.is_empty() => {
             PartitionUpdate::with_rows(update.table.clone(), update.key.clone(), rest.to_vec())
         }
         _ => update.clone(),

@@ -48,7 +48,7 @@ fn copies_in(replication: &Replication, view: &ClusterView, datacenter: u16) -> 
 
 impl Needs {
     /// What `consistency` needs of a keyspace with this replication. `pending` nodes are about to become replicas: they take
-    /// writes, and as many more answers are needed, so that whichever nodes are the replicas afterwards a quorum has it.
+    /// writes, and as many more answers are needed, so that a quorum stores it whichever nodes are the replicas afterwards.
     pub fn new(
         consistency: Consistency,
         replication: &Replication,
@@ -105,7 +105,7 @@ impl Needs {
         }
     }
 
-    /// As if each group needed one answer less, where it needs several: what a planted bug does.
+    /// As if each group needed one answer less, where it needs several: what an injected bug does.
     pub(crate) fn one_short(mut self) -> Self {
         self.0.iter_mut().for_each(|need| need.required = need.required.saturating_sub(1).max(1));
         self

@@ -1,4 +1,4 @@
-//! Golden decisions: for a cluster drawn as text, who is asked at which level, and what is said when it cannot be.
+//! Golden decisions: for a cluster drawn as text, the contacted replicas at each level, and the error when there are too few.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn asked(nodes: &str, replication: &Replication, consistency: Consistency) -> St
 fn placement_depends_on_the_ring_alone() {
     let all = view("a/r a/r b/r");
     for same in ["a/r !a/r b/r", "!a/r !a/r !b/r"] {
-        assert!(view(same).places_as(&all), "{same}: who lives says nothing of who has copies");
+        assert!(view(same).places_as(&all), "{same}: liveness does not change the replicas");
     }
     for other in ["a/r a/r", "a/r a/r b/r b/r", "a/r a/r a/r", "a/r a/s b/r"] {
         assert!(!view(other).places_as(&all), "{other}");
@@ -234,9 +234,9 @@ fn when_reads_go_over_writes_still_go_to_those_who_were_replicas() {
     assert_eq!(places(&after, 1, 150), (vec![first + 2], vec![]));
     assert_eq!(after.members().len(), 2);
     let copies = after.place(&Replication::Simple { factor: 1 });
-    assert!(copies.gainers().is_empty(), "nobody fetches any more");
+    assert!(copies.pending_nodes().is_empty(), "nobody fetches any more");
     let copies = before.place(&Replication::Simple { factor: 1 });
-    assert_eq!(copies.gainers(), [NodeIndex(2)].into());
+    assert_eq!(copies.pending_nodes(), [NodeIndex(2)].into());
     // It keeps what it is read for and what it is written.
     assert_eq!(copies.kept(NodeIndex(2)).len(), 2);
     assert_eq!(copies.kept(NodeIndex(0)).len(), 1);
@@ -254,8 +254,8 @@ fn a_node_in_the_place_of_a_dead_one_gains_all_that_it_had() {
     let now = ClusterView::new(own, nodes.clone()).unwrap();
     assert_eq!(places(&now, 2, 50), (vec![first + 1, first + 2], vec![first + 3]));
     assert_eq!(places(&now, 2, 150), (vec![first + 2, first], vec![]));
-    let gainers = now.place(&Replication::Simple { factor: 2 }).gainers();
-    assert_eq!(gainers, [now.index_of(HostId([first + 3; 16])).unwrap()].into());
+    let pending_nodes = now.place(&Replication::Simple { factor: 2 }).pending_nodes();
+    assert_eq!(pending_nodes, [now.index_of(HostId([first + 3; 16])).unwrap()].into());
     let then = ClusterView::switched(own, nodes).unwrap();
     assert_eq!(places(&then, 2, 50), (vec![first + 3, first + 2], vec![first + 1]));
 }
@@ -275,7 +275,10 @@ fn while_replicas_move_each_replication_has_its_quorum() {
         nodes.iter().for_each(|at| tally.acknowledge(all[*at], view.datacenter(all[*at])));
         tally.is_met()
     };
-    assert!(met(Consistency::One, &[0]) && !met(Consistency::One, &[1, 2]), "who is read now has to have it");
+    assert!(
+        met(Consistency::One, &[0]) && !met(Consistency::One, &[1, 2]),
+        "a replica that is read now has to acknowledge"
+    );
     assert!(met(Consistency::Quorum, &[0, 2]) && !met(Consistency::Quorum, &[0]));
     assert!(!met(Consistency::Quorum, &[1, 2]), "a read of one replica would miss it");
     assert!(needs(Consistency::Quorum).check(Consistency::Quorum, &view, &all[1..]).is_err());

@@ -29,13 +29,14 @@ use crate::forward::Outcomes;
 use crate::latency::{Counters, RequestFigures};
 use crate::lease::Lease;
 use crate::paxos::Paxos;
-use crate::read::{Scene, speculation_delay};
+use crate::read::{EffectiveReplicationMap, speculation_delay};
 use crate::recent::RecentReads;
 use crate::remote::{self, Calls, PeerError, Remote};
-use crate::schema_change::{NodeRequest, NodeResponse, SchemaChangeError};
+use crate::shard_calls::{self, NodeRequest, NodeResponse};
 use crate::slowness::{Hosts, Waiting, Waits};
 use crate::{
-    Canaries, ClusterView, Consistency, Copies, ReplicaFailure, RequestError, WriteKind, WriteOptions,
+    Canaries, ClusterView, Consistency, Copies, ReplicaFailure, RequestError, SchemaChangeError, WriteKind,
+    WriteOptions,
 };
 
 /// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
@@ -70,7 +71,7 @@ pub struct ReplicationStats {
     pub repaired: u64,
     /// Writes that were sent to another datacenter once, for several replicas there.
     pub forwarded: u64,
-    /// Requests of other nodes that were refused, because they went by a ring that is over.
+    /// Requests of other nodes that were refused, because they used a stale topology version.
     pub refused_old_ring: u64,
     /// Requests for which this node heard of a later ring first, because replicas refused them.
     pub caught_up: u64,
@@ -96,7 +97,7 @@ struct Inner {
     hints: OnceCell<Box<dyn HintKeeper>>,
     /// The latest of [`Coordinator::begin_write`].
     begun_latest: Cell<i64>,
-    planted: Cell<Canaries>,
+    injected: Cell<Canaries>,
     /// Which of several equal replicas is asked next.
     turn: Cell<usize>,
     /// Nodes that lose ranges and were found to be down when these were to be fetched, and since when.
@@ -141,7 +142,7 @@ impl Coordinator {
             forwarded,
             fence: Fence::default(),
             lease: Lease::default(),
-            planted: Cell::default(),
+            injected: Cell::default(),
             hints: OnceCell::new(),
             begun_latest: Cell::new(i64::MIN),
             turn: Cell::new(0),
@@ -165,7 +166,7 @@ impl Coordinator {
         let server = coordinator.clone();
         port.serve(move |_, request| {
             let coordinator = server.clone();
-            async move { coordinator.serve(request).await }
+            async move { request.serve(&coordinator).await }
         });
         coordinator
     }
@@ -195,7 +196,7 @@ impl Coordinator {
         }
         self.0.awaited.borrow_mut().retain(|host, _| !view.is_alive_host(*host));
         self.0.waits.keep(|host| view.index_of(host).is_some());
-        // Shard 0's connections are told by the cluster's log, which knows of nodes earlier.
+        // Shard 0's connections follow the cluster's log, which knows of nodes earlier.
         if self.0.rt.shard() != ShardId(0)
             && let Some(remote) = self.0.remote.get()
         {
@@ -265,8 +266,8 @@ impl Coordinator {
         let result = if kind == Kind::Replicated {
             self.tell(|| format!("Reading {} from replicas", command.table.full_name()));
             // Boxed: what several replicas take must not make every read's state larger.
-            let scene = self.scene(&command.table)?;
-            Box::pin(self.read_replicas(scene, command, consistency, deadline)).await
+            let erm = self.erm(&command.table)?;
+            Box::pin(self.read_replicas(erm, command, consistency, deadline)).await
         } else {
             // Pinned here, so that it is not moved on its way into the timeout.
             let read = pin!(self.0.replica.read(Read::of(command).traced(self.trace())));
@@ -313,19 +314,19 @@ impl Coordinator {
         self.traced(trace).write(updates, options).await
     }
 
-    /// The same coordinator for a request whose steps are told.
+    /// The same coordinator for a traced request.
     pub fn traced(&self, trace: &TraceLog) -> Self {
         Self(self.0.clone(), Some(trace.clone()))
     }
 
-    /// Tells a step of a request whose steps are told.
+    /// Records an event of a traced request.
     pub(crate) fn tell(&self, activity: impl FnOnce() -> String) {
         if let Some(trace) = self.trace() {
             self.note(trace, activity());
         }
     }
 
-    /// Where the request's steps are told, if they are.
+    /// The trace of the request, if it is traced.
     pub(crate) fn trace(&self) -> Option<&TraceLog> {
         self.1.as_ref()
     }
@@ -442,29 +443,22 @@ impl Coordinator {
 
     /// When each shard of this node truncated a table last: what was read elsewhere before that is not to come here after it.
     pub(crate) async fn truncated_at(&self, table: TableId) -> Vec<i64> {
-        let shards = (0..self.0.replica.shard_count()).map(ShardId);
-        let asked = shards.map(|shard| self.0.port.call(shard, NodeRequest::TruncatedAt(table)));
-        let each = join_all(asked).await.into_iter().map(|answer| match answer {
-            NodeResponse::TruncatedAt(at_micros) => at_micros,
-            other => panic!("a question for the last truncation was answered with {other:?}"),
-        });
-        each.collect()
+        join_all(self.0.port.ask_each(shard_calls::TruncatedAt { table })).await
     }
 
     /// A time behind every write, logged batch and hint that any shard has taken up, however the wall clock was moved meanwhile;
     /// [`i64::MIN`] when there was none.
     pub(crate) async fn behind_pending(&self) -> i64 {
-        let shards = (0..self.0.replica.shard_count()).map(ShardId);
-        let latest = shards.map(|shard| self.0.port.call(shard, NodeRequest::LatestPending));
-        let latest = join_all(latest).await.into_iter().map(|answer| match answer {
-            NodeResponse::LatestPending(at_micros) => at_micros,
-            other => panic!("a question for the latest batch or hint was answered with {other:?}"),
-        });
-        latest
-            .filter(|latest| *latest > i64::MIN)
-            .map(|latest| latest.saturating_add(1))
-            .max()
-            .unwrap_or(i64::MIN)
+        let latest = join_all(self.0.port.ask_each(shard_calls::LatestPending {})).await;
+        let known = latest.into_iter().filter(|latest| *latest > i64::MIN);
+        known.map(|latest| latest.saturating_add(1)).max().unwrap_or(i64::MIN)
+    }
+
+    /// When this shard took up its last write or logged batch, or that of its last hint, microseconds; [`i64::MIN`] for never.
+    pub(crate) fn latest_pending(&self) -> i64 {
+        let hint = self.0.hints.get().map_or(i64::MIN, |keeper| keeper.latest_micros());
+        let latest = hint.max(self.0.batchlog.latest_micros()).max(self.0.begun_latest.get());
+        latest.max(self.0.paxos.voted_micros())
     }
 
     /// Changes the schema, if it is still the one with version `base`; returns when every shard uses the new one.
@@ -473,10 +467,7 @@ impl Coordinator {
         base: [u8; 16],
         edits: Vec<SchemaEdit>,
     ) -> Result<(), SchemaChangeError> {
-        match self.0.port.call(ShardId(0), NodeRequest::ChangeSchema { base, edits }).await {
-            NodeResponse::SchemaChanged(result) => result,
-            other => panic!("a schema change was answered with {other:?}"),
-        }
+        self.0.port.ask(ShardId(0), shard_calls::ChangeSchema { base, edits }).await
     }
 
     /// Where the tables of a write are: with several replicas if one of them is.
@@ -527,12 +518,18 @@ impl Coordinator {
     }
 
     /// What a request of a table with several replicas has to know.
-    pub(crate) fn scene(&self, table: &Table) -> Result<Scene, RequestError> {
+    pub(crate) fn erm(&self, table: &Table) -> Result<EffectiveReplicationMap, RequestError> {
         let (placement, replication) = self.keyspace_of(table)?;
         let (view, schema) = (self.view(), self.0.schema.borrow());
         let keyspace = schema.keyspace(&table.keyspace);
         let other_replication = keyspace.and_then(|keyspace| view.other_replication_of(keyspace)).cloned();
-        Ok(Scene { view, placement, replication, other_replication, planted: self.planted() })
+        Ok(EffectiveReplicationMap {
+            view,
+            placement,
+            replication,
+            other_replication,
+            injected: self.injected(),
+        })
     }
 
     /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.
@@ -590,7 +587,7 @@ impl Coordinator {
     /// The way to other nodes.
     pub(crate) fn remote(&self) -> Calls<'_> {
         let remote = self.0.remote.get();
-        let remote = remote.expect("a node of several is connected before it is told of the others");
+        let remote = remote.expect("a node of several is connected before it learns of the others");
         Calls { remote, coordinator: self }
     }
 
@@ -627,17 +624,17 @@ impl Coordinator {
     }
 
     /// Plants bugs, for tests of tests.
-    pub fn plant(&self, canaries: Canaries) {
-        self.0.planted.set(canaries);
+    pub fn inject(&self, canaries: Canaries) {
+        self.0.injected.set(canaries);
     }
 
-    pub(crate) fn planted(&self) -> Canaries {
-        self.0.planted.get()
+    pub(crate) fn injected(&self) -> Canaries {
+        self.0.injected.get()
     }
 
     /// What a page comes to, as replicas tell each other.
     pub(crate) fn digest_of(&self, command: &ReadCommand, page: &ReadPage) -> u128 {
-        crate::canaries::digest(self.planted(), command, page)
+        crate::canaries::digest(self.injected(), command, page)
     }
 
     /// After how long a further replica of a table is asked.
@@ -692,7 +689,7 @@ impl Coordinator {
 
     /// Keeps an update for a node that is away; whether it was kept.
     pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
-        if self.0.planted.get().dropped_hints {
+        if self.0.injected.get().dropped_hints {
             return true;
         }
         let kept = self.0.hints.get().is_some_and(|keeper| keeper.keep(host, table, update, begun_micros));
@@ -702,18 +699,17 @@ impl Coordinator {
 
     /// What all shards of this node keep for nodes that are away.
     pub async fn kept_hints(&self) -> BTreeMap<HostId, HintFigures> {
-        let shards = (0..self.0.replica.shard_count()).map(ShardId);
-        let kept = join_all(shards.map(|shard| self.0.port.call(shard, NodeRequest::KeptHints))).await;
+        let stored = join_all(self.0.port.ask_each(shard_calls::StoredHints {})).await;
         let mut sums: BTreeMap<HostId, HintFigures> = BTreeMap::new();
-        for answer in kept {
-            let NodeResponse::KeptHints(hosts) = answer else {
-                panic!("a question for hints was answered with something else");
-            };
-            for (host, figures) in hosts {
-                sums.entry(host).or_default().merge(&figures);
-            }
+        for (host, figures) in stored.into_iter().flatten() {
+            sums.entry(host).or_default().merge(&figures);
         }
         sums
+    }
+
+    /// What this shard stores for nodes that are down.
+    pub(crate) fn stored_hints(&self) -> Vec<(HostId, HintFigures)> {
+        self.0.hints.get().map(|keeper| keeper.kept()).unwrap_or_default()
     }
 
     pub(crate) fn count(&self, change: impl FnOnce(&mut ReplicationStats)) {
@@ -755,55 +751,6 @@ impl Coordinator {
             _ => {
                 let failures = self.failure(FAILURE_UNKNOWN, &error);
                 Err(RequestError::WriteFailure { consistency, received: 0, required: 1, kind, failures })
-            }
-        }
-    }
-
-    async fn serve(&self, request: NodeRequest) -> NodeResponse {
-        match request {
-            NodeRequest::ChangeSchema { base, edits } => {
-                NodeResponse::SchemaChanged(self.propose_schema(base, edits).await)
-            }
-            NodeRequest::Vote(asked) => NodeResponse::Voted(Box::new(self.vote(*asked).await)),
-            NodeRequest::BorrowTurn { table, key, wish } => {
-                NodeResponse::Turn(self.lend_turn(table, &key, wish).await)
-            }
-            NodeRequest::ReturnTurn(wish) => {
-                self.take_turn_back(wish);
-                NodeResponse::Used
-            }
-            NodeRequest::CarryVote(carried) => NodeResponse::Carried(self.remember_vote(*carried).await),
-            NodeRequest::UseSchema(schema) => {
-                self.use_schema(schema);
-                NodeResponse::Used
-            }
-            NodeRequest::UseView(view) => {
-                self.use_view(view);
-                NodeResponse::Used
-            }
-            NodeRequest::ConfirmLog { deadline } => {
-                NodeResponse::LogConfirmed(self.confirm_log(deadline).await)
-            }
-            NodeRequest::CatchUp { ring, deadline } => {
-                NodeResponse::HasRing(self.reach_ring(ring, deadline).await)
-            }
-            NodeRequest::EnforceRing { ring, deadline } => {
-                NodeResponse::HasRing(self.enforce_ring(ring, deadline).await)
-            }
-            NodeRequest::Drain { deadline } => NodeResponse::HasRing(self.drain(deadline).await),
-            NodeRequest::KeptHints => {
-                let keeper = self.0.hints.get();
-                NodeResponse::KeptHints(keeper.map(|keeper| keeper.kept()).unwrap_or_default())
-            }
-            NodeRequest::LatestPending => {
-                let hint = self.0.hints.get().map_or(i64::MIN, |keeper| keeper.latest_micros());
-                let latest = hint.max(self.0.batchlog.latest_micros()).max(self.0.begun_latest.get());
-                NodeResponse::LatestPending(latest.max(self.0.paxos.voted_micros()))
-            }
-            NodeRequest::TruncatedAt(table) => NodeResponse::TruncatedAt(self.0.replica.truncated_at(table)),
-            NodeRequest::LearnTruncation(table, at_micros) => {
-                let learnt = self.0.replica.engine().learn_truncation(table, at_micros).await;
-                NodeResponse::Learnt(learnt.map_err(|error| error.to_string()))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Which ring a request goes by (docs/design/topology.md, *Fence*): whoever asks a replica says by the number of which ring it
-//! chose it, and a replica refuses those that chose by a ring that is over. A coordinator that is told so hears what the cluster's
-//! log says and chooses anew.
+//! chose it, and a replica refuses those that chose by a stale topology version. A refused coordinator catches up with the cluster's
+//! log and chooses anew.
 //!
 //! The number stands before the body of each verb that is about a token's replicas, 8 bytes. Verb `ring` (body: a number, 8 bytes)
 //! asks a node to hear of a ring; the answer leaves when all its shards have it, refuse what its fence has them refuse, and nothing
@@ -20,7 +20,7 @@ use schema::Table;
 use topology::{HostId, NodeIndex};
 
 use crate::remote::{self, PeerError};
-use crate::schema_change::{NodeRequest, NodeResponse};
+use crate::shard_calls::{CatchUp, Drain, EnforceTopology};
 use crate::{ClusterView, Coordinator};
 
 /// Bytes of the number before a body.
@@ -173,9 +173,9 @@ impl Coordinator {
         guard.ok_or(own)
     }
 
-    /// A planted bug lets everybody in.
+    /// An injected bug lets everybody in.
     fn admit_all(&self) -> Option<GateGuard> {
-        self.planted().no_fence.then(|| self.fence().enter()).flatten()
+        self.injected().no_fence.then(|| self.fence().enter()).flatten()
     }
 
     /// The same of what this node asks itself.
@@ -209,8 +209,8 @@ impl Coordinator {
     }
 
     fn refuse_unless(&self, ring: u64, owns: impl FnOnce() -> bool) -> Result<(), Refusal> {
-        let planted = self.planted();
-        let late = self.fence().is_earlier(ring) && !planted.owns_everything && !planted.no_fence;
+        let injected = self.injected();
+        let late = self.fence().is_earlier(ring) && !injected.owns_everything && !injected.no_fence;
         if !late || owns() {
             return Ok(());
         }
@@ -232,11 +232,7 @@ impl Coordinator {
             return true;
         }
         self.count(|stats| stats.caught_up += 1);
-        let ask = NodeRequest::CatchUp { ring: ring + 1, deadline };
-        match self.port().call(ShardId(0), ask).await {
-            NodeResponse::HasRing(has) => has,
-            other => panic!("a wish for a later ring was answered with {other:?}"),
-        }
+        self.port().ask(ShardId(0), CatchUp { topology: ring + 1, deadline }).await
     }
 
     /// Shard 0: waits until all shards have the ring of a number; whether they have.
@@ -256,9 +252,8 @@ impl Coordinator {
         if !self.reach_ring(ring, deadline).await {
             return false;
         }
-        let shards = (0..self.replica().shard_count()).map(ShardId);
-        let drained = join_all(shards.map(|shard| self.port().call(shard, NodeRequest::Drain { deadline })));
-        drained.await.iter().all(|answer| matches!(answer, NodeResponse::HasRing(true)))
+        let drained = join_all(self.port().ask_each(Drain { deadline })).await;
+        drained.into_iter().all(|in_time| in_time)
     }
 
     /// Waits until nothing is under way on this shard that was let in before it had its ring; whether it is so in time.
@@ -276,7 +271,9 @@ impl Coordinator {
         let ask = async move {
             let deadline = coordinator.rt().now() + ASK_TIMEOUT;
             if let Err(error) = group.barrier(deadline).await {
-                tracing::warn!("another node knows of a later ring, and the log cannot be asked: {error}");
+                tracing::warn!(
+                    "another node has a newer topology version, and the cluster's log does not answer: {error}"
+                );
             }
             coordinator.fence().asking.set(false);
         };
@@ -290,9 +287,7 @@ impl Coordinator {
         let live = (0..view.nodes().len()).map(|at| NodeIndex(at as u16)).filter(|node| view.is_alive(*node));
         let asked = live.map(|node| self.enforce(&view, node, deadline));
         for why in join_all(asked).await.into_iter().filter_map(Result::err) {
-            tracing::info!(
-                "a node may have requests under way that began before a change of the ring: {why}"
-            );
+            tracing::info!("a node may have requests under way that began before a topology change: {why}");
         }
     }
 
@@ -317,11 +312,10 @@ impl Coordinator {
 
     /// The same of this node; whether it is so in time.
     async fn enforce_here(&self, ring: u64, deadline: Instant) -> bool {
-        let enforced = NodeRequest::EnforceRing { ring, deadline };
-        matches!(self.port().call(ShardId(0), enforced).await, NodeResponse::HasRing(true))
+        self.port().ask(ShardId(0), EnforceTopology { topology: ring, deadline }).await
     }
 
-    /// Has a node from which files are fetched refuse whoever has not heard of the change of the ring: what those would write there
+    /// Has a node from which files are fetched refuse whoever has not heard of the topology change: what those would write there
     /// later would be missed.
     pub async fn fence_host(&self, host: HostId) -> Result<(), String> {
         let view = self.view();
@@ -331,7 +325,7 @@ impl Coordinator {
         }
     }
 
-    /// Has nodes from which ranges are fetched refuse whoever has not heard of the change of the ring: what those would write there
+    /// Has nodes from which ranges are fetched refuse whoever has not heard of the topology change: what those would write there
     /// later would be missed.
     pub(crate) async fn fence_sources(
         &self,
@@ -345,7 +339,7 @@ impl Coordinator {
         for source in sources {
             self.enforce(view, *source, deadline).await.map_err(|why| {
                 let address = view.node(*source).internode;
-                format!("{address} does not refuse yet what is written by the ring before: {why}")
+                format!("{address} does not refuse yet writes of the previous topology version: {why}")
             })?;
         }
         Ok(())

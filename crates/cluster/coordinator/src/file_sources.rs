@@ -31,14 +31,14 @@ impl Coordinator {
         ranges: &[TokenRange],
         from: PullFrom<'_>,
     ) -> Result<Vec<FileSource>, RequestError> {
-        let scene = self.scene(table)?;
-        let (view, lost) = (&scene.view, self.planted().lost_range);
-        if self.planted().unmoved_replication && scene.other_replication.is_some() {
+        let erm = self.erm(table)?;
+        let (view, lost) = (&erm.view, self.injected().lost_range);
+        if self.injected().unmoved_replication && erm.other_replication.is_some() {
             return Ok(Vec::new());
         }
         let asked = ranges.iter().filter(|range| !(lost && range.upto % 4 == 0));
         let alive = |range: &TokenRange| {
-            let (replicas, _) = holders(&scene, range.upto, from);
+            let (replicas, _) = holders(&erm, range.upto, from);
             let others: Vec<NodeIndex> = replicas.into_iter().filter(|node| *node != view.own()).collect();
             contact::candidates(view, &others, 0, &[]).to_vec()
         };

@@ -1,5 +1,5 @@
-//! Shard 0 follows the cluster's log: who is in the cluster and what its schema is goes to every shard of the node, in the order of
-//! the log, and when all have taken it over the others are told so.
+//! Shard 0 follows the cluster's log: it applies members and schema to every shard of the node, in the order of
+//! the log, and acknowledges them to the other nodes when all shards have applied them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use rt::{Group, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
 
-use crate::schema_change::{NodeRequest, SchemaChangeError};
-use crate::{ClusterView, Coordinator};
+use crate::shard_calls::{UseSchema, UseView};
+use crate::{ClusterView, Coordinator, SchemaChangeError};
 
 /// How long a schema change is waited for, at this node and at the others.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,13 +48,8 @@ impl Coordinator {
     /// Hands a view to every shard.
     pub async fn publish_view(&self, view: ClusterView) {
         let view = Arc::new(view);
-        self.tell_shards(|| NodeRequest::UseView(view.clone())).await;
+        join_all(self.port().ask_each(UseView { view: view.clone() })).await;
         self.fence().note_published(view.ring_number());
-    }
-
-    async fn tell_shards(&self, request: impl Fn() -> NodeRequest) {
-        let shards = (0..self.replica().shard_count()).map(ShardId);
-        join_all(shards.map(|shard| self.port().call(shard, request()))).await;
     }
 
     async fn run_following(&self, group: cluster::group::Group, view: ViewMaker) {
@@ -83,10 +78,10 @@ impl Coordinator {
             if error == ReplicaError::Stopped {
                 return;
             }
-            tracing::error!("a schema change is not taken over yet, and is tried again: {error}");
+            tracing::error!("a schema change is not applied yet, and is retried: {error}");
             self.rt().sleep(RETRY_PAUSE).await;
         }
-        self.tell_shards(|| NodeRequest::UseSchema(schema.clone())).await;
+        join_all(self.port().ask_each(UseSchema { schema: schema.clone() })).await;
         // The tables are gone for everyone: files that cannot be removed now are no failure of the statement.
         let at_micros = self.rt().wall_micros();
         for table in dropped_tables(&old, schema) {
@@ -129,7 +124,7 @@ impl Coordinator {
             return Err(SchemaChangeError::Failed("this node does not belong to a cluster yet".to_owned()));
         };
         let deadline = self.rt().now() + CHANGE_TIMEOUT;
-        let (view, early) = (self.view(), self.planted().early_schema);
+        let (view, early) = (self.view(), self.injected().early_schema);
         let own = view.node(view.own()).host;
         let alive = |host| self.view().is_alive_host(host) && (!early || host == own);
         match group.change_schema(base, edits, deadline, alive).await {
@@ -145,8 +140,8 @@ impl Coordinator {
     }
 }
 
-/// What is told of a change that is decided, when these of so many live nodes do not use it at the deadline: whoever was told that it
-/// is done would find a node that does not know it.
+/// The outcome of a committed schema change when these of so many live nodes do not use it at the deadline: a client that is answered
+/// success could meet a node without it.
 fn agreed(behind: &[HostId], live: usize) -> Result<(), SchemaChangeError> {
     if behind.is_empty() {
         return Ok(());

@@ -1,10 +1,10 @@
 //! Writes to replicas in another datacenter cross the distance once: one node there has the write, passes it on to the others
-//! and tells the coordinator of each whether it has it. Their answers cost the distance once, too.
+//! and reports to the coordinator which of them stored it. Their answers cost the distance once, too.
 //!
 //! | verb | body |
 //! |---|---|
 //! | forward | version, the coordinator's shard (2), vint count, { host (16), number (8) }, an apply's body |
-//! | outcome | version, number (8), 1 when the replica has it, else 0 |
+//! | outcome | version, number (8), 1 when the replica stored it, else 0 |
 //!
 //! When the one node fails, is silent for half of the write's time (a second at most), or says that another did not take it, the
 //! coordinator writes to those itself: an update may come twice.
@@ -45,11 +45,11 @@ const OTHERS_MAX: u64 = 256;
 pub(crate) struct Route {
     /// Whom the coordinator tells.
     pub(crate) first: NodeIndex,
-    /// Whom that one tells.
+    /// The replicas to which that one forwards.
     pub(crate) others: Replicas,
 }
 
-/// How a write reaches its replicas: which are told directly, and which by another. Pure. `turn` chooses among equals.
+/// How a write reaches its replicas: directly, or forwarded by another replica. Pure. `turn` chooses among equals.
 pub(crate) fn routes(
     view: &ClusterView,
     nodes: &[NodeIndex],
@@ -81,7 +81,7 @@ pub(crate) fn routes(
     (direct, forwarded)
 }
 
-/// Those of this shard's writes that other nodes pass on, until their outcomes are told.
+/// This shard's writes that other nodes forward, until their outcomes arrive.
 pub(crate) struct Outcomes {
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<bool>>>,
@@ -107,7 +107,7 @@ impl Outcomes {
         self.waiting.borrow_mut().remove(&number);
     }
 
-    /// The outcome of a number is told. One that nobody waits for any more comes too late.
+    /// The outcome of a write arrived. One whose write no longer waits is dropped.
     fn tell(&self, number: u64, has_it: bool) {
         if let Some(sender) = self.waiting.borrow_mut().remove(&number) {
             // The receiver may have given up.
@@ -238,7 +238,7 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// This node's part when others write by way of it, and what it is told of its own writes.
+/// This node's part in forwarding: the writes of others that it forwards, and the outcomes of its own writes.
 pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
     let server = coordinator.clone();
     messenger.serve(Verb::Forward, move |incoming| {
@@ -288,7 +288,7 @@ impl Server {
     }
 }
 
-/// Writes to another replica of this node's datacenter, which tells its steps where a session is given; whether it has it.
+/// Writes to another replica of this node's datacenter, and records its events where a session is given; whether it acknowledged.
 async fn pass_on(
     coordinator: &Coordinator,
     host: HostId,

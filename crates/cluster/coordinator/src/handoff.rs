@@ -1,4 +1,4 @@
-//! Hinted handoff: keeps what nodes that are away do not get, and brings it to them when they are back.
+//! Hinted handoff: stores hints for down nodes, and delivers them when the nodes are up again.
 //!
 //! Crate `hints` keeps; this module knows who is alive, since when one is away, and that a hint travels as every other
 //! write does, with the time at which its write began.
@@ -16,7 +16,7 @@ use mutation::PartitionUpdate;
 use replica::{Origin, Truncation, Write};
 use rpc::Verb;
 use rt::sync::Notify;
-use rt::{Group, Task};
+use rt::{Group, Instant, Task};
 use schema::{Table, TableId};
 use topology::{HostId, NodeIndex};
 
@@ -39,8 +39,8 @@ struct Inner {
     throttle_bytes: Cell<u64>,
     /// When the latest write began of which a hint was kept, in this life or one before.
     latest_micros: Cell<i64>,
-    /// Nodes that are away, and since when, microseconds since 1970.
-    away_since: RefCell<BTreeMap<HostId, i64>>,
+    /// Down nodes, and since when.
+    down_since: RefCell<BTreeMap<HostId, Instant>>,
     /// The nodes of the cluster have changed.
     changed: Notify,
     /// Nodes that have left the cluster in this process lifetime.
@@ -73,7 +73,7 @@ impl HintKeeper for Keeper {
 enum NotDelivered {
     #[error("it is not in the cluster")]
     NotMember,
-    #[error("it is away")]
+    #[error("the node is down")]
     Away,
     #[error("the hint cannot be read: {0}")]
     Unreadable(String),
@@ -90,7 +90,7 @@ impl Handoff {
             coordinator: coordinator.clone(),
             throttle_bytes: Cell::new(hints.throttle()),
             hints,
-            away_since: RefCell::default(),
+            down_since: RefCell::default(),
             changed: Notify::new(),
             left: RefCell::default(),
             deliveries: RefCell::default(),
@@ -147,21 +147,24 @@ impl Handoff {
 impl Inner {
     fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
         self.latest_micros.set(self.latest_micros.get().max(begun_micros));
+        let (now, now_micros) = (self.coordinator.rt().now(), self.coordinator.rt().wall_micros());
+        // By the monotonic clock: a wall clock that jumps by hours does not make an outage longer than max_hint_window.
+        let down_since = self.down_since.borrow().get(&host).map(|since| now - *since);
         let hint = Hint {
             host,
             table: table.id.0,
             update,
             grace_seconds: crate::late::late_seconds(table),
             begun_micros,
-            now_micros: self.coordinator.rt().wall_micros(),
-            down_since_micros: self.away_since.borrow().get(&host).copied(),
+            now_micros,
+            down_since_micros: down_since.map(|down| now_micros - down.as_micros() as i64),
         };
         self.hints.store(hint).is_ok()
     }
 
     fn note_view(&self, view: &ClusterView) {
-        let now = self.coordinator.rt().wall_micros();
-        let mut away = self.away_since.borrow_mut();
+        let now = self.coordinator.rt().now();
+        let mut away = self.down_since.borrow_mut();
         for (index, node) in view.indexes().zip(view.nodes()) {
             if view.is_alive(index) {
                 away.remove(&node.host);
@@ -186,7 +189,7 @@ impl Inner {
         self.note_view(new);
         for node in old.nodes() {
             if new.index_of(node.host).is_none() {
-                self.away_since.borrow_mut().remove(&node.host);
+                self.down_since.borrow_mut().remove(&node.host);
                 self.left.borrow_mut().insert(node.host);
             }
         }
@@ -277,7 +280,7 @@ impl Inner {
                 Ok((placement, _)) => placement.takes(index, token),
                 Err(_) => true,
             };
-            if takes || self.coordinator.planted().owns_everything {
+            if takes || self.coordinator.injected().owns_everything {
                 return self.bring(&view, index, token, &hint).await;
             }
         }
@@ -331,7 +334,7 @@ impl Inner {
             Ok(_) => Ok(()),
             // It will not be taken tomorrow either, and those behind it wait.
             Err(PeerError::Invalid(why)) => {
-                tracing::warn!("a hint is thrown away, for {} does not take it: {why}", peer.internode);
+                tracing::warn!("a hint is dropped, for {} does not take it: {why}", peer.internode);
                 Ok(())
             }
             Err(

@@ -1,4 +1,4 @@
-//! How long requests took and how they failed, counted where a request passes whoever holds its data.
+//! Latencies and failures of requests, counted in one place, on whatever node the data is.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! For how long a node that knows of a topology change goes on using the replicas of before without hearing from the cluster's log.
+//! The lease on the former replicas: for how long a node uses them during a topology change without an answer of the cluster's log.
 //!
 //! A change ends without nodes that are down, for those that are dead for good would hold it up for ever. Such a node may be cut off and live:
 //! together with others that are cut off with it, it could make a quorum of what replicas were, answer from what they had, and take
@@ -17,8 +17,8 @@ use std::time::Duration;
 use rt::sync::Semaphore;
 use rt::{Group, Instant, LocalBoxFuture, ShardId};
 
-use crate::read::Scene;
-use crate::schema_change::{NodeRequest, NodeResponse};
+use crate::read::EffectiveReplicationMap;
+use crate::shard_calls::ConfirmLog;
 use crate::{Consistency, Coordinator, RequestError};
 
 /// For how long a confirmation by the cluster's log counts, from when it was asked for.
@@ -78,12 +78,12 @@ impl Coordinator {
     #[inline]
     pub(crate) async fn hold_lease(
         &self,
-        scene: &Scene,
+        erm: &EffectiveReplicationMap,
         token: Option<i64>,
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<(), RequestError> {
-        if !scene.placement.is_leased(token) || scene.planted.no_lease {
+        if !erm.placement.is_leased(token) || erm.injected.no_lease {
             return Ok(());
         }
         self.hold_lease_while_changing(consistency, deadline).await
@@ -139,10 +139,7 @@ impl Coordinator {
 
     async fn ask_for_lease(&self, deadline: Instant) -> bool {
         let lease = self.lease();
-        let confirmed = match self.port().call(ShardId(0), NodeRequest::ConfirmLog { deadline }).await {
-            NodeResponse::LogConfirmed(at) => at,
-            other => panic!("a confirmation of the log was answered with {other:?}"),
-        };
+        let confirmed = self.port().ask(ShardId(0), ConfirmLog { deadline }).await;
         match confirmed {
             Some(at) => lease.confirmed.set(lease.confirmed.get().max(Some(at))),
             None => lease.failed_until.set(self.rt().now() + FAILURE_COUNTS),

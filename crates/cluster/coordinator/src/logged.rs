@@ -55,7 +55,7 @@ fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
 }
 
 impl Coordinator {
-    /// Writes a batch of several partitions: when the client is told that it is done enough replicas of each have it; when not, all of
+    /// Writes a batch of several partitions. On success enough replicas of each partition have acknowledged it; after an error all of
     /// it is written later or nothing.
     pub(crate) async fn write_logged(
         &self,
@@ -70,7 +70,7 @@ impl Coordinator {
             // Nothing of it was applied: it had better not come later. Whoever does not hear of that applies all of it.
             self.forget_later(&view, &active.batch, &holders);
         })?;
-        if self.planted().early_removal {
+        if self.injected().early_removal {
             self.forget_later(&view, &active.batch, &holders);
         }
         let result = self.write_planned(writes, options, Age::New(self.begin_write())).await;
@@ -80,7 +80,7 @@ impl Coordinator {
         result
     }
 
-    /// Keeps a batch here and on one of the others at least.
+    /// Stores a batch on this node and on one of the others at least, or on two others.
     async fn keep_batch(
         &self,
         view: &ClusterView,
@@ -104,28 +104,23 @@ impl Coordinator {
                 )
             })
             .collect();
-        let elsewhere = async {
-            let mut wrong = None;
-            while let Some(answer) = asked.next().await {
-                match answer {
-                    Ok(_) => return Ok(()),
-                    Err(PeerError::Invalid(why)) => wrong = Some(why),
-                    Err(error) => tracing::debug!("a logged batch is not kept by another node: {error:?}"),
-                }
-            }
-            Err(wrong)
-        };
         let here = self.replica().apply(Write::one(Origin::System, batch.row(batches)));
-        let (here, elsewhere) = match self.rt().timeout_at(options.deadline, join(here, elsewhere)).await {
-            Ok(kept) => kept,
-            Err(_) => return Err(not_kept(options)),
+        let stored = async {
+            match join(here, next_stored(&mut asked)).await {
+                (Ok(()), Err(None)) if holders.is_empty() => Ok(()),
+                (Ok(()), elsewhere) => elsewhere,
+                // Two nodes store it in any case: one may be lost.
+                (Err(error), Ok(())) => {
+                    tracing::debug!("a logged batch is not stored by its coordinator: {error}");
+                    next_stored(&mut asked).await
+                }
+                (Err(_), elsewhere) => elsewhere,
+            }
         };
-        match (here, elsewhere) {
-            // A disk that fails here is no matter when another node has it.
-            (_, Ok(())) => Ok(()),
-            (Ok(()), Err(None)) if holders.is_empty() => Ok(()),
-            (_, Err(Some(why))) => Err(RequestError::Invalid(why)),
-            (_, Err(None)) => Err(not_kept(options)),
+        match self.rt().timeout_at(options.deadline, stored).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Some(why))) => Err(RequestError::Invalid(why)),
+            Ok(Err(None)) | Err(_) => Err(not_kept(options)),
         }
     }
 
@@ -279,6 +274,21 @@ impl Coordinator {
             _ => Consistency::Quorum,
         }
     }
+}
+
+/// Waits until one more of the queried nodes has stored a batch. Fails when none is left, with the reason of one that refused it.
+async fn next_stored(
+    asked: &mut FuturesUnordered<impl Future<Output = Result<Bytes, PeerError>>>,
+) -> Result<(), Option<String>> {
+    let mut wrong = None;
+    while let Some(answer) = asked.next().await {
+        match answer {
+            Ok(_) => return Ok(()),
+            Err(PeerError::Invalid(why)) => wrong = Some(why),
+            Err(error) => tracing::debug!("a logged batch is not stored by another node: {error:?}"),
+        }
+    }
+    Err(wrong)
 }
 
 fn not_kept(options: WriteOptions) -> RequestError {

@@ -1,4 +1,4 @@
-//! Who keeps a batch.
+//! The choice of the nodes that store a batch.
 
 use super::*;
 use crate::{Phase, ViewNode};
@@ -43,8 +43,8 @@ fn choices(nodes: &[&str]) -> Vec<Vec<u16>> {
 fn holders_are_alive_near_and_apart() {
     let none: [&[u16]; 1] = [&[]];
     assert_eq!(choices(&["a"]), none);
-    assert_eq!(choices(&["a", "a-", "xb", "b-"]), none, "who is away or far away keeps nothing");
-    assert_eq!(choices(&["a", "a+"]), none, "who joins may not serve yet");
+    assert_eq!(choices(&["a", "a-", "xb", "b-"]), none, "a down or remote node stores nothing");
+    assert_eq!(choices(&["a", "a+"]), none, "a joining node may not serve yet");
     assert_eq!(choices(&["a", "a"]), [[1]]);
     assert_eq!(choices(&["a", "a", "a"]), [[1, 2]]);
     assert_eq!(choices(&["a", "a", "b"]), [[1, 2]], "the other rack, and what there is");

@@ -1,13 +1,13 @@
-//! Fetching what this node is to have of a range of the ring: when it joins, when another leaves, when a copy is to be rebuilt.
+//! Streams a token range to this node: when it joins, when another leaves, when a replica is rebuilt.
 //!
-//! Who loses the range is always read, unless it is gone for good: after the change it drops what it had, and it may be the only one that
-//! has something (a write at ONE, or before the replication factor was raised). So the replicas after a change have together all that
+//! The leaving replica is always read, unless it is gone for good: after the change it drops the range, and it may be the only one that
+//! stores some write (a write at ONE, or before the replication factor was raised). So the replicas after a change have together all that
 //! those before it had, however many acknowledged it.
 //!
-//! The range is read as a quorum of its replicas has it, deletions included, and compared with what this node has: only what
-//! differs is written. So a quorum that includes this node sees what a quorum saw before, and fetching again after an
-//! interruption is cheap in writes and changes nothing. A step whose table is truncated here meanwhile leaves out what it has read,
-//! and is taken anew.
+//! The range is read at QUORUM, deletions included, and compared with this node's own data: only the
+//! difference is written. So a quorum that includes this node sees what a quorum saw before, and fetching again after an
+//! interruption is cheap in writes and changes nothing. A step whose table is truncated here meanwhile drops the rows that it read,
+//! and runs again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use schema::Table;
 use topology::{HostId, NodeIndex, Replicas, TokenRange};
 
 use crate::contact::{self, Needs};
-use crate::read::Scene;
-use crate::read::{How, Reader};
+use crate::read::EffectiveReplicationMap;
+use crate::read::{ReadOptions, Reader};
 use crate::reconcile::{Reconciled, reconcile};
 use crate::remote::{self, PeerError};
 use crate::{Consistency, Coordinator, Phase, RequestError};
@@ -90,17 +90,21 @@ enum Sources {
 
 /// Who has a token's range, and how many of them have whatever was written at the consistency in question. There may be fewer
 /// replicas than copies.
-pub(crate) fn holders(scene: &Scene, token: i64, from: PullFrom<'_>) -> (Vec<NodeIndex>, usize) {
-    let view = &scene.view;
-    let all = scene.placement.replicas(token);
+pub(crate) fn holders(
+    erm: &EffectiveReplicationMap,
+    token: i64,
+    from: PullFrom<'_>,
+) -> (Vec<NodeIndex>, usize) {
+    let view = &erm.view;
+    let all = erm.placement.replicas(token);
     let consistency = Consistency::Quorum;
     match from {
         PullFrom::Quorum => {
-            let written = Needs::new(consistency, &scene.replication, view, &[]).required();
+            let written = Needs::new(consistency, &erm.replication, view, &[]).required();
             (all.to_vec(), written)
         }
         PullFrom::Others => {
-            let written = Needs::new(consistency, &scene.replication, view, &[]).required();
+            let written = Needs::new(consistency, &erm.replication, view, &[]).required();
             // This node may be one of those that acknowledged.
             (
                 all.iter().copied().filter(|node| *node != view.own()).collect(),
@@ -119,17 +123,17 @@ pub(crate) fn holders(scene: &Scene, token: i64, from: PullFrom<'_>) -> (Vec<Nod
 /// Who loses a token's range by the change for which it is fetched, and is there to be asked. Fails while one is down and may come back: it
 /// would drop what nobody has fetched. That is waited for, but not for ever: a node that is dead for good could not even be replaced while
 /// another joins, and what a quorum acknowledged the others have.
-fn losers(
+fn leaving(
     coordinator: &Coordinator,
-    scene: &Scene,
+    erm: &EffectiveReplicationMap,
     token: i64,
     from: PullFrom<'_>,
 ) -> Result<Replicas, RequestError> {
-    if from != PullFrom::Quorum || scene.planted.loser_left_out {
+    if from != PullFrom::Quorum || erm.injected.loser_left_out {
         return Ok(Replicas::new());
     }
-    let view = &scene.view;
-    let others = scene.placement.losing(token).into_iter().filter(|node| *node != view.own());
+    let view = &erm.view;
+    let others = erm.placement.losing(token).into_iter().filter(|node| *node != view.own());
     let (there, down): (Replicas, Replicas) = others.partition(|node| view.is_alive(*node));
     for node in down.into_iter().filter(|node| !view.is_declared_dead(*node)).map(|node| view.node(node)) {
         if coordinator.is_awaited(node.host, LOSER_WAIT) {
@@ -149,22 +153,22 @@ fn losers(
 /// Who is asked for a token's range. All that `have` had is here already: it counts as one of them, and is not asked.
 fn sources(
     coordinator: &Coordinator,
-    scene: &Scene,
+    erm: &EffectiveReplicationMap,
     token: i64,
     from: PullFrom<'_>,
     have: Option<NodeIndex>,
     turn: usize,
 ) -> Result<Sources, RequestError> {
-    let view = &scene.view;
+    let view = &erm.view;
     let consistency = Consistency::Quorum;
-    let (replicas, written) = holders(scene, token, from);
+    let (replicas, written) = holders(erm, token, from);
     if replicas.is_empty() {
         return Ok(Sources::Nobody);
     }
-    let losers = losers(coordinator, scene, token, from)?;
-    let mut candidates = losers.clone();
+    let leaving = leaving(coordinator, erm, token, from)?;
+    let mut candidates = leaving.clone();
     let others = contact::candidates(view, &replicas, turn, &[]);
-    candidates.extend(others.into_iter().filter(|node| !losers.contains(node)));
+    candidates.extend(others.into_iter().filter(|node| !leaving.contains(node)));
     let required = (replicas.len() + 1).saturating_sub(written).max(1);
     // Who is gone for good is not waited for: the others have what there is.
     let gone = |node: &&NodeIndex| view.node(**node).phase == Phase::Removing && !view.is_alive(**node);
@@ -174,7 +178,7 @@ fn sources(
     }
     let is_here = |node: &NodeIndex| have == Some(*node);
     let required = required - usize::from(replicas.iter().any(is_here));
-    let required = required.max(losers.iter().filter(|node| !is_here(node)).count());
+    let required = required.max(leaving.iter().filter(|node| !is_here(node)).count());
     candidates.retain(|node| !is_here(node));
     if required == 0 {
         return Ok(Sources::Nobody);
@@ -206,26 +210,26 @@ impl Coordinator {
         from: PullFrom<'_>,
         have: Option<HostId>,
     ) -> Result<PullStats, RequestError> {
-        if self.planted().lost_range && range.upto % 4 == 0 {
+        if self.injected().lost_range && range.upto % 4 == 0 {
             return Ok(PullStats::default());
         }
-        if self.planted().one_source && have.is_some() {
+        if self.injected().one_source && have.is_some() {
             return Ok(PullStats::default());
         }
-        let scene = self.scene(table)?;
-        if self.planted().unmoved_replication && scene.other_replication.is_some() {
+        let erm = self.erm(table)?;
+        if self.injected().unmoved_replication && erm.other_replication.is_some() {
             return Ok(PullStats::default());
         }
         let consistency = Consistency::Quorum;
-        let index = have.and_then(|host| scene.view.index_of(host));
-        let chosen = sources(self, &scene, range.upto, from, index, self.next_turn())?;
+        let index = have.and_then(|host| erm.view.index_of(host));
+        let chosen = sources(self, &erm, range.upto, from, index, self.next_turn())?;
         let mut voters: Replicas = index.into_iter().collect();
         if let Sources::These(sources) = &chosen {
             voters.extend(sources.iter().copied());
         }
-        self.fence_sources(&scene.view, &voters).await.map_err(RequestError::Overloaded)?;
+        self.fence_sources(&erm.view, &voters).await.map_err(RequestError::Overloaded)?;
         // Before the rows: what is committed by then is among them.
-        self.carry_votes(&scene, table, range, &voters).await?;
+        self.carry_votes(&erm, table, range, &voters).await?;
         let sources = match chosen {
             Sources::These(sources) => sources,
             Sources::Nobody => return Ok(PullStats::default()),
@@ -243,8 +247,8 @@ impl Coordinator {
                 ..ReadCommand::all_of(table.clone(), Partitions::Range(part), now)
             };
             loop {
-                let how = How { consistency, deadline: self.rt().now() + STEP_TIMEOUT };
-                let reader = Reader::new(self, scene.clone(), how);
+                let options = ReadOptions { consistency, deadline: self.rt().now() + STEP_TIMEOUT };
+                let reader = Reader::new(self, erm.clone(), options);
                 let truncated = self.truncated_at(table.id).await;
                 let place = (range.upto, &truncated[..]);
                 let (step, more) = pull_step(&reader, &command, &sources, place, is_equal).await?;
@@ -273,8 +277,8 @@ async fn pull_step(
 ) -> Result<(PullStats, Option<replica::Resume>), RequestError> {
     let failed =
         |(node, error): (NodeIndex, PeerError)| reader.not_enough(0, sources.len(), false, &[(node, error)]);
-    let own = reader.scene.view.own();
-    let body = remote::encode_command(&reader.scene.view, command);
+    let own = reader.erm.view.own();
+    let body = remote::encode_command(&reader.erm.view, command);
     let mine = reader.page(own, command, body.clone(), token).await.map_err(|error| failed((own, error)))?;
     let others: Vec<NodeIndex> = sources.iter().copied().filter(|node| *node != own).collect();
     if compare && have_the_same(reader, command, &body, &others, token, &mine).await.map_err(failed)? {

@@ -34,18 +34,18 @@ impl<'a> Quorum<'a> {
         needs: &Needs,
         all: &[NodeIndex],
     ) -> Self {
-        let tally = Tally::new(needs, &reader.scene.view, all);
+        let tally = Tally::new(needs, &reader.erm.view, all);
         Self { reader, table, tally, answered: Replicas::new(), errors: Vec::new() }
     }
 
     /// Counts a replica that need not be asked.
     pub(crate) fn acknowledge(&mut self, node: NodeIndex) {
-        self.tally.acknowledge(node, self.reader.scene.view.datacenter(node));
+        self.tally.acknowledge(node, self.reader.erm.view.datacenter(node));
         self.answered.push(node);
     }
 
     /// Asks the `first` ones, and of the `spare` ones the next for each that fails or lets `speculative_retry` pass, until enough have
-    /// answered, too many have failed or the deadline is over. `ask` is told who has answered before; `take` gets each answer
+    /// answered, too many have failed or the deadline is over. `ask` receives the nodes that have answered; `take` gets each answer
     /// and says whether the answers are complete, apart from their number.
     pub(crate) async fn ask<'f, T>(
         &mut self,
@@ -54,8 +54,8 @@ impl<'a> Quorum<'a> {
         ask: impl Fn(NodeIndex, &[NodeIndex]) -> Asked<'f, T>,
         mut take: impl FnMut(T) -> bool,
     ) {
-        let (coordinator, view) = (self.reader.coordinator, &self.reader.scene.view);
-        let (rt, deadline) = (coordinator.rt(), self.reader.how.deadline);
+        let (coordinator, view) = (self.reader.coordinator, &self.reader.erm.view);
+        let (rt, deadline) = (coordinator.rt(), self.reader.options.deadline);
         let mut asked: FuturesUnordered<Asked<'f, T>> = FuturesUnordered::new();
         for node in first {
             asked.push(ask(*node, &self.answered));
@@ -98,7 +98,7 @@ impl<'a> Quorum<'a> {
     /// Who answered, in the order of the answers.
     ///
     /// # Errors
-    /// When those are not enough, or the answers are not `complete`. `data_present` is what a client is told of them.
+    /// When those are not enough, or the answers are not `complete`. `data_present` goes into the client's error.
     pub(crate) fn answered(self, complete: bool, data_present: bool) -> Result<Replicas, RequestError> {
         if complete && self.tally.is_met() {
             return Ok(self.answered);

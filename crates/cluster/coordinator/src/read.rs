@@ -29,18 +29,18 @@ const RANGES_AT_ONCE_MAX: usize = 32;
 
 /// What a read needs to know of its keyspace and of the cluster.
 #[derive(Clone)]
-pub(crate) struct Scene {
+pub(crate) struct EffectiveReplicationMap {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) placement: Arc<Copies>,
     pub(crate) replication: Replication,
     /// How it will be, or was, while the keyspace's replicas move.
     pub(crate) other_replication: Option<Replication>,
-    pub(crate) planted: crate::Canaries,
+    pub(crate) injected: crate::Canaries,
 }
 
 /// How a read is to be done.
 #[derive(Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct ReadOptions {
     pub(crate) consistency: Consistency,
     pub(crate) deadline: Instant,
 }
@@ -54,28 +54,28 @@ impl Coordinator {
     /// Reads from the replicas of a keyspace that has several.
     pub(crate) async fn read_replicas(
         &self,
-        scene: Scene,
+        erm: EffectiveReplicationMap,
         command: &ReadCommand,
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
-        let mut reader = Reader::new(self, scene, How { consistency, deadline });
+        let mut reader = Reader::new(self, erm, ReadOptions { consistency, deadline });
         let token = match &command.partitions {
             Partitions::Keys(keys) if keys.len() == 1 => Some(keys[0].token),
             Partitions::Keys(_) | Partitions::Range(_) => None,
         };
         loop {
-            self.hold_lease(&reader.scene, token, consistency, deadline).await?;
+            self.hold_lease(&reader.erm, token, consistency, deadline).await?;
             let result = match &command.partitions {
                 Partitions::Keys(keys) if keys.len() == 1 => reader.key(command).await,
                 Partitions::Keys(_) => reader.keys(command).await,
                 Partitions::Range(range) => reader.range(command, range).await,
             };
-            let goes_by = reader.scene.view.ring_number();
+            let goes_by = reader.erm.view.ring_number();
             if result.is_ok() || !reader.met_later_ring.get() || !self.catch_up(goes_by, deadline).await {
                 return result;
             }
-            reader = Reader::new(self, self.scene(&command.table)?, reader.how);
+            reader = Reader::new(self, self.erm(&command.table)?, reader.options);
         }
     }
 }
@@ -83,22 +83,26 @@ impl Coordinator {
 /// A read under way.
 pub(crate) struct Reader<'a> {
     pub(crate) coordinator: &'a Coordinator,
-    pub(crate) scene: Scene,
-    pub(crate) how: How,
-    /// A replica has refused, for this goes by a ring that is over.
+    pub(crate) erm: EffectiveReplicationMap,
+    pub(crate) options: ReadOptions,
+    /// A replica has refused, for this uses a stale topology version.
     met_later_ring: Cell<bool>,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(coordinator: &'a Coordinator, scene: Scene, how: How) -> Self {
-        Self { coordinator, scene, how, met_later_ring: Cell::new(false) }
+    pub(crate) fn new(
+        coordinator: &'a Coordinator,
+        erm: EffectiveReplicationMap,
+        options: ReadOptions,
+    ) -> Self {
+        Self { coordinator, erm, options, met_later_ring: Cell::new(false) }
     }
 
     /// One partition.
     async fn key(&self, command: &ReadCommand) -> Result<ReadPage, RequestError> {
         let Partitions::Keys(keys) = &command.partitions else { unreachable!("only called for a key") };
         let token = keys[0].token;
-        self.part(command, self.scene.placement.replicas(token), token).await
+        self.part(command, self.erm.placement.replicas(token), token).await
     }
 
     /// Several partitions in the order of the command: some at once, put together until the page is full.
@@ -136,7 +140,7 @@ impl<'a> Reader<'a> {
 
     /// A range: its parts that have the same replicas, in ring order; more of them at once the fewer rows they have.
     async fn range(&self, command: &ReadCommand, range: &PartitionRange) -> Result<ReadPage, RequestError> {
-        let mut parts = parts(self.scene.placement.now(), range, command.resume.as_ref());
+        let mut parts = parts(self.erm.placement.now(), range, command.resume.as_ref());
         let mut assembly = Assembly::new(command);
         let mut at_once = 1;
         let mut resume = command.resume.clone();
@@ -171,12 +175,12 @@ impl<'a> Reader<'a> {
         replicas: &[NodeIndex],
         token: i64,
     ) -> Result<ReadPage, RequestError> {
-        let (view, consistency) = (&*self.scene.view, self.how.consistency);
-        let mut needs = Needs::new(consistency, &self.scene.replication, view, &[]);
-        if self.scene.planted.short_quorum {
+        let (view, consistency) = (&*self.erm.view, self.options.consistency);
+        let mut needs = Needs::new(consistency, &self.erm.replication, view, &[]);
+        if self.erm.injected.short_quorum {
             needs = needs.one_short();
         }
-        if self.scene.planted.long_quorum {
+        if self.erm.injected.long_quorum {
             needs = needs.one_more(replicas.len());
         }
         let candidates = contact::candidates(
@@ -218,7 +222,7 @@ impl<'a> Reader<'a> {
         body: Bytes,
         token: i64,
     ) -> Result<ReadPage, PeerError> {
-        let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
+        let (coordinator, view, deadline) = (self.coordinator, &self.erm.view, self.options.deadline);
         if node != view.own() {
             return coordinator.remote().read(view.node(node), token, command, body, deadline).await;
         }
@@ -227,8 +231,8 @@ impl<'a> Reader<'a> {
 
     /// The rows of this node's own replica.
     async fn own_page(&self, command: &ReadCommand) -> Result<ReadPage, PeerError> {
-        let _under_way = self.coordinator.admit_own(&self.scene.view)?;
-        self.coordinator.read_here(command, self.how.deadline).await
+        let _under_way = self.coordinator.admit_own(&self.erm.view)?;
+        self.coordinator.read_here(command, self.options.deadline).await
     }
 
     /// What a replica's rows come to.
@@ -239,17 +243,17 @@ impl<'a> Reader<'a> {
         body: Bytes,
         token: i64,
     ) -> Result<u128, PeerError> {
-        let view = &self.scene.view;
+        let view = &self.erm.view;
         if node == view.own() {
             let page = self.page(node, command, body, token).await?;
             return Ok(self.coordinator.digest_of(command, &page));
         }
-        self.coordinator.remote().digest(view.node(node), token, body, self.how.deadline).await
+        self.coordinator.remote().digest(view.node(node), token, body, self.options.deadline).await
     }
 
     fn timed_out(&self, received: usize, required: usize, data_present: bool) -> RequestError {
         RequestError::ReadTimeout {
-            consistency: self.how.consistency,
+            consistency: self.options.consistency,
             received: received as u32,
             required: required as u32,
             data_present,
@@ -269,11 +273,11 @@ impl<'a> Reader<'a> {
         }) {
             return RequestError::Invalid(why);
         }
-        let view = &self.scene.view;
+        let view = &self.erm.view;
         let failures: Vec<ReplicaFailure> =
             errors.iter().filter_map(|(node, error)| error.failure(remote::address(view, *node))).collect();
         RequestError::ReadFailure {
-            consistency: self.how.consistency,
+            consistency: self.options.consistency,
             received: received as u32,
             required: required as u32,
             data_present,
@@ -317,7 +321,7 @@ impl Gather<'_> {
     /// Who answered, and the rows when all said the same.
     async fn run(&self, chosen: &[NodeIndex]) -> Result<(Replicas, Option<ReadPage>), RequestError> {
         let (coordinator, participants) = (self.reader.coordinator, self.participants);
-        let body = remote::encode_command(&self.reader.scene.view, &self.command);
+        let body = remote::encode_command(&self.reader.erm.view, &self.command);
         let mut gathered = Gathered::default();
         let mut quorum =
             Quorum::new(self.reader, &self.command.table, participants.needs, participants.candidates);
@@ -353,7 +357,7 @@ impl Gather<'_> {
     fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_, Answer> {
         Box::pin(async move {
             let (reader, command, token) = (self.reader, &self.command, self.participants.token);
-            let mut waits = reader.coordinator.wait_for(&reader.scene.view, node, command);
+            let mut waits = reader.coordinator.wait_for(&reader.erm.view, node, command);
             let answer = if rows {
                 reader.page(node, command, body, token).await.map(Answer::Page)
             } else {

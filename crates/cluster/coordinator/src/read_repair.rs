@@ -17,7 +17,7 @@ use crate::RequestError;
 use crate::contact::Needs;
 use crate::quorum::Quorum;
 use crate::read::Reader;
-use crate::reconcile::{Reconciled, reconcile_planted};
+use crate::reconcile::{Reconciled, reconcile_injected};
 use crate::remote::{self, PeerError};
 
 /// The replicas that may take part in one read.
@@ -50,8 +50,8 @@ impl Reader<'_> {
     ) -> Result<ReadPage, RequestError> {
         let mut command =
             ReadCommand { form: Form::Unbroken, columns: ColumnSelection::All, ..command.clone() };
-        let planted = self.scene.planted;
-        let repairs_wanted = command.table.options.read_repair != "NONE" && !planted.skipped_repair;
+        let injected = self.erm.injected;
+        let repairs_wanted = command.table.options.read_repair != "NONE" && !injected.skipped_repair;
         let replica = self.coordinator.replica();
         loop {
             let truncated = replica.truncated_at(command.table.id);
@@ -60,8 +60,8 @@ impl Reader<'_> {
             (nodes, pages) = self.pages(&command, &nodes, participants).await?;
             // A replica that was read may have to do yet what another has done: what it had must not come back there.
             let truncated_at = pages.iter().map(|page| page.truncated_at).min().unwrap_or(i64::MIN);
-            let Reconciled { page, repairs } = reconcile_planted(&command, pages, planted);
-            // What was read before a truncation is not told after it.
+            let Reconciled { page, repairs } = reconcile_injected(&command, pages, injected);
+            // Rows read before a truncation are not sent after it.
             if replica.truncated_at(command.table.id) != truncated {
                 continue;
             }
@@ -69,7 +69,7 @@ impl Reader<'_> {
                 nodes =
                     self.repair(&command, nodes, repairs, participants, (begun_micros, truncated_at)).await?;
             }
-            // A stretch without anything live: go on behind it.
+            // This range has no live row: continue behind it.
             if page.partitions.is_empty() && page.more.is_some() {
                 command.resume = page.more;
                 continue;
@@ -85,7 +85,7 @@ impl Reader<'_> {
         nodes: &[NodeIndex],
         participants: &Participants<'_>,
     ) -> Result<(Replicas, Vec<ReadPage>), RequestError> {
-        let body = remote::encode_command(&self.scene.view, command);
+        let body = remote::encode_command(&self.erm.view, command);
         let mut pages = Vec::with_capacity(nodes.len());
         let mut quorum = Quorum::new(self, &command.table, participants.needs, participants.candidates);
         let ask = |node: NodeIndex, _: &[NodeIndex]| {
@@ -148,8 +148,8 @@ impl Reader<'_> {
     /// What nodes that are about to be replicas, or were until now, are sent with the replicas: what this read has shown must not be
     /// missing when reads have gone over to them.
     fn pending_repairs(&self, repairs: &[Vec<PartitionUpdate>]) -> Vec<(NodeIndex, Vec<PartitionUpdate>)> {
-        let (view, placement) = (&self.scene.view, &self.scene.placement);
-        if !view.is_changing() || self.scene.planted.no_pending_repairs {
+        let (view, placement) = (&self.erm.view, &self.erm.placement);
+        if !view.is_changing() || self.erm.injected.no_pending_repairs {
             return Vec::new();
         }
         let mut sent: BTreeMap<NodeIndex, Vec<PartitionUpdate>> = BTreeMap::new();
@@ -168,7 +168,7 @@ impl Reader<'_> {
         (begun_micros, truncated_at): (i64, i64),
     ) -> Result<(), PeerError> {
         let Some(token) = updates.first().map(|update| update.key.token) else { return Ok(()) };
-        let (coordinator, view, deadline) = (self.coordinator, &self.scene.view, self.how.deadline);
+        let (coordinator, view, deadline) = (self.coordinator, &self.erm.view, self.options.deadline);
         if node == view.own() {
             let _under_way = coordinator.admit_own_writes(view, &updates)?;
             let write = Write::all(Origin::ReadRepair, updates).in_parts();

@@ -1,7 +1,7 @@
-//! How long the latest reads of each table took: what a percentile in `speculative_retry` is taken of.
+//! The latencies of the latest reads of each table, for the percentiles of `speculative_retry`.
 //!
 //! Two windows follow each other, so that a percentile is that of the last one or two of them. A bucket is at most an eighth wider than the
-//! one before it; what is told is its upper end.
+//! one before it; a percentile is given as the upper end of its bucket.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use stdx::HashMap;
 
 /// How long reads are counted into one window.
 const WINDOW: Duration = Duration::from_secs(30);
-/// How long a percentile is told again before it is found anew.
+/// How long a percentile is cached before it is computed anew.
 const FRESH: Duration = Duration::from_millis(100);
-/// Reads before which nothing is said.
+/// Fewer reads than this give no percentile.
 const ENOUGH: u64 = 100;
 /// Buckets of each doubling.
 const PARTS_BITS: u32 = 3;
 const PARTS: usize = 1 << PARTS_BITS;
-/// Microseconds are told apart to about 2^26, a minute.
+/// Microseconds have buckets up to about 2^26, a minute.
 const BUCKETS: usize = (26 - PARTS_BITS as usize) * PARTS + PARTS;
 
 /// The latest reads of all tables, as one shard coordinated them.

@@ -1,8 +1,8 @@
-//! From what several replicas answered to one answer, and to what each of them lacks. Pure.
+//! Merges the answers of several replicas to one, and finds what each of them lacks. Pure.
 //!
-//! A replica's page ends where its own limits end it, so that each page tells of another stretch of the data. What is
-//! certain is the stretch that all of them tell of: up to the end of the shortest. Up to there they are merged; when that
-//! is less than was asked for, the read goes on from there (what Cassandra calls short-read protection).
+//! A replica's page ends where its own limits end it, so that pages cover different ranges. Only the range that all
+//! of them cover can be merged: up to the end of the shortest. When the result
+//! has fewer rows than the limit, the read continues from there (Cassandra's short-read protection).
 
 use mutation::merge::{Merger, Step};
 use mutation::{Fragment, PartitionUpdate};
@@ -26,14 +26,14 @@ pub struct Reconciled {
 /// # Panics
 /// When the command names several partitions: each has replicas of its own.
 pub fn reconcile(command: &ReadCommand, pages: Vec<ReadPage>) -> Reconciled {
-    reconcile_planted(command, pages, Canaries::default())
+    reconcile_injected(command, pages, Canaries::default())
 }
 
-/// [`reconcile`] with planted bugs.
-pub(crate) fn reconcile_planted(
+/// [`reconcile`] with injected bugs.
+pub(crate) fn reconcile_injected(
     command: &ReadCommand,
     mut pages: Vec<ReadPage>,
-    planted: Canaries,
+    injected: Canaries,
 ) -> Reconciled {
     assert!(
         !matches!(&command.partitions, Partitions::Keys(keys) if keys.len() != 1),
@@ -44,7 +44,7 @@ pub(crate) fn reconcile_planted(
         .filter_map(|page| page.more.as_ref())
         .min_by(|a, b| order(a, b, command.reversed))
         .cloned();
-    if let Some(end) = end.as_ref().filter(|_| !planted.unclipped_pages) {
+    if let Some(end) = end.as_ref().filter(|_| !injected.unclipped_pages) {
         pages.iter_mut().for_each(|page| clip(&command.table, page, end, command.reversed));
     }
     let tombstones = pages.iter().map(|page| page.tombstones).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Random replicas, each with a part of the updates: what is read from all of them is what one with everything would say.
+//! Random replicas, each with a part of the updates: a read of all of them gives the same as a read of one with everything.
 
 use std::collections::BTreeSet;
 

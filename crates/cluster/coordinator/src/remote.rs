@@ -1,4 +1,4 @@
-//! The other nodes' replicas: what is asked of them, and how this node answers the same questions.
+//! The other nodes' replicas: requests to them, and this node's answers to the same requests.
 //!
 //! | verb | body | answer |
 //! |---|---|---|
@@ -25,13 +25,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::PartitionUpdate;
+use mutation::codec::{self, DecodedUpdates, UpdatesError};
 use replica::read_codec::{self, ReadCodecError};
 use replica::{Origin, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Truncation, Write};
 use rpc::{Messenger, Near, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
 use rt::Instant;
 use schema::{Schema, TableId};
 use stdx::Reader;
-use stdx::vint::{read_unsigned, write_unsigned};
 use topology::{NodeIndex, Sharder};
 
 use crate::fence;
@@ -45,8 +45,6 @@ const VERSION: u8 = 1;
 const VERSION_ASKING: u8 = 2;
 /// Bytes before the updates of a write: the number of the ring, and when it began.
 pub(crate) const BEGUN_LEN: usize = fence::STAMP_LEN + 8;
-/// Updates in one message; a batch has fewer.
-const UPDATES_MAX: usize = 1 << 16;
 
 /// Why a replica did not do what it was asked: the codes of refusals, numbered as part of the protocol.
 mod code {
@@ -87,7 +85,7 @@ pub(crate) enum PeerError {
         /// In words.
         message: String,
     },
-    /// It has done nothing, for it was chosen by a ring that is over.
+    /// It has done nothing, for it was chosen by a stale topology version.
     OldRing(String),
     /// What was asked for is wrong.
     Invalid(String),
@@ -145,7 +143,7 @@ impl From<RpcError> for PeerError {
     fn from(error: RpcError) -> Self {
         let (code, message) = match error {
             RpcError::Refused(Refusal { code, message }) => (code, message),
-            // It was chosen by a ring of before it went.
+            // It was chosen by a previous topology version it went.
             RpcError::UnknownHost => return Self::OldRing(error.to_string()),
             _ => return Self::Silent(error.to_string()),
         };
@@ -167,7 +165,7 @@ pub(crate) fn refusal(error: &ReplicaError) -> Refusal {
         ReplicaError::UnknownTable(_) => code::UNKNOWN_TABLE,
         ReplicaError::MutationTooLarge { .. } => code::TOO_LARGE,
         ReplicaError::Storage(_) => code::STORAGE,
-        // It is told to those who say when their write began, as an answer.
+        // Only requests that carry the time of their write receive it, as an answer.
         ReplicaError::Stopped | ReplicaError::Truncated(_) => code::STOPPED,
     };
     Refusal::new(code, error.to_string())
@@ -177,12 +175,12 @@ pub(crate) fn malformed(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(code::MALFORMED, error.to_string())
 }
 
-/// What a request is told that goes by a ring that is over.
+/// The answer to a request with a stale topology version.
 pub(crate) fn old_ring(ring: u64) -> Refusal {
     Refusal::new(code::OLD_RING, format!("it goes by ring {ring}, which is over: its coordinator is behind"))
 }
 
-/// What is said of a ring that this node could not hear of in time.
+/// The answer when this node could not learn of a newer topology version in time.
 pub(crate) fn not_heard(ring: u64) -> Refusal {
     Refusal::new(code::STOPPED, format!("this node could not hear of ring {ring} in time"))
 }
@@ -194,7 +192,7 @@ fn unread(error: ReadCodecError) -> Refusal {
     }
 }
 
-/// What another node is told when this one could not do what it asked of its own shards.
+/// The answer to another node when this one failed on its own shards.
 pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
     match error {
         PeerError::Silent(message) => Refusal::new(code::STOPPED, message.clone()),
@@ -363,7 +361,7 @@ pub(crate) fn begun_updates(view: &ClusterView, begun_micros: i64, updates: &[Pa
     put_updates(body, updates)
 }
 
-/// Updates with which a read that began at `begun_micros` repairs a replica, as a message; `truncated_at` as [`Truncation::LeavesOutRead`] has it.
+/// Updates with which a read that began at `begun_micros` repairs a replica, as a message; `truncated_at` as in [`Truncation::LeavesOutRead`].
 pub(crate) fn repair_updates(
     view: &ClusterView,
     (begun_micros, truncated_at): (i64, i64),
@@ -404,15 +402,7 @@ pub(crate) fn encode_updates(updates: &[PartitionUpdate]) -> Bytes {
 }
 
 fn put_updates(mut body: Vec<u8>, updates: &[PartitionUpdate]) -> Bytes {
-    body.push(VERSION);
-    write_unsigned(updates.len() as u64, &mut body);
-    let mut one = Vec::with_capacity(128);
-    for update in updates {
-        one.clear();
-        replica::codec::encode_update(update, &mut one);
-        write_unsigned(one.len() as u64, &mut body);
-        body.extend_from_slice(&one);
-    }
+    codec::encode_updates(updates, &mut body);
     body.into()
 }
 
@@ -421,22 +411,18 @@ pub(crate) fn decode_updates(
     body: &Bytes,
     table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
 ) -> Result<Vec<PartitionUpdate>, Refusal> {
-    let mut reader = Reader::new(body);
-    let short = |_| malformed("the message ends too early");
-    if reader.u8().map_err(short)? != VERSION {
-        return Err(malformed("a version of updates that this node does not know"));
-    }
-    let count = read_unsigned(&mut reader).map_err(short)?;
-    let count = usize::try_from(count).ok().filter(|count| *count <= UPDATES_MAX);
-    let count = count.ok_or_else(|| malformed("more updates than a message may have"))?;
-    let mut updates = Vec::with_capacity(count.min(64));
-    for _ in 0..count {
-        let slice = reader.bytes_vint().map_err(short)?;
-        let update = replica::codec::decode_update(&body.slice_ref(slice), &table).map_err(malformed)?;
-        let unknown = || Refusal::new(code::UNKNOWN_TABLE, "there is no table with the id of an update");
-        updates.push(update.ok_or_else(unknown)?);
-    }
-    if reader.is_empty() { Ok(updates) } else { Err(malformed("bytes after the last update")) }
+    decode_received(body, table).map(|decoded| decoded.updates)
+}
+
+/// The updates of a message, with their bytes.
+fn decode_received(
+    body: &Bytes,
+    table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
+) -> Result<DecodedUpdates, Refusal> {
+    codec::decode_updates(body, table).map_err(|error| match error {
+        UpdatesError::UnknownTable(_) => Refusal::new(code::UNKNOWN_TABLE, error.to_string()),
+        _ => malformed(error),
+    })
 }
 
 /// This node's answers to other nodes.
@@ -516,7 +502,7 @@ impl Server {
             Verb::ReadRepair => self.read_repair((ring, &body), trace).await,
             Verb::Increment => {
                 let mut states = Vec::new();
-                let updates = self.updates(&body)?;
+                let updates = self.updates(&body)?.updates;
                 self.coordinator.check_owned(ring, &updates)?;
                 for update in updates {
                     let state = self.coordinator.count_here(update, trace).await;
@@ -556,9 +542,9 @@ impl Server {
         let (Ok(begun_micros), Ok(truncated_at)) = times else {
             return Err(malformed("the message ends too early"));
         };
-        let updates = self.updates(&body.slice_ref(reader.rest()))?;
-        self.coordinator.check_owned(ring, &updates)?;
-        let write = Write::all(Origin::ReadRepair, updates).in_parts();
+        let received = self.updates(&body.slice_ref(reader.rest()))?;
+        self.coordinator.check_owned(ring, &received.updates)?;
+        let write = Write::received(Origin::ReadRepair, received).in_parts();
         let write = write.with_truncation(Truncation::LeavesOutRead { begun_micros, truncated_at });
         let applied = self.replica().apply(write.traced(trace)).await;
         applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
@@ -566,11 +552,11 @@ impl Server {
 
     async fn apply(&self, (ring, body): (u64, &Bytes), trace: Option<&TraceLog>) -> Result<Bytes, Refusal> {
         let (begun_micros, updates) = split_begun(body)?;
-        let updates = self.updates(&updates)?;
-        self.coordinator.check_owned(ring, &updates)?;
-        let counts = updates.iter().any(|update| update.table.is_counter());
+        let received = self.updates(&updates)?;
+        self.coordinator.check_owned(ring, &received.updates)?;
+        let counts = received.updates.iter().any(|update| update.table.is_counter());
         let origin = if counts { Origin::Counter } else { Origin::Client };
-        let write = Write::all(origin, updates).with_truncation(Truncation::Refuses(begun_micros));
+        let write = Write::received(origin, received).with_truncation(Truncation::Refuses(begun_micros));
         match self.replica().apply(write.traced(trace)).await {
             Ok(()) => Ok(Bytes::new()),
             Err(ReplicaError::Truncated(at_micros)) => Ok(Bytes::copy_from_slice(&at_micros.to_be_bytes())),
@@ -580,9 +566,10 @@ impl Server {
 
     async fn hint(&self, body: &Bytes, ring: u64) -> Result<Bytes, Refusal> {
         let (begun_micros, updates) = split_begun(body)?;
-        let updates = self.updates(&updates)?;
-        self.coordinator.check_owned(ring, &updates)?;
-        let write = Write::all(Origin::Hint, updates).with_truncation(Truncation::LeavesOut(begun_micros));
+        let received = self.updates(&updates)?;
+        self.coordinator.check_owned(ring, &received.updates)?;
+        let write =
+            Write::received(Origin::Hint, received).with_truncation(Truncation::LeavesOut(begun_micros));
         let applied = self.replica().apply(write).await;
         applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
     }
@@ -595,11 +582,11 @@ impl Server {
         Ok((command, page.map_err(|error| refusal(&error))?))
     }
 
-    fn updates(&self, body: &Bytes) -> Result<Vec<PartitionUpdate>, Refusal> {
+    fn updates(&self, body: &Bytes) -> Result<DecodedUpdates, Refusal> {
         let schema = self.schema();
         // What is kept must not keep the connection's whole buffer.
         let body = Bytes::copy_from_slice(body);
-        decode_updates(&body, |id| schema.table_by_id(id).cloned())
+        decode_received(&body, |id| schema.table_by_id(id).cloned())
     }
 
     async fn truncate(&self, body: &Bytes) -> Result<Vec<i64>, Refusal> {

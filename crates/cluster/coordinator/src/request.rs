@@ -1,4 +1,4 @@
-//! What a write request says beside its mutations.
+//! The options of a write request beside its mutations.
 
 use rt::Instant;
 

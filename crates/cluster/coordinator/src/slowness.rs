@@ -13,7 +13,7 @@ use stdx::HashMap;
 use topology::HostId;
 
 /// So long a node that is slow is left alone.
-const LEFT_ALONE: Duration = Duration::from_secs(1);
+const PENALTY: Duration = Duration::from_secs(1);
 /// A node is slow that takes so many times as long as the fastest of its equals,
 const TIMES: u32 = 4;
 /// and longer than this: below it there is nothing to gain.
@@ -59,7 +59,7 @@ impl Waits {
             return Hosts::new();
         };
         let limit = SLOW_MIN.max(fastest * TIMES);
-        let is_slow = |wait: &Wait| wait.average > limit && now < wait.at + LEFT_ALONE;
+        let is_slow = |wait: &Wait| wait.average > limit && now < wait.at + PENALTY;
         hosts.iter().filter_map(known).filter(|(_, wait)| is_slow(wait)).map(|(host, _)| host).collect()
     }
 
@@ -95,7 +95,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let now = self.rt.now();
         let took = now.duration_since(self.began);
-        self.waits.end(self.host, if self.in_vain { took.max(LEFT_ALONE) } else { took }, now);
+        self.waits.end(self.host, if self.in_vain { took.max(PENALTY) } else { took }, now);
     }
 }
 

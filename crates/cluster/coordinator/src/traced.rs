@@ -1,5 +1,5 @@
-//! Traced requests over nodes: a traced request carries its id, and whoever serves it keeps its own steps under it in
-//! `system_traces.events`. What is not traced takes the same way, and pays one test of an option a message.
+//! Traced requests over nodes: a traced request carries its id, and every node that serves it writes its own events under it to
+//! `system_traces.events`. An untraced request takes the same way, and pays one test of an option a message.
 //!
 //! The body of verb `traced`: version (1), id (16), the verb's number (1), and that verb's body.
 
@@ -27,7 +27,7 @@ const TTL: u32 = 24 * 60 * 60;
 const UUID_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
 /// Verbs whose steps another node tells.
-const TOLD: [Verb; 9] = [
+const TRACED_VERBS: [Verb; 9] = [
     Verb::Read,
     Verb::ReadDigest,
     Verb::Apply,
@@ -68,8 +68,9 @@ fn decode(body: &Bytes) -> Result<([u8; 16], Verb, Bytes), Refusal> {
     }
     let (session, rest) = rest.split_first_chunk::<16>().expect("its length was checked");
     let verb = rest.first().and_then(|number| Verb::from_number(*number));
-    let verb =
-        verb.filter(|verb| TOLD.contains(verb)).ok_or_else(|| malformed("a traced verb that is not"))?;
+    let verb = verb
+        .filter(|verb| TRACED_VERBS.contains(verb))
+        .ok_or_else(|| malformed("a traced verb that is not"))?;
     Ok((*session, verb, body.slice(HEADER_LEN..)))
 }
 
@@ -86,7 +87,7 @@ impl Calls<'_> {
         let (coordinator, address) = (self.coordinator, node.native.ip());
         let (name, len) = (message_name(verb), body.len());
         coordinator.note(trace, format!("Sending {name} message to /{address} message size {len} bytes"));
-        let (sent, body) = match TOLD.contains(&verb) {
+        let (sent, body) = match TRACED_VERBS.contains(&verb) {
             true => (Verb::Traced, encode(trace.session(), verb, &body)),
             false => (verb, body),
         };
@@ -101,7 +102,7 @@ impl Calls<'_> {
 }
 
 impl Server {
-    /// Serves a request whose steps are told.
+    /// Serves a traced request.
     pub(crate) async fn answer_traced(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
         let (session, verb, body) = decode(&incoming.body)?;
         let coordinator = &self.coordinator;

@@ -1,6 +1,6 @@
 //! TRUNCATE: every node of the ring removes what it has of a table, each of its shards wholly or not at all.
 //!
-//! They do so twice. A node that has done it may be given rows of before by one that has not yet: by a repair, a change of the ring, a
+//! They do so twice. A node that has done it may be given rows of before by one that has not yet: by a repair, a topology change, a
 //! read that finds that replicas differ. When all have done it there is nothing left to give, and what was read before and is still
 //! on its way is refused after the second time, because the node remembers when it truncated (`truncated_at`).
 //!
@@ -16,7 +16,7 @@ use topology::NodeIndex;
 use crate::remote::{self, PeerError};
 use crate::{ClusterView, Consistency, Coordinator, RequestError};
 
-/// What a client is told in addition when it is not told which shards have done it.
+/// A suffix of the client's error when it cannot name the shards that have truncated.
 const WHOLLY_OR_NOT: &str = "It may go on: each shard of each node truncates its part of the table wholly or not at all; repeat the \
                              statement to be certain";
 
@@ -40,7 +40,7 @@ impl Coordinator {
         }
     }
 
-    /// Every node of the ring, as the latest view of any of them has it, must be there: one that is away would bring back what it has.
+    /// Every node of the ring, in the latest view of any of them, must be up: a down node would bring back its data.
     async fn truncate_everywhere(
         &self,
         view: &ClusterView,
@@ -140,7 +140,7 @@ fn timed_out(received: usize) -> RequestError {
     RequestError::Truncate(text)
 }
 
-/// What a client is told of a node's truncation, by what became of it on each shard.
+/// The client's message about a node's truncation, from the result of each shard.
 fn outcome(outcomes: &[Result<(), ReplicaError>]) -> Result<(), String> {
     let failed: Vec<String> = outcomes
         .iter()
@@ -152,7 +152,7 @@ fn outcome(outcomes: &[Result<(), ReplicaError>]) -> Result<(), String> {
     }
     Err(format!(
         "Error during truncate: {} of {} shards failed and may still hold their part of the table, wholly or not at all; \
-         the others are truncated. Repeat the statement when the cause is mended ({})",
+         the others are truncated. Repeat the statement when the cause is fixed ({})",
         failed.len(),
         outcomes.len(),
         failed.join("; ")

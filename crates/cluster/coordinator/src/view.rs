@@ -76,7 +76,7 @@ pub struct ClusterView {
     /// When nodes join or leave: the ring as it will be, or was when reads have gone over already, and its nodes' places in
     /// `nodes`.
     other: Option<(Ring, Vec<NodeIndex>)>,
-    /// Whether reads ask the ring to be.
+    /// Whether reads ask the pending topology version.
     switched: bool,
     /// The datacenter of each node, as a number.
     datacenters: Vec<u16>,
@@ -164,7 +164,7 @@ impl ClusterView {
     }
 
     /// The same with nodes that have left: nobody is to ask them, and connections to them stay until the cluster's log forgets them,
-    /// for what they were asked by the ring of before.
+    /// for what they were asked by the previous topology version.
     #[must_use]
     pub fn with_departed(self, departed: Vec<ViewNode>) -> Self {
         Self { departed, ..self }
@@ -443,7 +443,7 @@ impl Copies {
     }
 
     /// Those who gain a range.
-    pub fn gainers(&self) -> BTreeSet<NodeIndex> {
+    pub fn pending_nodes(&self) -> BTreeSet<NodeIndex> {
         if self.switched || self.other.is_none() {
             return BTreeSet::new();
         }

@@ -1,5 +1,5 @@
-//! Writes to several replicas: every one that lives is told at once, the client is answered when enough of them have it, and
-//! those that are away or do not answer get a hint.
+//! Writes to several replicas: every live one receives the write at once, the client is answered when enough of them acknowledged it, and
+//! those that are down or do not answer get a hint.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use topology::{NodeIndex, Replicas};
 
 use crate::contact::{Needs, Tally};
 use crate::forward;
-use crate::read::Scene;
+use crate::read::EffectiveReplicationMap;
 use crate::remote::{self, PeerError};
 use crate::view::ClusterView;
 use crate::{Consistency, Coordinator, ReplicaFailure, RequestError, WriteKind, WriteOptions};
@@ -25,7 +25,7 @@ use crate::{Consistency, Coordinator, ReplicaFailure, RequestError, WriteKind, W
 /// A write on its way to its replicas. Goes on when the client has been answered.
 pub(crate) struct Ongoing {
     coordinator: Coordinator,
-    scene: Scene,
+    erm: EffectiveReplicationMap,
     tally: RefCell<Tally>,
     errors: RefCell<Vec<(NodeIndex, PeerError)>>,
     /// ANY: a hint was kept, which is enough.
@@ -72,7 +72,7 @@ impl Age {
 
 /// One partition's update, and where it goes.
 pub(crate) struct Planned {
-    scene: Scene,
+    erm: EffectiveReplicationMap,
     replicas: Replicas,
     needs: Needs,
     pub(crate) update: PartitionUpdate,
@@ -97,8 +97,8 @@ impl Coordinator {
         options: &WriteOptions,
     ) -> Result<Vec<Planned>, RequestError> {
         let writes = self.plan(updates, options.consistency)?;
-        for Planned { scene, update, .. } in &writes {
-            self.hold_lease(scene, Some(update.key.token), options.consistency, options.deadline).await?;
+        for Planned { erm, update, .. } in &writes {
+            self.hold_lease(erm, Some(update.key.token), options.consistency, options.deadline).await?;
         }
         Ok(writes)
     }
@@ -110,11 +110,11 @@ impl Coordinator {
         consistency: Consistency,
     ) -> Result<Vec<Planned>, RequestError> {
         let one = |update: PartitionUpdate| {
-            let scene = self.scene(&update.table)?;
-            let (replicas, needs) = targets(&scene, update.key.token, consistency);
-            let live: Replicas = replicas.iter().copied().filter(|node| scene.view.is_alive(*node)).collect();
-            needs.check(consistency, &scene.view, &live)?;
-            Ok(Planned { scene, replicas, needs, update })
+            let erm = self.erm(&update.table)?;
+            let (replicas, needs) = targets(&erm, update.key.token, consistency);
+            let live: Replicas = replicas.iter().copied().filter(|node| erm.view.is_alive(*node)).collect();
+            needs.check(consistency, &erm.view, &live)?;
+            Ok(Planned { erm, replicas, needs, update })
         };
         updates.into_iter().map(one).collect()
     }
@@ -141,8 +141,8 @@ impl Coordinator {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         for update in &updates {
-            let (scene, token) = (self.scene(&update.table)?, Some(update.key.token));
-            self.hold_lease(&scene, token, options.consistency, options.deadline).await?;
+            let (erm, token) = (self.erm(&update.table)?, Some(update.key.token));
+            self.hold_lease(&erm, token, options.consistency, options.deadline).await?;
         }
         let all = updates.into_iter().map(|update| self.increment_partition(update, options));
         join_all(all).await.into_iter().collect()
@@ -154,13 +154,13 @@ impl Coordinator {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         loop {
-            let scene = self.scene(&update.table)?;
-            let view = &scene.view;
-            let (replicas, needs) = targets(&scene, update.key.token, options.consistency);
+            let erm = self.erm(&update.table)?;
+            let view = &erm.view;
+            let (replicas, needs) = targets(&erm, update.key.token, options.consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
             needs.check(options.consistency, view, &live)?;
             // A node that is only about to be a replica does not have what the counter was.
-            let leaders = scene.placement.replicas(update.key.token);
+            let leaders = erm.placement.replicas(update.key.token);
             let candidates =
                 crate::contact::candidates(view, leaders, self.next_turn(), &self.slow_among(view, leaders));
             let Some(leader) = candidates.first().copied() else {
@@ -172,9 +172,9 @@ impl Coordinator {
             };
             // A truncation that comes while the leader counts removes what it has counted to.
             let age = Age::New(self.begin_write());
-            let error = match self.count_at(&scene, leader, &update, options.deadline).await {
+            let error = match self.count_at(&erm, leader, &update, options.deadline).await {
                 Ok(update) => {
-                    let write = Planned { scene, replicas, needs, update };
+                    let write = Planned { erm, replicas, needs, update };
                     return self.write_partition(write, options, Some(leader), age).await;
                 }
                 Err(error) => error,
@@ -184,30 +184,30 @@ impl Coordinator {
             if matches!(error, PeerError::OldRing(_))
                 && self.catch_up(view.ring_number(), options.deadline).await
             {
-                let (later, token) = (self.scene(&update.table)?, Some(update.key.token));
+                let (later, token) = (self.erm(&update.table)?, Some(update.key.token));
                 if self.hold_lease(&later, token, options.consistency, options.deadline).await.is_ok() {
                     continue;
                 }
             }
             let required = needs.required() as u32;
-            return Err(write_error(&scene, &[(leader, error)], options, (0, required)));
+            return Err(write_error(&erm, &[(leader, error)], options, (0, required)));
         }
     }
 
     /// Has the leading replica of a counter add to it; the state since.
     async fn count_at(
         &self,
-        scene: &Scene,
+        erm: &EffectiveReplicationMap,
         leader: NodeIndex,
         update: &PartitionUpdate,
         deadline: Instant,
     ) -> Result<PartitionUpdate, PeerError> {
-        let view = &scene.view;
+        let view = &erm.view;
         if leader == view.own() {
             let _under_way = self.admit_own(view)?;
             return self.here(deadline, self.count_here(update.clone(), self.trace())).await;
         }
-        if scene.planted.repeated_increment {
+        if erm.injected.repeated_increment {
             let _sent_again = self.remote().increment(view, leader, update, deadline).await;
         }
         self.remote().increment(view, leader, update, deadline).await
@@ -231,7 +231,7 @@ impl Coordinator {
         counted
     }
 
-    /// Writes one partition to its replicas, but for the one that has it already.
+    /// Writes one partition to its replicas, but for the one that stored it already.
     async fn write_partition(
         &self,
         write: Planned,
@@ -239,8 +239,8 @@ impl Coordinator {
         has_it: Option<NodeIndex>,
         age: Age,
     ) -> Result<(), RequestError> {
-        let Planned { scene, replicas, needs, update } = write;
-        let view = scene.view.clone();
+        let Planned { erm, replicas, needs, update } = write;
+        let view = erm.view.clone();
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));
         // A replica that has the write counts also when it has been convicted since.
@@ -252,7 +252,7 @@ impl Coordinator {
         }
         let ongoing = Rc::new(Ongoing {
             coordinator: self.clone(),
-            scene,
+            erm,
             tally: RefCell::new(tally),
             errors: RefCell::default(),
             hinted: Cell::new(false),
@@ -327,7 +327,7 @@ impl Coordinator {
             late @ Age::Late(_) => late,
         };
         for write in planned {
-            let host = has_it.and_then(|host| write.scene.view.index_of(host));
+            let host = has_it.and_then(|host| write.erm.view.index_of(host));
             let has_it = host.filter(|node| write.replicas.contains(node));
             self.write_partition(write, options, has_it, age).await?;
         }
@@ -341,7 +341,7 @@ impl Ongoing {
     }
 
     pub(crate) fn view(&self) -> &ClusterView {
-        &self.scene.view
+        &self.erm.view
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -365,7 +365,7 @@ impl Ongoing {
         table: &schema::Table,
         (verb, message, body): (Verb, Bytes, &Bytes),
     ) -> bool {
-        let peer = self.scene.view.node(node);
+        let peer = self.erm.view.node(node);
         let remote = self.coordinator.remote();
         let answer = remote.call(peer, token, verb, message, self.options.deadline).await;
         let mut answer = answer.and_then(|answer| remote::truncation_of(&answer));
@@ -409,7 +409,7 @@ impl Ongoing {
     /// Applies on this node. Most updates are in memory at once; what takes longer goes on by itself, so that the client waits
     /// for this replica no longer than for the others.
     async fn apply_here(self: &Rc<Self>, update: PartitionUpdate) {
-        let own = self.scene.view.own();
+        let own = self.erm.view.own();
         let replica = self.coordinator.replica().clone();
         let (age, trace) = (self.age.get(), self.coordinator.trace().cloned());
         let origin = match (age, self.options.kind) {
@@ -418,7 +418,7 @@ impl Ongoing {
             (Age::New(_), WriteKind::Cas) => Origin::PaxosCommit,
             (Age::New(_), _) => Origin::Client,
         };
-        let admitted = self.coordinator.admit_own_writes(&self.scene.view, std::slice::from_ref(&update));
+        let admitted = self.coordinator.admit_own_writes(&self.erm.view, std::slice::from_ref(&update));
         let under_way = match admitted {
             Ok(guard) => guard,
             Err(error) => return self.failed(own, error),
@@ -452,7 +452,7 @@ impl Ongoing {
 
     pub(crate) fn acknowledged(&self, node: NodeIndex) {
         let mut tally = self.tally.borrow_mut();
-        tally.acknowledge(node, self.scene.view.datacenter(node));
+        tally.acknowledge(node, self.erm.view.datacenter(node));
         if tally.is_met() {
             self.changed.notify_all();
         }
@@ -461,13 +461,13 @@ impl Ongoing {
     fn failed(&self, node: NodeIndex, error: PeerError) {
         self.errors.borrow_mut().push((node, error));
         let mut tally = self.tally.borrow_mut();
-        tally.fail(node, self.scene.view.datacenter(node));
+        tally.fail(node, self.erm.view.datacenter(node));
         if tally.is_hopeless() {
             self.changed.notify_all();
         }
     }
 
-    /// Whether a replica has refused it, for it goes by a ring that is over.
+    /// Whether a replica has refused it, for it uses a stale topology version.
     fn met_later_ring(&self) -> bool {
         self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::OldRing(_)))
     }
@@ -475,7 +475,7 @@ impl Ongoing {
     fn hint(&self, node: NodeIndex, table: &schema::Table, body: &Bytes) {
         let update = body.slice(remote::BEGUN_LEN..);
         // The state of a counter is no delta: it may come twice.
-        let (host, begun_micros) = (self.scene.view.node(node).host, self.age.get().begun_micros());
+        let (host, begun_micros) = (self.erm.view.node(node).host, self.age.get().begun_micros());
         if self.coordinator.keep_hint(host, table, update, begun_micros) {
             self.hinted.set(true);
             self.changed.notify_all();
@@ -508,26 +508,30 @@ impl Ongoing {
             let tally = self.tally.borrow();
             (tally.received(), tally.required())
         };
-        write_error(&self.scene, &self.errors.borrow(), self.options, counts)
+        write_error(&self.erm, &self.errors.borrow(), self.options, counts)
     }
 }
 
-/// Who is told of a write of a token: its replicas, and those who will be; and how many must have it.
-pub(crate) fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (Replicas, Needs) {
+/// The replicas and pending replicas that receive a write of a token; and how many must acknowledge it.
+pub(crate) fn targets(
+    erm: &EffectiveReplicationMap,
+    token: i64,
+    consistency: Consistency,
+) -> (Replicas, Needs) {
     let pending =
-        if scene.planted.no_pending_writes { Default::default() } else { scene.placement.pending(token) };
-    let mut replicas: Replicas = scene.placement.replicas(token).iter().copied().collect();
-    let needs = match &scene.other_replication {
-        None => Needs::new(consistency, &scene.replication, &scene.view, &pending),
+        if erm.injected.no_pending_writes { Default::default() } else { erm.placement.pending(token) };
+    let mut replicas: Replicas = erm.placement.replicas(token).iter().copied().collect();
+    let needs = match &erm.other_replication {
+        None => Needs::new(consistency, &erm.replication, &erm.view, &pending),
         // Each replication has its own quorum: a read by either sees what is written by both.
         Some(other) => {
-            let now = Needs::new(consistency, &scene.replication, &scene.view, &[]).among(&replicas);
-            let others = scene.placement.others(token);
-            now.and(Needs::new(consistency, other, &scene.view, &[]).among(&others))
+            let now = Needs::new(consistency, &erm.replication, &erm.view, &[]).among(&replicas);
+            let others = erm.placement.others(token);
+            now.and(Needs::new(consistency, other, &erm.view, &[]).among(&others))
         }
     };
     replicas.extend(pending);
-    if scene.planted.long_write {
+    if erm.injected.long_write {
         let count = replicas.len();
         return (replicas, needs.one_more(count));
     }
@@ -535,7 +539,7 @@ pub(crate) fn targets(scene: &Scene, token: i64, consistency: Consistency) -> (R
 }
 
 pub(crate) fn write_error(
-    scene: &Scene,
+    erm: &EffectiveReplicationMap,
     errors: &[(NodeIndex, PeerError)],
     options: WriteOptions,
     (received, required): (u32, u32),
@@ -546,10 +550,8 @@ pub(crate) fn write_error(
             return RequestError::Invalid(why.clone());
         }
     }
-    let failures: Vec<ReplicaFailure> = errors
-        .iter()
-        .filter_map(|(node, error)| error.failure(remote::address(&scene.view, *node)))
-        .collect();
+    let failures: Vec<ReplicaFailure> =
+        errors.iter().filter_map(|(node, error)| error.failure(remote::address(&erm.view, *node))).collect();
     if failures.is_empty() {
         return RequestError::WriteTimeout { consistency, received, required, kind };
     }

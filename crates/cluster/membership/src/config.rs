@@ -1,4 +1,4 @@
-//! What membership has to know of its node.
+//! The configuration of membership.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub struct MembershipConfig {
     pub tokens: Vec<i64>,
     /// Whether this node's disk was restored from an older image.
     pub guard: RollbackGuard,
-    /// The node's own directory: identity, the cluster's log, what a restart goes on with.
+    /// The node's own directory: identity, the cluster's log, notes for a restart.
     pub directory: PathBuf,
     /// `cluster_name`.
     pub cluster_name: String,
-    /// Where other nodes find it.
+    /// Its address for other nodes.
     pub internode: SocketAddr,
-    /// Where clients find it.
+    /// Its address for clients.
     pub native: SocketAddr,
     /// Its datacenter and rack.
     pub location: Location,

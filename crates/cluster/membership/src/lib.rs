@@ -1,7 +1,7 @@
 //! A node's membership in its cluster: it founds a cluster or joins one, follows who its members are and which of them are alive, and
 //! takes its part in topology changes (bootstrap, decommission, removenode, replace, rebuild).
 //!
-//! Everything but [`RangeStreamer`] runs on shard 0. What the other shards have to do is asked of [`NodeShards`], so that this crate knows
+//! Everything but [`RangeStreamer`] runs on shard 0. The work of the other shards goes through [`NodeShards`], so that this crate knows
 //! neither how a node is put together nor how its shards are reached.
 
 mod change;

@@ -1,4 +1,4 @@
-//! This node's part in its cluster, on shard 0: it founds or joins one, follows who is in it and who lives, and when it joins it
+//! This node's part in its cluster, on shard 0: it founds or joins one, follows its members and their liveness, and when it joins it
 //! fetches its share of the data before it lets clients in.
 
 use std::cell::Cell;
@@ -66,7 +66,7 @@ pub async fn open_group(
     blank.found_or_join(seeds, own.tokens.clone(), deadline).await.map_err(|error| failed(&error))
 }
 
-/// What this node knows of its cluster, and tells it.
+/// The state of this node in its cluster.
 #[derive(Clone)]
 pub struct Membership {
     rt: Rt,
@@ -106,7 +106,7 @@ impl Membership {
         };
         let stopping = rt.clone();
         let notices = move |notice: Notice| match notice {
-            // It is kept at the next start, whose generation is later than the clock's anyway.
+            // The identity persists at the next start, whose generation is later than the clock's anyway.
             Notice::Generation(_) => {}
             Notice::HostIdTaken { address, .. } => {
                 tracing::error!(
@@ -133,7 +133,7 @@ impl Membership {
         &self.group
     }
 
-    /// Who lives, heartbeats included.
+    /// The liveness of all nodes, heartbeats included.
     pub fn liveness(&self) -> Liveness {
         self.liveness.snapshot()
     }
@@ -158,7 +158,7 @@ impl Membership {
         &self.own
     }
 
-    /// Has the node's shards know of every change from now on.
+    /// Notifies the node's shards of every change from now on.
     pub fn follow(&self, coordinator: &Coordinator) {
         let (host, liveness) = (self.own.host, self.liveness.clone());
         let maker = move |state: &ClusterState| {
@@ -204,7 +204,7 @@ impl Membership {
         }
     }
 
-    /// A node that was removed from its cluster must not serve what it has: others own it now.
+    /// A removed node must not serve its data: others own it now.
     async fn stop_when_removed(&self) {
         let mut ended = self.group.ended();
         while ended.get().is_none() {
@@ -226,7 +226,7 @@ impl Membership {
         state.member(self.own.host).is_some_and(|member| member.status == MemberStatus::Joining)
     }
 
-    /// Chooses this node's tokens; returns when it has them, or others' changes of the ring took too long.
+    /// Chooses this node's tokens; returns when it has them, or others' topology changes took too long.
     pub async fn take_tokens(&self) -> Result<(), MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         if !self.own.initial_token.is_empty() {
@@ -257,7 +257,7 @@ impl Membership {
         self.leaves.set(true);
     }
 
-    /// Returns when every live node that is not being removed has taken over what the log says now: a change of nothing has then
+    /// Returns when every live node that is not being removed has applied the log up to now: an empty change has then
     /// come through.
     pub async fn wait_for_everyone(&self) -> Result<(), MembershipError> {
         let goes = |host| {
@@ -296,7 +296,7 @@ impl Membership {
         refused(self.group.propose(command, deadline).await)
     }
 
-    /// Takes this node out of the log. Who is out of it may not hear so, and if it is not, the others do it when it is down.
+    /// Removes this node from the log. The answer may not reach it; when the proposal fails, the others remove the node once it is down.
     pub async fn remove_itself(&self) {
         let (host, deadline) = (self.own.host, self.rt.now() + REMOVAL_TIMEOUT);
         if let Err(error) = self.group.propose(Command::RemoveMember { host }, deadline).await {
@@ -306,7 +306,7 @@ impl Membership {
         }
     }
 
-    /// A node that comes back knows what was decided while it was away before it serves, if it can be told. Fails when it was
+    /// A node that comes back catches up with the log before it serves, if a majority answers. Fails when it was
     /// removed meanwhile.
     pub async fn catch_up(&self, deadline: Instant) -> Result<(), MembershipError> {
         match self.group.barrier(deadline).await {
@@ -314,14 +314,14 @@ impl Membership {
             Err(ProposeError::Stopped(why)) => Err(MembershipError::Cluster(why)),
             Err(_) => {
                 tracing::warn!(
-                    "no majority of the cluster can be reached: this node serves by what it knew of it"
+                    "no majority of the cluster can be reached: this node serves by its last known state of it"
                 );
                 Ok(())
             }
         }
     }
 
-    /// Fails when somebody who did not answer at first knows that this node's disk went back.
+    /// Fails when a node that did not answer at first knows that this node's disk was rolled back.
     pub fn check_disk(&self) -> Result<(), MembershipError> {
         self.own.guard.found().map_or(Ok(()), |found| Err(MembershipError::Cluster(found.to_string())))
     }
@@ -336,7 +336,7 @@ impl Membership {
         self.liveness.set(vec![(Key::LOAD, Bytes::from(bytes.to_string()))]);
     }
 
-    /// Tells the others that this node stops, and hands over what it leads.
+    /// Announces to the others that this node stops, and transfers its leaderships.
     pub async fn say_good_bye(&self) {
         let deadline = self.rt.now() + Duration::from_secs(2);
         self.group.step_down(deadline).await;
@@ -352,7 +352,7 @@ impl Membership {
         self.group.stop().await;
     }
 
-    /// Returns when every member is alive and has reached this node, or when the time is over. Whoever is then told that this
+    /// Returns when every member is alive and has reached this node, or at the deadline. A client that then learns that this
     /// node serves, and restarts the next one, finds that nobody still takes this one for dead.
     pub async fn hear_of_others(&self, deadline: Instant) {
         let mut version = 0;
@@ -425,11 +425,11 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             let state = endpoint.states.get(&key)?;
             std::str::from_utf8(&state.value).ok().map(str::to_owned)
         };
-        // Who has only just begun to join, and was not reached yet, is not dead: the log has it, and its place is about to be known.
+        // A node that has just begun to join, and was not reached yet, is not dead: it is in the log, and its token is about to be known.
         let met =
             liveness.peers.get(host).is_some_and(|peer| peer.standing != Standing::Down(Why::NotReached));
         let is_new = member.status == MemberStatus::Joining && !met;
-        // Whom the cluster removes nobody waits for, though this node may not have found out yet that it is dead.
+        // Nobody waits for a node that is being removed, though this node may not have convicted it yet.
         let goes = member.status == MemberStatus::Removing && *host != own;
         let alive = (liveness.is_alive(*host) || is_new) && !goes;
         // A change of the schema has been waited for at every live node: they have this node's.

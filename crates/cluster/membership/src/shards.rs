@@ -1,4 +1,4 @@
-//! What a topology change asks of the node's shards.
+//! The requests of a topology change to the node's shards.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::{FetchReason, FetchedRanges, Kept, MembershipError};
 pub enum ShardTask {
     /// Fetch the SSTables of the data that the node is to have.
     FetchFiles(FetchReason),
-    /// Fetch what is lacking of that data beside the ranges that are complete already.
+    /// Stream the data that is missing beside the complete ranges.
     Fetch(FetchReason, Arc<FetchedRanges>),
-    /// All of it is here: what was kept to resume from is removed.
+    /// All of it is here: the notes for a resumption are removed.
     FetchOver,
-    /// Drop what the node does not own out of these tables.
+    /// Drop the ranges that the node does not own from these tables.
     Cleanup(Arc<[TableId]>, Kept),
 }
 

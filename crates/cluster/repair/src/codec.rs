@@ -18,9 +18,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mutation::PartitionUpdate;
+use mutation::{PartitionUpdate, codec};
 use replica::read_codec::{ReadCodecError, get_place, put_place};
-use replica::{Mark, PartitionResult, Resume, codec};
+use replica::{Mark, PartitionResult, Resume};
 use schema::{Table, TableId};
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
@@ -31,6 +31,9 @@ use crate::message::{Answer, Ask, Request, Summary};
 use crate::scope::{Scope, Slice};
 
 const VERSION: u8 = 2;
+/// The version of the mutations in messages of [`VERSION`].
+const MUTATIONS: codec::Version = codec::Version::V1;
+const _: () = MUTATIONS.must_be_current();
 
 const SUMMARY: u8 = 0;
 const SUMS: u8 = 1;
@@ -280,7 +283,7 @@ fn updates(
     let mut out = Vec::with_capacity(count.min(1024));
     for _ in 0..count {
         let bytes = buffer.slice_ref(reader.bytes_vint()?);
-        let update = codec::decode_update(&bytes, |id| (id == table.id).then(|| table.clone()))?;
+        let update = codec::decode_update(MUTATIONS, &bytes, |id| (id == table.id).then(|| table.clone()))?;
         out.push(update.ok_or(CodecError::Malformed("the table that is repaired"))?);
     }
     Ok(out)

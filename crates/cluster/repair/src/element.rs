@@ -1,5 +1,5 @@
-//! The single things that repair compares: a partition's deletion, a static row, a row, a deleted range. Each has a hash over
-//! all that it says, columns by their names, so that it is the same on every node that holds the same.
+//! The units that repair compares: a partition's deletion, a static row, a row, a range tombstone. Each has a hash of
+//! its whole content, columns by their names, so that equal elements have equal hashes on every node.
 
 use std::cmp::Ordering;
 
@@ -8,14 +8,14 @@ use replica::PartitionResult;
 use schema::Table;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// One of the things that a partition consists of.
+/// An element of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Element {
     /// The deletion of the whole partition.
     Deletion(DeletionTime),
     /// Its static row.
     Static(Row),
-    /// A deleted range.
+    /// A range tombstone.
     Range(RangeTombstone),
     /// A row.
     Row(Row),
@@ -37,7 +37,7 @@ impl Element {
         })
     }
 
-    /// Puts it where it belongs. Elements of one kind come in their order.
+    /// Inserts at the position of its order. Elements of one kind come in their order.
     pub fn add_to(self, partition: &mut PartitionResult) {
         match self {
             Self::Deletion(deletion) => partition.deletion = deletion,
@@ -48,19 +48,19 @@ impl Element {
     }
 }
 
-/// What stands for an element.
+/// The hashes of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Print {
-    /// Depends on the place alone, not on what is there: decides the bucket.
+    /// The hash of its place alone, not of its content: decides the bucket.
     pub place: u32,
-    /// Depends on the place and all that is there.
+    /// The hash of its place and content.
     pub content: u64,
 }
 
 impl Print {
     /// Its bucket of `count`, a power of two.
     pub fn bucket(&self, count: u32) -> u32 {
-        assert!(count.is_power_of_two(), "buckets are told by bits");
+        assert!(count.is_power_of_two(), "buckets are chosen by bits");
         self.place & (count - 1)
     }
 }
@@ -70,7 +70,7 @@ const STATIC: u8 = 1;
 const RANGE: u8 = 2;
 const ROW: u8 = 3;
 
-/// Makes prints.
+/// Computes hashes.
 #[derive(Debug)]
 pub struct Printer<'a> {
     table: &'a Table,
@@ -84,8 +84,8 @@ impl<'a> Printer<'a> {
         Self { table, seed, buffer: Vec::with_capacity(256) }
     }
 
-    /// Tells `found` each element's print, in a partition's order. `inner` leaves out what stands at the partition's head: the
-    /// stretch begins inside of the partition, and its head was in the stretch before.
+    /// Calls `found` with each element's hashes, in a partition's order. `inner` leaves out the partition's head: the
+    /// segment begins inside of the partition, and its head was in the segment before.
     pub fn partition(&mut self, partition: &PartitionResult, inner: bool, mut found: impl FnMut(Print)) {
         let key = self.key(&partition.key);
         if !inner {
@@ -104,7 +104,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// The elements themselves with their prints, in the same order.
+    /// The elements with their hashes, in the same order.
     pub fn elements(&mut self, partition: PartitionResult, inner: bool, out: &mut Vec<(Print, Element)>) {
         let key = self.key(&partition.key);
         if !inner {
@@ -142,7 +142,7 @@ impl<'a> Printer<'a> {
         self.buffer.extend_from_slice(&deletion.local.to_le_bytes());
     }
 
-    /// From the buffer: what stands there by `place_len` is the place.
+    /// From the buffer: its first `place_len` bytes are the place.
     fn print(&self, place_len: usize) -> Print {
         let place = self.hash(&self.buffer[..place_len]);
         let content = self.hash(&self.buffer);

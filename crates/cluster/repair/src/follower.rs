@@ -1,6 +1,6 @@
-//! A shard that answers the questions of repairs. It keeps the piece that it was asked about last, because the next question is
-//! most often about the same one; when that was forgotten it reads again. So nothing here outlives a lost master for long, and
-//! nothing has to be told when one is lost.
+//! A shard that answers a repair's requests. It caches the page of the last request, because the next request is
+//! most often about the same segment; without it the shard reads again. So no state here outlives a lost master for long, and
+//! nobody has to report a lost master.
 
 use std::cell::{Cell, RefCell};
 
@@ -17,7 +17,7 @@ use crate::scope::{Scope, Slice};
 
 /// The data of one shard.
 pub trait Data {
-    /// Reads what the shard owns of a command's partitions, or what of that came after a mark.
+    /// Reads the shard's part of a command's partitions, or only the rows written after a mark.
     fn read(
         &self,
         command: &ReadCommand,
@@ -31,18 +31,18 @@ pub trait Data {
     ) -> impl Future<Output = Result<(), ReplicaError>>;
     /// When the shard's part of a table was truncated last.
     fn truncated_at(&self, table: TableId) -> i64;
-    /// Returns when a loss of power cannot undo what was applied.
+    /// Returns when a power failure cannot undo what was applied.
     fn sync(&self) -> impl Future<Output = Result<(), ReplicaError>>;
 }
 
-/// What a shard keeps and allows.
+/// The limits of a shard's follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowerConfig {
-    /// Bytes of a piece at most, whatever the master asks for; one row may be larger.
+    /// Bytes of a page at most, whatever the master asks for; one row may be larger.
     pub piece_bytes_max: u32,
-    /// Bytes of all pieces that are kept for the next question.
+    /// Bytes of all cached pages.
     pub kept_bytes_max: usize,
-    /// How often another question may come before a piece that nobody asked about again is forgotten.
+    /// How often another request may come before an unused page is evicted.
     pub kept_questions_max: u64,
 }
 
@@ -52,21 +52,21 @@ impl Default for FollowerConfig {
     }
 }
 
-/// Why a question was not answered.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FollowerError {
     /// The data could not be read or written.
     #[error(transparent)]
     Replica(#[from] ReplicaError),
-    /// What lies up to the stretch's end has grown too large meanwhile. The master begins the stretch again.
-    #[error("the stretch has grown to more than {0} bytes since its end was agreed")]
+    /// The segment has grown too large since its end was agreed. The master begins it again.
+    #[error("the segment has grown to more than {0} bytes since its end was agreed")]
     Grown(u32),
-    /// What the master was told of is not there any more as it was. The master begins the stretch again.
-    #[error("the stretch has changed since its content was told")]
+    /// The rows that the shard had reported are gone or changed. The master begins the segment again.
+    #[error("the segment has changed since its content was reported")]
     Changed,
 }
 
-/// What names a piece.
+/// Identifies a page.
 #[derive(Clone, Debug, PartialEq)]
 struct Name {
     table: TableId,
@@ -80,7 +80,7 @@ struct Name {
 struct Kept {
     name: Name,
     piece: Piece,
-    /// When the table had been truncated last, before the piece was read: what it tells of is gone after the next time.
+    /// When the table had been truncated last, before the page was read: the next truncation invalidates it.
     truncated_at: i64,
     bytes: usize,
     asked_at: u64,
@@ -90,7 +90,7 @@ struct Kept {
 pub struct Follower<D> {
     pub(crate) data: D,
     pub(crate) config: FollowerConfig,
-    /// The one asked about last is the last.
+    /// The most recently used is the last.
     kept: RefCell<Vec<Kept>>,
     questions: Cell<u64>,
 }
@@ -101,27 +101,27 @@ impl<D: Data> Follower<D> {
         Self { data, config, kept: RefCell::default(), questions: Cell::new(0) }
     }
 
-    /// The data that it answers from.
+    /// The data of the shard.
     pub fn data(&self) -> &D {
         &self.data
     }
 
-    /// Bytes kept for the next question.
+    /// Bytes of cached pages.
     pub fn kept_bytes(&self) -> usize {
         self.kept.borrow().iter().map(|kept| kept.bytes).sum()
     }
 
-    /// Questions answered so far.
+    /// Requests answered so far.
     pub fn questions(&self) -> u64 {
         self.questions.get()
     }
 
-    /// Forgets all pieces, as happens to those that nobody asks about.
+    /// Evicts all pages, as happens to unused ones.
     pub fn forget(&self) {
         self.kept.borrow_mut().clear();
     }
 
-    /// Answers a question.
+    /// Answers a request.
     pub async fn answer(&self, request: Request) -> Result<Answer, FollowerError> {
         let Request { scope, after, base, ask } = request;
         let name = Name {
@@ -155,24 +155,24 @@ impl<D: Data> Follower<D> {
                 // Each is a row or more of one partition, and none has to wait for the others to be durable.
                 let apply = |update| self.data.apply(update, truncated_at);
                 try_join_all(updates.into_iter().map(apply)).await?;
-                // The others may forget a deletion as soon as this shard was told of it: it has to stay told.
+                // The others may forget a deletion as soon as this shard has acknowledged it: it must be durable first.
                 self.data.sync().await?;
                 Answer::Hidden(hidden)
             }
         };
-        // What was read may be gone, and what was told was left out.
+        // The page may be obsolete after a truncation, and the rows that arrived were dropped.
         self.check_truncation(name.table, truncated_at)?;
         self.keep(name, piece, truncated_at);
         Ok(answer)
     }
 
-    /// The piece that a question is about, the one that was kept or a new one, and when the table had been truncated last before it
+    /// The page of a request, cached or read now, and when the table had been truncated last before it
     /// was read.
     async fn piece(&self, name: &Name, scope: &Scope, ask: &Ask) -> Result<(Piece, i64), FollowerError> {
         let (base, after) = (name.base, name.after.clone());
         let mut truncated_at = self.data.truncated_at(name.table);
         let Some(upto) = ask.upto() else {
-            self.forget_stretch_before(name);
+            self.forget_segment_before(name);
             let Ask::Summary { bytes_max } = ask else { unreachable!("only a summary has no end") };
             let bytes_max = (*bytes_max).min(self.config.piece_bytes_max);
             return Ok((self.read(scope, after, base, bytes_max).await?, truncated_at));
@@ -225,8 +225,8 @@ impl<D: Data> Follower<D> {
         Some(kept.remove(at))
     }
 
-    /// A master that goes on to the next stretch is done with the one before.
-    fn forget_stretch_before(&self, name: &Name) {
+    /// A request of a master for the next segment ends the one before.
+    fn forget_segment_before(&self, name: &Name) {
         self.kept
             .borrow_mut()
             .retain(|kept| Name { after: None, ..kept.name.clone() } != Name { after: None, ..name.clone() });

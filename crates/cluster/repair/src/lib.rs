@@ -1,8 +1,8 @@
-//! Repair: nodes that keep the same data compare it, range by range and row by row, and tell each other what they lack.
+//! Repair: replicas compare their data, range by range and row by row, and send each other the missing rows.
 //!
-//! One node, the master, leads; the shards of all nodes answer its questions about a bounded stretch of the ring at a time:
-//! one number for everything, numbers for parts of it where that differs, and last the rows that differ, which alone cross the
-//! wire. How, and why it may be interrupted anywhere: docs/design/repair.md.
+//! One node, the master, leads; the shards of all replicas answer its requests about one bounded token range (a segment) at a time:
+//! one sum for the segment, sums of its buckets where that differs, and last the differing rows, the only data that cross the
+//! wire. Protocol, and why it may be interrupted anywhere: docs/design/repair.md.
 
 pub mod age;
 mod automatic;
@@ -31,4 +31,4 @@ pub use job::{JobState, JobStatus};
 pub use master::RepairError;
 pub use scope::{Scope, Slice};
 pub use service::{ClusterContext, Members, Repair, RepairConfig, RepairStats, Wanted};
-pub use step::{Carrier, Done, Participant, StepError, Stretch, participants, step};
+pub use step::{Carrier, Done, Participant, Segment, StepError, participants, step};

@@ -1,4 +1,4 @@
-//! Repairs that this node leads: ranges one after the other, the slices of a range at once, stretch by stretch.
+//! Repairs that this node leads: ranges one after the other, the slices of a range concurrently, segment by segment.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,41 +25,41 @@ use crate::wire::{
     Checked, Close, Open, Opening, decode_checked, decode_done, definition, encode_close, encode_open,
 };
 
-/// Clocks that differ by more are told of.
+/// Clocks that differ by more are logged.
 const CLOCK_SECONDS_MAX: u32 = 60;
 
-/// How often a node is told again that a range was repaired.
+/// How often a node is notified again that a range was repaired.
 const CLOSE_RETRIES_MAX: u32 = 2;
 
-/// Why a repair was not begun.
+/// Why a repair was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairError {
-    /// The keyspace is not there.
+    /// The keyspace does not exist.
     #[error("Keyspace [{0}] does not exist.")]
     UnknownKeyspace(String),
-    /// The table is not there.
+    /// The table does not exist.
     #[error("Keyspace [{0}] does not have table {1}")]
     UnknownTable(String, String),
-    /// The ranges make no sense.
+    /// The ranges are invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
 
-/// How a unit is to be repaired.
+/// The options of a unit's repair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
-    /// A unit that was repaired at this time or later is left out; 0 for none.
+    /// Units repaired at this time or later are skipped; 0 for none.
     pub(crate) unless_since: u32,
-    /// Compare everything.
+    /// Full repair: compare everything.
     pub(crate) full: bool,
-    /// Have the replicas flush before, so that the next repair need not compare what is in memory now.
+    /// Replicas flush before, so that the next repair need not compare rows that are in memory now.
     pub(crate) flush: bool,
 }
 
 /// Why a unit was not repaired.
 #[derive(Debug, thiserror::Error)]
 enum UnitError {
-    /// Nodes have different topology versions. When they agree, and the replicas are those that were meant, it can be begun anew.
+    /// Nodes have different topology versions. When they agree, and the replicas are unchanged, it can be retried.
     #[error("{0}")]
     Stale(String),
     #[error("{0}")]
@@ -73,7 +73,7 @@ impl From<String> for UnitError {
 }
 
 impl UnitError {
-    /// What a call came to, and whether it is worth asking again.
+    /// The result of a call, and whether a retry may succeed.
     fn of_call(error: RpcError, named: impl FnOnce(String) -> String) -> (bool, Self) {
         match error {
             RpcError::Refused(refusal) if refusal.code == STALE => {
@@ -86,14 +86,14 @@ impl UnitError {
     }
 }
 
-/// What a unit is repaired with.
+/// The context of a unit's repair.
 struct Settled {
-    /// The topology version by which the nodes are the replicas.
+    /// The topology version that determined the replicas.
     topology: u64,
     nodes: Vec<(HostId, u16)>,
-    /// By node and shard: what was compared before and is left out; none when everything is compared.
+    /// By node and shard: the base of an incremental repair; none for a full repair.
     bases: Option<Vec<Vec<Mark>>>,
-    /// By node and shard: what the data had come to.
+    /// By node and shard: its mark at the begin.
     marks: Vec<Vec<Mark>>,
     session: u64,
     slices: u16,
@@ -103,7 +103,7 @@ struct Settled {
 }
 
 impl Repair {
-    /// Begins a repair; its number. To be called on shard 0.
+    /// Starts a repair and returns its number. To be called on shard 0.
     pub fn begin(&self, wanted: Wanted) -> Result<u64, RepairError> {
         let inner = &self.0;
         let tables = self.tables(&wanted)?;
@@ -152,14 +152,14 @@ impl Repair {
         wanted.tables.iter().map(find).collect()
     }
 
-    /// How a job is going, on shard 0.
+    /// The state of a job, on shard 0.
     pub fn status(&self, id: u64) -> Option<JobStatus> {
         let jobs = self.0.jobs.borrow();
         jobs.get(&id).map(|job| job.figures.borrow().status(self.0.rt.now()))
     }
 
-    /// How all jobs that are remembered are going, the oldest first; before them, as number 0, what this node repairs just now
-    /// without having been asked to.
+    /// The state of all remembered jobs, the oldest first; before them, as number 0, the automatic repair that runs
+    /// now.
     pub fn statuses(&self) -> Vec<JobStatus> {
         let now = self.0.rt.now();
         let by_itself = self.0.by_itself.borrow().clone();
@@ -168,7 +168,7 @@ impl Repair {
         all.map(|figures| figures.borrow().status(now)).collect()
     }
 
-    /// Stops a job; false when there is none of this number. What it has finished is remembered.
+    /// Cancels a job; false when there is none of this number. Finished ranges stay recorded.
     pub async fn cancel(&self, id: u64) -> bool {
         let task = match self.0.jobs.borrow_mut().get_mut(&id) {
             Some(job) => job.task.take(),
@@ -196,7 +196,7 @@ impl Inner {
         }
     }
 
-    /// What of a table this node is to repair.
+    /// The ranges of a table that this node is to repair.
     pub(crate) fn units(
         &self,
         members: &Members,
@@ -221,7 +221,7 @@ impl Inner {
         plan(&members.ring, &placement, members.own, &options)
     }
 
-    /// Repairs one range of one table, planned by this ring, and takes it down.
+    /// Repairs one range of one table, planned by this ring, and records it.
     pub(crate) async fn unit(
         &self,
         table: &Arc<Table>,
@@ -237,7 +237,7 @@ impl Inner {
         }
         let _one = self.one_unit.acquire(1).await.expect("it is never closed");
         let mut done = self.try_unit(table, unit, ring, manner, figures).await;
-        // Whatever was compared by a topology version that is stale now is compared again.
+        // A range compared by a stale topology version is compared again.
         for restart in 1..self.config.attempts_max {
             let Err(UnitError::Stale(why)) = &done else { break };
             tracing::info!("a repair of {} begins again: {why}", table.full_name());
@@ -260,7 +260,7 @@ impl Inner {
         figures.borrow_mut().end_unit(part, failure);
     }
 
-    /// Whether everything was compared.
+    /// Whether everything was compared (a full repair).
     async fn try_unit(
         &self,
         table: &Arc<Table>,
@@ -279,7 +279,7 @@ impl Inner {
             self.slice(table, unit.range, slice, &settled, figures)
         });
         try_join_all(slices).await?;
-        // Who has become a replica meanwhile, or will be one, may lack what the others know.
+        // A replica that joined meanwhile, or is pending, may lack deletions that the others know.
         let stable = unit.complete && stable && self.is_stable(table, unit, ring)?;
         let now = self.context.members().topology;
         if now != topology {
@@ -293,8 +293,8 @@ impl Inner {
         Ok(full)
     }
 
-    /// Whether those who take part are all that keep the range, and will stay so. An error when they are not even those that
-    /// were meant.
+    /// Whether the participants are all replicas of the range, and will stay so. An error when they are not even those that
+    /// were planned.
     fn is_stable(&self, table: &Table, unit: &Unit, ring: &Ring) -> Result<bool, String> {
         let members = self.context.members();
         let schema = self.context.schema();
@@ -323,7 +323,7 @@ impl Inner {
         self.stats.set(stats);
     }
 
-    /// Asks whether all that take part are there and agree on the table, and what of it they have compared before.
+    /// Asks all participants whether they are up and agree on the table, and for their bases.
     async fn settle(
         &self,
         table: &Arc<Table>,
@@ -353,7 +353,7 @@ impl Inner {
                 let deadline = self.rt.now() + self.config.timeout * 3;
                 let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
                 let answer = answer.map_err(|error| {
-                    // It is a topology version behind: the range is begun again when it has had time to catch up.
+                    // Its topology version is behind: the range is retried when it has had time to catch up.
                     let is_behind = matches!(&error, RpcError::Refused(refusal) if refusal.code == TRY_AGAIN);
                     match UnitError::of_call(error, &named).1 {
                         UnitError::Failed(why) if is_behind => UnitError::Stale(why),
@@ -387,7 +387,7 @@ impl Inner {
         let slices = nodes.iter().map(|(_, shards)| *shards).min().expect("this node is one");
         let repaired = Arc::new(self.history().table(table.id));
         let rule = mutation::purge::PurgeRule::for_table(table, at, &repaired);
-        // Grace counts only where everything is compared: what hides in what is left out needs its deletion, however old.
+        // Grace counts only in a full repair: rows below the mark may need a deletion however old it is.
         let grace = rule.gc_before_of(unit.range.after, unit.range.upto);
         let gc_before = if bases.is_some() { 0 } else { grace };
         let (seed, session) = (self.rt.random_u64(), self.rt.random_u64());
@@ -406,7 +406,7 @@ impl Inner {
         let &Settled { gc_before, at: now, seed, .. } = settled;
         let scope = Scope { table: table.clone(), range, slice, now, gc_before, seed };
         let mut after: Option<Resume> = None;
-        let (mut failures, mut bytes_max) = (0, self.config.stretch_bytes);
+        let (mut failures, mut bytes_max) = (0, self.config.segment_bytes);
         loop {
             let begun = self.rt.now();
             match self.one_step(&scope, settled, after.as_ref(), bytes_max).await {
@@ -432,7 +432,7 @@ impl Inner {
                     if !again || failures >= self.config.attempts_max {
                         return Err(error);
                     }
-                    // A smaller stretch grows past its limit less easily, and a page of it takes less time.
+                    // A smaller segment grows past its limit less easily, and a page of it takes less time.
                     bytes_max = (bytes_max / 2).max(16 << 10);
                     self.rt.sleep(self.config.pause * failures).await;
                 }
@@ -440,7 +440,7 @@ impl Inner {
         }
     }
 
-    /// Has the slice's shard repair the next stretch. An error says whether it is worth trying again.
+    /// Lets the slice's shard repair the next segment. An error says whether a retry may succeed.
     async fn one_step(
         &self,
         scope: &Scope,
@@ -461,7 +461,7 @@ impl Inner {
         let open = Open::Step { request: encoded.into(), nodes, bases };
         let body = encode_open(&Opening { topology: settled.topology, open });
         let shard = scope.slice.shards(self.rt.shard_count()).next().expect("a slice has a shard");
-        // A step asks at most ten times, one after the other.
+        // A step sends at most ten requests, one after the other.
         let deadline = self.rt.now() + self.config.timeout * 10;
         let target = Target::Host { host: self.host, shard };
         let answer = self.messenger.call(target, Verb::RepairOpen, body, deadline).await;
@@ -469,7 +469,7 @@ impl Inner {
         decode_done(&answer, &scope.table).map_err(|error| (false, UnitError::Failed(error.to_string())))
     }
 
-    /// Waits until the bytes of a step are paid for at the slice's part of the rate.
+    /// Waits until the rate limit admits the bytes of a step.
     async fn pay(&self, begun: Instant, bytes: u64, slices: u16) {
         let rate = self.config.bytes_per_second / u64::from(slices.max(1));
         if rate > 0 {
@@ -478,7 +478,7 @@ impl Inner {
         }
     }
 
-    /// Takes down that a range was repaired, here and wherever it was.
+    /// Records that a range was repaired, here and at all its replicas.
     async fn close(&self, settled: &Settled, table: TableId, range: TokenRange) -> Result<(), String> {
         let &Settled { topology, at, session, .. } = settled;
         let full = settled.bases.is_none();
@@ -495,7 +495,7 @@ impl Inner {
         let tell = |(node, (host, _)): (usize, &(HostId, u16))| {
             let (host, body) = (*host, encode_close(&of_node(node)));
             async move {
-                // That node keeps its deletions for longer than it would have to, and the next repair compares everything.
+                // That node retains its deletions for longer than necessary, and the next repair compares everything.
                 if let Err(error) = self.tell_closed(host, body).await {
                     tracing::warn!("host {} has not heard of a repair: {error}", host_name(host));
                 }

@@ -1,5 +1,5 @@
-//! The master's decisions about one stretch: how far it goes, which buckets differ, which rows to fetch from whom, and what
-//! each node is to be told. Pure.
+//! The master's decisions about one segment: its end, the buckets that differ, the rows to fetch and from whom, and the rows to
+//! send to each node. Pure.
 
 use mutation::{DecoratedKey, PartitionUpdate};
 use replica::compare::{lacks, order};
@@ -11,21 +11,21 @@ use crate::message::Summary;
 use crate::piece::{is_inner, merge};
 use crate::scope::Scope;
 
-/// Stretches of so many elements or fewer are compared element by element at once.
+/// Segments of so many elements or fewer are compared element by element at once.
 pub const SMALL_ELEMENTS: u64 = 128;
-/// Elements a bucket, on average.
+/// Elements of a bucket, on average.
 const BUCKET_ELEMENTS: u64 = 8;
 /// Buckets at most.
 pub const BUCKETS_MAX: u32 = 1 << 14;
 
-/// What the summaries of all participants say together.
+/// The result of comparing the summaries of all participants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// Where the stretch ends of which all have told.
+    /// The segment's end: the end of the shortest page.
     pub upto: Option<Resume>,
-    /// All nodes have the same there.
+    /// All nodes have the same elements there.
     pub equal: bool,
-    /// Elements of the node that has most of them, at most.
+    /// Elements of the node with the most of them.
     pub elements: u64,
 }
 
@@ -45,7 +45,7 @@ pub fn compare(nodes: &[usize], summaries: &[Summary]) -> Compared {
     Compared { upto, equal, elements }
 }
 
-/// Into how many buckets so many elements go.
+/// The number of buckets for so many elements.
 pub fn bucket_count(elements: u64) -> u32 {
     if elements <= SMALL_ELEMENTS {
         return 1;
@@ -54,7 +54,7 @@ pub fn bucket_count(elements: u64) -> u32 {
     wanted.next_power_of_two().min(BUCKETS_MAX)
 }
 
-/// The buckets in which not all nodes have the same, as bits.
+/// The buckets in which nodes differ, as bits.
 pub fn differing(nodes: &[usize], sums: &[Vec<u64>]) -> Bits {
     let count = sums.first().map_or(0, Vec::len);
     let mut of_node: Vec<Vec<u64>> = vec![vec![0; count]; nodes.iter().max().map_or(0, |last| last + 1)];
@@ -103,18 +103,18 @@ impl Bits {
     }
 }
 
-/// Who has which elements of the buckets that differ.
+/// The owners of the elements of the buckets that differ.
 #[derive(Debug)]
 pub struct Holdings {
     /// By node, ascending.
     of_node: Vec<Vec<u64>>,
-    /// By participant: what to fetch from it.
+    /// By participant: the elements to fetch from it.
     pub fetch: Vec<Vec<u64>>,
 }
 
 impl Holdings {
-    /// From what each participant told. What all nodes have is no difference; the rest is fetched once, from the first that
-    /// has it, so that it costs nothing when the master does.
+    /// From each participant's report. Elements that all nodes have are equal; each other is fetched once, from the first that
+    /// stores it: the master itself where possible.
     pub fn new(nodes: &[usize], contents: &[Vec<u64>]) -> Self {
         let node_count = nodes.iter().max().map_or(0, |last| last + 1);
         let mut holders: HashMap<u64, (usize, usize)> = HashMap::default();
@@ -141,7 +141,7 @@ impl Holdings {
         Self { of_node, fetch }
     }
 
-    /// Leaves out what one node alone has: what an injected bug does.
+    /// Leaves out elements that one node alone has: an injected bug.
     pub(crate) fn forget_lone(&mut self) {
         let mut counts: HashMap<u64, usize> = HashMap::default();
         self.of_node.iter().flatten().for_each(|content| *counts.entry(*content).or_default() += 1);
@@ -154,7 +154,7 @@ impl Holdings {
         self.fetch.iter().all(Vec::is_empty)
     }
 
-    /// From what was fetched: for each node what it has to be told to have the merge of all.
+    /// From the fetched rows: for each node the updates that bring it to the merge of all.
     pub fn lacking(
         &self,
         scope: &Scope,
@@ -190,7 +190,7 @@ impl Pool {
         Self(pool)
     }
 
-    /// What a node has that holds these.
+    /// The contents of a node at these places.
     fn page(&self, contents: &[u64]) -> Vec<PartitionResult> {
         let mut out: Vec<PartitionResult> = Vec::new();
         for (key, print, element) in &self.0 {

@@ -1,5 +1,5 @@
-//! What the master of a repair asks the shards that take part, and what they answer. Every request says everything that it
-//! needs: who answers may have forgotten what was asked before.
+//! Requests of a repair's master to the participating shards, and their answers. Every request is complete:
+//! the shard that answers may have evicted everything of the requests before.
 
 use mutation::PartitionUpdate;
 use replica::{Mark, PartitionResult, Resume};
@@ -7,67 +7,67 @@ use replica::{Mark, PartitionResult, Resume};
 use crate::merge::Bits;
 use crate::scope::Scope;
 
-/// A question about a stretch that begins behind `after`.
+/// A request about a segment that begins behind `after`.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is repaired.
+    /// The scope of the repair.
     pub scope: Scope,
-    /// Where the stretch begins; none for the scope's begin.
+    /// The segment's begin; none for the scope's begin.
     pub after: Option<Resume>,
-    /// Of the shard that is asked: only what came after this is compared; none for everything.
+    /// The asked shard's base: only rows written after it are compared; none for all.
     pub base: Option<Mark>,
-    /// What is asked.
+    /// The request.
     pub ask: Ask,
 }
 
-/// What is asked about a stretch.
+/// A request about a segment.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// Go on for about so many bytes: how far is that, and what is there?
+    /// Read on for about so many bytes: the end of the page, and its summary.
     Summary {
         /// Bytes in memory.
         bytes_max: u32,
     },
     /// Up to `upto`: the sums of so many buckets.
     Sums {
-        /// The stretch's end; none for the scope's end.
+        /// The segment's end; none for the scope's end.
         upto: Option<Resume>,
-        /// How many buckets, a power of two.
+        /// Number of buckets, a power of two.
         buckets: u32,
     },
-    /// Up to `upto`: what is in these buckets?
+    /// Up to `upto`: the contents of these buckets.
     Contents {
-        /// The stretch's end.
+        /// The segment's end.
         upto: Option<Resume>,
-        /// How many buckets, a power of two.
+        /// Number of buckets, a power of two.
         buckets: u32,
-        /// Which of them.
+        /// The buckets.
         which: Bits,
     },
-    /// Up to `upto`: the elements of these contents.
+    /// Up to `upto`: the elements with these contents.
     Fetch {
-        /// The stretch's end.
+        /// The segment's end.
         upto: Option<Resume>,
-        /// Which.
+        /// The contents.
         contents: Vec<u64>,
     },
-    /// Take these over. The answer is what hides them here.
+    /// Apply these updates. The answer is the deletions that hide parts of them here.
     Push {
-        /// The stretch's end.
+        /// The segment's end.
         upto: Option<Resume>,
-        /// What was lacking.
+        /// The missing updates.
         updates: Vec<PartitionUpdate>,
     },
 }
 
-/// What a shard has from behind a place on.
+/// The summary of a shard's page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// How far it tells; none up to the scope's end.
+    /// The end of the page; none for the scope's end.
     pub end: Option<Resume>,
-    /// How many elements there are.
+    /// Number of elements.
     pub elements: u64,
-    /// Their contents added up.
+    /// The sum of their contents.
     pub sum: u64,
 }
 
@@ -85,7 +85,7 @@ pub enum Answer {
 }
 
 impl Ask {
-    /// Where the stretch ends, when that is known already.
+    /// The segment's end, when it is known already.
     pub fn upto(&self) -> Option<Option<&Resume>> {
         match self {
             Self::Summary { .. } => None,

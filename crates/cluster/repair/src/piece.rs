@@ -1,9 +1,9 @@
-//! What one shard of a node has of a stretch: its rows as they are, their normal form, and the prints of that.
+//! One shard's page of a segment: its rows, their normal form, and the hashes of that.
 //!
-//! The normal form leaves out what is past its grace, as a compaction of everything would: two nodes that once agreed have the
-//! same normal form whatever each has compacted since, so that what one has purged is not sent to it again. The rows as they
-//! are still decide: a deletion past its grace that hides what another node sends is sent back in answer, so that what was
-//! deleted does not return as long as anyone remembers the deletion.
+//! The normal form leaves out everything that is past its grace, as a major compaction would: two nodes that once agreed have the
+//! same normal form whatever each has compacted since, so that a purged deletion is not sent to it again. The rows as
+//! stored still decide: a deletion past its grace that hides a row of another node is sent back in answer, so that a
+//! deleted row does not return as long as any replica remembers the deletion.
 
 use mutation::merge::{Merger, Step};
 use mutation::purge::{PurgeRule, Purger};
@@ -16,7 +16,7 @@ use crate::element::{Element, Print, Printer};
 use crate::merge::Bits;
 use crate::scope::Scope;
 
-/// The read that finds a piece.
+/// The read of a page.
 pub fn command(scope: &Scope, after: Option<&Resume>, bytes_max: usize) -> ReadCommand {
     ReadCommand {
         limits: Limits { bytes: bytes_max, ..Limits::NONE },
@@ -27,7 +27,7 @@ pub fn command(scope: &Scope, after: Option<&Resume>, bytes_max: usize) -> ReadC
     }
 }
 
-/// One shard's part of a stretch.
+/// One shard's page of a segment.
 #[derive(Debug)]
 pub struct Piece {
     after: Option<Resume>,
@@ -39,9 +39,9 @@ pub struct Piece {
 #[derive(Debug)]
 struct Part {
     whole: PartitionResult,
-    /// Where it is another one.
+    /// The normal form, where it differs from the row.
     normal: Option<PartitionResult>,
-    /// Where its prints begin.
+    /// The index of its first hash.
     prints_from: usize,
 }
 
@@ -71,27 +71,27 @@ impl Piece {
         self.parts.push(Part { whole, normal, prints_from });
     }
 
-    /// Whether the stretch begins inside of a partition.
+    /// Whether the segment begins inside of a partition.
     fn is_inner(&self, partition: &PartitionResult) -> bool {
         is_inner(self.after.as_ref(), partition)
     }
 
-    /// Where it ends; none at the end of the scope.
+    /// Its end; none at the end of the scope.
     pub fn end(&self) -> Option<&Resume> {
         self.end.as_ref()
     }
 
-    /// How many things it holds.
+    /// Number of elements.
     pub fn elements(&self) -> u64 {
         self.prints.len() as u64
     }
 
-    /// One number for everything.
+    /// The sum of all contents.
     pub fn sum(&self) -> u64 {
         self.prints.iter().fold(0, |sum: u64, print| sum.wrapping_add(print.content))
     }
 
-    /// Bytes that it holds, about.
+    /// Bytes in memory, about.
     pub fn memory_size(&self) -> usize {
         let rows = |partition: &PartitionResult| {
             size_of::<Part>()
@@ -103,7 +103,7 @@ impl Piece {
         parts.sum::<usize>() + self.prints.len() * size_of::<Print>()
     }
 
-    /// Whether it tells of everything up to `upto`.
+    /// Whether it covers everything up to `upto`.
     pub fn reaches(&self, upto: Option<&Resume>) -> bool {
         match (&self.end, upto) {
             (None, _) => true,
@@ -112,7 +112,7 @@ impl Piece {
         }
     }
 
-    /// Forgets what lies behind `upto`, which it reaches.
+    /// Drops the rest behind `upto`, which it reaches.
     pub fn cut(&mut self, scope: &Scope, upto: Option<&Resume>) {
         assert!(self.reaches(upto), "a piece is only made shorter");
         let Some(upto) = upto.filter(|upto| self.end.as_ref() != Some(*upto)) else { return };
@@ -139,7 +139,7 @@ impl Piece {
         }
     }
 
-    /// One number for each of so many buckets.
+    /// The sums of so many buckets.
     pub fn sums(&self, buckets: u32) -> Vec<u64> {
         let mut out = vec![0u64; buckets as usize];
         for print in &self.prints {
@@ -149,12 +149,12 @@ impl Piece {
         out
     }
 
-    /// What is in the buckets that `which` names.
+    /// The contents of the buckets in `which`.
     pub fn contents(&self, buckets: u32, which: impl Fn(u32) -> bool) -> Vec<u64> {
         self.prints.iter().filter(|print| which(print.bucket(buckets))).map(|print| print.content).collect()
     }
 
-    /// The elements of these contents, in their normal form; none when one of them is not there.
+    /// The elements of these contents, in their normal form; none when one of them is missing.
     pub fn fetch(&self, scope: &Scope, contents: &[u64]) -> Option<Vec<PartitionResult>> {
         let mut wanted = contents.to_vec();
         wanted.sort_unstable();
@@ -171,7 +171,7 @@ impl Piece {
         (found_count >= wanted.len()).then(|| found.into_iter().map(|(_, part)| part).collect())
     }
 
-    /// The rows of the buckets that `which` names, by the number of their part.
+    /// The rows of the buckets in `which`, by the index of their part.
     pub(crate) fn rows_of(&self, scope: &Scope, buckets: u32, which: &Bits) -> Vec<(usize, PartitionResult)> {
         let is_row = |element: &Element| matches!(element, Element::Row(_) | Element::Static(_));
         let mut found = self.elements_of(scope, |print| which.has(print.bucket(buckets)), is_row);
@@ -179,8 +179,8 @@ impl Piece {
         found
     }
 
-    /// Those of the elements that are `wanted` by their prints which `takes` takes, in their normal form, of each part that has a
-    /// wanted one and by its number.
+    /// The elements that are `wanted` by their hashes and that `takes` accepts, in their normal form, of each part with a
+    /// wanted one and by its index.
     fn elements_of(
         &self,
         scope: &Scope,
@@ -209,7 +209,7 @@ impl Piece {
         out
     }
 
-    /// Puts rows in the place of those of the same keys; a row without such is taken out. By the number of their part.
+    /// Replaces rows by those of the same keys; a row without one is removed. By the index of their part.
     pub(crate) fn replace_rows(
         &mut self,
         scope: &Scope,
@@ -237,8 +237,8 @@ impl Piece {
         parts.into_iter().for_each(|part| self.add(scope, part));
     }
 
-    /// What of `updates`, which another node has and this one lacks, is hidden here by what is past its grace or came in
-    /// meanwhile: as updates that make it known to those who do not know it.
+    /// The deletions and newer rows here that hide parts of `updates`, which another node sent and this one lacked: as updates
+    /// for the nodes that do not know them.
     pub fn hides(&self, scope: &Scope, updates: &[PartitionUpdate]) -> Vec<PartitionUpdate> {
         let mut out = Vec::new();
         for update in updates {
@@ -255,7 +255,7 @@ impl Piece {
     }
 }
 
-/// What of `theirs`, which is told, is hidden by `mine`, and both together.
+/// The part of `theirs`, which was received, that `mine` hides, and both merged.
 pub(crate) fn meet(
     scope: &Scope,
     mine: &PartitionResult,
@@ -268,12 +268,12 @@ pub(crate) fn meet(
     (answer, merged)
 }
 
-/// Whether a stretch that begins behind `after` begins inside of this partition.
+/// Whether a segment that begins behind `after` begins inside of this partition.
 pub fn is_inner(after: Option<&Resume>, partition: &PartitionResult) -> bool {
     after.is_some_and(|after| after.clustering.is_some() && after.key == partition.key)
 }
 
-/// Of what was told (`theirs`) and is not there in the end (`kept`): what of `merged` is the reason.
+/// The part of `merged` that hides received updates (`theirs`) that are missing from the result (`kept`).
 fn hidden(theirs: &PartitionResult, kept: &PartitionResult, merged: &PartitionResult) -> PartitionResult {
     let mut out = PartitionResult::new(theirs.key.clone());
     let row = |rows: &[Row], wanted: &Row| {
@@ -319,7 +319,7 @@ fn hidden(theirs: &PartitionResult, kept: &PartitionResult, merged: &PartitionRe
     out
 }
 
-/// Merges what several nodes have, partitions in the order of the ring.
+/// Merges the partitions of several nodes, in ring order.
 pub fn merge(scope: &Scope, inputs: &[impl AsRef<[PartitionResult]>]) -> Vec<PartitionResult> {
     let mut merger = Merger::new(scope.table.clone(), inputs.len(), false);
     for (input, partitions) in inputs.iter().enumerate() {
@@ -339,7 +339,7 @@ pub fn merge(scope: &Scope, inputs: &[impl AsRef<[PartitionResult]>]) -> Vec<Par
     }
 }
 
-/// A partition without what is past its grace; none when that changes nothing.
+/// A partition without everything that is past its grace; none when that changes nothing.
 pub(crate) fn normal(scope: &Scope, partition: &PartitionResult) -> Option<PartitionResult> {
     let past = |deletion: &DeletionTime| !deletion.is_live() && deletion.local < scope.gc_before;
     let unchanged = !past(&partition.deletion)

@@ -1,4 +1,4 @@
-//! One shard's end of repair: it answers the masters of other nodes, and on shard 0 it leads the repairs that were asked of
+//! One shard's repair service: it answers the masters of other nodes, and on shard 0 it leads the repairs that were requested of
 //! this node.
 
 use std::cell::{Cell, RefCell};
@@ -30,48 +30,48 @@ use crate::message::{Ask, Request};
 use crate::plan::{RepairOptions, straight};
 use crate::scope::Scope;
 use crate::sessions::{Base, Session, Sessions};
-use crate::step::{StepError, Stretch, participants, step};
+use crate::step::{Segment, StepError, participants, step};
 use crate::wire::{
     Address, Checked, Close, Open, Opening, Wire, WireError, decode_addressed, decode_close, decode_open,
     definition, encode_checked, encode_done,
 };
 
-/// The refusals of repair: whether it is worth asking again soon.
+/// The refusals of repair: whether an immediate retry may succeed.
 pub(crate) const TRY_AGAIN: u16 = Refusal::FIRST_FREE;
-/// Asking again will give the same answer.
+/// A retry gives the same answer.
 pub(crate) const NO_USE: u16 = Refusal::FIRST_FREE + 1;
-/// Who was asked has a newer topology version, or does without an SSTable from here on: the range is to be begun anew.
+/// The asked node has a newer topology version, or has just excluded an SSTable: the range is to be begun anew.
 pub(crate) const STALE: u16 = Refusal::FIRST_FREE + 2;
 
-/// A shard that nobody asks for this time forgets what it kept for the next question.
+/// A shard that gets no request for this time evicts its pages.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// What can be set.
+/// The settings of repair.
 #[derive(Clone, Debug)]
 pub struct RepairConfig {
-    /// What each shard answers with.
+    /// The limits of each shard's follower.
     pub follower: FollowerConfig,
-    /// Questions that a shard works on at a time. Together with `follower` this bounds its memory.
+    /// Requests that a shard serves concurrently. Together with `follower` this bounds its memory.
     pub serving_max: usize,
-    /// Bytes of a stretch: what each participant reads for one step.
-    pub stretch_bytes: u32,
+    /// Bytes of a segment: the page of each participant for one step.
+    pub segment_bytes: u32,
     /// Bytes a second that repairs led by this node exchange with others; 0 for no limit.
     pub bytes_per_second: u64,
-    /// How long one answer may take.
+    /// The timeout of one answer.
     pub timeout: Duration,
-    /// How often in a row a stretch is begun again before its range is given up.
+    /// How often in a row a segment is retried before its range fails.
     pub attempts_max: u32,
-    /// The pause before that, which grows with every further attempt.
+    /// The pause before a retry, which grows with every further attempt.
     pub pause: Duration,
-    /// A repaired range holds at most about so many bytes.
+    /// A range of the plan holds at most about so many bytes.
     pub unit_bytes_max: u64,
-    /// Ended jobs that are still told of.
+    /// Ended jobs that are remembered.
     pub jobs_kept: usize,
-    /// Whether this node repairs by itself what is due.
+    /// Whether automatic repair is enabled.
     pub automatic: bool,
-    /// What is repaired by itself is repaired at least so often; 0 for as often as the grace of deletions asks for.
+    /// The interval of automatic repair, at most; 0 for as often as `gc_grace_seconds` requires.
     pub interval_max: Seconds,
-    /// What is repaired by itself is compared wholly after so long; 0 for always.
+    /// The interval of full automatic repairs; 0 for always full.
     pub full_interval: Seconds,
     /// Injected bugs.
     pub canaries: Canaries,
@@ -82,7 +82,7 @@ impl Default for RepairConfig {
         Self {
             follower: FollowerConfig::default(),
             serving_max: 4,
-            stretch_bytes: 512 << 10,
+            segment_bytes: 512 << 10,
             bytes_per_second: 0,
             timeout: Duration::from_secs(20),
             attempts_max: 5,
@@ -102,41 +102,41 @@ impl Default for RepairConfig {
 pub struct Members {
     /// The ring.
     pub ring: Ring,
-    /// This node; it may not have entered the ring yet.
+    /// This node; it may not be in the ring yet.
     pub own: NodeIndex,
-    /// By node: whether it is believed to answer.
+    /// By node: whether it is up.
     pub alive: Vec<bool>,
-    /// Whether nodes are on their way into the ring or out of it: replicas to be may then lack what the others are told.
+    /// Whether topology changes are under way: pending replicas may then lack data that the others have received.
     pub changing: bool,
     /// The topology version of this ring.
     pub topology: u64,
 }
 
-/// What repair has to know of its node.
+/// The state of its node that repair needs.
 pub trait ClusterContext {
-    /// The schema of this moment.
+    /// The current schema.
     fn schema(&self) -> Arc<Schema>;
-    /// The nodes of this moment.
+    /// The current nodes.
     fn members(&self) -> Members;
-    /// Lets a question in that uses a topology version, when this shard has the same; else the version that it has. What the ranges are
-    /// dropped for that it loses waits until the guard goes.
+    /// Admits a request of a topology version, when this shard has the same; else returns its version. Dropping
+    /// ranges that the shard loses waits until the guard is dropped.
     fn admit(&self, topology: u64) -> Result<GateGuard, u64>;
-    /// Whether this node takes writes of a table's token.
+    /// Whether this node accepts writes of a table's token.
     fn takes(&self, table: &Table, token: i64) -> bool;
 }
 
-/// What is to be repaired.
+/// An operator's repair request.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Which keyspace.
+    /// The keyspace.
     pub keyspace: String,
-    /// Which tables; empty for all.
+    /// The tables; empty for all.
     pub tables: Vec<String>,
-    /// Which ranges, with whom.
+    /// The ranges, and with whom.
     pub options: RepairOptions,
-    /// Ranges repaired at this time or later are left out, so that a repair goes on where another one ended; seconds, 0 for none.
+    /// Ranges repaired at this time or later are skipped, so that a repair continues where another one ended; seconds, 0 for none.
     pub unless_since: u32,
-    /// Compare everything, also what past repairs have compared.
+    /// Full repair: compare everything, also rows that past repairs have compared.
     pub full: bool,
 }
 
@@ -162,33 +162,33 @@ pub(crate) struct Inner {
     pub(crate) scheduler: RefCell<Option<Task<()>>>,
     /// When the replicas of a table were asked to flush for a repair.
     pub(crate) flushed: RefCell<BTreeMap<TableId, Instant>>,
-    /// The range that is being repaired without having been asked for.
+    /// The range of automatic repair that runs now.
     pub(crate) by_itself: RefCell<Option<Rc<RefCell<Figures>>>>,
     pub(crate) stats: Cell<RepairStats>,
-    /// Forgets pieces that nobody asks about any more; while there are any.
+    /// Evicts unused pages; while there are any.
     reaper: RefCell<Option<Task<()>>>,
 }
 
-/// What the repairs led by a node have done since its start.
+/// Counters of the repairs led by a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairStats {
     /// Ranges that were repaired.
     pub ranges: u64,
-    /// Of these, how many without what past repairs had compared.
+    /// Of these, how many incrementally.
     pub ranges_incremental: u64,
-    /// Ranges that could not be.
+    /// Ranges that failed.
     pub ranges_failed: u64,
     /// Rows and deletions compared.
     pub elements: u64,
-    /// Versions of rows and deletions that not all had.
+    /// Differing versions of rows and deletions.
     pub differing: u64,
-    /// Rows and deletions that nodes were told.
+    /// Rows and deletions that were sent to nodes that lacked them.
     pub told: u64,
     /// Bytes from and to other nodes.
     pub bytes: u64,
 }
 
-/// A repair that was asked for.
+/// A requested repair.
 pub(crate) struct Job {
     pub(crate) figures: Rc<RefCell<Figures>>,
     /// Until it has ended.
@@ -220,7 +220,7 @@ impl Data for Own {
 }
 
 impl Repair {
-    /// This shard's end, which answers from now on. Shard 0 reads the history of repairs from `directory`, which exists.
+    /// This shard's service, which answers from now on. Shard 0 reads the history of repairs from `directory`, which exists.
     pub async fn open(
         rt: &Rt,
         host: HostId,
@@ -277,7 +277,7 @@ impl Repair {
         });
     }
 
-    /// Tells all shards what was repaired when, and begins to repair what is due. On shard 0, when all shards are open.
+    /// Notifies all shards of the repair history, and starts automatic repair. On shard 0, when all shards are open.
     pub async fn start(&self) {
         for (table, repaired) in self.history().tables() {
             self.0.replica.set_repaired(table, Arc::new(repaired.clone())).await;
@@ -288,7 +288,7 @@ impl Repair {
         }
     }
 
-    /// When what was repaired last, on shard 0.
+    /// The repair history, on shard 0.
     ///
     /// # Panics
     /// On another shard.
@@ -296,23 +296,23 @@ impl Repair {
         self.0.history().current()
     }
 
-    /// What the repairs that this shard led have done.
+    /// The counters of the repairs that this shard led.
     pub fn stats(&self) -> RepairStats {
         self.0.stats.get()
     }
 
-    /// How the tables stand that this node keeps, on shard 0.
+    /// The repair state of this node's tables, on shard 0.
     pub fn ages(&self) -> Vec<TableAge> {
         let members = self.0.context.members();
         age::ages(&self.0.context.schema(), &members.ring, members.own, &self.history())
     }
 
-    /// Bytes of pieces that this shard keeps for the next question.
+    /// Bytes of cached pages of this shard.
     pub fn kept_bytes(&self) -> usize {
         self.0.follower.kept_bytes()
     }
 
-    /// Ends what this node leads, and forgets what it kept for others.
+    /// Cancels the repairs of this node, and evicts pages.
     pub async fn stop(&self) {
         let scheduler = self.0.scheduler.borrow_mut().take();
         if let Some(task) = scheduler {
@@ -327,7 +327,7 @@ impl Repair {
     }
 }
 
-/// Answers a question about a stretch, and sees to it that what is kept for the next one does not outlive its master for long.
+/// Answers a request about a segment, and evicts the page soon after its master is gone.
 async fn asked(inner: Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refusal> {
     let answer = inner.asked(incoming).await;
     let mut reaper = inner.reaper.borrow_mut();
@@ -363,7 +363,7 @@ impl Inner {
         u32::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0)
     }
 
-    /// Takes down a repair, and lets compaction go by it.
+    /// Records a repair, and gives it to compaction.
     pub(crate) async fn record(&self, close: Close) -> Result<(), DiskError> {
         let Close { table, range, at, full, session, marks, topology: _ } = close;
         let of_shards = marks.clone();
@@ -378,7 +378,7 @@ impl Inner {
         self.replica.set_repaired(table, Arc::new(repaired)).await;
         self.keep_apart(table).await;
         for part in straight(range) {
-            self.replica.mended(table, (part.after, part.upto), &of_shards, self.owned(table)).await;
+            self.replica.damage_repaired(table, (part.after, part.upto), &of_shards, self.owned(table)).await;
         }
         Ok(())
     }
@@ -395,19 +395,19 @@ impl Inner {
         ranges.map(|range| (range.after, range.upto)).collect()
     }
 
-    /// [`Inner::record`] when what this node was told, or had compared while it was in memory alone, cannot be lost any more.
+    /// [`Inner::record`] once received rows, and rows compared while they were in memory alone, are durable.
     pub(crate) async fn record_durably(&self, close: Close) -> Result<(), String> {
         self.replica.make_durable(close.table).await.map_err(|error| error.to_string())?;
         self.record(close).await.map_err(|error| error.to_string())
     }
 
-    /// Has compaction keep apart what all ranges of a table have behind them.
+    /// Passes the lowest mark of all ranges of a table to compaction.
     async fn keep_apart(&self, table: TableId) {
         let floor = self.history().current().sessions(table).map(Sessions::floor);
         self.replica.set_repaired_upto(table, &floor.unwrap_or_default()).await;
     }
 
-    /// How far this node's data of a table are, and what a repair of the range may build on.
+    /// This node's mark of a table, and the base for a repair of the range.
     pub(crate) async fn check(
         &self,
         table: TableId,
@@ -433,7 +433,7 @@ impl Inner {
         self.context.schema().table_by_id(id).cloned()
     }
 
-    /// A question of a master about a stretch.
+    /// A master's request about a segment.
     async fn asked(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
         let (Address { shard, shard_count, topology }, body) =
             decode_addressed(&incoming.body).map_err(refused)?;
@@ -451,7 +451,7 @@ impl Inner {
             FollowerError::Grown(_)
             | FollowerError::Changed
             | FollowerError::Replica(ReplicaError::Stopped) => Refusal::new(TRY_AGAIN, error.to_string()),
-            // It has met damage, and a repair that begins from here on does without what is damaged.
+            // It has met damage, and a repair that begins from here on excludes the damaged SSTable.
             FollowerError::Replica(ReplicaError::Storage(_))
                 if self.replica.engine().awaits_salvage(table.id) =>
             {
@@ -464,7 +464,7 @@ impl Inner {
         Ok(out.into())
     }
 
-    /// What is told must belong here: no peer may put rows where nobody looks for them.
+    /// Received rows must belong to this node: no peer may write rows that nobody reads.
     fn check_owned(&self, request: &Request) -> Result<(), Refusal> {
         let Ask::Push { updates, .. } = &request.ask else { return Ok(()) };
         let Scope { range, slice, .. } = &request.scope;
@@ -479,11 +479,11 @@ impl Inner {
         if updates.iter().all(belongs) {
             return Ok(());
         }
-        Err(refused("a row that does not belong to this stretch, shard or node"))
+        Err(refused("a row that does not belong to this segment, shard or node"))
     }
 
-    /// Lets in what uses the same topology version as this shard. Another one may have other replicas: what those were told, or not
-    /// told, is not what the master takes it for.
+    /// Admits requests of this shard's topology version. By another one the replicas may differ, so that the master would
+    /// misjudge which of them have received the rows.
     fn admit(&self, topology: u64) -> Result<GateGuard, Refusal> {
         self.context.admit(topology).map_err(|own| {
             let what = format!("the repair uses topology version {topology}, and this node has {own}");
@@ -518,7 +518,7 @@ impl Inner {
         }
     }
 
-    /// Leads the repair of one stretch.
+    /// Leads the repair of one segment.
     async fn step(
         &self,
         request: &Bytes,
@@ -532,13 +532,13 @@ impl Inner {
         let (timeout, bytes) = (self.config.timeout, Cell::new(0));
         let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, topology, timeout, bytes };
         let participants = participants(&scope, &counts, bases);
-        let stretch = Stretch { after: after.as_ref(), bytes_max, canaries: self.config.canaries };
-        let done = step(&wire, &scope, &participants, stretch).await;
+        let segment = Segment { after: after.as_ref(), bytes_max, canaries: self.config.canaries };
+        let done = step(&wire, &scope, &participants, segment).await;
         let done = done.map_err(|error| failed(nodes, error))?;
         Ok(encode_done(&done, wire.bytes.get()))
     }
 
-    /// A master tells that a range was repaired.
+    /// A master reports that a range was repaired.
     async fn closed(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
         let close = decode_close(&incoming.body).map_err(refused)?;
         if self.history.is_none() {
@@ -547,14 +547,14 @@ impl Inner {
         if self.table(close.table).is_none() {
             return Err(refused(format!("there is no table with id {}", close.table)));
         }
-        // Who is a replica by another topology version may lack what was compared by this one.
+        // A replica by another topology version may lack rows that were compared by this one.
         let _under_way = self.admit(close.topology)?;
         self.record_durably(close).await.map_err(refused)?;
         Ok(Bytes::new())
     }
 }
 
-/// Who failed, why, and whether it is worth trying again.
+/// The node that failed, its error, and whether a retry may succeed.
 fn failed(nodes: &[(HostId, u16)], error: StepError<WireError>) -> Refusal {
     let name = |participant: crate::Participant| {
         let (host, _) = nodes[participant.node];
@@ -584,7 +584,7 @@ fn failed(nodes: &[(HostId, u16)], error: StepError<WireError>) -> Refusal {
     }
 }
 
-/// A host's id as people write it.
+/// A host's id as text.
 pub(crate) fn host_name(host: HostId) -> String {
     let hex: String = host.0.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])

@@ -1,5 +1,5 @@
-//! One repair of one scope, stretch by stretch: the master's conversation with those that take part. It holds no more than what
-//! differs in one stretch, and every stretch that it has finished is in order for good, whatever becomes of the rest.
+//! One repair of one scope, segment by segment: the master's exchange with the participants. It holds only the
+//! differences of one segment, and every finished segment is repaired for good, even when the repair fails later.
 
 use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
@@ -11,23 +11,23 @@ use crate::merge::{Bits, Compared, Holdings, bucket_count, compare, differing};
 use crate::message::{Answer, Ask, Request, Summary};
 use crate::scope::Scope;
 
-/// How often what was told to a node may turn out to be hidden by what another one knows.
+/// How often rows that were sent to a node may turn out to be hidden by a deletion of another one.
 const CORRECTIONS_MAX: usize = 4;
 
-/// One shard of one node that takes part.
+/// One participating shard of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participant {
-    /// Which node; 0 is the master's own.
+    /// The node; 0 is the master's own.
     pub node: usize,
-    /// Which shard of it.
+    /// The shard of it.
     pub shard: u16,
-    /// How many shards the node has.
+    /// The shard count of the node.
     pub shard_count: u16,
-    /// It compares only what came after this; none for everything.
+    /// Its base: it compares only rows written after it; none for all.
     pub base: Option<Mark>,
 }
 
-/// All that take part in the repair of a slice: of each node (the master's own first) the shards that keep tokens of it. `bases` are
+/// All participants of the repair of a slice: of each node (the master's own first) the shards that own tokens of it. `bases` are
 /// by node and shard; none where everything is compared.
 pub fn participants(scope: &Scope, shard_counts: &[u16], bases: &[Vec<Mark>]) -> Vec<Participant> {
     let of = |(node, shard_count): (usize, &u16)| {
@@ -40,11 +40,11 @@ pub fn participants(scope: &Scope, shard_counts: &[u16], bases: &[Vec<Mark>]) ->
     shard_counts.iter().enumerate().flat_map(of).collect()
 }
 
-/// Brings questions to participants, and their answers back.
+/// Sends requests to participants, and returns their answers.
 pub trait Carrier {
-    /// Why an answer did not come.
+    /// Why an answer is missing.
     type Error;
-    /// Asks a participant.
+    /// Sends a request to a participant.
     fn ask(
         &self,
         participant: Participant,
@@ -52,60 +52,60 @@ pub trait Carrier {
     ) -> impl Future<Output = Result<Answer, Self::Error>>;
 }
 
-/// Why a stretch was not repaired.
+/// Why a segment was not repaired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError<E> {
     /// A participant did not answer.
     #[error("node {}, shard {}: {error}", participant.node, participant.shard)]
     Carrier {
-        /// Which one.
+        /// The participant.
         participant: Participant,
-        /// Why.
+        /// The error.
         error: E,
     },
-    /// A participant answered something else.
+    /// A participant sent an unexpected answer.
     #[error("node {}, shard {}: {what}", participant.node, participant.shard)]
     Nonsense {
-        /// Which one.
+        /// The participant.
         participant: Participant,
-        /// What.
+        /// The answer.
         what: &'static str,
     },
 }
 
-/// What a stretch came to.
+/// The result of a segment's repair.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
-    /// Where the next one begins; none when the scope is finished.
+    /// The next segment's begin; none when the scope is finished.
     pub upto: Option<Resume>,
-    /// Elements that were compared (of the node that has most).
+    /// Elements that were compared (of the node with the most).
     pub elements: u64,
     /// Elements of which the nodes had different versions, each version counted.
     pub differing: u64,
-    /// Rows and deletions that nodes were told.
+    /// Rows and deletions that were sent to nodes that lacked them.
     pub told: u64,
 }
 
-/// Which stretch of a scope is repaired.
+/// A segment of a scope.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretch<'a> {
-    /// It begins behind this; none for the scope's begin.
+pub struct Segment<'a> {
+    /// Its begin, exclusive; none for the scope's begin.
     pub after: Option<&'a Resume>,
-    /// About so many bytes long.
+    /// Its size, about.
     pub bytes_max: u32,
     /// Injected bugs.
     pub canaries: Canaries,
 }
 
-/// Repairs a stretch.
+/// Repairs a segment.
 ///
 /// # Errors
-/// When a participant does not answer, or with something else.
+/// When a participant does not answer, or sends an unexpected answer.
 pub async fn step<C: Carrier>(
     carrier: &C,
     scope: &Scope,
     participants: &[Participant],
-    Stretch { after, bytes_max, canaries }: Stretch<'_>,
+    Segment { after, bytes_max, canaries }: Segment<'_>,
 ) -> Result<Done, StepError<C::Error>> {
     let talk = Talk { carrier, scope, participants, after };
     let nodes: Vec<usize> = participants.iter().map(|participant| participant.node).collect();
@@ -149,7 +149,7 @@ pub async fn step<C: Carrier>(
     Ok(done)
 }
 
-/// The conversation about one stretch.
+/// The exchange about one segment.
 struct Talk<'a, C> {
     carrier: &'a C,
     scope: &'a Scope,
@@ -176,7 +176,7 @@ impl<C: Carrier> Talk<'_, C> {
                         if let (Some(after), Some(end)) = ends
                             && replica::compare::order(end, after, false).is_le()
                         {
-                            return Err(nonsense("a stretch that ends before it begins"));
+                            return Err(nonsense("a segment that ends before it begins"));
                         }
                         Ok(summary)
                     }
@@ -187,7 +187,7 @@ impl<C: Carrier> Talk<'_, C> {
         try_join_all(self.participants.iter().map(ask)).await
     }
 
-    /// Asks all the same; `count` numbers are expected of each.
+    /// Sends the same request to all; `count` numbers are expected of each.
     async fn numbers(
         &self,
         asked: impl Fn() -> Ask,
@@ -230,7 +230,7 @@ impl<C: Carrier> Talk<'_, C> {
         Ok(try_join_all(wanted.map(ask)).await?.into_iter().flatten().collect())
     }
 
-    /// Tells each node what it lacks; gives what has to be told to each after that.
+    /// Sends each node the updates that it lacks; returns the updates that have to be sent to each after that.
     async fn push(
         &self,
         upto: &Option<Resume>,
@@ -255,7 +255,7 @@ impl<C: Carrier> Talk<'_, C> {
             async move {
                 match self.ask(participant, ask).await? {
                     Answer::Hidden(hidden) => Ok((participant.node, hidden)),
-                    _ => Err(StepError::Nonsense { participant, what: "no answer to what was told" }),
+                    _ => Err(StepError::Nonsense { participant, what: "no answer to a push of rows" }),
                 }
             }
         };

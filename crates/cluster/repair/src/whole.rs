@@ -1,4 +1,4 @@
-//! What a follower looks up when only what is new is compared: the parts of a row that are new may mislead, and what is told may be
+//! Full reads of a follower during an incremental repair: the new parts of a row may mislead, and received rows may be
 //! known already. See docs/design/repair-incremental.md.
 
 use futures_util::future::try_join_all;
@@ -12,7 +12,7 @@ use crate::piece::{Piece, meet, normal};
 use crate::scope::Scope;
 
 impl<D: Data> Follower<D> {
-    /// Has the rows in the buckets that `which` names be what the shard knows of them in all, not only lately. Rows that a deletion
+    /// Replaces the rows in the buckets of `which` by all that the shard knows of them, not only recent writes. Rows that a deletion
     /// hides go.
     pub(crate) async fn make_whole(
         &self,
@@ -31,8 +31,8 @@ impl<D: Data> Follower<D> {
         Ok(())
     }
 
-    /// Applies what of `updates` the shard does not know yet, unless the table was truncated later than `truncated_at`; what hides of
-    /// them what is hidden here.
+    /// Applies the parts of `updates` that the shard does not know yet, unless the table was truncated later than `truncated_at`; returns
+    /// the deletions that hide parts of them here.
     pub(crate) async fn take_new(
         &self,
         scope: &Scope,
@@ -59,7 +59,7 @@ impl<D: Data> Follower<D> {
         Ok(out)
     }
 
-    /// All that the shard knows of the places of `rows`; none when that is too much to be read at once.
+    /// The shard's data at the places of `rows`; none when that is too much for one read.
     async fn known(
         &self,
         scope: &Scope,

@@ -1,4 +1,4 @@
-//! How repair's questions travel: the bodies of the four verbs, and a carrier over [`rpc::Messenger`].
+//! The wire format of repair: the bodies of its four verbs, and a carrier over [`rpc::Messenger`].
 //!
 //! ```text
 //! open   := version (1), topology version (8), 0, table id (16), definition (8), after (8), upto (8), flush (1)
@@ -35,40 +35,40 @@ use crate::step::{Carrier, Done, Participant};
 const VERSION: u8 = 3;
 const CHECK: u8 = 0;
 const STEP: u8 = 1;
-/// Nodes that may take part in one repair.
+/// Nodes that may participate in one repair.
 const NODES_MAX: usize = 1 << 12;
 
-/// A question without a stretch, and which topology version the master uses.
+/// A request without a segment, and the master's topology version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// The topology version.
     pub topology: u64,
-    /// The question.
+    /// The request.
     pub open: Open,
 }
 
-/// A question without a stretch.
+/// A request without a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// Is the table there as the master knows it, how many shards does the node have, how far are its data, and on what can a
-    /// repair of the range build there?
+    /// Checks the table's definition, and asks for the node's shard count, its marks, and the base of a
+    /// repair of the range.
     Check {
-        /// Which table.
+        /// The table.
         table: TableId,
         /// [`definition`] of it.
         definition: u64,
-        /// Which range.
+        /// The range.
         range: TokenRange,
         /// Whether to flush before.
         flush: bool,
     },
-    /// To a shard of the master's own node: repair the next stretch.
+    /// To a shard of the master's own node: repair the next segment.
     Step {
         /// A [`Request`] for a summary, as bytes.
         request: Bytes,
         /// All nodes, the own one first, with their numbers of shards.
         nodes: Vec<(HostId, u16)>,
-        /// What each of their shards builds on; empty where everything is compared.
+        /// The base of each of their shards; empty for a full repair.
         bases: Vec<Vec<Mark>>,
     },
 }
@@ -80,33 +80,33 @@ pub struct Checked {
     pub shard_count: u16,
     /// Its clock.
     pub seconds: Seconds,
-    /// By shard: what its data have come to.
+    /// By shard: its mark.
     pub marks: Vec<Mark>,
-    /// What a repair of the range may build on.
+    /// The base for a repair of the range.
     pub base: Option<Base>,
 }
 
-/// A range that was repaired, as all its replicas take it down.
+/// A repaired range, as all its replicas record it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
     /// The topology version by which it was compared.
     pub topology: u64,
-    /// Which table.
+    /// The table.
     pub table: TableId,
-    /// Which range.
+    /// The range.
     pub range: TokenRange,
     /// When the repair began, by the master's clock.
     pub at: Seconds,
-    /// Whether everything was compared.
+    /// Whether it was a full repair.
     pub full: bool,
-    /// The repair's name.
+    /// The session's id.
     pub session: u64,
-    /// By shard of the node that takes it down: what its data had come to when the repair began. None when nothing can build on
+    /// By shard of the node that records it: its mark when the repair began. None when no later repair can build on
     /// it.
     pub marks: Vec<Mark>,
 }
 
-/// What two nodes have to agree on before their rows can be compared: columns and their types.
+/// The part of a table's definition on which two nodes have to agree before they compare rows: columns and their types.
 pub fn definition(table: &Table) -> u64 {
     let mut text = String::new();
     for column in table.columns() {
@@ -115,7 +115,7 @@ pub fn definition(table: &Table) -> u64 {
     xxh3_64(text.as_bytes())
 }
 
-/// Writes a question.
+/// Encodes a request.
 pub fn encode_open(opening: &Opening) -> Bytes {
     let mut out = vec![VERSION];
     out.extend_from_slice(&opening.topology.to_be_bytes());
@@ -142,7 +142,7 @@ pub fn encode_open(opening: &Opening) -> Bytes {
     out.into()
 }
 
-/// Reads a question.
+/// Decodes a request.
 pub fn decode_open(buffer: &Bytes) -> Result<Opening, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
@@ -177,7 +177,7 @@ pub fn decode_open(buffer: &Bytes) -> Result<Opening, CodecError> {
     Ok(Opening { topology, open })
 }
 
-/// Writes an answer.
+/// Encodes an answer.
 pub fn encode_checked(checked: &Checked) -> Bytes {
     let mut out = checked.shard_count.to_be_bytes().to_vec();
     out.extend_from_slice(&checked.seconds.to_be_bytes());
@@ -192,7 +192,7 @@ pub fn encode_checked(checked: &Checked) -> Bytes {
     out.into()
 }
 
-/// Reads an answer.
+/// Decodes an answer.
 pub fn decode_checked(buffer: &Bytes) -> Result<Checked, CodecError> {
     let mut reader = Reader::new(buffer);
     let (shard_count, seconds, marks) = (reader.u16()?.max(1), reader.u32()?, get_marks(&mut reader)?);
@@ -210,7 +210,7 @@ pub fn decode_checked(buffer: &Bytes) -> Result<Checked, CodecError> {
     Ok(checked)
 }
 
-/// Writes what a stretch came to, and how many bytes crossed for it.
+/// Encodes the result of a segment, and how many bytes crossed for it.
 pub fn encode_done(done: &Done, bytes: u64) -> Bytes {
     let mut out = vec![u8::from(done.upto.is_some())];
     if let Some(place) = &done.upto {
@@ -222,7 +222,7 @@ pub fn encode_done(done: &Done, bytes: u64) -> Bytes {
     out.into()
 }
 
-/// Reads what a stretch came to, and how many bytes crossed for it.
+/// Decodes the result of a segment, and how many bytes crossed for it.
 pub fn decode_done(buffer: &Bytes, table: &Table) -> Result<(Done, u64), CodecError> {
     let mut reader = Reader::new(buffer);
     let upto = match reader.u8()? {
@@ -236,7 +236,7 @@ pub fn decode_done(buffer: &Bytes, table: &Table) -> Result<(Done, u64), CodecEr
     Ok((done, bytes))
 }
 
-/// Writes a range that was repaired.
+/// Encodes a repaired range.
 pub fn encode_close(close: &Close) -> Bytes {
     let mut out = vec![VERSION];
     out.extend_from_slice(&close.topology.to_be_bytes());
@@ -249,7 +249,7 @@ pub fn encode_close(close: &Close) -> Bytes {
     out.into()
 }
 
-/// Reads a range that was repaired.
+/// Decodes a repaired range.
 pub fn decode_close(buffer: &Bytes) -> Result<Close, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
@@ -270,18 +270,18 @@ fn get_range(reader: &mut Reader<'_>) -> Result<TokenRange, CodecError> {
     if range.after < range.upto { Ok(range) } else { Err(CodecError::Malformed("a range of tokens")) }
 }
 
-/// What stands in front of a question about a stretch.
+/// The header of a request about a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Whom it is for.
+    /// The target shard.
     pub shard: u16,
-    /// Of how many shards.
+    /// The target node's shard count.
     pub shard_count: u16,
-    /// The topology version by which that one is a replica.
+    /// The topology version by which it is a replica.
     pub topology: u64,
 }
 
-/// Reads whom a question about a stretch is for; the question is behind that.
+/// Decodes the target of a request about a segment; the request follows.
 pub fn decode_addressed(buffer: &Bytes) -> Result<(Address, Bytes), CodecError> {
     let mut reader = Reader::new(buffer);
     let address = Address { shard: reader.u16()?, shard_count: reader.u16()?, topology: reader.u64()? };
@@ -302,7 +302,7 @@ fn end(reader: &Reader<'_>) -> Result<(), CodecError> {
     if reader.is_empty() { Ok(()) } else { Err(CodecError::Malformed("the end of the message")) }
 }
 
-/// Why an answer did not come.
+/// Why an answer is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The call failed.
@@ -313,17 +313,17 @@ pub enum WireError {
     Codec(#[from] CodecError),
 }
 
-/// Brings questions to the shards of nodes.
+/// Sends requests to the shards of nodes.
 pub struct Wire<'a> {
-    /// This shard's end.
+    /// This shard's messenger.
     pub messenger: &'a Messenger,
     /// For deadlines.
     pub rt: &'a Rt,
-    /// Hosts of the nodes that take part, the master's own first.
+    /// Hosts of the participants, the master's own first.
     pub nodes: &'a [(HostId, u16)],
-    /// The topology version by which they are replicas.
+    /// The topology version that determined the replicas.
     pub topology: u64,
-    /// How long one answer may take.
+    /// The timeout of one answer.
     pub timeout: Duration,
     /// Bytes from and to other nodes so far.
     pub bytes: Cell<u64>,

@@ -2,6 +2,7 @@
 
 use engine::Updates;
 use futures_util::future::try_join_all;
+use mutation::codec::EncodedUpdates;
 use mutation::{PartitionUpdate, RangeTombstones};
 
 use crate::{Replica, ReplicaError, TraceLog, Write, message};
@@ -12,25 +13,36 @@ const SMALL_BYTES: usize = 8 << 10;
 impl Replica {
     pub(crate) async fn apply_with_care(&self, mut write: Write<'_>) -> Result<(), ReplicaError> {
         let updates = std::mem::take(&mut write.updates);
+        let encoded = write.encoded.take();
         match write.divisible {
-            false => self.apply_whole(&write, updates).await,
-            true => self.apply_in_parts(&write, updates).await,
+            false => self.apply_whole(&write, updates, encoded).await,
+            true => self.apply_in_parts(&write, updates, encoded).await,
         }
     }
 
-    /// Applies updates, those of one shard as one.
-    async fn apply_whole(&self, write: &Write<'_>, updates: Updates) -> Result<(), ReplicaError> {
+    /// Applies updates, those of one shard as one. `encoded` has the bytes of all of them.
+    async fn apply_whole(
+        &self,
+        write: &Write<'_>,
+        updates: Updates,
+        mut encoded: Option<Box<EncodedUpdates>>,
+    ) -> Result<(), ReplicaError> {
         let own = self.own_shard();
         if self.owns(&updates) {
-            return self.apply_here(write.on(own, updates), write.trace).await;
+            return self.apply_here(write.on(own, updates, encoded), write.trace).await;
         }
+        let all = updates.len();
         let mut by_shard: Vec<Updates> = vec![Updates::new(); usize::from(self.shard_count())];
         for update in updates {
             by_shard[usize::from(self.shard_of(update.key.token))].push(update);
         }
         let parts = (0..).zip(by_shard).filter(|(_, updates)| !updates.is_empty());
-        let writes = parts.map(|(shard, updates)| async move {
-            let part = write.on(shard, updates);
+        let parts = parts.map(|(shard, updates)| {
+            // One shard has all, or none can use the bytes of all.
+            let encoded = if updates.len() == all { encoded.take() } else { None };
+            (shard, write.on(shard, updates, encoded))
+        });
+        let writes = parts.map(|(shard, part)| async move {
             if shard == own {
                 return self.apply_here(part, write.trace).await;
             }
@@ -44,18 +56,23 @@ impl Replica {
     }
 
     /// Applies updates in one entry of the commit log where they fit, and otherwise in parts.
-    async fn apply_in_parts(&self, write: &Write<'_>, updates: Updates) -> Result<(), ReplicaError> {
-        let mut parts = vec![updates];
-        while let Some(part) = parts.pop() {
+    async fn apply_in_parts(
+        &self,
+        write: &Write<'_>,
+        updates: Updates,
+        encoded: Option<Box<EncodedUpdates>>,
+    ) -> Result<(), ReplicaError> {
+        let mut parts = vec![(updates, encoded)];
+        while let Some((part, encoded)) = parts.pop() {
             if part.iter().map(PartitionUpdate::memory_size).sum::<usize>() <= SMALL_BYTES {
-                self.apply_whole(write, part).await?;
+                self.apply_whole(write, part, encoded).await?;
                 continue;
             }
-            match self.apply_whole(write, part.clone()).await {
+            match self.apply_whole(write, part.clone(), encoded).await {
                 Ok(()) => {}
                 Err(error @ ReplicaError::MutationTooLarge { .. }) => {
                     let (one, other) = halves(part).ok_or(error)?;
-                    parts.extend([other, one]);
+                    parts.extend([(other, None), (one, None)]);
                 }
                 Err(error) => return Err(error),
             }

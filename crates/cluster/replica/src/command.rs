@@ -1,4 +1,4 @@
-//! What a replica can be asked, and what it answers: plain data that may cross shards and, later, nodes.
+//! The requests to a replica, and its answers: plain data that may cross shards and, later, nodes.
 
 use std::sync::Arc;
 
@@ -194,7 +194,7 @@ pub struct ReadPage {
     /// Tombstones stepped over.
     pub tombstones: u64,
     /// When the shards that were read had truncated the table last, before they were read: the earliest, microseconds since 1970.
-    /// [`Form::Unbroken`] has it, for a read repair takes nothing of before a truncation to a replica that has truncated
+    /// in [`Form::Unbroken`], for a read repair takes nothing of before a truncation to a replica that has truncated
     /// since; other forms have 0.
     pub truncated_at: i64,
 }

@@ -1,4 +1,4 @@
-//! What the comparison of several replicas' pages is made of, for reads and for repair: where pages end, their common stretch, a
+//! The parts of a comparison of several replicas' pages, for reads and for repair: where pages end, the range that all cover, a
 //! partition as a stream for the merge, and what one side lacks of it. Pure.
 
 use std::cmp::Ordering;

@@ -19,8 +19,6 @@ mod shard;
 mod trace;
 mod traced;
 
-/// Updates as bytes that name their columns: the form in which they are kept beyond a schema's life.
-pub use engine::update_codec as codec;
 pub use engine::{Durability, Mark, Marked, Origin, TokenSpan, Updates};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};

@@ -17,6 +17,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mutation::codec::{self, Fields, put_bound, put_bytes, put_prefix};
 use mutation::{
     Clustering, ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, RowRange,
     Slices,
@@ -25,10 +26,12 @@ use schema::{ColumnId, Table, TableId};
 use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 
-use crate::codec::{Fields, put_bound, put_bytes, put_prefix};
-use crate::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, codec};
+use crate::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 
 const VERSION: u8 = 1;
+/// The version of the mutations in pages of [`VERSION`].
+const MUTATIONS: codec::Version = codec::Version::V1;
+const _: () = MUTATIONS.must_be_current();
 
 const REVERSED: u8 = 1;
 const BYPASS_CACHE: u8 = 2;
@@ -199,7 +202,7 @@ pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, Re
     let mut partitions = Vec::with_capacity(count.min(1024));
     for _ in 0..count {
         let bytes = decoder.fields.bytes("a partition")?;
-        let update = codec::decode_update(&bytes, |id| (id == table.id).then(|| table.clone()));
+        let update = codec::decode_update(MUTATIONS, &bytes, |id| (id == table.id).then(|| table.clone()));
         let update = update.map_err(ReadCodecError::Update)?;
         let update =
             update.ok_or(ReadCodecError::Malformed { offset: 0, expected: "the table that was read" })?;

@@ -1,7 +1,8 @@
-//! The one write and the one read that a node's replica is asked for, by whoever asks (docs/design/write-path.md).
+//! The one write and the one read request of a node's replica, for every caller (docs/design/write-path.md).
 
 use engine::{Durability, Mark, Origin, Updates};
 use mutation::PartitionUpdate;
+use mutation::codec::{DecodedUpdates, EncodedUpdates};
 
 use crate::{ReadCommand, TraceLog};
 
@@ -50,11 +51,11 @@ impl Truncation<'_> {
 /// A write request. Updates of one shard are applied all or none.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
-    /// What is written.
+    /// The updates.
     pub updates: Updates,
-    /// Who writes.
+    /// The origin of the write.
     pub origin: Origin,
-    /// What truncations do to it.
+    /// The effect of truncations.
     pub truncation: Truncation<'a>,
     /// When it is acknowledged.
     pub durability: Durability,
@@ -63,6 +64,8 @@ pub struct Write<'a> {
     pub divisible: bool,
     /// Where its steps are recorded, if they are.
     pub trace: Option<&'a TraceLog>,
+    /// The bytes of all updates as they were received from another node, for the commit log of the shard that owns all of them.
+    pub encoded: Option<Box<EncodedUpdates>>,
 }
 
 impl<'a> Write<'a> {
@@ -80,7 +83,13 @@ impl<'a> Write<'a> {
             durability: Durability::AsConfigured,
             divisible: false,
             trace: None,
+            encoded: None,
         }
+    }
+
+    /// A write of updates that another node sent. The log takes their bytes over where they are of the current version.
+    pub fn received(origin: Origin, received: DecodedUpdates) -> Self {
+        Self { encoded: received.encoded, ..Self::all(origin, received.updates) }
     }
 
     /// The same write with another rule about truncations.
@@ -116,14 +125,19 @@ impl<'a> Write<'a> {
     /// The write as a shard's engine is asked that owns all of it.
     #[inline]
     pub(crate) fn whole_on(self, shard: u16) -> engine::Write {
-        let Self { updates, origin, truncation, durability, .. } = self;
-        engine::Write { updates, origin, truncation: truncation.on(shard), durability }
+        let Self { updates, origin, truncation, durability, encoded, .. } = self;
+        engine::Write { updates, origin, truncation: truncation.on(shard), durability, encoded }
     }
 
-    /// The same write of these updates, as a shard's engine is asked.
-    pub(crate) fn on(&self, shard: u16, updates: Updates) -> engine::Write {
+    /// The same write of these updates, as a shard's engine is asked; `encoded` has their bytes.
+    pub(crate) fn on(
+        &self,
+        shard: u16,
+        updates: Updates,
+        encoded: Option<Box<EncodedUpdates>>,
+    ) -> engine::Write {
         let (origin, durability) = (self.origin, self.durability);
-        engine::Write { updates, origin, truncation: self.truncation.on(shard), durability }
+        engine::Write { updates, origin, truncation: self.truncation.on(shard), durability, encoded }
     }
 }
 

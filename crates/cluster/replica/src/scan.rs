@@ -2,7 +2,7 @@
 //!
 //! Shards own interleaved slices of the ring, so a page needs a little of each. Every shard is queried for its share of
 //! the page at once, and again only when its share runs out before the page is full: then for twice as much each
-//! time, because the page's rows lie mostly with it. What a shard has read beyond the page's end is thrown away, so a
+//! time, because the page's rows lie mostly with it. What a shard has read beyond the page's end is dropped, so a
 //! share is little more than the shard's part of rows and bytes.
 
 use std::collections::VecDeque;

@@ -7,18 +7,18 @@ use engine::{Engine, EngineStats, Mark, Marked, Sampled, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
 use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
-use rt::{Rt, ShardId};
+use rt::{Rt, ShardCall, ShardId};
 use schema::{Schema, TableId};
 use topology::Sharder;
 
-use crate::message::{self, Crossing};
+use crate::message;
 use crate::traced::found;
 use crate::{
     Keys, Limits, Partitions, Read, ReadCommand, ReadPage, ReplicaError, Scope, ShardRequest, ShardResponse,
     TableOperation, TombstoneLimit, Write, read, scan,
 };
 
-/// What a replica is told by the node's configuration.
+/// The settings of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaConfig {
     /// Tombstones that a read may step over before it fails (`tombstone_failure_threshold`).
@@ -223,10 +223,10 @@ impl Replica {
         if shard == self.0.shard.0 {
             return Ok(self.0.engine.increment(update).await?);
         }
-        self.call(shard, message::Increment(update)).await
+        self.call(shard, message::Increment { update }).await
     }
 
-    /// Carries out a maintenance operation on all shards at once; the first failure is told when all have ended.
+    /// Carries out a maintenance operation on all shards at once; the first error is returned when all have ended.
     pub async fn table_operation(
         &self,
         table: TableId,
@@ -241,9 +241,7 @@ impl Replica {
         table: TableId,
         operation: TableOperation,
     ) -> Vec<Result<(), ReplicaError>> {
-        let shards = 0..self.shard_count();
-        let all = shards.map(|shard| self.call(shard, message::Operate(table, operation.clone())));
-        join_all(all).await
+        join_all(self.0.port.ask_each(message::Operate { table, operation })).await
     }
 
     /// Removes the directory of a table that every shard has dropped; whether nothing is left to do.
@@ -259,36 +257,39 @@ impl Replica {
 
     /// Hands a schema to all shards and returns when every one uses it.
     pub async fn set_schema(&self, schema: &Arc<Schema>) -> Result<(), ReplicaError> {
-        let shards = 0..self.shard_count();
-        join_all(shards.map(|shard| self.call(shard, message::SetSchema(schema.clone())))).await;
+        join_all(self.0.port.ask_each(message::SetSchema { schema: schema.clone() })).await;
         Ok(())
     }
 
     /// Tells all shards when what of a table was repaired.
     pub async fn set_repaired(&self, table: TableId, repaired: Arc<Repaired>) {
-        let shards = 0..self.shard_count();
-        let tell = |shard| self.call(shard, message::SetRepaired(table, repaired.clone()));
         // A shard that has stopped forgets nothing any more.
-        join_all(shards.map(tell)).await;
+        join_all(self.0.port.ask_each(message::SetRepaired { table, repaired })).await;
     }
 
     /// Has every shard cover what a table's SSTables hold by a mark, after flushing if `flush`. In shard order.
     pub async fn take_marks(&self, table: TableId, flush: bool) -> Result<Vec<Marked>, ReplicaError> {
-        let shards = 0..self.shard_count();
-        try_join_all(shards.map(|shard| self.call(shard, message::TakeMark(table, flush)))).await
+        try_join_all(self.0.port.ask_each(message::TakeMark { table, flush })).await
     }
 
     /// Has every shard keep apart in compactions what its mark covers; marks are in shard order.
     pub async fn set_repaired_upto(&self, table: TableId, marks: &[Mark]) {
         let shards = (0..self.shard_count()).zip(marks);
-        let tell = |(shard, mark): (u16, &Mark)| self.call(shard, message::SetRepairedUpto(table, *mark));
+        let tell =
+            |(shard, mark): (u16, &Mark)| self.call(shard, message::SetRepairedUpto { table, mark: *mark });
         // A shard that has stopped compacts nothing any more.
         join_all(shards.map(tell)).await;
     }
 
     /// Tells all shards that a repair which had begun with these marks, in shard order, compared tokens, and which the node owns: what was
     /// lost of them by damage is there again.
-    pub async fn mended(&self, table: TableId, repaired: TokenSpan, marks: &[Mark], owned: Vec<TokenSpan>) {
+    pub async fn damage_repaired(
+        &self,
+        table: TableId,
+        repaired: TokenSpan,
+        marks: &[Mark],
+        owned: Vec<TokenSpan>,
+    ) {
         let owned = Arc::new(owned);
         let tell = |(shard, mark): (u16, &Mark)| {
             self.call(shard, message::RangeRepaired { table, repaired, mark: *mark, owned: owned.clone() })
@@ -297,24 +298,21 @@ impl Replica {
         join_all((0..self.shard_count()).zip(marks).map(tell)).await;
     }
 
-    /// Returns when a loss of power cannot undo what was written to a table before, on any shard.
+    /// Returns when a power failure cannot undo what was written to a table before, on any shard.
     pub async fn make_durable(&self, table: TableId) -> Result<(), ReplicaError> {
-        let shards = 0..self.shard_count();
-        try_join_all(shards.map(|shard| self.call(shard, message::MakeDurable(table)))).await?;
+        try_join_all(self.0.port.ask_each(message::MakeDurable { table })).await?;
         Ok(())
     }
 
     /// Figures of all shards, in shard order.
     pub async fn stats(&self) -> Vec<EngineStats> {
-        let ask = |shard| async move { *self.call(shard, message::Stats).await };
-        join_all((0..self.shard_count()).map(ask)).await
+        join_all(self.0.port.ask_each(message::Stats {})).await.into_iter().map(|stats| *stats).collect()
     }
 
     /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.
     /// What was counted until now.
     pub async fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
-        let shards = 0..self.shard_count();
-        let all = join_all(shards.map(|shard| self.call(shard, message::Sample(table, places)))).await;
+        let all = join_all(self.0.port.ask_each(message::Sample { table, places })).await;
         all.into_iter().flatten().map(|sampled| *sampled).reduce(|mut all, sampled| {
             all.merge(sampled);
             all
@@ -329,7 +327,10 @@ impl Replica {
         &self.0.rt
     }
 
-    pub(crate) async fn call<C: Crossing>(&self, shard: u16, call: C) -> C::Answer {
-        C::answer(self.0.port.call(ShardId(shard), call.into()).await)
+    pub(crate) async fn call<C>(&self, shard: u16, call: C) -> C::Answer
+    where
+        C: ShardCall<Request = ShardRequest, Response = ShardResponse>,
+    {
+        self.0.port.ask(ShardId(shard), call).await
     }
 }

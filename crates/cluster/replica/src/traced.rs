@@ -1,4 +1,4 @@
-//! The steps of traced requests: what a replica met on the way. What is not traced pays one test of an option a step.
+//! The events of traced requests in a replica. An untraced request pays one test of an option a step.
 
 use engine::ReadSources;
 

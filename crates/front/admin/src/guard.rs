@@ -14,19 +14,19 @@ use crate::Answer;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who may use an HTTP port, and for what.
+/// The access rules of an HTTP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Names under which clients may reach the port, beside `localhost` and addresses.
     pub host_names: Rc<[String]>,
-    /// Who may change the node's state.
+    /// The clients that may change the node's state.
     pub changes: Changes,
 }
 
-/// Who may change the node's state over an HTTP port.
+/// The clients that may change the node's state over an HTTP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changes {
-    /// Whoever reaches the port: CQL clients need not authenticate either.
+    /// Any client of the port: CQL clients need not authenticate either.
     Anyone,
     /// Nobody: CQL clients must authenticate, and this port has no way yet to authenticate its own.
     Nobody,

@@ -33,7 +33,7 @@ const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 pub struct HttpServerConfig {
     /// Connections at once; a further one takes the place of the one that has waited longest for its client.
     pub connections_max: usize,
-    /// Bytes of a request's body; they are read and thrown away.
+    /// Bytes of a request's body; they are read and dropped.
     pub body_bytes_max: usize,
     /// How long a header may take from its first byte (of the first request: from the connection's begin), and how long a
     /// body.
@@ -42,7 +42,7 @@ pub struct HttpServerConfig {
     pub idle_timeout: Duration,
     /// How long a connection may live.
     pub connection_lifetime_max: Duration,
-    /// Who may ask for what.
+    /// The access rules.
     pub access: Access,
 }
 
@@ -80,7 +80,7 @@ impl HttpServer {
         Ok(Self { address, accepting })
     }
 
-    /// Where it listens.
+    /// Its listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -173,7 +173,7 @@ async fn respond(
             }
         }
     };
-    // Where a request was not read to its end, the next one cannot be found.
+    // After a request that was not read to its end, the next one cannot be found.
     let closes = matches!(answer.status, 400 | 403 | 408 | 413);
     let mut response = Response::builder()
         .status(answer.status)
@@ -185,7 +185,7 @@ async fn respond(
     response.body(Full::new(Bytes::from(answer.body))).expect("status and content type are valid")
 }
 
-/// Reads a body and throws it away.
+/// Reads a body and discards it.
 async fn discard(mut body: Incoming, bytes_max: usize) -> Result<(), Answer> {
     let mut bytes = 0usize;
     while let Some(frame) = body.frame().await {
@@ -209,7 +209,7 @@ fn parse_query(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// `%41` to `A`; what is not a valid escape stays as it is.
+/// `%41` to `A`; an invalid escape stays as it is.
 fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -12,7 +12,7 @@ use rt::{Instant, Rt, Sleep};
 
 use crate::HttpServerConfig;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// A request's header is awaited, or has begun to arrive.

@@ -1,6 +1,6 @@
 //! The ways into a node for those who run it: REST administration in ScyllaDB's shape, and Prometheus metrics.
 //!
-//! What a node can tell and do is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
+//! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
 mod guard;
 mod http;
@@ -50,7 +50,7 @@ impl Answer {
     }
 }
 
-/// A request as services see it: the body, if any, was read and thrown away, for no verb needs one.
+/// A request as services see it: the body, if any, was read and dropped, for no verb needs one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Method in capitals.

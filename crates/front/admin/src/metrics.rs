@@ -42,7 +42,7 @@ const ENGINE: &[Family<'_, EngineStats>] = families! {
     counter "scylla_cache_row_evictions" "Rows evicted from the row cache." |s| s.row_cache_evictions as f64;
     counter "scylla_cache_reads_hits" "Single-partition reads answered without SSTables." |s| sum(s, |t| t.cache_hits);
     counter "scylla_cache_reads_misses" "Single-partition reads that went to SSTables." |s| sum(s, |t| t.cache_misses);
-    gauge "scylla_sstables_index_page_cache_bytes" "Bytes of file blocks kept in memory." |s| s.block_cache_bytes as f64;
+    gauge "scylla_sstables_index_page_cache_bytes" "Bytes of file blocks cached in memory." |s| s.block_cache_bytes as f64;
     counter "scylla_sstables_index_page_cache_hits" "File blocks found in memory." |s| s.block_cache_hits as f64;
     counter "scylla_sstables_index_page_cache_misses" "File blocks read from disk." |s| s.block_cache_misses as f64;
     gauge "scylla_compaction_manager_compactions" "Compactions running." |s| s.compactions_running as f64;
@@ -72,7 +72,7 @@ const TABLE: &[Family<'_, TableStats>] = families! {
     counter "torc_table_sstables_read" "SSTables read by single-partition reads." |t| t.sstables_per_read_sum as f64;
     counter "torc_table_bloom_filter_negatives" "SSTables that a bloom filter spared a read." |t| t.bloom_negatives as f64;
     counter "torc_table_bloom_filter_true_positives" "SSTables read with reason." |t| t.bloom_true_positives as f64;
-    gauge "torc_table_damaged_sstables" "SSTables of the table that are damaged: what they cannot give answers with errors." |t| t.damaged_sstables as f64;
+    gauge "torc_table_damaged_sstables" "SSTables of the table that are damaged: reads of their damaged parts fail." |t| t.damaged_sstables as f64;
     gauge "torc_table_partitions_estimate" "Partitions of the table, estimated." |t| t.partitions_estimate as f64;
     gauge "torc_table_partition_bytes_max" "Largest partition in the table's SSTables." |t| t.partition_bytes_max as f64;
     counter "torc_table_bloom_filter_false_positives" "SSTables read in vain." |t| t.bloom_false_positives as f64;
@@ -98,7 +98,7 @@ const TRANSPORT: &[Family<'_, TransportFigures>] = families! {
 
 const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "torc_shard_calls" "Reads, writes and commands sent to other shards." |s| s.shard_calls as f64;
-    counter "torc_batchlog_batches" "Logged batches over several shards, kept before they were applied." |s| s.batchlog.logged as f64;
+    counter "torc_batchlog_batches" "Logged batches over several shards that were written to the batchlog." |s| s.batchlog.logged as f64;
     counter "scylla_batchlog_manager_total_write_replay_attempts" "Logged batches that were applied again." |s| s.batchlog.replayed as f64;
     counter "scylla_storage_proxy_coordinator_read_timeouts" "Coordinated reads that timed out." |s| s.coordinated_reads.timeouts as f64;
     counter "scylla_storage_proxy_coordinator_read_unavailable" "Coordinated reads that too few replicas could serve." |s| s.coordinated_reads.unavailable as f64;
@@ -106,8 +106,8 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "scylla_storage_proxy_coordinator_write_timeouts" "Coordinated writes that timed out." |s| s.coordinated_writes.timeouts as f64;
     counter "scylla_storage_proxy_coordinator_write_unavailable" "Coordinated writes that too few replicas could take." |s| s.coordinated_writes.unavailable as f64;
     counter "torc_coordinator_write_failures" "Coordinated writes that failed on a replica." |s| s.coordinated_writes.failures as f64;
-    counter "scylla_hints_manager_written" "Hints kept for nodes that could not be reached." |s| s.hints.stored as f64;
-    counter "scylla_hints_manager_dropped" "Hints that were not kept." |s| s.hints.refused as f64;
+    counter "scylla_hints_manager_written" "Hints stored for nodes that could not be reached." |s| s.hints.stored as f64;
+    counter "scylla_hints_manager_dropped" "Hints that were dropped." |s| s.hints.refused as f64;
     counter "scylla_hints_manager_errors" "Hints that were taken and then lost because the disk stayed broken." |s| s.hints.lost as f64;
     counter "scylla_hints_manager_sent_total" "Hints that were delivered." |s| s.hints.delivered as f64;
     counter "scylla_hints_manager_sent_bytes_total" "Bytes of hints that were delivered." |s| s.hints.delivered_bytes as f64;
@@ -119,16 +119,16 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     gauge "torc_hints_kept" "Hints that wait to be delivered." |s| s.hints_kept.count as f64;
     gauge "torc_hints_kept_bytes" "Bytes of hints that wait to be delivered." |s| s.hints_kept.bytes as f64;
     gauge "torc_hints_replaying" "Nodes to which hints are being delivered." |s| s.hints.replaying as f64;
-    counter "torc_hints_refused_window" "Hints that were not kept because the node has been away for too long." |s| s.hints.refused_window as f64;
-    counter "torc_hints_refused_size" "Hints that were not kept because a limit of size was reached." |s| s.hints.refused_size as f64;
+    counter "torc_hints_refused_window" "Hints that were dropped because the node had been down for longer than max_hint_window." |s| s.hints.refused_window as f64;
+    counter "torc_hints_refused_size" "Hints that were dropped because a size limit was reached." |s| s.hints.refused_size as f64;
     counter "torc_hints_disk_failures" "Reads, writes and syncs of hints that failed." |s| s.hints.disk_failures as f64;
     counter "scylla_storage_proxy_coordinator_speculative_data_reads" "Reads for which a further replica was asked, because those asked first were slow." |s| s.replication.speculated as f64;
     counter "torc_coordinator_forwarded_writes" "Writes that were sent to another datacenter once, for several replicas there." |s| s.replication.forwarded as f64;
-    counter "torc_coordinator_refused_old_ring" "Requests of other nodes that were refused, because they went by a ring that is over." |s| s.replication.refused_old_ring as f64;
+    counter "torc_coordinator_refused_old_ring" "Requests of other nodes that were refused, because they used a stale topology version." |s| s.replication.refused_old_ring as f64;
     counter "torc_coordinator_caught_up" "Requests that waited for a later ring, because replicas refused them." |s| s.replication.caught_up as f64;
     counter "torc_coordinator_read_mismatches" "Reads whose replicas did not say the same." |s| s.replication.mismatches as f64;
-    counter "scylla_storage_proxy_coordinator_read_repair_write_attempts" "Replicas that were told what a read found them to lack." |s| s.replication.repaired as f64;
-    gauge "torc_batchlog_kept" "Logged batches of several nodes that are kept now, for this node and for others." |s| s.batchlog.kept as f64;
+    counter "scylla_storage_proxy_coordinator_read_repair_write_attempts" "Read repairs that were sent to replicas." |s| s.replication.repaired as f64;
+    gauge "torc_batchlog_kept" "Logged batches of several nodes that are stored now, for this node and for others." |s| s.batchlog.kept as f64;
     counter "scylla_storage_proxy_coordinator_cas_read_timeouts" "Serial reads that timed out." |s| s.serial_reads.timeouts as f64;
     counter "scylla_storage_proxy_coordinator_cas_read_unavailable" "Serial reads that too few replicas could serve." |s| s.serial_reads.unavailable as f64;
     counter "scylla_storage_proxy_coordinator_cas_write_timeouts" "Conditional writes that timed out." |s| s.conditional_writes.timeouts as f64;

@@ -1,4 +1,4 @@
-//! What administration needs of a node.
+//! The interface of administration to a node.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use rpc::RpcStats;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
 use schema::{Schema, TableId};
 
-/// What does not change while a node runs.
+/// The facts that do not change while a node runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeInfo {
     /// Version of the server.
@@ -42,7 +42,7 @@ pub struct NodeInfo {
     pub cache_bytes_max: u64,
 }
 
-/// Where a node stands in its life.
+/// The operation mode of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It is not in the ring, and coordinates for clients.
@@ -51,11 +51,11 @@ pub enum Mode {
     Joining,
     /// It serves.
     Normal,
-    /// It serves, while others fetch what it has.
+    /// It serves, while others stream its ranges.
     Leaving,
     /// It has left its cluster and serves no more.
     Decommissioned,
-    /// It stops serving, and writes to disk what it has.
+    /// It stops serving, and flushes its memtables.
     Draining,
     /// It serves no more, and all that it has is in SSTables.
     Drained,
@@ -139,9 +139,9 @@ pub struct ShardFigures {
     pub shard_calls: u64,
     /// Logged batches.
     pub batchlog: BatchlogStats,
-    /// Writes kept for nodes that are away: what was done.
+    /// Hints for down nodes: the counters.
     pub hints: HintsStats,
-    /// Writes that are kept now.
+    /// Hints that are stored now.
     pub hints_kept: HintFigures,
     /// Dealings with the replicas of other nodes.
     pub replication: ReplicationStats,
@@ -155,7 +155,7 @@ pub struct ShardFigures {
     pub conditional_writes: RequestFigures,
     /// Lightweight transactions.
     pub paxos: PaxosStats,
-    /// What is fetched because the ring changes.
+    /// The streaming of a topology change.
     pub fetch: FetchFigures,
     /// Messages between nodes; none while the node is alone.
     pub rpc: RpcStats,
@@ -163,7 +163,7 @@ pub struct ShardFigures {
 
 /// A node as administration sees it.
 pub trait Node {
-    /// What does not change.
+    /// The facts that do not change.
     fn info(&self) -> &NodeInfo;
     /// The schema now.
     fn schema(&self) -> Arc<Schema>;
@@ -175,15 +175,15 @@ pub trait Node {
     fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>>;
     /// The ring as requests see it.
     fn view(&self) -> Arc<ClusterView>;
-    /// What gossip knows now; none while the node is alone.
+    /// The liveness of all nodes now; none while the node is alone.
     fn liveness(&self) -> Option<Liveness>;
-    /// Where the node stands.
+    /// The node's operation mode.
     fn mode(&self) -> Mode;
     /// Has the node serve no more and write everything to SSTables. It stays up for administration.
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>>;
     /// All snapshots on disk.
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>>;
-    /// Changes the ring as an operator asks for, and returns when that is done; the error is what the operator is told.
+    /// Runs an operator's topology change, and returns when it has completed; the error is the operator's message.
     fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {
         let _ = request;
         Box::pin(std::future::ready(Err("this node has no ring".to_owned())))
@@ -192,7 +192,7 @@ pub trait Node {
     fn rebuilds_from(&self) -> Option<String> {
         None
     }
-    /// What the cluster's log says now; none while the node has no ring.
+    /// The present state of the cluster's log; none while the node has no ring.
     fn cluster_state(&self) -> Option<Arc<ClusterState>> {
         None
     }
@@ -204,7 +204,7 @@ pub trait Node {
     fn request_stop(&self);
     /// Microseconds since the epoch.
     fn now_micros(&self) -> i64;
-    /// What leads this node's repairs, on shard 0; none while the node has no ring.
+    /// This node's repair service, on shard 0; none while the node has no ring.
     fn repair(&self) -> Option<Repair> {
         None
     }

@@ -1,4 +1,4 @@
-//! Repairs over REST: begun, watched and stopped in the shape of ScyllaDB's API, and beside it what that has no words for: how
+//! Repairs over REST: begun, watched and stopped in the shape of ScyllaDB's API, and beyond that API: how
 //! long a repair will still take, and how long ago each table was repaired.
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::prometheus::{escape, head, sample};
 use crate::uuid;
 use crate::{Answer, Call, Node};
 
-/// Answers what is about repairs; none for anything else.
+/// Answers requests about repairs; none for any other.
 pub(crate) async fn answer(
     node: &Rc<dyn Node>,
     call: &Call,
@@ -93,7 +93,7 @@ fn begin(repair: &Repair, call: &Call, keyspace: &str) -> Result<Answer, Answer>
         None => 0,
         Some(text) => text.parse().map_err(|_| bad(format!("since is a time in seconds, not {text}")))?,
     };
-    // What past repairs have compared is left out unless that is refused.
+    // Repairs are incremental unless that is refused.
     let full = flag("full")
         || call.parameter("incremental").is_some_and(|value| value.eq_ignore_ascii_case("false"));
     let options =
@@ -155,7 +155,7 @@ fn job(status: &JobStatus) -> Value {
     })
 }
 
-/// Each table with the share of what this node keeps that was ever repaired, and the age of the oldest part of that.
+/// Each table with the repaired share of this node's ranges, and the age of the oldest part of that.
 fn history(node: &Rc<dyn Node>, repair: &Repair, now: u32) -> Value {
     let (schema, history) = (node.schema(), repair.history());
     let one = |age: &TableAge| {
@@ -177,7 +177,7 @@ fn history(node: &Rc<dyn Node>, repair: &Repair, now: u32) -> Value {
     json!(repair.ages().iter().filter_map(one).collect::<Vec<_>>())
 }
 
-/// What the metrics say of repairs.
+/// The metrics of repairs.
 pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &mut String) {
     let stats = repair.stats();
     let jobs = repair.statuses();
@@ -193,13 +193,13 @@ pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &m
         (
             "torc_repair_ranges_incremental",
             "counter",
-            "Of these, those of which only what came since their last repair was compared.",
+            "Of these, those that were repaired incrementally.",
             stats.ranges_incremental as f64,
         ),
         (
             "torc_repair_ranges_failed",
             "counter",
-            "Ranges of tables whose repair failed; those that are due are tried again.",
+            "Ranges of tables whose repair failed; automatic repair retries them.",
             stats.ranges_failed as f64,
         ),
         ("scylla_repair_row_from_disk_nr", "counter", "Rows compared by repairs.", stats.elements as f64),
@@ -209,7 +209,7 @@ pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &m
             "Versions of rows that not all replicas had.",
             stats.differing as f64,
         ),
-        ("scylla_repair_tx_row_nr", "counter", "Rows that replicas were told by repairs.", stats.told as f64),
+        ("scylla_repair_tx_row_nr", "counter", "Rows that repairs sent to replicas.", stats.told as f64),
         (
             "torc_repair_bytes",
             "counter",
@@ -230,12 +230,7 @@ fn age_metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &mut Stri
         let table = schema.table_by_id(age.table)?;
         Some(format!("ks=\"{}\",cf=\"{}\"", escape(&table.keyspace), escape(&table.name)))
     };
-    head(
-        out,
-        "torc_repair_share",
-        "gauge",
-        "Share of what the node keeps of a table that was ever repaired.",
-    );
+    head(out, "torc_repair_share", "gauge", "Share of the node's ranges of a table that was ever repaired.");
     for age in &ages {
         if let Some(labels) = name(age) {
             sample(out, "torc_repair_share", &labels, age.repaired);
@@ -245,7 +240,7 @@ fn age_metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &mut Stri
         out,
         "torc_repair_age_seconds",
         "gauge",
-        "Time since the repair of what was repaired longest ago, by table.",
+        "Time since the repair of the range that was repaired longest ago, by table.",
     );
     let seconds_since = |at: u32| (now_micros / 1_000_000 - i64::from(at)).max(0) as f64;
     for age in &ages {
@@ -257,7 +252,7 @@ fn age_metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &mut Stri
         out,
         "torc_repair_full_age_seconds",
         "gauge",
-        "Time since everything was compared of what that is longest ago for, by table.",
+        "Time since the full repair of the range whose full repair is longest ago, by table.",
     );
     for age in &ages {
         if let Some((labels, at)) = name(age).zip(age.oldest_full) {

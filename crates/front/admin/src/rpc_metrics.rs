@@ -63,7 +63,7 @@ const FIGURES: [Figure; 11] = [
     (
         "torc_rpc_connections_refused",
         "counter",
-        "Connections between nodes that were refused, or closed because of what came over them.",
+        "Connections between nodes that were refused, or closed because of invalid bytes.",
         |s| s.connections_refused as f64,
     ),
 ];
@@ -83,7 +83,7 @@ pub(crate) fn write(out: &mut String, shards: &[ShardFigures]) {
             }
         }
     }
-    head(out, "torc_rpc_dropped", "counter", "Messages between nodes that came to nothing, by reason.");
+    head(out, "torc_rpc_dropped", "counter", "Messages between nodes that were dropped, by reason.");
     for (shard, stats) in by_shard() {
         for verb in Verb::ALL {
             for why in Dropped::ALL {

@@ -1,4 +1,4 @@
-//! Changes of the ring over REST: asked for and watched in the shape of ScyllaDB's API. A request returns when the change is done;
+//! Topology changes over REST: asked for and watched in the shape of ScyllaDB's API. A request returns when the change is done;
 //! the change goes on when nobody waits for it.
 
 use membership::{FetchFigures, TopologyRequest};
@@ -10,7 +10,7 @@ use topology::HostId;
 
 use crate::{Answer, Call, Node};
 
-/// Answers what is about changes of the ring; none for anything else.
+/// Answers requests about topology changes; none for any other.
 pub(crate) async fn answer(
     node: &Rc<dyn Node>,
     call: &Call,
@@ -108,22 +108,23 @@ fn name(host: HostId) -> String {
     schema::TableId(host.0).to_string()
 }
 
-/// Who has yet to fetch what it gains.
+/// The nodes that have yet to stream.
 fn waits_for(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange) -> Vec<String> {
     if change.step != ChangeStep::Fetching {
         return Vec::new();
     }
     let view = node.view();
     let keyspaces = state.schema.keyspaces();
-    let gainers = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).gainers());
-    let waiting = gainers.map(|index| view.node(index)).filter(|node| !change.fetched.contains(&node.host));
+    let pending_nodes = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).pending_nodes());
+    let waiting =
+        pending_nodes.map(|index| view.node(index)).filter(|node| !change.fetched.contains(&node.host));
     let mut names: Vec<String> = waiting.map(|node| node.native.ip().to_string()).collect();
     names.sort();
     names.dedup();
     names
 }
 
-/// The address of who changes its place in the ring while this node, which joins, waits for its turn.
+/// The address of the node whose topology change this node's join is queued behind.
 fn comes_before(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange) -> Option<String> {
     let own = HostId(node.info().host_id);
     let waits = state.member(own)?.status == MemberStatus::Joining && change.joins != Some(own);
@@ -147,7 +148,7 @@ fn removal_status(node: &Rc<dyn Node>) -> String {
     }
 }
 
-/// The change of the ring that is under way, and how far this node is with what it fetches.
+/// The topology change that is under way, and the progress of this node's streaming.
 async fn status(node: &Rc<dyn Node>) -> Value {
     let shards = node.figures().await;
     let sum = |of: fn(&FetchFigures) -> u64| shards.iter().map(|shard| of(&shard.fetch)).sum::<u64>();

@@ -2,11 +2,11 @@
 //! not read any more, and clients that ask for it get OVERLOADED instead.
 //!
 //! The limits are the node's. A shard has a part of each, borrows more from shard 0 when that is used up, and gives back
-//! what it does not need ([`crate::lending`]).
+//! the rest ([`crate::lending`]).
 //!
-//! Who finds no room waits in a queue of its address; addresses take turns, and a waiter is woken only with its room booked.
-//! Short requests go before long messages and keep a part of each limit to themselves, so that long messages that do not
-//! come delay nobody but each other.
+//! A client without room waits in a queue of its address; addresses are served in turn, and a waiter is woken only with its room reserved.
+//! Short requests go before long messages and have a part of each limit to themselves, so that long messages that stall
+//! delay nobody but each other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,15 +30,15 @@ pub(crate) enum Lending {
     GiveBack(Option<IpAddr>, usize),
 }
 
-/// This shard's part of one limit, and what is used of it.
+/// This shard's part of one limit, and its use.
 #[derive(Debug)]
 struct Account {
     address: Option<IpAddr>,
     used: Cell<usize>,
     lease: Cell<usize>,
-    /// What the shard keeps without asking.
+    /// The shard's own part, without leases.
     own: usize,
-    /// What long messages leave to others.
+    /// The part that long messages leave to others.
     reserve: usize,
     /// Long messages that are booked.
     long: Cell<usize>,
@@ -66,7 +66,7 @@ impl Account {
         }
     }
 
-    /// Whether so many more bytes fit. What is alone is never too large: else it could not be carried out at all.
+    /// Whether so many more bytes fit. A single request is never too large: else it could not be executed at all.
     fn has_room(&self, bytes: usize, kind: Kind) -> bool {
         let used = self.used.get();
         match kind {
@@ -79,7 +79,7 @@ impl Account {
     }
 }
 
-/// What is booked.
+/// The kind of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A request that is here, or an answer.
@@ -88,12 +88,12 @@ pub(crate) enum Kind {
     Long,
 }
 
-/// What one client address uses on this shard.
+/// The usage of one client address on this shard.
 #[derive(Debug)]
 pub(crate) struct Usage {
     account: Account,
     connections: Cell<usize>,
-    /// Those that wait, by what they book.
+    /// The waiting requests, by kind.
     waiting: [RefCell<VecDeque<Rc<Slot>>>; 2],
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// What it waits for.
+    /// The kind that it waits for.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -143,7 +143,7 @@ impl Drop for Room {
     }
 }
 
-/// Which counter shows what is booked.
+/// The counter of a kind.
 pub(crate) type Gauge = fn(&SessionMetrics) -> &Cell<u64>;
 
 /// The limits as far as this shard has to do with them.
@@ -152,7 +152,7 @@ pub(crate) struct Admission {
     limit_per_ip: usize,
     shard_count: u16,
     by_address: RefCell<HashMap<IpAddr, Rc<Usage>>>,
-    /// Addresses with connections that wait, in the order of their turns, by what they book.
+    /// Addresses with waiting connections, in the order of service, by kind.
     turns: [RefCell<VecDeque<Rc<Usage>>>; 2],
     gauge: Gauge,
     metrics: Rc<SessionMetrics>,
@@ -211,7 +211,7 @@ impl Admission {
         }
     }
 
-    /// Whether so many more bytes are too many for what this shard has; then more is asked for.
+    /// Whether so many more bytes exceed this shard's part; then more is requested.
     pub(crate) fn is_overloaded(&self, usage: &Usage, bytes: usize, kind: Kind) -> bool {
         let mut overloaded = false;
         for account in [&self.total, &usage.account] {
@@ -252,8 +252,8 @@ impl Admission {
         }
     }
 
-    /// Shard 0 has lent so many bytes; with none it will say when there are some.
-    pub(crate) fn lent(self: &Rc<Self>, address: Option<IpAddr>, bytes: usize) {
+    /// Shard 0 has leased so many bytes; with none it will notify when there are some.
+    pub(crate) fn leased(self: &Rc<Self>, address: Option<IpAddr>, bytes: usize) {
         let usage = address.map(|address| self.by_address.borrow().get(&address).cloned());
         let account = match &usage {
             None => &self.total,
@@ -409,7 +409,7 @@ impl Drop for Charge {
             account.long.set(account.long.get() - usize::from(self.kind == Kind::Long));
             // Others may have given back, too: the next who lacks room asks again.
             account.denied.set(false);
-            // What is borrowed and not needed goes back; a little stays for what comes next.
+            // Unused leases go back; a little stays for later requests.
             let keep = account.own.max(account.used.get().saturating_add(account.own));
             let surplus = account.lease.get().saturating_sub(keep);
             if surplus > account.own {
@@ -427,7 +427,7 @@ mod tests {
 
     const GAUGE: Gauge = |metrics| &metrics.request_bytes_in_flight;
 
-    /// What a waiter got, without waking anybody.
+    /// The room of a waiter, without waking anybody.
     fn poll(room: &mut Room) -> Option<Charge> {
         match Pin::new(room).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(charge) => Some(charge),
@@ -447,7 +447,7 @@ mod tests {
         let first = poll(&mut of_one[0]).expect("the first that waits");
         let second = poll(&mut of_two).expect("the other address is next, however many wait before it");
         assert!(of_one[1..].iter_mut().all(|room| poll(room).is_none()));
-        // Who goes away gives its place up, also when it was granted room and did not take it.
+        // A waiter that ends gives its place up, also when it was granted room and did not take it.
         drop(of_one.remove(1));
         drop(first);
         drop(of_one.remove(1));
@@ -535,18 +535,18 @@ mod tests {
         assert_eq!(take(), [Lending::Borrow(None, 140), Lending::Borrow(Some(address), 140)]);
         assert!(admission.is_overloaded(&usage, 100, Kind::Short) && take().is_empty(), "it asks once");
         assert!(!admission.must_refuse(&usage, 100), "nobody has said that there is nothing");
-        admission.lent(None, 140);
-        admission.lent(Some(address), 0);
+        admission.leased(None, 140);
+        admission.leased(Some(address), 0);
         assert!(admission.must_refuse(&usage, 100));
         assert!(admission.is_overloaded(&usage, 100, Kind::Short) && take().is_empty(), "word will come");
-        admission.lent(Some(address), 140);
+        admission.leased(Some(address), 140);
         assert!(!admission.is_overloaded(&usage, 100, Kind::Short));
         let second = admission.charge(&usage, 100, Kind::Short);
         drop(first);
         drop(second);
         assert_eq!(take(), [Lending::GiveBack(None, 140), Lending::GiveBack(Some(address), 140)]);
         admission.leave(&usage);
-        admission.lent(Some(address), 30);
+        admission.leased(Some(address), 30);
         assert_eq!(take(), [Lending::GiveBack(Some(address), 30)], "nobody is there to use it");
     }
 }

@@ -1,7 +1,7 @@
-//! Room for answers, booked before they are made: what is read for a client that does not read itself stays bounded.
+//! Room for answers, reserved before they are made: answers to a client that does not read stay bounded.
 //!
-//! Nobody knows how long an answer will be. Each takes a part that is typical of long ones until it is made; what it turns
-//! out to be is booked until the client has read it. So as many answers are made at once as have room if they are long.
+//! The length of an answer is not known before. Each reserves a size that is typical of long ones until it is made; its real
+//! size is reserved until the client has read it. So as many answers are made concurrently as have room if they are long.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,17 +15,17 @@ use rt::sync::{Notified, Notify};
 use crate::Client;
 use crate::admission::{Admission, Charge, Kind, Room, Usage};
 
-/// What an answer books before it is made, in bytes.
+/// The reservation for an answer before it is made, in bytes.
 pub(crate) const ANSWER_BYTES: usize = 256 << 10;
 
-/// Where a client's answers are booked.
+/// The reservations of a client's answers.
 pub(crate) struct Answers {
     admission: Rc<Admission>,
     usage: Rc<Usage>,
     turn: Rc<Turn>,
 }
 
-/// Whose turn it is among the requests of a connection that find no room: one of them waits with those of other
+/// The queue of a connection's requests without room: one of them waits with those of other
 /// connections, so that connections get room in turns, however many requests each has sent.
 #[derive(Default)]
 struct Turn {

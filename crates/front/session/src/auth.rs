@@ -1,4 +1,4 @@
-//! Who a client is: the SASL exchange of the protocol, with the mechanism behind a trait.
+//! Authentication of clients: the SASL exchange of the protocol, with the mechanism behind a trait.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use wire::CqlError;
 /// The user of connections that need no password.
 const ANONYMOUS: &str = "anonymous";
 
-/// Decides who has to say who they are, and how.
+/// Decides which clients have to authenticate, and how.
 pub trait Authenticator {
     /// The class name that AUTHENTICATE names, from which drivers know the mechanism; `None` when nobody is asked.
     fn class(&self) -> Option<&str>;
@@ -34,7 +34,7 @@ pub enum SaslStep {
     Success {
         /// The user's name.
         user: String,
-        /// What the mechanism has to say at the end.
+        /// The final token of the mechanism.
         token: Option<Bytes>,
     },
 }

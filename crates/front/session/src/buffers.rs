@@ -8,9 +8,9 @@ use bytes::BytesMut;
 pub(crate) const READ_BUFFER: usize = 32 << 10;
 /// Room that an answer has when it is begun, in bytes.
 const ANSWER_BUFFER: usize = 512;
-/// Larger buffers are not kept.
+/// Larger buffers are freed.
 const KEPT_CAPACITY_MAX: usize = 256 << 10;
-/// So many buffers of each kind are kept.
+/// So many free buffers of each kind are pooled.
 const KEPT_MAX: usize = 32;
 
 /// The pools of one shard.

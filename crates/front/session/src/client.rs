@@ -1,6 +1,6 @@
-//! What is known of the client at the other end of a connection.
+//! The client at the other end of a connection.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::answers::Answers;
 pub struct Client {
     /// Number of the connection on its shard.
     pub id: u64,
-    /// Where the client is.
+    /// The client's address.
     pub address: SocketAddr,
     /// Protocol version and extensions.
     pub dialect: Dialect,
@@ -23,7 +23,7 @@ pub struct Client {
     pub driver_version: Option<String>,
     /// All options of STARTUP, in the order in which they came.
     pub options: Vec<(String, String)>,
-    user: RefCell<Option<Rc<str>>>,
+    role: OnceCell<Box<str>>,
     keyspace: RefCell<Option<Rc<str>>>,
     pub(crate) requests: Cell<u64>,
     answers: Option<Answers>,
@@ -43,7 +43,7 @@ impl Client {
             driver_name: option("DRIVER_NAME"),
             driver_version: option("DRIVER_VERSION"),
             options,
-            user: RefCell::new(None),
+            role: OnceCell::new(),
             keyspace: RefCell::new(None),
             requests: Cell::new(0),
             answers: None,
@@ -70,13 +70,17 @@ impl Client {
         *self.keyspace.borrow_mut() = Some(keyspace.into());
     }
 
-    /// The user, once the client has said who it is.
-    pub fn user(&self) -> Option<Rc<str>> {
-        self.user.borrow().clone()
+    /// The role that the client has authenticated as; none before, and on a node that asks nobody.
+    pub fn role(&self) -> Option<&str> {
+        self.role.get().map(|role| &**role)
     }
 
-    pub(crate) fn set_user(&self, user: &str) {
-        *self.user.borrow_mut() = Some(user.into());
+    /// The client has authenticated as a role, which is its own for the life of the connection.
+    ///
+    /// # Panics
+    /// When it has before.
+    pub(crate) fn set_role(&self, role: &str) {
+        assert!(self.role.set(role.into()).is_ok(), "a client authenticates once");
     }
 
     /// Requests since the connection began.
@@ -110,7 +114,7 @@ impl ConnectionStage {
 /// A connection as `system.clients` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// Where the client is.
+    /// The client's address.
     pub address: SocketAddr,
     /// The shard that owns the connection.
     pub shard: u16,
@@ -126,7 +130,7 @@ pub struct ConnectionInfo {
     pub driver_version: Option<String>,
     /// All options of STARTUP.
     pub client_options: Vec<(String, String)>,
-    /// The user.
+    /// The role that the client has authenticated as.
     pub username: Option<String>,
     /// The keyspace in use.
     pub keyspace_name: Option<String>,

@@ -1,4 +1,4 @@
-//! What an operator can set, and what the node says about itself. Limits are the node's, not a shard's.
+//! The settings of CQL connections, and the node's description. Limits are the node's, not a shard's.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 /// Options of the CQL ports. Fields have the names of `cassandra.yaml` where it has the option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// Where ordinary connections are accepted.
+    /// The address of ordinary connections.
     pub native_transport_address: SocketAddr,
-    /// Where the client's source port chooses the shard; `None` for no such port.
+    /// The address at which the client's source port chooses the shard; `None` for no such port.
     pub shard_aware_address: Option<SocketAddr>,
     /// The longest message accepted, in bytes with its header.
     pub native_transport_max_frame_size: usize,
@@ -59,7 +59,7 @@ impl SessionConfig {
     }
 }
 
-/// What SUPPORTED says about the node.
+/// The node's description in SUPPORTED.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDescription {
     /// The version of CQL: `3.4.7`.
@@ -72,6 +72,6 @@ pub struct NodeDescription {
     pub sharding_ignore_msb: u8,
     /// The shard-aware port with TLS, if there is one.
     pub shard_aware_port_ssl: Option<u16>,
-    /// Whether clients may be told the tablets of what they ask for.
+    /// Whether clients may be sent the tablets of their requests.
     pub tablets: bool,
 }

@@ -1,4 +1,4 @@
-//! One connection: a task that reads what is there, starts the requests in it and writes all answers that are ready
+//! One connection: a task that reads the available bytes, starts the requests in them and writes all answers that are ready
 //! with one write.
 //!
 //! Memory is bounded at every step: a message is read no faster than its bytes come, long ones only after their length
@@ -34,13 +34,13 @@ use crate::{
 const EVENT_STREAM: i16 = -1;
 /// Less room than this is not worth a read.
 const READ_LEN_MIN: usize = 2 << 10;
-/// Where a CQL message has its version, TLS has the type of its first record.
+/// The first byte: a CQL message's version, or the type of the first TLS record.
 const TLS_HANDSHAKE: u8 = 22;
 /// Between so many requests the task looks whether it has to yield.
 const REQUESTS_BETWEEN_YIELDS: u32 = 8;
 /// After an error the client gets so long to read it before the connection is closed.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
-/// So many bytes of what the client still sends are thrown away meanwhile.
+/// So many further bytes of the client are dropped meanwhile.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 /// While others wait for room, a long message and a client that reads must get on within this time.
 const STALL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -49,7 +49,7 @@ const PROGRESS_MIN: u64 = 64 << 10;
 /// Fewer unwritten bytes are not booked.
 const UNBOOKED_MAX: usize = READ_BUFFER;
 
-/// What the client may do.
+/// The stage of a client.
 enum Stage {
     /// Send OPTIONS and STARTUP.
     Opening,
@@ -68,14 +68,14 @@ enum Stage {
 enum Ending {
     /// It does not.
     Open,
-    /// Nothing more is read; what is under way is finished and written.
+    /// Nothing more is read; pending requests are finished and answered.
     Finishing,
-    /// All is written; what the client still sends is thrown away, so that it can read the last answer: closing
+    /// All is written; further bytes of the client are dropped, so that it can read the last answer: closing
     /// with unread bytes would take the answer away from it.
     Lingering { discarded: usize },
 }
 
-/// What the timer is for.
+/// The purpose of the timer.
 enum Timer {
     None,
     Handshake(Sleep),
@@ -88,7 +88,7 @@ enum Timer {
 struct MessageTimer {
     sleep: Sleep,
     begun: rt::Instant,
-    /// What the connection had read when the timer was last set.
+    /// The bytes that the connection had read when the timer was last set.
     read: u64,
 }
 
@@ -103,7 +103,7 @@ enum Stopped {
     Yielded,
 }
 
-/// What a read brought.
+/// The result of a read.
 enum Filled {
     Some,
     Nothing,
@@ -134,10 +134,10 @@ pub(crate) struct Connection<P: StatementProcessor> {
     has_written: bool,
     /// Bytes read since the connection began.
     read: u64,
-    /// What a long message that is coming in has booked.
+    /// The reservation of a long message that is being received.
     incoming: Option<Charge>,
     timer: Timer,
-    /// When the last request came; kept only if idle connections are closed.
+    /// When the last request came; recorded only if idle connections are closed.
     active_at: rt::Instant,
     ending: Ending,
 }
@@ -210,7 +210,7 @@ impl<P: StatementProcessor> Connection<P> {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                // What was written may have made room.
+                // The write may have made room.
                 Stopped::Blocked if self.may_run() => continue,
                 Stopped::Blocked => break,
                 Stopped::Exhausted => {}
@@ -248,7 +248,7 @@ impl<P: StatementProcessor> Connection<P> {
             if self.input.capacity() >= READ_BUFFER || self.input.try_reclaim(READ_BUFFER) {
                 self.shard.buffers.return_transport(std::mem::take(&mut self.input));
             } else if self.input.capacity() < READ_LEN_MIN {
-                // Requests that wait hold the rest of the buffer. Where there is room left in it, the requests to come
+                // Queued requests hold the rest of the buffer. Where there is room left in it, the next requests
                 // go there, so that they do not hold a buffer each.
                 self.input = BytesMut::new();
             }
@@ -260,7 +260,7 @@ impl<P: StatementProcessor> Connection<P> {
         }
     }
 
-    /// Makes room in the input for what the socket has.
+    /// Makes room in the input for the bytes of the socket.
     fn grow_input(&mut self) {
         let buffer = match self.input.capacity() < READ_BUFFER {
             true => self.shard.buffers.transport(),
@@ -276,7 +276,7 @@ impl<P: StatementProcessor> Connection<P> {
         self.input.reserve(missing.min(self.input.len()).max(READ_BUFFER));
     }
 
-    /// Ready when the time that the connection had is over.
+    /// Ready when the connection's time has passed.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let metrics = &self.shard.metrics;
         loop {
@@ -354,7 +354,7 @@ impl<P: StatementProcessor> Connection<P> {
         self.send_with(stream, |response| response.error(error));
     }
 
-    /// Takes no more requests; what is under way is finished.
+    /// Takes no more requests; pending ones are finished.
     fn finish(&mut self) {
         if self.ending == Ending::Open {
             self.ending = Ending::Finishing;
@@ -378,7 +378,7 @@ impl<P: StatementProcessor> Connection<P> {
         }
     }
 
-    /// Writes what is there.
+    /// Writes the buffered bytes.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<(), std::io::Error> {
         loop {
             let out = self.encoder.finish();
@@ -427,7 +427,7 @@ impl<P: StatementProcessor> Connection<P> {
 
     // Reading.
 
-    /// Reads once, if there is room for what comes.
+    /// Reads once, if there is room.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> std::io::Result<Filled> {
         if !self.book_incoming(cx) {
             return Ok(Filled::Nothing);
@@ -484,7 +484,7 @@ impl<P: StatementProcessor> Connection<P> {
         MessageTimer { sleep: rt.sleep(STALL_MAX), begun: rt.now(), read: self.read }
     }
 
-    /// The long message is here, or refused; what it has booked.
+    /// The long message is complete, or refused; returns its reservation.
     fn incoming_done(&mut self) -> Option<Charge> {
         if matches!(self.timer, Timer::Message(_)) {
             self.timer = self.usual_timer();
@@ -557,7 +557,7 @@ impl<P: StatementProcessor> Connection<P> {
             if version == TLS_HANDSHAKE {
                 self.shard.warn(
                     self.peer.address,
-                    "it speaks TLS, but this port does not (client_encryption_options)",
+                    "it uses TLS, but this port does not (client_encryption_options)",
                 );
             }
             self.encoder.push_version_refusal(version, rejection.stream);
@@ -643,7 +643,6 @@ impl<P: StatementProcessor> Connection<P> {
         let authenticator = Rc::clone(&self.shard.authenticator);
         match authenticator.class() {
             None => {
-                client.set_user("anonymous");
                 self.send_with(envelope.stream, ResponseWriter::ready);
                 self.become_ready(client, cx);
             }
@@ -693,7 +692,7 @@ impl<P: StatementProcessor> Connection<P> {
                 self.send_with(stream, |response| response.auth_challenge(Some(&token)));
             }
             Ok(SaslStep::Success { user, token }) => {
-                client.set_user(&user);
+                client.set_role(&user);
                 let client = Rc::clone(client);
                 self.send_with(stream, |response| response.auth_success(token.as_deref()));
                 self.become_ready(client, cx);
@@ -759,7 +758,7 @@ impl<P: StatementProcessor> Connection<P> {
         }
     }
 
-    /// Polls a statement once in place; only one that has to wait is kept.
+    /// Polls a statement once in place; it is stored only if it has to wait.
     fn begin(
         &mut self,
         client: Rc<Client>,
@@ -799,7 +798,7 @@ impl<P: StatementProcessor> Connection<P> {
 
     // The end.
 
-    /// Finishes what is under way, then waits a little for the client to read it. Ready when the connection can be
+    /// Finishes pending requests, then waits a little for the client to read. Ready when the connection can be
     /// closed.
     fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.ending == Ending::Finishing {

@@ -1,4 +1,4 @@
-//! The first messages of a connection: what the node offers (SUPPORTED) and what STARTUP asks for.
+//! The first messages of a connection: the node's options (SUPPORTED) and the client's choice (STARTUP).
 
 use rt::ShardId;
 use wire::{
@@ -12,7 +12,7 @@ use crate::NodeDescription;
 /// (`DRIVER_CONFIG`, up to 32 KiB) has to fit.
 pub(crate) const OPENING_MESSAGE_LEN_MAX: usize = 128 << 10;
 
-/// What a STARTUP agreed on.
+/// The agreement of a STARTUP.
 pub(crate) struct Agreement {
     pub(crate) dialect: Dialect,
     pub(crate) framing: Framing,

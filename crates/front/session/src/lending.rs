@@ -1,5 +1,5 @@
-//! Limits of the node on bytes in flight, shared by its shards: shard 0 lends parts of them, and shards give back what they
-//! do not need. A shard that has room decides alone; a message is sent only when it has not, or has far too much.
+//! Limits of the node on bytes in flight, shared by its shards: shard 0 leases parts of them, and shards give unused
+//! bytes back. A shard that has room decides alone; a message is sent only when it has none, or has far too much.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use stdx::HashMap;
 /// Every shard always holds this part of its even share of a limit: [`share`].
 const SHARES: usize = 8;
 
-/// What every shard has of a limit without asking, in bytes; also the step in which more is lent.
+/// Bytes of a limit that every shard has without asking; also the step in which more is leased.
 pub(crate) fn share(limit: usize, shard_count: u16) -> usize {
     match shard_count {
         0 | 1 => limit,
@@ -18,17 +18,17 @@ pub(crate) fn share(limit: usize, shard_count: u16) -> usize {
     }
 }
 
-/// A limit, and what is left of it to lend.
-struct Purse {
+/// A limit, and the rest of it that can be leased.
+struct Quota {
     left: usize,
-    /// What is left when nothing is lent.
+    /// What is left of the limit apart from all leases.
     whole: usize,
     step: usize,
-    /// Shards that were told that there is nothing.
+    /// Shards that wait for a lease.
     waiting: VecDeque<ShardId>,
 }
 
-impl Purse {
+impl Quota {
     fn new(limit: usize, shard_count: u16) -> Self {
         let step = share(limit, shard_count);
         let whole = limit.saturating_sub(step * usize::from(shard_count.max(1)));
@@ -44,46 +44,46 @@ impl Purse {
         granted
     }
 
-    /// Takes bytes back; who has waited gets them, and how many.
+    /// Takes bytes back; the waiting shards get them: which, and how many bytes.
     fn give_back(&mut self, bytes: usize) -> Vec<(ShardId, usize)> {
         self.left += bytes;
-        assert!(self.left <= self.whole, "only what was lent is given back");
-        let mut lent = Vec::new();
+        assert!(self.left <= self.whole, "only a lease is given back");
+        let mut granted = Vec::new();
         while self.left > 0
             && let Some(shard) = self.waiting.pop_front()
         {
-            let granted = self.left.min(self.step.max(1));
-            self.left -= granted;
-            lent.push((shard, granted));
+            let bytes = self.left.min(self.step.max(1));
+            self.left -= bytes;
+            granted.push((shard, bytes));
         }
-        lent
+        granted
     }
 }
 
-/// What the node lends: of the limit in total, and of each client address's. Lives on shard 0.
+/// The node's limits: in total, and of each client address. On shard 0.
 pub(crate) struct Ledger {
     shard_count: u16,
     limit_per_ip: usize,
-    total: Purse,
-    /// Addresses of whose limit something is lent.
-    by_address: HashMap<IpAddr, Purse>,
+    total: Quota,
+    /// Addresses whose limit has leases.
+    by_address: HashMap<IpAddr, Quota>,
 }
 
 impl Ledger {
     pub(crate) fn new(limit: usize, limit_per_ip: usize, shard_count: u16) -> Self {
-        let total = Purse::new(limit, shard_count);
+        let total = Quota::new(limit, shard_count);
         Self { shard_count, limit_per_ip, total, by_address: HashMap::default() }
     }
 
-    /// A shard wants so many bytes more, of the total or of an address's limit; how many it gets. With none it is told
+    /// A shard wants so many bytes more, of the total or of an address's limit; how many it gets. With none it is notified
     /// later.
     pub(crate) fn borrow(&mut self, shard: ShardId, address: Option<IpAddr>, bytes: usize) -> usize {
         let (limit, count) = (self.limit_per_ip, self.shard_count);
         match address {
             None => self.total.borrow(shard, bytes),
             Some(address) => {
-                let purse = self.by_address.entry(address).or_insert_with(|| Purse::new(limit, count));
-                purse.borrow(shard, bytes)
+                let quota = self.by_address.entry(address).or_insert_with(|| Quota::new(limit, count));
+                quota.borrow(shard, bytes)
             }
         }
     }
@@ -91,15 +91,15 @@ impl Ledger {
     /// A shard gives back; which waiting shards get how much of it.
     pub(crate) fn give_back(&mut self, address: Option<IpAddr>, bytes: usize) -> Vec<(ShardId, usize)> {
         let Some(address) = address else { return self.total.give_back(bytes) };
-        let purse = self.by_address.get_mut(&address).expect("what is given back was lent");
-        let lent = purse.give_back(bytes);
-        if purse.left == purse.whole {
+        let quota = self.by_address.get_mut(&address).expect("only a lease is given back");
+        let granted = quota.give_back(bytes);
+        if quota.left == quota.whole {
             self.by_address.remove(&address);
         }
-        lent
+        granted
     }
 
-    /// Addresses of whose limit something is lent.
+    /// Addresses whose limit has leases.
     #[cfg(test)]
     fn addresses(&self) -> usize {
         self.by_address.len()
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(ledger.borrow(ShardId(1), None, 1000), 400, "both have 100 of their own");
         assert_eq!(ledger.borrow(ShardId(1), None, 1), 0);
         assert_eq!(ledger.borrow(ShardId(1), None, 1), 0);
-        assert_eq!(ledger.give_back(None, 250), [(ShardId(1), 100)], "who waits is told once");
+        assert_eq!(ledger.give_back(None, 250), [(ShardId(1), 100)], "a waiting shard is notified once");
         assert_eq!(ledger.give_back(None, 10), []);
         assert_eq!(ledger.borrow(ShardId(0), None, 1000), 160);
     }

@@ -4,10 +4,10 @@
 //! the one that the client's source port names, on the ordinary port the one with the fewest connections. One
 //! acceptor, and not one a shard with SO_REUSEPORT, because it makes the limits of connections exact, spreads
 //! connections evenly (the kernel's hash does not), and because SO_REUSEPORT would let a second process share the
-//! port unnoticed. From then on a connection is one task of its shard: it reads what is there, starts the requests in
+//! port unnoticed. From then on a connection is one task of its shard: it reads the available bytes, starts the requests in
 //! it, and writes all answers that are ready with one write.
 //!
-//! What a statement means is not known here: a [`StatementProcessor`] carries it out and writes the answer.
+//! This crate knows no statements: a [`StatementProcessor`] executes them and writes the answer.
 
 mod accept;
 mod admission;

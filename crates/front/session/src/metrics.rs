@@ -5,10 +5,10 @@ use std::cell::Cell;
 
 use wire::Opcode;
 
-/// What a shard's connections have done since the start.
+/// The counters of a shard's connections since the start.
 #[derive(Debug, Default)]
 pub struct SessionMetrics {
-    /// Connections that are open.
+    /// Open connections.
     pub connections: Cell<u64>,
     /// Connections that were opened.
     pub connections_opened: Cell<u64>,
@@ -65,10 +65,10 @@ pub(crate) fn add(counter: &Cell<u64>, more: usize) {
     counter.set(counter.get() + more as u64);
 }
 
-/// Takes away from a counter that goes both ways.
+/// Subtracts from a gauge.
 pub(crate) fn subtract(counter: &Cell<u64>, less: usize) {
     let left = counter.get().checked_sub(less as u64);
-    counter.set(left.expect("what is taken away was added before"));
+    counter.set(left.expect("only an added amount is subtracted"));
 }
 
 impl SessionMetrics {

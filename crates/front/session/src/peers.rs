@@ -19,18 +19,18 @@ pub(crate) struct Peer {
     pub(crate) stage: Cell<ConnectionStage>,
     /// From STARTUP on.
     pub(crate) client: RefCell<Option<Rc<Client>>>,
-    /// What the client has registered for.
+    /// The events that the client has registered for.
     pub(crate) registered: RefCell<Vec<EventType>>,
     events: RefCell<VecDeque<Rc<Event>>>,
     /// More events came than may wait.
     pub(crate) overflowed: Cell<bool>,
-    /// The connection shall finish what it does and end.
+    /// The connection shall finish its requests and end.
     pub(crate) stopping: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Peer {
-    /// Whom to wake when something comes for the connection.
+    /// Sets the waker for events of the connection.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut known = self.waker.borrow_mut();
         match &mut *known {
@@ -70,7 +70,6 @@ impl Peer {
     fn info(&self, shard: u16) -> ConnectionInfo {
         let client = self.client.borrow();
         let client = client.as_deref();
-        let text = |text: Option<Rc<str>>| text.map(|text| text.to_string());
         ConnectionInfo {
             address: self.address,
             shard,
@@ -80,8 +79,8 @@ impl Peer {
             driver_name: client.and_then(|client| client.driver_name.clone()),
             driver_version: client.and_then(|client| client.driver_version.clone()),
             client_options: client.map(|client| client.options.clone()).unwrap_or_default(),
-            username: text(client.and_then(Client::user)),
-            keyspace_name: text(client.and_then(Client::keyspace)),
+            username: client.and_then(Client::role).map(str::to_owned),
+            keyspace_name: client.and_then(Client::keyspace).map(|keyspace| keyspace.to_string()),
             request_count: client.map_or(0, Client::requests),
         }
     }
@@ -141,7 +140,7 @@ impl Peers {
         self.all.borrow().values().map(|peer| peer.info(shard)).collect()
     }
 
-    /// Asks all connections, and those to come, to finish what they do and end.
+    /// Asks all connections, and later ones, to finish their requests and end.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         for peer in self.all.borrow().values() {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::admission::Charge;
 
-/// So many places are kept for requests to come.
+/// So many slots are reserved for later requests.
 const KEPT_MAX: usize = 64;
 
 /// Memory for the future of one request.

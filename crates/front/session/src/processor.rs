@@ -1,4 +1,4 @@
-//! What a connection needs from below: something that carries out statements.
+//! The interface of a connection to the layer below, which executes statements.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub enum StatementMessage {
 /// Anything callable with these arguments that gives a future is one: `move |client, statement, response|
 /// executor.clone().process(client, statement, response)`.
 pub trait StatementProcessor: 'static {
-    /// What carries out one statement.
+    /// The execution of one statement.
     type Processing: Future<Output = ResponseWriter> + 'static;
 
     /// Carries out a statement and writes its result, or the error that it ends with, into `response`.

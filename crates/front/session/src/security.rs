@@ -1,4 +1,4 @@
-//! TLS to clients: which of the CQL ports speak it, and how a connection begins with it. The handshake runs on the shard that
+//! TLS to clients: the CQL ports with TLS, and the begin of their connections. The handshake runs on the shard that
 //! owns the connection.
 
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use crate::SessionConfig;
 /// TLS for clients.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
-    /// What the node shows, and whom it trusts.
+    /// The node's certificate and truststore.
     pub credentials: Arc<Credentials>,
-    /// The ports that speak TLS take plain text, too.
+    /// The ports with TLS accept plain text, too.
     pub optional: bool,
-    /// A port of its own; without one the ordinary port speaks TLS.
+    /// A port of its own; without one the ordinary port uses TLS.
     pub native_address: Option<SocketAddr>,
     /// The same for the shard-aware port.
     pub shard_aware_address: Option<SocketAddr>,
 }
 
-/// What a port speaks.
+/// The protocol of a port.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Security {
     #[default]
@@ -58,12 +58,12 @@ pub(crate) fn ports(config: &SessionConfig, tls: Option<&ClientTls>) -> Vec<List
 }
 
 impl Security {
-    /// Whether the port speaks TLS.
+    /// Whether the port uses TLS.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Security::Tls { .. })
     }
 
-    /// What was accepted, decrypted if it is encrypted, and whether it is.
+    /// The accepted connection, decrypted if it is encrypted, and whether it is.
     pub(crate) async fn secure(
         self,
         rt: &Rt,

@@ -1,4 +1,4 @@
-//! All CQL connections of a shard, and what the shards tell each other about them.
+//! All CQL connections of a shard, and the messages between shards about them.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -30,10 +30,12 @@ use crate::{
 
 /// Messages of the session layer under way between two shards.
 const MESH_QUEUE_MAX: usize = 1024;
+/// A client's connection without traffic is probed after so long, and closed when nobody answers for as long again.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// How long the acceptor waits when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What shards ask of each other.
+/// The requests between shards.
 pub(crate) enum Call {
     /// Own this connection from now on.
     Own(DetachedStream, Security),
@@ -47,18 +49,18 @@ pub(crate) enum Call {
     ShardAwarePort(u16),
     /// To shard 0: about the node's limits on bytes in flight.
     Lending(Lending),
-    /// From shard 0: so many bytes of a limit are lent, of an address or in total.
-    Lent(Option<IpAddr>, usize),
+    /// From shard 0: a lease of so many bytes of a limit, of an address or in total.
+    Leased(Option<IpAddr>, usize),
 }
 
-/// What they answer.
+/// Their answers.
 pub(crate) enum Reply {
     Done,
-    /// The connection could not be taken over.
+    /// The connection could not be handed over.
     Failed,
     Connections(Vec<ConnectionInfo>),
-    /// So many bytes are lent.
-    Lent(usize),
+    /// A lease of so many bytes.
+    Leased(usize),
 }
 
 /// One shard's end of what connects the session layers of a node, on its way to the shard.
@@ -69,7 +71,7 @@ pub fn sessions_mesh(shard_count: u16) -> Vec<SessionsEndpoint> {
     Mesh::new(shard_count, MESH_QUEUE_MAX).into_iter().map(SessionsEndpoint).collect()
 }
 
-/// What the connections of a shard share.
+/// The state that the connections of a shard share.
 pub(crate) struct Shard<P: StatementProcessor> {
     pub(crate) rt: Rt,
     pub(crate) config: SessionConfig,
@@ -94,13 +96,13 @@ pub(crate) struct Shard<P: StatementProcessor> {
 }
 
 impl<P: StatementProcessor> Shard<P> {
-    /// What SUPPORTED says on this shard.
+    /// The SUPPORTED options of this shard.
     pub(crate) fn supported(&self) -> Vec<(String, Vec<String>)> {
         let rt = &self.rt;
         supported(&self.node, rt.shard(), rt.shard_count(), self.shard_aware_port.get())
     }
 
-    /// Says why a connection was turned away: at most some lines a second, however many there are.
+    /// Logs why a connection was refused: at most some lines a second, however many there are.
     pub(crate) fn warn(&self, address: SocketAddr, why: &str) {
         let line = self.log_limit.borrow_mut().line(self.rt.now() - Instant::START);
         match line {
@@ -120,6 +122,8 @@ impl<P: StatementProcessor> Shard<P> {
         count(&self.metrics.connections_opened);
         // Small answers must not wait for the acknowledgement of those before them; a failure only costs time.
         let _ = stream.set_nodelay(true);
+        // A client that vanished without a word must not hold a connection for ever: their number is limited.
+        let _ = stream.set_keepalive(KEEPALIVE_IDLE);
         let shard = Rc::clone(self);
         let connection = async move {
             let secured = match security {
@@ -168,8 +172,8 @@ impl<P: StatementProcessor> Shard<P> {
                 Reply::Done
             }
             Call::Lending(lending) => self.lend(source, lending).await,
-            Call::Lent(address, bytes) => {
-                self.admission.lent(address, bytes);
+            Call::Leased(address, bytes) => {
+                self.admission.leased(address, bytes);
                 Reply::Done
             }
         }
@@ -180,12 +184,12 @@ impl<P: StatementProcessor> Shard<P> {
         let ledger = self.ledger.as_ref().expect("only shard 0 lends");
         match lending {
             Lending::Borrow(address, bytes) => {
-                Reply::Lent(ledger.borrow_mut().borrow(source, address, bytes))
+                Reply::Leased(ledger.borrow_mut().borrow(source, address, bytes))
             }
             Lending::GiveBack(address, bytes) => {
-                let lent = ledger.borrow_mut().give_back(address, bytes);
-                for (shard, bytes) in lent {
-                    self.port.call(shard, Call::Lent(address, bytes)).await;
+                let leases = ledger.borrow_mut().give_back(address, bytes);
+                for (shard, bytes) in leases {
+                    self.port.call(shard, Call::Leased(address, bytes)).await;
                 }
                 Reply::Done
             }
@@ -200,8 +204,8 @@ impl<P: StatementProcessor> Shard<P> {
             let rt = shard.rt.clone();
             let send = async move {
                 let reply = shard.port.call(ShardId(0), Call::Lending(lending)).await;
-                if let (Lending::Borrow(address, _), Reply::Lent(bytes)) = (lending, reply) {
-                    shard.admission.lent(address, bytes);
+                if let (Lending::Borrow(address, _), Reply::Leased(bytes)) = (lending, reply) {
+                    shard.admission.leased(address, bytes);
                 }
             };
             rt.spawn(Group::Statement, send).detach();
@@ -244,16 +248,16 @@ impl<P: StatementProcessor> Shard<P> {
     }
 }
 
-/// Where a node accepts connections; with the ports that the system chose where port 0 was asked for.
+/// The addresses at which a node accepts connections; with the ports that the system chose where port 0 was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListeningAddresses {
     /// The ordinary port.
     pub native: SocketAddr,
     /// The port where the client chooses the shard.
     pub shard_aware: Option<SocketAddr>,
-    /// The port that speaks TLS; it may be the ordinary one.
+    /// The port with TLS; it may be the ordinary one.
     pub native_tls: Option<SocketAddr>,
-    /// The port where the client chooses the shard and speaks TLS.
+    /// The port where the client chooses the shard, with TLS.
     pub shard_aware_tls: Option<SocketAddr>,
 }
 

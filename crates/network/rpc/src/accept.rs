@@ -52,7 +52,7 @@ struct Greeting {
 }
 
 impl Acceptor {
-    /// Counts a connection that has not said hello: its number, and what is notified when it has to make room.
+    /// Counts a connection before its hello: its number, and the notification when it has to make room.
     fn admit(&self, address: IpAddr, known: bool, limits: &Limits) -> Result<(u64, Notify), &'static str> {
         let of_address = self.by_address.borrow().get(&address).copied().unwrap_or(0);
         let mut greeting = self.greeting.borrow_mut();
@@ -182,7 +182,7 @@ pub(crate) async fn greet(shard: &Shard, peer: &Peer, class: Class) -> Result<Pi
     Ok(Pipe::new(stream, shard, agreed.packing))
 }
 
-/// What the peer's answer means for this side.
+/// The effect of the peer's answer on this side.
 fn agreed(shard: &Shard, peer: &Peer, answer: &HelloAnswer) -> Result<Agreement, RpcError> {
     let address = peer.info.address;
     let agreed = match &answer.outcome {
@@ -205,7 +205,7 @@ fn agreed(shard: &Shard, peer: &Peer, answer: &HelloAnswer) -> Result<Agreement,
     let config = &shard.config;
     let versions = config.versions;
     if agreed.version < versions.min || agreed.version > versions.max {
-        let message = format!("{address} chose version {}; this node speaks {versions}", agreed.version);
+        let message = format!("{address} chose version {}; this node supports {versions}", agreed.version);
         return Err(RpcError::Mismatch(message));
     }
     if agreed.packing != Packing::None && agreed.packing != config.compression {
@@ -334,7 +334,7 @@ fn knows(shard: &Shard, address: IpAddr) -> bool {
     shard.peers.borrow().iter().any(of_host)
 }
 
-/// Waits for the hello of a connection and judges it. A refusal is told to both sides.
+/// Waits for the hello of a connection and checks it. Both sides log a refusal.
 async fn receive(shard: &Rc<Shard>, stream: Stream, address: SocketAddr) -> Option<(ShardId, Greeted)> {
     let config = &shard.config;
     let refused = |why: &str| shard.warn(Some(address), REFUSED, why);

@@ -1,6 +1,6 @@
 //! The calls of one connection that wait for an answer.
 //!
-//! A stream number is used once: its upper half counts the calls, its lower half says where the call is kept. A late
+//! A stream number is used once: its upper half counts the calls, its lower half is the index of the call. A late
 //! answer therefore never meets another call.
 
 use std::task::{Poll, Waker};
@@ -75,7 +75,7 @@ impl Calls {
         self.free.push(stream as u32);
     }
 
-    /// The outcome of a call, once; until then the waker is kept.
+    /// The outcome of a call, once; until then the waker is stored.
     pub(crate) fn poll(&mut self, stream: u64, waker: &Waker) -> Poll<Outcome> {
         let Some(slot) = self.slot(stream) else { return Poll::Ready(Err(RpcError::Lost)) };
         match &mut slot.state {
@@ -134,7 +134,7 @@ impl Calls {
         self.slots.iter().filter(waiting).map(|slot| slot.stream).collect()
     }
 
-    /// Ends the calls whose deadline is past; each verb is told to `expired`.
+    /// Ends the calls whose deadline is past; `expired` gets the verb of each.
     pub(crate) fn expire(&mut self, now: Instant, mut expired: impl FnMut(Verb)) {
         if self.earliest.is_none_or(|earliest| now < earliest) {
             return;
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(calls.poll(second, Waker::noop()), Poll::Ready(Ok(Bytes::from_static(b"x"))));
         assert_eq!(calls.waiting(), 0);
         for stream in [u64::MAX, 0, 1 << 32] {
-            assert_eq!(calls.finish(stream, Ok(Bytes::new())), None, "no peer can name what is not there");
+            assert_eq!(calls.finish(stream, Ok(Bytes::new())), None, "no peer can name a missing call");
         }
     }
 

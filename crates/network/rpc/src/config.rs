@@ -1,4 +1,4 @@
-//! What can be set about the connections between nodes, and the limits of everything that a peer can make grow.
+//! Settings of the connections between nodes, and the limits of everything that a peer can make grow.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From accepting a connection to its hello.
     pub hello: Duration,
-    /// An idle connection asks for a sign of life so often.
+    /// The keepalive interval of an idle connection.
     pub keepalive: Duration,
     /// A connection on which nothing came for this time is lost. More than twice `keepalive`.
     pub silence: Duration,
@@ -84,7 +84,7 @@ pub struct Limits {
     pub per_address_max: usize,
     /// Accepted connections of the node; an eighth of them is for addresses of known nodes alone.
     pub connections_max: usize,
-    /// Connections that the node makes to the hosts of the cluster. Where that is not enough for one a shard, peer and
+    /// Connections that the node makes to the hosts of the cluster. Where those do not suffice for one a shard, peer and
     /// class, shards share them.
     pub connections_out_max: usize,
 }
@@ -115,9 +115,9 @@ impl Default for Limits {
 pub struct RpcConfig {
     /// Nodes of other clusters are refused.
     pub cluster_name: String,
-    /// Who this node is.
+    /// This node.
     pub host: HostId,
-    /// Where it listens.
+    /// Its listen address.
     pub listen: SocketAddr,
     /// How bodies are packed.
     pub compression: Packing,

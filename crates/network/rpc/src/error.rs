@@ -1,4 +1,4 @@
-//! What a call can end with instead of an answer.
+//! The errors of a call.
 
 use std::net::SocketAddr;
 
@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (code {code})")]
 pub struct Refusal {
-    /// What kind of failure, for programs.
+    /// The kind of failure, for programs.
     pub code: u16,
-    /// What was wrong, for people.
+    /// The error, for operators.
     pub message: String,
 }
 
@@ -20,7 +20,7 @@ impl Refusal {
     pub const OVERLOADED: u16 = 2;
     /// The deadline was past before the request was served.
     pub const EXPIRED: u16 = 3;
-    /// The answer is longer than what a frame may hold.
+    /// The answer is longer than a frame may be.
     pub const ANSWER_TOO_LARGE: u16 = 4;
     /// The request was served, but the peer has too many answers to write to send this one.
     pub const ANSWER_DROPPED: u16 = 5;
@@ -56,12 +56,12 @@ pub enum RpcError {
     /// The peer refused.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// The body is longer than what a frame may hold.
+    /// The body is longer than a frame may be.
     #[error("a body of {len} bytes; at most {max} can be sent")]
     TooLarge {
         /// Length of the body.
         len: usize,
-        /// What a frame may hold.
+        /// The limit of a frame.
         max: usize,
     },
     /// The peer is not the one that was meant, or does not understand this node. The request has not left.

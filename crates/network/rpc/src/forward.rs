@@ -1,7 +1,7 @@
 //! Calls and requests whose connection belongs to another shard of this node.
 //!
 //! A call of a shard that shares a connection goes to the shard that owns it; a request of a peer goes from the shard that
-//! owns its connection to the shard that it names, and the answer back. What is on its way is bounded by count and bytes
+//! owns its connection to the shard that it names, and the answer back. Calls in flight are bounded by count and bytes
 //! as all queues are; beyond that it is refused at once.
 
 use std::cell::Cell;
@@ -84,7 +84,7 @@ impl Drop for Held {
 /// A call over a connection of the shard that gets it.
 pub(crate) struct SharedCall {
     pub(crate) host: HostId,
-    /// Where the caller knows the host to be; the owner may not know it yet.
+    /// The host's address as the caller knows it; the owner may not know it yet.
     pub(crate) info: PeerInfo,
     /// The shard of the peer that is to serve it.
     pub(crate) shard: u16,
@@ -134,7 +134,7 @@ impl Drop for Counted<'_> {
 pub(crate) fn send(shard: &Rc<Shard>, owner: ShardId, message: SharedCall) {
     let sender = Rc::clone(shard);
     Tasks::spawn(shard, message.verb.group(), async move {
-        // Nobody waits for the outcome; what was dropped is counted.
+        // Nobody waits for the outcome; a dropped message is counted.
         let _ = call(&sender, owner, message).await;
     });
 }

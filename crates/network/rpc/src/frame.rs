@@ -24,12 +24,12 @@ use crate::packing::Packing;
 
 /// Length of a header in bytes.
 pub const HEADER_LEN: usize = 30;
-/// What of the header its checksum covers.
+/// The length of the header's part that its checksum covers.
 const CHECKED_LEN: usize = 26;
-/// The longest message of a refusal in bytes; what is longer is cut.
+/// The longest message of a refusal in bytes; longer ones are cut.
 pub const REFUSAL_MESSAGE_LEN_MAX: usize = 4 << 10;
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -59,7 +59,7 @@ impl Kind {
 pub struct Header {
     /// Length of the body on the wire.
     pub body_len: u32,
-    /// What the frame is for.
+    /// The purpose of the frame.
     pub kind: Kind,
     /// The verb's number; it need not be one that this version knows.
     pub verb: u8,
@@ -81,25 +81,25 @@ pub enum FrameError {
     /// The header was damaged, or is no header.
     #[error("a frame's header has the checksum {read:08x}, computed is {computed:08x}")]
     HeaderChecksum {
-        /// What the header says.
+        /// The checksum in the header.
         read: u32,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         computed: u32,
     },
     /// The body was damaged.
     #[error("a frame's body has the checksum {read:08x}, computed is {computed:08x}")]
     BodyChecksum {
-        /// What the header says.
+        /// The checksum in the header.
         read: u32,
-        /// What the body's bytes give.
+        /// The checksum of the body's bytes.
         computed: u32,
     },
-    /// The frame is longer than what is accepted.
+    /// The frame is longer than the limit.
     #[error("a frame of {len} bytes; at most {max} are accepted")]
     TooLong {
-        /// What the header says, or the unpacked length.
+        /// The length in the header, or the unpacked length.
         len: u64,
-        /// What is accepted.
+        /// The limit.
         max: usize,
     },
     /// A field has a value that this version of the protocol does not know.
@@ -177,7 +177,7 @@ impl Header {
 pub struct Frame {
     /// The header.
     pub header: Header,
-    /// The body; a slice of what was read from the socket, not a copy.
+    /// The body; a slice of the buffer read from the socket, not a copy.
     pub body: Bytes,
 }
 
@@ -249,7 +249,7 @@ pub fn encode_refusal(refusal: &Refusal) -> Bytes {
     out.freeze()
 }
 
-/// Reads the body of a refusal. Whatever a peer sends gives one.
+/// Reads the body of a refusal. Any bytes of a peer give one.
 pub fn decode_refusal(body: &[u8]) -> Refusal {
     let mut reader = Reader::new(body);
     let code = reader.u16().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! The first message in each direction: who speaks, which shard owns the connection, and how frames will look. Pure.
+//! The first message in each direction: the host, the shard that owns the connection, and the format of frames. Pure.
 //!
 //! Both messages begin with [`MAGIC`] and the length of what follows (2 bytes) and end with the CRC-32 of everything
-//! before it. A later version may add fields at the end; what is not known is skipped. The connecting side says hello
+//! before it. A later version may add fields at the end; unknown ones are skipped. The connecting side says hello
 //! and sends nothing else until it has the answer.
 
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use topology::HostId;
 use crate::packing::Packing;
 use crate::verb::Class;
 
-/// What every connection begins with, in both directions.
+/// The first bytes of every connection, in both directions.
 pub const MAGIC: [u8; 8] = *b"\xF5TorcRPC";
 /// Length of magic and length.
 pub const PREFIX_LEN: usize = 10;
@@ -35,10 +35,10 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this program speaks.
+    /// The versions that this program supports.
     pub const SPOKEN: Versions = Versions { min: 2, max: 2 };
 
-    /// The highest version that both speak.
+    /// The highest version that both support.
     pub fn highest_common(self, other: Versions) -> Option<u16> {
         let highest = self.max.min(other.max);
         (highest >= self.min.max(other.min)).then_some(highest)
@@ -55,33 +55,33 @@ impl std::fmt::Display for Versions {
     }
 }
 
-/// What the connecting side says.
+/// The hello of the connecting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The versions that it speaks.
+    /// The versions that it supports.
     pub versions: Versions,
-    /// Who it is.
+    /// Its host id.
     pub host: HostId,
     /// How many shards it has.
     pub shard_count: u16,
-    /// The shard that speaks.
+    /// The shard that connects.
     pub source_shard: u16,
     /// The shard that is to own the connection, taken modulo the shards that there are.
     pub wanted_shard: u16,
-    /// What the connection is for.
+    /// The class of the connection.
     pub class: Class,
-    /// A set of [`Packing::bit`]: what it can unpack and would like to be packed.
+    /// A set of [`Packing::bit`]: the packings that it can unpack and prefers.
     pub packings: u8,
     /// Its cluster.
     pub cluster_name: String,
 }
 
-/// What the accepting side answers.
+/// The answer of the accepting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelloAnswer {
-    /// What was agreed, or why not.
+    /// The agreement, or the refusal.
     pub outcome: Result<Agreement, HelloRefusal>,
-    /// Who answers.
+    /// The host that answers.
     pub host: HostId,
     /// How many shards it has.
     pub shard_count: u16,
@@ -102,7 +102,7 @@ pub struct Agreement {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HelloRefusal {
-    /// For programs; 0 is kept for acceptance.
+    /// For programs; 0 is reserved for acceptance.
     pub code: u8,
     /// For people.
     pub message: String,
@@ -111,7 +111,7 @@ pub struct HelloRefusal {
 impl HelloRefusal {
     /// The nodes belong to different clusters.
     pub const CLUSTER_NAME: u8 = 1;
-    /// There is no version that both speak.
+    /// No version is common to both.
     pub const VERSION: u8 = 2;
     /// The node has reached itself, or a node with its own host id.
     pub const SAME_HOST: u8 = 3;
@@ -142,9 +142,9 @@ pub enum HelloError {
     /// The message was damaged.
     #[error("its hello is damaged: the checksum is {read:08x}, computed is {computed:08x}")]
     Checksum {
-        /// What the message says.
+        /// The checksum in the message.
         read: u32,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         computed: u32,
     },
     /// A field is missing or has no meaning.
@@ -152,11 +152,11 @@ pub enum HelloError {
     Malformed(&'static str),
 }
 
-/// What else it speaks. A handshake of TLS begins with a record of type 22, version 3.
+/// Another protocol that it uses. A handshake of TLS begins with a record of type 22, version 3.
 fn foreign(begins: &[u8; 8]) -> String {
     match begins {
-        [22, 3, ..] => "it speaks TLS, but this node has no internode_encryption".to_owned(),
-        begins => format!("it does not speak Torc's internode protocol (it begins with {begins:02x?})"),
+        [22, 3, ..] => "it uses TLS, but this node has no internode_encryption".to_owned(),
+        begins => format!("it does not use Torc's internode protocol (it begins with {begins:02x?})"),
     }
 }
 
@@ -302,14 +302,14 @@ impl HelloAnswer {
     }
 }
 
-/// What the accepting node is.
+/// The accepting node.
 #[derive(Clone, Copy, Debug)]
 pub struct Own<'a> {
     /// Its cluster.
     pub cluster_name: &'a str,
-    /// Who it is.
+    /// Its host id.
     pub host: HostId,
-    /// What it speaks.
+    /// The versions that it supports.
     pub versions: Versions,
 }
 
@@ -324,7 +324,7 @@ pub fn judge(own: Own<'_>, hello: &Hello) -> Result<Agreement, HelloRefusal> {
     }
     let Some(version) = own.versions.highest_common(hello.versions) else {
         let message = format!(
-            "this node speaks the versions {} of the internode protocol, the other one {}: upgrade one step at a time",
+            "this node supports the versions {} of the internode protocol, the other one {}: upgrade one step at a time",
             own.versions, hello.versions
         );
         return Err(HelloRefusal::new(HelloRefusal::VERSION, message));
@@ -432,7 +432,7 @@ mod tests {
         let all = Hello { packings: 0xFF, ..hello() };
         assert_eq!(judge(own, &all).unwrap().packing, Packing::Zstd);
         let none = Hello { packings: 0xFC, ..hello() };
-        assert_eq!(judge(own, &none).unwrap().packing, Packing::None, "what is not known is not chosen");
+        assert_eq!(judge(own, &none).unwrap().packing, Packing::None, "an unknown packing is not chosen");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::shard::Shard;
 use crate::stats::{Dropped, Open, count};
 use crate::{Class, Refusal, Verb};
 
-/// What an answer counts for beside its body.
+/// The counted bytes of an answer beside its body.
 const ANSWER_BYTES: usize = 64;
 
 /// An answer on its way to the peer.
@@ -45,7 +45,7 @@ impl Queued for Answer {
     }
 }
 
-/// What the handlers of a connection's requests see of it.
+/// The view of a connection for the handlers of its requests.
 pub(crate) struct Inbound {
     shard: Rc<Shard>,
     pub(crate) from: HostId,
@@ -118,7 +118,7 @@ impl Inbound {
         self.done(&served);
     }
 
-    /// Gives back what a request has counted for.
+    /// Releases the counted bytes of a request.
     fn done(&self, served: &Served) {
         match served.forwarded {
             true => self.shard.forwarding.done(self.class, served.bytes),
@@ -183,7 +183,7 @@ impl Inbound {
         }
     }
 
-    /// The shard stops: what is being served ends where it waits.
+    /// The shard stops: requests that are being served end where they wait.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         let served = self.served.borrow_mut().clear();
@@ -200,7 +200,7 @@ enum End {
     Gone,
     /// Nothing came for too long.
     Silent,
-    /// What came makes no sense.
+    /// Invalid bytes.
     Protocol(String),
 }
 
@@ -309,7 +309,7 @@ impl InboundTask {
         }
     }
 
-    /// Writes what is there; whether the socket took any of it.
+    /// Writes the buffered bytes; returns whether the socket took any of them.
     fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> std::io::Result<bool> {
         let mut wrote = false;
         loop {

@@ -56,7 +56,7 @@ impl Queued for Outgoing {
     }
 }
 
-/// Where a link stands.
+/// The state of a link.
 enum Phase {
     /// No connection. Before `not_before` calls fail with the error.
     Idle { not_before: Instant, error: RpcError },
@@ -274,7 +274,7 @@ impl Link {
         };
         self.failures.set(if pause > Duration::ZERO { self.failures.get() + 1 } else { 0 });
         let not_before = self.shard.rt.now() + pause;
-        // What is asked in the meantime has not left.
+        // Calls made in the meantime have not left.
         let meanwhile = match &error {
             RpcError::Lost => RpcError::Connect("the connection broke a moment ago".to_owned()),
             error => error.clone(),
@@ -520,7 +520,7 @@ fn poll_write(
     }
 }
 
-/// What a request has left, in milliseconds, at least one.
+/// The rest of a request's time, in milliseconds, at least one.
 fn remaining_ms(deadline: Instant, now: Instant) -> u32 {
     u32::try_from((deadline - now).as_millis()).unwrap_or(u32::MAX).max(1)
 }

@@ -29,7 +29,7 @@ pub(crate) const HANDOVER_MAX: usize = 8192;
 /// Calls between two shards of this node under way.
 const LOCAL_CALLS_MAX: usize = 4096;
 
-/// What shards tell each other about connections.
+/// Requests between shards about connections.
 pub(crate) enum Handover {
     /// Wait for the hello of this connection, which shard 0 has accepted.
     Receive(Box<Raw>),
@@ -41,11 +41,11 @@ pub(crate) enum Handover {
     Closed(IpAddr),
 }
 
-/// What they answer.
+/// Their answers.
 pub(crate) enum HandoverReply {
     /// It was done.
     Done,
-    /// The connection could not be taken over.
+    /// The connection could not be handed over.
     Failed,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct LocalCall {
     deadline: Instant,
 }
 
-/// What a call between shards of the node gives.
+/// The result of a call between shards of the node.
 pub(crate) type LocalOutcome = Result<Bytes, RpcError>;
 
 /// One shard's end of what connects the messengers of a node, on its way to the shard.
@@ -88,9 +88,9 @@ pub fn handover_mesh(shard_count: u16) -> Vec<HandoverEndpoint> {
 pub struct Incoming {
     /// The host that asks.
     pub from: HostId,
-    /// Where its connection comes from; not where it listens.
+    /// The source address of its connection; not its listen address.
     pub address: SocketAddr,
-    /// What it asks for.
+    /// The verb.
     pub verb: Verb,
     /// With which content.
     pub body: Bytes,
@@ -98,7 +98,7 @@ pub struct Incoming {
     pub deadline: Instant,
 }
 
-/// Whom to call.
+/// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A shard of a host of the cluster. The shard is taken modulo the peer's shard count.
@@ -108,7 +108,7 @@ pub enum Target {
         /// Its shard.
         shard: u16,
     },
-    /// Shard 0 of whoever listens there and belongs to the cluster.
+    /// Shard 0 of the node that listens there and belongs to the cluster.
     Address(SocketAddr),
 }
 
@@ -328,13 +328,13 @@ impl Messenger {
         peer.link(&self.shard, verb.class()).send(shard, verb, body);
     }
 
-    /// Closes all connections of this shard, and the listener when it is shard 0. What is under way ends: calls of
+    /// Closes all connections of this shard, and the listener when it is shard 0. Calls in flight end: those of
     /// this shard with [`RpcError::Stopped`], requests of peers where they wait.
     pub async fn stop(&self) {
         self.shard.end();
     }
 
-    /// What the connections of this shard have done and have under way.
+    /// The counters and gauges of this shard's connections.
     pub fn stats(&self) -> RpcStats {
         let shard = &self.shard;
         let mut stats = shard.counters.snapshot();

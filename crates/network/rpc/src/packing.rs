@@ -20,7 +20,7 @@ pub enum Packing {
 
 /// Length of the unpacked length.
 const LENGTH_LEN: usize = 4;
-/// Speed before size: what is sent between nodes waits for it.
+/// Speed before size: messages between nodes wait for it.
 const ZSTD_LEVEL: i32 = 1;
 
 impl Packing {
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(
                 unpack(packing, packed.clone(), max),
                 Err(FrameError::TooLong { len: body.len() as u64, max }),
-                "no memory is taken for what is too long"
+                "no memory is allocated for a length above the limit"
             );
             let cut = packed.slice(..packed.len() / 2);
             assert!(matches!(unpack(packing, cut, body.len()), Err(FrameError::Packed(_))));

@@ -1,11 +1,11 @@
-//! Where the hosts of the cluster are.
+//! The addresses of the cluster's hosts.
 
 use std::net::SocketAddr;
 
 use stdx::HashMap;
 use topology::HostId;
 
-/// Where a peer stands, seen from this node.
+/// The distance of a peer, seen from this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
     /// It is not known, as when the cluster is being looked for.
@@ -19,7 +19,7 @@ pub enum Near {
 }
 
 impl Near {
-    /// Where a peer stands that is known.
+    /// The distance of a known peer.
     pub fn of(same_datacenter: bool, same_rack: bool) -> Near {
         match (same_datacenter, same_rack) {
             (true, true) => Near::Rack,
@@ -34,14 +34,14 @@ impl Near {
     }
 }
 
-/// What has to be known of a host to reach it.
+/// The address and features of a host that a connection needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// Where it listens for other nodes.
+    /// Its listen address for other nodes.
     pub address: SocketAddr,
     /// How many shards it has, as far as is known; at least 1. The host itself has the last word.
     pub shard_count: u16,
-    /// Where it stands, seen from this node.
+    /// Its distance, seen from this node.
     pub near: Near,
 }
 
@@ -57,7 +57,7 @@ impl Peers {
         Peers { by_host: hosts.into_iter().collect() }
     }
 
-    /// Where a host is.
+    /// The entry of a host.
     pub fn get(&self, host: HostId) -> Option<&PeerInfo> {
         self.by_host.get(&host)
     }

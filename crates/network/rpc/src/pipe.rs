@@ -1,4 +1,4 @@
-//! One connection's bytes: what is read is cut into frames, what is to be written leaves in as few writes as possible.
+//! One connection's bytes: reads are cut into frames, and frames leave in as few writes as possible.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ const WRITE_LEN: usize = 256 << 10;
 /// However short bodies have to be, a refusal may say why.
 const BODY_LEN_MAX_LEAST: usize = REFUSAL_MESSAGE_LEN_MAX + 2;
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     /// So many bytes.

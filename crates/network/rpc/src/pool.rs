@@ -67,7 +67,7 @@ pub fn wanted_shard(class: Class, (shard, shards): (u16, u16), peer_shards: u16,
     }
     let begin = |shard: u16| u32::from(shard) * u32::from(peer_shards) / u32::from(shards.max(1));
     let (first, end) = (begin(shard), begin(shard + 1));
-    // Where the peer has more shards, those that are alike in nodes with few must not all have the connections.
+    // Where the peer has more shards, the shards that exist in small nodes too must not all get the connections.
     (first + spread(own) % (end - first).max(1)) as u16
 }
 
@@ -86,7 +86,7 @@ mod tests {
         HostId(host)
     }
 
-    /// The size that the design must hold: what is said of it in docs/design/rpc.md.
+    /// The size that the design must support: see docs/design/rpc.md.
     #[test]
     fn sixty_four_shards_and_a_thousand_nodes() {
         let most = Limits::default().connections_out_max;

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use rt::Instant;
 
-/// What a queue must know of its entries.
+/// An entry of a queue.
 pub(crate) trait Queued {
-    /// What it counts for, in bytes.
+    /// Its counted bytes.
     fn bytes(&self) -> usize;
     /// When it is not wanted any more.
     fn deadline(&self) -> Instant;
@@ -36,7 +36,7 @@ impl Budget {
     }
 }
 
-/// First in, first out; what is past its deadline is dropped to make room, oldest first.
+/// First in, first out; entries past their deadline are dropped to make room, oldest first.
 pub(crate) struct Queue<T> {
     entries: VecDeque<T>,
     bytes: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Queue<T> {
 }
 
 impl<T: Queued> Queue<T> {
-    /// A queue of at most so many entries of at most so many bytes together, and of what is left of the budget.
+    /// A queue of at most so many entries of at most so many bytes together, and of the rest of the budget.
     pub(crate) fn new(count_max: usize, bytes_max: usize, budget: &Budget) -> Queue<T> {
         let budget = budget.clone();
         Queue { entries: VecDeque::new(), bytes: 0, count_max, bytes_max, budget, earliest: Instant::MAX }
@@ -64,17 +64,17 @@ impl<T: Queued> Queue<T> {
         self.entries.is_empty()
     }
 
-    /// What the entries count for together.
+    /// The counted bytes of all entries.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What the oldest entry counts for.
+    /// The counted bytes of the oldest entry.
     pub(crate) fn front_bytes(&self) -> Option<usize> {
         self.entries.front().map(Queued::bytes)
     }
 
-    /// Appends an entry even when the queue is full; for what is small and bounded otherwise.
+    /// Appends an entry even when the queue is full; for small entries that are bounded otherwise.
     pub(crate) fn push_always(&mut self, entry: T) {
         self.bytes += entry.bytes();
         self.budget.take(entry.bytes());
@@ -89,7 +89,7 @@ impl<T: Queued> Queue<T> {
             || (self.len() < self.count_max && self.bytes + bytes <= self.bytes_max && in_budget)
     }
 
-    /// Appends an entry. When the queue is full, what is past its deadline goes to `expired`; when it is still full,
+    /// Appends an entry. When the queue is full, entries past their deadline go to `expired`; when it is still full,
     /// the entry is given back.
     pub(crate) fn push(&mut self, entry: T, now: Instant, expired: impl FnMut(T)) -> Result<(), T> {
         if !self.has_room(entry.bytes()) {

@@ -12,7 +12,7 @@ use crate::shard::{Peer, Shard};
 /// Between which nodes connections are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncryptBetween {
-    /// All; whoever speaks plain text is turned away.
+    /// All; plain text is refused.
     Nodes,
     /// Those of different racks.
     Racks,
@@ -23,14 +23,14 @@ pub enum EncryptBetween {
 /// Encryption between nodes.
 #[derive(Clone, Debug)]
 pub struct Secure {
-    /// What this node shows, and whom it trusts.
+    /// This node's certificate, and its truststore.
     pub credentials: Arc<Credentials>,
     /// Which connections.
     pub between: EncryptBetween,
 }
 
 impl EncryptBetween {
-    /// Whether this node encrypts what it says to a peer. As long as it is not known where the peer stands, it does.
+    /// Whether this node encrypts messages to a peer. As long as the peer's location is unknown, it does.
     fn encrypts(self, near: Near) -> bool {
         match self {
             EncryptBetween::Nodes => true,
@@ -39,7 +39,7 @@ impl EncryptBetween {
         }
     }
 
-    /// Whether a peer may speak plain text. One that is only being let in may: it is not known yet where it stands.
+    /// Whether a peer may use plain text. A joining one may: its location is not known yet.
     fn takes_plaintext(self, near: Near) -> bool {
         match self {
             EncryptBetween::Nodes => false,
@@ -70,7 +70,7 @@ pub(crate) async fn connected(
     }
 }
 
-/// What was accepted, decrypted if it is encrypted.
+/// The accepted connection, decrypted if it is encrypted.
 pub(crate) async fn accepted(shard: &Shard, stream: Stream) -> Result<Accepted, String> {
     let Some(secure) = &shard.config.secure else { return Ok(Accepted { stream, encrypted: false }) };
     let optional = secure.between != EncryptBetween::Nodes;
@@ -84,7 +84,7 @@ pub(crate) fn check(shard: &Shard, peer: Option<&Peer>, encrypted: bool) -> Resu
     let near = peer.map_or(Near::Unknown, |peer| peer.info.near);
     match &shard.config.secure {
         Some(secure) if !encrypted && !secure.between.takes_plaintext(near) => Err(
-            "it speaks plain text, but connections to where it stands are encrypted (internode_encryption)",
+            "it uses plain text, but connections to its datacenter or rack are encrypted (internode_encryption)",
         ),
         _ => Ok(()),
     }

@@ -18,7 +18,7 @@ use crate::shard::Shard;
 use crate::stats::Dropped;
 use crate::{Class, Refusal, RpcError, Verb};
 
-/// What a request counts for beside its body.
+/// The counted bytes of a request beside its body.
 const REQUEST_BYTES: usize = 64;
 
 /// A request of a peer that is not being served yet.
@@ -29,7 +29,7 @@ pub(crate) struct Request {
     pub(crate) deadline: Instant,
 }
 
-/// Where a request came from, and its answer goes.
+/// The source of a request, and target of its answer.
 pub(crate) enum Origin {
     /// A connection of this shard; without a stream no answer is wanted.
     Connection { connection: Rc<Inbound>, stream: Option<u64> },
@@ -37,7 +37,7 @@ pub(crate) enum Origin {
     Shard(Box<ForwardedFrom>),
 }
 
-/// Where a request came from that another shard has received.
+/// The source of a request that another shard has received.
 pub(crate) struct ForwardedFrom {
     pub(crate) host: HostId,
     pub(crate) address: SocketAddr,
@@ -45,7 +45,7 @@ pub(crate) struct ForwardedFrom {
 }
 
 impl Request {
-    /// What it counts for, in bytes.
+    /// Its counted bytes.
     pub(crate) fn bytes_counted(&self) -> usize {
         REQUEST_BYTES + self.body.len()
     }
@@ -76,14 +76,14 @@ impl Queued for Request {
 
 /// One class of requests.
 struct Lane {
-    /// Half of what the class may have; the other half is for what waits.
+    /// Half of the class's bytes; the other half is for queued requests.
     serving_bytes_max: usize,
     waiting: RefCell<Queue<Request>>,
     serving: Cell<usize>,
     serving_bytes: Cell<usize>,
 }
 
-/// Half of what the requests of a class may have on a shard, in bytes.
+/// Half of the bytes of a class's requests on a shard.
 pub(crate) fn bytes_max(class: Class, limits: &Limits) -> usize {
     match class {
         Class::Request => limits.inbound_bytes_max / 2,
@@ -295,7 +295,7 @@ impl ServedSet {
     }
 }
 
-/// Where the answer of a request goes.
+/// The target of a request's answer.
 pub(crate) struct Reply(pub(crate) ReplyTo);
 
 pub(crate) enum ReplyTo {

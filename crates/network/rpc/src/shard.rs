@@ -1,4 +1,4 @@
-//! What the connections of one shard share: handlers, peers, counters, and the tasks that `stop` ends.
+//! State that the connections of one shard share: handlers, peers, counters, and the tasks that `stop` ends.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -28,12 +28,12 @@ use crate::{Class, Near, PeerInfo, Peers, Refusal, RpcConfig, RpcError, Verb};
 /// Serves a request of a verb.
 pub(crate) type Handler = Rc<dyn Fn(Incoming, Reply) -> LocalBoxFuture<()>>;
 
-/// Whom a link leads to.
+/// The target of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// A host, wherever it is.
     Host(HostId),
-    /// Whoever listens there.
+    /// The node that listens there.
     Address(SocketAddr),
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Key {
 pub(crate) struct Peer {
     pub(crate) key: Key,
     pub(crate) info: PeerInfo,
-    /// What the peer has said itself.
+    /// The peer's shard count, from its hello.
     pub(crate) shard_count: Cell<u16>,
     /// By class: the shard of this node whose link this shard uses.
     owners: Cell<[u16; Class::ALL.len()]>,
@@ -82,7 +82,7 @@ impl Peer {
     }
 }
 
-/// What `work` comes to, unless there is a notification before.
+/// The result of `work`, unless there is a notification before.
 pub(crate) async fn unless<T>(notify: &Notify, work: impl Future<Output = T>) -> Option<T> {
     let (mut work, mut notified) = (pin!(work), pin!(notify.notified()));
     poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -123,7 +123,7 @@ impl Tasks {
     }
 }
 
-/// Is told the address of a peer to which a connection was lost.
+/// Gets the address of a peer to which a connection was lost.
 type LostListener = Rc<dyn Fn(SocketAddr)>;
 
 /// One shard's part of the protocol.
@@ -133,9 +133,9 @@ pub(crate) struct Shard {
     pub(crate) counters: Counters,
     pub(crate) handlers: RefCell<Vec<Option<Handler>>>,
     pub(crate) serving: Serving,
-    /// What waits to be written.
+    /// Bytes that are queued for writing.
     pub(crate) outgoing: Budget,
-    /// What long frames that come in have booked.
+    /// Bytes that incoming long frames have reserved.
     pub(crate) partial: Semaphore,
     pub(crate) log_limit: RefCell<LogLimit>,
     pub(crate) peers: RefCell<HashMap<Key, Rc<Peer>>>,
@@ -166,7 +166,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// What serves a verb here.
+    /// The handler of a verb.
     pub(crate) fn handler(&self, verb: Verb) -> Option<Handler> {
         self.handlers.borrow().get(verb.index()).cloned().flatten()
     }
@@ -239,7 +239,7 @@ impl Shard {
         for (peer, link) in
             gone.iter().flat_map(|peer| peer.links().into_iter().map(move |link| (peer, link)))
         {
-            // A node of which more is known is the same node: what was to be told it is told it.
+            // A peer whose features became known is the same node: its queued messages go to it.
             if let Some(now) = self.peers.borrow().get(&peer.key).map(Rc::clone) {
                 link.pass_on(&now);
             }

@@ -1,4 +1,4 @@
-//! What a shard's connections have done, for metrics.
+//! Counters of a shard's connections, for metrics.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::shard::Shard;
 use crate::verb::{Class, Verb};
 
-/// Why a message came to nothing.
+/// Why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// Its deadline was past before it could be written.
@@ -56,7 +56,7 @@ impl Dropped {
     }
 }
 
-/// What happened to one verb on one shard.
+/// The counters of one verb on one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerbStats {
     /// Requests and one-way messages written.
@@ -77,11 +77,11 @@ pub struct VerbStats {
     pub served_bytes: u64,
     /// Calls that ended without an answer in time.
     pub timeouts: u64,
-    /// Messages that came to nothing, by [`Dropped::index`].
+    /// Dropped messages, by [`Dropped::index`].
     pub dropped: [u64; Dropped::ALL.len()],
 }
 
-/// What a shard's connections have done and have under way.
+/// The counters and gauges of a shard's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RpcStats {
     /// By [`Verb::index`].
@@ -94,7 +94,7 @@ pub struct RpcStats {
     pub connect_failures: u64,
     /// Open connections that broke.
     pub connections_lost: u64,
-    /// Connections that were refused or closed because of what came over them.
+    /// Connections that were refused or closed because of invalid bytes.
     pub connections_refused: u64,
     /// Frames that wait to be written.
     pub outgoing_count: usize,
@@ -171,7 +171,7 @@ impl Counters {
         self.verb(verb, |stats| stats.dropped[reason.index()] += 1);
     }
 
-    /// The counters as they are; what is under way is for the caller to fill in.
+    /// The counters; the caller fills in the gauges.
     pub(crate) fn snapshot(&self) -> RpcStats {
         RpcStats {
             verbs: self.verbs.borrow().to_vec(),

@@ -6,7 +6,7 @@ use rt::Group;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// What clients wait for.
+    /// Requests that clients wait for.
     Request = 0,
     /// Small messages that decide who is alive and who leads: never behind data.
     Urgent = 1,
@@ -44,7 +44,7 @@ impl Class {
 
 macro_rules! verbs {
     ($($(#[$doc:meta])* $verb:ident = $number:literal, $name:literal, $class:ident, $group:ident;)*) => {
-        /// What is asked of a node. The numbers are part of the protocol.
+        /// The verb of a request. The numbers are part of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Verb {
@@ -74,19 +74,19 @@ macro_rules! verbs {
 }
 
 verbs! {
-    /// Answers with the body that came: is a shard there, and how far away.
+    /// Answers with the same body: probes a shard and its latency.
     Echo = 1, "echo", Urgent, Membership;
     /// Digests and states of gossip.
     Gossip = 2, "gossip", Urgent, Membership;
-    /// A node asks to be let into the cluster, or who is in it.
+    /// A node asks to join the cluster, or for its members.
     Join = 3, "join", Urgent, Membership;
-    /// How far a node heard another one's gossip come, in its last process lifetimes.
+    /// The last versions of another node's gossip that a node received, in its last process lifetimes.
     LastHeard = 4, "last_heard", Urgent, Membership;
     /// A message of the Raft group.
     Raft = 8, "raft", Urgent, Membership;
     /// An edit on its way to the leader.
     RaftForward = 9, "raft_forward", Urgent, Membership;
-    /// The replicated state as a whole, for a node that was away too long.
+    /// The replicated state as a whole, for a node that was down too long.
     RaftSnapshot = 10, "raft_snapshot", Bulk, Membership;
     /// A read of rows.
     Read = 16, "read", Request, Statement;
@@ -98,21 +98,21 @@ verbs! {
     Increment = 19, "increment", Request, Statement;
     /// Truncation of a table.
     Truncate = 20, "truncate", Request, Statement;
-    /// A mutation that was kept while the replica was away.
+    /// A stored hint for the replica that was down.
     Hint = 21, "hint", Request, Maintenance;
     /// A logged batch to keep until it is done.
     BatchStore = 22, "batch_store", Request, Statement;
     /// A logged batch that is done.
     BatchRemove = 23, "batch_remove", Request, Statement;
-    /// A mutation that repairs what a read has found.
+    /// A mutation of a read repair.
     ReadRepair = 24, "read_repair", Request, Statement;
-    /// A request whose steps are told: its id in the tables of traces, a verb, and the verb's body.
+    /// A traced request: the id of its session in `system_traces`, a verb, and the verb's body.
     Traced = 25, "traced", Request, Statement;
     /// A mutation for a replica, and for others of its datacenter to which it passes it on.
     Forward = 26, "forward", Request, Statement;
     /// Whether a replica has a mutation that was passed on to it.
     Outcome = 27, "outcome", Request, Statement;
-    /// Has the node hear of a ring of this number, and refuse who goes by rings that are over.
+    /// Announces a topology version: the node observes it, and refuses requests that use stale ones.
     Ring = 28, "ring", Request, Statement;
     /// Paxos: a ballot is announced.
     PaxosPrepare = 32, "paxos_prepare", Request, Statement;

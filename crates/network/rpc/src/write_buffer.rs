@@ -1,4 +1,4 @@
-//! What waits to be written to a connection: frames one after another, small bodies copied together, long ones by
+//! The queued writes of a connection: frames one after another, small bodies copied together, long ones by
 //! reference.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::packing::{Packer, Packing};
 const COPIED_LEN_MAX: usize = 2 << 10;
 /// So many slices go into one write at most.
 pub const SLICES_MAX: usize = 32;
-/// A buffer that has grown beyond this is not kept.
+/// A buffer that has grown beyond this is freed.
 const KEPT_CAPACITY_MAX: usize = 256 << 10;
 
 enum Part {
@@ -96,7 +96,7 @@ impl WriteBuffer {
         HEADER_LEN + body_len
     }
 
-    /// Fills `slices` with what is to be written next; how many there are.
+    /// Fills `slices` with the next bytes to write; how many there are.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let mut copied = &self.copied[..];
         let mut used = 0;

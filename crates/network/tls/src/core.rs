@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use bytes::{Buf, BytesMut};
 use rustls::{Connection, Error};
 
-/// The state of the protocol, and what was decrypted but not read yet.
+/// The state of the protocol, and decrypted bytes that were not read yet.
 pub(crate) struct Core {
     connection: Connection,
     plain: BytesMut,
@@ -17,7 +17,7 @@ impl Core {
         Core { connection, plain: BytesMut::new() }
     }
 
-    /// Takes bytes that have come. What they held waits to be read; it is not more than they were.
+    /// Takes received bytes. Their decrypted content waits to be read; it is not longer than they were.
     pub(crate) fn receive(&mut self, mut encrypted: &[u8]) -> Result<(), Error> {
         while !encrypted.is_empty() {
             let taken = self.connection.read_tls(&mut encrypted);

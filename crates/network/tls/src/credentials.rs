@@ -1,4 +1,4 @@
-//! What a node shows, whom it trusts, and what it asks for: made from PEM texts, shared by all shards, replaced while the
+//! A node's certificate, its truststore, and its policy for peers: made from PEM texts, shared by all shards, replaced while the
 //! node runs.
 
 use std::sync::Arc;
@@ -36,10 +36,10 @@ impl std::fmt::Debug for Pem {
     }
 }
 
-/// What is asked of the other side.
+/// The demands on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Who connects must show a certificate of an authority in the truststore.
+    /// A connecting peer must show a certificate of an authority in the truststore.
     pub require_client_auth: bool,
     /// The certificate of whom this node connects to must be for the address that was connected to.
     pub verify_names: bool,
@@ -57,7 +57,7 @@ impl TimeProvider for WallClock {
     }
 }
 
-/// What rustls needs, made of one set of files.
+/// The objects of rustls, made of one set of files.
 struct Built {
     pem: Pem,
     server: Arc<ServerConfig>,
@@ -65,7 +65,7 @@ struct Built {
     client: Option<Arc<ClientConfig>>,
 }
 
-/// What a node shows and whom it trusts. Shared by all shards; the lock is taken once a connection.
+/// A node's certificate and truststore. Shared by all shards; the lock is taken once a connection.
 pub struct Credentials {
     policy: Policy,
     clock: Arc<WallClock>,
@@ -146,7 +146,7 @@ fn server(
         }
     };
     let mut server = builder.with_single_cert(certificates, key).map_err(|error| mismatch(&error))?;
-    // Connections live long: what a resumed one saves is not worth that it outlives changed files.
+    // Connections last long: resumption saves little, and would outlive changed files.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     Ok(server)

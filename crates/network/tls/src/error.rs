@@ -1,4 +1,4 @@
-//! What can go wrong, in words that tell an operator what to look at.
+//! TLS errors, in words that tell an operator where to look.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 /// Why credentials cannot be used, or a connection was not secured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// A PEM file does not hold what it should.
+    /// A PEM file lacks its expected content.
     #[error("{0}")]
     Pem(String),
-    /// The other side does not speak TLS.
-    #[error("it does not speak TLS (it begins with {0:02x?}), and this port takes nothing else")]
+    /// The other side does not use TLS.
+    #[error("it does not use TLS (it begins with {0:02x?}), and this port takes nothing else")]
     Plaintext(Vec<u8>),
     /// The other side went away.
     #[error(
-        "it closed the connection during the TLS handshake: it speaks no TLS there, or did not like this node's certificate"
+        "it closed the connection during the TLS handshake: it uses no TLS there, or refused this node's certificate"
     )]
     Closed,
     /// The handshake took too long.
@@ -39,9 +39,9 @@ pub(crate) fn explain(error: &Error) -> String {
         Error::NoCertificatesPresented => {
             "it has shown no certificate, but must (require_client_auth)".to_owned()
         }
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => "it does not speak TLS".to_owned(),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => "it does not use TLS".to_owned(),
         Error::AlertReceived(alert) => explain_alert(*alert),
-        Error::PeerIncompatible(why) => format!("there is nothing that both sides speak: {why:?}"),
+        Error::PeerIncompatible(why) => format!("the two sides have no common version or cipher: {why:?}"),
         error => error.to_string(),
     }
 }
@@ -70,11 +70,11 @@ fn explain_certificate(error: &CertificateError) -> String {
 
 fn explain_alert(alert: AlertDescription) -> String {
     let why = match alert {
-        AlertDescription::UnknownCA => "it does not trust whoever issued this node's certificate",
+        AlertDescription::UnknownCA => "it does not trust the issuer of this node's certificate",
         AlertDescription::CertificateExpired => "this node's certificate has expired, it says",
         AlertDescription::CertificateRequired => "it wants a certificate of this node",
         AlertDescription::BadCertificate => "it does not like this node's certificate",
-        AlertDescription::ProtocolVersion => "it speaks only other versions of TLS",
+        AlertDescription::ProtocolVersion => "it supports only other versions of TLS",
         _ => return format!("it refused with the alert {alert:?}"),
     };
     why.to_owned()
@@ -93,8 +93,8 @@ mod tests {
             (Error::InvalidCertificate(CertificateError::NotValidForName), "another name"),
             (Error::InvalidCertificate(CertificateError::Revoked), "not valid"),
             (Error::NoCertificatesPresented, "require_client_auth"),
-            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "does not speak TLS"),
-            (Error::AlertReceived(AlertDescription::UnknownCA), "issued this node's certificate"),
+            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "does not use TLS"),
+            (Error::AlertReceived(AlertDescription::UnknownCA), "the issuer of this node's certificate"),
             (Error::AlertReceived(AlertDescription::CertificateRequired), "wants a certificate"),
             (Error::AlertReceived(AlertDescription::DecodeError), "DecodeError"),
         ] {

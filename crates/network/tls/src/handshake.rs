@@ -19,11 +19,11 @@ use crate::{Credentials, TlsError};
 
 /// A handshake with a long chain of certificates has some 10 KiB.
 const HANDSHAKE_LEN_MAX: usize = 128 << 10;
-/// What every TLS connection begins with: the type of a record that holds a handshake.
+/// The first byte of every TLS connection: the type of a record that holds a handshake.
 const HANDSHAKE_RECORD: u8 = 22;
-/// Of what is no TLS, so many bytes are told.
+/// Bytes of a connection without TLS that are logged.
 const TOLD_LEN: usize = 8;
-/// How long whoever is refused may take to read why.
+/// How long a refused peer may take to read the alert.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection that was let in.
@@ -35,7 +35,7 @@ pub struct Accepted {
     pub encrypted: bool,
 }
 
-/// Does the handshake of a connection that was accepted. With `optional` it may speak no TLS, and is given back as it was.
+/// Does the handshake of a connection that was accepted. With `optional` a connection without TLS is returned as it was.
 pub async fn accept(
     rt: &Rt,
     stream: Stream,
@@ -96,7 +96,7 @@ pub async fn connect(
     Ok(Stream::from_driver(Box::new(TlsStream::new(driver, core))))
 }
 
-/// What there is to read; nothing at the end.
+/// Reads the available bytes; none at the end.
 async fn read(driver: &dyn StreamDriver) -> Result<Bytes, TlsError> {
     let mut buffer = vec![0; READ_LEN];
     let read = poll_fn(|cx| driver.poll_read(cx, &mut buffer)).await;
@@ -104,7 +104,7 @@ async fn read(driver: &dyn StreamDriver) -> Result<Bytes, TlsError> {
     Ok(buffer.into())
 }
 
-/// Both sides speak until they know each other.
+/// Exchanges messages until the handshake is complete.
 async fn run(core: &mut Core, driver: &dyn StreamDriver, first: Bytes) -> Result<(), TlsError> {
     let refused = |error| TlsError::Refused(explain(&error));
     let mut total = first.len();
@@ -130,7 +130,7 @@ async fn flush(core: &mut Core, driver: &dyn StreamDriver) -> io::Result<()> {
     poll_fn(|cx| poll_flush(core, driver, cx)).await
 }
 
-/// Tells whoever is refused why: rustls has left an alert. Closing with unread bytes would take it away from them.
+/// Sends the alert of rustls to a refused peer. Closing with unread bytes would take it away from them.
 async fn finish(
     rt: &Rt,
     core: &mut Core,
@@ -149,13 +149,13 @@ async fn finish(
             }
             io::Result::Ok(())
         };
-        // Whoever does not want to know is closed all the same.
+        // A peer that does not read it is closed all the same.
         let _ = rt.timeout(FAREWELL, farewell).await;
     }
     done
 }
 
-/// Who closes without having read all resets the connection.
+/// A peer that closes without having read all resets the connection.
 fn broken(error: io::Error) -> TlsError {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => TlsError::Closed,

@@ -1,7 +1,7 @@
 //! TLS over the runtime's connections, for the port of other nodes and for those of clients.
 //!
 //! The protocol itself is rustls's, which does no IO: [`core`] feeds it bytes, [`stream`] ties it to a connection of any
-//! backend, so that it runs under simulation too. [`Credentials`] are what a node shows and whom it trusts; they can be
+//! backend, so that it runs under simulation too. [`Credentials`] are a node's certificate and truststore; they can be
 //! replaced while the node runs. A secured connection moves between shards as any other does.
 
 mod core;

@@ -1,10 +1,11 @@
-//! A connection of which some bytes were read already, to learn what it speaks.
+//! A connection of which some bytes were read already, to detect its protocol.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rt::driver::{Layer, Layered, StreamDriver};
@@ -77,6 +78,10 @@ impl StreamDriver for Prefixed {
 
     fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.driver.set_nodelay(nodelay)
+    }
+
+    fn set_keepalive(&self, idle: Duration) -> io::Result<()> {
+        self.driver.set_keepalive(idle)
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {

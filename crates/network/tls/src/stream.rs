@@ -1,10 +1,11 @@
-//! A secured connection as a connection: what lies over any backend's driver.
+//! A secured connection as a stream over any backend's driver.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use rt::driver::{Layer, Layered, StreamDriver};
@@ -12,7 +13,7 @@ use rt::driver::{Layer, Layered, StreamDriver};
 use crate::core::Core;
 use crate::error::explain;
 
-/// What one read of the connection below takes at most.
+/// The limit of one read of the connection below.
 pub(crate) const READ_LEN: usize = 16 << 10;
 
 /// The connection below, for rustls to write to.
@@ -61,7 +62,7 @@ pub(crate) fn poll_flush(
 
 struct State {
     core: Core,
-    /// What was read of the connection below; empty while nothing comes.
+    /// The buffer for reads of the connection below; empty while nothing arrives.
     encrypted: Vec<u8>,
     /// Bytes that are encrypted, but not yet reported as written: they are when all of them have left.
     accepted: usize,
@@ -104,7 +105,7 @@ impl TlsStream {
             let received =
                 received.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, explain(&error)));
             if !state.writing && state.core.wants_write() {
-                // An alert, or an answer to a change of keys. What does not leave now leaves with the next write.
+                // An alert, or an answer to a change of keys. Unsent bytes leave with the next write.
                 let _ = poll_flush(&mut state.core, &*self.driver, cx)?;
             }
             received?;
@@ -174,6 +175,10 @@ impl StreamDriver for TlsStream {
 
     fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.driver.set_nodelay(nodelay)
+    }
+
+    fn set_keepalive(&self, idle: Duration) -> io::Result<()> {
+        self.driver.set_keepalive(idle)
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {

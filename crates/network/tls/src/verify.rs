@@ -1,4 +1,4 @@
-//! Trust in whoever the truststore names, wherever it runs: between nodes the certificate says that a machine belongs to the
+//! Trust in any certificate of the truststore's authorities, at any address: between nodes the certificate says that a machine belongs to the
 //! cluster, and its address may change.
 
 use std::sync::Arc;

@@ -19,10 +19,11 @@ use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
 use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
-use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
+use rt::{DiskError, Group, LocalBoxFuture, Rt, Task};
 use schema::{Schema, TableId};
 
-use crate::node::{Boot, Order, Report};
+use crate::node::Boot;
+use crate::orders::{Figures, Order, Quiesce, Report, Trace};
 use crate::shard::RunningShard;
 use crate::{Config, NodeError};
 
@@ -90,12 +91,12 @@ impl AdminNode {
         Ok(Self { api, metrics, load })
     }
 
-    /// Where administration is.
+    /// The address of administration.
     pub(crate) fn api_address(&self) -> Option<SocketAddr> {
         self.api.as_ref().map(HttpServer::address)
     }
 
-    /// Where metrics are.
+    /// The address of metrics.
     pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(HttpServer::address)
     }
@@ -152,14 +153,10 @@ impl Node for View {
     }
 
     fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>> {
-        let (port, shards) = (self.port.clone(), self.rt.shard_count());
+        let port = self.port.clone();
         Box::pin(async move {
-            let ask = (0..shards).map(|shard| port.call(ShardId(shard), Order::Figures));
-            let figures = join_all(ask).await.into_iter().map(|report| match report {
-                Report::Figures(figures) => *figures,
-                Report::Done(_) | Report::Fetched(_) => ShardFigures::default(),
-            });
-            figures.collect()
+            let figures = join_all(port.ask_each(Figures {})).await;
+            figures.into_iter().map(|figures| *figures).collect()
         })
     }
 
@@ -217,12 +214,12 @@ impl Node for View {
             return Box::pin(std::future::ready(Ok(())));
         }
         self.mode.set(Mode::Draining);
-        let (port, shards, mode) = (self.port.clone(), self.rt.shard_count(), self.mode.clone());
+        let (port, mode) = (self.port.clone(), self.mode.clone());
         let (replica, schema) = (self.shard.replica().clone(), self.schema());
         let membership = self.membership.clone();
         Box::pin(async move {
             membership.set_ready(false);
-            join_all((0..shards).map(|shard| port.call(ShardId(shard), Order::Quiet))).await;
+            join_all(port.ask_each(Quiesce {})).await;
             membership.say_good_bye().await;
             for table in schema.stored().tables() {
                 match replica.table_operation(table.id, TableOperation::Flush).await {
@@ -245,11 +242,8 @@ impl Node for View {
     }
 
     fn set_trace_probability(&self, probability: f64) -> LocalBoxFuture<()> {
-        let (port, shards) = (self.port.clone(), self.rt.shard_count());
-        Box::pin(async move {
-            let orders = (0..shards).map(|shard| port.call(ShardId(shard), Order::Trace(probability)));
-            join_all(orders).await;
-        })
+        let port = self.port.clone();
+        Box::pin(async move { drop(join_all(port.ask_each(Trace { probability })).await) })
     }
 
     fn repair(&self) -> Option<repair::Repair> {

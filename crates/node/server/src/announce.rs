@@ -1,8 +1,8 @@
-//! What clients are told of the other nodes: STATUS_CHANGE and TOPOLOGY_CHANGE, from the differences of two views of the
+//! Events for clients about the other nodes: STATUS_CHANGE and TOPOLOGY_CHANGE, from the differences of two views of the
 //! cluster.
 //!
-//! A node is announced when it lets clients in, and not when it enters the ring: a driver that hears of a node connects to
-//! it. Changes are gathered for a moment, so that what comes and goes meanwhile is never told.
+//! A node is announced when it accepts clients, and not when it enters the ring: a driver that learns of a node connects to
+//! it. Changes are gathered for a moment, so that a state that passes meanwhile causes no event.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use rt::{Group, Rt, Task};
 use topology::HostId;
 use wire::{Event, StatusChange, TopologyChange};
 
-/// How long changes are gathered before they are told.
+/// How long changes are gathered before events are sent.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What clients know of the other nodes.
+/// The clients' knowledge of the other nodes.
 #[derive(Debug)]
 struct Told {
     nodes: BTreeMap<HostId, ToldNode>,
 }
 
-/// What clients know of a node.
+/// The clients' knowledge of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ToldNode {
     address: SocketAddr,
@@ -55,7 +55,7 @@ impl Told {
         Self { nodes: others(view).map(|node| (node.host, ToldNode::of(node))).collect() }
     }
 
-    /// What is to be told of a view, which is then known.
+    /// The events of a view, which is then known.
     fn news(&mut self, view: &ClusterView) -> Vec<Event> {
         let own = view.node(view.own()).native;
         let now: BTreeMap<HostId, ToldNode> =
@@ -111,7 +111,7 @@ struct Inner {
 }
 
 impl Announcer {
-    /// Begins with what a client that comes now reads of the cluster.
+    /// Begins with the view that a new client reads.
     pub(crate) fn start(rt: &Rt, view: Arc<ClusterView>, publish: impl Fn(Event) + 'static) -> Self {
         let mut told = Told::new(&view);
         let inner =

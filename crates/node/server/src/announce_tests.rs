@@ -1,4 +1,4 @@
-//! Clusters drawn as text, and what clients are told when one becomes another.
+//! Clusters drawn as text, and the events that clients get when one becomes another.
 
 use coordinator::Phase;
 use rt_sim::{Config, Simulation};
@@ -48,7 +48,7 @@ fn what_clients_are_told() {
         (&["1 2", "1 2?"], "DOWN 10.0.0.2"),
         (&["1 2?", "1 2?!"], ""),
         (&["1", "1 2"], "NEW_NODE 10.0.0.2, UP 10.0.0.2"),
-        // It is told of when it lets clients in.
+        // Its event is sent when it accepts clients.
         (&["1", "1 2?"], ""),
         (&["1", "1 2?", "1 2"], "NEW_NODE 10.0.0.2, UP 10.0.0.2"),
         (&["1", "1 2!", "1"], ""),

@@ -1,6 +1,6 @@
 //! Bugs that the simulator plants into a whole node, to see that its checks find them. No configuration leads here.
 
-/// Which bugs are planted, by the part of the node that has them.
+/// Which bugs are injected, by the part of the node that has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canaries {
     /// In the storage of a shard.
@@ -9,6 +9,6 @@ pub struct Canaries {
     pub coordinator: coordinator::Canaries,
     /// In repairs.
     pub repair: repair::Canaries,
-    /// A node whose disk went back serves all the same.
+    /// A node whose disk was rolled back serves all the same.
     pub rollback_unnoticed: bool,
 }

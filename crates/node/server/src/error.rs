@@ -14,9 +14,9 @@ pub enum NodeError {
     /// An address or port.
     #[error("{what}: {error}; is another server running there? Choose another with {option}")]
     Listen {
-        /// What was to be opened.
+        /// The port's purpose.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: NetError,
         /// The option to change.
         option: &'static str,
@@ -36,8 +36,8 @@ pub enum NodeError {
     /// Ending storage.
     #[error("while stopping: {0}")]
     Stop(String),
-    /// The node was told to stop while it was still starting.
-    #[error("told to stop before the node was ready")]
+    /// The node got a stop signal while it was still starting.
+    #[error("stopped before the node was ready")]
     Interrupted,
     /// The shard has ended already.
     #[error("the shard has stopped")]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coordinator::Coordinator;
 use exec::native::{ClientState, NativeFrontend};
-use exec::{ExecLimits, Executor, NodeInfo};
+use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
 use rt::{Group, Rt, ShardId, Task};
@@ -20,15 +20,15 @@ use wire::ResponseWriter;
 use crate::Config;
 use crate::node::Boot;
 
-/// Workers that are kept while they have nothing to do, each some kilobytes.
+/// Idle workers that are pooled, each some kilobytes.
 const IDLE_WORKERS_MAX: usize = 64;
 
 /// Between two times that slow statements are named in the log.
 const SLOW_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What carries statements out.
+/// The executor of statements.
 pub(crate) type Processor = Box<dyn Fn(Rc<Client>, Statement, ResponseWriter) -> Processing>;
-/// The front end of a shard that sessions speak to, over the executor of the shard.
+/// The front end of a shard for its sessions, over the executor of the shard.
 pub(crate) type ShardFrontend = Rc<NativeFrontend<Coordinator>>;
 
 /// A statement that a client prepared on one shard, on its way to the others: a driver prepares it once a node, and may
@@ -62,7 +62,7 @@ pub(crate) fn executor(
     executor
 }
 
-/// Names slow statements in the log for as long as the task is kept.
+/// Logs slow statements for as long as the task is held.
 pub(crate) fn tell_slow(rt: &Rt, executor: &ShardFrontend) -> Task<()> {
     let (clock, executor) = (rt.clone(), executor.clone());
     rt.spawn(Group::Maintenance, async move {
@@ -75,7 +75,7 @@ pub(crate) fn tell_slow(rt: &Rt, executor: &ShardFrontend) -> Task<()> {
     })
 }
 
-/// Has every shard know what a client prepared on one.
+/// Shares the statements that a client prepared on one shard with every shard.
 fn share_prepared(rt: &Rt, executor: &ShardFrontend, endpoint: StatementsEndpoint) {
     let port = endpoint.attach(rt);
     let this = Rc::downgrade(executor);
@@ -134,7 +134,7 @@ struct Worker {
     work: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// Where a worker finds its next statement and leaves the answer.
+/// A worker's next statement, and its answer.
 #[derive(Default)]
 struct Slot {
     job: RefCell<Option<(Rc<Client>, Statement, ResponseWriter)>>,
@@ -191,7 +191,10 @@ async fn process(
     let answer_room = |cx: &mut Context<'_>| booking.borrow_mut().poll(client, cx);
     let state = ClientState {
         keyspace: client.keyspace(),
-        address: client.address,
+        caller: Caller {
+            principal: Principal { role: client.role(), address: client.address },
+            service_level: executor.executor().default_service_level(),
+        },
         set_keyspace: &set_keyspace,
         answer_room: &answer_room,
     };

@@ -1,4 +1,4 @@
-//! What clients meet on a shard: sessions over an executor over the coordinator, and the tables in which the node tells
+//! The client side of a shard: sessions over an executor over the coordinator, and the tables in which the node tells
 //! about itself.
 
 use std::collections::BTreeMap;
@@ -176,7 +176,7 @@ impl Front {
     }
 }
 
-/// The port that shard-aware clients with TLS are told.
+/// The port that shard-aware clients with TLS connect to.
 fn shard_aware_port_ssl(config: &Config) -> Option<u16> {
     let ports = [config.native_shard_aware_transport_port_ssl, config.native_shard_aware_transport_port];
     ports.into_iter().find(|port| *port != 0).filter(|_| config.client_encryption_options_enabled)
@@ -205,7 +205,7 @@ fn session_config(config: &Config) -> SessionConfig {
         native_transport_max_request_data_in_flight_per_ip: bytes(
             config.native_transport_max_request_data_in_flight_per_ip,
         ),
-        // Beside memtables, caches and requests: what is made for clients, and what they do not read.
+        // Beside memtables, caches and requests: answers for clients, and those that they do not read.
         answer_bytes_max: (bytes(config.memory_size) / 16).max(ANSWER_BYTES_LEAST),
         native_transport_idle_timeout: Some(config.native_transport_idle_timeout).filter(|t| !t.is_zero()),
         ..SessionConfig::new(address)
@@ -222,6 +222,12 @@ fn schema_change(event: &SchemaEvent) -> SchemaChange {
         ChangedObject::Keyspace => SchemaTarget::Keyspace,
         ChangedObject::Table(name) => SchemaTarget::Table(name.clone()),
         ChangedObject::Type(name) => SchemaTarget::Type(name.clone()),
+        ChangedObject::Function(one) => {
+            SchemaTarget::Function { name: one.name.clone(), arguments: one.arguments.clone() }
+        }
+        ChangedObject::Aggregate(one) => {
+            SchemaTarget::Aggregate { name: one.name.clone(), arguments: one.arguments.clone() }
+        }
     };
     SchemaChange { change, keyspace: event.keyspace.clone(), target }
 }
@@ -256,7 +262,7 @@ impl ComputedTables for Tables {
                 repairs: Vec::new(),
                 cql: Vec::new(),
             };
-            // Only what the table needs is gathered: drivers ask for system.local all the time.
+            // Only the columns that the table needs are gathered: drivers ask for system.local all the time.
             match table.name.as_str() {
                 "settings" => facts.settings = facts::settings(&boot.config),
                 "clients" => facts.clients = facts::clients(&sessions.connections().await),

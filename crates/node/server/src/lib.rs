@@ -13,6 +13,7 @@ mod facts;
 mod front;
 mod member;
 mod node;
+mod orders;
 mod repairing;
 mod security;
 mod shard;

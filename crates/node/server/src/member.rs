@@ -5,15 +5,15 @@ use cluster::rollback::RollbackGuard;
 use futures_util::future::{LocalBoxFuture, join_all};
 use membership::{FetchedRanges, MembershipConfig, MembershipError, NodeShards, ShardTask};
 use rpc::RpcConfig;
-use rt::ShardId;
 use rt::mesh::Port;
 use topology::HostId;
 
 use crate::facts::RELEASE_VERSION;
-use crate::node::{Directories, Order, Report};
+use crate::node::Directories;
+use crate::orders::{CarryOut, CloseClients, Figures, Order, Quiesce, Report};
 use crate::{Config, NodeError};
 
-/// What membership has to know of the node in this process lifetime, whose number is `generation`.
+/// The configuration of membership in this process lifetime, whose number is `generation`.
 pub(crate) fn config(
     config: &Config,
     identity: &NodeIdentity,
@@ -47,7 +47,7 @@ pub(crate) fn config(
     })
 }
 
-/// How the node speaks with others.
+/// The configuration of connections to other nodes.
 pub(crate) fn rpc_config(config: &Config, host: HostId) -> RpcConfig {
     let listen = (config.listen_address, config.storage_port).into();
     let (compression, compress_between) = config.packing();
@@ -62,53 +62,37 @@ pub(crate) fn rpc_config(config: &Config, host: HostId) -> RpcConfig {
 /// The node's shards, reached from shard 0.
 pub(crate) struct Shards {
     port: Port<Order, Report>,
-    count: u16,
 }
 
 impl Shards {
-    pub(crate) fn new(port: Port<Order, Report>, count: u16) -> Self {
-        Self { port, count }
-    }
-
-    async fn each(&self, order: Order) -> Vec<Report> {
-        join_all((0..self.count).map(|shard| self.port.call(ShardId(shard), order.clone()))).await
-    }
-
-    /// Gives every shard an order without a result; the first failure when all have reported.
-    async fn all(&self, order: Order) -> Result<(), MembershipError> {
-        self.each(order).await.into_iter().try_for_each(|report| match report {
-            Report::Done(result) => result.map_err(|error| MembershipError::Cluster(error.to_string())),
-            Report::Fetched(_) | Report::Figures(_) => panic!("that is no answer to an order"),
-        })
+    pub(crate) fn new(port: Port<Order, Report>) -> Self {
+        Self { port }
     }
 }
 
 impl NodeShards for Shards {
     fn on_each(&self, task: ShardTask) -> LocalBoxFuture<'_, Vec<Result<FetchedRanges, MembershipError>>> {
-        Box::pin(async move {
-            let fetched = |report| match report {
-                Report::Fetched(fetched) => fetched,
-                Report::Done(_) | Report::Figures(_) => panic!("that is no answer to a task"),
-            };
-            self.each(Order::Task(task)).await.into_iter().map(fetched).collect()
-        })
+        Box::pin(join_all(self.port.ask_each(CarryOut { task })))
     }
 
     fn close_clients(&self) -> LocalBoxFuture<'_, Result<(), MembershipError>> {
-        Box::pin(self.all(Order::CloseFront))
+        Box::pin(async {
+            join_all(self.port.ask_each(CloseClients {})).await;
+            Ok(())
+        })
     }
 
     fn quiesce(&self) -> LocalBoxFuture<'_, Result<(), MembershipError>> {
-        Box::pin(self.all(Order::Quiet))
+        Box::pin(async {
+            join_all(self.port.ask_each(Quiesce {})).await;
+            Ok(())
+        })
     }
 
     fn batches_stored(&self) -> LocalBoxFuture<'_, u64> {
-        Box::pin(async move {
-            let kept = |report: Report| match report {
-                Report::Figures(figures) => figures.batchlog.kept,
-                Report::Done(_) | Report::Fetched(_) => 0,
-            };
-            self.each(Order::Figures).await.into_iter().map(kept).sum()
+        Box::pin(async {
+            let figures = join_all(self.port.ask_each(Figures {})).await;
+            figures.into_iter().map(|figures| figures.batchlog.kept).sum()
         })
     }
 }

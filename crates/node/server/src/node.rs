@@ -1,10 +1,9 @@
 //! One function that puts a node together, for production and simulation alike.
 //!
 //! Shard 0 leads: it locks the directory, reads who the node is and what its schema is, has every shard open its part,
-//! has every shard listen, and at the end has every shard stop. The other shards do what they are told over a mesh of
-//! their own; what can fail does so before the first client is let in.
+//! has every shard listen, and at the end has every shard stop. The other shards follow shard 0 over a mesh of
+//! their own; everything that can fail does so before the first client is accepted.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
@@ -16,18 +15,18 @@ use cluster::state::MemberStatus;
 use cluster::{NewTokens, NodeIdentity};
 use coordinator::ClusterView;
 use futures_util::future::{Either, join_all, select};
-use membership::{FetchedRanges, Membership, MembershipError, ShardTask, TopologyChanges};
-use rpc::{Messenger, RpcConfig};
-use rt::mesh::{Endpoint, Mesh, Port};
-use rt::sync::Notify;
+use membership::{Membership, TopologyChanges};
+use rpc::RpcConfig;
+use rt::mesh::{Endpoint, Mesh};
 use rt::{LockGuard, Rt, ShardId, ShardMain, Task};
 use schema::Schema;
 use topology::HostId;
 
 use crate::admin_node::AdminNode;
 use crate::member::{self, Shards};
+use crate::orders::{Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
 use crate::security::Security;
-use crate::shard::{RunningShard, ShardSetup};
+use crate::shard::ShardSetup;
 use crate::{Canaries, Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
@@ -36,14 +35,14 @@ const MESH_QUEUE_MAX: usize = 4096;
 /// How long a node that starts waits to hear of the others before it serves.
 const HEARING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Memory of a node that was not told how much there is, as in a simulation.
+/// The assumed memory of a node, where it is unknown, as in a simulation.
 const MEMORY_ASSUMED: u64 = 4 << 30;
 
-/// What every shard is told before it opens.
+/// The configuration of every shard before it opens.
 #[derive(Debug)]
 pub(crate) struct Boot {
     pub(crate) config: Config,
-    /// Planted bugs; only the simulator plants any.
+    /// Injected bugs; only the simulator plants any.
     pub(crate) canaries: Canaries,
     pub(crate) directories: Directories,
     pub(crate) identity: NodeIdentity,
@@ -54,7 +53,7 @@ pub(crate) struct Boot {
     pub(crate) started_micros: i64,
 }
 
-/// Where a node keeps what.
+/// The directories of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Directories {
     pub(crate) data: PathBuf,
@@ -74,51 +73,19 @@ impl Directories {
     }
 }
 
-/// What shard 0 has the shards do.
-#[derive(Clone)]
-pub(crate) enum Order {
-    /// Reach other nodes.
-    Connect(Arc<RpcConfig>),
-    /// Open storage.
-    Open(Arc<Boot>),
-    /// Carry out a task of a topology change.
-    Task(ShardTask),
-    /// Complete logged batches that a crash interrupted.
-    Replay,
-    /// Let clients in.
-    Listen,
-    /// Let no clients in any more, and end those that are there.
-    CloseFront,
-    /// Tell figures.
-    Figures,
-    /// Trace this share of the requests.
-    Trace(f64),
-    /// Take no more requests, and finish those under way.
-    Quiet,
-    /// Stop, in order, and end.
-    Stop,
-}
-
-/// How it went.
-pub(crate) enum Report {
-    Done(Result<(), NodeError>),
-    Fetched(Result<FetchedRanges, MembershipError>),
-    Figures(Box<admin::ShardFigures>),
-}
-
 /// What is called when clients can connect: with the CQL addresses that the node listens on.
 pub type ReadyHook = Arc<dyn Fn(&ReadyReport) + Send + Sync>;
 
-/// What a node says when it is ready.
+/// The report of a node that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyReport {
-    /// Where CQL clients connect.
+    /// The address of CQL clients.
     pub cql: std::net::SocketAddr,
-    /// Where shard-aware clients connect.
+    /// The address of shard-aware clients.
     pub shard_aware: Option<std::net::SocketAddr>,
-    /// Where administration is.
+    /// The address of administration.
     pub api: Option<std::net::SocketAddr>,
-    /// Where metrics are.
+    /// The address of metrics.
     pub metrics: Option<std::net::SocketAddr>,
     /// Milliseconds since the node's start.
     pub start_millis: u64,
@@ -131,7 +98,7 @@ pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMai
     mains_with_canaries(config, Canaries::default(), shard_count, ready)
 }
 
-/// [`mains`] of a node with planted bugs, for the simulator's tests of itself. No configuration leads here.
+/// [`mains`] of a node with injected bugs, for the simulator's tests of itself. No configuration leads here.
 pub fn mains_with_canaries(
     mut config: Config,
     canaries: Canaries,
@@ -150,7 +117,7 @@ pub fn mains_with_canaries(
                 if rt.shard() == ShardId(0) {
                     lead(rt, (Config::clone(&config), canaries), follower, ready).await
                 } else {
-                    follower.ended.notified().await;
+                    follower.ended().await;
                     Ok(())
                 }
             })
@@ -160,143 +127,6 @@ pub fn mains_with_canaries(
     orders.into_iter().zip(setups).map(one).collect()
 }
 
-/// A shard that carries out orders.
-#[derive(Clone)]
-struct Follower {
-    port: Port<Order, Report>,
-    state: Rc<RefCell<State>>,
-    ended: Rc<Notify>,
-}
-
-enum State {
-    /// Not opened, and connected before it is.
-    Waiting(Option<ShardSetup>, Option<Messenger>),
-    Running(Rc<RunningShard>),
-    Ended,
-}
-
-impl Follower {
-    fn start(rt: &Rt, orders: Endpoint<Order, Report>, setup: ShardSetup) -> Self {
-        let port = orders.attach(rt);
-        let follower = Self {
-            port: port.clone(),
-            state: Rc::new(RefCell::new(State::Waiting(Some(setup), None))),
-            ended: Rc::new(Notify::new()),
-        };
-        let (server, rt) = (follower.clone(), rt.clone());
-        port.serve(move |_, order| {
-            let (follower, rt) = (server.clone(), rt.clone());
-            async move { follower.carry_out(&rt, order).await }
-        });
-        follower
-    }
-
-    fn messenger(&self) -> Option<Messenger> {
-        match &*self.state.borrow() {
-            State::Waiting(_, messenger) => messenger.clone(),
-            State::Running(_) | State::Ended => None,
-        }
-    }
-
-    fn running(&self) -> Option<Rc<RunningShard>> {
-        match &*self.state.borrow() {
-            State::Running(shard) => Some(shard.clone()),
-            State::Waiting(..) | State::Ended => None,
-        }
-    }
-
-    async fn carry_out(&self, rt: &Rt, order: Order) -> Report {
-        match order {
-            Order::Connect(config) => {
-                self.connect(rt, config);
-                Report::Done(Ok(()))
-            }
-            Order::Task(task) => Report::Fetched(match self.running() {
-                Some(shard) => shard.streamer().carry_out(rt, task).await,
-                None => Err(MembershipError::Stopped),
-            }),
-            Order::Open(boot) => {
-                let setup = match &mut *self.state.borrow_mut() {
-                    State::Waiting(setup, messenger) => setup.take().zip(messenger.clone()),
-                    State::Running(_) | State::Ended => None,
-                };
-                let (setup, messenger) = setup.expect("a shard is connected, then opened once");
-                match RunningShard::open(rt, boot, setup, messenger).await {
-                    Ok(shard) => {
-                        *self.state.borrow_mut() = State::Running(Rc::new(shard));
-                        Report::Done(Ok(()))
-                    }
-                    Err(error) => Report::Done(Err(error)),
-                }
-            }
-            Order::Replay => match self.running() {
-                Some(shard) => Report::Done(shard.replay_batches().await),
-                None => Report::Done(Err(NodeError::Stopped)),
-            },
-            Order::Listen => match self.running() {
-                Some(shard) => Report::Done(shard.listen().await),
-                None => Report::Done(Err(NodeError::Stopped)),
-            },
-            Order::CloseFront => {
-                if let Some(shard) = self.running() {
-                    shard.close_front().await;
-                }
-                Report::Done(Ok(()))
-            }
-            Order::Figures => match self.running() {
-                Some(shard) => Report::Figures(Box::new(shard.figures(rt))),
-                None => Report::Figures(Box::default()),
-            },
-            Order::Trace(probability) => {
-                if let Some(shard) = self.running() {
-                    shard.front().set_trace_probability(probability);
-                }
-                Report::Done(Ok(()))
-            }
-            Order::Quiet => {
-                if let Some(shard) = self.running() {
-                    shard.quiet().await;
-                }
-                Report::Done(Ok(()))
-            }
-            Order::Stop => {
-                let state = std::mem::replace(&mut *self.state.borrow_mut(), State::Ended);
-                let result = match state {
-                    State::Running(shard) => shard.stop().await,
-                    State::Waiting(_, Some(messenger)) => {
-                        messenger.stop().await;
-                        Ok(())
-                    }
-                    State::Waiting(..) | State::Ended => Ok(()),
-                };
-                self.ended.notify_all();
-                Report::Done(result)
-            }
-        }
-    }
-
-    fn connect(&self, rt: &Rt, config: Arc<RpcConfig>) {
-        match &mut *self.state.borrow_mut() {
-            State::Waiting(Some(setup), messenger) => {
-                let endpoint = setup.handover.take().expect("a shard is connected once");
-                *messenger = Some(Messenger::new(rt, config, endpoint));
-            }
-            State::Waiting(..) | State::Running(_) | State::Ended => {}
-        }
-    }
-
-    /// Gives every shard the same order; the first failure when all have reported.
-    async fn order_all(&self, shard_count: u16, order: Order) -> Result<(), NodeError> {
-        let shards = (0..shard_count).map(ShardId);
-        let reports = join_all(shards.map(|shard| self.port.call(shard, order.clone()))).await;
-        let results = reports.into_iter().map(|report| match report {
-            Report::Done(result) => result,
-            Report::Fetched(_) | Report::Figures(_) => panic!("that is no answer to an order"),
-        });
-        results.collect()
-    }
-}
-
 /// Shard 0: from an empty process to a node, and back.
 async fn lead(
     rt: Rt,
@@ -304,23 +134,22 @@ async fn lead(
     follower: Follower,
     ready: ReadyHook,
 ) -> Result<(), NodeError> {
-    let shard_count = rt.shard_count();
     let begun = begin(&rt, config, &follower).await;
     let served = match &begun {
         Ok(begun) => serve(&rt, begun, &follower, ready).await,
         Err(_) => Ok(()),
     };
     // A request of one shard may need another: none ends before all are quiet.
-    let quiet = follower.order_all(shard_count, Order::Quiet).await;
+    join_all(follower.port().ask_each(Quiesce {})).await;
     if let Ok(begun) = &begun {
         begun.membership.stop().await;
     }
-    let stopped = follower.order_all(shard_count, Order::Stop).await.and(quiet);
+    let stopped = follower.order_all(Stop {}).await;
     // The lock goes last.
     match begun.and_then(|begun| served.and(stopped).map(|()| begun)) {
         Ok(_) => Ok(()),
         Err(NodeError::Interrupted) => {
-            tracing::info!("told to stop before the node was ready");
+            tracing::info!("stopped before the node was ready");
             Ok(())
         }
         Err(error) => Err(error),
@@ -335,7 +164,7 @@ struct Begun {
     membership: Membership,
 }
 
-/// From a member to a node that serves, until it is told to stop.
+/// From a member to a node that serves, until it stops.
 async fn serve(rt: &Rt, begun: &Begun, follower: &Follower, ready: ReadyHook) -> Result<(), NodeError> {
     let Begun { boot, membership, .. } = begun;
     let served = match open(rt, begun, follower).await {
@@ -354,7 +183,7 @@ async fn serve(rt: &Rt, begun: &Begun, follower: &Follower, ready: ReadyHook) ->
     served
 }
 
-/// What `step` comes to, unless the node is told to stop before.
+/// The result of `step`, unless the node is stopped before.
 async fn unless_stopped<T>(
     rt: &Rt,
     step: impl Future<Output = Result<T, NodeError>>,
@@ -399,7 +228,7 @@ async fn begin(
     let security = Security::read(rt, &config).await?;
     let rpc_config =
         RpcConfig { secure: security.internode(&config), ..member::rpc_config(&config, own.host) };
-    follower.order_all(rt.shard_count(), Order::Connect(Arc::new(rpc_config))).await?;
+    follower.order_all(Connect { config: Arc::new(rpc_config) }).await?;
     let messenger = follower.messenger().expect("shard 0 was just connected");
     guard.serve(&messenger);
     messenger.listen().await.map_err(|error| NodeError::Listen {
@@ -410,7 +239,7 @@ async fn begin(
     let found = membership::open_group(rt, &messenger, &own, own_schema());
     let group = unless_stopped(rt, async { Ok(found.await?) }).await?;
     finish_drops(rt, &config, &directories, &group).await?;
-    // Before gossip tells of this process lifetime, and after the disk is known not to have gone back.
+    // Before gossip sends this generation, and after the disk is known not to be rolled back.
     guard.begin(generation).await;
     let membership = Membership::start(rt, &messenger, own, group);
     let state = membership.group().applied().state;
@@ -435,7 +264,7 @@ async fn begin(
     Ok(Begun { _lock: lock, _certificates: security.watch(rt), boot: Arc::new(boot), membership })
 }
 
-/// Opens a member's storage and its ports; before that it fetches what it is to have, when it joins.
+/// Opens a member's storage and its ports; a joining one streams its ranges before that.
 async fn open(
     rt: &Rt,
     begun: &Begun,
@@ -444,12 +273,12 @@ async fn open(
     let Begun { boot, membership, .. } = begun;
     engine::prepare(rt, &boot.engine_config(rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;
-    follower.order_all(rt.shard_count(), Order::Open(boot.clone())).await?;
-    follower.order_all(rt.shard_count(), Order::Replay).await?;
+    follower.order_all(Open { boot: boot.clone() }).await?;
+    follower.order_all(Replay {}).await?;
     let running = follower.running().expect("shard 0 was just opened");
     membership.follow(running.coordinator());
-    let port = follower.port.clone();
-    let shards = Rc::new(Shards::new(port.clone(), rt.shard_count()));
+    let port = follower.port().clone();
+    let shards = Rc::new(Shards::new(port.clone()));
     let changes = TopologyChanges::new(rt, membership, running.coordinator(), shards);
     let admin = AdminNode::start(rt, boot, running.clone(), port, membership, &changes).await?;
     match enter(rt, begun, follower, &changes).await {
@@ -474,9 +303,7 @@ async fn enter(
     let Begun { boot, membership, .. } = begun;
     membership.hear_of_others(rt.now() + HEARING_TIMEOUT).await;
     if membership.is_joining() && !boot.config.join_ring && !changes.has_tokens() {
-        tracing::info!(
-            "join_ring is false: this node coordinates, and owns nothing until it is told to join"
-        );
+        tracing::info!("join_ring is false: this node coordinates, and owns nothing until nodetool join");
         unless_stopped(rt, async { Ok(membership.catch_up(rt.now() + HEARING_TIMEOUT).await?) }).await?;
     } else if membership.is_joining() {
         tracing::info!("joining the cluster");
@@ -486,7 +313,7 @@ async fn enter(
         unless_stopped(rt, async { Ok(membership.catch_up(rt.now() + HEARING_TIMEOUT).await?) }).await?;
     }
     membership.check_disk()?;
-    follower.order_all(rt.shard_count(), Order::Listen).await?;
+    follower.order_all(Listen {}).await?;
     membership.set_ready(true);
     changes.start();
     Ok(())
@@ -500,7 +327,7 @@ async fn begin_life(
 ) -> Result<u64, NodeError> {
     match identity.begin_life(rt, &directories.node).await {
         Ok(generation) => Ok(generation),
-        // What is there can still be read. The clock alone keeps this life apart from the next.
+        // The data can still be read. The clock alone separates this generation from the next.
         Err(error) if error.is_disk_full() => {
             tracing::warn!("the data directory's file system is full: {error}");
             Ok(identity.generation)
@@ -509,7 +336,7 @@ async fn begin_life(
     }
 }
 
-/// What tells whether the disk went back since others heard of this node.
+/// The guard that detects whether the disk was rolled back since others last saw this node.
 async fn open_guard(
     rt: &Rt,
     directories: &Directories,
@@ -534,7 +361,7 @@ fn left(identity: &NodeIdentity) -> NodeError {
     ))
 }
 
-/// Finishes what a crash left of DROP statements.
+/// Finishes DROP statements that a crash interrupted.
 async fn finish_drops(
     rt: &Rt,
     config: &Config,
@@ -567,7 +394,7 @@ impl Boot {
     }
 }
 
-/// The schema of a node before anyone has made a keyspace: what it stores and what it computes.
+/// The schema of a node before anyone has created a keyspace: its stored and virtual system tables.
 fn own_schema() -> Schema {
     catalog::computed_keyspaces().into_iter().fold(cluster::own_schema(), Schema::with_keyspace)
 }

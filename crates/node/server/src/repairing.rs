@@ -1,4 +1,4 @@
-//! Repair in its node: what it has to know of the cluster, what its options say, and what the tables show of it.
+//! Repair in its node: its view of the cluster, its options, and its system tables.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ impl ClusterContext for Around {
     }
 }
 
-/// This shard's end of repair; shard 0 keeps the history of repairs in `directory`.
+/// This shard's repair service; shard 0 stores the history of repairs in `directory`.
 pub(crate) async fn open(
     rt: &Rt,
     (host, config): (HostId, RepairConfig),
@@ -57,7 +57,7 @@ pub(crate) async fn open(
     Ok(Repair::open(rt, host, messenger, replica, around, config, directory).await?)
 }
 
-/// What the node's options say of repair.
+/// The settings of repair, from the node's options.
 pub(crate) fn settings(config: &Config, canaries: repair::Canaries) -> RepairConfig {
     let default = RepairConfig::default();
     let kept_bytes_max = match usize::try_from(config.repair_session_space.0).unwrap_or(usize::MAX) {
@@ -76,7 +76,7 @@ pub(crate) fn settings(config: &Config, canaries: repair::Canaries) -> RepairCon
     }
 }
 
-/// What every shard knows of past repairs: each table's ranges with their times.
+/// Every shard's knowledge of past repairs: each table's ranges with their times.
 pub(crate) fn facts(coordinator: &Coordinator) -> Vec<RepairFacts> {
     let engine = coordinator.replica().engine();
     let schema = coordinator.schema();

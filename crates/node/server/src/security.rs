@@ -17,7 +17,7 @@ const FILE_LEN_MAX: usize = 1 << 20;
 /// How often the files are looked at.
 const RELOAD_PAUSE: Duration = Duration::from_secs(10);
 
-/// What the node shows to others and whom it trusts.
+/// The node's certificate and truststore.
 pub(crate) struct Security {
     internode: Option<Watched>,
     clients: Option<Watched>,
@@ -110,7 +110,7 @@ impl Watched {
         Ok(Watched { what, files, credentials: Arc::new(credentials) })
     }
 
-    /// Takes over files that have changed. What is wrong with them is told once.
+    /// Loads files that have changed. An error in them is logged once.
     async fn reload(&self, rt: &Rt, told: &mut String) {
         let what = self.what;
         let replaced = match read(rt, &self.files).await {

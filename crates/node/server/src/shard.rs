@@ -14,8 +14,8 @@ use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
 use rpc::{HandoverEndpoint, Messenger};
 use rt::mesh::{Endpoint, Mesh};
 use rt::{Group, Rt, ShardId, Task};
+use streaming::{Streaming, StreamingConfig};
 use topology::HostId;
-use transfer::{TransferConfig, Transfers};
 
 use crate::front::{Front, FrontEndpoint};
 use crate::node::Boot;
@@ -53,12 +53,12 @@ pub(crate) struct RunningShard {
     engine: Engine,
     replica: Replica,
     coordinator: Coordinator,
-    /// Completes the batches that other coordinators, or an earlier life, left.
+    /// Completes the batches that other coordinators, or an earlier process, left.
     batches: RefCell<Option<Task<()>>>,
     front: Front,
     handoff: Handoff,
     repair: Repair,
-    transfers: Transfers,
+    transfers: Streaming,
     streamer: RangeStreamer,
     messenger: Messenger,
 }
@@ -84,7 +84,7 @@ impl RunningShard {
             setup.coordinator.attach(rt),
             boot.schema.clone(),
         );
-        coordinator.plant(boot.canaries.coordinator);
+        coordinator.inject(boot.canaries.coordinator);
         coordinator.connect(&messenger);
         let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
@@ -93,7 +93,7 @@ impl RunningShard {
         let who = (host, crate::repairing::settings(config, boot.canaries.repair));
         let repair =
             crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
-        let transfers = Transfers::open(rt, host, &messenger, &engine, transfer_config(&boot, rt)).await;
+        let transfers = Streaming::open(rt, host, &messenger, &engine, transfer_config(&boot, rt)).await;
         let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
@@ -127,7 +127,7 @@ impl RunningShard {
         self.front.listen().await
     }
 
-    /// What clients meet.
+    /// The client side.
     pub(crate) fn front(&self) -> &Front {
         &self.front
     }
@@ -186,7 +186,7 @@ impl RunningShard {
         drop(self.batches.borrow_mut().take());
         self.repair.stop().await;
         self.transfers.stop();
-        // Before the storage of any shard ends; what is written from now on is not hinted.
+        // Before the storage of any shard ends; later writes are not hinted.
         self.handoff.stop().await;
         self.coordinator.stop_following().await;
         self.messenger.stop().await;
@@ -207,19 +207,19 @@ fn hints_config(config: &Config, rt: &Rt) -> HintsConfig {
         flush_period: config.hints_flush_period,
         file_bytes_max: config.max_hints_file_size.0,
         host_bytes_max: config.max_hints_size_per_host.0.div_ceil(u64::from(rt.shard_count())),
-        // Each shard delivers what it kept.
+        // Each shard delivers its hints.
         throttle_bytes: config.hinted_handoff_throttle.0.div_ceil(u64::from(rt.shard_count())),
         hosts_at_once: usize::from(config.max_hints_delivery_threads),
         ..HintsConfig::default()
     }
 }
 
-fn transfer_config(boot: &Boot, rt: &Rt) -> TransferConfig {
+fn transfer_config(boot: &Boot, rt: &Rt) -> StreamingConfig {
     let shards = u64::from(rt.shard_count());
     let bytes = boot.config.stream_throughput_outbound.0;
-    TransferConfig {
+    StreamingConfig {
         bytes_per_second: (bytes > 0).then(|| bytes.div_ceil(shards)),
-        ..TransferConfig::new(boot.directories.node.join("streams"))
+        ..StreamingConfig::new(boot.directories.node.join("streams"))
     }
 }
 
@@ -229,12 +229,12 @@ fn failure_policy(name: &str) -> FailurePolicy {
         "die" => FailurePolicy::Die,
         "best_effort" => FailurePolicy::Ignore,
         "stop_commit" => FailurePolicy::StopWrites,
-        // The configuration was checked: what is left is `stop` and `stop_paranoid`.
+        // The configuration was checked: the remaining values are `stop` and `stop_paranoid`.
         _ => FailurePolicy::Stop,
     }
 }
 
-/// What this shard's commit log may take, bytes.
+/// This shard's part of the commit log's limit, bytes.
 fn commitlog_share(config: &Config, rt: &Rt) -> u64 {
     let (total, shards) = (config.commitlog_total_space.0, u64::from(rt.shard_count()));
     let share = CommitLogConfig::share(total, config.commitlog_segment_size.0, shards);

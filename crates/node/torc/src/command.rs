@@ -32,7 +32,7 @@ pub fn command() -> Command {
                 .about("Run a node for development and tests, with nothing to set up")
                 .long_about(
                     "Runs a node on 127.0.0.1 with the standard ports and sane defaults. Without --dir its data is \
-                     thrown away at the end; with --memory it never touches the disk.\n\n\
+                     dropped at the end; with --memory it never touches the disk.\n\n\
                      With --nodes 3 it runs three, on 127.0.0.1, 127.0.0.2 and 127.0.0.3.",
                 )
                 .arg(

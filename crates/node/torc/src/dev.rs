@@ -32,7 +32,7 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     result
 }
 
-/// One address tells where everything of a development node is, unless a part is placed apart.
+/// One address is that of all ports of a development node, unless one is set apart.
 fn place(config: &mut Config, arguments: &ArgMatches) {
     for (name, address) in [
         ("listen_address", &mut config.listen_address),

@@ -11,7 +11,7 @@ use server::{Config, NodeError, ReadyReport};
 
 use crate::node;
 
-/// What the nodes and the person at the terminal make known.
+/// Events of the nodes and of the terminal.
 enum Happening {
     Ready(ReadyReport),
     Ended(usize, Result<(), String>),
@@ -31,7 +31,7 @@ struct Cluster {
     happenings: Receiver<Happening>,
 }
 
-/// Runs a cluster of nodes with these configurations until it is told to stop, a node fails, or all have ended.
+/// Runs a cluster of nodes with these configurations until a stop signal, until a node fails, or until all have exited.
 pub fn run(mut configs: Vec<Config>) -> Result<(), String> {
     node::start_log(&configs[0].log_level, true)?;
     for config in &mut configs {
@@ -57,7 +57,7 @@ pub fn run(mut configs: Vec<Config>) -> Result<(), String> {
 }
 
 impl Cluster {
-    /// Starts the nodes, each when the one before is ready. `None` when it was told to stop meanwhile.
+    /// Starts the nodes, each when the one before is ready. `None` after a stop signal meanwhile.
     fn start(&mut self, configs: Vec<Config>) -> Result<Option<Vec<ReadyReport>>, String> {
         let mut reports = Vec::new();
         for config in configs {
@@ -147,7 +147,7 @@ fn name(at: usize) -> String {
     format!("node{}", at + 1)
 }
 
-/// An error with what a person may do about it here.
+/// An error with its remedy.
 fn explain(error: &NodeError, address: IpAddr) -> String {
     match error {
         NodeError::Listen { error: net, .. }

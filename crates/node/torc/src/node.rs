@@ -1,4 +1,4 @@
-//! `torc server`: settings from files, environment and flags, then the node until it is told to stop.
+//! `torc server`: settings from files, environment and flags, then the node until a stop signal.
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -27,7 +27,7 @@ pub fn server(arguments: &ArgMatches) -> Result<(), String> {
     run(config, &left_out)
 }
 
-/// Reads `torc.yaml`, and what stands beside it; tells which lines have no effect.
+/// Reads `torc.yaml`, and the files beside it; returns the lines that have no effect.
 fn read_files(config: &mut Config, file: &Path) -> Result<LeftOut, String> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot read the configuration {}: {error}", file.display()))?;
@@ -42,7 +42,7 @@ fn read_files(config: &mut Config, file: &Path) -> Result<LeftOut, String> {
             Err(error) => return Err(format!("cannot read {}: {error}", beside.display())),
         }
     }
-    // What torc.yaml says of the node's place goes before.
+    // The rack and datacenter in torc.yaml go first.
     config.set_from_yaml(&text).map_err(in_file)
 }
 
@@ -52,7 +52,7 @@ pub fn apply(config: &mut Config, arguments: &ArgMatches) -> Result<(), String> 
     apply_flags(config, arguments).map_err(|error| error.to_string())
 }
 
-/// Where the seeds have names, takes the addresses that they have now. A name that is not known is marked as such, unless none is.
+/// Resolves the names of seeds to their present addresses. An unknown name is marked as such, unless none is known.
 pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     for seed in config.seed_names() {
@@ -82,7 +82,7 @@ pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a node until it is told to stop. Says what of its configuration has no effect.
+/// Runs a node until a stop signal. Logs the settings that have no effect.
 pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
     start_log(&config.log_level, false)?;
     if !left_out.of_no_use.is_empty() {

@@ -24,10 +24,10 @@ pub fn command() -> Command {
         Arg::new(name).long(name).value_name("NUMBER").required(true).value_parser(parser).help(help)
     };
     Command::new("raft-log")
-        .about("Look at the cluster's log of a stopped node, and mend it when the cluster cannot")
+        .about("Look at the cluster's log of a stopped node, and repair it when the cluster cannot")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(Command::new("show").about("Print what the log holds").arg(data()))
+        .subcommand(Command::new("show").about("Print the log's content").arg(data()))
         .subcommand(
             Command::new("skip")
                 .about("Take out an entry that this version cannot read; to be done on every node before one starts")

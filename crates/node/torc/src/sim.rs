@@ -1,4 +1,4 @@
-//! `torc sim`: seeds of the simulator on all cores, its tests of itself, and what a person needs to repeat a finding.
+//! `torc sim`: seeds of the simulator on all cores, its tests of itself, and the commands that repeat a finding.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 /// Nodes of a simulated cluster.
 const NODES_MAX: usize = 16;
-/// How often progress is told.
+/// The interval of progress lines.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
 /// Of the rows compared, at most one in so many may be left unjudged, because too many writes were of unknown outcome.
 const UNJUDGED_MAX_IN: u64 = 100;
@@ -22,7 +22,7 @@ const STACK_BYTES: usize = 32 << 20;
 const TRACE_AROUND: u64 = 1024;
 
 thread_local! {
-    /// What the last panic of this thread said.
+    /// The message of the last panic of this thread.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -35,7 +35,7 @@ pub fn command() -> Command {
         .about("Run the node in a simulated world with faults and crashes, and check every answer")
         .long_about(
             "Runs a whole node (sockets, protocol, storage) in one thread of virtual time, with random clients, crashes, \
-             losses of power, disk errors, full disks and clocks that jump. Every answer is compared with a small \
+             power failures, disk errors, full disks and clocks that jump. Every answer is compared with a small \
              reference database: nothing that was acknowledged may be missing, nothing deleted may come back. A number, \
              the seed, decides everything, so that a finding can be repeated exactly.\n\n\
              To look at one seed:        torc sim --seed 7\n\
@@ -71,7 +71,7 @@ pub fn command() -> Command {
                 .long("focus")
                 .value_name("NAME")
                 .value_parser(|name: &str| Focus::find(name).ok_or_else(focus_names))
-                .help("Simulate clusters whose drawing looks at one thing"),
+                .help("Simulate clusters whose scenario has one focus"),
         )
         .arg(number("nodes", "Simulate a cluster of so many nodes"))
         .arg(number("threads", "Seeds at once; one a core by default"))
@@ -79,7 +79,7 @@ pub fn command() -> Command {
             Arg::new("log")
                 .long("log")
                 .value_name("LEVEL")
-                .help("With --seed: what the nodes log, to standard error; a level, or more exactly as RUST_LOG has it"),
+                .help("With --seed: the nodes' log, to standard error; a level, or filters as in RUST_LOG"),
         )
         .arg(
             Arg::new("trace")
@@ -89,7 +89,7 @@ pub fn command() -> Command {
         )
 }
 
-/// What is about injected bugs.
+/// The arguments about injected bugs.
 fn canary_arguments() -> [Arg; 3] {
     [
         Arg::new("canaries")
@@ -104,7 +104,7 @@ fn canary_arguments() -> [Arg; 3] {
             .long("canary")
             .value_name("NAME")
             .value_parser(|name: &str| Canary::find(name).ok_or_else(canary_names))
-            .help("With --seed or --seeds: plant this bug"),
+            .help("With --seed or --seeds: inject this bug"),
     ]
 }
 
@@ -147,7 +147,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     if arguments.get_flag("kept") {
         asked = true;
         let seeds: Vec<u64> = ::sim::kept_seeds(cluster).map(|(seed, _)| seed).collect();
-        search("kept seeds", Seeds::List(seeds), options, threads)?;
+        search("recorded seeds", Seeds::List(seeds), options, threads)?;
     }
     if let Some(count) = number("seeds") {
         asked = true;
@@ -183,7 +183,7 @@ fn guarded(seed: u64, options: &Options) -> Report {
     report
 }
 
-/// What this thread has had of a core, as Linux counts it; zero elsewhere.
+/// The CPU time of this thread, as Linux counts it; zero elsewhere.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
@@ -283,7 +283,7 @@ impl Seeds {
         }
     }
 
-    /// What is done, and how long the rest may take.
+    /// The number of finished seeds, and an estimate for the rest.
     fn progress(&self, done: u64, begun: Instant) -> String {
         let rate = done as f64 / begun.elapsed().as_secs_f64();
         let left = match self {
@@ -422,7 +422,7 @@ fn twice(from: u64, count: u64, options: Options, threads: u64) -> Result<(), St
     Ok(())
 }
 
-/// Where two runs of a seed part.
+/// The first difference between two runs of a seed.
 fn difference(seed: u64, options: Options, first: &Report, second: &Report) -> String {
     let blocks = first.trace_blocks.iter().zip(&second.trace_blocks);
     let equal = blocks.take_while(|(a, b)| a == b).count() as u64;

@@ -1,4 +1,4 @@
-//! `torc sstable`: what is in SSTable files, and whether they are sound. Works on files alone, of Torc or Cassandra.
+//! `torc sstable`: the content of SSTable files, and their verification. Works on files alone, of Torc or Cassandra.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub fn command() -> Command {
                 .about("Check checksums, order, and the files against each other")
                 .arg(files()),
         )
-        .subcommand(Command::new("metadata").about("Print what the Statistics file holds").arg(files()))
+        .subcommand(Command::new("metadata").about("Print the Statistics file").arg(files()))
 }
 
 /// Carries the subcommand out.

@@ -48,7 +48,7 @@ pub enum CodecError {
     Value {
         /// Which field.
         what: &'static str,
-        /// What was found.
+        /// The value.
         found: u64,
     },
     /// An endpoint that says too much.
@@ -238,7 +238,7 @@ fn read_cluster(reader: &mut Reader<'_>) -> Result<String, CodecError> {
     let bytes = reader.bytes(len)?;
     let text = std::str::from_utf8(bytes);
     text.map(str::to_owned).map_err(|error| CodecError::Value {
-        what: "place of what is not UTF-8 in the cluster's name",
+        what: "offset of invalid UTF-8 in the cluster's name",
         found: error.valid_up_to() as u64,
     })
 }

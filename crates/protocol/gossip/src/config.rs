@@ -10,15 +10,15 @@ use crate::DetectorConfig;
 pub struct Config {
     /// Name of the cluster; who says another one is not listened to.
     pub cluster: String,
-    /// Where to ask when nobody is known, and now and then later, so that parts of a cluster find each other again.
+    /// The seeds, which a node contacts when it knows no peer, and now and then later, so that parts of a cluster find each other again.
     pub seeds: Vec<SocketAddr>,
     /// The failure detector.
     pub detector: DetectorConfig,
-    /// Memory for what is known of others, in bytes: further hosts are refused. Members never are, whose number the cluster decides.
+    /// Memory for the state of others, in bytes: further hosts are refused. Members never are, whose number the cluster decides.
     pub memory_max: usize,
     /// Bytes of a message; what needs more is split. At least [`Config::MESSAGE_BYTES_LEAST`].
     pub message_bytes_max: usize,
-    /// From so many endpoints on an exchange begins with versions alone; fewer are told wholly, which saves a message where they differ.
+    /// From so many endpoints on an exchange begins with versions alone; fewer are sent whole, which saves a message where they differ.
     pub roster_least: usize,
     /// How long a removed host is not listened to.
     pub quarantine: Duration,
@@ -36,7 +36,7 @@ impl Config {
     /// An endpoint with everything that it may say fits into a message of this size.
     pub const MESSAGE_BYTES_LEAST: usize = 20 << 10;
 
-    /// What an endpoint without values takes, its window of intervals included. Bytes.
+    /// Memory of an endpoint without values, its window of intervals included. Bytes.
     pub const PEER_MEMORY: usize = 5 << 10;
 
     /// The default settings for a cluster.

@@ -1,5 +1,5 @@
 //! The phi-accrual failure detector (Hayashibara, Défago, Yared, Katayama: "The φ accrual failure detector", 2004), for one
-//! endpoint: how unlikely is the silence of now, given how often it was heard before?
+//! endpoint: how unlikely is the present silence, given the intervals of its heartbeats?
 //!
 //! Heartbeats travel over several hops, so that their intervals are about exponential; then the chance of a silence of
 //! length t is e^(-t/mean), and phi, minus its decimal logarithm, is t / (mean · ln 10). At phi 8 the silence would be
@@ -19,7 +19,7 @@ pub struct DetectorConfig {
     pub initial_interval: Duration,
     /// Longer intervals were outages and say nothing about the endpoint's rhythm.
     pub interval_max: Duration,
-    /// The mean is never taken for less: heartbeats beat once a second, so what comes faster was held up before.
+    /// The mean is never below this: heartbeats come once a second, so faster ones were delayed before.
     pub mean_min: Duration,
     /// When this machine did nothing for so long, it was stopped itself: the time does not count against anybody.
     pub pause_max: Duration,
@@ -43,7 +43,7 @@ pub fn phi(silence: Duration, mean: Duration) -> f64 {
     silence.as_secs_f64() / mean.as_secs_f64() * std::f64::consts::LOG10_E
 }
 
-/// When one endpoint was heard.
+/// Arrival times of one endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct ArrivalWindow {
     /// Microseconds, oldest first.
@@ -53,7 +53,7 @@ pub struct ArrivalWindow {
 }
 
 impl ArrivalWindow {
-    /// The endpoint was heard.
+    /// A heartbeat of the endpoint arrived.
     pub fn heard(&mut self, now: Duration, config: &DetectorConfig) {
         let interval = match self.last {
             Some(last) => now.saturating_sub(last),
@@ -85,7 +85,7 @@ impl ArrivalWindow {
         }
     }
 
-    /// Phi of the silence until now; 0 for an endpoint that was never heard.
+    /// Phi of the silence until now; 0 for an endpoint without arrivals.
     pub fn phi(&self, now: Duration, config: &DetectorConfig) -> f64 {
         self.last.map_or(0.0, |last| phi(now.saturating_sub(last), self.mean(config)))
     }
@@ -95,7 +95,7 @@ impl ArrivalWindow {
         self.intervals.len()
     }
 
-    /// Whether the endpoint was never heard.
+    /// Whether no heartbeat has arrived.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
     }

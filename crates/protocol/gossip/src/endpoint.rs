@@ -1,4 +1,4 @@
-//! What a node says of itself: a generation, a heartbeat, and small values under keys, each with a version.
+//! A node's own endpoint state: a generation, a heartbeat, and small values under keys, each with a version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,12 +15,12 @@ pub const STATES_MAX: usize = 64;
 /// Bytes of all values of one endpoint.
 pub const ENDPOINT_BYTES_MAX: usize = 16 << 10;
 
-/// What a value is about. Numbers are for life; one that this version does not know is passed on as it came.
+/// The key of a value. Numbers never change; an unknown one is passed on unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u8);
 
 impl Key {
-    /// Where the node stands in its life ([`status`]).
+    /// The node's state in the ring ([`status`]).
     pub const STATUS: Key = Key(0);
     /// Bytes on disk, as a decimal number.
     pub const LOAD: Key = Key(1);
@@ -32,7 +32,7 @@ impl Key {
     pub const RACK: Key = Key(4);
     /// Version of Cassandra whose interface this is.
     pub const RELEASE_VERSION: Key = Key(5);
-    /// Where clients connect, address and port.
+    /// The address for clients, with port.
     pub const NATIVE_ADDRESS: Key = Key(6);
     /// Version of the protocol between nodes.
     pub const NET_VERSION: Key = Key(7);
@@ -44,7 +44,7 @@ impl Key {
     pub const TOKENS_HASH: Key = Key(10);
     /// How many shards, and the bits that the sharder ignores: "4,12".
     pub const SHARDS: Key = Key(11);
-    /// Features that the node speaks, with commas between.
+    /// The node's features, separated by commas.
     pub const FEATURES: Key = Key(12);
     /// "true" while the node's disk does not have a record of how far its gossip comes: then nobody remembers that of it.
     pub const UNRECORDED: Key = Key(13);
@@ -86,7 +86,7 @@ pub mod status {
     pub const NORMAL: &str = "NORMAL";
     /// Takes its part over.
     pub const BOOT: &str = "BOOT";
-    /// Gives its part away.
+    /// Gives its ranges away.
     pub const LEAVING: &str = "LEAVING";
     /// Said good-bye: it is down, and will not come back in this generation.
     pub const SHUTDOWN: &str = "shutdown";
@@ -124,31 +124,31 @@ pub(crate) fn check(states: &States) -> Result<(), StatesFull> {
 /// A node as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Who.
+    /// Its host id.
     pub host: HostId,
     /// Which of its lives: seconds since 1970 at its start, or more.
     pub generation: u64,
-    /// Where other nodes reach it in this generation.
+    /// Its address for other nodes in this generation.
     pub address: SocketAddr,
     /// Its version when it last showed that it lives.
     pub heartbeat: u64,
-    /// What it says.
+    /// Its values.
     pub states: Arc<States>,
 }
 
 impl Endpoint {
-    /// The version of what is newest about it.
+    /// The newest version of its heartbeat and values.
     pub fn version(&self) -> u64 {
         let newest = self.states.values().map(|state| state.version).max();
         newest.unwrap_or(0).max(self.heartbeat)
     }
 
-    /// What it says under a key.
+    /// The value of a key.
     pub fn get(&self, key: Key) -> Option<&[u8]> {
         self.states.get(&key).map(|state| &state.value[..])
     }
 
-    /// What it says under a key, as text.
+    /// The value of a key, as text.
     pub fn text(&self, key: Key) -> Option<&str> {
         self.get(key).and_then(|value| std::str::from_utf8(value).ok())
     }

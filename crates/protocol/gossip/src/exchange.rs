@@ -1,4 +1,4 @@
-//! What two nodes have to tell each other: comparing digests, and cutting the answer into messages of bounded size.
+//! The exchange of two nodes: comparing digests, and cutting the answer into messages of bounded size.
 
 use std::net::SocketAddr;
 
@@ -16,14 +16,14 @@ pub(crate) fn digest(endpoint: &Endpoint) -> Digest {
     Digest { host, generation, address, version: endpoint.version() }
 }
 
-/// What is newer of an endpoint than a digest knows.
+/// The part of an endpoint that is newer than a digest.
 pub(crate) fn delta(endpoint: &Endpoint, known: Option<&Digest>) -> Delta {
     let life = (endpoint.generation, endpoint.address);
     let same_life = known.filter(|known| (known.generation, known.address) == life);
     delta_since(endpoint, same_life.map_or(0, |known| known.version))
 }
 
-/// What is newer of an endpoint than a version of this life.
+/// The part of an endpoint that is newer than a version of this generation.
 pub(crate) fn delta_since(endpoint: &Endpoint, base: u64) -> Delta {
     let newer = endpoint.states.iter().filter(|(_, state)| state.version > base);
     Delta {
@@ -68,14 +68,14 @@ pub(crate) fn syns(
     }
 }
 
-/// What the sender of digests lacks, and what it has that is news here.
+/// The endpoints that the sender of digests lacks, and those that are newer there.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Differences {
     pub(crate) deltas: Vec<Delta>,
     pub(crate) requests: Vec<Request>,
 }
 
-/// Compares the digests of a range (both ascending by host id) with what is known in that range. At most `unknown_max`
+/// Compares the digests of a range (both ascending by host id) with the known endpoints of that range. At most `unknown_max`
 /// hosts that are not known are asked for.
 pub(crate) fn compare<'a>(
     digests: &[Digest],
@@ -196,7 +196,7 @@ mod tests {
     fn each_side_gets_what_it_lacks() {
         let ours =
             [endpoint(2, 5, 9), endpoint(3, 5, 9), endpoint(4, 5, 9), endpoint(5, 5, 9), endpoint(6, 6, 9)];
-        // 1 is not known here, 2 is older there, 3 newer, 4 the same, 5 not known there, 6 from an earlier life there,
+        // 1 is not known here, 2 is older there, 3 newer, 4 the same, 5 not known there, 6 from an earlier generation there,
         // 7 and 8 not known here, but there is room for one.
         let theirs = [
             knows(1, 5, 3),
@@ -213,7 +213,7 @@ mod tests {
             found.deltas.iter().map(|delta| (delta.host.0[0], delta.base, delta.states.len())).collect();
         assert_eq!(deltas, [(2, 3, 1), (5, 0, 2), (6, 0, 2)]);
         let later_life = compare(&[knows(2, 6, 1)], ours[..1].iter(), 0);
-        assert_eq!(later_life.requests, [knows(2, 6, 0)], "all of a later life is asked for");
+        assert_eq!(later_life.requests, [knows(2, 6, 0)], "all of a later generation is requested");
         assert_eq!(later_life.deltas, []);
         let elsewhere = |port| [Digest { address: address(port), ..knows(2, 5, 9) }];
         let lesser = compare(&elsewhere(1), ours[..1].iter(), 0);

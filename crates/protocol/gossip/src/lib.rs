@@ -1,7 +1,7 @@
-//! What nodes tell each other about each other: who lives, since when, with which load and versions. Pure.
+//! Gossip between nodes: liveness, generations, load and versions. Pure.
 //!
 //! [`Gossip`] is a state machine: events and the time go in, [`Effect`]s come out; it has no tasks, no clock and no sockets.
-//! Membership is not its business: which hosts belong to the cluster is decided elsewhere and told by [`Event::Members`].
+//! Membership is not its business: the cluster's log decides which hosts belong, and [`Event::Members`] brings them.
 //! See docs/design/gossip.md.
 
 mod codec;

@@ -1,4 +1,4 @@
-//! The state machine: what a node knows of all others, and what it does at each event.
+//! The state machine: a node's knowledge of all others, and its reaction to each event.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use crate::own::{self, Double, Verdict};
 use crate::roster::{self, Known, Lacks, Place};
 use crate::{ArrivalWindow, Config, Delta, Digest, Message, Request, Roster, selection};
 
-/// So many nodes are told by each that found a process ended: with 12, one node in 160,000 hears it from nobody.
+/// A node that finds a process ended notifies so many others: with 12, one node in 160,000 is notified by nobody.
 const GONE_FANOUT: usize = 12;
-/// What a value takes besides its bytes.
+/// Memory of a value besides its bytes.
 const STATE_MEMORY: usize = 96;
 /// Hosts in quarantine that are remembered.
 const QUARANTINE_MAX: usize = 16_384;
@@ -32,7 +32,7 @@ pub struct Now {
     pub wall_seconds: u64,
 }
 
-/// What happens to a node.
+/// An event of a node.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Once a second.
@@ -41,7 +41,7 @@ pub enum Event {
     Received(Message),
     /// The end of a probe.
     Echoed {
-        /// Whom the probe was for.
+        /// The target of the probe.
         host: HostId,
         /// Which of its lives.
         generation: u64,
@@ -58,54 +58,54 @@ pub enum Event {
     },
     /// This node says something new of itself.
     Set(Vec<(Key, Bytes)>),
-    /// The cluster's members and their last known addresses, this node included. Who was one and is none any more is
-    /// forgotten, and not listened to for a while. The first time in its life a node turns to all of them at once, so that
+    /// The cluster's members and their last known addresses, this node included. A former member is
+    /// forgotten, and not listened to for a while. The first time in its process a node sends to all of them at once, so that
     /// they know that it is back before it serves.
     Members(BTreeMap<HostId, SocketAddr>),
     /// This node stops, and says so. It does nothing afterwards.
     Stop,
 }
 
-/// What a node does.
+/// An action of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Send a message; it may be lost.
     Send {
-        /// Where to.
+        /// The target.
         to: SocketAddr,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// Ask a host for an echo and tell by [`Event::Echoed`]: before it counts as alive it is reached once.
     Probe {
-        /// Whom.
+        /// The target's host id.
         host: HostId,
-        /// Where.
+        /// The target's address.
         address: SocketAddr,
         /// Which of its lives.
         generation: u64,
     },
     /// Another node found that a host's process has ended: look at its address, and tell by [`Event::Gone`] if it refuses.
     Suspect {
-        /// Whom.
+        /// The target's host id.
         host: HostId,
-        /// Where.
+        /// The target's address.
         address: SocketAddr,
         /// Which of its lives.
         generation: u64,
     },
     /// Something about an endpoint is new.
     Changed {
-        /// Whose.
+        /// The endpoint.
         host: HostId,
-        /// What.
+        /// The change.
         change: Change,
     },
     /// This node goes on in a later generation; the next start must be later still.
     Generation(u64),
     /// Another node lives with this one's host id since a later time: one of the two has to stop.
     HostIdTaken {
-        /// Where the other one is.
+        /// The address of the other one.
         address: SocketAddr,
         /// Its generation.
         generation: u64,
@@ -114,7 +114,7 @@ pub enum Effect {
     Refused(Refusal),
 }
 
-/// What is new about an endpoint.
+/// A change of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It was not known.
@@ -139,7 +139,7 @@ pub enum Refusal {
         "the node at {from} gossips for cluster '{found}'; remove it from this cluster's seeds, or correct its cluster_name"
     )]
     Cluster {
-        /// Where it is.
+        /// Its address.
         from: SocketAddr,
         /// Its cluster.
         found: String,
@@ -149,9 +149,9 @@ pub enum Refusal {
         "generation {generation} of the node at {address} lies more than a year ahead; is the clock of one of the two wrong?"
     )]
     Generation {
-        /// Whose.
+        /// The host id.
         host: HostId,
-        /// Where it is.
+        /// Its address.
         address: SocketAddr,
         /// The generation.
         generation: u64,
@@ -161,9 +161,9 @@ pub enum Refusal {
         "the node at {address} is not remembered, because {endpoints} others fill the memory for endpoints"
     )]
     Full {
-        /// Whose.
+        /// The host id.
         host: HostId,
-        /// Where it is.
+        /// Its address.
         address: SocketAddr,
         /// How many are.
         endpoints: usize,
@@ -173,7 +173,7 @@ pub enum Refusal {
 /// Why an endpoint is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// It was heard of, but not reached yet.
+    /// Discovered, but not reached yet.
     NotReached,
     /// It was silent for too long, or its address refused connections.
     Convicted,
@@ -184,23 +184,23 @@ pub enum Why {
 /// How an endpoint stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Reached, and heard since.
+    /// Reached, and alive since.
     Alive,
     /// Not so.
     Down(Why),
 }
 
-/// What is known of another node.
+/// The state of another node.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// What it says.
+    /// Its endpoint.
     pub endpoint: Endpoint,
     /// How it stands.
     pub standing: Standing,
     /// Since when, on the monotonic clock.
     pub since: Duration,
     window: ArrivalWindow,
-    /// The fingerprint of its life.
+    /// The fingerprint of its generation.
     life: u64,
     /// [`Endpoint::version`].
     version: u64,
@@ -247,7 +247,7 @@ pub struct Stats {
     pub refused: u64,
     /// News of hosts in quarantine.
     pub quarantined: u64,
-    /// News that left out what this node would have needed before.
+    /// Deltas that left out values before their base, which this node lacked.
     pub incomplete: u64,
     /// Pauses of this machine that were held against nobody.
     pub pauses: u64,
@@ -261,7 +261,7 @@ pub struct Gossip {
     /// The newest version of this node.
     version: u64,
     peers: BTreeMap<HostId, Peer>,
-    /// What the peers take, in bytes.
+    /// Memory of the peers, in bytes.
     memory: usize,
     members: Option<BTreeMap<HostId, SocketAddr>>,
     /// Hosts not listened to, and since when.
@@ -276,7 +276,7 @@ pub struct Gossip {
 }
 
 impl Gossip {
-    /// A node that begins its life `generation` at `address` (where others reach it).
+    /// A node that begins `generation` at `address` (its address for others).
     ///
     /// # Panics
     ///
@@ -309,7 +309,7 @@ impl Gossip {
         gossip
     }
 
-    /// What this node says of itself.
+    /// This node's own endpoint.
     pub fn own(&self) -> &Endpoint {
         &self.own
     }
@@ -319,7 +319,7 @@ impl Gossip {
         self.peers.values()
     }
 
-    /// What is known of another node.
+    /// The state of another node.
     pub fn peer(&self, host: HostId) -> Option<&Peer> {
         self.peers.get(&host)
     }
@@ -517,7 +517,7 @@ impl Gossip {
                 states.insert(key, Versioned { version: self.version, value });
             }
         }
-        endpoint::check(states).expect("what this node says of itself is small");
+        endpoint::check(states).expect("this node's own values are small");
     }
 
     fn stop(&mut self, effects: &mut Vec<Effect>) {
@@ -578,7 +578,7 @@ impl Gossip {
         effects.extend(messages.into_iter().map(|message| Effect::Send { to: reply_to, message }));
     }
 
-    /// Who knows other lives is answered with digests, which say which.
+    /// A sender that knows other generations is answered with digests, which show them.
     fn answer_versions(
         &self,
         reply_to: SocketAddr,
@@ -614,7 +614,7 @@ impl Gossip {
             let Known { endpoint, version, .. } = *known.get(place as usize)?;
             let Endpoint { host, generation, address, .. } = *endpoint;
             let states = States::new();
-            // The sender compared with what this node knew, and that has not become less.
+            // The sender compared with this node's earlier state, which only grows.
             (heartbeat > version).then_some(Delta {
                 host,
                 generation,
@@ -717,7 +717,7 @@ impl Gossip {
         removed.is_some()
     }
 
-    /// A host in a later life.
+    /// A host in a later generation.
     fn restart(&mut self, delta: Delta, now: Duration, effects: &mut Vec<Effect>) {
         if delta.base != 0 {
             self.stats.incomplete += 1;
@@ -732,7 +732,7 @@ impl Gossip {
         self.heard(host, now, effects);
     }
 
-    /// News of a host in the life that is known.
+    /// A delta of a host in the known generation.
     fn merge(&mut self, delta: Delta, now: Duration, effects: &mut Vec<Effect>) {
         let peer = self.peers.get_mut(&delta.host).expect("a peer that was found");
         if delta.base > peer.version {
@@ -810,7 +810,7 @@ impl Gossip {
         }
     }
 
-    /// No process is at a host's address. Nodes without a connection to it would not notice: some are told, who look for
+    /// No process is at a host's address. Nodes without a connection to it would not notice: some are notified, who look for
     /// themselves and tell others.
     fn gone(
         &mut self,

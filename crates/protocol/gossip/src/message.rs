@@ -1,4 +1,4 @@
-//! The three messages of an exchange, and what they carry.
+//! The messages of an exchange, and their content.
 //!
 //! A sends digests ([`Message::Syn`]); B answers with what A lacks and asks for what B lacks ([`Message::Ack`]); A gives it
 //! ([`Message::Deltas`]). A digest message says which range of host ids it covers, so that B also sees whom A does not know
@@ -10,34 +10,34 @@ use topology::HostId;
 
 use crate::endpoint::States;
 
-/// How much the sender knows of an endpoint.
+/// The versions of an endpoint that the sender knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// Whose.
+    /// The host id.
     pub host: HostId,
     /// The generation known.
     pub generation: u64,
-    /// Where it is in that generation; two that began in one second are told apart by it.
+    /// Its address in that generation; it distinguishes two that began in one second.
     pub address: SocketAddr,
     /// The newest version known.
     pub version: u64,
 }
 
-/// Asks for what is newer than this; the form of a digest, version 0 for everything.
+/// A request for newer values than these; the form of a digest, version 0 for everything.
 pub type Request = Digest;
 
 /// News of an endpoint: all that is newer than `base`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
-    /// Whose.
+    /// The host id.
     pub host: HostId,
-    /// Its life.
+    /// Its generation.
     pub generation: u64,
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     /// Its newest heartbeat.
     pub heartbeat: u64,
-    /// Values with greater versions are all here. Who knows less must not take it: it would never learn of the rest.
+    /// Values with greater versions are all here. A receiver with a lower version must not apply it: it would never learn the rest.
     pub base: u64,
     /// The values.
     pub states: States,
@@ -54,14 +54,14 @@ pub struct Roster {
     pub lives: u64,
 }
 
-/// What goes from node to node.
+/// A message between nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// What the sender knows of the endpoints of a range.
+    /// The sender's digests of the endpoints of a range.
     Syn {
         /// Name of the sender's cluster.
         cluster: String,
-        /// Where the answer goes.
+        /// The address for the answer.
         reply_to: SocketAddr,
         /// First host id of the range.
         first: HostId,
@@ -70,44 +70,44 @@ pub enum Message {
         /// Ascending by host id.
         digests: Vec<Digest>,
     },
-    /// What the sender of the digests lacks, and what it is asked for.
+    /// The deltas that the sender of the digests lacks, and requests for others.
     Ack {
-        /// Where the answer goes.
+        /// The address for the answer.
         reply_to: SocketAddr,
         /// News.
         deltas: Vec<Delta>,
-        /// What the sender of this lacks.
+        /// The endpoints that the sender of this lacks.
         requests: Vec<Request>,
     },
-    /// What was asked for; also a good-bye.
+    /// The requested deltas; also an announced shutdown.
     Deltas(Vec<Delta>),
-    /// How much the sender knows of each life of a roster: what [`Message::Syn`] says, for one who knows the same lives.
+    /// The versions of each endpoint of a roster: a [`Message::Syn`] for a receiver that knows the same generations.
     Versions {
         /// Name of the sender's cluster.
         cluster: String,
-        /// Where the answer goes.
+        /// The address for the answer.
         reply_to: SocketAddr,
-        /// Whose.
+        /// The endpoints.
         roster: Roster,
         /// Ascending by host id.
         versions: Vec<u64>,
     },
-    /// What the receiver lacks of a roster and what it is asked for, by place in it (from 0, ascending).
+    /// The entries of a roster that the receiver lacks, and requests for others, by index in it (from 0, ascending).
     Beats {
-        /// Where the answer goes.
+        /// The address for the answer.
         reply_to: SocketAddr,
-        /// Whose; who knows other lives by now ignores the message.
+        /// The endpoints; a receiver that knows other generations by now ignores the message.
         roster: Roster,
-        /// Newest heartbeats of endpoints of which nothing else is newer than what the receiver knew.
+        /// Newest heartbeats of endpoints whose values the receiver knows.
         beats: Vec<(u32, u64)>,
-        /// What the sender lacks: everything newer than these versions.
+        /// The entries that the sender lacks: everything newer than these versions.
         wanted: Vec<(u32, u64)>,
     },
-    /// The sender found that the address of a host refuses connections: the process of this life has ended.
+    /// The sender found that the address of a host refuses connections: the process of this generation has ended.
     Gone {
-        /// Whose.
+        /// The host id.
         host: HostId,
-        /// The life.
+        /// The generation.
         generation: u64,
     },
 }

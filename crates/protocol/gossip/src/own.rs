@@ -1,6 +1,6 @@
-//! What a node hears of itself: its own past life, or another node that runs with its host id.
+//! Gossip about this node itself: its own earlier generation, or another node that runs with its host id.
 //!
-//! The newer life wins. Before a node says that its id is taken it sees the other one live, that is, its heartbeat grow: a
+//! The newer generation wins. Before a node reports that its id is taken it sees the other one alive, that is, its heartbeat grow: a
 //! memory of this node's own past (its clock went back, its disk was copied and it moved) does not.
 
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Delta, Endpoint};
 
-/// Another life with this node's host id, at another address.
+/// Another process with this node's host id, at another address.
 #[derive(Clone, Debug)]
 pub(crate) struct Double {
     generation: u64,
@@ -18,23 +18,23 @@ pub(crate) struct Double {
     told: bool,
 }
 
-/// What to do about it.
+/// The reaction to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing.
     Nothing,
-    /// Go on in this generation: what was heard is past.
+    /// Continue in this generation: the received one is past.
     Raise(u64),
-    /// Another node lives with this host id, and its life is newer.
+    /// Another node is alive with this host id, and its generation is newer.
     Taken {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
-        /// Its life.
+        /// Its generation.
         generation: u64,
     },
 }
 
-/// Judges what was heard of this node's host id.
+/// Judges a received endpoint with this node's host id.
 pub(crate) fn judge(own: &Endpoint, double: &mut Option<Double>, heard: &Delta, now: Duration) -> Verdict {
     if heard.generation < own.generation {
         return Verdict::Nothing;
@@ -42,7 +42,7 @@ pub(crate) fn judge(own: &Endpoint, double: &mut Option<Double>, heard: &Delta, 
     let same_life = heard.generation == own.generation;
     if heard.address == own.address {
         let newest = heard.states.values().map(|state| state.version).max().unwrap_or(0).max(heard.heartbeat);
-        // In this very life only this node makes versions.
+        // In this generation only this node makes versions.
         return match same_life && newest <= own.version() {
             true => Verdict::Nothing,
             false => Verdict::Raise(heard.generation + 1),

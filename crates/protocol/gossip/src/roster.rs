@@ -1,7 +1,7 @@
 //! The short exchange between nodes that know the same lives, which is nearly always: versions in the order of host ids instead of
 //! digests, and heartbeats by their place in that order instead of news.
 //!
-//! Both sides compare a fingerprint of the lives in a range of host ids. Where it differs, full digests follow, as ever.
+//! Both sides compare a fingerprint of the generations in a range of host ids. Where it differs, full digests follow.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ const PLACE_BYTES_MAX: usize = 3 + 9;
 /// A place in a roster, and a version.
 pub(crate) type Place = (u32, u64);
 
-/// A life as a number: who, since when, where. Two lives have the same one by chance once in 2^64.
+/// A generation as a number: host, start, address. Two have the same one by chance once in 2^64.
 pub(crate) fn life(endpoint: &Endpoint) -> u64 {
     let mut bytes = [0; 16 + 8 + 1 + 16 + 2];
     bytes[..16].copy_from_slice(&endpoint.host.0);
@@ -36,7 +36,7 @@ pub(crate) fn life(endpoint: &Endpoint) -> u64 {
     murmur3::hash128(&bytes, 0)[0]
 }
 
-/// What is known of a range of host ids, ascending: its lives, and how much of each.
+/// The known endpoints of a range of host ids, ascending: their generations, and the version of each.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -81,7 +81,7 @@ pub(crate) fn versions(
     }
 }
 
-/// What each side lacks.
+/// The entries that each side lacks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lacks {
     /// Endpoints of which nothing but the heartbeat is newer here.
@@ -92,7 +92,7 @@ pub(crate) struct Lacks {
     pub(crate) wanted: Vec<Place>,
 }
 
-/// Compares the versions that the other side knows of the same lives.
+/// Compares the other side's versions of the same generations.
 pub(crate) fn compare(known: &[Known<'_>], versions: &[u64]) -> Lacks {
     let mut lacks = Lacks::default();
     for (place, (ours, theirs)) in known.iter().zip(versions).enumerate() {
@@ -105,7 +105,7 @@ pub(crate) fn compare(known: &[Known<'_>], versions: &[u64]) -> Lacks {
     lacks
 }
 
-/// What is newer here than what was asked for.
+/// The entries here that are newer than the requested versions.
 pub(crate) fn asked(known: &[Known<'_>], wanted: &[Place]) -> Lacks {
     let mut lacks = Lacks::default();
     for (place, version) in wanted {

@@ -1,4 +1,4 @@
-//! Whom to gossip with in a round.
+//! Selection of the nodes to gossip with in a round.
 //!
 //! A live node always, so that news spreads; one that is down now and then, so that it is noticed when it is back; a seed
 //! with the chance that any node has, or always when nobody is alive, so that the halves of a cluster find each other.
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(to_live, 1_000);
         assert!((150..250).contains(&to_down), "two down of nine and one: {to_down}");
         assert!((60..130).contains(&to_seeds), "one seed beside eleven: {to_seeds}");
-        // A seed that was told as a live node is enough.
+        // A seed among the live nodes that were sent to is enough.
         let [to_live, ..] = counts(&live, &[], &live);
         assert_eq!(to_live, 1_000);
         let [to_live, _, to_seeds] = counts(&live[..1], &[], &live[..2]);

@@ -1,6 +1,6 @@
 //! One client's request on its way through as many rounds as it takes. Replies go in, what is to be done next comes out.
 //!
-//! The caller numbers the voters from 0, sends what it is told to (a proposal to one voter arrives once at most), reads and decides when it is asked, waits as long as it
+//! The caller numbers the voters from 0, sends the messages that it gets (a proposal to one voter arrives once at most), reads and decides when it is asked, waits as long as it
 //! thinks right before it begins [`Action::Again`], and says [`Proposer::expire`] when it has no more time.
 
 use crate::{AFTER_MAX, Ballot, Proposal, Reply, Request};

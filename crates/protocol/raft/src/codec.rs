@@ -8,7 +8,7 @@
 //! snapshot  := index (8), term (8), members, length (4), state
 //! ```
 //!
-//! All integers are big-endian. What comes from a peer is hostile: every length is held against a limit and against what is
+//! All integers are big-endian. A peer's bytes are hostile: every length is held against a limit and against what is
 //! left before memory is taken, and what Raft never says (entries out of order, a term from the future) is no message.
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub const SNAPSHOT_BYTES_MAX: usize = 256 << 20;
 pub const MEMBERS_MAX: usize = 4096;
 /// Changes of the group in one entry at most.
 pub const CHANGES_MAX: usize = 64;
-/// Bytes of what a heartbeat carries for a read at most.
+/// Limit of the context that a heartbeat carries for a read, in bytes.
 pub const CONTEXT_BYTES_MAX: usize = 64;
 /// Entries in one message at most.
 pub const ENTRIES_MAX: usize = 1 << 16;
@@ -36,7 +36,7 @@ pub const ENTRIES_MAX: usize = 1 << 16;
 /// Bytes of an entry beside its body.
 const ENTRY_HEADER_LEN: usize = 21;
 
-/// Bytes that are not what they should be.
+/// Invalid bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// They end too early.
@@ -61,9 +61,9 @@ pub enum CodecError {
     Limit {
         /// Of what.
         what: &'static str,
-        /// What was found.
+        /// The value.
         found: u64,
-        /// What is allowed.
+        /// The limit.
         limit: u64,
     },
     /// Something that Raft never says.
@@ -149,7 +149,7 @@ pub(crate) fn encode_changes(changes: &[Change]) -> Vec<u8> {
     out
 }
 
-/// What [`encode_changes`] wrote.
+/// Decodes the bytes of [`encode_changes`].
 pub(crate) fn decode_changes(bytes: &[u8]) -> Result<Vec<Change>, CodecError> {
     if bytes.is_empty() {
         return Ok(Vec::new());

@@ -36,7 +36,7 @@ pub(crate) fn entry_from_pb(entry: &pb::Entry) -> Entry {
     Entry { index: entry.index, term: entry.term, payload }
 }
 
-/// What an entry changes about the group.
+/// The changes of membership in an entry.
 pub(crate) fn changes_of(entry: &pb::Entry) -> Vec<Change> {
     codec::decode_changes(&entry.context).expect("only checked changes are proposed, stored and received")
 }

@@ -1,15 +1,15 @@
-//! What goes into a node of the group and what comes out of it, as plain values.
+//! The inputs and outputs of a node of the group, as plain values.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-/// What a node promised: durable before any message that tells of it.
+/// A node's promises: durable before any message that depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     /// The latest term that it has seen.
     pub term: u64,
-    /// Whom it voted for in that term; 0 for nobody.
+    /// Its vote in that term; 0 for none.
     pub vote: u64,
     /// Entries up to here are known to be committed. May lag behind.
     pub commit: u64,
@@ -22,11 +22,11 @@ pub struct Entry {
     pub index: u64,
     /// The term of the leader that made it.
     pub term: u64,
-    /// What it says.
+    /// Its content.
     pub payload: Payload,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Nothing: a leader's first entry.
@@ -42,20 +42,20 @@ pub enum Payload {
 pub enum Change {
     /// Gives a node a vote.
     AddVoter(u64),
-    /// Adds a node without a vote, or takes the vote away.
+    /// Adds a node as a learner, or makes a voter one.
     AddLearner(u64),
     /// Removes a node.
     Remove(u64),
 }
 
-/// Who belongs to the group.
+/// The members of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// Who has a vote.
+    /// The voters.
     pub voters: BTreeSet<u64>,
-    /// Who follows without one.
+    /// The learners.
     pub learners: BTreeSet<u64>,
-    /// In a joint configuration: who had a vote before; a majority of these is needed, too.
+    /// In a joint configuration: the former voters; a majority of these is needed, too.
     pub outgoing: BTreeSet<u64>,
     /// In a joint configuration: who loses the vote and stays.
     pub learners_next: BTreeSet<u64>,
@@ -91,7 +91,7 @@ impl Membership {
         !self.outgoing.is_empty()
     }
 
-    /// What makes it impossible, if anything does: nobody votes, 0 is named, or a learner votes.
+    /// Why it is invalid, if it is: no voter, the number 0, or a voter that is a learner.
     pub fn defect(&self) -> Option<&'static str> {
         let sets = [&self.voters, &self.learners, &self.outgoing, &self.learners_next];
         if sets.iter().any(|set| set.contains(&0)) {
@@ -120,29 +120,29 @@ pub struct Snapshot {
     pub index: u64,
     /// That entry's term.
     pub term: u64,
-    /// Who belonged to the group then.
+    /// The members of the group then.
     pub membership: Membership,
     /// The state; this crate does not look into it.
     pub data: Bytes,
 }
 
-/// What a node finds on its disk when it starts.
+/// The content of a node's disk at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// What it promised.
+    /// Its promises.
     pub hard_state: HardState,
-    /// The latest snapshot. Without one the node was never part of a group, or only heard of it.
+    /// The latest snapshot. Without one the node was never part of a group, or no message has reached it.
     pub snapshot: Option<Snapshot>,
     /// Entries without gaps, ascending. Some may be older than the snapshot; none is missing after it.
     pub entries: Vec<Entry>,
 }
 
-/// What must be durable before [`crate::Node::persisted`] is called, in this order.
+/// The writes that must be durable before [`crate::Node::persisted`] is called, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persist {
     /// Takes the place of the whole log.
     pub snapshot: Option<Snapshot>,
-    /// Entries to append. What the log has from the first one's index on goes.
+    /// Entries to append. The log's entries from the first one's index on are removed.
     pub entries: Vec<Entry>,
     /// Takes the place of the one before.
     pub hard_state: Option<HardState>,
@@ -157,7 +157,7 @@ impl Persist {
     }
 }
 
-/// What may happen once a [`Persist`] is durable, in this order.
+/// The effects that are allowed once a [`Persist`] is durable, in this order.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// The state above is this snapshot's from now on.
@@ -173,15 +173,15 @@ pub struct Effects {
 /// A committed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Where.
+    /// Its index.
     pub index: u64,
     /// In which term it was made.
     pub term: u64,
-    /// What.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What a committed entry means to the state above.
+/// The meaning of a committed entry to the state above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing.
@@ -192,16 +192,16 @@ pub enum Outcome {
     Membership(Membership),
 }
 
-/// The answer to a read: what was acknowledged before the read was asked for is at or before `index`.
+/// The answer to a read: all that was acknowledged before the read is at or before `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadState {
-    /// What the caller gave.
+    /// The caller's id of the read.
     pub read: u64,
     /// Serve it after this entry was applied.
     pub index: u64,
 }
 
-/// Where a proposal stands in the leader's log. It is decided when an entry of that index is committed: this one if the term
+/// The position of a proposal in the leader's log. It is decided when an entry of that index is committed: this one if the term
 /// agrees, otherwise the proposal is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposed {
@@ -249,9 +249,9 @@ pub enum Unacceptable {
          replaced; remove the node from the cluster and let it join again"
     )]
     LostEntries {
-        /// What the leader counts on.
+        /// The leader's value.
         expected: u64,
-        /// What there is.
+        /// The present value.
         last: u64,
     },
     /// Another entry stands where this node has a committed one.
@@ -260,22 +260,22 @@ pub enum Unacceptable {
          copied; remove the node from the cluster and let it join again"
     )]
     Diverged {
-        /// Where.
+        /// The index.
         index: u64,
     },
-    /// A peer acknowledges what was never sent to it.
+    /// A peer acknowledges an entry that was never sent to it.
     #[error("node {from} acknowledges entry {index}, the log ends at {last}")]
     FromTheFuture {
         /// Its sender.
         from: u64,
-        /// What it acknowledges.
+        /// The acknowledged index.
         index: u64,
-        /// What there is.
+        /// The last index.
         last: u64,
     },
 }
 
-/// What a node is in its group at the moment.
+/// A node's role in its group at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Follows, or does not know whom to follow.
@@ -288,7 +288,7 @@ pub enum Role {
     Leader,
 }
 
-/// Where a node stands.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Its number.
@@ -297,7 +297,7 @@ pub struct Status {
     pub term: u64,
     /// Its role.
     pub role: Role,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     pub leader: Option<u64>,
     /// Entries up to here are committed.
     pub commit: u64,
@@ -316,6 +316,6 @@ pub struct Peer {
     pub id: u64,
     /// It has the leader's entries up to here.
     pub matched: u64,
-    /// It was heard of in this or the last election timeout.
+    /// It answered in this or the last election timeout.
     pub active: bool,
 }

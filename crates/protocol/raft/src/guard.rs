@@ -1,4 +1,4 @@
-//! What a node must not take from a peer, whatever the reason that it was sent: the `raft` crate ends the process for it.
+//! Messages that a node must refuse from any peer: the `raft` crate ends the process for them.
 //!
 //! A healthy group never sends such a message. A node whose disk was wiped or copied makes others send it, and it should say so
 //! and live.

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-/// Who was silent for this many ticks is not expected to answer every heartbeat.
+/// A learner that was silent for this many ticks is not expected to answer every heartbeat.
 const SILENT_TICKS: u64 = 100;
 
-/// What a leader knows of its learners' heartbeats. Times in ticks.
+/// A leader's record of its learners' heartbeats. Times in ticks.
 #[derive(Default)]
 pub(crate) struct Learners {
     /// Whether learners are left alone at all.
@@ -44,7 +44,7 @@ impl Learners {
         self.each.entry(learner).or_insert(Learner { sent: now, heard: now, asked: false })
     }
 
-    /// A learner was heard.
+    /// A learner answered.
     pub(crate) fn heard(&mut self, learner: u64) {
         let now = self.now;
         let entry = self.entry(learner);
@@ -72,7 +72,7 @@ impl Learners {
         wants
     }
 
-    /// Forgets who is no learner.
+    /// Forgets nodes that are no learners.
     pub(crate) fn retain(&mut self, is_learner: impl Fn(u64) -> bool) {
         self.each.retain(|learner, _| is_learner(*learner));
     }

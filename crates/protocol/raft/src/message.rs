@@ -9,7 +9,7 @@ use tikv_raft::eraftpb::MessageType as Kind;
 use crate::codec::{self, CodecError};
 use crate::convert;
 
-/// What a vote asked for by a leader that hands over carries: it may be granted although a leader is known.
+/// The context of a vote request for a leadership transfer: it may be granted although a leader is known.
 const TRANSFER: u8 = 1;
 const REJECT: u8 = 1;
 
@@ -28,12 +28,12 @@ impl fmt::Debug for Message {
 }
 
 impl Message {
-    /// Who receives it.
+    /// The receiver.
     pub fn to(&self) -> u64 {
         self.0.to
     }
 
-    /// Who sent it.
+    /// The sender.
     pub fn from(&self) -> u64 {
         self.0.from
     }
@@ -56,7 +56,8 @@ impl Message {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let Self(message) = self;
-        let kind = kind_number(message.get_msg_type()).expect("a node sends only what others read");
+        let kind =
+            kind_number(message.get_msg_type()).expect("a node sends only messages that others decode");
         let mut out = Vec::with_capacity(96);
         out.extend_from_slice(&[codec::VERSION, kind]);
         let mut put =

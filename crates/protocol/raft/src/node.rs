@@ -17,18 +17,18 @@ use crate::learners::Learners;
 use crate::message::{self, Message};
 use crate::store::Store;
 
-/// How a node behaves. Times are in ticks; whoever drives the node decides how long a tick lasts.
+/// The configuration of a node. Times are in ticks; the driver decides how long a tick lasts.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The node's number in the group: not 0, and never given to another node.
     pub id: u64,
     /// Decides the election timeouts; another one at every start of a node.
     pub seed: u64,
-    /// A follower that heard nothing for this many ticks, up to twice as many, asks for an election.
+    /// A follower without messages for this many ticks, up to twice as many, starts an election.
     pub election_ticks: u16,
-    /// A leader is heard of after this many ticks.
+    /// A leader sends a heartbeat every so many ticks.
     pub heartbeat_ticks: u16,
-    /// A learner that has everything hears its leader after this many ticks, while learners are at rest ([`Node::rest_learners`]).
+    /// A learner that has everything gets a heartbeat every so many ticks, while learners are at rest ([`Node::rest_learners`]).
     pub rest_ticks: u16,
     /// A snapshot whose receipt was not acknowledged after this many ticks is sent again.
     pub snapshot_ticks: u16,
@@ -42,14 +42,14 @@ pub struct Config {
     pub apply_bytes_max: u64,
     /// Entries that stay after a snapshot for peers that are a little behind; at most a quarter of `snapshot_bytes`.
     pub kept_entries: u64,
-    /// A snapshot is due when this many entries were applied since the last.
+    /// A snapshot is taken when this many entries were applied since the last.
     pub snapshot_entries: u64,
-    /// A snapshot is due when the kept entries have this many bytes.
+    /// A snapshot is taken when the log's entries have this many bytes.
     pub snapshot_bytes: u64,
 }
 
 impl Config {
-    /// What suits a group for metadata.
+    /// The defaults for a group for metadata.
     pub fn new(id: u64, seed: u64) -> Self {
         Self {
             id,
@@ -75,17 +75,17 @@ pub enum BadLog {
     /// Entries are missing.
     #[error("entry {expected} is missing, {found} follows")]
     Gap {
-        /// What should come.
+        /// The expected value.
         expected: u64,
-        /// What comes.
+        /// The value.
         found: u64,
     },
-    /// The log ends before what is known to be committed.
+    /// The log ends before an index that is known to be committed.
     #[error("the log ends at entry {last}, but {commit} was committed")]
     Short {
         /// Its last entry.
         last: u64,
-        /// What was committed.
+        /// The committed index.
         commit: u64,
     },
     /// The settings contradict each other.
@@ -93,16 +93,16 @@ pub enum BadLog {
     Config(String),
 }
 
-/// What must be durable before the group goes on. Between taking it and [`Node::persisted`] nothing else may happen to the node.
+/// Writes that must be durable before the group continues. Between taking it and [`Node::persisted`] nothing else may happen to the node.
 #[must_use = "the group waits for it"]
 pub struct Batch {
-    /// What the `raft` crate wants done. Without it the batch only keeps how far the group has committed.
+    /// The requests of the `raft` crate. Without it the batch only stores the commit index.
     ready: Option<Ready>,
     persist: Persist,
 }
 
 impl Batch {
-    /// What to write.
+    /// The writes.
     pub fn persist(&self) -> &Persist {
         &self.persist
     }
@@ -114,7 +114,7 @@ pub struct Node {
     config: Config,
     /// State of the generator of election timeouts.
     random: u64,
-    /// What the present timeout was drawn for.
+    /// The term and role of the present timeout.
     drawn_for: (u64, StateRole),
     timeout: usize,
     /// A batch was taken and not given back.
@@ -129,7 +129,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node with what is on its disk.
+    /// A node with the content of its disk.
     pub fn new(config: Config, stored: Stored) -> Result<Self, BadLog> {
         check_log(&stored)?;
         let store = Store::new(stored);
@@ -261,7 +261,7 @@ impl Node {
         self.keep_timeout(true);
     }
 
-    /// What is to be made durable next, if anything is to be done.
+    /// The next writes, if there are any.
     pub fn take(&mut self) -> Option<Batch> {
         self.assert_free();
         if let Some(last) = self.held.back() {
@@ -360,8 +360,8 @@ impl Node {
         }
     }
 
-    /// Entries take effect once it is durable that they are committed. What took effect is then there after a restart: data that
-    /// was written to a new table finds it, and a node does not come back with a group that is over, in which it could win an
+    /// Entries take effect once it is durable that they are committed. Their effects are then known after a restart: data that
+    /// was written to a new table finds it, and a node does not come back with an obsolete group, in which it could win an
     /// election.
     fn hand_out(&mut self) -> Vec<Committed> {
         let durable = self.raw.store().hard_state.commit;
@@ -391,12 +391,12 @@ impl Node {
 
     /// A snapshot of this node is durable: the entries that it stands for may go.
     pub fn compact(&mut self, snapshot: Snapshot) {
-        assert!(snapshot.index <= self.applied, "a snapshot contains what was applied");
+        assert!(snapshot.index <= self.applied, "a snapshot contains the applied entries");
         let (kept, bytes_max) = (self.config.kept_entries, self.config.snapshot_bytes / 4);
         self.raw.mut_store().compact(snapshot, kept, bytes_max);
     }
 
-    /// What a log that begins after a snapshot holds: the promises of this node, and its entries from there on. All of it was
+    /// The content of a log that begins after a snapshot: the promises of this node, and its entries from there on. All of it was
     /// durable before.
     pub fn log_after(&self, index: u64) -> (HardState, Vec<Entry>) {
         let store = self.raw.store();
@@ -405,7 +405,7 @@ impl Node {
         (hard_state, entries)
     }
 
-    /// Where the node stands.
+    /// The state of the node.
     pub fn status(&self) -> Status {
         let raft = &self.raw.raft;
         Status {
@@ -425,7 +425,7 @@ impl Node {
         self.raw.raft.state == StateRole::Leader
     }
 
-    /// Who belongs to the group, as of the last entry that was handed out.
+    /// The members of the group, as of the last entry that was handed out.
     pub fn membership(&self) -> &Membership {
         &self.raw.store().membership
     }
@@ -501,7 +501,7 @@ impl Node {
         }
     }
 
-    /// Sends a snapshot again when nothing was heard of it: messages get lost, and the `raft` crate waits for ever.
+    /// Sends a snapshot again when the peer does not answer: messages get lost, and the `raft` crate waits for ever.
     fn renew_snapshots(&mut self) {
         let mut late = Vec::new();
         let (raft, ticks_max) = (&self.raw.raft, self.config.snapshot_ticks);

@@ -1,5 +1,5 @@
-//! The log in memory, as the `raft` crate reads it: the latest snapshot, and the entries that are kept beside and after it.
-//! What is in here is durable, or is being made so in the same batch.
+//! The log in memory, as the `raft` crate reads it: the latest snapshot, and the entries beside and after it.
+//! Its content is durable, or is being made so in the same batch.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ pub(crate) struct Store {
     /// As of the last applied entry.
     pub(crate) membership: Membership,
     snapshot: Option<Snapshot>,
-    /// What stands before the first entry kept.
+    /// Index and term before the first entry.
     base: (u64, u64),
     entries: VecDeque<pb::Entry>,
     bytes: u64,
@@ -40,7 +40,7 @@ impl Store {
             bytes: 0,
             wanted: Cell::new(false),
         };
-        // What comes before the snapshot is not needed to go on: a term before the first kept entry would be missing.
+        // Entries before the snapshot are not needed to continue: a term before the first one would be missing.
         let needed = stored.entries.iter().filter(|entry| entry.index > at_snapshot.0);
         store.append(needed.map(convert::entry_to_pb).collect());
         let commit = store.hard_state.commit;
@@ -56,7 +56,7 @@ impl Store {
         self.base.0 + self.entries.len() as u64
     }
 
-    /// Bytes of the entries kept.
+    /// Bytes of the entries.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -65,7 +65,7 @@ impl Store {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.index)
     }
 
-    /// The term of an entry that is kept, or of the one before the first.
+    /// The term of an entry, or of the one before the first.
     pub(crate) fn term_of(&self, index: u64) -> Option<u64> {
         if index == self.base.0 {
             return Some(self.base.1);
@@ -110,10 +110,10 @@ impl Store {
         self.wanted.set(false);
     }
 
-    /// This node's own snapshot, durable by now: entries that it contains go, except for the last `kept` and at most so many bytes.
+    /// This node's own snapshot, durable by now: its entries are removed, except for the last `kept` and at most so many bytes.
     pub(crate) fn compact(&mut self, snapshot: Snapshot, kept: u64, bytes_max: u64) {
         assert!(snapshot.index >= self.snapshot_index(), "a snapshot is not older than the one before");
-        assert!(snapshot.index <= self.last(), "a snapshot contains what the log has");
+        assert!(snapshot.index <= self.last(), "a snapshot contains entries of the log");
         while self.base.0 + kept < snapshot.index || (self.bytes > bytes_max && self.base.0 < snapshot.index)
         {
             let entry = self.entries.pop_front().expect("the log reaches to the snapshot");

@@ -9,7 +9,6 @@
 
 pub mod client;
 mod compression;
-mod consistency;
 mod cql_error;
 mod decoder;
 mod encoder;
@@ -27,7 +26,6 @@ mod values;
 mod version;
 
 pub use compression::Compression;
-pub use consistency::Consistency;
 pub use cql_error::{CqlError, ErrorKind, OperationType, WriteType};
 pub use decoder::{Decoder, Rejection};
 pub use encoder::{Encoder, put_version_refusal};
@@ -42,6 +40,7 @@ pub use request::{
 };
 pub use response::{RESULT_BYTES_MAX, ResponseWriter, RowsWriter};
 pub use text::Utf8Bytes;
+pub use topology::Consistency;
 pub use type_option::TypeOption;
 pub use values::{Value, Values};
 pub use version::{Dialect, LWT_MARK_MASK, RATE_LIMIT_ERROR_CODE, Version};

@@ -127,7 +127,9 @@ impl<'a> BodyReader<'a> {
     /// `[consistency]`.
     #[inline]
     pub(crate) fn consistency(&mut self) -> Result<Consistency, ProtocolError> {
-        Consistency::from_code(self.u16("consistency")?)
+        let code = self.u16("consistency")?;
+        let unknown = || ProtocolError::InvalidValue { field: "consistency level", value: i64::from(code) };
+        Consistency::from_code(code).ok_or_else(unknown)
     }
 
     /// `[uuid]`.

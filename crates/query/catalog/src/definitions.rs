@@ -103,9 +103,12 @@ mod tests {
     fn every_definition_is_valid() {
         let keyspaces = computed_keyspaces();
         let names: Vec<&str> = keyspaces.iter().map(|k| k.name.as_str()).collect();
-        assert_eq!(names, ["system", "system_schema", "system_virtual_schema", "system_views"]);
+        assert_eq!(
+            names,
+            ["system", "system_auth", "system_schema", "system_virtual_schema", "system_views"]
+        );
         let local = &keyspaces[0].tables["local"];
         assert_eq!(local.column("tokens").unwrap().ty, CqlType::set(CqlType::Text, false));
-        assert_eq!(keyspaces[1].tables["columns"].clustering().len(), 2);
+        assert_eq!(keyspaces[2].tables["columns"].clustering().len(), 2);
     }
 }

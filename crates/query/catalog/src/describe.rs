@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use schema::{Column, ColumnKind, Keyspace, Replication, Table, TombstoneGc, UserType};
+use schema::{
+    Column, ColumnKind, Derivation, Index, Keyspace, Replication, Table, TombstoneGc, UserAggregate,
+    UserFunction, UserType,
+};
 use types::{CqlType, quote_identifier};
 
 /// A string constant, quotes doubled.
@@ -64,6 +67,102 @@ pub fn create_type(ty: &UserType) -> String {
     )
 }
 
+/// Types of arguments, as names of functions in DESCRIBE have them.
+fn types<'t>(types: impl IntoIterator<Item = &'t CqlType>) -> String {
+    types.into_iter().map(CqlType::cql_name_unfrozen).collect::<Vec<_>>().join(", ")
+}
+
+/// `f(int, text)`
+pub fn function_name(function: &UserFunction) -> String {
+    format!("{}({})", quote_identifier(&function.name), types(function.argument_types()))
+}
+
+/// `f(int, text)`
+pub fn aggregate_name(aggregate: &UserAggregate) -> String {
+    format!("{}({})", quote_identifier(&aggregate.name), types(&aggregate.arguments))
+}
+
+/// `CREATE FUNCTION …;`
+pub fn create_function(function: &UserFunction) -> String {
+    let argument =
+        |(name, ty): &(String, CqlType)| format!("{} {}", quote_identifier(name), ty.cql_name_unfrozen());
+    let arguments: Vec<String> = function.arguments.iter().map(argument).collect();
+    format!(
+        "CREATE FUNCTION {}.{}({})\n    {} ON NULL INPUT\n    RETURNS {}\n    LANGUAGE {}\n    AS $${}$$;",
+        quote_identifier(&function.keyspace),
+        quote_identifier(&function.name),
+        arguments.join(", "),
+        if function.called_on_null_input { "CALLED" } else { "RETURNS NULL" },
+        function.returns.cql_name_unfrozen(),
+        function.language,
+        function.body
+    )
+}
+
+/// `CREATE AGGREGATE …;`
+pub fn create_aggregate(aggregate: &UserAggregate) -> String {
+    let mut out = format!(
+        "CREATE AGGREGATE {}.{}\n    SFUNC {}\n    STYPE {}",
+        quote_identifier(&aggregate.keyspace),
+        aggregate_name(aggregate),
+        quote_identifier(&aggregate.state_function),
+        aggregate.state_type.cql_name_unfrozen()
+    );
+    if let Some(function) = &aggregate.final_function {
+        out.push_str(&format!("\n    FINALFUNC {}", quote_identifier(function)));
+    }
+    if let Some(term) = &aggregate.initial_condition {
+        out.push_str(&format!("\n    INITCOND {term}"));
+    }
+    out.push(';');
+    out
+}
+
+/// `CREATE INDEX …;`
+pub fn create_index(index: &Index, table: &Table) -> String {
+    let (name, target) = (quote_identifier(&index.name), index.target());
+    let table = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
+    let Some(class) = &index.class else { return format!("CREATE INDEX {name} ON {table} ({target});") };
+    let options = match index.options.is_empty() {
+        true => String::new(),
+        false => format!(" WITH OPTIONS = {}", map(&index.options)),
+    };
+    format!("CREATE CUSTOM INDEX {name} ON {table} ({target}) USING {}{options};", quoted(class))
+}
+
+/// `CREATE MATERIALIZED VIEW …;` of a table that is one, with id when `internals` are wanted.
+///
+/// # Panics
+/// When the table is no view.
+pub fn create_view(view: &Table, base: &Table, internals: bool) -> String {
+    let Some(Derivation::View { all_columns, where_clause, .. }) = &view.derivation else {
+        panic!("{} is no view", view.full_name());
+    };
+    let selected = match all_columns {
+        true => "*".to_owned(),
+        false => names(view.columns()),
+    };
+    let full_name =
+        |table: &Table| format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
+    let mut options = Vec::new();
+    if internals {
+        options.push(format!("ID = {}", view.id));
+    }
+    if !view.clustering().is_empty() {
+        options.push(format!("CLUSTERING ORDER BY ({})", clustering_order(view)));
+    }
+    // Rows of a view expire with those of its base.
+    options.extend(table_options(view).into_iter().filter(|line| !line.starts_with("default_time_to_live")));
+    format!(
+        "CREATE MATERIALIZED VIEW {} AS\n    SELECT {selected}\n    FROM {}\n    WHERE {where_clause}\n    \
+         PRIMARY KEY ({})\n WITH {};",
+        full_name(view),
+        full_name(base),
+        primary_key(view),
+        options.join("\n    AND ")
+    )
+}
+
 /// `CREATE TABLE …;`, with id and dropped columns when `internals` are wanted. A computed table is described in a comment.
 pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
     let name = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
@@ -111,6 +210,23 @@ fn clustering_order(table: &Table) -> String {
     table.clustering().iter().map(order).collect::<Vec<_>>().join(", ")
 }
 
+fn names<'c>(columns: impl IntoIterator<Item = &'c Column>) -> String {
+    let names = columns.into_iter().map(|column| quote_identifier(&column.name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// `(a, b), c`
+fn primary_key(table: &Table) -> String {
+    let mut key = names(table.partition_key());
+    if table.partition_key().len() > 1 {
+        key = format!("({key})");
+    }
+    if !table.clustering().is_empty() {
+        key = format!("{key}, {}", names(table.clustering()));
+    }
+    key
+}
+
 /// Columns in the order of storage: keys, static, then regular, of the last two the single-celled first.
 fn columns(table: &Table, with_dropped: bool, out: &mut String) {
     let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
@@ -138,17 +254,7 @@ fn columns(table: &Table, with_dropped: bool, out: &mut String) {
         }));
     }
     if !alone {
-        let names = |columns: &[Column]| {
-            columns.iter().map(|column| quote_identifier(&column.name)).collect::<Vec<_>>().join(", ")
-        };
-        let mut key = names(table.partition_key());
-        if table.partition_key().len() > 1 {
-            key = format!("({key})");
-        }
-        if !table.clustering().is_empty() {
-            key = format!("{key}, {}", names(table.clustering()));
-        }
-        lines.push(format!("    PRIMARY KEY ({key})"));
+        lines.push(format!("    PRIMARY KEY ({})", primary_key(table)));
     }
     out.push_str(&lines.join(",\n"));
     out.push('\n');
@@ -186,7 +292,7 @@ fn table_options(table: &Table) -> Vec<String> {
         format!("read_repair = {}", quoted(&options.read_repair)),
         format!("speculative_retry = {}", quoted(&options.speculative_retry.to_string())),
     ];
-    // Cassandra has no such option: it is told only where it says something.
+    // Cassandra has no such option: it is described only when it is not the default.
     if options.tombstone_gc != TombstoneGc::Timeout {
         let delay = match options.tombstone_gc {
             TombstoneGc::Repair { propagation_delay_seconds } => {

@@ -1,9 +1,10 @@
-//! What a node tells about itself in tables: `system`, `system_schema`, `system_virtual_schema` and `system_views`, all
+//! The node's system tables: `system`, `system_auth`, `system_schema`, `system_virtual_schema` and `system_views`, all
 //! computed when they are read, so that there is one source of truth and nothing can drift.
 //!
 //! Also the CREATE statements that DESCRIBE answers with ([`describe`]). Everything here is a pure function over values;
-//! how a figure is obtained is the business of whoever fills [`Facts`].
+//! the origin of a figure is the business of the caller that fills [`Facts`].
 
+mod auth_tables;
 mod definitions;
 pub mod describe;
 mod estimates;
@@ -26,11 +27,22 @@ use schema::{Schema, Table};
 
 /// The content of one computed table; empty for those that this version has nothing to say in.
 pub fn rows(table: &Arc<Table>, schema: &Schema, facts: &Facts) -> Vec<PartitionUpdate> {
+    schema_rows(table, schema).unwrap_or_else(|| {
+        let mut rows = RowBuilder::new(table.clone());
+        system_tables::fill(&mut rows, schema, facts);
+        rows.finish()
+    })
+}
+
+/// The content of a computed table that follows from the schema alone; none for other tables.
+pub fn schema_rows(table: &Arc<Table>, schema: &Schema) -> Option<Vec<PartitionUpdate>> {
     let mut rows = RowBuilder::new(table.clone());
-    match table.keyspace.as_str() {
-        "system_schema" => schema_tables::stored(&mut rows, schema),
-        "system_virtual_schema" => schema_tables::computed(&mut rows, schema),
-        _ => system_tables::fill(&mut rows, schema, facts),
+    match (table.keyspace.as_str(), table.name.as_str()) {
+        ("system_auth", _) => auth_tables::fill(&mut rows, schema),
+        ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema),
+        ("system_schema", _) => schema_tables::stored(&mut rows, schema),
+        ("system_virtual_schema", _) => schema_tables::computed(&mut rows, schema),
+        _ => return None,
     }
-    rows.finish()
+    Some(rows.finish())
 }

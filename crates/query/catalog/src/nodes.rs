@@ -1,5 +1,5 @@
 //! `system.local`, `system.peers` and `system.peers_v2`: the nodes of the cluster, by which drivers find their way; and
-//! `system_views.pending_hints`, what is kept for them.
+//! `system_views.pending_hints`, the hints stored for them.
 
 use std::collections::BTreeMap;
 
@@ -202,13 +202,13 @@ pub(crate) mod tests {
                 assert_eq!(cell(peer, address), Some(&[10, 0, 1, host][..]));
                 assert_eq!(cell(peer, "tokens"), Some(host.to_string().as_bytes()));
                 let version = if host == 2 { [9; 16] } else { schema.version() };
-                assert_eq!(cell(peer, "schema_version"), Some(&version[..]), "who lives has this node's");
+                assert_eq!(cell(peer, "schema_version"), Some(&version[..]), "a live node has this node's");
             }
             let mut nodes = view.nodes().to_vec();
             nodes[2].alive = false;
             let peers = told(&ClusterView::new(HostId([1; 16]), nodes).unwrap());
             let dead = peers.iter().find(|peer| cell(peer, "host_id").unwrap()[0] == 3).unwrap();
-            assert_eq!(cell(dead, "schema_version"), None, "what a dead node did not tell is null");
+            assert_eq!(cell(dead, "schema_version"), None, "a dead node's unknown value is null");
         }
     }
 

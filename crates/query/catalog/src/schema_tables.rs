@@ -2,24 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Column, ColumnKind, Keyspace, Schema, Table};
-use types::UserType;
+use schema::{Column, ColumnKind, Derivation, Index, Keyspace, Schema, Table, UserAggregate, UserFunction};
+use types::{CqlType, UserType};
 
 use crate::rows::{Datum, RowBuilder};
 
 /// Rows of one table of `system_schema`: what is stored, and the keyspaces that Cassandra stores too.
 pub(crate) fn stored(rows: &mut RowBuilder, schema: &Schema) {
-    // Cassandra keeps `system` and `system_schema` in files, so drivers look for them here.
-    let listed =
-        |k: &&std::sync::Arc<Keyspace>| !k.computed || matches!(k.name.as_str(), "system" | "system_schema");
+    // Cassandra stores these in files, so drivers look for them here.
+    let listed = |k: &&std::sync::Arc<Keyspace>| {
+        !k.computed || matches!(k.name.as_str(), "system" | "system_auth" | "system_schema")
+    };
     let keyspaces = schema.keyspaces().filter(listed);
     match rows.table().name.clone().as_str() {
         "keyspaces" => keyspaces.for_each(|k| keyspace(rows, k)),
-        "tables" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| table(rows, t)),
+        "tables" => {
+            keyspaces.flat_map(|k| k.tables.values()).filter(|t| !t.is_view()).for_each(|t| table(rows, t));
+        }
         "columns" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| columns(rows, t)),
         "dropped_columns" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| dropped(rows, t)),
         "types" => keyspaces.flat_map(|k| k.types.values()).for_each(|t| user_type(rows, t)),
-        // Indexes, views, functions, aggregates, triggers and masks do not exist yet.
+        "views" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| view(rows, schema, t)),
+        "indexes" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| indexes(rows, t)),
+        "triggers" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| triggers(rows, t)),
+        "functions" => keyspaces.flat_map(|k| k.functions.values()).for_each(|f| function(rows, f)),
+        "aggregates" => keyspaces.flat_map(|k| k.aggregates.values()).for_each(|a| aggregate(rows, a)),
+        // Masks do not exist yet.
         _ => {}
     }
 }
@@ -57,7 +65,6 @@ fn int(n: u32) -> Datum {
 }
 
 fn table(rows: &mut RowBuilder, table: &Table) {
-    let options = &table.options;
     let mut flags = vec!["compound"];
     if table.compact_storage {
         flags = vec!["dense"];
@@ -65,12 +72,18 @@ fn table(rows: &mut RowBuilder, table: &Table) {
     if table.is_counter() {
         flags.push("counter");
     }
+    let own = [("table_name", table.name.as_str().into()), ("flags", Datum::texts(flags))];
+    rows.row(own.into_iter().chain(options(table)));
+}
+
+/// The columns that tables and views have in common.
+fn options(table: &Table) -> [(&'static str, Datum); 23] {
+    let options = &table.options;
     let memtable = Some(options.memtable.as_str()).filter(|name| *name != "default");
     let extensions = options.extensions.iter();
     let extensions = extensions.map(|(k, v)| (k.as_str().into(), Datum::Blob(v.clone()))).collect();
-    rows.row([
+    [
         ("keyspace_name", table.keyspace.as_str().into()),
-        ("table_name", table.name.as_str().into()),
         ("additional_write_policy", options.additional_write_policy.to_string().into()),
         ("allow_auto_snapshot", Some(false).filter(|_| !options.allow_auto_snapshot).into()),
         ("bloom_filter_fp_chance", options.bloom_filter_fp_chance.into()),
@@ -83,7 +96,6 @@ fn table(rows: &mut RowBuilder, table: &Table) {
         ("dclocal_read_repair_chance", 0.0.into()),
         ("default_time_to_live", int(options.default_time_to_live)),
         ("extensions", Datum::Map(extensions)),
-        ("flags", Datum::texts(flags)),
         ("gc_grace_seconds", int(options.gc_grace_seconds)),
         ("id", table.id.0.into()),
         ("incremental_backups", options.incremental_backups.into()),
@@ -94,6 +106,77 @@ fn table(rows: &mut RowBuilder, table: &Table) {
         ("read_repair", options.read_repair.as_str().into()),
         ("read_repair_chance", 0.0.into()),
         ("speculative_retry", options.speculative_retry.to_string().into()),
+    ]
+}
+
+/// A materialized view; of a table that is none there is no row.
+fn view(rows: &mut RowBuilder, schema: &Schema, table: &Table) {
+    let Some(Derivation::View { base, all_columns, where_clause }) = &table.derivation else { return };
+    let base_name = schema.table_by_id(*base).map(|base| base.name.as_str());
+    let own = [
+        ("view_name", table.name.as_str().into()),
+        ("base_table_id", base.0.into()),
+        ("base_table_name", base_name.into()),
+        ("include_all_columns", (*all_columns).into()),
+        ("where_clause", where_clause.as_str().into()),
+    ];
+    rows.row(own.into_iter().chain(options(table)));
+}
+
+fn indexes(rows: &mut RowBuilder, table: &Table) {
+    for index in table.indexes.values() {
+        rows.row([
+            ("keyspace_name", table.keyspace.as_str().into()),
+            ("table_name", table.name.as_str().into()),
+            ("index_name", index.name.as_str().into()),
+            ("kind", index.kind().into()),
+            ("options", (&index_options(index)).into()),
+        ]);
+    }
+}
+
+/// The options with the target and the class among them.
+fn index_options(index: &Index) -> BTreeMap<String, String> {
+    let class = index.class.iter().map(|class| ("class_name".to_owned(), class.clone()));
+    let target = [("target".to_owned(), index.target())];
+    index.options.clone().into_iter().chain(class).chain(target).collect()
+}
+
+fn triggers(rows: &mut RowBuilder, table: &Table) {
+    for trigger in table.triggers.values() {
+        let options = BTreeMap::from([("class".to_owned(), trigger.class.clone())]);
+        rows.row([
+            ("keyspace_name", table.keyspace.as_str().into()),
+            ("table_name", table.name.as_str().into()),
+            ("trigger_name", trigger.name.as_str().into()),
+            ("options", (&options).into()),
+        ]);
+    }
+}
+
+fn function(rows: &mut RowBuilder, function: &UserFunction) {
+    rows.row([
+        ("keyspace_name", function.keyspace.as_str().into()),
+        ("function_name", function.name.as_str().into()),
+        ("argument_types", Datum::list(function.argument_types().map(CqlType::cql_name))),
+        ("argument_names", Datum::list(function.arguments.iter().map(|(name, _)| name))),
+        ("body", function.body.as_str().into()),
+        ("called_on_null_input", function.called_on_null_input.into()),
+        ("language", function.language.as_str().into()),
+        ("return_type", function.returns.cql_name().into()),
+    ]);
+}
+
+fn aggregate(rows: &mut RowBuilder, aggregate: &UserAggregate) {
+    rows.row([
+        ("keyspace_name", aggregate.keyspace.as_str().into()),
+        ("aggregate_name", aggregate.name.as_str().into()),
+        ("argument_types", Datum::list(aggregate.arguments.iter().map(CqlType::cql_name))),
+        ("final_func", aggregate.final_function.clone().into()),
+        ("initcond", aggregate.initial_condition.clone().into()),
+        ("return_type", aggregate.returns.cql_name().into()),
+        ("state_func", aggregate.state_function.as_str().into()),
+        ("state_type", aggregate.state_type.cql_name().into()),
     ]);
 }
 

@@ -307,7 +307,7 @@ fn client(rows: &mut RowBuilder, client: &ClientFacts) {
     ]);
 }
 
-/// A client as ScyllaDB's table of clients has it.
+/// A row of ScyllaDB's table of clients.
 fn client_of_shard(rows: &mut RowBuilder, client: &ClientFacts) {
     rows.row([
         ("address", client.address.into()),

@@ -1,4 +1,4 @@
-//! What execution needs from below, as two small traits: the coordinator's operations, and time with randomness.
+//! The interface of execution to the layers below, as two small traits: the coordinator's operations, and time with randomness.
 //! The node passes the real ones in; tests pass a table in memory and a clock that stands still.
 
 use std::net::SocketAddr;

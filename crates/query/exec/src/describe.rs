@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::{BufMut, BytesMut};
 use coordinator::ClusterView;
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
-use schema::Keyspace;
+use schema::{Index, Keyspace, Table, UserAggregate, UserFunction};
 use topology::NodeIndex;
 use types::{CqlType, quote_identifier};
 
@@ -22,6 +22,13 @@ struct Element {
     kind: &'static str,
     name: String,
     statement: Option<String>,
+}
+
+impl Element {
+    /// For a listing of names.
+    fn without_statement(self) -> Self {
+        Self { statement: None, ..self }
+    }
 }
 
 const COLUMNS: [&str; 4] = ["keyspace_name", "type", "name", "create_statement"];
@@ -171,10 +178,14 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
             .iter()
             .flat_map(|k| k.types.values().map(|t| element(&k.name, "type", &t.name, None)))
             .collect(),
-        DescribeTarget::Functions | DescribeTarget::Aggregates => {
-            in_keyspaces(lookup, session)?;
-            Vec::new()
-        }
+        DescribeTarget::Functions => in_keyspaces(lookup, session)?
+            .iter()
+            .flat_map(|k| functions(k).into_iter().map(|one| function_element(one).without_statement()))
+            .collect(),
+        DescribeTarget::Aggregates => in_keyspaces(lookup, session)?
+            .iter()
+            .flat_map(|k| aggregates(k).into_iter().map(|one| aggregate_element(one).without_statement()))
+            .collect(),
         DescribeTarget::Schema { full } => {
             let shown = all().filter(|k| *full || !k.system);
             shown.flat_map(|keyspace| whole_keyspace(keyspace, internals)).collect()
@@ -191,10 +202,23 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
                 false => whole_keyspace(keyspace, internals),
             }
         }
+        DescribeTarget::Named(name) => named(name, lookup, session, internals)?,
+        one => object_elements(one, lookup, session, internals)?,
+    })
+}
+
+/// The elements of one object, overloads of a function, or a table with what belongs to it.
+fn object_elements(
+    target: &DescribeTarget,
+    lookup: &Lookup<'_>,
+    session: Option<&str>,
+    internals: bool,
+) -> Result<Vec<Element>> {
+    Ok(match target {
         DescribeTarget::Table(name) => {
             let keyspace = home(name, lookup, session)?;
-            match keyspace.tables.get(&name.name) {
-                Some(table) => vec![table_element(keyspace, table, internals)],
+            match keyspace.tables.get(&name.name).filter(|table| table.derivation.is_none()) {
+                Some(table) => table_elements(keyspace, table, internals),
                 None => return invalid!("Table '{}' not found in keyspace '{}'", name.name, keyspace.name),
             }
         }
@@ -208,18 +232,38 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
             }
         }
         DescribeTarget::Index(name) => {
-            return not_found("Table for existing index", name, home(name, lookup, session)?);
+            let keyspace = home(name, lookup, session)?;
+            match keyspace.index(&name.name) {
+                Some((table, index)) => vec![index_element(table, index)],
+                None => return not_found("Table for existing index", name, keyspace),
+            }
         }
         DescribeTarget::View(name) => {
-            return not_found("Materialized view", name, home(name, lookup, session)?);
+            let keyspace = home(name, lookup, session)?;
+            match keyspace.tables.get(&name.name).and_then(|view| view_element(lookup, view, internals)) {
+                Some(view) => vec![view],
+                None => return not_found("Materialized view", name, keyspace),
+            }
         }
         DescribeTarget::Function(name) => {
-            return not_found("User defined function", name, home(name, lookup, session)?);
+            let keyspace = home(name, lookup, session)?;
+            let overloads = functions(keyspace).into_iter().filter(|one| one.name == name.name);
+            let found: Vec<Element> = overloads.map(function_element).collect();
+            if found.is_empty() {
+                return not_found("User defined function", name, keyspace);
+            }
+            found
         }
         DescribeTarget::Aggregate(name) => {
-            return not_found("User defined aggregate", name, home(name, lookup, session)?);
+            let keyspace = home(name, lookup, session)?;
+            let overloads = aggregates(keyspace).into_iter().filter(|one| one.name == name.name);
+            let found: Vec<Element> = overloads.map(aggregate_element).collect();
+            if found.is_empty() {
+                return not_found("User defined aggregate", name, keyspace);
+            }
+            found
         }
-        DescribeTarget::Named(name) => named(name, lookup, session, internals)?,
+        other => return Err(ExecError::unsupported(&format!("DESCRIBE {other:?}"))),
     })
 }
 
@@ -252,7 +296,7 @@ fn home<'a>(name: &QualifiedName, lookup: &Lookup<'a>, session: Option<&str>) ->
     }
 }
 
-/// A bare name: a keyspace, or a table of the session's keyspace.
+/// A bare name: a keyspace, or a table, view or index of the session's keyspace.
 fn named(
     name: &QualifiedName,
     lookup: &Lookup<'_>,
@@ -266,8 +310,16 @@ fn named(
     }
     let Some(of) = name.keyspace.as_deref().or(session) else { return not_in_keyspaces(&name.name) };
     let Some(keyspace) = lookup.keyspace(of) else { return not_in_keyspaces(of) };
-    match keyspace.tables.get(&name.name) {
-        Some(table) => Ok(vec![table_element(keyspace, table, internals)]),
+    if let Some(table) = keyspace.tables.get(&name.name) {
+        if table.derivation.is_none() {
+            return Ok(table_elements(keyspace, table, internals));
+        }
+        if let Some(view) = view_element(lookup, table, internals) {
+            return Ok(vec![view]);
+        }
+    }
+    match keyspace.index(&name.name) {
+        Some((table, index)) => Ok(vec![index_element(table, index)]),
         None => invalid!("'{}' not found in keyspace '{of}'", name.name),
     }
 }
@@ -281,12 +333,56 @@ fn keyspace_element(keyspace: &Keyspace) -> Element {
     )
 }
 
-fn table_element(keyspace: &Keyspace, table: &schema::Table, internals: bool) -> Element {
+fn table_element(keyspace: &Keyspace, table: &Table, internals: bool) -> Element {
     let statement = catalog::describe::create_table(table, keyspace.computed, internals);
     element(&table.keyspace, "table", &table.name, Some(statement))
 }
 
-/// A keyspace with its types (each after those that it uses) and tables.
+/// A table with its indexes and its views, which are described with it.
+fn table_elements(keyspace: &Keyspace, table: &Table, internals: bool) -> Vec<Element> {
+    let mut out = vec![table_element(keyspace, table, internals)];
+    out.extend(in_listed_order(table.indexes.values(), |one| &one.name).map(|one| index_element(table, one)));
+    let views = keyspace.views_of(table.id).map(|view| &**view);
+    let statement = |view| catalog::describe::create_view(view, table, internals);
+    out.extend(
+        in_listed_order(views, |view| &view.name)
+            .map(|view| element(&view.keyspace, "materialized_view", &view.name, Some(statement(view)))),
+    );
+    out
+}
+
+/// A materialized view; none when the table is none.
+fn view_element(lookup: &Lookup<'_>, view: &Table, internals: bool) -> Option<Element> {
+    let derivation = view.derivation.as_ref().filter(|derivation| derivation.is_view())?;
+    let base = lookup.schema.table_by_id(derivation.base())?;
+    let statement = catalog::describe::create_view(view, base, internals);
+    Some(element(&view.keyspace, "materialized_view", &view.name, Some(statement)))
+}
+
+fn index_element(table: &Table, index: &Index) -> Element {
+    let statement = catalog::describe::create_index(index, table);
+    element(&table.keyspace, "index", &index.name, Some(statement))
+}
+
+fn function_element(function: &UserFunction) -> Element {
+    Element {
+        keyspace: quote_identifier(&function.keyspace),
+        kind: "function",
+        name: catalog::describe::function_name(function),
+        statement: Some(catalog::describe::create_function(function)),
+    }
+}
+
+fn aggregate_element(aggregate: &UserAggregate) -> Element {
+    Element {
+        keyspace: quote_identifier(&aggregate.keyspace),
+        kind: "aggregate",
+        name: catalog::describe::aggregate_name(aggregate),
+        statement: Some(catalog::describe::create_aggregate(aggregate)),
+    }
+}
+
+/// A keyspace with its types (each after those that it uses), functions, aggregates, and tables with what belongs to them.
 fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
     let mut out = vec![keyspace_element(keyspace)];
     let mut waiting: Vec<_> = keyspace.types.values().collect();
@@ -306,13 +402,32 @@ fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
         });
         assert!(waiting.len() < before, "user types do not refer to each other in a circle");
     }
-    out.extend(tables(keyspace).into_iter().map(|table| table_element(keyspace, table, internals)));
+    out.extend(functions(keyspace).into_iter().map(function_element));
+    out.extend(aggregates(keyspace).into_iter().map(aggregate_element));
+    out.extend(tables(keyspace).into_iter().flat_map(|table| table_elements(keyspace, table, internals)));
     out
 }
 
-/// The tables in the order of Cassandra's listings, which does not tell case.
-fn tables(keyspace: &Keyspace) -> Vec<&schema::Table> {
-    let mut tables: Vec<&schema::Table> = keyspace.tables.values().map(|table| &**table).collect();
-    tables.sort_by_key(|table| table.name.to_lowercase());
-    tables
+/// In the order of Cassandra's listings, which does not tell case.
+fn in_listed_order<'a, T>(
+    all: impl Iterator<Item = &'a T>,
+    name: impl Fn(&T) -> &String,
+) -> std::vec::IntoIter<&'a T> {
+    let mut all: Vec<&T> = all.collect();
+    all.sort_by_key(|one| name(one).to_lowercase());
+    all.into_iter()
+}
+
+/// The tables that are described by themselves: views come with their table, the storage of an index with the index.
+fn tables(keyspace: &Keyspace) -> Vec<&Table> {
+    let tables = keyspace.tables.values().map(|table| &**table).filter(|table| table.derivation.is_none());
+    in_listed_order(tables, |table| &table.name).collect()
+}
+
+fn functions(keyspace: &Keyspace) -> Vec<&UserFunction> {
+    in_listed_order(keyspace.functions.values().map(|one| &**one), |one| &one.name).collect()
+}
+
+fn aggregates(keyspace: &Keyspace) -> Vec<&UserAggregate> {
+    in_listed_order(keyspace.aggregates.values().map(|one| &**one), |one| &one.name).collect()
 }

@@ -1,13 +1,13 @@
-//! The executor of one shard: runs plans with the values of a request, and hands what they yield to a sink.
+//! The executor of one shard: runs plans with the values of a request, and hands their rows to a sink.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use coordinator::{Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
 use cql::ast::{BatchKind, Statement};
 use mutation::{PartitionUpdate, Timestamp};
 use rt::Instant;
+use schema::ServiceLevel;
 
 use crate::backend::{Clock, Coordinator, NodeInfo};
 use crate::conditional;
@@ -17,11 +17,11 @@ use crate::error::{ExecError, Result, invalid};
 use crate::expr::Env;
 use crate::expr::bind::Binds;
 use crate::functions::{CallContext, TimeUuids};
-use crate::lookup::{Lookup, keyspace_of};
+use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch;
 use crate::plan::Plan;
-use crate::request::{ExecLimits, Parameters, Request, TimeoutKind};
+use crate::request::{Caller, ExecLimits, Parameters, Request, TimeoutKind};
 use crate::select::{self, SelectPlan};
 use crate::sink::{Outcome, Sink};
 use crate::trace::Trace;
@@ -39,6 +39,7 @@ pub struct Executor<C> {
     limits: ExecLimits,
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
+    default_service_level: ServiceLevel,
 }
 
 impl<C: Coordinator> Executor<C> {
@@ -47,11 +48,12 @@ impl<C: Coordinator> Executor<C> {
         let uuids = Rc::new(TimeUuids::new(clock.random()));
         Self {
             coordinator,
-            call: CallContext { clock: clock.clone(), uuids },
+            call: CallContext::new(clock.clone(), uuids),
             clock,
             node,
             watch: Watch::new(limits.slow_after),
             limits,
+            default_service_level: ServiceLevel::default(),
             last_timestamp: Cell::new(0),
         }
     }
@@ -64,6 +66,11 @@ impl<C: Coordinator> Executor<C> {
     /// The node's settings.
     pub fn limits(&self) -> &ExecLimits {
         &self.limits
+    }
+
+    /// The service level of clients that have none of their own.
+    pub fn default_service_level(&self) -> &ServiceLevel {
+        &self.default_service_level
     }
 
     /// The share of requests that are traced although their client does not ask for it.
@@ -115,10 +122,10 @@ impl<C: Coordinator> Executor<C> {
     }
 
     /// Ends a trace and writes it to `system_traces`; false when that is not possible.
-    pub async fn end_trace(&self, trace: Trace, client: SocketAddr) -> bool {
+    pub async fn end_trace(&self, trace: Trace, caller: &Caller<'_>) -> bool {
         self.note(Some(&trace), || "Request complete".to_owned());
         let schema = self.coordinator.schema();
-        let updates = trace.updates(&schema, &self.call, client, self.node.address);
+        let updates = trace.updates(&schema, &self.call, caller.principal.address, self.node.address);
         let options = WriteOptions {
             consistency: Consistency::One,
             kind: WriteKind::UnloggedBatch,
@@ -130,11 +137,12 @@ impl<C: Coordinator> Executor<C> {
     /// The context of a request.
     pub fn request<'a>(
         &'a self,
+        caller: &'a Caller<'a>,
         parameters: &'a Parameters,
         keyspace: Option<&'a str>,
         trace: Option<&'a Trace>,
     ) -> Request<'a> {
-        Request::new(parameters, keyspace, trace, &*self.clock, &self.limits)
+        Request::new(caller, parameters, keyspace, trace, &*self.clock, &self.limits)
     }
 
     /// A timestamp that no statement of this shard had before.
@@ -174,8 +182,15 @@ impl<C: Coordinator> Executor<C> {
                 let env = Env::new(binds, &self.call);
                 let default = request.timestamp.unwrap_or_else(|| self.timestamp());
                 let timestamp = plan.timestamp(&env, default)?;
+                request.take_timeout(plan.timeout.as_ref(), &env)?;
                 let plans: Vec<_> = plan.statements.iter().map(|statement| (statement, binds)).collect();
                 self.write_batch(plan.kind, &plans, request, timestamp, sink).await
+            }
+            Plan::Truncate(plan) => {
+                request.take_timeout(plan.timeout.as_ref(), &Env::new(binds, &self.call))?;
+                let deadline = request.deadline(TimeoutKind::Truncate);
+                self.coordinator.truncate(&plan.table, deadline).await?;
+                Ok(Outcome::Void)
             }
             Plan::Other(statement) => self.other(statement, request, sink).await,
         }
@@ -344,16 +359,6 @@ impl<C: Coordinator> Executor<C> {
                     return invalid!("Keyspace '{name}' does not exist");
                 }
                 Ok(Outcome::Keyspace(name.clone()))
-            }
-            Statement::Truncate(ast) => {
-                keyspace_of(&ast.table, request.keyspace)?;
-                let (table, computed) = lookup.table(&ast.table, request.keyspace)?;
-                if computed {
-                    return invalid!("Truncation is not supported by table {}", table.full_name());
-                }
-                let deadline = request.deadline(TimeoutKind::Truncate);
-                self.coordinator.truncate(&table, deadline).await?;
-                Ok(Outcome::Void)
             }
             Statement::Describe(ast) => {
                 let cluster = (&self.node, &*self.coordinator.view());

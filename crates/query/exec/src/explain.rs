@@ -29,6 +29,11 @@ pub fn explain(plan: &Plan) -> String {
             let kind = format!("{:?}", plan.kind).to_lowercase();
             let _ = writeln!(out, "batch {kind}");
             plan.statements.iter().for_each(|statement| modification(statement, &mut out));
+            timeout(plan.timeout.as_ref(), plan.statements.first().map(|first| &*first.table), &mut out);
+        }
+        Plan::Truncate(plan) => {
+            let _ = writeln!(out, "truncate {}", plan.table.full_name());
+            timeout(plan.timeout.as_ref(), Some(&plan.table), &mut out);
         }
         Plan::Other(statement) => {
             let _ = writeln!(out, "{}, planned when it is run", statement.name());
@@ -39,6 +44,12 @@ pub fn explain(plan: &Plan) -> String {
 
 fn line(out: &mut String, what: &str, value: &str) {
     let _ = writeln!(out, "  {what:<8}{value}");
+}
+
+fn timeout(timeout: Option<&Expr>, table: Option<&Table>, out: &mut String) {
+    if let (Some(timeout), Some(table)) = (timeout, table) {
+        line(out, "timeout", &expr(timeout, table));
+    }
 }
 
 fn select(plan: &SelectPlan, out: &mut String) {
@@ -89,9 +100,7 @@ fn select(plan: &SelectPlan, out: &mut String) {
             line(out, what, &expr(limit, table));
         }
     }
-    if let Some(timeout) = &plan.timeout {
-        line(out, "timeout", &expr(timeout, table));
-    }
+    timeout(plan.timeout.as_ref(), Some(table), out);
     if plan.bypass_cache {
         line(out, "cache", "bypassed");
     }

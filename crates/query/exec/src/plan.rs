@@ -14,6 +14,7 @@ use crate::modification::ModificationPlan;
 use crate::modification::batch::{BatchPlan, is_conditional};
 use crate::select::SelectPlan;
 use crate::sink::ResultColumns;
+use crate::truncate::TruncatePlan;
 
 /// What a statement was resolved to.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub enum Plan {
     Modification(ModificationPlan),
     /// BATCH.
     Batch(BatchPlan),
+    /// TRUNCATE.
+    Truncate(TruncatePlan),
     /// A statement that is planned anew whenever it is executed.
     Other(Statement),
 }
@@ -73,9 +76,12 @@ impl Plan {
                 Self::Modification(ModificationPlan::delete(&ast, lookup, keyspace, markers)?)
             }
             Statement::Batch(ast) => Self::Batch(BatchPlan::prepare(&ast, lookup, keyspace, markers)?),
+            Statement::Truncate(ast) => {
+                Self::Truncate(TruncatePlan::prepare(&ast, lookup, keyspace, markers)?)
+            }
             other => {
                 let known = crate::ddl::is_schema_change(&other)
-                    || matches!(other, Statement::Use(_) | Statement::Truncate(_) | Statement::Describe(_));
+                    || matches!(other, Statement::Use(_) | Statement::Describe(_));
                 if !known {
                     return Err(ExecError::unsupported(other.name()));
                 }
@@ -102,6 +108,7 @@ impl Plan {
             Self::Batch(plan) => {
                 plan.statements.iter().map(|statement| of(&statement.table)).fold(Fit::Current, worse)
             }
+            Self::Truncate(plan) => of(&plan.table),
             Self::Other(_) => Fit::Current,
         }
     }
@@ -111,7 +118,7 @@ impl Plan {
         match self {
             Self::Select(plan) => Some(plan.selection.result.clone()),
             Self::Other(Statement::Describe(ast)) => Some(describe::result_columns(ast, lookup, keyspace)),
-            Self::Modification(_) | Self::Batch(_) | Self::Other(_) => None,
+            Self::Modification(_) | Self::Batch(_) | Self::Truncate(_) | Self::Other(_) => None,
         }
     }
 
@@ -120,7 +127,7 @@ impl Plan {
         match self {
             Self::Modification(plan) => !plan.conditions.is_empty(),
             Self::Batch(plan) => is_conditional(plan.statements.iter()),
-            Self::Select(_) | Self::Other(_) => false,
+            Self::Select(_) | Self::Truncate(_) | Self::Other(_) => false,
         }
     }
 
@@ -130,6 +137,7 @@ impl Plan {
             Self::Select(plan) => Some(&plan.table),
             Self::Modification(plan) => Some(&plan.table),
             Self::Batch(plan) => plan.statements.first().map(|statement| &statement.table),
+            Self::Truncate(plan) => Some(&plan.table),
             Self::Other(_) => None,
         }
     }
@@ -143,7 +151,7 @@ impl Plan {
                 Some(first) => &first.key_markers,
                 None => return Vec::new(),
             },
-            Self::Other(_) => return Vec::new(),
+            Self::Truncate(_) | Self::Other(_) => return Vec::new(),
         };
         let all: Option<Vec<u16>> = markers.iter().map(|m| m.and_then(|m| u16::try_from(m).ok())).collect();
         all.unwrap_or_default()

@@ -1,12 +1,14 @@
-//! The context of a request: what it says beside its statement and values, its deadlines and its trace, and the limits that
-//! the node's configuration sets.
+//! The context of a request: who makes it, what it says beside its statement and values, its deadlines and its trace, and the
+//! limits that the node's configuration sets.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use coordinator::Consistency;
 use mutation::{Seconds, Timestamp};
 use replica::TraceLog;
 use rt::Instant;
+use schema::ServiceLevel;
 use types::CqlType;
 
 use crate::backend::Clock;
@@ -79,6 +81,27 @@ pub struct Parameters {
     pub timestamp: Option<Timestamp>,
     /// The time at which cells are live or expired, in seconds since 1970; none for the present.
     pub now: Option<Seconds>,
+    /// When nobody waits for the response any more: no operation on the cluster waits longer, whatever its own timeout.
+    /// None where the operations' timeouts alone decide, as in the native protocol.
+    pub deadline: Option<Instant>,
+}
+
+/// Whom a request is carried out for, as far as its front end knows: what authorisation decides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Principal<'a> {
+    /// The role that the client has authenticated as; none on a node that asks nobody.
+    pub role: Option<&'a str>,
+    /// Where the client is.
+    pub address: SocketAddr,
+}
+
+/// What all requests of a connection have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// Who makes the requests.
+    pub principal: Principal<'a>,
+    /// How they are served: the service level of the role.
+    pub service_level: &'a ServiceLevel,
 }
 
 impl Parameters {
@@ -91,6 +114,7 @@ impl Parameters {
             paging_state: None,
             timestamp: None,
             now: None,
+            deadline: None,
         }
     }
 }
@@ -111,10 +135,9 @@ pub enum TimeoutKind {
 }
 
 /// The context of a request, which is passed down from the front end to each operation on the cluster.
-///
-/// Its principal and its service level belong here too. Neither has a field yet, because nothing would read it: there
-/// are no roles and no service levels.
 pub struct Request<'a> {
+    /// Who makes it, and how it is served.
+    pub caller: &'a Caller<'a>,
     /// The keyspace of unqualified names.
     pub keyspace: Option<&'a str>,
     /// Consistency level.
@@ -129,8 +152,10 @@ pub struct Request<'a> {
     pub timestamp: Option<Timestamp>,
     /// The time at which cells are live or expired.
     pub now: Seconds,
-    /// The timeout of each operation on the cluster that the statement gives; none for the node's.
+    /// The timeout of each operation on the cluster that the statement or the service level gives; none for the node's.
     timeout: Option<Duration>,
+    /// When nobody waits for the response any more.
+    deadline: Option<Instant>,
     /// The clock that deadlines are made of.
     clock: &'a dyn Clock,
     /// The node's settings.
@@ -142,6 +167,7 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request with a client's parameters.
     pub fn new(
+        caller: &'a Caller<'a>,
         parameters: &'a Parameters,
         keyspace: Option<&'a str>,
         trace: Option<&'a Trace>,
@@ -150,6 +176,7 @@ impl<'a> Request<'a> {
     ) -> Self {
         let present = || u32::try_from(clock.wall_micros().div_euclid(1_000_000)).unwrap_or(0);
         Self {
+            caller,
             keyspace,
             consistency: parameters.consistency,
             serial_consistency: parameters.serial_consistency,
@@ -157,7 +184,8 @@ impl<'a> Request<'a> {
             paging_state: parameters.paging_state.as_ref(),
             timestamp: parameters.timestamp,
             now: parameters.now.unwrap_or_else(present),
-            timeout: None,
+            timeout: caller.service_level.timeout,
+            deadline: parameters.deadline,
             clock,
             limits,
             trace,
@@ -190,8 +218,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// How long an operation may take: as long as the statement says, or the node's configuration.
-    pub fn timeout(&self, kind: TimeoutKind) -> Duration {
+    /// How long an operation may take: as long as the statement says, or the service level, or the node's configuration.
+    fn timeout(&self, kind: TimeoutKind) -> Duration {
         self.timeout.unwrap_or(match kind {
             TimeoutKind::Read => self.limits.read_timeout,
             TimeoutKind::Range => self.limits.range_timeout,
@@ -208,7 +236,11 @@ impl<'a> Request<'a> {
 
     /// When an operation that begins now has to be done.
     pub fn deadline(&self, kind: TimeoutKind) -> Instant {
-        self.clock.now() + self.timeout(kind)
+        let deadline = self.clock.now() + self.timeout(kind);
+        match self.deadline {
+            Some(of_request) => deadline.min(of_request),
+            None => deadline,
+        }
     }
 
     /// Where the coordinator records the steps of a traced request.

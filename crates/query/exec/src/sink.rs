@@ -138,10 +138,24 @@ pub enum ChangeType {
 pub enum SchemaTarget {
     /// The keyspace itself.
     Keyspace,
-    /// A table.
+    /// A table or view, or an index or trigger of the table.
     Table(String),
     /// A user-defined type.
     Type(String),
+    /// A user-defined function.
+    Function {
+        /// Its name.
+        name: String,
+        /// Types of its arguments in CQL.
+        arguments: Vec<String>,
+    },
+    /// A user-defined aggregate.
+    Aggregate {
+        /// Its name.
+        name: String,
+        /// Types of its arguments in CQL.
+        arguments: Vec<String>,
+    },
 }
 
 /// The refusal of a result that is larger than results may be.

@@ -1,4 +1,4 @@
-//! Tracing: what a request did and when, written to `system_traces` for whoever asked.
+//! Tracing: the events of a request with their times, written to `system_traces`.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ const TTL: u32 = 24 * 60 * 60;
 pub struct Trace {
     /// Its id.
     pub id: [u8; 16],
-    /// Whether the client is told the id: when it asked for the trace.
+    /// Whether the client receives the id: when it asked for the trace.
     pub asked: bool,
     started: Instant,
     started_micros: i64,

@@ -9,9 +9,9 @@ use rt::Instant;
 
 use crate::backend::Clock;
 
-/// Different slow statements that are kept between two reports; of more only the number is told.
+/// Different slow statements that are stored between two reports; of more only the number is logged.
 const SLOW_MAX: usize = 50;
-/// Characters of a statement that are told.
+/// Characters of a statement that are logged.
 const TEXT_MAX: usize = 1_000;
 
 /// What a shard watches.
@@ -123,7 +123,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    /// A clock that goes on when it is told to; its random numbers are all the same.
+    /// A clock that only the test advances; its random numbers are all the same.
     struct Hand(Cell<Duration>, u8);
 
     impl Clock for Hand {

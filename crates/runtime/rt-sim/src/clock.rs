@@ -56,7 +56,7 @@ impl NodeClock {
         self.base_local.get() + passed.saturating_add_signed(ahead)
     }
 
-    /// What passed since the poll began.
+    /// The time since the poll began.
     fn within_poll(&self) -> u64 {
         let config = &self.world.config;
         if config.clock_read_cost.is_zero() {

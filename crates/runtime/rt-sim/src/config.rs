@@ -8,12 +8,12 @@ use std::time::Duration;
 pub struct Config {
     /// Virtual time that one poll of a task takes.
     pub poll_cost: Duration,
-    /// Time that passes from one reading of a node's clock to the next within a poll, up to half of what the poll takes. With none
+    /// Time that passes from one reading of a node's clock to the next within a poll, up to half of the poll's time. With none
     /// two readings in a row are equal, as they never are on a machine: what goes wrong between them is not found.
     pub clock_read_cost: Duration,
     /// How often `need_preempt` says yes.
     pub preempt_per_million: u32,
-    /// Events of the trace that are kept as text; 0 for none.
+    /// Events of the trace that are recorded as text; 0 for none.
     pub trace_lines_max: usize,
     /// Keep the first events after this one instead of the last of all; 0 for the last.
     pub trace_lines_from: u64,
@@ -115,12 +115,12 @@ pub struct DiskConfig {
     pub read_error_per_million: u32,
     /// Writes that fail with EIO.
     pub write_error_per_million: u32,
-    /// Syncs that fail with EIO. As on Linux, what they should have made durable may then be forgotten: the
+    /// Syncs that fail with EIO. As on Linux, their writes may then be lost: the
     /// next sync succeeds without it.
     pub sync_error_per_million: u32,
-    /// Reads and writes that do only a part of what was asked.
+    /// Reads and writes that do only a part of the request.
     pub short_per_million: u32,
-    /// What makes a new, renamed or removed name durable.
+    /// The operation that makes a new, renamed or removed name durable.
     pub names: NameDurability,
 }
 
@@ -141,7 +141,7 @@ impl Default for DiskConfig {
     }
 }
 
-/// What makes a change of names durable. Until then a power loss keeps a random prefix of the changes.
+/// The operation that makes a change of names durable. Until then a power loss preserves a random prefix of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameDurability {
     /// Only syncing the directory, as POSIX says: the changes in that directory.
@@ -153,8 +153,8 @@ pub enum NameDurability {
 /// How a node goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// `kill -9`: what was written stays, connections are reset.
+    /// `kill -9`: writes stay, connections are reset.
     Process,
-    /// Power loss: of what was not synced, any part may be gone, down to single sectors; peers hear nothing.
+    /// Power loss: of the unsynced writes any part may be gone, down to single sectors; peers are not notified.
     Power,
 }

@@ -35,7 +35,7 @@ impl NodeId {
     }
 }
 
-/// What a node is told when it starts.
+/// The environment of a node at its start.
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
     /// Its name in the simulation.
@@ -48,7 +48,7 @@ pub struct NodeInfo {
     pub starts: u64,
 }
 
-/// How a machine is: what was done to it, not what runs on it.
+/// The state of a machine: its faults, not its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineState {
     /// Its process runs and is not paused.
@@ -61,7 +61,7 @@ pub struct MachineState {
     pub since: Duration,
 }
 
-/// The simulation cannot reach what was waited for.
+/// The simulation cannot reach the awaited condition.
 #[derive(Clone, Debug)]
 pub struct Stalled {
     /// The seed, to see it again.
@@ -89,7 +89,7 @@ type ErasedMain = Box<dyn FnOnce(Rt) -> LocalBoxFuture<String>>;
 
 struct Running {
     shards: Vec<Rt>,
-    /// What the mains returned, as text.
+    /// The results of the mains, as text.
     exits: Rc<RefCell<Vec<Option<String>>>>,
 }
 
@@ -105,7 +105,7 @@ struct Runner {
 }
 
 impl Runner {
-    /// The virtual time at which the first timer of the shard is due.
+    /// The virtual time of the first timer of the shard.
     fn next_deadline(&self) -> Option<u64> {
         let deadline = self.executor.next_deadline()?;
         match self.deadline.get() {
@@ -119,7 +119,7 @@ impl Runner {
     }
 }
 
-/// What a shard's executor wakes when it has been told that it may sleep: one that sleeps is not asked whether it has work.
+/// The waker of a shard's executor that may sleep: one that sleeps is not polled for work.
 struct Host {
     awake: Arc<AtomicBool>,
     waker: Waker,
@@ -185,7 +185,7 @@ struct Inner {
     control: RefCell<Vec<Control>>,
     /// The shards of all running nodes that are not paused, in the order of nodes and shards.
     runners: RefCell<Vec<Rc<Runner>>>,
-    /// Positions of the runners that have work; kept to save the allocation.
+    /// Positions of the runners that have work; stored to save the allocation.
     ready: RefCell<Vec<usize>>,
     /// Some main has returned since the loop looked last.
     some_exit: Rc<Cell<bool>>,
@@ -237,14 +237,14 @@ impl Drop for Simulation {
             for line in self.sim.trace_lines() {
                 eprintln!("  {line}");
             }
-            // Destructors of tasks may not find what they expect; the process ends the test anyway.
+            // Destructors of tasks may miss their expected state; the process ends the test anyway.
             return;
         }
         let count = self.sim.0.nodes.borrow().len();
         for node in 0..count {
             self.sim.take_down(NodeId(node as u16), Crash::Process);
         }
-        // Whatever of the nodes still holds a handle of its disk does not hold the files as well.
+        // A node's part that still holds a handle of its disk does not hold the files as well.
         self.sim.0.nodes.borrow().iter().for_each(|node| node.disk.wipe());
         self.sim.0.world.clear_events();
         self.sim.0.network.clear();
@@ -298,7 +298,7 @@ impl Sim {
         self.control(Control::Down(node, Crash::Power));
     }
 
-    /// Ends a node's process as `kill -9` does: what was written stays, its connections are reset. From inside
+    /// Ends a node's process as `kill -9` does: its writes stay, its connections are reset. From inside
     /// a task, right after its poll.
     pub fn kill(&self, node: NodeId) {
         self.control(Control::Down(node, Crash::Process));
@@ -363,7 +363,7 @@ impl Sim {
         self.0.nodes.borrow_mut()[node.index()].changed = self.0.world.now();
     }
 
-    /// What the mains of a node returned at its last clean end, as text.
+    /// The results of a node's mains at its last clean end, as text.
     pub fn exits(&self, node: NodeId) -> Vec<String> {
         self.0.nodes.borrow()[node.index()].last_exits.clone()
     }
@@ -417,7 +417,7 @@ impl Sim {
         self.0.world.trace().borrow().blocks().to_vec()
     }
 
-    /// The last events as text, when the configuration keeps any.
+    /// The last events as text, when the configuration records any.
     pub fn trace_lines(&self) -> Vec<String> {
         self.0.world.trace().borrow().lines()
     }
@@ -505,7 +505,7 @@ impl Sim {
         self.note_change(node);
     }
 
-    /// A snapshot of what is on a machine's disk now: what was synced, at least.
+    /// A snapshot of a machine's disk now: the synced writes, at least.
     pub fn disk_image(&self, node: NodeId) -> DiskImage {
         self.disk(node).image()
     }
@@ -535,7 +535,7 @@ impl Sim {
 
     /// Removes a file of a machine that is down, as an operator does; false when there is no such file.
     pub fn remove_file(&self, node: NodeId, path: impl AsRef<Path>) -> bool {
-        assert!(!self.is_running(node), "only a node that is down has files taken away");
+        assert!(!self.is_running(node), "files are removed only from a node that is down");
         self.disk(node).remove(path.as_ref())
     }
 
@@ -554,7 +554,7 @@ impl Sim {
         self.disk(node).files()
     }
 
-    /// What a node's wall clock shows, in microseconds since 1970.
+    /// A node's wall clock, in microseconds since 1970.
     pub fn wall_micros(&self, node: NodeId) -> i64 {
         self.0.nodes.borrow()[node.index()].clock.wall_micros()
     }

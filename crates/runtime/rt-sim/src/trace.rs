@@ -15,7 +15,7 @@ pub(crate) struct Trace {
     blocks: Vec<u64>,
 }
 
-/// Events after each of which the hash is kept, to find where two runs part.
+/// The interval of events at which the hash is recorded, to find the first difference of two runs.
 pub const TRACE_BLOCK: u64 = 1024;
 
 /// A 64-bit hash of bytes, for the content of writes and messages. Fixed for ever: seeds refer to it.
@@ -36,7 +36,7 @@ fn mix(hash: u64, word: u64) -> u64 {
 }
 
 impl Trace {
-    /// A trace that keeps the last `lines_max` events as text; with `lines_from`, the first ones from that event on.
+    /// A trace that records the last `lines_max` events as text; with `lines_from`, the first ones from that event on.
     pub(crate) fn new(lines_max: usize, lines_from: u64) -> Trace {
         Trace { hash: 0, events: 0, lines: VecDeque::new(), lines_max, lines_from, blocks: Vec::new() }
     }

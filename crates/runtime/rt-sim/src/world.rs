@@ -1,4 +1,4 @@
-//! What everything in a simulation shares: virtual time, the queue of events, the streams of randomness, the trace.
+//! The state that everything in a simulation shares: virtual time, the queue of events, the streams of randomness, the trace.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::random::Rng;
 use crate::trace::{Trace, hash_bytes};
 
-/// Streams of randomness, by what they decide.
+/// Streams of randomness, by their purpose.
 #[derive(Clone, Copy)]
 pub(crate) enum Stream {
     Schedule,
@@ -36,7 +36,7 @@ pub(crate) struct World {
     now: Cell<u64>,
     sequence: Cell<u64>,
     events: RefCell<BTreeMap<(u64, u64), Action>>,
-    /// When the first of them is due; `u64::MAX` without any.
+    /// The time of the first of them; `u64::MAX` without any.
     first: Cell<u64>,
     streams: [RefCell<Rng>; STREAMS],
     trace: RefCell<Trace>,
@@ -120,7 +120,7 @@ impl World {
         (self.first.get() < u64::MAX).then(|| self.first.get())
     }
 
-    /// Runs the events that are due.
+    /// Runs the events whose time has come.
     pub(crate) fn run_due(&self) {
         while self.first.get() <= self.now.get() {
             let due = {

@@ -1,4 +1,4 @@
-//! Measures what the runtime itself costs: messages between shards, random direct reads, spawned tasks, and an
+//! Measures the cost of the runtime itself: messages between shards, random direct reads, spawned tasks, and an
 //! echo server over loopback. Figures are CPU time of the measured threads, not latency.
 //!
 //!     cargo run --release -p rt-uring --example costs [mesh|reads|tasks|all]

@@ -1,4 +1,4 @@
-//! Measures what the executor of rt adds to a TCP server: the same echo server on rt and on bare tokio, and the
+//! Measures the cost of rt's executor in a TCP server: the same echo server on rt and on bare tokio, and the
 //! CPU time of the server's thread for each answered frame.
 //!
 //!     cargo run --release -p rt-uring --example echo [connections] [pipelined] [seconds] [rounds]

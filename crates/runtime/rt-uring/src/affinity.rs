@@ -28,7 +28,7 @@ pub(crate) fn pin_to(core: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets the process have as many files and sockets open as its hard limit allows; the limit then, if the system tells it.
+/// Lets the process have as many files and sockets open as its hard limit allows; returns the limit then, if the system reports it.
 pub(crate) fn raise_open_files() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is ours and is written by the call.

@@ -30,7 +30,7 @@ pub(crate) async fn on_pool<R: Send + 'static>(
     }
 }
 
-/// Opens a file; also tells whether with direct IO, which not every file system has.
+/// Opens a file; also returns whether with direct IO, which not every file system supports.
 pub(crate) fn open(path: &Path, options: OpenOptions) -> io::Result<(File, bool)> {
     let mut system = fs::OpenOptions::new();
     system.read(options.read).write(options.write && !options.append).append(options.append);
@@ -134,7 +134,7 @@ pub(crate) fn allocate(file: &File, position: u64, len: u64) -> io::Result<()> {
     }
 }
 
-/// What can be done where the file system cannot take blocks ahead.
+/// Extends a file where the file system cannot allocate blocks ahead.
 pub(crate) fn extend(file: &File, len: u64) -> io::Result<()> {
     if file.metadata()?.len() < len { file.set_len(len) } else { Ok(()) }
 }

@@ -65,7 +65,7 @@ pub struct Config {
     pub handle_signals: bool,
     /// Asks shard 0 to stop from another thread.
     pub stop: Option<StopHandle>,
-    /// The stall detector: a task that keeps its shard for longer than this is logged, with where it is, and counted; none for
+    /// The stall detector: a task that occupies its shard for longer than this is logged, with a backtrace, and counted; none for
     /// no detector.
     pub blocked_reactor_notify: Option<Duration>,
     /// Tells the threads of several nodes in one process apart; empty for one alone.
@@ -101,11 +101,11 @@ impl Config {
 /// Why a node could not start.
 #[derive(Debug)]
 pub struct StartError {
-    /// What was being set up.
+    /// The part that was being set up.
     pub what: &'static str,
     /// For which shard.
     pub shard: u16,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -129,12 +129,12 @@ pub fn available_cores() -> u16 {
     affinity::allowed_cores().len().clamp(1, u16::MAX as usize) as u16
 }
 
-/// Raises the limit of open files and sockets as far as the process may; the limit then, where the system tells it.
+/// Raises the limit of open files and sockets as far as the process may; returns the limit then, where the system reports it.
 pub fn open_files_limit() -> Option<u64> {
     affinity::raise_open_files()
 }
 
-/// Runs a node: one thread for each of `mains`. Returns what they returned when the last of them has; until
+/// Runs a node: one thread for each of `mains`. Returns their results when the last of them has returned; until
 /// then the tasks of a shard whose main has returned go on (it still answers the others).
 pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Result<Vec<T>, StartError> {
     assert!(!mains.is_empty(), "a node has at least one shard");

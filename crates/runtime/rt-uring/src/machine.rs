@@ -1,9 +1,9 @@
-//! How much memory the machine gives this process: what it has, and what its control group allows.
+//! The memory of this process: that of the machine, within the limit of its control group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where control groups are mounted.
+/// The mount point of control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Bytes of memory that this process may count on: the machine's, or fewer where a control group (a container) sets a

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rt::driver::{DiskDriver, FileDriver, LocalBoxFuture, LockOutput, PathOp, PathOutput};
 use rt::{DirEntry, IoBuf, OpenOptions};
 
-/// What a node with files in memory may hold, as its disk's size; memory itself runs out first.
+/// The disk size of a node with files in memory; memory itself runs out first.
 const SPACE_BYTES: u64 = 1 << 40;
 
 type Content = Arc<Mutex<Vec<u8>>>;

@@ -7,12 +7,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use rt::driver::{ListenerDriver, LocalBoxFuture, NetDriver, StreamDriver};
 use rt::{ConnectOptions, ListenOptions};
+use socket2::TcpKeepalive;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Probes of the other end without an answer before a connection fails.
+const KEEPALIVE_PROBES: u32 = 6;
 
 fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
@@ -134,6 +139,14 @@ impl StreamDriver for SystemStream {
 
     fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.stream.borrow().set_nodelay(nodelay)
+    }
+
+    fn set_keepalive(&self, idle: Duration) -> io::Result<()> {
+        let probes = TcpKeepalive::new()
+            .with_time(idle)
+            .with_interval(idle.div_f64(f64::from(KEEPALIVE_PROBES)).max(Duration::from_secs(1)))
+            .with_retries(KEEPALIVE_PROBES);
+        socket2::SockRef::from(&*self.stream.borrow()).set_tcp_keepalive(&probes)
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {

@@ -124,7 +124,7 @@ impl Ring {
         }
     }
 
-    /// Queues an operation. `entry` may point into `buf` and name `file`: both are kept until it completes.
+    /// Queues an operation. `entry` may point into `buf` and name `file`: both are held until it completes.
     fn start(
         self: &Rc<Ring>,
         entry: squeue::Entry,

@@ -35,7 +35,7 @@ const POOL_KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// A stall that is logged however many were before it.
 const LONG_STALL: Duration = Duration::from_millis(100);
 
-/// What one shard is told.
+/// The configuration of one shard.
 pub(crate) struct ShardConfig {
     pub(crate) shard: u16,
     pub(crate) shard_count: u16,
@@ -44,11 +44,11 @@ pub(crate) struct ShardConfig {
     pub(crate) node: Config,
     /// The node's files, where they live in memory.
     pub(crate) memory: Option<MemoryDisk>,
-    /// Where the shard says which poll it is in, where stalls are watched for.
+    /// The running poll of the shard, where stalls are watched for.
     pub(crate) watched: Option<Arc<Watched>>,
 }
 
-/// Counts the mains that have not returned; shards end together when it comes to zero.
+/// Counts the mains that have not returned; shards end together when it reaches zero.
 pub(crate) struct Exit {
     running: AtomicU32,
     hosts: Mutex<Vec<Waker>>,

@@ -1,10 +1,10 @@
-//! Where a shard is that has been in one poll for too long: a backtrace in the log, as Seastar's stall detector has it.
+//! The stall detector: logs a backtrace of a shard that has been in one poll for too long, as Seastar's does.
 //!
 //! A thread of the node looks at when each shard's poll began. One that lasts longer than the threshold is interrupted by a signal,
 //! whose handler only notes return addresses; names are looked up here, so that the shard loses microseconds. The executor counts
 //! and times stalls itself ([`rt::executor::Executor::watch_stalls`]): this thread may miss a short one.
 
-// Signals and what a signal handler may touch.
+// Signals and the state of a signal handler.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -49,7 +49,7 @@ pub(crate) struct Watched {
 }
 
 thread_local! {
-    /// What the signal handler of this thread writes to.
+    /// The target of this thread's signal handler.
     static OWN: Cell<*const Entry> = const { Cell::new(ptr::null()) };
 }
 
@@ -77,7 +77,7 @@ impl Watched {
         let thread = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
         let frames = [const { AtomicUsize::new(0) }; FRAMES_MAX];
         let entry = Arc::new(Entry { shard, thread, poll_began, frames, noted: AtomicUsize::new(0) });
-        // `Attached` keeps the entry for as long as the pointer is there.
+        // `Attached` holds the entry for as long as the pointer is there.
         OWN.set(Arc::as_ptr(&entry));
         self.lock().push(Arc::clone(&entry));
         Attached { watched: Arc::clone(self), entry }
@@ -98,7 +98,7 @@ extern "C" fn note_frames(_signal: libc::c_int) {
     }
     // SAFETY: not null, so `Attached` of this very thread holds the entry.
     let entry = unsafe { &*entry };
-    // SAFETY: errno belongs to this thread; what was interrupted must find it as it was.
+    // SAFETY: errno belongs to this thread; the interrupted code must find it unchanged.
     let before = unsafe { *libc::__errno_location() };
     let mut noted = 0;
     // SAFETY: only this thread's stack is walked. Symbols, which need the lock of that crate, are resolved elsewhere.
@@ -155,7 +155,7 @@ impl Watchdog {
         Ok(Self { watched, ended, thread: Some(thread) })
     }
 
-    /// Where shards attach themselves.
+    /// The registry to which shards attach themselves.
     pub(crate) fn watched(&self) -> Arc<Watched> {
         Arc::clone(&self.watched)
     }

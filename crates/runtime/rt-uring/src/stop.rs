@@ -1,4 +1,4 @@
-//! Asking nodes to stop: by a signal to the process, or by whoever started several of them in one.
+//! Asking nodes to stop: by a signal to the process, or by the caller that started several of them in one.
 
 use std::future::poll_fn;
 use std::io;

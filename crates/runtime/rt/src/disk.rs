@@ -67,7 +67,7 @@ pub struct DirEntry {
     pub len: u64,
 }
 
-/// What was being done when a disk operation failed.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskOp {
     /// Opening a file.
@@ -124,11 +124,11 @@ impl DiskOp {
 /// A failed disk operation: what, where, why, and in its text what to do.
 #[derive(Clone, Debug)]
 pub struct DiskError {
-    /// What was being done.
+    /// The operation.
     pub op: DiskOp,
     /// To which file.
     pub path: Arc<Path>,
-    /// What the system said.
+    /// The system's error.
     pub source: Arc<io::Error>,
 }
 
@@ -201,11 +201,11 @@ impl std::error::Error for DiskError {
 /// Why a lock could not be taken.
 #[derive(Clone, Debug)]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process holds the lock.
     Held {
         /// The lock's file.
         path: Arc<Path>,
-        /// Who has it, when its file says so.
+        /// The process that holds it, when its file says so.
         pid: Option<u32>,
     },
     /// The file could not be opened or written.
@@ -474,7 +474,7 @@ impl File {
         self.alignment() > 1
     }
 
-    /// What positions and lengths of writes must be a multiple of: 1 unless direct.
+    /// The alignment of positions and lengths of writes: 1 unless direct.
     pub fn alignment(&self) -> usize {
         self.driver.alignment()
     }
@@ -609,7 +609,7 @@ impl File {
         self.driver.set_len(len).await.map_err(|error| self.error(DiskOp::Allocate, error))
     }
 
-    /// Takes blocks for `[position, position + len)`, extending the file; what was not written reads as zeros.
+    /// Takes blocks for `[position, position + len)`, extending the file; unwritten bytes read as zeros.
     pub async fn allocate(&self, position: u64, len: u64) -> Result<(), DiskError> {
         self.driver.allocate(position, len).await.map_err(|error| self.error(DiskOp::Allocate, error))
     }

@@ -1,4 +1,4 @@
-//! What a backend implements: clock, randomness, disk and network, as object-safe traits.
+//! The interface of a backend: clock, randomness, disk and network, as object-safe traits.
 //!
 //! Code above `rt` never names these traits; it uses [`crate::Rt`], [`crate::Disk`] and [`crate::Net`].
 
@@ -77,7 +77,7 @@ pub enum PathOp {
     Space(PathBuf),
 }
 
-/// What a [`PathOp`] answers.
+/// The result of a [`PathOp`].
 pub enum PathOutput {
     /// Nothing but success.
     Done,
@@ -92,14 +92,14 @@ pub enum PathOutput {
     },
     /// Answer to [`PathOp::Space`], bytes.
     Space {
-        /// What this process may still take.
+        /// The space that this process may still use.
         free: u64,
         /// The size of the file system.
         total: u64,
     },
 }
 
-/// What [`DiskDriver::lock`] answers.
+/// The result of [`DiskDriver::lock`].
 pub enum LockOutput {
     /// Held until this is dropped.
     Locked(Box<dyn Any>),
@@ -117,7 +117,7 @@ pub trait DiskDriver {
     fn lock(&self, path: PathBuf) -> LocalBoxFuture<io::Result<LockOutput>>;
 }
 
-/// An open file. A started operation goes on when its future is dropped, and keeps its buffer until it ends.
+/// An open file. A started operation continues when its future is dropped, and owns its buffer until it ends.
 pub trait FileDriver {
     /// Reads into `buf[start..start + len]` (positions in its capacity, see [`IoBuf::io_area_mut`]); gives
     /// the number of bytes read, 0 at the end of the file. May be short.
@@ -145,7 +145,7 @@ pub trait FileDriver {
     fn allocate(&self, position: u64, len: u64) -> LocalBoxFuture<io::Result<()>>;
     /// Length in bytes.
     fn len(&self) -> LocalBoxFuture<io::Result<u64>>;
-    /// What positions, lengths and memory of an operation must be a multiple of; 1 for buffered files.
+    /// The alignment of positions, lengths and memory of an operation; 1 for buffered files.
     fn alignment(&self) -> usize;
 }
 
@@ -182,7 +182,7 @@ pub trait StreamDriver {
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Reads; 0 at the end of the stream.
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
-    /// Appends what is there to `buf`, at most its spare capacity; 0 at the end of the stream.
+    /// Appends the available bytes to `buf`, at most its spare capacity; 0 at the end of the stream.
     fn poll_read_buf(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>>;
     /// Ready when a write would not wait.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -198,6 +198,8 @@ pub trait StreamDriver {
     fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Whether small writes leave at once.
     fn set_nodelay(&self, nodelay: bool) -> io::Result<()>;
+    /// Probes the other end after `idle` without traffic; the connection fails when it does not answer for as long again.
+    fn set_keepalive(&self, idle: Duration) -> io::Result<()>;
     /// The other end.
     fn peer_addr(&self) -> io::Result<SocketAddr>;
     /// This end.
@@ -206,16 +208,16 @@ pub trait StreamDriver {
     fn detach(self: Box<Self>) -> io::Result<Box<dyn Any + Send>>;
 }
 
-/// What lies over a connection (TLS, for one) while it moves between shards.
+/// A layer over a connection (TLS, for one) while it moves between shards.
 pub trait Layer: Send {
     /// Puts it over the connection again.
     fn over(self: Box<Self>, driver: Box<dyn StreamDriver>) -> Box<dyn StreamDriver>;
 }
 
-/// What [`StreamDriver::detach`] answers for a connection that has something over it. Backends never see it.
+/// The result of [`StreamDriver::detach`] for a connection with a layer. Backends never see it.
 pub struct Layered {
-    /// What the connection below has answered.
+    /// The result of the connection below.
     pub inner: Box<dyn Any + Send>,
-    /// What lies over it.
+    /// The layer.
     pub layer: Box<dyn Layer>,
 }

@@ -23,8 +23,8 @@ use crate::timer::Timers;
 /// How long a turn may last before sockets and files are looked at again.
 pub const TASK_QUOTA: Duration = Duration::from_micros(500);
 
-/// Where stalls are watched, a turn reads the thread's CPU time (a system call) when the last reading is older than this: so much may
-/// a stall's CPU time be too long, besides what other polls of its turn have used.
+/// Where stalls are watched, a turn reads the thread's CPU time (a system call) when the last reading is older than this: a stall's
+/// CPU time may be too long by so much, besides the CPU time of other polls of its turn.
 const THREAD_CPU_READ_PERIOD: Duration = Duration::from_millis(1);
 
 /// Between tasks the clock is read once in so many polls.
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Wakes the shard when it sleeps. Whatever it shall see must have been stored before.
+    /// Wakes the shard when it sleeps. Its work must have been stored before.
     pub(crate) fn notify(&self) {
         // Pairs with the fence in `prepare_park`: either we see that it sleeps, or it sees what we stored.
         fence(Ordering::SeqCst);
@@ -84,17 +84,17 @@ pub(crate) fn current<T>(ask: impl FnOnce(&Executor) -> T) -> Option<T> {
 
 /// Work that a backend or a mesh does at the edges of a turn.
 pub trait TurnHook {
-    /// Takes in what has arrived (messages, completions) and wakes tasks; whether there was anything.
+    /// Takes arrived events (messages, completions) and wakes tasks; whether there were any.
     fn poll(&self) -> bool;
-    /// Sends off what the tasks of this turn have left (messages, submissions).
+    /// Sends the output of this turn's tasks (messages, submissions).
     fn flush(&self);
     /// Whether [`TurnHook::poll`] would find something. Must be cheap; asked before the shard sleeps.
     fn has_input(&self) -> bool;
-    /// The executor ends: drop what could hold it alive.
+    /// The executor ends: drop everything that could hold it alive.
     fn shutdown(&self) {}
 }
 
-/// A poll that kept its shard from everything else for too long.
+/// A poll that occupied its shard for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// The task's group.
@@ -104,17 +104,17 @@ pub struct Stall {
     /// How long the poll took, by the wall.
     pub took: Duration,
     /// The CPU time that the thread used meanwhile, `took` at most: the rest it waited in a system call or a page fault, or for the machine
-    /// to give it a CPU. `took` where no clock tells.
+    /// to give it a CPU. `took` where no clock measures it.
     pub cpu: Duration,
 }
 
-/// What [`Executor::watch_stalls`] was told.
+/// The arguments of [`Executor::watch_stalls`].
 struct StallWatch {
     threshold: Duration,
     report: Box<dyn Fn(Stall)>,
     /// See [`Executor::watch_stalls`].
     poll_began: Arc<AtomicU64>,
-    /// When the thread's CPU time was read last, and what it was.
+    /// The last reading of the thread's CPU time, and when.
     cpu_read: Cell<(Instant, Option<Duration>)>,
 }
 
@@ -126,7 +126,7 @@ impl StallWatch {
         }
     }
 
-    /// The CPU time of a poll that is over and took so long.
+    /// The CPU time of a poll that has ended and took so long.
     fn cpu_of(&self, clock: &dyn Clock, now: Instant, took: Duration) -> Duration {
         let (_, before) = self.cpu_read.replace((now, clock.thread_cpu()));
         let used = self.cpu_read.get().1.zip(before).map(|(after, before)| after.saturating_sub(before));
@@ -467,7 +467,7 @@ impl Executor {
     }
 
     /// From now on every poll is timed, and `report` is called after one that took longer than `threshold`. To be called once, for
-    /// turns ([`Executor::run_turn`]), on the shard's thread; costs a clock reading a poll. What it gives tells other threads when the running poll began,
+    /// turns ([`Executor::run_turn`]), on the shard's thread; costs a clock reading a poll. Its result shows other threads when the running poll began,
     /// in nanoseconds of this shard's clock; 0 while there is none.
     pub fn watch_stalls(&self, threshold: Duration, report: impl Fn(Stall) + 'static) -> Arc<AtomicU64> {
         let poll_began = Arc::default();
@@ -484,7 +484,7 @@ impl Executor {
         self.inner.groups[group.index()].shares.set(shares.max(1));
     }
 
-    /// What a group has used and what it has waiting.
+    /// The usage and queue of a group.
     pub fn stats(&self, group: Group) -> GroupStats {
         let queue = &self.inner.groups[group.index()];
         GroupStats {
@@ -509,12 +509,12 @@ impl Executor {
         self.inner.clock.now()
     }
 
-    /// When the next timer is due.
+    /// The deadline of the next timer.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.inner.timers.next_deadline()
     }
 
-    /// Wakes the tasks whose timers are due.
+    /// Wakes the tasks whose timers have expired.
     pub fn fire_timers(&self, now: Instant) {
         self.inner.timers.fire(now);
     }
@@ -647,7 +647,7 @@ impl Executor {
     }
 
     /// For a backend that chooses tasks itself: takes in messages and runs one ready task, the one that `pick`
-    /// names of so many. Its group is charged `cost_ns`. With `flush`, or when no task is left, what it has sent
+    /// names of so many. Its group is charged `cost_ns`. With `flush`, or when no task is left, its output
     /// goes off; else it waits for the next call. Gives the task's group and slot, if one was ready.
     pub fn run_one(
         &self,

@@ -15,7 +15,7 @@ pub enum Group {
     Streaming = 3,
     /// Everything else that is not urgent: metrics, deleting files, hints.
     Maintenance = 4,
-    /// Who is alive and who leads: gossip, Raft, accepting nodes. Little work that must not wait behind data.
+    /// Liveness and leadership: gossip, Raft, accepting nodes. Little work that must not wait behind data.
     Membership = 5,
 }
 
@@ -63,7 +63,7 @@ impl Group {
     }
 }
 
-/// What a group has used so far, for metrics.
+/// The usage of a group so far, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupStats {
     /// CPU time of the group's tasks, nanoseconds.

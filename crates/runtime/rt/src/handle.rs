@@ -33,11 +33,11 @@ impl fmt::Display for ShardId {
     }
 }
 
-/// What one shard runs. Made before the shards start (so it is `Send`), called once on the shard's thread; the
+/// The main of one shard. Made before the shards start (so it is `Send`), called once on the shard's thread; the
 /// node ends when the mains of all shards have returned.
 pub type ShardMain<T = ()> = Box<dyn FnOnce(Rt) -> LocalBoxFuture<T> + Send>;
 
-/// The mains of a node whose shards differ only in what `Rt` tells them.
+/// The mains of a node whose shards differ only in their `Rt`.
 pub fn shard_mains<T, F, M>(shard_count: u16, main: M) -> Vec<ShardMain<T>>
 where
     F: Future<Output = T> + 'static,
@@ -184,7 +184,7 @@ impl Rt {
         self.0.parts.executor.set_shares(group, shares);
     }
 
-    /// What a group has used and has waiting on this shard, for metrics and controllers.
+    /// The usage and queue of a group on this shard, for metrics and controllers.
     pub fn group_stats(&self, group: Group) -> GroupStats {
         self.0.parts.executor.stats(group)
     }
@@ -229,12 +229,12 @@ impl Rt {
         &self.0.parts.net
     }
 
-    /// The task scheduler, for backends and for what is attached to it.
+    /// The task scheduler, for backends and their attachments.
     pub fn executor(&self) -> &Executor {
         &self.0.parts.executor
     }
 
-    /// Waits until this node is asked to stop (SIGTERM or SIGINT in production). Only shard 0 is told; it tells
+    /// Waits until this node is asked to stop (SIGTERM or SIGINT in production). Only shard 0 is notified; it notifies
     /// the others by message.
     pub async fn stop_requested(&self) {
         poll_fn(|cx| {

@@ -10,11 +10,11 @@ use std::ops::{Deref, DerefMut};
 /// Alignment of every buffer's first byte, and of positions and lengths in direct IO.
 pub const IO_ALIGNMENT: usize = 4096;
 
-/// The largest buffer that is kept for reuse.
+/// The largest buffer that is pooled for reuse.
 const POOLED_CAPACITY_MAX: usize = 1 << 20;
 /// Size classes: 4 KiB, 8 KiB, … 1 MiB.
 const CLASSES: usize = 9;
-/// What one thread's pool may hold in all.
+/// The limit of one thread's pool.
 const POOL_BYTES_MAX: usize = 8 << 20;
 
 thread_local! {
@@ -141,7 +141,7 @@ impl IoBuf {
         self.capacity() - self.len
     }
 
-    /// Forgets the content, and what [`IoBuf::narrow`] cut off; keeps the memory.
+    /// Drops the content, and undoes [`IoBuf::narrow`]; the memory stays.
     pub fn clear(&mut self) {
         self.start = 0;
         self.len = 0;
@@ -176,7 +176,7 @@ impl IoBuf {
         self.resize(self.len.next_multiple_of(alignment), 0);
     }
 
-    /// Makes room for `additional` more bytes; the content keeps its values, not its address.
+    /// Makes room for `additional` more bytes; the content stays, its address may change.
     pub fn reserve(&mut self, additional: usize) {
         let needed = self.len + additional;
         if needed <= self.capacity() {

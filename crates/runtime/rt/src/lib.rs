@@ -1,4 +1,4 @@
-//! What a shard may ask of the outside: clock, disk, network, randomness, tasks, messages to other shards.
+//! The environment of a shard: clock, disk, network, randomness, tasks, messages to other shards.
 //!
 //! Everything above this crate is written against [`Rt`] and runs unchanged on the production backend
 //! (`rt-uring`) and in the simulator (`rt-sim`). The task scheduler lives here and is shared by both.
@@ -13,6 +13,7 @@ pub mod mesh;
 pub mod net;
 pub mod preempt;
 mod replaceable;
+mod shard_calls;
 pub mod sync;
 mod task;
 pub mod timer;
@@ -28,5 +29,6 @@ pub use iobuf::{IO_ALIGNMENT, IoBuf};
 pub use mesh::{Endpoint, Mesh, Port, PortStats};
 pub use net::{ConnectOptions, DetachedStream, ListenOptions, Listener, Net, NetError, NetOp, Stream};
 pub use replaceable::Replaceable;
+pub use shard_calls::ShardCall;
 pub use task::Task;
 pub use timer::{Elapsed, Sleep};

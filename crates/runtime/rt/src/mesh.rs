@@ -1,6 +1,6 @@
 //! Messages between the shards of a node: typed calls with an answer, batched per destination.
 //!
-//! What the tasks of a turn send to one shard travels as one batch with at most one wake, and a shard that is
+//! The messages of a turn's tasks to one shard travel as one batch with at most one wake, and a shard that is
 //! running is not woken at all: it looks for messages at every turn and once more before it sleeps. A lone wake
 //! costs 16–20 µs of CPU on both sides together, a call in a batch of 64 about 1 µs.
 //!
@@ -38,7 +38,7 @@ struct Lane<Req, Resp> {
     queue: Mutex<Batch<Req, Resp>>,
 }
 
-/// What all shards share.
+/// The state that all shards share.
 struct Fabric<Req, Resp> {
     shard_count: usize,
     queue_max: usize,
@@ -127,7 +127,7 @@ impl<Req: Send + 'static, Resp: Send + 'static> Endpoint<Req, Resp> {
     }
 }
 
-/// What a port has done so far, for metrics.
+/// The counters of a port, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Calls to other shards.
@@ -214,7 +214,7 @@ impl<Req: Send + 'static, Resp: Send + 'static> Port<Req, Resp> {
     }
 
     /// Calls `shard` and waits for its answer. For this shard itself the handler is called directly, without a
-    /// queue or a task. A call whose future is dropped is still carried out; its answer is thrown away.
+    /// queue or a task. A call whose future is dropped is still carried out; its answer is dropped.
     pub async fn call(&self, shard: ShardId, request: Req) -> Resp {
         let inner = &self.inner;
         if shard == inner.shard {
@@ -235,6 +235,11 @@ impl<Req: Send + 'static, Resp: Send + 'static> Port<Req, Resp> {
         inner.post(shard, Envelope::Request { call, group, request });
         let pending = PendingCall { port: inner, call };
         poll_fn(|cx| inner.poll_call(pending.call, cx.waker())).await
+    }
+
+    /// Shards that the mesh connects.
+    pub fn shard_count(&self) -> u16 {
+        self.inner.limits.len() as u16
     }
 
     /// Calls under way to `shard`.

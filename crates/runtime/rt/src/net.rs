@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 
@@ -37,15 +38,15 @@ pub struct ConnectOptions {
 /// A failed attempt to listen, connect or take over a connection.
 #[derive(Debug)]
 pub struct NetError {
-    /// What was tried.
+    /// The operation.
     pub op: NetOp,
     /// With which address.
     pub address: Option<SocketAddr>,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// What a [`NetError`] was about.
+/// The operation of a [`NetError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetOp {
     /// Listening.
@@ -293,6 +294,12 @@ impl Stream {
     /// Whether small writes leave at once.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.driver.set_nodelay(nodelay)
+    }
+
+    /// Turns TCP keepalive on (RFC 9293, section 3.8.4): after `idle` without traffic the other end is probed, and the connection fails
+    /// when it does not answer for as long again, or has forgotten it.
+    pub fn set_keepalive(&self, idle: Duration) -> io::Result<()> {
+        self.driver.set_keepalive(idle)
     }
 
     /// The other end.

@@ -55,7 +55,7 @@ impl Pace {
         self.due
     }
 
-    /// Counts a step and yields when that is due.
+    /// Counts a step and yields when the interval has passed.
     #[inline]
     pub async fn step(&mut self) {
         self.count(1);

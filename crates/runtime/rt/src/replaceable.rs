@@ -17,7 +17,7 @@ impl<T> Replaceable<T> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another value in its place. Who has the one before keeps it.
+    /// Replaces the value. Holders of the former one are not affected.
     pub fn replace(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }

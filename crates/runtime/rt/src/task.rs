@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::executor::{Executor, Shared, schedule};
 use crate::group::Group;
 
-/// Names one task of one executor. The generation tells the tasks apart that used the same slot.
+/// Names one task of one executor. The generation distinguishes tasks that used the same slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TaskRef {
     pub(crate) slot: u32,
@@ -22,7 +22,7 @@ pub(crate) struct TaskRef {
 const IDLE: u8 = 0;
 const SCHEDULED: u8 = 1;
 
-/// What wakers of a task share. Sent anywhere; the task itself never leaves its shard.
+/// The shared part of a task's wakers. Sent anywhere; the task itself never leaves its shard.
 pub(crate) struct TaskWaker {
     shared: Arc<Shared>,
     slot: u32,
@@ -49,7 +49,7 @@ impl TaskWaker {
         if Arc::strong_count(self) != held {
             return false;
         }
-        // Orders what the last holder on another thread did before our stores.
+        // Orders the stores of the last holder on another thread before ours.
         fence(Ordering::Acquire);
         self.generation.store(task.generation, Ordering::Relaxed);
         self.group.store(task.group as u8, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Where a task leaves its result for the handle.
+/// The result of a task, for its handle.
 pub(crate) struct JoinCell<T> {
     output: RefCell<Option<T>>,
     waker: RefCell<Option<Waker>>,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use crate::executor::Executor;
 use crate::instant::Instant;
 
-/// The armed timers. The sequence number keeps equal deadlines in the order in which they were armed.
+/// The armed timers. The sequence number preserves the order in which equal deadlines were armed.
 #[derive(Default)]
 pub(crate) struct Timers {
     armed: RefCell<BTreeMap<(Instant, u64), Waker>>,

@@ -1,4 +1,4 @@
-//! What a shard keeps in memory of its SSTables: rows, and blocks of files, under one budget.
+//! The cache of a shard's SSTables: rows, and blocks of files, under one budget.
 //!
 //! A cached partition holds what all SSTables of its table together say of it, within the clustering ranges that it
 //! knows; memtables lie beside it. A flush merges the memtable into what is cached. Partitions and blocks leave in the

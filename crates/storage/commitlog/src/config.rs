@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// When a write may be acknowledged (`commitlog_sync`). In every mode its entry has reached the kernel by then, so that
-/// it survives the death of the process; they differ in what a loss of power may take.
+/// it survives the death of the process; they differ in what a power failure may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
     /// At once; the file is synced every `period` (`commitlog_sync_period`).
     Periodic {
-        /// What a loss of power may cost.
+        /// What a power failure may cost.
         period: Duration,
     },
     /// After the next sync, which is made as soon as the one before has ended.

@@ -1,8 +1,8 @@
-//! What the entries of the log say: writes, and how far tables are flushed.
+//! The content of the log's entries: writes, and how far tables are flushed.
 //!
 //! ```text
 //! body       := kind (1), content
-//! updates    := { length (4), update }                            kind 1
+//! updates    := { length (4), update }                            kind 1, `mutation::codec`
 //! checkpoint := vint count, { table id (16), number (8) },        kind 2
 //!               vint count, { segment (8), number (8) }
 //! ```
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use mutation::PartitionUpdate;
+use mutation::codec::{EncodedUpdates, encode_update};
 use schema::TableId;
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
 
-use crate::codec::encode_update;
 use crate::segment::NUMBER_MAX;
 
 const UPDATES: u8 = 1;
@@ -78,16 +78,30 @@ impl Checkpoint {
     }
 }
 
-/// Appends the body of an entry of updates.
+/// Appends the body of an entry of updates, in the version of mutations that the headers of new segments name.
 pub fn encode_updates(updates: &[PartitionUpdate], out: &mut Vec<u8>) {
+    assert!(!updates.is_empty(), "an entry holds something");
     out.push(UPDATES);
     for update in updates {
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
         encode_update(update, out);
-        let len = (out.len() - at - 4) as u32;
+        let len = u32::try_from(out.len() - at - 4).expect("an update is below 4 GiB");
+        assert!(len >= 16, "an update begins with its table's id");
         out[at..at + 4].copy_from_slice(&len.to_be_bytes());
     }
+}
+
+/// [`encode_updates`] of updates that were received: their bytes are taken over as they are.
+pub fn encode_received(updates: &EncodedUpdates, out: &mut Vec<u8>) {
+    out.push(UPDATES);
+    for update in updates.iter() {
+        let len = u32::try_from(update.len()).expect("an update fits a message");
+        assert!(len >= 16, "an update begins with its table's id");
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(update);
+    }
+    assert!(out.len() > 1, "an entry holds something");
 }
 
 /// The encoded updates of an entry's body with their offsets in it; none when it is of another kind. Malformed framing

@@ -2,14 +2,13 @@
 //!
 //! Entries are numbered; they gather in chunks, which one task writes to segments of fixed length one after another, so
 //! that many writes share one trip to the disk. At the start the log tells what a crash may have torn from what only
-//! damage explains, and gives back what no SSTable holds yet. It knows nothing of memtables; it is told how far tables
+//! damage explains, and gives back what no SSTable holds yet. It knows nothing of memtables; the engine reports how far tables
 //! are flushed. Format and reasons: `docs/design/commitlog.md`.
 
-pub mod codec;
 pub mod config;
 pub mod entry;
 mod error;
-mod fields;
+mod files;
 mod log;
 mod recovery;
 pub mod segment;
@@ -18,5 +17,6 @@ mod writer;
 
 pub use config::{CommitLogConfig, SyncMode};
 pub use error::{AppendError, CommitLogError};
+pub use files::archive;
 pub use log::{CommitLog, CommitLogStats, Ticket};
-pub use recovery::{Recovery, archive, list_segments, read_header, read_shard};
+pub use recovery::{Recovery, SegmentEntries, list_segments, read_header, read_shard};

@@ -1,5 +1,5 @@
 //! The log in operation: entries gather in a chunk, one task writes chunk after chunk, and whoever waits for an entry
-//! is told when its chunk is written (or synced, as the mode asks).
+//! is answered when its chunk is written (or synced, as the mode asks).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,14 +11,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mutation::PartitionUpdate;
+use mutation::codec::EncodedUpdates;
 use rt::sync::Semaphore;
 use rt::{DiskError, DiskOp, File, Group, IoBuf, Rt, Task};
 use schema::TableId;
 
-use crate::entry::{Checkpoint, encode_updates};
+use crate::entry::{Checkpoint, encode_received, encode_updates};
 use crate::segment::{CHUNK_HEADER_LEN, ENTRY_HEADER_LEN, HEADER_LEN, SegmentHeader, entry_crc, scan};
 use crate::signal::Signal;
-use crate::writer::Writer;
 use crate::{AppendError, CommitLogConfig, SyncMode};
 
 /// A chunk is closed for further entries when it has so many bytes.
@@ -37,7 +37,7 @@ pub struct CommitLog(pub(crate) Rc<Inner>);
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
     pub(crate) config: CommitLogConfig,
-    /// A planted bug: acknowledge without the sync that the mode promises.
+    /// An injected bug: acknowledge without the sync that the mode promises.
     pub(crate) skip_sync: bool,
     pub(crate) state: RefCell<State>,
     pub(crate) work: Signal,
@@ -121,7 +121,8 @@ pub(crate) struct ChunkStatus {
 
 impl ChunkStatus {
     pub(crate) fn settle(&self, outcome: Result<(), AppendError>) {
-        *self.outcome.borrow_mut() = Some(outcome);
+        let before = self.outcome.borrow_mut().replace(outcome);
+        assert!(before.is_none(), "a chunk is written once");
         self.waiters.borrow_mut().drain(..).for_each(Waker::wake);
     }
 }
@@ -173,7 +174,17 @@ pub struct CommitLogStats {
 }
 
 impl CommitLog {
-    pub(crate) fn start(rt: &Rt, config: CommitLogConfig, skip_sync: bool, state: State) -> Self {
+    /// A log in operation; `write` is the task that writes its chunks.
+    pub(crate) fn start<F>(
+        rt: &Rt,
+        config: CommitLogConfig,
+        skip_sync: bool,
+        state: State,
+        write: impl FnOnce(Rc<Inner>) -> F,
+    ) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
         let log = Self(Rc::new(Inner {
             rt: rt.clone(),
             config,
@@ -188,8 +199,7 @@ impl CommitLog {
             failure_handler: RefCell::default(),
             tasks: RefCell::default(),
         }));
-        let writer = Writer::new(log.0.clone());
-        let mut tasks = vec![rt.spawn(Group::Statement, writer.run())];
+        let mut tasks = vec![rt.spawn(Group::Statement, write(log.0.clone()))];
         if let SyncMode::Periodic { period } = log.0.config.sync {
             let syncer = sync_periodically(rt.clone(), Rc::downgrade(&log.0), period);
             tasks.push(rt.spawn(Group::Maintenance, syncer));
@@ -202,7 +212,7 @@ impl CommitLog {
         log
     }
 
-    /// Has `handler` called at once whenever the disk fails the log: before anybody who waits for it is told. There is one
+    /// Has `handler` called at once whenever the disk fails the log: before the waiting writers get their error. There is one
     /// handler; it must not wait.
     pub fn on_failure(&self, handler: impl Fn(&DiskError) + 'static) {
         *self.0.failure_handler.borrow_mut() = Some(Box::new(handler));
@@ -233,8 +243,21 @@ impl CommitLog {
     }
 
     /// Adds updates as one entry: after a crash all of them are there or none.
+    ///
+    /// # Errors
+    ///
+    /// [`AppendError::TooLarge`] and [`AppendError::Closed`]: nothing was added.
     pub fn append(&self, updates: &[PartitionUpdate]) -> Result<Ticket, AppendError> {
         self.append_with(|body| encode_updates(updates, body))
+    }
+
+    /// [`CommitLog::append`] of updates whose bytes were received: they are not encoded again.
+    ///
+    /// # Errors
+    ///
+    /// As [`CommitLog::append`].
+    pub fn append_received(&self, updates: &EncodedUpdates) -> Result<Ticket, AppendError> {
+        self.append_with(|body| encode_received(updates, body))
     }
 
     fn append_with(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Ticket, AppendError> {
@@ -268,6 +291,7 @@ impl CommitLog {
     /// Records that the entries of `table` before number `before` are in SSTables, durably: they are never replayed
     /// again. Must be done before a compaction may forget what those SSTables hold.
     pub async fn record_flushed(&self, table: TableId, before: u64) -> Result<(), AppendError> {
+        assert!(before <= self.next_number(), "only entries that exist are in SSTables");
         let mut news = Checkpoint::default();
         news.flushed.insert(table, before.saturating_sub(1));
         self.0.state.borrow_mut().checkpoint.merge(&news);
@@ -294,7 +318,10 @@ impl CommitLog {
                             && first.last < number
                             && !state.to_archive.contains(&first.path) =>
                     {
-                        state.segments.pop_front().expect("just seen")
+                        let segment = state.segments.pop_front().expect("just seen");
+                        let next = state.segments.front().expect("the last one stays");
+                        assert!(segment.id < next.id, "segments are released oldest first");
+                        segment
                     }
                     _ => return Ok(()),
                 }
@@ -375,6 +402,7 @@ impl State {
         let chunk = self.pending.back_mut().expect("just seen or pushed");
         assert_eq!(chunk.first + chunk.count, number, "entries of a chunk are numbered without gaps");
         chunk.push(number, body);
+        assert!(number > self.written, "an entry is added before it is written");
         self.pending_bytes += len;
         self.stats.entries += 1;
         Ticket { status: chunk.status.clone(), number }
@@ -394,6 +422,8 @@ impl Pending {
 
     pub(crate) fn push(&mut self, number: u64, body: &[u8]) {
         let len = u32::try_from(body.len()).expect("entries are smaller than a segment");
+        assert!(self.buf.len() >= CHUNK_HEADER_LEN, "entries stand behind the chunk's header");
+        assert!(!body.is_empty(), "an entry has a kind");
         let mut head = [0; ENTRY_HEADER_LEN];
         head[..4].copy_from_slice(&len.to_be_bytes());
         head[4..].copy_from_slice(&entry_crc(number, body).to_be_bytes());
@@ -495,6 +525,8 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         state.sync_failures_mended = state.sync_failures_mended.max(failures);
         state.synced = state.synced.max(upto);
+        assert!(state.synced <= state.written, "only entries that were written are durable");
+        assert!(state.sync_failures_mended <= state.sync_failures, "failures are made up for once");
         state.stats.syncs += 1;
         // All but the file being written are complete, and were so when the sync began if they are in its list.
         if state.unsynced.len() > 1 {
@@ -520,7 +552,7 @@ impl Inner {
                     let text = error.to_string();
                     if text != told {
                         tracing::error!(
-                            "a commit log segment cannot be linked into the archive, is kept, and is tried again: {text}"
+                            "a commit log segment cannot be linked into the archive, is retained, and is retried: {text}"
                         );
                         told = text;
                     }
@@ -535,7 +567,7 @@ impl Inner {
         let Some(directory) = &self.config.archive_directory else { return Ok(()) };
         loop {
             let Some(path) = self.state.borrow().to_archive.front().cloned() else { return Ok(()) };
-            if let Err(error) = crate::recovery::archive(self.rt.disk(), &path, directory).await {
+            if let Err(error) = crate::files::archive(self.rt.disk(), &path, directory).await {
                 self.state.borrow_mut().stats.failures += 1;
                 return Err(error);
             }
@@ -551,7 +583,7 @@ async fn write_again(unsynced: &Unsynced) -> Result<(), DiskError> {
     let bytes = unsynced.file.read_exact_at(0, written as usize).await?;
     let found = scan(&bytes, &unsynced.header, HEADER_LEN, 0);
     if (found.stop as u64) < written {
-        let text = format!("what was written at {} of {written} is lost", found.stop);
+        let text = format!("entries at {} of {written} are lost", found.stop);
         let path = unsynced.file.path();
         return Err(DiskError::new(DiskOp::Sync, path, std::io::Error::other(text)));
     }

@@ -1,36 +1,20 @@
-//! Opening a log: which segments there are, how far each is valid, and what is to be replayed.
+//! Opening a log: its segments, the valid part of each, and the entries to replay.
 
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rt::{Disk, DiskError, Rt};
+use mutation::codec::Version;
+use rt::{Disk, Rt};
 
 use crate::entry::Checkpoint;
+use crate::files::{parse_name, segment_name};
 use crate::log::{CommitLog, Segment, State};
 use crate::segment::{EntryPlace, HEADER_LEN, HeaderError, SegmentHeader, scan};
+use crate::writer::Writer;
 use crate::{CommitLogConfig, CommitLogError};
 
 /// A longer segment is not read.
 const SEGMENT_LEN_MAX: usize = 1 << 30;
-
-pub(crate) fn segment_name(shard: u16, id: u64) -> String {
-    format!("commitlog-{shard}-{id}.log")
-}
-
-pub(crate) fn spare_name(shard: u16, id: u64) -> String {
-    format!("commitlog-{shard}-{id}.spare")
-}
-
-/// Shard, id, and whether it is a spare.
-fn parse_name(name: &str) -> Option<(u16, u64, bool)> {
-    let rest = name.strip_prefix("commitlog-")?;
-    let (numbers, spare) = match rest.strip_suffix(".log") {
-        Some(numbers) => (numbers, false),
-        None => (rest.strip_suffix(".spare")?, true),
-    };
-    let (shard, id) = numbers.split_once('-')?;
-    Some((shard.parse().ok()?, id.parse().ok()?, spare))
-}
 
 /// A segment as the first walk found it.
 struct Found {
@@ -60,6 +44,14 @@ impl Found {
     }
 }
 
+/// What a segment holds.
+pub struct SegmentEntries {
+    /// The version of the mutations in the entries.
+    pub mutations: Version,
+    /// Number and body of each entry, in order.
+    pub entries: Vec<(u64, Bytes)>,
+}
+
 /// What a log holds that may have to be replayed. Nothing of it is lost when it is dropped.
 pub struct Recovery {
     disk: Disk,
@@ -73,17 +65,25 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// The next entries in order: the whole content of one segment with each entry's number and body; none when all
-    /// were given.
-    pub async fn next_segment(&mut self) -> Result<Option<Vec<(u64, Bytes)>>, CommitLogError> {
+    /// The next entries in order: the whole content of one segment; none when all were given.
+    ///
+    /// # Errors
+    ///
+    /// When the segment cannot be read.
+    pub async fn next_segment(&mut self) -> Result<Option<SegmentEntries>, CommitLogError> {
         let Some(segment) = self.segments.next() else { return Ok(None) };
         let bytes = Bytes::from(self.disk.read_to_end(&segment.path, SEGMENT_LEN_MAX).await?);
         let places = walk(&bytes, &segment.header, segment.skip);
+        debug_assert!(
+            places.windows(2).all(|pair| pair[0].number < pair[1].number),
+            "entries are numbered in order"
+        );
         let take = |place: EntryPlace| {
             let body = bytes.slice(place.offset..place.offset + place.len);
             (place.number, body)
         };
-        Ok(Some(places.into_iter().map(take).collect()))
+        let entries = places.into_iter().map(take).collect();
+        Ok(Some(SegmentEntries { mutations: segment.header.mutations, entries }))
     }
 }
 
@@ -101,7 +101,7 @@ fn walk(bytes: &[u8], header: &SegmentHeader, skip: bool) -> Vec<EntryPlace> {
 
 impl CommitLog {
     /// Opens the log of this shard: finds its segments, tells a torn tail from damage, and starts the task that writes.
-    /// The directory is made when it is missing. `skip_sync` is a planted bug for tests of the tests.
+    /// The directory is made when it is missing. `skip_sync` is an injected bug for tests of the tests.
     pub async fn open(
         rt: &Rt,
         config: CommitLogConfig,
@@ -146,9 +146,11 @@ impl CommitLog {
         for segment in recovery.segments.as_slice() {
             make_durable(disk, segment).await?;
         }
+        assert!(state.next > 0, "entries are numbered from 1");
         state.written = state.next - 1;
         state.synced = state.written;
-        Ok((Self::start(rt, config, skip_sync, state), recovery))
+        let log = Self::start(rt, config, skip_sync, state, |inner| Writer::new(inner).run());
+        Ok((log, recovery))
     }
 }
 
@@ -162,27 +164,6 @@ async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError
     }
     file.sync_all().await?;
     Ok(())
-}
-
-/// Links a segment into the archive. It may be there already; a file of that name that holds something else is an error.
-///
-/// # Errors
-/// When the archive cannot be written, lies on another file system, or has another file of that name.
-pub async fn archive(disk: &Disk, path: &Path, archive: &Path) -> Result<(), DiskError> {
-    let Some(name) = path.file_name() else { return Ok(()) };
-    let target = archive.join(name);
-    match disk.hard_link(path, &target).await {
-        Err(error) if error.is_already_exists() => {
-            // The header has a random salt.
-            let own = disk.open(path, rt::OpenOptions::READ).await?.read_at(0, HEADER_LEN).await?;
-            let other = disk.open(&target, rt::OpenOptions::READ).await?.read_at(0, HEADER_LEN).await?;
-            if own[..] != other[..] {
-                return Err(error);
-            }
-        }
-        linked => linked?,
-    }
-    disk.sync_dir(archive).await
 }
 
 /// The segments of all shards in a directory, for a node whose number of shards has changed: shard, path.
@@ -286,21 +267,33 @@ async fn examine(
     for segment in &mut found {
         segment.promised = segment.ended && segment.next <= synced + 1;
     }
+    debug_assert!(
+        found.windows(2).all(|pair| pair[0].header.id < pair[1].header.id),
+        "segments are looked at in order"
+    );
     let (keep, torn) = torn_tail(&mut found, &checkpoint, synced, ignore_errors, &mut skipped)?;
     if let Some((_, number)) = checkpoint.flushed.iter().max_by_key(|(_, number)| **number) {
         state.next = state.next.max(number + 1);
     }
+    assert!(keep <= found.len(), "what stays was found");
+    assert!(found.is_empty() || state.next > synced, "a new entry is not one that was promised");
     let doomed: Vec<PathBuf> = found.drain(keep..).map(|segment| segment.path).collect();
+    remove_behind_the_end(disk, &doomed).await?;
+    let segments = found.into_iter();
+    Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })
+}
+
+/// Removes segments behind the log's end, the last one first.
+async fn remove_behind_the_end(disk: &Disk, doomed: &[PathBuf]) -> Result<(), CommitLogError> {
     for path in doomed.iter().rev() {
         disk.remove(path).await?;
-        // Should it come back after a loss of power, what the log has gone on with would contradict it; and one that lies
+        // Should it come back after a power failure, what the log has gone on with would contradict it; and one that lies
         // between two others must not be the first to go.
         if let Some(directory) = path.parent() {
             disk.sync_dir(directory).await?;
         }
     }
-    let segments = found.into_iter();
-    Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })
+    Ok(())
 }
 
 /// A segment gets its name after its first chunk is durable, so that one without is damaged.

@@ -13,6 +13,7 @@
 //! the file: what a client has written, which a recycled file may still hold, cannot be made to pass for a chunk.
 //! Version 1 has neither salt nor what stands behind it.
 
+use mutation::codec;
 use stdx::Reader;
 
 /// Bytes before the first chunk.
@@ -25,6 +26,9 @@ pub const ENTRY_HEADER_LEN: usize = 8;
 pub const CHUNK_ALIGNMENT: usize = 8;
 /// The version of the format that is written.
 pub const VERSION: u32 = 2;
+/// The version of the mutations in entries of [`VERSION`].
+const MUTATIONS: codec::Version = codec::Version::V1;
+const _: () = MUTATIONS.must_be_current();
 
 /// No log gets so far; a larger number is not one.
 pub const NUMBER_MAX: u64 = 1 << 62;
@@ -53,6 +57,8 @@ pub struct SegmentHeader {
     pub before: u64,
     /// Length of the file, bytes, which is durable before the segment gets its name; 0 in version 1.
     pub bytes: u64,
+    /// The version of the mutations in its entries. It follows from the version of the format.
+    pub mutations: codec::Version,
 }
 
 /// Why a header cannot be used.
@@ -66,7 +72,11 @@ pub enum HeaderError {
 
 impl SegmentHeader {
     /// The header's bytes, [`HEADER_LEN`] of them.
+    ///
+    /// # Panics
+    /// When it is to name another version of mutations than the one that is written.
     pub fn encode(&self) -> Vec<u8> {
+        assert_eq!(self.mutations, MUTATIONS, "a new segment holds mutations of its format's version");
         let mut out = Vec::with_capacity(HEADER_LEN);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_be_bytes());
@@ -76,6 +86,9 @@ impl SegmentHeader {
         out.extend_from_slice(&self.salt.to_be_bytes());
         out.extend_from_slice(&self.before.to_be_bytes());
         out.extend_from_slice(&self.bytes.to_be_bytes());
+        assert_eq!(out.len(), HEADER_USED, "the checksum covers what is read of the header");
+        assert!(self.shard < self.shard_count, "a segment belongs to one of the shards");
+        assert!(self.before < self.id, "segments rise");
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_be_bytes());
         out.resize(HEADER_LEN, 0);
@@ -104,7 +117,9 @@ impl SegmentHeader {
         if bytes.get(..used).map(crc32fast::hash) != Some(reader.u32()?) {
             return Ok(Err(HeaderError::Blank));
         }
-        Ok(Ok(Self { shard, shard_count, id, salt, before, bytes: file_len }))
+        // Both versions of the format have the same mutations.
+        let mutations = codec::Version::V1;
+        Ok(Ok(Self { shard, shard_count, id, salt, before, bytes: file_len, mutations }))
     }
 
     /// What chunks of the segment begin with.
@@ -151,6 +166,11 @@ pub struct ChunkHeader {
 impl ChunkHeader {
     /// The header's bytes.
     pub fn encode(&self, segment: &SegmentHeader) -> [u8; CHUNK_HEADER_LEN] {
+        assert!((self.total_len as usize).is_multiple_of(CHUNK_ALIGNMENT), "chunks are aligned");
+        assert!(
+            self.total_len as usize >= CHUNK_HEADER_LEN + self.entries_len as usize,
+            "a chunk's entries lie within it"
+        );
         let mut out = [0; CHUNK_HEADER_LEN];
         out[..4].copy_from_slice(&segment.magic());
         out[8..12].copy_from_slice(&self.total_len.to_be_bytes());
@@ -263,6 +283,12 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, from: usize, next: u64) -> Sca
         }
     }
     look_behind(bytes, header, &mut found);
+    assert!(found.stop <= bytes.len().max(from).max(HEADER_LEN), "a walk stays in the file");
+    assert!(found.more_behind.is_none_or(|at| at >= found.stop), "what is behind the stop is behind it");
+    debug_assert!(
+        found.entries.windows(2).all(|pair| pair[0].number < pair[1].number),
+        "entries are numbered in order"
+    );
     found
 }
 

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use mutation::codec::Version;
 use rt::{DiskError, File, Group, Instant, IoBuf, OpenOptions};
 
 use crate::entry::Checkpoint;
+use crate::files::{segment_name, spare_name};
 use crate::log::{Inner, Pending, Segment, Unsynced};
-use crate::recovery::{segment_name, spare_name};
 use crate::segment::{CHUNK_ALIGNMENT, CHUNK_HEADER_LEN, ChunkHeader, HEADER_LEN, SegmentHeader};
 use crate::{AppendError, SyncMode};
 
@@ -98,12 +99,16 @@ impl Writer {
         if self.active.is_none() {
             self.activate(chunk.first).await?;
         }
+        assert!(chunk.count > 0, "a chunk that is written has entries");
         let last = chunk.first + chunk.count - 1;
         self.put(chunk.buf, chunk.first, false).await?;
         let mut state = self.inner.state.borrow_mut();
+        assert!(chunk.first > state.written, "chunks are written in the order of their entries");
+        assert!(last < state.next, "entries that are written were numbered");
         state.written = last;
         state.stats.chunks += 1;
         let segment = state.segments.back_mut().expect("the active segment is listed");
+        assert!(segment.last < last, "a segment's entries rise");
         segment.last = last;
         let half = segment_bytes / 2;
         let wants_spare = self.active.as_ref().is_some_and(|active| active.offset > half)
@@ -124,6 +129,9 @@ impl Writer {
         let alignment = active.file.alignment().max(CHUNK_ALIGNMENT);
         buf.pad_to(alignment);
         let synced = self.inner.state.borrow().synced;
+        assert!(synced <= first, "a chunk promises only entries before its own");
+        assert!(active.offset >= HEADER_LEN as u64, "chunks stand behind the segment's header");
+        assert!(active.offset.is_multiple_of(alignment as u64), "chunks begin at multiples of the alignment");
         let header = ChunkHeader {
             total_len: buf.len() as u32,
             entries_len: entries_len as u32,
@@ -134,6 +142,7 @@ impl Writer {
         buf[..CHUNK_HEADER_LEN].copy_from_slice(&header.encode(&active.header));
         active.header.salt_entries(&mut buf[CHUNK_HEADER_LEN..CHUNK_HEADER_LEN + entries_len]);
         let len = buf.len() as u64;
+        assert!(len.is_multiple_of(alignment as u64), "a chunk is padded");
         active.file.write_at(active.offset, buf).await?;
         active.offset += len;
         active.written.set(active.offset);
@@ -201,6 +210,8 @@ impl Writer {
             state.next_segment += 1;
             state.next_segment - 1
         };
+        assert!(self.active.is_none(), "one segment is written at a time");
+        assert!(first > 0, "entries are numbered from 1");
         let last = first - 1;
         let header = self.new_header(id);
         let made = self.prepare(&spare, header, last).await;
@@ -248,7 +259,16 @@ impl Writer {
         let before = inner.state.borrow().segments.back().map_or(0, |segment| segment.id);
         // The high half is what chunks begin with: never zero, which files are full of.
         let salt = inner.rt.random_u64() | 1 << 63;
-        SegmentHeader { shard, shard_count, id, salt, before, bytes: inner.config.segment_bytes }
+        assert!(before < id, "segments rise");
+        SegmentHeader {
+            shard,
+            shard_count,
+            id,
+            salt,
+            before,
+            bytes: inner.config.segment_bytes,
+            mutations: Version::CURRENT,
+        }
     }
 
     /// Writes header and checkpoint, so that a file with a segment's name always has both.
@@ -336,14 +356,14 @@ impl Inner {
             && self.state.borrow().spares.len() < SPARES_MAX;
         if !reuse {
             unless_done(disk.remove(&segment.path).await)?;
-            // Before the next one goes: after a loss of power none is missing between two others.
+            // Before the next one goes: after a power failure none is missing between two others.
             disk.sync_dir(&self.config.directory).await?;
             self.state.borrow_mut().checkpoint.tails.remove(&segment.id);
             return Ok(());
         }
         let spare = self.config.directory.join(spare_name(self.rt.shard().0, segment.id));
         unless_done(disk.rename(&segment.path, &spare).await)?;
-        // Before another segment is written into it: a loss of power must not give it its old name back.
+        // Before another segment is written into it: a power failure must not give it its old name back.
         disk.sync_dir(&self.config.directory).await?;
         let mut state = self.state.borrow_mut();
         state.checkpoint.tails.remove(&segment.id);

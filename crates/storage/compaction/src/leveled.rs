@@ -1,4 +1,4 @@
-//! Leveled compaction: level 0 takes what is flushed; in every higher level SSTables do not overlap, and the level holds
+//! Leveled compaction: level 0 takes flushed SSTables; in every higher level SSTables do not overlap, and the level holds
 //! ten times as much as the one below.
 
 use crate::choose::{Candidate, Choice, Reason, Settings};

@@ -1,5 +1,6 @@
-//! Counts what a cached read and a one-row write cost at this level, without CQL and network around them:
-//! `valgrind --tool=callgrind target/release/examples/hot_path read 20000`, and `write`, `cached`.
+//! Counts the cost of a cached read and a one-row write at this level, without CQL and network around them:
+//! `HOT_PATH=read cargo build --release -p engine --example hot_path`, then `valgrind --tool=callgrind` of it; also `write`, `cached`, and
+//! `replica` and `replica-encoded`: a write that another node sent, decoding included, whose bytes go to the log or are encoded again.
 //!
 //! It runs on the simulated backend, whose own work shows in the profile apart from the engine's.
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Engine, EngineConfig, Origin, Read, SyncMode, SyncStep, Write};
+use mutation::codec::{decode_updates, encode_updates};
 use mutation::{
     Cell, Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
 };
@@ -57,6 +59,12 @@ async fn run(rt: Rt, what: String, count: u64) {
     if what == "cached" {
         engine.flush(table.id).await.expect("the disk works");
     }
+    if what.starts_with("replica") {
+        for n in 0..count {
+            receive(&engine, &table, (n % KEYS, 2 + n as i64), &frame, what == "replica").await;
+        }
+        return;
+    }
     if what == "write" {
         for n in 0..count {
             engine
@@ -72,6 +80,17 @@ async fn run(rt: Rt, what: String, count: u64) {
         cells += read(&engine, &table, &PartitionRange::single(&key(n * 7 % KEYS)), &slices).await;
     }
     assert_eq!(cells, count * 5, "every read finds its five cells");
+}
+
+/// A write as another node sends it.
+#[inline(never)]
+async fn receive(engine: &Engine, table: &Arc<Table>, (n, at): (u64, i64), frame: &Bytes, as_received: bool) {
+    let mut run = Vec::with_capacity(512);
+    encode_updates(&[write(table, n, frame, at)], &mut run);
+    let received = decode_updates(&Bytes::from(run), |_| Some(table.clone())).expect("it was just encoded");
+    let encoded = received.encoded.filter(|_| as_received);
+    let write = Write { encoded, ..Write::all(Origin::Client, received.updates) };
+    engine.apply(write).await.expect("the disk works");
 }
 
 #[inline(never)]

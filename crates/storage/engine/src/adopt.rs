@@ -1,7 +1,7 @@
 //! SSTables that came from elsewhere as files become this shard's, as one edit: after a crash all of them are there or none.
 //!
 //! What they hold is older than what came here meanwhile. So a deletion must not be forgotten while they are awaited
-//! ([`Engine::await_files`]), no compaction may be in the middle of deciding that ([`crate::store::Store::edits`]), a table that
+//! ([`Engine::await_files`]), no compaction may be in the middle of deciding that ([`crate::edits`]), a table that
 //! was truncated takes nothing that was asked for before, and the row cache, which claims to know all SSTables, forgets the table.
 
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use sstable::{Component, Descriptor, Sstable, SstableError};
 
 use crate::edit::Edit;
 use crate::engine::Inner;
+use crate::error::disk_or_source;
 use crate::files::Wanted;
-use crate::flush::disk_or_source;
 use crate::live::LiveSstable;
-use crate::store::{EDITS_ALL, Store, count};
+use crate::store::Store;
 use crate::{Engine, MaintenanceError};
 
 /// The files of one SSTable, wherever they are, on the same file system as the tables.
@@ -49,7 +49,7 @@ pub struct AwaitedFiles {
 
 impl Drop for AwaitedFiles {
     fn drop(&mut self) {
-        self.store.awaits_files.set(self.store.awaits_files.get() - 1);
+        self.store.edits.end_await();
     }
 }
 
@@ -64,9 +64,9 @@ impl Engine {
     /// To be called before another node is asked for files: from here on nothing is forgotten that they might bring back.
     pub fn await_files(&self, table: TableId) -> Result<AwaitedFiles, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        store.awaits_files.set(store.awaits_files.get() + 1);
+        store.edits.begin_await();
         // Those that run go by the old rule.
-        count(&store.stop_minor, 1);
+        store.edits.stop_minor();
         let truncated = store.truncated.get();
         Ok(AwaitedFiles { store, truncated })
     }
@@ -89,8 +89,8 @@ impl Engine {
         if incoming.is_empty() {
             return Ok(Adopted::default());
         }
-        count(&store.stop_minor, 1);
-        let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+        store.edits.stop_minor();
+        let _alone = store.edits.alone().await?;
         if store.dropped.get() {
             return Err(MaintenanceError::UnknownTable(store.id));
         }
@@ -110,11 +110,11 @@ impl Engine {
         let committed = inner.commit(store, edit, &[]).await?;
         let bytes = added.iter().map(|live| live.sstable.disk_len()).sum();
         let adopted = Adopted { sstables: added.len() as u64, bytes };
-        store.change_set(added, &[]);
+        store.sstables.change(added, &[]);
         inner.cache.forget_table(store.id);
         crate::marks::note(inner, store).await;
         inner.retire(&[], committed, true).await;
-        inner.compaction_check.notify_one();
+        inner.compactions.check.notify_one();
         Ok(adopted)
     }
 }
@@ -130,7 +130,7 @@ impl Inner {
     ) -> Result<Vec<Rc<LiveSstable>>, MaintenanceError> {
         let mut added: Vec<Rc<LiveSstable>> = Vec::with_capacity(incoming.len());
         for one in incoming {
-            let generation = store.next_generation(self.rt.shard().0, self.rt.shard_count());
+            let generation = store.sstables.next_generation(self.rt.shard().0, self.rt.shard_count());
             let target = Descriptor::new(&store.dir, generation);
             edit.add(&target).await?;
             self.link_statistics(store, one, &target).await.map_err(disk_or_source)?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cache::{Cache, CachedPartition};
-use memtable::{Memtable, PartitionCursor, Progress, Within};
+use memtable::{PartitionCursor, Progress};
 use mutation::fragment::FILL_BYTES_MAX;
 use mutation::merge::{Merger, Step};
 use mutation::{
@@ -13,34 +13,9 @@ use mutation::{
     RowRange, Slices,
 };
 use schema::Table;
-use sstable::{Block, BlockCache, BlockKey};
 
 use crate::ReadError;
-use crate::engine::Inner;
-use crate::live::LiveSstable;
-use crate::reader::SstableInput;
-use crate::store::Store;
-
-/// The blocks of files in the shard's cache.
-pub(crate) struct Blocks(pub(crate) Cache);
-
-impl BlockCache for Blocks {
-    fn new_file(&self) -> u64 {
-        self.0.new_file()
-    }
-
-    fn get(&self, key: BlockKey) -> Option<Block> {
-        self.0.block(key.file, key.block)
-    }
-
-    fn insert(&self, key: BlockKey, block: &Block) {
-        self.0.insert_block(key.file, key.block, block);
-    }
-
-    fn forget_file(&self, file: u64) {
-        self.0.forget_file(file);
-    }
-}
+use crate::input::SstableInput;
 
 /// A cached partition as a source.
 pub(crate) struct CachedSource {
@@ -218,43 +193,5 @@ impl Drop for Collector {
         };
         let known = Slices::new(self.slices.ranges().iter().map(clip).collect());
         self.give(known);
-    }
-}
-
-impl Inner {
-    /// Brings what was flushed into the cache: into partitions that are there, and as partitions of its own where no
-    /// other SSTable holds anything of them. The memtable stays readable until this is done.
-    pub(crate) async fn merge_into_cache(
-        &self,
-        store: &Store,
-        memtable: &Memtable,
-        flushed: &Rc<LiveSstable>,
-    ) {
-        let epoch = self.cache.epoch(store.id);
-        let mut next = memtable.key_after(None);
-        while let Some(key) = next {
-            let table = store.table();
-            let known = self.cache.known(store.id, &key);
-            let elsewhere = || {
-                let set = store.sstables.borrow();
-                set.iter().any(|live| !Rc::ptr_eq(live, flushed) && live.sstable.may_contain(&key))
-            };
-            let bytes_max = self.cache.partition_bytes_max();
-            match known {
-                Some(known) => match memtable.update_within(&key, &known, bytes_max) {
-                    Within::Nothing => {}
-                    Within::Update(update) => self.cache.merge(&table, *update),
-                    Within::TooLarge => self.cache.forget_partition(store.id, &key),
-                },
-                None if elsewhere() => {}
-                None => {
-                    if let Within::Update(update) = memtable.update_within(&key, &Slices::all(), bytes_max) {
-                        self.cache.insert(&table, epoch, *update, Slices::all());
-                    }
-                }
-            }
-            self.rt.maybe_yield().await;
-            next = memtable.key_after(Some(&key));
-        }
     }
 }

@@ -3,43 +3,39 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use compaction::worker::run;
 use compaction::{Candidate, Choice, Job, KeptTokens, Progress, Reason, Strategy, WorkerError};
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, Repaired, RingPosition, Seconds, Timestamp};
-use rt::{Group, Instant};
-use schema::Table;
+use rt::Group;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
 
 use crate::MaintenanceError;
+use crate::compactions::Claim;
 use crate::edit::Edit;
 use crate::engine::Inner;
-use crate::flush::disk_or_source;
-use crate::live::LiveSstable;
-use crate::mend::noting;
-use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
-use crate::store::{EDITS_ALL, Store, count};
+use crate::error::disk_or_source;
+use crate::live::{LiveSstable, covers_all};
+use crate::stats::CompactionRecord;
+use crate::store::Store;
 
-/// Longest pause after compactions of a table that failed.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Free space that compactions leave to others, bytes; on a small file system it is a twentieth.
 const ROOM_SPARED_MAX: u64 = 1 << 30;
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
     inner.flush(store).await?;
-    store.refuse_if_damaged()?;
-    count(&store.stop_minor, 1);
-    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+    store.damages.refuse_any()?;
+    store.edits.stop_minor();
+    let _alone = store.edits.alone().await?;
     // One that is damaged stays, with all that it may hide.
     let inputs: Vec<Rc<LiveSstable>> =
         store.set().iter().filter(|live| !live.suspect.get()).cloned().collect();
     if inputs.is_empty() || store.dropped.get() {
         return Ok(());
     }
-    let strategy = Strategy::of(&store.table.borrow().options.compaction);
+    let strategy = Strategy::of(&store.table().options.compaction);
     let output_bytes_max = match strategy {
         Strategy::Leveled(levels, _) => Some(levels.sstable_bytes),
         _ => None,
@@ -49,7 +45,7 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
     match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
         // A truncation or the table's end came between: there is nothing left to merge.
-        Err(MaintenanceError::Cancelled) if !inner.stopped.get() => Ok(()),
+        Err(MaintenanceError::Cancelled) if !inner.health.is_stopped() => Ok(()),
         done => done,
     }
 }
@@ -61,18 +57,18 @@ pub(crate) async fn cleanup(
     kept: impl Fn() -> KeptTokens,
 ) -> Result<u64, MaintenanceError> {
     // What is salvaged of a damaged SSTable is in what is flushed, or comes later.
-    let _no_salvage = store.mending.acquire(1).await.map_err(|_| MaintenanceError::Stopped)?;
+    let _no_salvage = store.edits.salvage().await?;
     inner.flush(store).await?;
-    store.refuse_if_damaged()?;
-    count(&store.stop_minor, 1);
-    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+    store.damages.refuse_any()?;
+    store.edits.stop_minor();
+    let _alone = store.edits.alone().await?;
     // What comes from now on is in none of these.
     let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
     let kept = kept();
     let mut rewritten = 0;
     for live in inputs {
         let sstable = &live.sstable;
-        let has_others = has_others(sstable, &kept).await.map_err(|error| noting(store, &live, error));
+        let has_others = has_others(sstable, &kept).await.map_err(|error| store.read_failed(&live, error));
         if store.dropped.get() || !has_others? {
             continue;
         }
@@ -91,7 +87,7 @@ pub(crate) async fn cleanup(
                 inner.cache.forget_table(store.id);
             }
             // A truncation or the table's end came between.
-            Err(MaintenanceError::Cancelled) if !inner.stopped.get() => break,
+            Err(MaintenanceError::Cancelled) if !inner.health.is_stopped() => break,
             Err(error) => return Err(error),
         }
     }
@@ -131,56 +127,26 @@ const CLEANUP: &str = "cleanup";
 /// What a major compaction is called in the history; only truncation and the end of the table stop it.
 const MAJOR: &str = "major";
 
-/// A compaction that runs, as others see it.
-pub(crate) struct RunningTask {
-    id: [u8; 16],
-    table: Arc<Table>,
-    sstables: usize,
-    progress: Progress,
-}
-
-impl RunningTask {
-    pub(crate) fn record(&self) -> TaskRecord {
-        TaskRecord {
-            id: self.id,
-            keyspace: self.table.keyspace.clone(),
-            table: self.table.name.clone(),
-            sstables: self.sstables as u64,
-            bytes_done: self.progress.bytes_read.get(),
-            bytes_total: self.progress.bytes_total.get(),
-        }
-    }
-}
-
 impl Inner {
-    /// Has others see a compaction until the result is dropped.
-    fn show_task(&self, store: &Store, id: [u8; 16], sstables: usize) -> Rc<RunningTask> {
-        let task = Rc::new(RunningTask { id, table: store.table(), sstables, progress: Progress::default() });
-        let mut tasks = self.compaction_tasks.borrow_mut();
-        tasks.retain(|task| task.strong_count() > 0);
-        tasks.push(Rc::downgrade(&task));
-        task
-    }
-
     /// Starts what compactions there are to start; called when SSTables came, and from time to time.
     pub(crate) fn start_compactions(self: &Rc<Self>) {
-        if !self.config.auto_compaction || self.stopped.get() {
+        if !self.config.auto_compaction || self.health.is_stopped() {
             return;
         }
         // Each table in turn, from the one behind the last: those that come late in the order must not wait for ever.
         let mut stores = self.stores_in_order();
-        let last = self.compacted_last.get();
+        let last = self.compactions.last();
         let behind = last.map_or(0, |last| stores.partition_point(|store| store.id <= last));
         stores.rotate_left(behind);
         let mut is_started = true;
         while is_started {
             is_started = false;
             for store in &stores {
-                if self.compactions_running.get() >= self.config.compactors_max as u64 {
+                if self.compactions.running() >= self.config.compactors_max as u64 {
                     return;
                 }
                 if self.start_compaction(store) {
-                    self.compacted_last.set(Some(store.id));
+                    self.compactions.set_last(store.id);
                     is_started = true;
                 }
             }
@@ -190,43 +156,41 @@ impl Inner {
     /// Starts one compaction of a table, if there is one worth it.
     fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
         let set = store.set();
-        if set.is_empty() || store.is_damaged() || self.is_paused(store) {
+        if set.is_empty() || !store.damages.is_empty() || self.compactions.is_paused(store.id, self.rt.now())
+        {
             return false;
         }
-        let strategy = Strategy::of(&store.table.borrow().options.compaction);
+        let strategy = Strategy::of(&store.table().options.compaction);
         let candidates = self.candidates(store, &set);
         // What was repaired is compacted apart from what was not.
         let (repaired, fresh): (Vec<_>, Vec<_>) =
-            candidates.into_iter().partition(|one| store.marks.is_repaired(&set[one.id]));
+            candidates.into_iter().partition(|one| store.marks.is_repaired(set[one.id].covered_by.get()));
         let now = self.now_seconds();
         let choice = strategy.choose(&fresh, now).or_else(|| strategy.choose(&repaired, now));
         let Some(choice) = choice else { return false };
         let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
         inputs.iter().for_each(|live| live.compacting.set(true));
-        count(&self.compactions_running, 1);
+        self.compactions.begin();
         let (inner, store) = (self.clone(), store.clone());
         let task = self.rt.spawn(Group::Compaction, async move {
             let done = inner.compact_chosen(&store, &inputs, &choice).await;
             inputs.iter().for_each(|live| live.compacting.set(false));
-            inner.compactions_running.set(inner.compactions_running.get() - 1);
+            inner.compactions.end();
             match done {
                 Ok(()) => {
-                    inner.compaction_pauses.borrow_mut().remove(&store.id);
-                    inner.compaction_check.notify_one();
+                    inner.compactions.resume(store.id);
+                    inner.compactions.check.notify_one();
                 }
-                // The choice is made again after a pause, not at once: the disk may be full for a while.
                 Err(error) => inner.compaction_failed(&store, &inputs, error),
             }
         });
-        let mut tasks = self.tasks.borrow_mut();
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(task);
+        self.keep_task(task);
         true
     }
 
     /// A compaction failed: an SSTable that is damaged is left out from now on, and the log says why, once.
     fn compaction_failed(&self, store: &Store, inputs: &[Rc<LiveSstable>], error: MaintenanceError) {
-        count(&self.compactions_failed, 1);
+        self.compactions.count_failure();
         if matches!(error, MaintenanceError::Cancelled | MaintenanceError::Stopped) {
             return;
         }
@@ -237,21 +201,8 @@ impl Inner {
             let damaged = inputs.iter().filter(|live| *live.sstable.descriptor() == descriptor);
             damaged.for_each(|live| store.met_damage(live, error));
         }
-        let mut pauses = self.compaction_pauses.borrow_mut();
-        let (failures, until) = pauses.entry(store.id).or_insert((0, Instant::START));
-        *until = self.rt.now() + PAUSE_MAX.min(Duration::from_secs(1 << (*failures).min(6)));
-        *failures += 1;
-        drop(pauses);
-        let text = format!("a compaction of {} failed: {error}", store.table.borrow().full_name());
-        if *self.compaction_failure.borrow() != text {
-            tracing::error!("{text}");
-            *self.compaction_failure.borrow_mut() = text;
-        }
-    }
-
-    fn is_paused(&self, store: &Store) -> bool {
-        let pauses = self.compaction_pauses.borrow();
-        pauses.get(&store.id).is_some_and(|(_, until)| self.rt.now() < *until)
+        let text = format!("a compaction of {} failed: {error}", store.table().full_name());
+        self.compactions.pause(store.id, self.rt.now(), text);
     }
 
     /// Takes the room on disk that merging these SSTables may need, or fails; with `choice` fewer of them may be merged.
@@ -264,7 +215,7 @@ impl Inner {
         let disk = self.rt.disk();
         let (free, total) = (disk.free_space(&store.dir).await?, disk.total_space(&store.dir).await?);
         // Flushes need some of it, and the commit log.
-        let spared = ROOM_SPARED_MAX.min(total / 20) + self.compaction_bytes_claimed.get();
+        let spared = ROOM_SPARED_MAX.min(total / 20) + self.compactions.claimed();
         let room = free.saturating_sub(spared);
         let bytes: Vec<u64> = inputs.iter().map(|live| live.sstable.disk_len()).collect();
         let needed: u64 = bytes.iter().sum();
@@ -285,9 +236,8 @@ impl Inner {
             return Err(MaintenanceError::Source(reason.into()));
         };
         let claimed = places.iter().map(|place| bytes[*place]).sum();
-        count(&self.compaction_bytes_claimed, claimed);
         let taken = places.into_iter().map(|place| inputs[place].clone()).collect();
-        Ok((taken, Claim { inner: self.clone(), bytes: claimed }))
+        Ok((taken, self.compactions.claim(claimed)))
     }
 
     async fn compact_chosen(
@@ -296,7 +246,7 @@ impl Inner {
         inputs: &[Rc<LiveSstable>],
         choice: &Choice,
     ) -> Result<(), MaintenanceError> {
-        let _one = store.edits.acquire(1).await.map_err(|_| MaintenanceError::Stopped)?;
+        let _one = store.edits.one().await?;
         // A truncation or major compaction may have come between the choice and here.
         let set = store.set();
         if !inputs.iter().all(|input| set.iter().any(|live| Rc::ptr_eq(live, input))) {
@@ -339,13 +289,9 @@ impl Inner {
         .collect()
     }
 
-    pub(crate) fn now_seconds(&self) -> Seconds {
-        Seconds::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0)
-    }
-
     pub(crate) async fn compaction_controller(self: Rc<Self>) {
         loop {
-            self.compaction_check.notified().await;
+            self.compactions.check.notified().await;
             self.start_compactions();
         }
     }
@@ -367,12 +313,12 @@ struct Expiry<'a> {
 
 impl<'a> Expiry<'a> {
     fn of(store: &Store, set: &'a [Rc<LiveSstable>], now: Seconds) -> Self {
-        let in_memtables = store.memtables().iter().map(|memtable| memtable.stats().timestamp_min).min();
+        let in_memtables = store.memtables.all().iter().map(|memtable| memtable.stats().timestamp_min).min();
         Self {
             set,
             rule: store.purge_rule(now),
             in_memtables: in_memtables.unwrap_or(Timestamp::MAX),
-            is_aggressive: Strategy::expires_aggressively(&store.table.borrow().options.compaction),
+            is_aggressive: Strategy::expires_aggressively(&store.table().options.compaction),
         }
     }
 
@@ -421,24 +367,11 @@ async fn drop_expired(
     }
     let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
     let committed = inner.commit(store, edit, &names).await?;
-    store.change_set(Vec::new(), &doomed);
+    store.sstables.change(Vec::new(), &doomed);
     crate::marks::note(inner, store).await;
     inner.retire(&doomed, committed, true).await;
     record(inner, store, id, &doomed, 0, vec![0; doomed.len()], Reason::Expired.name());
     Ok(())
-}
-
-/// Room on disk that a compaction has taken, until it is dropped.
-struct Claim {
-    inner: Rc<Inner>,
-    bytes: u64,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        let claimed = &self.inner.compaction_bytes_claimed;
-        claimed.set(claimed.get().saturating_sub(self.bytes));
-    }
 }
 
 /// Merges SSTables of a table and replaces them by the result, as one edit.
@@ -451,7 +384,7 @@ async fn compact(
 ) -> Result<(), MaintenanceError> {
     let id = inner.unique_id();
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
-    let task = inner.show_task(store, id, inputs.len());
+    let task = inner.compactions.show(id, store.table(), inputs.len());
     match merge(inner, store, &inputs, choice, (&why, &task.progress), &mut edit).await {
         Ok((added, bytes_out, rows_merged)) => {
             let names: Vec<Descriptor> =
@@ -459,13 +392,13 @@ async fn compact(
             inner.rt.buggify("compaction: merged, not committed").await;
             let committed = inner.commit(store, edit, &names).await?;
             inner.rt.buggify("compaction: committed, readers go by the inputs").await;
-            let covered_by = crate::marks::of_merge(&inputs);
+            let covered_by = covers_all(&inputs);
             added.iter().for_each(|live| live.covered_by.set(covered_by));
-            store.change_set(added, &inputs);
+            store.sstables.change(added, &inputs);
             crate::marks::note(inner, store).await;
             inner.retire(&inputs, committed, true).await;
             record(inner, store, id, &inputs, bytes_out, rows_merged, why.name);
-            inner.compaction_check.notify_one();
+            inner.compactions.check.notify_one();
             Ok(())
         }
         Err(error) => {
@@ -486,15 +419,8 @@ fn record(
     why: &str,
 ) {
     let bytes_in: u64 = inputs.iter().map(|live| live.sstable.data_len()).sum();
-    count(&inner.compactions_done, 1);
-    count(&inner.compaction_bytes_in, bytes_in);
-    count(&inner.compaction_bytes_out, bytes_out);
     let table = store.table();
-    let mut history = inner.compaction_history.borrow_mut();
-    if history.len() >= COMPACTION_HISTORY_MAX {
-        history.pop_front();
-    }
-    history.push_back(CompactionRecord {
+    inner.compactions.record(CompactionRecord {
         id,
         keyspace: table.keyspace.clone(),
         table: table.name.clone(),
@@ -541,10 +467,10 @@ async fn merge(
         rule,
         output_bytes_max: choice.output_bytes_max,
     };
-    let (stops, minor_stops) = (store.stop_compactions.get(), store.stop_minor.get());
+    let begun = store.edits.now();
     let stop = || {
-        let for_major = !why.is_major() && store.stop_minor.get() != minor_stops;
-        for_major || store.stop_compactions.get() != stops || store.dropped.get() || inner.stopped.get()
+        let for_major = !why.is_major() && store.edits.makes_way_since(begun);
+        for_major || store.edits.is_stopped_since(begun) || store.dropped.get() || inner.health.is_stopped()
     };
     let max_purgeable = |key: &DecoratedKey| -> Timestamp {
         if inner.config.canaries.purge_too_soon {
@@ -554,11 +480,11 @@ async fn merge(
         let others = set.iter().filter(|live| !inputs.iter().any(|input| Rc::ptr_eq(input, live)));
         let holding = others.filter(|live| live.sstable.may_contain(key));
         let in_files = holding.map(|live| live.sstable.min_timestamp()).min().unwrap_or(Timestamp::MAX);
-        in_files.min(store.memtable_timestamp_min(key))
+        in_files.min(store.memtables.timestamp_min(key))
     };
     let edit = Cell::new(Some(edit));
     let open_output = async || {
-        let generation = store.next_generation(inner.rt.shard().0, inner.rt.shard_count());
+        let generation = store.sstables.next_generation(inner.rt.shard().0, inner.rt.shard_count());
         let taken = edit.take().expect("outputs are opened one after another");
         let added = taken.add(&Descriptor::new(&store.dir, generation)).await;
         edit.set(Some(taken));
@@ -569,7 +495,8 @@ async fn merge(
         options.owner = Some(inner.owner());
         SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await
     };
-    let outcome = run(&inner.rt, job, &inner.throttle, progress, stop, max_purgeable, open_output).await;
+    let outcome =
+        run(&inner.rt, job, &inner.compactions.throttle, progress, stop, max_purgeable, open_output).await;
     let outcome = outcome.map_err(|error| match error {
         WorkerError::Stopped => MaintenanceError::Cancelled,
         WorkerError::Read(error) => MaintenanceError::Source(error),

@@ -18,7 +18,7 @@ pub enum FailurePolicy {
     Die,
 }
 
-/// Planted bugs, for tests of the tests: each must be found by the simulator.
+/// Injected bugs, for tests of the tests: each must be found by the simulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canaries {
     /// The commit log acknowledges without syncing where its mode promises a sync.
@@ -67,7 +67,7 @@ pub struct EngineConfig {
     pub commit_failure_policy: FailurePolicy,
     /// This node, as SSTables record their origin.
     pub host_id: [u8; 16],
-    /// Planted bugs; none outside of tests.
+    /// Injected bugs; none outside of tests.
     pub canaries: Canaries,
 }
 

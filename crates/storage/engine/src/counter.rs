@@ -19,13 +19,13 @@ pub(crate) async fn increment(
     let key = (update.table.id, update.key.key.clone());
     let _held = match engine.0.config.canaries.skip_counter_locks {
         true => None,
-        false => Some(engine.0.counter_locks.lock(&key).await?),
+        false => Some(engine.0.counters.locks.lock(&key).await?),
     };
     // A count that was read before a truncation must not be written behind it.
     let store = engine.0.store_of_write(update.table.id)?;
     let logged = store.durable.get();
     let _not_truncated = engine.0.hold_truncations(vec![store]).await?;
-    let counting = engine.0.counter_ids.counting(&engine.0.rt, logged).await;
+    let counting = engine.0.counters.ids.counting(&engine.0.rt, logged).await;
     let Counting { id: owner, sync } = counting.map_err(|error| WriteError::CommitLog(error.to_string()))?;
     let known = present_values(engine, &update, owner).await?;
     let clock = engine.0.rt.wall_micros();
@@ -56,33 +56,30 @@ pub(crate) async fn increment(
     let counted = result.clone();
     // An increment that the log did not take is in the memtable all the same, and the values above build on it: it goes
     // to the log with this one, so that after a crash all of its cells are there or none.
-    let unlogged = engine.0.unlogged_counters.borrow().get(&key).cloned();
+    let unlogged = engine.0.counters.unlogged(&key);
     if let Some(unlogged) = unlogged {
         result.merge(unlogged);
-    } else if engine.0.unlogged_counters.borrow().len() >= UNLOGGED_MAX {
+    } else if engine.0.counters.is_full() {
         return Err(WriteError::CommitLog("it has failed for too many counters".to_owned()));
     }
     // Waiting here, so that what fails below is the log's doing.
     engine.0.admit_write().await?;
     match engine.apply(Write::one(Origin::Counter, result.clone())).await {
         Ok(()) => {
-            engine.0.unlogged_counters.borrow_mut().remove(&key);
+            engine.0.counters.logged(&key);
             if sync {
-                engine.0.log.sync().await.map_err(crate::engine::write_error)?;
+                engine.0.log.sync().await.map_err(crate::error::write_error)?;
             }
             Ok(counted)
         }
         Err(error) => {
             if matches!(error, WriteError::CommitLog(_)) {
-                engine.0.unlogged_counters.borrow_mut().insert(key, result);
+                engine.0.counters.set_unlogged(key, result);
             }
             Err(error)
         }
     }
 }
-
-/// Partitions with increments that the log did not take; more are refused until it works again.
-const UNLOGGED_MAX: usize = 4096;
 
 /// What this host has counted so far in the rows of an update: position (none for the static row), column, context.
 type Known = HashMap<Option<Vec<u8>>, HashMap<ColumnId, Bytes>>;

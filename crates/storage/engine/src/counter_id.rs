@@ -43,7 +43,7 @@ enum Condition {
     Synced,
 }
 
-/// An id, as the file has it.
+/// The stored form of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     condition: Condition,

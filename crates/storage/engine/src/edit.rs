@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
 use sstable::{Component, Descriptor, SstableError};
 
-use crate::truncation;
+use crate::truncation_record;
 
 /// Longer logs are not read.
 const LOG_LEN_MAX: usize = 16 << 20;
@@ -90,7 +90,7 @@ impl Edit {
             sstable::remove(&self.disk, descriptor).await?;
         }
         // Without the log it means nothing, and goes at the next start.
-        let _ = truncation::finish(&self.disk, &self.dir, &self.id, false).await;
+        let _ = truncation_record::finish(&self.disk, &self.dir, &self.id, false).await;
         Ok(())
     }
 
@@ -160,7 +160,7 @@ pub(crate) async fn finish_edits(disk: &Disk, dir: &Path) -> Result<usize, Sstab
             finished += 1;
         }
     }
-    truncation::remove_orphans(disk, dir).await?;
+    truncation_record::remove_orphans(disk, dir).await?;
     Ok(finished)
 }
 
@@ -185,7 +185,7 @@ async fn finish_one(disk: &Disk, dir: &Path, path: &Path) -> Result<(), SstableE
     }
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let id = stem.rsplit('_').next().unwrap_or_default();
-    truncation::finish(disk, dir, id, committed).await?;
+    truncation_record::finish(disk, dir, id, committed).await?;
     disk.remove(path).await?;
     Ok(disk.sync_dir(dir).await?)
 }

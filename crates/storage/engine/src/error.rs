@@ -1,10 +1,16 @@
-//! Why the engine could not do what it was asked.
+//! The errors of the engine.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use commitlog::AppendError;
 use mutation::SourceError;
 use schema::TableId;
+use sstable::SstableError;
+
+/// Pause after something that failed for want of space, descriptors or memory, or because the disk did.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A write that was not applied, or whose durability could not be had.
 #[derive(Clone, Debug)]
@@ -169,4 +175,29 @@ impl From<rt::DiskError> for MaintenanceError {
 pub(crate) fn is_shortage(error: &rt::DiskError) -> bool {
     // EAGAIN, ENOMEM, ENFILE, EMFILE.
     error.is_disk_full() || matches!(error.source.raw_os_error(), Some(11 | 12 | 23 | 24))
+}
+
+/// Keeps the kind of a disk's failure, which decides what happens next.
+pub(crate) fn disk_or_source(error: SstableError) -> MaintenanceError {
+    match error {
+        SstableError::Disk(error) => MaintenanceError::Disk(error),
+        other => MaintenanceError::Source(Box::new(other)),
+    }
+}
+
+/// A failure of the log in a maintenance operation.
+pub(crate) fn log_failure(error: AppendError) -> MaintenanceError {
+    match error {
+        AppendError::Disk(error) => MaintenanceError::Disk((*error).clone()),
+        AppendError::Closed => MaintenanceError::Stopped,
+        AppendError::TooLarge { .. } => MaintenanceError::Source(error.to_string().into()),
+    }
+}
+
+pub(crate) fn write_error(error: AppendError) -> WriteError {
+    match error {
+        AppendError::TooLarge { size, size_max } => WriteError::MutationTooLarge { size, size_max },
+        AppendError::Disk(error) => WriteError::CommitLog(error.to_string()),
+        AppendError::Closed => WriteError::Stopped,
+    }
 }

@@ -11,11 +11,11 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
     let stores = inner.stores_in_order();
     EngineStats {
         tables: stores.iter().map(|store| (store.id, table(inner, store))).collect(),
-        memtable_bytes: inner.memtable_bytes.get() as u64,
+        memtable_bytes: inner.memory.bytes() as u64,
         memtable_bytes_max: inner.config.memtable_bytes_max as u64,
-        flushes: inner.flushes.get(),
-        flushes_pending: stores.iter().map(|store| store.flushing.borrow().len() as u64).sum(),
-        writes_throttled: inner.throttled.get(),
+        flushes: inner.flushes.figures().0,
+        flushes_pending: stores.iter().map(|store| store.memtables.flushing() as u64).sum(),
+        writes_throttled: inner.memory.waiting(),
         commitlog_disk_bytes: log.disk_bytes,
         commitlog_segments: log.segments,
         commitlog_written_bytes: log.written_bytes,
@@ -29,24 +29,21 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
         block_cache_bytes: cached.block_bytes,
         block_cache_hits: cached.block_hits,
         block_cache_misses: cached.block_misses,
-        compactions_running: inner.compactions_running.get(),
-        compactions_done: inner.compactions_done.get(),
-        compaction_bytes_in: inner.compaction_bytes_in.get(),
-        compaction_bytes_out: inner.compaction_bytes_out.get(),
-        compactions_failed: inner.compactions_failed.get(),
-        flushes_failed: inner.flushes_failed.get(),
+        compactions_running: inner.compactions.running(),
+        compactions_done: inner.compactions.totals().done,
+        compaction_bytes_in: inner.compactions.totals().bytes_in,
+        compaction_bytes_out: inner.compactions.totals().bytes_out,
+        compactions_failed: inner.compactions.failed(),
+        flushes_failed: inner.flushes.figures().1,
         commitlog_failures: log.failures,
-        compaction_tasks: {
-            let tasks = inner.compaction_tasks.borrow();
-            tasks.iter().filter_map(std::rc::Weak::upgrade).map(|task| task.record()).collect()
-        },
-        compaction_history: inner.compaction_history.borrow().iter().cloned().collect(),
+        compaction_tasks: inner.compactions.tasks(),
+        compaction_history: inner.compactions.history(),
     }
 }
 
 pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
     let set = store.set();
-    let memtables = store.memtables();
+    let memtables = store.memtables.all();
     let counters = &store.counters;
     let sum = |of: &dyn Fn(&sstable::Sstable) -> u64| set.iter().map(|live| of(&live.sstable)).sum::<u64>();
     let mut levels = vec![0u64];
@@ -68,20 +65,20 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
     let disk_bytes = sum(&|sstable| sstable.disk_len());
     let in_memtables: u64 = memtables.iter().map(|memtable| memtable.partitions() as u64).sum();
     TableStats {
-        memtable_bytes: store.memtable_bytes() as u64,
+        memtable_bytes: store.memtables.bytes() as u64,
         memtable_partitions: in_memtables,
         memtable_rows: memtables.iter().map(|memtable| memtable.rows() as u64).sum(),
-        memtable_switches: counters.switches.get(),
+        memtable_switches: store.memtables.switches(),
         sstables: set.len() as u64,
         damaged_sstables: {
             let met = set.iter().filter(|live| live.suspect.get()).count();
-            (store.damage.borrow().len() + met) as u64
+            (store.damages.len() + met) as u64
         },
         disk_bytes,
         data_bytes: sum(&|sstable| sstable.data_len()),
         repaired_bytes: set
             .iter()
-            .filter(|live| store.marks.is_repaired(live))
+            .filter(|live| store.marks.is_repaired(live.covered_by.get()))
             .map(|live| live.sstable.data_len())
             .sum(),
         total_disk_bytes: disk_bytes + inner.trash.bytes(),

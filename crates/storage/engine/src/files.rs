@@ -2,7 +2,7 @@
 //! goes as it is.
 //!
 //! An SSTable whose partitions are all wanted goes as its files, which are not looked into. Of another one the wanted partitions,
-//! which lie in stretches because an SSTable is ordered by token, are written to an SSTable of their own first.
+//! which are token ranges because an SSTable is ordered by token, are written to an SSTable of their own first.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use sstable::{Component, Descriptor, Owner, Sstable, SstableError, SstableWriter
 use topology::Sharder;
 
 use crate::compact::has_others;
+use crate::damage::damage_in;
 use crate::engine::Inner;
-use crate::flush::disk_or_source;
+use crate::error::disk_or_source;
 use crate::live::LiveSstable;
-use crate::mend::{damage_in, noting};
 use crate::store::Store;
 use crate::{Engine, KeptTokens, MaintenanceError};
 
@@ -79,7 +79,7 @@ impl Engine {
         if store.dropped.get() {
             return Err(MaintenanceError::UnknownTable(table));
         }
-        store.refuse_if_damaged()?;
+        store.damages.refuse_any()?;
         Ok(HeldFiles {
             inner: inner.clone(),
             table: store.table(),
@@ -100,11 +100,11 @@ impl Engine {
                 bytes += sstable.disk_len() as f64 * wanted_share(sstable, wanted);
             }
         }
-        let stretches = wanted.tokens.within(i64::MIN, i64::MAX);
-        let tokens: u128 = stretches.iter().map(|(first, last)| u128::from(last.abs_diff(*first)) + 1).sum();
+        let ranges = wanted.tokens.within(i64::MIN, i64::MAX);
+        let tokens: u128 = ranges.iter().map(|(first, last)| u128::from(last.abs_diff(*first)) + 1).sum();
         // A node of more shards asks once for each that this one meets.
         let own_part = f64::from(self.0.rt.shard_count()) / f64::from(wanted.shards.max(1));
-        bytes += store.memtable_bytes() as f64 * (tokens as f64 / 2_f64.powi(64)) * own_part.min(1.0);
+        bytes += store.memtables.bytes() as f64 * (tokens as f64 / 2_f64.powi(64)) * own_part.min(1.0);
         Some(bytes as u64)
     }
 }
@@ -170,7 +170,7 @@ impl HeldFiles {
         let [data, digest] = [Component::Data, Component::Digest].map(|part| outgoing.descriptor.path(part));
         match sstable::verify::verify_digest(&self.inner.rt, data, digest).await {
             Ok(()) => Ok(false),
-            Err(error) => match noting(&self.store, live, error) {
+            Err(error) => match self.store.read_failed(live, error) {
                 MaintenanceError::Source(_) => Ok(true),
                 error => Err(error),
             },
@@ -221,7 +221,7 @@ impl HeldFiles {
         options.level = sstable.level();
         options.host_id = Some(self.inner.config.host_id);
         options.owner = Some(Owner { shard: wanted.shard, shards: wanted.shards });
-        let stretches: Vec<PartitionRange> = wanted
+        let ranges: Vec<PartitionRange> = wanted
             .tokens
             .within(sstable.first().token, sstable.last().token)
             .into_iter()
@@ -237,11 +237,8 @@ impl HeldFiles {
             let source = (&**sstable, table);
             let mut writer =
                 SstableWriter::copying(rt, scratch, number, source, options).await.map_err(disk_or_source)?;
-            for stretch in &stretches {
-                writer
-                    .copy(sstable, stretch, |token| wanted.contains(token))
-                    .await
-                    .map_err(disk_or_source)?;
+            for range in &ranges {
+                writer.copy(sstable, range, |token| wanted.contains(token)).await.map_err(disk_or_source)?;
             }
             writer
         } else {
@@ -249,8 +246,8 @@ impl HeldFiles {
             let mut writer = SstableWriter::new(rt, scratch, number, table, options, encoding)
                 .await
                 .map_err(disk_or_source)?;
-            for stretch in &stretches {
-                self.write_stretch(sstable, stretch, wanted, &mut writer).await?;
+            for range in &ranges {
+                self.write_range(sstable, range, wanted, &mut writer).await?;
             }
             writer
         };
@@ -263,14 +260,14 @@ impl HeldFiles {
     }
 
     /// Of a file of an older version: partitions are read and written.
-    async fn write_stretch(
+    async fn write_range(
         &self,
         sstable: &Rc<Sstable>,
-        stretch: &PartitionRange,
+        range: &PartitionRange,
         wanted: &Wanted,
         writer: &mut SstableWriter,
     ) -> Result<(), MaintenanceError> {
-        let mut source = sstable.scan(stretch);
+        let mut source = sstable.scan(range);
         let mut fragments = FragmentBuffer::new();
         let mut is_wanted = false;
         while source.fill(&mut fragments).await.map_err(MaintenanceError::Source)? {

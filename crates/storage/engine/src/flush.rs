@@ -12,18 +12,15 @@ use rt::{Group, Rt};
 use schema::Table;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions, Written};
 
-use crate::engine::{Inner, log_failure};
-use crate::error::is_shortage;
+use crate::engine::Inner;
+use crate::error::{RETRY_PAUSE, disk_or_source, is_shortage, log_failure};
 use crate::live::LiveSstable;
-use crate::store::{Flushing, Store, count};
+use crate::memtables::Flushing;
+use crate::store::Store;
 use crate::{Canaries, FailurePolicy, MaintenanceError};
 
 /// Flushes of different tables that are started at once for memory or the log.
 const FLUSHES_MAX: u64 = 2;
-/// Flushes of different tables that write at once, whoever asked for them.
-pub(crate) const FLUSH_SLOTS: usize = 4;
-/// Pause after a flush that failed.
-pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Begins to flush what a table holds; `before` is the number that its log entries lie below, the log's next one
@@ -33,19 +30,19 @@ impl Inner {
         store: &Rc<Store>,
         before: Option<u64>,
     ) -> Option<Rc<Flushing>> {
-        let last = store.switch(before.unwrap_or_else(|| self.log.next_number()))?;
-        if !store.flush_running.replace(true) {
-            count(&self.flushes_running, 1);
+        let last = {
+            let before = before.unwrap_or_else(|| self.log.next_number());
+            store.memtables.switch(store.table(), before)?
+        };
+        if store.memtables.begin_flushing() {
+            self.flushes.begin();
             let (inner, store) = (self.clone(), store.clone());
             let task = self.rt.spawn(Group::Flush, async move {
                 inner.flush_queue(&store).await;
-                store.flush_running.set(false);
-                inner.flushes_running.set(inner.flushes_running.get() - 1);
-                inner.flush_check.notify_one();
+                store.memtables.end_flushing();
+                inner.flushes.end();
             });
-            let mut tasks = self.tasks.borrow_mut();
-            tasks.retain(|task| !task.is_finished());
-            tasks.push(task);
+            self.keep_task(task);
         }
         Some(last)
     }
@@ -64,7 +61,7 @@ impl Inner {
         let Some(flushing) = self.start_flush(store, before) else { return Ok(()) };
         let failures = flushing.failure.borrow().0;
         while !flushing.done.get() {
-            if self.stopped.get() {
+            if self.health.is_stopped() {
                 return Err(MaintenanceError::Stopped);
             }
             if let (attempts, Some(reason)) = &*flushing.failure.borrow()
@@ -80,57 +77,45 @@ impl Inner {
     /// Writes a table's closed memtables, oldest first; ends when there are none.
     async fn flush_queue(self: &Rc<Self>, store: &Rc<Store>) {
         loop {
-            let Some(flushing) = store.flushing.borrow().front().cloned() else { return };
-            let slot = self.flush_slots.acquire(1).await.expect("it is never closed");
+            let Some(flushing) = store.memtables.oldest() else { return };
+            let slot = self.flushes.slot().await;
             let outcome = self.flush_one(store, &flushing).await;
             drop(slot);
             let outcome = match outcome {
                 // Nobody will read it. Its files may have gone in the middle of this, and that is no failure of the disk.
                 Err(error) if store.dropped.get() => {
                     tracing::debug!("a memtable of a dropped table was not written: {}", error.0);
-                    self.leave_stray(store, &flushing);
+                    self.leave_orphan(store, &flushing);
                     Ok(())
                 }
                 outcome => outcome,
             };
             match outcome {
                 Ok(()) => {
-                    let done = store.flushing.borrow_mut().pop_front();
-                    assert!(done.is_some_and(|done| Rc::ptr_eq(&done, &flushing)), "flushes end in order");
-                    flushing.done.set(true);
-                    let bytes = flushing.memtable.bytes();
-                    self.memtable_bytes.set(self.memtable_bytes.get().saturating_sub(bytes));
-                    self.shortage.set(false);
-                    if self.flush_failure.take().is_some() {
+                    store.memtables.finish(&flushing);
+                    self.memory.give_back(flushing.memtable.bytes());
+                    if self.flushes.succeeded() {
                         tracing::info!("memtables can be written again");
                     }
-                    self.memory_freed.notify_all();
-                    count(&self.flushes, 1);
+                    self.memory.freed.notify_all();
                     flushing.attempted.notify_all();
                     self.release_log().await;
                 }
                 Err(FlushError(error, part)) => {
-                    count(&self.flushes_failed, 1);
-                    if self.flush_failure.replace(Some(error.to_string())).is_none() {
+                    let shortage = matches!(&error, MaintenanceError::Disk(disk) if is_shortage(disk));
+                    if self.flushes.has_failed(error.to_string(), shortage) {
                         tracing::error!(
                             "a memtable cannot be written and is tried again every second: {error}"
                         );
                     }
                     // Writes that wait for memory fail with the reason instead of waiting for the disk.
-                    self.memory_freed.notify_all();
-                    let shortage = matches!(&error, MaintenanceError::Disk(disk) if is_shortage(disk));
-                    self.shortage.set(shortage);
+                    self.memory.freed.notify_all();
                     let is_stop = self.config.disk_failure_policy != FailurePolicy::Ignore;
                     // What a failure of the log leads to says `commit_failure_policy`, and was done.
                     if is_stop && part == Part::Files && !shortage {
                         self.stop_by_failure(&error, self.config.disk_failure_policy);
                     }
-                    // Those behind it in the queue wait for the same disk.
-                    for waiting in store.flushing.borrow().iter() {
-                        let attempts = waiting.failure.borrow().0 + 1;
-                        *waiting.failure.borrow_mut() = (attempts, Some(error.to_string()));
-                        waiting.attempted.notify_all();
-                    }
+                    store.memtables.attempt_failed(&error.to_string());
                     // The memtable stays, and so does its part of the log.
                     self.rt.sleep(RETRY_PAUSE).await;
                 }
@@ -139,9 +124,9 @@ impl Inner {
     }
 
     /// An SSTable that was written and did not enter the set goes with the files of its table.
-    fn leave_stray(&self, store: &Store, flushing: &Flushing) {
+    fn leave_orphan(&self, store: &Store, flushing: &Flushing) {
         if let Some(live) = flushing.written.take() {
-            store.strays.borrow_mut().push(live.sstable.descriptor().clone());
+            store.sstables.add_orphan(live.sstable.descriptor().clone());
         }
     }
 
@@ -152,12 +137,17 @@ impl Inner {
         flushing: &Rc<Flushing>,
     ) -> Result<(), FlushError> {
         if store.dropped.get() {
-            self.leave_stray(store, flushing);
+            self.leave_orphan(store, flushing);
             return Ok(());
         }
         // An attempt may have written the file and then failed to log that; writing it again would fill the disk, and
         // removing it is no way back once the log may have taken the note.
         let before = flushing.written.borrow().clone();
+        if before.is_none() && flushing.first.is_some() {
+            // An entry may span tables: with a periodic sync a power failure could otherwise keep this table's part, which is
+            // then in the SSTable, and lose the parts of the others with the unsynced end of the log.
+            self.log.sync().await.map_err(|error| FlushError(log_failure(error), Part::Log))?;
+        }
         let live = match before {
             Some(live) => Some(live),
             None => self.write_and_open(store, &flushing.memtable).await.map_err(disk_or_source)?,
@@ -172,19 +162,19 @@ impl Inner {
         self.rt.buggify("flush: the note is written, readers go by the memtable").await;
         if let Some(live) = live {
             if self.incremental_backups(store) {
-                crate::maintain::link_backup(self, &live, &store.dir.join("backups")).await?;
+                crate::links::link_backup(self, &live, &store.dir.join("backups")).await?;
             }
             self.cache.next_epoch(store.id);
-            store.change_set(vec![live.clone()], &[]);
+            store.sstables.change(vec![live.clone()], &[]);
             crate::marks::note(self, store).await;
             self.merge_into_cache(store, &flushing.memtable, &live).await;
-            self.compaction_check.notify_one();
+            self.compactions.check.notify_one();
         }
         Ok(())
     }
 
     fn incremental_backups(&self, store: &Store) -> bool {
-        store.table.borrow().options.incremental_backups.unwrap_or(self.config.incremental_backups)
+        store.of_table(|table| table.options.incremental_backups).unwrap_or(self.config.incremental_backups)
     }
 
     /// Writes a memtable to an SSTable; none when it holds nothing worth a file.
@@ -209,7 +199,7 @@ impl Inner {
     /// takes it along.
     async fn discard(&self, store: &Store, descriptor: Descriptor) {
         if sstable::remove(self.rt.disk(), &descriptor).await.is_err() {
-            store.strays.borrow_mut().push(descriptor);
+            store.sstables.add_orphan(descriptor);
         }
     }
 
@@ -223,7 +213,7 @@ impl Inner {
         let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
         options.host_id = Some(self.config.host_id);
         options.owner = Some(self.owner());
-        let generation = store.next_generation(self.rt.shard().0, self.rt.shard_count());
+        let generation = store.sstables.next_generation(self.rt.shard().0, self.rt.shard_count());
         let encoding = encoding_stats(memtable);
         let dir = store.dir.clone();
         let writer = SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await;
@@ -241,11 +231,11 @@ impl Inner {
 
     /// Makes a table's directory durable when the first file of this process comes.
     pub(crate) async fn make_dir(&self, store: &Store) -> Result<(), rt::DiskError> {
-        if store.dir_made.get() {
+        if store.sstables.has_dir() {
             return Ok(());
         }
         self.rt.disk().create_dir_durably(&store.dir).await?;
-        store.dir_made.set(true);
+        store.sstables.dir_is_made();
         Ok(())
     }
 
@@ -255,7 +245,8 @@ impl Inner {
             // Entries that were not replayed yet are in no memtable, and still needed.
             return;
         }
-        let needed = self.stores_in_order().iter().filter_map(|store| store.first_unflushed()).min();
+        let needed =
+            self.stores_in_order().iter().filter_map(|store| store.memtables.first_unflushed()).min();
         let before = needed.unwrap_or_else(|| self.log.next_number());
         // What cannot be removed now is tried again after the next flush.
         let _ = self.log.release_before(before).await;
@@ -264,8 +255,8 @@ impl Inner {
     /// Watches memory, the log's size and the tables' flush periods, and starts flushes.
     pub(crate) async fn flush_controller(self: Rc<Self>) {
         loop {
-            self.flush_check.notified().await;
-            if self.stopped.get() {
+            self.flushes.check.notified().await;
+            if self.health.is_stopped() {
                 continue;
             }
             if !self.config.canaries.unlimited_memtables {
@@ -279,15 +270,15 @@ impl Inner {
     /// being flushed do not count here, or every write meanwhile would close a memtable of its own.
     fn flush_for_memory(self: &Rc<Self>) {
         let mut stores = self.stores_in_order();
-        let active = |store: &Rc<Store>| store.active.borrow().bytes();
+        let active = |store: &Rc<Store>| store.memtables.active().bytes();
         let mut total: usize = stores.iter().map(active).sum();
         stores.sort_by_key(|store| std::cmp::Reverse(active(store)));
         for store in stores {
-            if total <= self.config.memtable_bytes_max / 2 || self.flushes_running.get() >= FLUSHES_MAX {
+            if total <= self.config.memtable_bytes_max / 2 || self.flushes.running() >= FLUSHES_MAX {
                 return;
             }
             let bytes = active(&store);
-            if bytes * 4 < total && self.flushes_running.get() > 0 {
+            if bytes * 4 < total && self.flushes.running() > 0 {
                 // The large ones are under way; many small ones would only make small SSTables.
                 return;
             }
@@ -302,12 +293,14 @@ impl Inner {
         let mut oldest: Vec<(u64, Rc<Store>)> = self
             .stores_in_order()
             .into_iter()
-            .filter_map(|store| Some((store.active_first.get().filter(|first| *first < before)?, store)))
+            .filter_map(|store| {
+                Some((store.memtables.active_first().filter(|first| *first < before)?, store))
+            })
             .collect();
         oldest.sort_by_key(|(first, _)| *first);
         // The end of each of them looks here again.
         for (_, store) in oldest {
-            if self.flushes_running.get() >= FLUSHES_MAX {
+            if self.flushes.running() >= FLUSHES_MAX {
                 return;
             }
             self.start_flush(&store, None);
@@ -318,10 +311,10 @@ impl Inner {
     pub(crate) fn flush_by_period(self: &Rc<Self>) {
         let now = self.rt.now();
         for store in self.stores_in_order() {
-            let period = store.table.borrow().options.memtable_flush_period_in_ms;
+            let period = store.of_table(|table| table.options.memtable_flush_period_in_ms);
             let due = period > 0
-                && !store.active.borrow().is_empty()
-                && now - store.active_since.get() >= Duration::from_millis(u64::from(period));
+                && !store.memtables.active().is_empty()
+                && now - store.memtables.active_since() >= Duration::from_millis(u64::from(period));
             if due {
                 self.start_flush(&store, None);
             }
@@ -352,14 +345,6 @@ impl From<rt::DiskError> for FlushError {
     }
 }
 
-/// Keeps the kind of a disk's failure, which decides what happens next.
-pub(crate) fn disk_or_source(error: SstableError) -> MaintenanceError {
-    match error {
-        SstableError::Disk(error) => MaintenanceError::Disk(error),
-        other => MaintenanceError::Source(Box::new(other)),
-    }
-}
-
 pub(crate) fn encoding_stats(memtable: &Memtable) -> EncodingStats {
     let stats = memtable.stats();
     let none = EncodingStats::NONE;
@@ -378,7 +363,7 @@ pub(crate) fn encoding_stats(memtable: &Memtable) -> EncodingStats {
     }
 }
 
-/// Writes a memtable that takes no more writes. `canaries` are planted bugs.
+/// Writes a memtable that takes no more writes. `canaries` are injected bugs.
 pub(crate) async fn write_memtable(
     rt: &Rt,
     table: &Arc<Table>,
@@ -401,12 +386,12 @@ pub(crate) async fn write_memtable(
                         continue;
                     }
                 }
-                let planted = match &fragment {
+                let injected = match &fragment {
                     Fragment::RangeTombstoneChange { .. } => canaries.drop_range_tombstones,
                     Fragment::StaticRow(_) => canaries.drop_static_rows,
                     _ => false,
                 };
-                if planted {
+                if injected {
                     continue;
                 }
                 purger.push(fragment, |_| Timestamp::MIN, &mut kept);

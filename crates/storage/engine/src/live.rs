@@ -11,7 +11,7 @@ use rt::{Disk, DiskError};
 use sstable::{Descriptor, Sstable};
 
 use crate::error::is_shortage;
-use crate::mend::Salvaged;
+use crate::salvaged::Salvaged;
 
 /// Where SSTables go that nobody needs any more; one task of the shard empties it.
 #[derive(Default)]
@@ -59,7 +59,9 @@ impl Trash {
                 }
                 return Err(error);
             }
-            removal.left.set(removal.left.get() - 1);
+            let left = removal.left.get();
+            assert!(left > 0, "an edit removes as many SSTables as it said");
+            removal.left.set(left - 1);
             if removal.left.get() == 0
                 && let Some(log) = &removal.log
             {
@@ -112,6 +114,12 @@ impl LiveSstable {
         assert!(before.is_none(), "an SSTable is removed once");
         self.trash.bytes.set(self.trash.bytes.get() + self.sstable.disk_len());
     }
+}
+
+/// What covers the merge of SSTables: the number that covers all of them, 0 where one is not covered.
+pub(crate) fn covers_all(inputs: &[Rc<LiveSstable>]) -> u64 {
+    let numbers = || inputs.iter().map(|live| live.covered_by.get());
+    if numbers().any(|number| number == 0) { 0 } else { numbers().max().unwrap_or(0) }
 }
 
 impl Drop for LiveSstable {

@@ -1,23 +1,23 @@
-//! Edits that remove SSTables, snapshots, and the end of tables.
+//! Edits that remove SSTables, and the end of tables.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rt::{Disk, DiskError};
-use sstable::{Component, Descriptor, SstableError};
+use sstable::{Descriptor, SstableError};
 
 use crate::edit::{Edit, finish_edits};
 use crate::engine::Inner;
-use crate::error::is_shortage;
-use crate::flush::{RETRY_PAUSE, disk_or_source};
+use crate::error::{RETRY_PAUSE, disk_or_source, is_shortage};
+use crate::links::{auto_snapshot, link_all, snapshot_name, wants_snapshot};
 use crate::live::{LiveSstable, Removal};
-use crate::store::{EDITS_ALL, Store};
+use crate::store::Store;
 use crate::{MaintenanceError, OpenError};
 
 /// An edit that has happened, and whose files are still to be removed.
 pub(crate) struct Committed {
     log: PathBuf,
-    strays: Vec<Descriptor>,
+    orphans: Vec<Descriptor>,
 }
 
 impl Inner {
@@ -49,8 +49,8 @@ impl Inner {
         edit: Edit,
         removed: &[Descriptor],
     ) -> Result<Committed, MaintenanceError> {
-        let committed = self.commit_with(store, edit, removed, store.damaged_files()).await?;
-        store.damage.borrow_mut().retain(|damage| damage.descriptor.is_none());
+        let committed = self.commit_with(store, edit, removed, store.damages.files()).await?;
+        store.damages.forget_files();
         Ok(committed)
     }
 
@@ -61,22 +61,23 @@ impl Inner {
         removed: &[Descriptor],
         damaged: Vec<Descriptor>,
     ) -> Result<Committed, MaintenanceError> {
-        if self.stop_reason.borrow().is_some() {
+        if self.health.has_failed() {
             // An edit of this table may be one that could neither be committed nor undone, and nothing may build on that.
             let _ = edit.abort().await;
             return Err(MaintenanceError::Stopped);
         }
-        let mut strays = store.strays.borrow().clone();
-        strays.extend(damaged);
-        let names: Vec<Descriptor> = removed.iter().chain(&strays).cloned().collect();
+        let mut orphans = store.sstables.orphans();
+        orphans.extend(damaged);
+        let names: Vec<Descriptor> = removed.iter().chain(&orphans).cloned().collect();
         match edit.commit(&names).await {
             Ok(log) => {
-                store.strays.borrow_mut().retain(|stray| !strays.contains(stray));
-                Ok(Committed { log, strays })
+                store.sstables.forget_orphans(&orphans);
+                Ok(Committed { log, orphans })
             }
             Err(error) => {
                 while let Err(failed) = edit.revoke().await {
-                    if matches!(&failed, SstableError::Disk(disk) if is_shortage(disk)) && !self.stopped.get()
+                    if matches!(&failed, SstableError::Disk(disk) if is_shortage(disk))
+                        && !self.health.is_stopped()
                     {
                         self.rt.sleep(RETRY_PAUSE).await;
                         continue;
@@ -92,17 +93,17 @@ impl Inner {
     /// Has the files of a committed edit removed when no reader needs them, and then its log, if it is `finished` apart
     /// from that; otherwise the next start removes it.
     pub(crate) async fn retire(&self, doomed: &[Rc<LiveSstable>], committed: Committed, finished: bool) {
-        let Committed { log, strays } = committed;
-        if doomed.is_empty() && strays.is_empty() {
+        let Committed { log, orphans } = committed;
+        if doomed.is_empty() && orphans.is_empty() {
             if finished {
                 // What cannot be removed now is removed by the next start.
                 let _ = self.rt.disk().remove(&log).await;
             }
             return;
         }
-        let removal = Removal::new(doomed.len() + strays.len(), finished.then_some(log));
+        let removal = Removal::new(doomed.len() + orphans.len(), finished.then_some(log));
         doomed.iter().for_each(|live| live.obsolete(&removal));
-        strays.into_iter().for_each(|stray| self.trash.add(stray, &removal));
+        orphans.into_iter().for_each(|orphan| self.trash.add(orphan, &removal));
     }
 
     /// Takes SSTables out of a table's set by one edit; their files go when no reader needs them.
@@ -111,13 +112,13 @@ impl Inner {
         store: &Store,
         doomed: &[Rc<LiveSstable>],
     ) -> Result<(), MaintenanceError> {
-        if doomed.is_empty() && store.damaged_files().is_empty() {
+        if doomed.is_empty() && store.damages.files().is_empty() {
             return Ok(());
         }
         let edit = Edit::begin(self.rt.disk(), &store.dir, "unknown", self.unique_id()).await?;
         let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
         let committed = self.commit_all(store, edit, &names).await?;
-        store.change_set(Vec::new(), doomed);
+        store.sstables.change(Vec::new(), doomed);
         self.retire(doomed, committed, true).await;
         self.cache.forget_table(store.id);
         Ok(())
@@ -140,35 +141,32 @@ pub(crate) async fn drop_table(
         );
     }
     store.dropped.set(true);
-    inner.dropping.borrow_mut().insert(store.id);
-    inner.stores.borrow_mut().remove(&store.id);
-    stop_compactions(store);
+    inner.tables.begin_drop(store.id);
+    store.edits.stop_compactions();
     // Memtables that were being flushed end without writing anything.
     while let Err(error) = inner.flush(store).await {
-        if inner.stopped.get() {
+        if inner.health.is_stopped() {
             return Err(error);
         }
     }
-    let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+    let _alone = store.edits.alone().await?;
     let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
     auto_snapshot(inner, store, &doomed, "dropped", at_micros).await?;
     inner.remove_sstables(store, &doomed).await?;
     drop(doomed);
-    for stray in store.strays.take() {
-        sstable::remove(inner.rt.disk(), &stray).await.map_err(disk_or_source)?;
+    let orphans = store.sstables.orphans();
+    for orphan in &orphans {
+        sstable::remove(inner.rt.disk(), orphan).await.map_err(disk_or_source)?;
     }
+    store.sstables.forget_orphans(&orphans);
     inner.log.forget_table(store.id);
-    inner.compaction_pauses.borrow_mut().remove(&store.id);
+    inner.compactions.resume(store.id);
     // The directory is shared by the shards: another may be about to write its last memtable there. It is removed when all
     // are done ([`remove_dropped_dir`]).
     inner.trash.empty(inner.rt.disk()).await?;
     inner.release_log().await;
-    inner.dropping.borrow_mut().remove(&store.id);
+    inner.tables.end_drop(store.id);
     Ok(())
-}
-
-fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
-    format!("{why}-{}-{table}", at_micros / 1000)
 }
 
 /// Removes the directory of a table that every shard has dropped, and that of its keyspace unless that is `in_use`, as far
@@ -176,7 +174,7 @@ fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
 /// Gives whether nothing but snapshots and backups is left: readers may still hold files.
 pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) -> Result<bool, DiskError> {
     if disk.exists(dir).await? {
-        crate::truncation::remove_all(disk, dir).await?;
+        crate::truncation_record::remove_all(disk, dir).await?;
         crate::marks::remove_others(disk, dir, None).await?;
         let left = disk.list(dir).await?;
         if left.iter().any(|entry| !entry.is_dir) {
@@ -220,93 +218,5 @@ pub async fn finish_drop(
         }
     }
     remove_dropped_dir(disk, dir, false).await?;
-    Ok(())
-}
-
-/// Asks the compactions of a table to end soon, without a result.
-pub(crate) fn stop_compactions(store: &Store) {
-    store.stop_compactions.set(store.stop_compactions.get() + 1);
-}
-
-fn wants_snapshot(inner: &Inner, store: &Store) -> bool {
-    inner.config.auto_snapshot && store.table.borrow().options.allow_auto_snapshot
-}
-
-pub(crate) async fn auto_snapshot(
-    inner: &Inner,
-    store: &Store,
-    sstables: &[Rc<LiveSstable>],
-    why: &str,
-    at_micros: i64,
-) -> Result<(), MaintenanceError> {
-    let damaged = store.damaged_files();
-    if !wants_snapshot(inner, store) || (sstables.is_empty() && damaged.is_empty()) {
-        return Ok(());
-    }
-    let dir = store.dir.join("snapshots").join(snapshot_name(why, at_micros, &store.table().name));
-    for live in sstables {
-        link_files(inner, live, &dir).await?;
-    }
-    for descriptor in &damaged {
-        link_all(inner.rt.disk(), descriptor, &dir, false).await?;
-    }
-    Ok(())
-}
-
-/// Hard-links the SSTables of a table into a snapshot.
-pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> Result<(), MaintenanceError> {
-    let dir = store.dir.join("snapshots").join(name);
-    for live in store.set().iter() {
-        match link_files(inner, live, &dir).await {
-            Err(error) if error.is_already_exists() => {
-                return Err(MaintenanceError::SnapshotExists(name.to_owned()));
-            }
-            done => done?,
-        }
-    }
-    Ok(())
-}
-
-/// Hard-links every file of an SSTable into `dir`, which is made when missing.
-pub(crate) async fn link_files(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
-    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, false).await
-}
-
-/// Hard-links every file of an SSTable into the backups, where an attempt before may have left some.
-pub(crate) async fn link_backup(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
-    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, true).await
-}
-
-/// Hard-links every file of an SSTable into `dir`; `again` when a part may have been linked before.
-async fn link_all(disk: &Disk, from: &Descriptor, dir: &Path, again: bool) -> Result<(), DiskError> {
-    disk.create_dir_durably(dir).await?;
-    let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
-    for component in Component::ALL {
-        match disk.hard_link(from.path(component), target.path(component)).await {
-            // Which components there are depends on version and compression.
-            Err(error) if error.is_not_found() => {}
-            Err(error) if again && error.is_already_exists() => {}
-            done => done?,
-        }
-    }
-    disk.sync_dir(dir).await
-}
-
-/// See [`crate::Engine::clear_snapshot`]. What other shards linked goes too.
-pub(crate) async fn clear_snapshot(
-    inner: &Inner,
-    store: &Store,
-    name: Option<&str>,
-) -> Result<(), MaintenanceError> {
-    let snapshots = store.dir.join("snapshots");
-    let dir = name.map_or(snapshots.clone(), |name| snapshots.join(name));
-    let disk = inner.rt.disk();
-    if disk.exists(&dir).await? {
-        match disk.remove_dir_all(&dir).await {
-            // Another shard of this node may have been faster.
-            Err(error) if error.is_not_found() => {}
-            done => done?,
-        }
-    }
     Ok(())
 }

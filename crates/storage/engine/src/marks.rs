@@ -11,84 +11,24 @@
 //!         { vint length, generation, vint bytes of data, vint number, 0 for not covered }
 //! ```
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use rt::sync::Semaphore;
 use rt::{Disk, DiskError};
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
 
 use crate::engine::Inner;
 use crate::live::LiveSstable;
-use crate::store::{SstableSet, Store};
+use crate::sstables::SstableSet;
+use crate::store::Store;
+use crate::watermark::{Mark, Marked, is_covered};
 use crate::{MaintenanceError, OpenError};
 
 const VERSION: u8 = 1;
 const FILE_PREFIX: &str = "marks-";
 const FILE_LEN_MAX: usize = 64 << 20;
-
-/// A moment of a shard's part of a table: what its SSTables held then is at or below it, what came later is above.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark {
-    /// Of which epoch; marks of another one than the present mean nothing. 0 is none's.
-    pub epoch: u64,
-    /// The number, from 1.
-    pub number: u64,
-}
-
-/// A mark that was taken, and what the shard has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marked {
-    /// The mark.
-    pub mark: Mark,
-    /// Bytes of data by the number that covers them; none is covered by 0 any more.
-    pub bytes: BTreeMap<u64, u64>,
-}
-
-/// The marks of one table, as its [`Store`] keeps them.
-pub(crate) struct Marks {
-    /// 0 until the first mark is taken.
-    epoch: Cell<u64>,
-    last: Cell<u64>,
-    /// What is covered by it or a smaller number is compacted apart from the rest.
-    floor: Cell<u64>,
-    writing: Semaphore,
-}
-
-impl Marks {
-    pub(crate) fn new() -> Self {
-        Self { epoch: Cell::new(0), last: Cell::new(0), floor: Cell::new(0), writing: Semaphore::new(1) }
-    }
-
-    /// Whether a mark still means something.
-    pub(crate) fn knows(&self, mark: Mark) -> bool {
-        mark.epoch != 0 && mark.epoch == self.epoch.get()
-    }
-
-    /// Has compaction keep what this mark covers apart from the rest.
-    pub(crate) fn set_floor(&self, mark: Mark) {
-        self.floor.set(if self.knows(mark) { mark.number } else { 0 });
-    }
-
-    /// Whether an SSTable holds only what was repaired.
-    pub(crate) fn is_repaired(&self, live: &LiveSstable) -> bool {
-        is_covered(live, self.floor.get())
-    }
-}
-
-/// Whether everything in an SSTable was there when this number was given out.
-pub(crate) fn is_covered(live: &LiveSstable, number: u64) -> bool {
-    (1..=number).contains(&live.covered_by.get())
-}
-
-/// What covers the merge of SSTables: the number that covers all of them, 0 where one is not covered.
-pub(crate) fn of_merge(inputs: &[Rc<LiveSstable>]) -> u64 {
-    let numbers = || inputs.iter().map(|live| live.covered_by.get());
-    if numbers().any(|number| number == 0) { 0 } else { numbers().max().unwrap_or(0) }
-}
 
 /// See [`crate::Engine::take_mark`].
 pub(crate) async fn take(
@@ -100,23 +40,27 @@ pub(crate) async fn take(
     if flush {
         inner.flush(store).await?;
     }
-    store.refuse_if_damaged()?;
-    let _no_truncation = store.edits.acquire(1).await.map_err(|_| MaintenanceError::Stopped)?;
+    store.damages.refuse_any()?;
+    let _no_truncation = store.edits.one().await?;
     if store.dropped.get() {
         return Err(MaintenanceError::UnknownTable(store.id));
     }
     inner.make_dir(store).await?;
     let marks = &store.marks;
-    if marks.epoch.get() == 0 {
-        marks.epoch.set(inner.rt.random_u64().max(1));
+    if marks.epoch() == 0 {
+        marks.begin(inner.rt.random_u64().max(1));
     }
     let set = store.set();
-    if marks.last.get() == 0 || set.iter().any(|live| live.covered_by.get() == 0) {
-        marks.last.set(marks.last.get() + 1);
+    if marks.last() == 0 || set.iter().any(|live| live.covered_by.get() == 0) {
+        let number = marks.next();
         let uncovered = set.iter().filter(|live| live.covered_by.get() == 0);
-        uncovered.for_each(|live| live.covered_by.set(marks.last.get()));
+        uncovered.for_each(|live| live.covered_by.set(number));
     }
-    let mark = Mark { epoch: marks.epoch.get(), number: marks.last.get() };
+    let mark = Mark { epoch: marks.epoch(), number: marks.last() };
+    assert!(
+        set.iter().all(|live| is_covered(live.covered_by.get(), mark.number)),
+        "a mark covers every SSTable of its moment"
+    );
     let mut bytes = BTreeMap::new();
     for live in set.iter() {
         *bytes.entry(live.covered_by.get()).or_insert(0) += live.sstable.data_len();
@@ -132,23 +76,21 @@ pub(crate) async fn take(
 
 /// Takes down that the set has changed.
 pub(crate) async fn note(inner: &Inner, store: &Store) {
-    if store.marks.epoch.get() == 0 || store.dropped.get() {
+    if store.marks.epoch() == 0 || store.dropped.get() {
         return;
     }
     // What the file says that is not so any more ends the epoch at the next start.
     if let Err(error) = write(inner, store).await {
-        tracing::warn!("what was repaired of {} cannot be noted: {error}", store.table().full_name());
+        tracing::warn!("the repaired ranges of {} cannot be recorded: {error}", store.table().full_name());
     }
 }
 
 /// Ends the epoch: data has left the table that a repair may count on.
 pub(crate) async fn forget(inner: &Inner, store: &Store) -> Result<(), DiskError> {
     let marks = &store.marks;
-    marks.epoch.set(0);
-    marks.last.set(0);
-    marks.floor.set(0);
+    marks.end();
     store.set().iter().for_each(|live| live.covered_by.set(0));
-    let _one = marks.writing.acquire(1).await.expect("it is never closed");
+    let _one = marks.writing().await;
     remove(inner.rt.disk(), &store.dir, &file_name(inner)).await
 }
 
@@ -165,7 +107,7 @@ fn file_name(inner: &Inner) -> String {
 }
 
 async fn write(inner: &Inner, store: &Store) -> Result<(), DiskError> {
-    let _one = store.marks.writing.acquire(1).await.expect("it is never closed");
+    let _one = store.marks.writing().await;
     let noted = Noted::of(store);
     // It may have ended while another was writing.
     if noted.epoch == 0 {
@@ -182,14 +124,13 @@ pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Re
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let noted = Noted::decode(&bytes).ok().filter(|noted| !store.is_damaged() && noted.fits(found));
+    let noted = Noted::decode(&bytes).ok().filter(|noted| store.damages.is_empty() && noted.fits(found));
     let Some(noted) = noted else {
         let table = store.table().full_name();
         tracing::warn!("SSTables of {table} are gone or were replaced: its next repair compares everything");
         return Ok(remove(disk, &store.dir, &file_name(inner)).await?);
     };
-    store.marks.epoch.set(noted.epoch);
-    store.marks.last.set(noted.last);
+    store.marks.restore(noted.epoch, noted.last);
     for live in found.iter() {
         let number = noted.files.get(&generation(live)).map_or(0, |(_, number)| *number);
         live.covered_by.set(number);
@@ -227,11 +168,7 @@ impl Noted {
         let set = store.set();
         let file =
             |live: &Rc<LiveSstable>| (generation(live), (live.sstable.data_len(), live.covered_by.get()));
-        Self {
-            epoch: store.marks.epoch.get(),
-            last: store.marks.last.get(),
-            files: set.iter().map(file).collect(),
-        }
+        Self { epoch: store.marks.epoch(), last: store.marks.last(), files: set.iter().map(file).collect() }
     }
 
     /// Whether all that it names is there.
@@ -290,18 +227,5 @@ mod tests {
             assert!(Noted::decode(&damaged).is_err(), "byte {at}");
             assert!(Noted::decode(&bytes[..at]).is_err(), "cut at {at}");
         }
-    }
-
-    #[test]
-    fn marks_of_another_epoch_mean_nothing() {
-        let marks = Marks::new();
-        assert!(!marks.knows(Mark { epoch: 0, number: 0 }));
-        marks.epoch.set(5);
-        assert!(marks.knows(Mark { epoch: 5, number: 1 }));
-        assert!(!marks.knows(Mark { epoch: 6, number: 1 }));
-        marks.set_floor(Mark { epoch: 5, number: 3 });
-        assert_eq!(marks.floor.get(), 3);
-        marks.set_floor(Mark { epoch: 6, number: 9 });
-        assert_eq!(marks.floor.get(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! SSTables whose damage was met by a read or a compaction: each is reported once, left out of compactions, and mended by a repair.
+//! SSTables whose damage was met by a read or a compaction: each is reported once, left out of compactions, and repaired by a repair.
 //!
 //! Checksums find damage place by place, so the SSTable stays in service: reads of the damaged partitions fail on this node, and the
 //! others are right. A repair of the table first has everything that can be read of the SSTable written anew (*salvage*) and takes
@@ -21,12 +21,13 @@ use schema::{Table, TableId};
 use sstable::{IndexTokens, Sstable, SstableError, SstableSource};
 
 use crate::edit::Edit;
+use crate::edits::Moment;
 use crate::engine::Inner;
-use crate::flush::disk_or_source;
+use crate::links::link_backup;
 use crate::live::LiveSstable;
-use crate::maintain::link_backup;
-use crate::marks::Mark;
-use crate::store::{EDITS_ALL, Store, count};
+use crate::salvaged::{Lost, Salvaged, TokenSpan};
+use crate::store::Store;
+use crate::watermark::Mark;
 use crate::{Engine, MaintenanceError, Origin, Write, WriteError};
 
 /// What is salvaged is written in updates of about so many bytes, and of this part of the largest possible.
@@ -36,77 +37,13 @@ const UPDATE_PART: u64 = 8;
 /// So many lost spans of tokens are named in the log.
 const LOST_SHOWN_MAX: usize = 16;
 
-/// Tokens greater than the first and up to the second.
-pub type TokenSpan = (i64, i64);
-
-/// What could not be read of an SSTable.
-#[derive(Clone, Copy, Debug)]
-struct Lost {
-    span: TokenSpan,
-    /// Other SSTables of the time when it was salvaged may hold older rows of these tokens.
-    may_hide: bool,
-}
-
-/// What became of a damaged SSTable's content.
-#[derive(Debug)]
-pub(crate) struct Salvaged {
-    /// What could not be read, and was not yet repaired.
-    lost: Vec<Lost>,
-    /// Repairs that began with this mark or a later one of its epoch do without the SSTable.
-    since: Mark,
-}
-
-impl Salvaged {
-    /// Takes out what was repaired.
-    fn repaired(&mut self, (after, upto): TokenSpan) {
-        let lost = std::mem::take(&mut self.lost);
-        let parts = lost.into_iter().flat_map(|lost| {
-            let (from, to) = lost.span;
-            [(from, to.min(after)), (from.max(upto), to)].map(|span| Lost { span, ..lost })
-        });
-        self.lost = parts.filter(|part| part.span.0 < part.span.1).collect();
-    }
-
-    /// Whether nothing is lost of what this node owns.
-    fn is_mended(&self, owned: &[TokenSpan]) -> bool {
-        let meet = |lost: &TokenSpan, owned: &TokenSpan| lost.0.max(owned.0) < lost.1.min(owned.1);
-        !self.lost.iter().any(|lost| owned.iter().any(|owned| meet(&lost.span, owned)))
-    }
-}
-
-impl Store {
-    /// Whether the next repair is to salvage a member of the set. A count that was lost in part must not be continued, and is not
-    /// mended by what others have of it.
-    fn is_to_salvage(&self, live: &LiveSstable) -> bool {
-        let is_new = live.suspect.get() && live.salvaged.borrow().is_none();
-        is_new && !live.is_beyond_repair.get() && !self.table.borrow().is_counter() && !self.is_damaged()
-    }
-
-    /// Takes down that a member of the set is damaged, and reports it the first time.
-    pub(crate) fn met_damage(&self, live: &LiveSstable, reason: &SstableError) {
-        if live.suspect.replace(true) {
-            return;
-        }
-        let (table, sstable) = (self.table.borrow().full_name(), &live.sstable);
-        tracing::error!(
-            "SSTable {} of table {table}, tokens {} to {}, is damaged: {reason}. Reads that need the damaged place fail on this \
-             node, and it is not compacted; `nodetool repair` of the table has the other replicas send what is lost \
-             (docs/operations/damage.md)",
-            sstable.descriptor(),
-            sstable.first().token,
-            sstable.last().token
-        );
-    }
-}
-
 impl Inner {
     /// Salvages the damaged SSTables of a table for the repair that begins.
     pub(crate) async fn salvage_all(self: &Rc<Self>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
-        let stopped = |_| MaintenanceError::Stopped;
         if !store.set().iter().any(|live| live.suspect.get()) {
             return Ok(());
         }
-        let _one = store.mending.acquire(1).await.map_err(stopped)?;
+        let _one = store.edits.salvage().await?;
         let due: Vec<Rc<LiveSstable>> =
             store.set().iter().filter(|live| store.is_to_salvage(live)).cloned().collect();
         if !due.is_empty() {
@@ -115,15 +52,12 @@ impl Inner {
         }
         for live in due {
             // Neither a truncation nor a cleanup comes between, and what was written anew before a truncation is in what it removes.
-            let stops = store.stop_compactions.get();
-            let held = (
-                store.truncations.acquire(1).await.map_err(stopped)?,
-                store.edits.acquire(1).await.map_err(stopped)?,
-            );
+            let begun = store.edits.now();
+            let held = (store.edits.without_truncation().await?, store.edits.one().await?);
             if !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
                 continue;
             }
-            let lost = self.salvage(store, &live.sstable, stops).await?;
+            let lost = self.salvage(store, &live.sstable, begun).await?;
             drop(held);
             tracing::warn!(
                 "what can be read of the damaged SSTable {} of {} was written anew; lost are {} partitions or spans of tokens, {:?}",
@@ -141,7 +75,7 @@ impl Inner {
                 live.salvaged.take();
                 live.is_beyond_repair.set(true);
                 tracing::error!(
-                    "the damaged SSTable {} of {} is not mended by repairs: it may have held deletions past their grace, which other \
+                    "the damaged SSTable {} of {} is not repaired by repairs: it may have held deletions past their grace, which other \
                      replicas have purged, and an older SSTable here may hold the rows that they deleted; \
                      docs/operations/damage.md says what to do",
                     live.sstable.descriptor(),
@@ -165,7 +99,7 @@ impl Inner {
         self: &Rc<Self>,
         store: &Store,
         sstable: &Rc<Sstable>,
-        stops: u64,
+        begun: Moment,
     ) -> Result<Vec<Lost>, MaintenanceError> {
         let mut tokens = sstable.tokens();
         let is_older = |other: &&Rc<LiveSstable>| {
@@ -176,7 +110,7 @@ impl Inner {
         let (mut lost, mut done) = (Vec::new(), sstable.first().token.saturating_sub(1));
         loop {
             let range = PartitionRange { start: RingPosition::AfterToken(done), ..PartitionRange::all() };
-            match self.copy(store, sstable.scan(&range), stops).await? {
+            match self.copy(store, sstable.scan(&range), begun).await? {
                 Copied::All => return Ok(lost),
                 Copied::Upto(token) => done = token.map_or(done, |token| token.max(done)),
             }
@@ -192,7 +126,7 @@ impl Inner {
                 };
                 let token = key.token;
                 let source = sstable.read(&PartitionRange::single(&key), &slices, &columns, false);
-                let is_read = matches!(self.copy(store, source, stops).await?, Copied::All);
+                let is_read = matches!(self.copy(store, source, begun).await?, Copied::All);
                 done = token;
                 if !is_read {
                     let may_hide = older.iter().any(|live| live.sstable.may_contain(&key));
@@ -208,7 +142,7 @@ impl Inner {
         self: &Rc<Self>,
         store: &Store,
         mut source: SstableSource,
-        stops: u64,
+        begun: Moment,
     ) -> Result<Copied, MaintenanceError> {
         let mut writer = Salvage::new(self, store.table());
         let mut fragments = FragmentBuffer::new();
@@ -231,7 +165,7 @@ impl Inner {
                 Err(_) => return Ok(Copied::Upto(writer.done)),
             }
             self.rt.maybe_yield().await;
-            if store.stop_compactions.get() != stops || store.dropped.get() {
+            if store.edits.is_stopped_since(begun) || store.dropped.get() {
                 return Err(MaintenanceError::Cancelled);
             }
         }
@@ -257,8 +191,8 @@ impl Inner {
         // What stands for it must outlast a power failure.
         self.flush(store).await?;
         // A compaction may have taken it before the damage was met.
-        count(&store.stop_minor, 1);
-        let _alone = store.edits.acquire(EDITS_ALL).await.map_err(|_| MaintenanceError::Stopped)?;
+        store.edits.stop_minor();
+        let _alone = store.edits.alone().await?;
         if store.dropped.get() || !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
             return Ok(());
         }
@@ -268,12 +202,12 @@ impl Inner {
         let edit = Edit::begin(self.rt.disk(), &store.dir, "compaction", self.unique_id()).await?;
         let committed = self.commit(store, edit, std::slice::from_ref(&descriptor)).await?;
         let doomed = [live];
-        store.change_set(Vec::new(), &doomed);
+        store.sstables.change(Vec::new(), &doomed);
         crate::marks::note(self, store).await;
         self.retire(&doomed, committed, true).await;
         self.cache.forget_table(store.id);
         tracing::warn!(
-            "the damaged SSTable {descriptor} of {} has been mended by a repair; its files are in {}",
+            "the damaged SSTable {descriptor} of {} has been repaired by a repair; its files are in {}",
             store.table().full_name(),
             snapshot.display()
         );
@@ -290,10 +224,16 @@ impl Engine {
 
     /// Takes down that a repair which had begun with `mark` compared the tokens of `repaired` with all replicas. A damaged SSTable of
     /// which nothing is lost any more that lies in `owned` leaves the table.
-    pub async fn mended(&self, table: TableId, repaired: TokenSpan, mark: Mark, owned: &[TokenSpan]) {
+    pub async fn damage_repaired(
+        &self,
+        table: TableId,
+        repaired: TokenSpan,
+        mark: Mark,
+        owned: &[TokenSpan],
+    ) {
         let inner = &self.0;
         let Some(store) = inner.store(table) else { return };
-        let mut mended = Vec::new();
+        let mut repaired_files = Vec::new();
         for live in store.set().iter() {
             if let Some(salvaged) = &mut *live.salvaged.borrow_mut()
                 && mark.epoch == salvaged.since.epoch
@@ -302,15 +242,15 @@ impl Engine {
             {
                 salvaged.repaired(repaired);
                 if salvaged.is_mended(owned) {
-                    mended.push(live.clone());
+                    repaired_files.push(live.clone());
                 }
             }
         }
-        for live in mended {
+        for live in repaired_files {
             let descriptor = live.sstable.descriptor().clone();
             if let Err(error) = inner.set_aside(&store, live).await {
                 // The next repair tries again.
-                tracing::warn!("the damaged SSTable {descriptor} was mended and stays: {error}");
+                tracing::warn!("the damaged SSTable {descriptor} was repaired and stays: {error}");
             }
         }
     }
@@ -398,38 +338,5 @@ impl Salvage {
         self.bytes = 0;
         let Some(update) = update.filter(|update| !update.is_empty()) else { return Ok(()) };
         self.engine.apply(Write::one(Origin::Repair, update)).await
-    }
-}
-
-/// The error that says that a file is damaged, if it does.
-pub(crate) fn damage_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a SstableError> {
-    error.downcast_ref::<SstableError>().filter(|error| matches!(error, SstableError::Corrupt(_)))
-}
-
-/// [`disk_or_source`], and takes down that the SSTable is damaged where that is why.
-pub(crate) fn noting(store: &Store, live: &LiveSstable, error: SstableError) -> MaintenanceError {
-    if matches!(error, SstableError::Corrupt(_)) {
-        store.met_damage(live, &error);
-    }
-    disk_or_source(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_repaired_is_not_lost() {
-        let lost = [(0, 10), (20, 21)].map(|span| Lost { span, may_hide: false });
-        let mut salvaged = Salvaged { lost: lost.into(), since: Mark::default() };
-        let spans = |salvaged: &Salvaged| salvaged.lost.iter().map(|lost| lost.span).collect::<Vec<_>>();
-        salvaged.repaired((3, 5));
-        assert_eq!(spans(&salvaged), [(0, 3), (5, 10), (20, 21)]);
-        assert!(salvaged.is_mended(&[(3, 5), (10, 20), (21, 30)]));
-        assert!(!salvaged.is_mended(&[(3, 5), (9, 20)]));
-        salvaged.repaired((i64::MIN, 8));
-        assert_eq!(spans(&salvaged), [(8, 10), (20, 21)]);
-        salvaged.repaired((7, i64::MAX));
-        assert!(salvaged.lost.is_empty() && salvaged.is_mended(&[(i64::MIN, i64::MAX)]));
     }
 }

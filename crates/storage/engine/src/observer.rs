@@ -1,57 +1,21 @@
 //! Observers of base writes: the one place where an index, a view or a change log reads what a write is about to change, and adds
 //! what follows from it to the same entry of the commit log.
 
-use std::cell::{Cell, RefCell};
-use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use rt::sync::Permit;
-use schema::{Table, TableId};
+use schema::TableId;
 
-use crate::locks::PartitionLocks;
-use crate::{Engine, Origin, Updates, Write, WriteError};
-
-/// What [`WriteObserver::derive`] results in.
-pub type Derived<'a> = Pin<Box<dyn Future<Output = Result<Updates, WriteError>> + 'a>>;
-
-/// Derives updates from the updates of base tables, before they are applied. Replaying the log does not observe again: the entry holds
-/// what was derived. SSTables that are adopted from other nodes are not observed.
-pub trait WriteObserver {
-    /// Whether something may follow from writes of this table by this origin. Asked for every update; the others cost nothing more.
-    fn observes(&self, table: &Table, origin: Origin) -> bool;
-
-    /// What follows from an update of a base table, whose partition nobody else changes until that is applied: a read of `engine`
-    /// gives the partition as it was before. What is derived is applied on this shard with the update, all or none, and is not observed.
-    ///
-    /// # Errors
-    ///
-    /// Nothing of the write is applied then.
-    fn derive<'a>(&'a self, engine: &'a Engine, origin: Origin, update: &'a PartitionUpdate) -> Derived<'a>;
-}
-
-/// The observers of a shard.
-#[derive(Default)]
-pub(crate) struct Observers {
-    some: Cell<bool>,
-    all: RefCell<Vec<Rc<dyn WriteObserver>>>,
-    locks: PartitionLocks,
-}
-
-impl Observers {
-    /// Whether there are none: what a write asks.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.some.get()
-    }
-}
+use crate::WriteError;
+use crate::engine::{Engine, WriteObserver};
+use crate::request::{Updates, Write};
 
 impl Engine {
     /// Has `observer` see all later writes of this shard.
     pub fn observe(&self, observer: Rc<dyn WriteObserver>) {
-        self.0.observers.all.borrow_mut().push(observer);
-        self.0.observers.some.set(true);
+        self.0.observers.add(observer);
     }
 }
 
@@ -76,6 +40,9 @@ pub(crate) async fn derive(engine: &Engine, write: &mut Write) -> Result<Vec<Per
             derived.extend(observer.derive(engine, origin, update).await?);
         }
     }
-    write.updates.extend(derived);
+    if !derived.is_empty() {
+        write.encoded = None;
+        write.updates.extend(derived);
+    }
     Ok(held)
 }

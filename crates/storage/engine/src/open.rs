@@ -1,29 +1,22 @@
-//! Start of a shard: SSTables are opened, then what the commit log holds beyond them is replayed.
+//! Start of a shard: SSTables are opened, then the commit log's entries beyond them are replayed.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::Cache;
-use commitlog::codec::decode_update;
-use commitlog::{CommitLog, CommitLogError, Recovery};
-use compaction::Throttle;
-use rt::sync::{Notify, Semaphore};
+use commitlog::{CommitLog, CommitLogError, Recovery, SegmentEntries};
+use mutation::codec::{Version, decode_update};
 use rt::{Group, Rt};
 use schema::Schema;
 use sstable::{Sstable, SstableError};
 
-use crate::cached::Blocks;
-use crate::counter_id::CounterIds;
+use crate::damage::Damage;
 use crate::engine::Inner;
-use crate::flush::FLUSH_SLOTS;
-use crate::live::{LiveSstable, Trash};
-use crate::locks::PartitionLocks;
-use crate::observer::Observers;
-use crate::quarantine::{Damage, generation_max, tokens_of};
-use crate::store::{Store, shard_of_generation};
+use crate::generation::shard_of_generation;
+use crate::live::LiveSstable;
+use crate::quarantine::{generation_max, tokens_of};
+use crate::store::Store;
 use crate::{Engine, EngineConfig, MaintenanceError, OpenError};
 
 /// How often flush periods, the log and compaction are looked at.
@@ -59,7 +52,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     }
     let skip_sync = config.canaries.skip_commitlog_sync;
     let (log, recovery) = CommitLog::open(&rt, config.commitlog.clone(), skip_sync).await?;
-    let inner = without_tables(rt, config, log);
+    let inner = Inner::new(rt, config, log);
     let weak = Rc::downgrade(&inner);
     inner.log.on_failure(move |error| {
         if let Some(inner) = weak.upgrade() {
@@ -87,57 +80,6 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     Ok(Engine(inner))
 }
 
-/// A shard's storage that is being opened.
-fn without_tables(rt: Rt, config: EngineConfig, log: CommitLog) -> Rc<Inner> {
-    let throttle = Throttle::new(config.compaction_bytes_per_second);
-    let cache = Cache::new(config.cache_bytes_max);
-    Rc::new(Inner {
-        counter_ids: CounterIds::new(&rt, &config),
-        rt,
-        config,
-        log,
-        stores: RefCell::default(),
-        dropping: RefCell::default(),
-        blocks: Rc::new(Blocks(cache.clone())),
-        cache,
-        trash: Rc::new(Trash::default()),
-        memtable_bytes: Cell::new(0),
-        memory_freed: Notify::new(),
-        throttled: Cell::new(0),
-        flush_failure: RefCell::default(),
-        flush_check: Notify::new(),
-        flushes: Cell::new(0),
-        flushes_failed: Cell::new(0),
-        flushes_running: Cell::new(0),
-        compaction_check: Notify::new(),
-        compactions_running: Cell::new(0),
-        compactions_done: Cell::new(0),
-        compactions_failed: Cell::new(0),
-        compaction_failure: RefCell::default(),
-        compaction_tasks: RefCell::default(),
-        compaction_bytes_in: Cell::new(0),
-        compaction_bytes_out: Cell::new(0),
-        compaction_history: RefCell::default(),
-        throttle,
-        replaying: Cell::new(true),
-        stopped: Cell::new(false),
-        died: RefCell::default(),
-        stop_reason: RefCell::default(),
-        reads_stopped: Cell::new(false),
-        shortage: Cell::new(false),
-        log_trouble: RefCell::default(),
-        flush_slots: Semaphore::new(FLUSH_SLOTS),
-        compacted_last: Cell::new(None),
-        compaction_pauses: RefCell::default(),
-        compaction_bytes_claimed: Cell::new(0),
-        counter_locks: PartitionLocks::default(),
-        observers: Observers::default(),
-        unlogged_counters: RefCell::default(),
-        truncated_latest: Cell::new(i64::MIN),
-        tasks: RefCell::default(),
-    })
-}
-
 /// Opens the SSTables of a table that belong to this shard.
 async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError> {
     let disk = inner.rt.disk();
@@ -145,9 +87,10 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         return Ok(());
     }
     let taken = disk.list(&store.dir).await?;
-    store.generation.set(generation_max(disk, &store.dir).await?);
+    store.sstables.set_taken(generation_max(disk, &store.dir).await?);
     let count = inner.rt.shard_count();
-    let truncated = crate::truncation::read(disk, &store.dir, &taken, (inner.rt.shard().0, count)).await?;
+    let truncated =
+        crate::truncation_record::read(disk, &store.dir, &taken, (inner.rt.shard().0, count)).await?;
     store.truncated.set(truncated.here);
     inner.note_truncation(truncated.anywhere);
     let mut found = Vec::new();
@@ -175,10 +118,10 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
     for damage in crate::quarantine::list(disk, &store.dir, inner.owner()).await? {
         store.add_damage(damage);
     }
-    if store.table().is_counter() && store.is_damaged() {
-        inner.counter_ids.forget(&inner.rt).await?;
+    if store.table().is_counter() && !store.damages.is_empty() {
+        inner.counters.ids.forget(&inner.rt).await?;
     }
-    store.change_set(found, &[]);
+    store.sstables.change(found, &[]);
     crate::marks::open(inner, store, &store.set()).await
 }
 
@@ -186,7 +129,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
 async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenError> {
     let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
     let mut segment = recovery.next_segment().await?;
-    while let Some(entries) = segment {
+    while let Some(SegmentEntries { mutations, entries }) = segment {
         segment = recovery.next_segment().await?;
         if segment.is_none() && inner.config.canaries.replay_stops_early {
             break;
@@ -194,14 +137,14 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
         for (number, body) in entries {
             for update in commitlog::entry::updates(&body).into_iter().flatten() {
                 let (_, update) = update.map_err(|short| unreadable(number, &short.to_string()))?;
-                replay_update(inner, number, &update, &flushed)?;
+                replay_update(inner, number, (mutations, &update), &flushed)?;
             }
             // On a full disk the rest stays in memory, which the log has room for too: what is there can be read, and is
             // written when there is space. The same goes for other things that have run out.
-            if inner.memtable_bytes.get() > inner.config.memtable_bytes_max / 2 && !inner.shortage.get() {
+            if inner.memory.is_half_full() && !inner.flushes.is_short() {
                 for store in inner.stores_in_order() {
                     match inner.flush_before(&store, Some(number + 1)).await {
-                        Err(_) if inner.shortage.get() => break,
+                        Err(_) if inner.flushes.is_short() => break,
                         flushed => flushed.map_err(open_error)?,
                     }
                 }
@@ -215,11 +158,11 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
 fn replay_update(
     inner: &Inner,
     number: u64,
-    update: &Bytes,
+    (version, update): (Version, &Bytes),
     flushed: &std::collections::BTreeMap<schema::TableId, u64>,
 ) -> Result<(), OpenError> {
     let mut of = None;
-    let decoded = decode_update(update, |id| {
+    let decoded = decode_update(version, update, |id| {
         let store = inner.store(id)?;
         let table = store.table();
         of = Some(store);
@@ -257,8 +200,8 @@ fn start_tasks(inner: &Rc<Inner>) {
             loop {
                 inner.rt.sleep(TICK).await;
                 inner.flush_by_period();
-                inner.flush_check.notify_one();
-                inner.compaction_check.notify_one();
+                inner.flushes.check.notify_one();
+                inner.compactions.check.notify_one();
             }
         }
     };
@@ -272,9 +215,8 @@ fn start_tasks(inner: &Rc<Inner>) {
             }
         }
     };
-    let mut tasks = inner.tasks.borrow_mut();
-    tasks.push(rt.spawn(Group::Flush, inner.clone().flush_controller()));
-    tasks.push(rt.spawn(Group::Compaction, inner.clone().compaction_controller()));
-    tasks.push(rt.spawn(Group::Maintenance, ticking));
-    tasks.push(rt.spawn(Group::Maintenance, sweeping));
+    inner.keep_task(rt.spawn(Group::Flush, inner.clone().flush_controller()));
+    inner.keep_task(rt.spawn(Group::Compaction, inner.clone().compaction_controller()));
+    inner.keep_task(rt.spawn(Group::Maintenance, ticking));
+    inner.keep_task(rt.spawn(Group::Maintenance, sweeping));
 }

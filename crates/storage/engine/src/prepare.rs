@@ -11,9 +11,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use commitlog::codec::decode_update;
-use commitlog::{list_segments, read_header, read_shard};
+use commitlog::{SegmentEntries, list_segments, read_header, read_shard};
 use memtable::Memtable;
+use mutation::codec::decode_update;
 use mutation::{Fragment, FragmentBuffer, PartitionRange, PartitionUpdate};
 use rt::Rt;
 use schema::{Schema, Table, TableId};
@@ -26,8 +26,8 @@ use topology::Sharder;
 
 use crate::edit::{Edit, finish_edits};
 use crate::flush::{encoding_stats, write_memtable};
+use crate::generation::{next_generation_after, shard_of_generation};
 use crate::quarantine::generation_max;
-use crate::store::{next_generation_after, shard_of_generation};
 use crate::{EngineConfig, OpenError, quarantine};
 
 /// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes what a crash
@@ -265,13 +265,13 @@ impl Node<'_> {
             let (mut recovery, paths) = read_shard(&self.rt, &self.config.commitlog, shard).await?;
             let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
             let mut held = Held::default();
-            while let Some(entries) = recovery.next_segment().await? {
+            while let Some(SegmentEntries { mutations, entries }) = recovery.next_segment().await? {
                 for (number, body) in entries {
                     for update in commitlog::entry::updates(&body).into_iter().flatten() {
                         let unreadable =
                             |reason: String| OpenError::CommitLog(format!("entry {number}: {reason}"));
                         let (_, update) = update.map_err(|short| unreadable(short.to_string()))?;
-                        let decoded = decode_update(&update, |id| schema.table_by_id(id).cloned());
+                        let decoded = decode_update(mutations, &update, |id| schema.table_by_id(id).cloned());
                         let update = decoded.map_err(|error| unreadable(error.to_string()))?;
                         let wanted = |update: &PartitionUpdate| {
                             flushed.get(&update.table.id).is_none_or(|upto| number > *upto)
@@ -292,7 +292,7 @@ impl Node<'_> {
                     commitlog::archive(disk, &path, archive).await?;
                 }
                 disk.remove(&path).await?;
-                // Each for itself: after a loss of power none is missing between two others.
+                // Each for itself: after a power failure none is missing between two others.
                 disk.sync_dir(&self.config.commitlog.directory).await?;
             }
         }

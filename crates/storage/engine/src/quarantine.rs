@@ -10,40 +10,15 @@
 
 use std::path::{Path, PathBuf};
 
-use mutation::PartitionRange;
 use rt::{Disk, DiskError, IoBuf, OpenOptions, Rt};
-use sstable::summary::Summary;
-use sstable::{Component, Descriptor, Found, Integrity, Owner, SstableError};
+use sstable::{Component, Descriptor, Found, Owner, SstableError};
 
 use crate::OpenError;
-use crate::store::generation_of_name;
+use crate::damage::{ALL_TOKENS, Damage};
+use crate::generation::generation_of_name;
 
 /// The folder in a table's directory with the files of SSTables that are not complete.
 pub(crate) const DIRECTORY: &str = "quarantine";
-
-/// Longer summaries are not believed.
-const SUMMARY_LEN_MAX: usize = 1 << 30;
-
-/// An SSTable that is out of service.
-#[derive(Clone, Debug)]
-pub(crate) struct Damage {
-    /// Its name, if it lies in the table's directory.
-    pub(crate) descriptor: Option<Descriptor>,
-    /// The first and the last token of its partitions; all tokens where that is not known for certain.
-    pub(crate) tokens: (i64, i64),
-    /// What is wrong, where, and what to do.
-    pub(crate) reason: String,
-}
-
-/// Every token.
-pub(crate) const ALL_TOKENS: (i64, i64) = (i64::MIN, i64::MAX);
-
-impl Damage {
-    /// Whether it may hold partitions of a range.
-    pub(crate) fn touches(&self, range: &PartitionRange) -> bool {
-        range.start.token() <= self.tokens.1 && range.end.token() >= self.tokens.0
-    }
-}
 
 /// Looks through a table's directory before any shard opens there: removes what this node had not finished to write or to
 /// remove, gives an SSTable that lacks nothing but its TOC a new one, and moves aside what is not complete.
@@ -231,20 +206,8 @@ pub(crate) async fn tokens_of(
     disk: &Disk,
     descriptor: &Descriptor,
 ) -> Result<((i64, i64), Option<Owner>), DiskError> {
-    let integrity = match Integrity::read(disk, descriptor).await {
-        Ok(Some(integrity)) if integrity.lists(Component::Summary) => integrity,
-        Err(SstableError::Disk(error)) => return Err(error),
-        _ => return Ok((ALL_TOKENS, None)),
-    };
-    let bytes = match disk.read_to_end(descriptor.path(Component::Summary), SUMMARY_LEN_MAX).await {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Ok((ALL_TOKENS, integrity.owner)),
-        Err(error) => return Err(error),
-    };
-    let summary = integrity.check(descriptor, Component::Summary, &bytes).ok();
-    let summary = summary.and_then(|()| Summary::decode(&bytes, integrity.index.file_len).ok());
-    let tokens = summary.map_or(ALL_TOKENS, |summary| (summary.first.token, summary.last.token));
-    Ok((tokens, integrity.owner))
+    let (tokens, owner) = sstable::known_tokens(disk, descriptor).await?;
+    Ok((tokens.unwrap_or(ALL_TOKENS), owner))
 }
 
 /// Whether a file's name is that of an SSTable's data in a version or format that [`Descriptor::parse`] does not know.

@@ -11,10 +11,11 @@ use schema::TableId;
 use crate::ReadError;
 use crate::cached::{CachedSource, Collector, PopulatingInput};
 use crate::engine::Inner;
+use crate::input::SstableInput;
 use crate::live::LiveSstable;
-use crate::marks::{Mark, is_covered};
-use crate::reader::{EngineReader, Input, SstableInput};
+use crate::reader::{EngineReader, Input};
 use crate::store::{Store, count};
+use crate::watermark::{Mark, is_covered};
 
 /// Which of a table's data a read is answered from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Inner {
     pub(crate) fn read(&self, wanted: &Read<'_>) -> Result<EngineReader, ReadError> {
         let range = wanted.range;
         let store = self.store(wanted.table).ok_or(ReadError::UnknownTable(wanted.table))?;
-        store.refuse_damaged(range)?;
+        store.damages.refuse(range)?;
         if let ReadScope::Above(mark) = wanted.scope {
             return match store.marks.knows(mark) {
                 true => Ok(read_range(&store, wanted, mark.number)),
@@ -110,16 +111,16 @@ impl Inner {
         slices: &Slices,
         bypass_cache: bool,
     ) -> Result<OnlyRow, ReadError> {
-        let stores = self.stores.borrow();
+        let stores = self.tables.current();
         let store = stores.get(&table).ok_or(ReadError::UnknownTable(table))?;
-        if !store.flushing.borrow().is_empty() || store.is_damaged() {
+        if !store.memtables.is_one() || !store.damages.is_empty() {
             return Ok(OnlyRow::More);
         }
-        let found = if store.sstables.borrow().is_empty() {
-            store.active.borrow().only_row(key, slices)
+        let found = if store.sstables.current().is_empty() {
+            store.memtables.active().only_row(key, slices)
         } else {
             // Files may hold something of it: the cache must know what, and the memtable nothing beside it.
-            if bypass_cache || store.active.borrow().contains(key) {
+            if bypass_cache || store.memtables.active().contains(key) {
                 return Ok(OnlyRow::More);
             }
             let Some(cached) = self.cache.partition(store.id, key, slices) else { return Ok(OnlyRow::More) };
@@ -137,8 +138,8 @@ impl Inner {
     fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Read<'_>) -> EngineReader {
         let (slices, reversed) = (wanted.slices, wanted.reversed);
         let candidates = candidates_of(store, key, wanted.takes_salvaged());
-        let active = store.active.borrow();
-        let alone = store.flushing.borrow().is_empty();
+        let active = store.memtables.active();
+        let alone = store.memtables.is_one();
         if candidates.is_empty() && alone && active.is_plain(key) {
             return plain(
                 wanted,
@@ -170,7 +171,7 @@ impl Inner {
         }
         drop(active);
         let mut inputs: Vec<Input> = Vec::with_capacity(candidates.len() + 1);
-        for memtable in store.memtables().iter().filter(|memtable| memtable.contains(key)) {
+        for memtable in store.memtables.all().iter().filter(|memtable| memtable.contains(key)) {
             let source = MemtableSource::new(memtable, wanted.range, slices, reversed);
             inputs.push(Input::Memtable(source));
         }
@@ -220,7 +221,7 @@ impl Inner {
         let sstables: Vec<String> =
             may_hold.map(|live| live.sstable.descriptor().generation.to_string()).collect();
         ReadSources {
-            memtables: store.memtables().iter().filter(|memtable| memtable.contains(key)).count(),
+            memtables: store.memtables.all().iter().filter(|memtable| memtable.contains(key)).count(),
             bloom_skipped: set.len() - sstables.len(),
             cached: !sstables.is_empty() && self.cache.partition(store.id, key, slices).is_some(),
             sstables,
@@ -243,7 +244,7 @@ pub struct ReadSources {
 
 /// The SSTables that may hold a partition.
 fn candidates_of(store: &Store, key: &DecoratedKey, repairs: bool) -> Vec<Rc<LiveSstable>> {
-    let set = store.sstables.borrow();
+    let set = store.sstables.current();
     let mut candidates: Vec<Rc<LiveSstable>> =
         set.iter().filter(|live| live.sstable.may_contain(key)).cloned().collect();
     count(&store.counters.bloom_negatives, (set.len() - candidates.len()) as u64);
@@ -256,12 +257,12 @@ fn candidates_of(store: &Store, key: &DecoratedKey, repairs: bool) -> Vec<Rc<Liv
 /// Reads memtables, and of the SSTables those that a number does not cover.
 fn read_range(store: &Rc<Store>, wanted: &Read<'_>, above: u64) -> EngineReader {
     let mut inputs: Vec<Input> = Vec::new();
-    for memtable in store.memtables().iter().filter(|memtable| !memtable.is_empty()) {
+    for memtable in store.memtables.all().iter().filter(|memtable| !memtable.is_empty()) {
         let source = MemtableSource::new(memtable, wanted.range, wanted.slices, wanted.reversed);
         inputs.push(Input::Memtable(source));
     }
     let overlaps = |live: &&Rc<LiveSstable>| {
-        !is_covered(live, above)
+        !is_covered(live.covered_by.get(), above)
             && !(wanted.takes_salvaged() && live.salvaged.borrow().is_some())
             && !wanted.range.end.is_before(live.sstable.first())
             && wanted.range.start.is_before(live.sstable.last())

@@ -1,18 +1,13 @@
 //! The stream that a read gives.
 
-use std::rc::Rc;
-
 use memtable::MemtableSource;
 use mutation::merge::{Merger, Step};
-use mutation::{Fragment, FragmentBuffer, FragmentSource};
+use mutation::{Fragment, FragmentBuffer};
 use rt::preempt::Pace;
-use sstable::SstableSource;
 
 use crate::ReadError;
 use crate::cached::{CachedSource, PopulatingInput};
-use crate::live::LiveSstable;
-use crate::mend::damage_in;
-use crate::store::{Store, count};
+use crate::input::SstableInput;
 
 /// What [`EngineReader::try_next_sync`] has to say.
 #[derive(Debug)]
@@ -68,34 +63,6 @@ impl Input {
             Self::Cached(source) => Some(source.fill_now(out)),
             Self::Sstable(_) | Self::Populating(_) => None,
         }
-    }
-}
-
-/// An SSTable that a read goes through; keeps its files alive.
-pub(crate) struct SstableInput {
-    source: SstableSource,
-    live: Rc<LiveSstable>,
-    store: Rc<Store>,
-    /// Its bloom filter let a single partition through; whether rightly is known after the first fill.
-    judge: bool,
-}
-
-impl SstableInput {
-    pub(crate) fn new(source: SstableSource, live: Rc<LiveSstable>, store: Rc<Store>, judge: bool) -> Self {
-        Self { source, live, store, judge }
-    }
-
-    pub(crate) async fn fill(&mut self, out: &mut FragmentBuffer) -> Result<bool, ReadError> {
-        let more = self.source.fill(out).await.map_err(|error| {
-            if let Some(damage) = damage_in(&*error) {
-                self.store.met_damage(&self.live, damage);
-            }
-            ReadError::Source(error)
-        })?;
-        if std::mem::take(&mut self.judge) && !more {
-            count(&self.store.counters.bloom_false, 1);
-        }
-        Ok(more)
     }
 }
 

@@ -5,12 +5,7 @@
 //! than once in `places` requests is always found.
 
 use bytes::Bytes;
-use mutation::DecoratedKey;
-use schema::TableId;
 use stdx::HashMap;
-
-use crate::Engine;
-use crate::store::Store;
 
 /// How often a partition was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,31 +95,6 @@ impl Sampled {
     pub fn merge(&mut self, other: Self) {
         self.reads.merge(other.reads);
         self.writes.merge(other.writes);
-    }
-}
-
-impl Store {
-    #[inline]
-    pub(crate) fn sample_read(&self, key: &DecoratedKey) {
-        if let Some(sampled) = &mut *self.sampled.borrow_mut() {
-            sampled.reads.count(&key.key);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn sample_write(&self, key: &DecoratedKey) {
-        if let Some(sampled) = &mut *self.sampled.borrow_mut() {
-            sampled.writes.count(&key.key);
-        }
-    }
-}
-
-impl Engine {
-    /// Begins to count a table's partitions anew in so many places each, or ends that with none. What was counted until now.
-    pub fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
-        let store = self.0.store(table)?;
-        let before = store.sampled.replace(places.map(|places| Box::new(Sampled::new(places))));
-        before.map(|sampled| *sampled)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What snapshots there are, from the directories alone: also those of tables that are gone.
+//! The list of snapshots, from the directories alone: also those of dropped tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;

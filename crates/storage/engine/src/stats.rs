@@ -1,4 +1,4 @@
-//! What the engine tells about itself, for metrics, nodetool and virtual tables. Plain values, taken at a moment.
+//! The engine's statistics, for metrics, nodetool and virtual tables. Plain values, taken at a moment.
 
 use schema::TableId;
 

@@ -1,129 +1,17 @@
-//! The one write request of a shard's storage, and the one way that it takes: admission, the rule about truncations, observers, one
+//! The one way that a write takes: admission, the rule about truncations, observers, one
 //! entry of the commit log, memtables, acknowledgement (docs/design/write-path.md).
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use commitlog::Ticket;
 use mutation::PartitionUpdate;
+use mutation::codec::EncodedUpdates;
 
-use crate::engine::{Inner, write_error};
+use crate::engine::Inner;
+use crate::error::write_error;
+use crate::request::{Durability, Truncation, Updates, Write};
 use crate::store::Store;
 use crate::{Engine, WriteError};
-
-/// The updates of a write, most often one. On the heap, as whoever makes them has them: a request is moved through several layers, and
-/// moving the update itself costs more than its place.
-pub type Updates = Vec<PartitionUpdate>;
-
-/// Who writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Origin {
-    /// A client's statement.
-    Client,
-    /// The state of a counter that its leading replica counted.
-    Counter,
-    /// The commit of a lightweight transaction.
-    PaxosCommit,
-    /// A hint that is delivered, to the replica that missed the write or to whoever has its token since.
-    Hint,
-    /// A logged batch that is replayed.
-    Batchlog,
-    /// A read that found this replica to lack something.
-    ReadRepair,
-    /// Anti-entropy, and what was salvaged of damaged SSTables for it.
-    Repair,
-    /// Rows that a node reads from others when it gains token ranges.
-    Streaming,
-    /// The node's own bookkeeping: stored batches, votes.
-    System,
-}
-
-/// What a truncation that began when the write did, or later, does to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Truncation {
-    /// Nothing: the write is applied.
-    #[default]
-    Ignored,
-    /// The write is refused with [`WriteError::Truncated`] when a table of it was truncated at this time or later (microseconds since
-    /// the epoch, after all truncations that were known where the write began, see [`Engine::truncated_latest`]).
-    Refuses(i64),
-    /// The write comes late: updates of tables that were truncated at this time or later, microseconds since the epoch, are left out.
-    LeavesOut(i64),
-    /// The updates are rows that replicas had, as a read found them. Updates of tables that were truncated since are left out, and of
-    /// those that one of these replicas may be about to truncate.
-    LeavesOutRead {
-        /// When the read began, microseconds since the epoch.
-        begun_micros: i64,
-        /// When the replicas had truncated the table last, before they were read: the earliest of these times.
-        truncated_at: i64,
-    },
-}
-
-/// Within this time after a truncation a replica that knows of none may be about to do the same one. Later it is one that has missed
-/// it: it was restored, or the TRUNCATE has failed.
-const TRUNCATION_SPREAD: Duration = Duration::from_secs(60);
-
-impl Truncation {
-    /// Whether an update is left out of a table that was truncated last at `truncated_at`; `now_micros` is now.
-    fn leaves_out(self, truncated_at: i64, now_micros: i64) -> bool {
-        match self {
-            Self::Ignored | Self::Refuses(_) => false,
-            Self::LeavesOut(begun_micros) => truncated_at >= begun_micros,
-            Self::LeavesOutRead { begun_micros, truncated_at: read_at } => {
-                let spread = TRUNCATION_SPREAD.as_micros() as i64;
-                let is_recent = now_micros < truncated_at.saturating_add(spread);
-                truncated_at >= begun_micros || truncated_at > read_at && is_recent
-            }
-        }
-    }
-}
-
-/// When a write is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// When the commit log's mode allows it.
-    #[default]
-    AsConfigured,
-    /// When a power failure cannot undo it, whatever the mode allows.
-    Synced,
-}
-
-/// A write request. After a crash all of its updates are there or none.
-#[derive(Clone, Debug)]
-pub struct Write {
-    /// What is written.
-    pub updates: Updates,
-    /// Who writes.
-    pub origin: Origin,
-    /// What truncations do to it.
-    pub truncation: Truncation,
-    /// When it is acknowledged.
-    pub durability: Durability,
-}
-
-impl Write {
-    /// A write of one update that no truncation touches, acknowledged as the commit log is configured.
-    pub fn one(origin: Origin, update: PartitionUpdate) -> Self {
-        Self::all(origin, vec![update])
-    }
-
-    /// [`Write::one`] of several updates.
-    pub fn all(origin: Origin, updates: Updates) -> Self {
-        Self { updates, origin, truncation: Truncation::Ignored, durability: Durability::AsConfigured }
-    }
-
-    /// The same write with another rule about truncations.
-    pub fn with_truncation(mut self, truncation: Truncation) -> Self {
-        self.truncation = truncation;
-        self
-    }
-
-    /// The same write, acknowledged when a power failure cannot undo it.
-    pub fn synced(mut self) -> Self {
-        self.durability = Durability::Synced;
-        self
-    }
-}
 
 impl Engine {
     /// Applies a write as one: after a crash all of its updates are there or none, those too that observers add. Waits while memtables
@@ -142,7 +30,7 @@ impl Engine {
         if !inner.is_simple(&write) {
             return Box::pin(apply_with_care(self, write)).await;
         }
-        match inner.log_and_apply(write.updates)? {
+        match inner.log_and_apply(write.updates, write.encoded)? {
             Some(ticket) => ticket.await.map_err(write_error),
             None => Ok(()),
         }
@@ -173,7 +61,11 @@ async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteE
         }
         rule @ (Truncation::LeavesOut(_) | Truncation::LeavesOutRead { .. }) => {
             let now = inner.rt.wall_micros();
+            let all = write.updates.len();
             write.updates.retain(|update| !rule.leaves_out(truncated_at(update), now));
+            if write.updates.len() < all {
+                write.encoded = None;
+            }
         }
     }
     let observed = match inner.observers.is_empty() {
@@ -181,7 +73,7 @@ async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteE
         false => Some(crate::observer::derive(engine, &mut write).await?),
     };
     inner.admit_write().await?;
-    let ticket = inner.log_and_apply(write.updates)?;
+    let ticket = inner.log_and_apply(write.updates, write.encoded)?;
     // The next write of the partitions may read what this one did.
     drop(observed);
     if let Some(ticket) = ticket {
@@ -207,13 +99,17 @@ impl Inner {
 
     /// Writes updates to the log as one entry and to their memtables, without another task in between, so that a memtable that is closed
     /// for flushing holds exactly the entries before a number. The entry to wait for, if there is one.
-    fn log_and_apply(&self, mut updates: Updates) -> Result<Option<Ticket>, WriteError> {
+    fn log_and_apply(
+        &self,
+        mut updates: Updates,
+        encoded: Option<Box<EncodedUpdates>>,
+    ) -> Result<Option<Ticket>, WriteError> {
         if updates.len() != 1 {
-            return self.log_and_apply_several(updates);
+            return self.log_and_apply_several(updates, encoded);
         }
         let store = self.store_of_write(updates[0].table.id)?;
         let ticket = match store.durable.get() {
-            true => Some(self.log.append(&updates).map_err(write_error)?),
+            true => Some(self.append(&updates, encoded.as_deref())?),
             false => None,
         };
         let number = ticket.as_ref().map(|ticket| ticket.number);
@@ -222,7 +118,11 @@ impl Inner {
     }
 
     #[inline(never)]
-    fn log_and_apply_several(&self, updates: Updates) -> Result<Option<Ticket>, WriteError> {
+    fn log_and_apply_several(
+        &self,
+        updates: Updates,
+        encoded: Option<Box<EncodedUpdates>>,
+    ) -> Result<Option<Ticket>, WriteError> {
         let (mut durable, mut unlogged) = (Vec::with_capacity(updates.len()), Vec::new());
         for update in updates {
             let store = self.store_of_write(update.table.id)?;
@@ -231,7 +131,9 @@ impl Inner {
         let mut ticket = None;
         if !durable.is_empty() {
             let (stores, updates): (Vec<_>, Vec<_>) = durable.into_iter().unzip();
-            let entry = self.log.append(&updates).map_err(write_error)?;
+            // The bytes are of all updates.
+            let encoded = encoded.filter(|_| unlogged.is_empty());
+            let entry = self.append(&updates, encoded.as_deref())?;
             for (store, update) in stores.iter().zip(updates) {
                 self.apply_to(store, update, Some(entry.number));
             }
@@ -242,28 +144,16 @@ impl Inner {
         }
         Ok(ticket)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A read between two replicas' truncations brings nothing back; of a replica that has missed a truncation long ago it may.
-    #[test]
-    fn what_a_truncation_removes() {
-        const AT: i64 = 1_767_225_600_000_000;
-        let spread = TRUNCATION_SPREAD.as_micros() as i64;
-        let read = |begun_micros, truncated_at| Truncation::LeavesOutRead { begun_micros, truncated_at };
-        assert!(Truncation::LeavesOut(AT).leaves_out(AT, AT));
-        assert!(!Truncation::LeavesOut(AT + 1).leaves_out(AT, AT));
-        assert!(read(AT, AT).leaves_out(AT, AT), "the read began before it");
-        assert!(!read(AT + 1, AT).leaves_out(AT, AT), "all that were read have done it");
-        for other in [i64::MIN, AT - 1] {
-            assert!(read(AT + 1, other).leaves_out(AT, AT + spread - 1), "one may be about to do it");
-            assert!(!read(AT + 1, other).leaves_out(AT, AT + spread), "one has missed it");
-        }
-        assert!(!read(AT + 1, i64::MIN).leaves_out(i64::MIN, AT), "there was none");
-        assert!(read(AT, AT - 1).leaves_out(i64::MAX, AT), "a clock far ahead");
-        assert!(!Truncation::Ignored.leaves_out(AT, AT) && !Truncation::Refuses(AT).leaves_out(AT, AT));
+    /// Adds updates to the log as one entry, with the bytes that were received if they are there.
+    #[inline]
+    fn append(
+        &self,
+        updates: &[PartitionUpdate],
+        encoded: Option<&EncodedUpdates>,
+    ) -> Result<Ticket, WriteError> {
+        let Some(encoded) = encoded else { return self.log.append(updates).map_err(write_error) };
+        debug_assert!(encoded.is_of(updates), "the bytes that are logged say what is applied");
+        self.log.append_received(encoded).map_err(write_error)
     }
 }

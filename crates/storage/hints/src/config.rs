@@ -12,7 +12,7 @@ pub struct HintsConfig {
     /// The window also ends when the oldest hint of a host is so old (`hint_window_persistent_enabled`), so that a host
     /// which comes back for a moment does not begin another.
     pub window_persistent: bool,
-    /// How often what was written is synced (`hints_flush_period`): what a loss of power may cost.
+    /// How often what was written is synced (`hints_flush_period`): what a power failure may cost.
     pub flush_period: Duration,
     /// Length at which a file is ended and the next begun, bytes (`max_hints_file_size`).
     pub file_bytes_max: u64,
@@ -28,11 +28,11 @@ pub struct HintsConfig {
     pub hosts_at_once: usize,
     /// Hints under way to one host at once.
     pub in_flight_max: usize,
-    /// Bugs to plant.
+    /// Bugs to inject.
     pub canaries: Canaries,
 }
 
-/// Bugs that tests plant to see that they are found.
+/// Bugs that tests inject to see that they are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canaries {
     /// Take every eighth hint for delivered without delivering it.

@@ -1,4 +1,4 @@
-//! Why hints cannot be opened, and why one is not kept.
+//! The errors of opening hints, and of storing one.
 
 use rt::DiskError;
 
@@ -6,7 +6,7 @@ use rt::DiskError;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HintsError {
     /// The directory could not be made or listed.
-    #[error("hints cannot be kept: {0}")]
+    #[error("hints cannot be stored: {0}")]
     Disk(#[from] DiskError),
 }
 

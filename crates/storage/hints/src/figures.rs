@@ -1,4 +1,4 @@
-//! What is kept, and what was done since the start.
+//! Figures of the stored hints, and counters since the start.
 
 /// What is kept for a host on this shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct HintsStats {
     pub delivery_failures: u64,
     /// Hints left out of a replay: too old, or their table is gone.
     pub left_out: u64,
-    /// Hints thrown away because their host has left.
+    /// Hints dropped because their host has left.
     pub discarded: u64,
     /// Places where a file was damaged.
     pub corruptions: u64,

@@ -1,4 +1,4 @@
-//! The bytes of a segment: a block of headers, then records. Pure: what is valid and what is not.
+//! The bytes of a segment: a block of headers, then records; valid and damaged ones. Pure.
 //!
 //! ```text
 //! block    := header, at 512 and 1024 the two positions, at 1536 the seal; 4 KiB, zeros between

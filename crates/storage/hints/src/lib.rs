@@ -1,8 +1,8 @@
-//! Hints: writes that are kept for a replica that cannot be reached, and delivered when it can.
+//! Hints: writes that are stored for a replica that cannot be reached, and delivered when it can.
 //!
 //! One log a shard, in segments that belong to one host each. A hint is opaque bytes with the time at which it was kept
-//! and the time for which it may be delivered. Nothing here fails a write: a hint that cannot be kept is counted, and repair
-//! mends what it would have brought. It knows neither tables nor who is alive; it is told. Format and reasons:
+//! and the time for which it may be delivered. Nothing here fails a write: a dropped hint is counted, and repair
+//! restores what it would have brought. It knows neither tables nor liveness: the caller does. Format and reasons:
 //! `docs/design/hints.md`.
 
 mod config;

@@ -1,4 +1,4 @@
-//! [`Hints`]: what a shard keeps, for whom, and the state behind it.
+//! [`Hints`]: a shard's hints by host, and the state behind them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -83,6 +83,8 @@ pub(crate) struct HostLog {
     pub(crate) pending_bytes: u64,
     /// The oldest and the newest time of what waits to be written; of what waited with it, too.
     pub(crate) pending_times: Option<(i64, i64)>,
+    /// The time since which there have been hints all along, by the monotonic clock; none when there were some at the start.
+    stored_since: Option<Instant>,
     pub(crate) active: Option<Active>,
     /// Ended segments by number.
     pub(crate) closed: BTreeMap<u64, Segment>,
@@ -241,7 +243,8 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let kept = state.hosts.get(&hint.host).map(HostLog::figures).unwrap_or_default();
-        if self.window_passed(&hint, &kept) {
+        let stored_since = state.hosts.get(&hint.host).and_then(|log| log.stored_since);
+        if self.window_passed(&hint, &kept, stored_since) {
             return Err(HintRefused::WindowPassed);
         }
         let len = header.record_len();
@@ -252,6 +255,9 @@ impl Inner {
             return Err(HintRefused::BufferFull);
         }
         let log = state.hosts.entry(hint.host).or_default();
+        if kept.count == 0 {
+            log.stored_since = Some(self.rt.now());
+        }
         let (oldest, newest) = log.pending_times.unwrap_or((hint.begun_micros, hint.begun_micros));
         log.pending_times = Some((oldest.min(hint.begun_micros), newest.max(hint.begun_micros)));
         log.pending.push_back(Pending { header, update: hint.update });
@@ -261,10 +267,14 @@ impl Inner {
         Ok(())
     }
 
-    fn window_passed(&self, hint: &Hint, kept: &HintFigures) -> bool {
+    /// Whether the host is down for too long, or its oldest hint is too old. A wall clock that jumps forward makes no hint older than
+    /// this process has stored hints for the host.
+    fn window_passed(&self, hint: &Hint, kept: &HintFigures, stored_since: Option<Instant>) -> bool {
         let window = i64::try_from(self.config.window.as_micros()).unwrap_or(i64::MAX);
         let passed = |since: i64| hint.now_micros.saturating_sub(since) >= window;
-        let oldest_passed = self.config.window_persistent && kept.count > 0 && passed(kept.oldest_micros);
+        let may_be_older = stored_since.is_none_or(|since| self.rt.now() - since >= self.config.window);
+        let oldest_passed =
+            self.config.window_persistent && kept.count > 0 && may_be_older && passed(kept.oldest_micros);
         hint.down_since_micros.is_some_and(passed) || oldest_passed
     }
 
@@ -282,9 +292,7 @@ impl Inner {
         let total = state.stats.refused;
         drop(state);
         if self.may_warn() {
-            tracing::warn!(
-                "a hint is not kept: {refused} ({total} refused so far); repair brings what is missing"
-            );
+            tracing::warn!("a hint is dropped: {refused} ({total} dropped so far); a repair is needed");
         }
     }
 

@@ -62,7 +62,7 @@ async fn inspect(rt: &Rt, name: Header, path: PathBuf, config: &HintsConfig, sta
             return;
         }
         Err(error) => {
-            tracing::warn!("hints that cannot be read now are kept: {error}");
+            tracing::warn!("hints that cannot be read now are retained: {error}");
             state.stats.disk_failures += 1;
             // Its figures are not known; a replay tries it again.
             let end = rt.disk().len(&path).await.unwrap_or(BLOCK_LEN as u64 + 1);

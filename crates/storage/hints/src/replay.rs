@@ -1,4 +1,4 @@
-//! Delivering what is kept for a host: in order, at a limited rate, with a position that outlives a restart.
+//! Delivery of a host's hints: in order, at a limited rate, with a position that survives a restart.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -378,7 +378,7 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
             .map_or(header.grace_seconds, |present| present.min(header.grace_seconds));
         let left_out = self.is_too_old(header.begun_micros, grace)
             || self.inner.state.borrow().dropped_tables.contains(&header.table);
-        let planted = self.inner.config.canaries.drop_hint && next.is_multiple_of(8);
+        let injected = self.inner.config.canaries.drop_hint && next.is_multiple_of(8);
         if !left_out {
             pace.spend(&self.inner.rt, bytes, self.inner.throttle_bytes.get());
         }
@@ -386,7 +386,7 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
         async move {
             let fate = match left_out {
                 true => Fate::LeftOut,
-                false if planted => Fate::Delivered,
+                false if injected => Fate::Delivered,
                 false => match deliver(hint).await {
                     Ok(()) => Fate::Delivered,
                     Err(error) => Fate::Failed(error.to_string()),
@@ -478,7 +478,7 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
         if damages > 0 {
             self.inner.state.borrow_mut().stats.corruptions += damages;
             tracing::warn!(
-                "hints of file number {} were damaged in {damages} places and are lost there; repair brings what is missing",
+                "hints of file number {} were damaged in {damages} places and are lost there; a repair is needed",
                 self.number
             );
         }

@@ -1,4 +1,4 @@
-//! What is known of one segment while the shard runs.
+//! The state of one segment while the shard runs.
 
 use std::cell::Cell;
 use std::path::PathBuf;

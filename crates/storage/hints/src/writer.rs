@@ -388,7 +388,7 @@ impl Inner {
         let lost: u64 = state.hosts.values().map(|log| log.pending.len() as u64).sum();
         state.stats.lost += lost;
         if lost > 0 {
-            tracing::warn!("{lost} hints could not be written and are lost; repair brings what is missing");
+            tracing::warn!("{lost} hints could not be written and are lost; a repair is needed");
         }
     }
 }

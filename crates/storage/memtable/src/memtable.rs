@@ -1,4 +1,4 @@
-//! The memtable itself: partitions in ring order, what they take, and what a flush must know of them beforehand.
+//! The memtable itself: partitions in ring order, their memory, and the statistics that a flush needs beforehand.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;

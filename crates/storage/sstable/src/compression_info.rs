@@ -111,6 +111,8 @@ impl CompressionInfo {
         out.extend_from_slice(&self.compressed_len_max.to_be_bytes());
         out.extend_from_slice(&self.data_len.to_be_bytes());
         let chunks = u32::try_from(self.offsets.len()).expect("fewer than 2^32 chunks");
+        let expected = self.data_len.div_ceil(u64::from(self.chunk_len));
+        assert_eq!(u64::from(chunks), expected, "there are as many chunks as the data needs");
         out.extend_from_slice(&chunks.to_be_bytes());
         for chunk in 0..self.offsets.len() {
             let offset = self.offsets.get(chunk).expect("the chunk exists");
@@ -137,8 +139,11 @@ impl CompressionInfo {
             let expected = format!("a chunk length from 1 to {}", Compression::CHUNK_LEN_MAX);
             return Err(decoder.wrong(4, expected, chunk_len.to_string()));
         }
-        let compressed_len_max =
-            if version.is_four() { decoder.u32("maximal compressed length")? } else { i32::MAX as u32 };
+        let compressed_len_max = if version.capabilities().has_uncompressed_chunks {
+            decoder.u32("maximal compressed length")?
+        } else {
+            i32::MAX as u32
+        };
         let data_len = decoder.u64("length of the data")?;
         let chunks = decoder.count(8, "chunks")?;
         if data_len.div_ceil(u64::from(chunk_len)) != chunks as u64 {

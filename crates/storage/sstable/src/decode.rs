@@ -1,4 +1,4 @@
-//! A cursor over the bytes of a component, whose errors say what was expected where.
+//! A cursor over the bytes of a component, whose errors name the expected content and the offset.
 
 use stdx::{Reader, ShortRead, vint};
 

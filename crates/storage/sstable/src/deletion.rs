@@ -3,13 +3,15 @@
 use mutation::{DeletionTime, NO_DELETION, NO_TIMESTAMP, Seconds, Timestamp};
 use stdx::{Reader, ShortRead, vint};
 
-use crate::EncodingStats;
+use crate::version::Limits;
+use crate::{EncodingStats, Version};
 
 /// Bytes of an absolute deletion time.
 pub(crate) const LEN: usize = 12;
 
 /// The largest local deletion time of the format, which has 31 bits for it and keeps the largest value for "never".
-pub(crate) const LOCAL_MAX: Seconds = i32::MAX as u32 - 1;
+pub(crate) const LOCAL_MAX: Seconds = Limits::SIGNED.local_deletion_max;
+const _: () = assert!(Version::CURRENT.capabilities().limits.local_deletion_max == LOCAL_MAX);
 
 /// A local deletion time as the format's signed number.
 pub(crate) fn to_signed(local: Seconds) -> i32 {

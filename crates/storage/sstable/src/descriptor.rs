@@ -6,50 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rt::Disk;
 
-use crate::SstableError;
-
-/// The version of the BIG format, in the order of their appearance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// Cassandra 3.0.8.
-    Mc,
-    /// Cassandra 3.0.18: minimum and maximum clustering can be trusted.
-    Md,
-    /// Cassandra 3.0.25: the originating host's id.
-    Me,
-    /// Cassandra 4.0: checksums of metadata, uncompressed chunks, pending repair.
-    Na,
-    /// Cassandra 4.0.1: the originating host's id.
-    Nb,
-}
-
-impl Version {
-    /// What this crate writes.
-    pub const CURRENT: Self = Self::Nb;
-    const ALL: [(Self, &'static str); 5] =
-        [(Self::Mc, "mc"), (Self::Md, "md"), (Self::Me, "me"), (Self::Na, "na"), (Self::Nb, "nb")];
-
-    /// The two letters in file names.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(version, _)| *version == self).expect("every version has a name").1
-    }
-
-    /// The version of two letters.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == name).map(|(version, _)| *version)
-    }
-
-    /// Whether Statistics.db has checksums, CompressionInfo.db a maximal compressed length, Filter.db plain bytes, and
-    /// repairs can be pending.
-    pub(crate) fn is_four(self) -> bool {
-        self >= Self::Na
-    }
-
-    /// Whether the statistics name the host that wrote the file.
-    pub(crate) fn has_host_id(self) -> bool {
-        self == Self::Me || self >= Self::Nb
-    }
-}
+use crate::{SstableError, Version};
 
 /// What tells the SSTables of a table apart: a rising number, or the time-ordered text that Cassandra can be told to use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -161,7 +118,8 @@ impl Descriptor {
 
     /// The path of one of its files.
     pub fn path(&self, component: Component) -> PathBuf {
-        self.dir.join(format!("{}-{}-big-{}", self.version.name(), self.generation, component.name()))
+        let (version, format) = (self.version.name(), self.version.format().name());
+        self.dir.join(format!("{version}-{}-{format}-{}", self.generation, component.name()))
     }
 
     /// The path of the TOC while the SSTable is being written or removed; see [`remove_unfinished`].
@@ -179,7 +137,7 @@ impl Descriptor {
         let mut parts = name.splitn(4, '-');
         let version = Version::from_name(parts.next()?)?;
         let generation = Generation::parse(parts.next()?)?;
-        if parts.next()? != "big" {
+        if parts.next()? != version.format().name() {
             return None;
         }
         let component = Component::from_name(parts.next()?)?;
@@ -190,7 +148,8 @@ impl Descriptor {
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}-{}-big", self.dir.display(), self.version.name(), self.generation)
+        let (version, format) = (self.version.name(), self.version.format().name());
+        write!(f, "{}/{version}-{}-{format}", self.dir.display(), self.generation)
     }
 }
 
@@ -302,6 +261,8 @@ pub async fn remove(disk: &Disk, descriptor: &Descriptor) -> Result<(), SstableE
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error.into()),
     }
+    const _: () =
+        assert!(matches!(Component::ALL.last(), Some(Component::Toc)), "the list of components comes last");
     let others = Component::ALL.into_iter().rev().filter(|component| *component != Component::Toc);
     for path in others.map(|component| descriptor.path(component)) {
         remove_if_there(disk, &path).await?;

@@ -32,6 +32,8 @@ impl Filter {
         let (hashes, bits_per_key) = Self::shape(fp_chance);
         let bits = keys.max(1).saturating_mul(u64::from(bits_per_key)).saturating_add(20);
         let words = usize::try_from(bits.div_ceil(64)).expect("a filter fits the address space");
+        assert!((1..=HASHES_MAX).contains(&hashes), "a filter that can be read again");
+        assert!(words > 0, "a filter has bits");
         Some(Self { hashes, words: vec![0; words] })
     }
 
@@ -62,6 +64,7 @@ impl Filter {
         for (word, mask) in Self::probes(self.hashes, self.words.len(), hash) {
             self.words[word] |= mask;
         }
+        debug_assert!(self.may_contain(hash), "what was added is found");
     }
 
     /// Whether a key may have been added; `false` is certain.
@@ -95,6 +98,7 @@ impl Filter {
         for word in &self.words {
             out.extend_from_slice(&word.to_le_bytes());
         }
+        assert_eq!(out.len(), 8 + self.words.len() * 8, "a filter is as long as its header says");
         out
     }
 
@@ -111,7 +115,7 @@ impl Filter {
         }
         let (raw, _) = decoder.bytes(count * 8, "words")?.as_chunks::<8>();
         decoder.end()?;
-        let words = if version.is_four() {
+        let words = if version.capabilities().has_plain_filter {
             raw.iter().map(|word| u64::from_le_bytes(*word)).collect()
         } else {
             raw.iter().map(|word| u64::from_be_bytes(*word)).collect()

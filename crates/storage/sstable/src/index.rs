@@ -1,202 +1,30 @@
-//! `Index.db`: for each partition its key, its place in the data file and, for wide partitions, the row index: blocks of
-//! rows with their first and last clustering, so that a slice can be read without the rows before it.
+//! The index of every format finds: places of partitions in the data, and blocks of rows of wide ones.
 
-use bytes::Bytes;
-use mutation::{Bound, Clustering, DeletionTime};
-use stdx::{Reader, vint};
-use types::{CqlType, encode_clustering_into};
+use mutation::{DecoratedKey, DeletionTime};
 
-use crate::deletion;
-use crate::prefix::{self, Kind, ParseError, ValueType, Values};
-
-/// Widths of blocks are stored as differences to this.
-const WIDTH_BASE: i64 = 64 << 10;
-
-/// The head of a partition's entry, without its row index.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct EntryHead<'a> {
-    pub(crate) key: &'a [u8],
-    /// Where the partition begins in the data.
+/// An entry of the partition index.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Its key; empty when the caller knew it.
+    pub(crate) key: Option<DecoratedKey>,
+    /// The position of its partition in the data.
     pub(crate) position: u64,
-    /// Bytes of the row index that follows; 0 for none.
-    pub(crate) row_index_len: u64,
-    /// Bytes of this head.
-    pub(crate) len: usize,
+    /// The position of its row index in the format's index files, and how long it is.
+    pub(crate) row_index: Option<(u64, u64)>,
 }
 
-impl<'a> EntryHead<'a> {
-    /// Reads the head of an entry off the front of `bytes`.
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(bytes);
-        let key = reader.bytes_u16()?;
-        let position = vint::read_unsigned(&mut reader)?;
-        let row_index_len = vint::read_unsigned(&mut reader)?;
-        Ok(Self { key, position, row_index_len, len: bytes.len() - reader.len() })
-    }
-}
-
-/// Appends the entry of a partition.
-pub(crate) fn write_entry(
-    key: &[u8],
-    position: u64,
-    row_index: Option<&RowIndexBuilder>,
-    header: RowIndexHeader,
-    out: &mut Vec<u8>,
-) {
-    let key_len = u16::try_from(key.len()).expect("partition keys are below 64 KiB");
-    out.extend_from_slice(&key_len.to_be_bytes());
-    out.extend_from_slice(key);
-    vint::write_unsigned(position, out);
-    let Some(row_index) = row_index.filter(|index| index.offsets.len() > 1) else {
-        out.push(0);
-        return;
-    };
-    let mut head = Vec::with_capacity(32);
-    vint::write_unsigned(header.header_len, &mut head);
-    deletion::write(header.deletion, &mut head);
-    vint::write_unsigned(row_index.offsets.len() as u64, &mut head);
-    let len = head.len() + row_index.infos.len() + row_index.offsets.len() * 4;
-    vint::write_unsigned(len as u64, out);
-    out.extend_from_slice(&head);
-    out.extend_from_slice(&row_index.infos);
-    for offset in &row_index.offsets {
-        out.extend_from_slice(&offset.to_be_bytes());
-    }
-}
-
-/// Appends the entry of a partition whose row index, if it is not empty, is that of another file.
-pub(crate) fn write_copied_entry(key: &[u8], position: u64, row_index: &[u8], out: &mut Vec<u8>) {
-    let key_len = u16::try_from(key.len()).expect("partition keys are below 64 KiB");
-    out.extend_from_slice(&key_len.to_be_bytes());
-    out.extend_from_slice(key);
-    vint::write_unsigned(position, out);
-    vint::write_unsigned(row_index.len() as u64, out);
-    out.extend_from_slice(row_index);
-}
-
-/// What precedes the blocks of a row index.
+/// The summary of a partition in its row index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowIndexHeader {
+pub(crate) struct PartitionHead {
     /// Bytes of the partition before its first row.
     pub(crate) header_len: u64,
     /// The partition's deletion.
     pub(crate) deletion: DeletionTime,
 }
 
-/// Collects the row index of the partition being written.
-#[derive(Debug, Default)]
-pub(crate) struct RowIndexBuilder {
-    infos: Vec<u8>,
-    offsets: Vec<u32>,
-}
-
-/// The first or last thing of a block.
-#[derive(Clone, Debug)]
-pub(crate) enum Edge {
-    Row(Clustering),
-    Marker(Bound, Kind),
-}
-
-impl Edge {
-    /// Its place in the partition.
-    pub(crate) fn position(&self) -> &[u8] {
-        match self {
-            Self::Row(clustering) => clustering.position(),
-            Self::Marker(bound, _) => bound.position(),
-        }
-    }
-
-    /// Its values up to the first null.
-    pub(crate) fn values(&self) -> Vec<Bytes> {
-        let copy = |value: Option<&[u8]>| value.map(Bytes::copy_from_slice);
-        match self {
-            Self::Row(clustering) => clustering.components().map_while(copy).collect(),
-            Self::Marker(bound, _) => bound.components().map_while(copy).collect(),
-        }
-    }
-
-    fn write(&self, types: &[ValueType], out: &mut Vec<u8>) {
-        match self {
-            Self::Row(clustering) => {
-                out.push(Kind::Row as u8);
-                prefix::write_values(types, clustering.components(), out);
-            }
-            Self::Marker(bound, kind) => prefix::write_bound(types, bound, *kind, out),
-        }
-    }
-}
-
-impl RowIndexBuilder {
-    pub(crate) fn clear(&mut self) {
-        self.infos.clear();
-        self.offsets.clear();
-    }
-
-    /// Adds a block of `width` bytes that begins `offset` bytes into the partition; `open` is the range deletion in force
-    /// at its end.
-    pub(crate) fn push(
-        &mut self,
-        types: &[ValueType],
-        first: &Edge,
-        last: &Edge,
-        offset: u64,
-        width: u64,
-        open: DeletionTime,
-    ) {
-        self.offsets.push(u32::try_from(self.infos.len()).expect("a row index is below 4 GiB"));
-        first.write(types, &mut self.infos);
-        last.write(types, &mut self.infos);
-        vint::write_unsigned(offset, &mut self.infos);
-        vint::write_signed(width as i64 - WIDTH_BASE, &mut self.infos);
-        self.infos.push(u8::from(!open.is_live()));
-        if !open.is_live() {
-            deletion::write(open, &mut self.infos);
-        }
-    }
-}
-
-/// Where the parts of a partition's row index lie in the index file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowIndex {
-    pub(crate) header: RowIndexHeader,
-    /// Number of blocks.
-    pub(crate) blocks: u32,
-    /// Where the blocks' descriptions begin.
-    pub(crate) infos_at: u64,
-    /// Where the offsets of the descriptions begin, 4 bytes each.
-    pub(crate) offsets_at: u64,
-}
-
-/// The longest [`RowIndex`] head: two vints and a deletion.
-pub(crate) const ROW_INDEX_HEAD_MAX: usize = 2 * vint::LEN_MAX + deletion::LEN;
-
-impl RowIndex {
-    /// Reads the head of a row index of `len` bytes that lies at `at` in the file, wholly within it, and of which `bytes` is
-    /// the beginning.
-    pub(crate) fn read(bytes: &[u8], at: u64, len: u64) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(bytes);
-        let header_len = vint::read_unsigned(&mut reader)?;
-        let deletion = deletion::read(&mut reader)?;
-        let blocks = vint::read_unsigned(&mut reader)?;
-        let head_len = (bytes.len() - reader.len()) as u64;
-        // A description has two kinds, an offset, a width and a flag: 5 bytes at least; and an offset of 4.
-        let Some(blocks) =
-            u32::try_from(blocks).ok().filter(|b| *b > 0 && head_len + u64::from(*b) * 9 <= len)
-        else {
-            return Err(ParseError::invalid("a number of blocks that fit the row index", blocks));
-        };
-        Ok(Self {
-            header: RowIndexHeader { header_len, deletion },
-            blocks,
-            infos_at: at + head_len,
-            offsets_at: at + len - u64::from(blocks) * 4,
-        })
-    }
-}
-
 /// One block of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BlockInfo {
+pub(crate) struct RowBlock {
     /// Position of its first row or marker, comparable with those of rows and bounds.
     pub(crate) first: Vec<u8>,
     /// Position of its last.
@@ -209,107 +37,28 @@ pub(crate) struct BlockInfo {
     pub(crate) open: DeletionTime,
 }
 
-impl BlockInfo {
-    /// Reads a description.
-    pub(crate) fn read(
-        bytes: &[u8],
-        types: &[ValueType],
-        order: &[(CqlType, bool)],
-    ) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(bytes);
-        let first = read_edge(&mut reader, types, order)?;
-        let last = read_edge(&mut reader, types, order)?;
-        let offset = vint::read_unsigned(&mut reader)?;
-        let width = vint::read_signed(&mut reader)?.wrapping_add(WIDTH_BASE);
-        let Ok(width) = u64::try_from(width) else {
-            return Err(ParseError::invalid("a block of rows with a length", width));
-        };
-        let open = match reader.u8()? {
-            0 => DeletionTime::LIVE,
-            1 => deletion::read(&mut reader)?,
-            other => return Err(ParseError::invalid("0 or 1 for an open range deletion", other)),
-        };
-        Ok(Self { first, last, offset, width, open })
-    }
+/// A partition of the data as a verification read it.
+pub(crate) struct ReadPartition {
+    /// Its position.
+    pub(crate) start: u64,
+    /// The position of its first item.
+    pub(crate) rows_at: u64,
+    /// Its deletion.
+    pub(crate) deletion: DeletionTime,
+    /// The range deletion in force behind what was read last.
+    pub(crate) open: DeletionTime,
+    /// What the index says of it.
+    pub(crate) entry: Option<Entry>,
+    /// Where its items begin, their positions, and the range deletion in force behind each; gathered only when there is a row
+    /// index to compare with.
+    pub(crate) items: Vec<(u64, Vec<u8>, DeletionTime)>,
 }
 
-fn read_edge(
-    reader: &mut Reader<'_>,
-    types: &[ValueType],
-    order: &[(CqlType, bool)],
-) -> Result<Vec<u8>, ParseError> {
-    let byte = reader.u8()?;
-    let kind = Kind::of(byte).filter(|kind| *kind != Kind::Static);
-    let kind = kind.ok_or_else(|| ParseError::invalid("the kind of a row or bound", byte))?;
-    let mut values = Values::new();
-    match kind {
-        Kind::Row => prefix::read_values(types, types.len(), reader, &mut values)?,
-        _ => prefix::read_bound(types, reader, &mut values)?,
-    }
-    let mut position = Vec::with_capacity(32);
-    encode_clustering_into(&order[..values.len()], values.iter().copied(), kind.terminator(), &mut position);
-    Ok(position)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mutation::Side;
-    use proptest::prelude::*;
-    use schema::{Table, TableBuilder, TableId};
-
-    fn table() -> Table {
-        TableBuilder::new("ks", "t", TableId([1; 16]))
-            .partition_key("a", CqlType::Int)
-            .clustering("c", CqlType::Int, false)
-            .clustering("d", CqlType::Text, true)
-            .build()
-            .unwrap()
-    }
-
-    proptest! {
-        #[test]
-        fn round_trip(
-            key in prop::collection::vec(any::<u8>(), 0..40),
-            position in any::<u64>(),
-            blocks in prop::collection::vec((any::<i32>(), "[a-z]{0,9}", any::<u32>(), any::<bool>()), 0..5),
-            header_len in any::<u32>(),
-        ) {
-            let table = table();
-            let types: Vec<ValueType> = table.clustering_types().iter().map(|(ty, _)| ValueType::new(ty)).collect();
-            let header = RowIndexHeader { header_len: u64::from(header_len), deletion: DeletionTime::new(5, 6) };
-            let mut builder = RowIndexBuilder::default();
-            let mut expected = Vec::new();
-            for (c, d, offset, open) in &blocks {
-                let c = c.to_be_bytes();
-                let row = Clustering::new(&table, &[Some(&c), Some(d.as_bytes())]);
-                let bound = Bound::new(&table, &[Some(&c)], Side::After);
-                let open = if *open { DeletionTime::new(1, 2) } else { DeletionTime::LIVE };
-                let width = u64::from(*offset) / 2;
-                builder.push(&types, &Edge::Row(row.clone()), &Edge::Marker(bound.clone(), Kind::InclusiveEnd), u64::from(*offset), width, open);
-                expected.push(BlockInfo { first: row.position().to_vec(), last: bound.position().to_vec(), offset: u64::from(*offset), width, open });
-            }
-            let mut out = Vec::new();
-            write_entry(&key, position, Some(&builder), header, &mut out);
-            let head = EntryHead::read(&out).unwrap();
-            prop_assert_eq!((head.key, head.position), (key.as_slice(), position));
-            prop_assert_eq!(head.len as u64 + head.row_index_len, out.len() as u64);
-            for cut in 0..head.len {
-                prop_assert!(EntryHead::read(&out[..cut]).is_err());
-            }
-            if blocks.len() < 2 {
-                prop_assert_eq!(head.row_index_len, 0);
-                return Ok(());
-            }
-            let index = RowIndex::read(&out[head.len..], head.len as u64, head.row_index_len).unwrap();
-            prop_assert_eq!(index.header, header);
-            prop_assert_eq!(index.blocks as usize, blocks.len());
-            for (at, expected) in expected.iter().enumerate() {
-                let offset = &out[index.offsets_at as usize + at * 4..][..4];
-                let from = index.infos_at as usize + u32::from_be_bytes(offset.try_into().unwrap()) as usize;
-                let info = BlockInfo::read(&out[from..], &types, table.clustering_types()).unwrap();
-                prop_assert_eq!(&info, expected);
-            }
+impl ReadPartition {
+    /// Takes note of an item that begins at `start`.
+    pub(crate) fn item(&mut self, start: u64, position: &[u8]) {
+        if self.entry.as_ref().is_some_and(|entry| entry.row_index.is_some()) {
+            self.items.push((start, position.to_vec(), self.open));
         }
     }
 }

@@ -3,14 +3,13 @@
 //! Cassandra protects data and statistics and nothing else: a flipped bit in an index, a summary or a filter hides
 //! partitions. This component has a checksum for each page of the index, so that a page is checked when it is read, and one
 //! of each small component, checked when the SSTable is opened. Cassandra takes it for a custom component that it does not
-//! know. An SSTable without it is read as it is; [`certify`] compares all of its files with each other and writes it.
+//! know. An SSTable without it is read as it is; [`crate::certify`] compares all of its files with each other and writes it.
 
 use std::path::PathBuf;
 
 use rt::{Disk, IoBuf, OpenOptions, Rt};
 
 use crate::decode::Decoder;
-use crate::verify::verify;
 use crate::{Component, DecodeError, Descriptor, SstableError};
 
 /// The first bytes of the file; the last of them is the version of this format.
@@ -91,6 +90,8 @@ impl PageHasher {
         if !self.len.is_multiple_of(u64::from(PAGE_LEN)) {
             self.crcs.push(self.hasher.finalize());
         }
+        let pages = self.len.div_ceil(u64::from(PAGE_LEN));
+        assert_eq!(self.crcs.len() as u64, pages, "each page has a checksum");
         PageChecksums { page_len: PAGE_LEN, file_len: self.len, crcs: self.crcs }
     }
 }
@@ -225,7 +226,11 @@ impl Integrity {
     }
 
     /// Of the files as they are.
-    async fn of_files(rt: &Rt, descriptor: &Descriptor, owner: Option<Owner>) -> Result<Self, SstableError> {
+    pub(crate) async fn of_files(
+        rt: &Rt,
+        descriptor: &Descriptor,
+        owner: Option<Owner>,
+    ) -> Result<Self, SstableError> {
         let disk = rt.disk();
         let data_len = disk.len(descriptor.path(Component::Data)).await?;
         let index = disk.open(descriptor.path(Component::Index), OpenOptions::READ).await?;
@@ -240,7 +245,8 @@ impl Integrity {
         }
         let mut whole = Vec::new();
         for component in WHOLE {
-            if component == Component::Statistics && descriptor.version.is_four() {
+            if component == Component::Statistics && descriptor.version.capabilities().has_metadata_checksums
+            {
                 continue;
             }
             match disk.read_to_end(descriptor.path(component), COMPONENT_LEN_MAX).await {
@@ -251,35 +257,6 @@ impl Integrity {
         }
         Ok(Self { data_len, owner, index: hasher.finish(), whole })
     }
-}
-
-/// Compares all files of an SSTable without the component, or with a damaged one, with each other, and writes the
-/// component when nothing is wrong.
-///
-/// # Errors
-/// What is wrong with the SSTable, or a failure of the disk.
-pub async fn certify(rt: &Rt, descriptor: &Descriptor, owner: Option<Owner>) -> Result<(), SstableError> {
-    let disk = rt.disk();
-    if let Err(SstableError::Corrupt(_)) = Integrity::read(disk, descriptor).await {
-        disk.remove(descriptor.path(Component::Torc)).await?;
-    }
-    if let Some(problem) = verify(rt, descriptor).await?.problems.into_iter().next() {
-        return Err(problem);
-    }
-    let content = Integrity::of_files(rt, descriptor, owner).await?;
-    write(disk, descriptor, &content).await?;
-    // Who removes the SSTable by its list of components has to know of this one.
-    let toc = descriptor.path(Component::Toc);
-    let mut listed = disk.read_to_end(&toc, 1 << 20).await?;
-    if !String::from_utf8_lossy(&listed).lines().any(|line| line.trim() == Component::Torc.name()) {
-        if listed.last().is_some_and(|byte| *byte != b'\n') {
-            listed.push(b'\n');
-        }
-        listed.extend_from_slice(Component::Torc.name().as_bytes());
-        listed.push(b'\n');
-        replace(disk, descriptor, toc, &listed).await?;
-    }
-    Ok(())
 }
 
 /// Notes whose partitions an SSTable has.
@@ -295,12 +272,22 @@ pub async fn note_owner(
     write(disk, descriptor, &Integrity { owner: Some(owner), ..integrity }).await
 }
 
-async fn write(disk: &Disk, descriptor: &Descriptor, content: &Integrity) -> Result<(), SstableError> {
+/// Writes the component anew.
+pub(crate) async fn write(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    content: &Integrity,
+) -> Result<(), SstableError> {
     replace(disk, descriptor, descriptor.path(Component::Torc), &content.encode()).await
 }
 
 /// Replaces a file as a whole, without ever giving a TOC its temporary name.
-async fn replace(disk: &Disk, of: &Descriptor, path: PathBuf, bytes: &[u8]) -> Result<(), SstableError> {
+pub(crate) async fn replace(
+    disk: &Disk,
+    of: &Descriptor,
+    path: PathBuf,
+    bytes: &[u8],
+) -> Result<(), SstableError> {
     let mut new = path.clone().into_os_string();
     new.push(".new");
     let file = disk.open(&new, OpenOptions { truncate: true, ..OpenOptions::READ_WRITE }).await?;

@@ -43,7 +43,7 @@ impl Path {
         if self == Path::Direct { 1 } else { 2 }
     }
 
-    /// Where calls begin: with one connection for both shards, at the one that does not own it.
+    /// The shard of the calls: with one connection for both shards, the one that does not own it.
     fn calling(self) -> u16 {
         let shared = ConnectionsPerPeer::new(2, 1, 0).owner(Class::Request, 0, SERVER);
         if self == Path::Both { 1 - shared } else { 0 }
@@ -90,7 +90,7 @@ fn node<T: Send + 'static>(
     results.into_iter().flatten().next().expect("one shard has the main")
 }
 
-/// Answers until it is told to stop; the CPU time between the first and the last echo.
+/// Answers until the client ends; returns the CPU time between the first and the last echo.
 fn server(address: SocketAddr, path: Path, ready: mpsc::Sender<SocketAddr>) -> Duration {
     let done = |messenger: &Messenger| {
         messenger.serve(Verb::Apply, |_| async move { Ok(Bytes::from_static(b"done")) });

@@ -25,12 +25,12 @@ use node::Node;
 const CELL_BYTES: usize = 34;
 /// Cells of a row.
 const CELLS: usize = 5;
-/// Partitions unless told otherwise.
+/// The default number of partitions.
 const PARTITIONS: &str = "10000";
 /// One answer of this many is looked into.
 const CHECK_EVERY: u64 = 64;
 
-/// What to run.
+/// The options.
 #[derive(Clone, Debug)]
 struct Options {
     reads: bool,
@@ -42,7 +42,7 @@ struct Options {
     directory: Option<PathBuf>,
 }
 
-/// What one kind of operation cost.
+/// The cost of one kind of operation.
 struct Cost {
     name: &'static str,
     operations: u64,
@@ -180,7 +180,7 @@ async fn cost(
 }
 
 /// Runs operations on random partitions, one after another. A boxed future, so that it is a function of its own that
-/// a profiler can be told to look at.
+/// a profiler can be pointed at.
 fn measured_operations<'a>(
     node: &'a Node,
     requests: &'a [Envelope],

@@ -1,4 +1,4 @@
-//! A partition of a few rows that is written on conditions: what statements with IF and batches of them ask of it, and what it
+//! A partition of a few rows with conditional writes: the requests of statements with IF and batches of them, and the
 //! answers. The sequential object behind lightweight transactions on several rows and columns ([`crate::linear`]).
 
 use crate::linear::Sequential;
@@ -11,7 +11,7 @@ pub const COLUMNS: usize = 2;
 /// The values of a row's regular columns.
 pub type Values = [Option<i64>; COLUMNS];
 
-/// What a partition is.
+/// The model of a partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConditionalPartition;
 
@@ -24,7 +24,7 @@ pub struct ConditionalRow {
     pub values: Values,
 }
 
-/// What the partition holds.
+/// The content of the partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConditionalState {
     /// The value of the static column.
@@ -33,7 +33,7 @@ pub struct ConditionalState {
     pub rows: [ConditionalRow; ROWS],
 }
 
-/// What a reader of the whole partition sees.
+/// A reader's view of the whole partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConditionalView {
     /// The value of the static column.
@@ -75,10 +75,10 @@ pub enum Change {
     Delete(usize),
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionalInput {
-    /// What it holds.
+    /// Reads the content.
     Read,
     /// Hold nothing any more.
     Truncate,
@@ -88,12 +88,12 @@ pub enum ConditionalInput {
         conditions: Vec<Condition>,
         /// The changes, each about something else.
         changes: Vec<Change>,
-        /// What a refusal shows.
+        /// The cells that a refusal shows.
         shown: Vec<Cell>,
     },
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionalOutput {
     /// It holds this.
@@ -102,18 +102,18 @@ pub enum ConditionalOutput {
     Truncated,
     /// The conditions held, and it was changed.
     Applied,
-    /// They did not; this is what was to be shown.
+    /// They did not; these values are shown.
     Refused(Vec<Option<i64>>),
 }
 
 impl ConditionalState {
-    /// What is seen of it.
+    /// Its view.
     pub fn view(&self) -> ConditionalView {
         let visible = |row: ConditionalRow| row.exists().then_some(row.values);
         ConditionalView { static_value: self.static_value, rows: self.rows.map(visible) }
     }
 
-    /// What a cell holds.
+    /// The value of a cell.
     pub fn cell(&self, cell: Cell) -> Option<i64> {
         match cell {
             Cell::Static => self.static_value,
@@ -122,7 +122,7 @@ impl ConditionalState {
         }
     }
 
-    /// Makes a cell hold what it was seen to hold.
+    /// Sets a cell to its observed value.
     pub fn show(&mut self, cell: Cell, value: Option<i64>) {
         match (cell, value) {
             (Cell::Exists(row), Some(_)) => self.change(&Change::Insert(row)),

@@ -1,6 +1,6 @@
-//! The reference database: what a reader may see, by walking a list of all writes.
+//! The reference database: the possible results of a read, by walking a list of all writes.
 //!
-//! It shares no code with the real one, keeps everything and optimises nothing, so that it can be read at one sitting.
+//! It shares no code with the real one, stores everything and optimises nothing, so that it can be read at one sitting.
 //! A write is certain, or it is not known to have happened; an observation is right when some choice of the unknown
 //! writes explains it.
 

@@ -11,22 +11,22 @@ use std::hash::Hash;
 
 use stdx::HashSet;
 
-/// What an object is and does, one operation at a time.
+/// The sequential specification of an object, one operation at a time.
 pub trait Sequential {
-    /// What the object holds.
+    /// The state of the object.
     type State: Clone + Eq + Hash + Debug;
-    /// What is asked of it.
+    /// A request.
     type Input: Clone + Debug;
-    /// What it answers.
+    /// An answer.
     type Output: Clone + PartialEq + Debug;
 
-    /// What it holds at first.
+    /// The initial state.
     fn initial(&self) -> Self::State;
 
-    /// What it then holds, and what it answers.
+    /// The next state, and the answer.
     fn apply(&self, state: &Self::State, input: &Self::Input) -> (Self::State, Self::Output);
 
-    /// Whether what was answered so has changed nothing, whatever the object held.
+    /// Whether an operation with this answer has changed nothing, in any state.
     fn only_reads(&self, input: &Self::Input, output: &Self::Output) -> bool {
         let _ = (input, output);
         false
@@ -41,7 +41,7 @@ pub struct Operation<I, O> {
     /// When its answer came. Of an operation without an answer: when it can no longer happen, if it has not;
     /// [`NEVER`] when it can for ever.
     pub ended: u64,
-    /// What was asked.
+    /// The request.
     pub input: I,
     /// The answer; none when none came, or one that left it open whether it happened.
     pub output: Option<O>,
@@ -50,7 +50,7 @@ pub struct Operation<I, O> {
 /// A time that does not come.
 pub const NEVER: u64 = u64::MAX;
 
-/// What the search found.
+/// The result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linearity {
     /// The operations can have happened in this order; those left out never happened.
@@ -77,7 +77,7 @@ struct Search<'a, S: Sequential> {
     longest: Vec<usize>,
 }
 
-/// A place of the search: what has happened, what the object then holds, and which operation is tried next.
+/// A node of the search: the operations that have happened, the state, and the operation to try next.
 struct Place<T> {
     state: T,
     done: Done,
@@ -145,7 +145,7 @@ impl<S: Sequential> Search<'_, S> {
             let (state, answer) = self.object.apply(&place.state, &self.history[operation].input);
             let fits = match &self.history[operation].output {
                 Some(given) => *given == answer,
-                // What nobody saw and changed nothing need not have happened.
+                // An operation without an answer that changed nothing need not have happened.
                 None => state != place.state,
             };
             let done = with(&place.done, operation);
@@ -170,8 +170,8 @@ impl<S: Sequential> Search<'_, S> {
         self.history.iter().enumerate().all(|(at, one)| one.output.is_none() || holds(done, at))
     }
 
-    /// An operation that may come now, answers what it should and only reads: when there is an order with it further behind, there is
-    /// one with it here, unless something that is over by its beginning may still have happened. Nothing else need be tried then, so that
+    /// An operation that may come now, gives the right answer and only reads: when there is an order with it further behind, there is
+    /// one with it here, unless an operation that ended before its begin may still have happened. Nothing else need be tried then, so that
     /// readings do not multiply the places.
     fn free(&self, place: &Place<S::State>) -> Option<usize> {
         let lost = |at: &usize| self.history[*at].output.is_none() && !holds(&place.done, *at);
@@ -210,23 +210,23 @@ impl<S: Sequential> Search<'_, S> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Register;
 
-/// What is asked of a [`Register`].
+/// A request to a [`Register`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegisterInput {
-    /// What it holds.
+    /// Reads the value.
     Read,
     /// Hold this.
     Write(Option<i64>),
     /// Hold `new` if it holds `expected`.
     Cas {
-        /// What it must hold.
+        /// The expected value.
         expected: Option<i64>,
-        /// What it then holds.
+        /// The new value.
         new: Option<i64>,
     },
 }
 
-/// What a [`Register`] answers.
+/// An answer of a [`Register`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegisterOutput {
     /// It holds this.

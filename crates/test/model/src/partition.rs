@@ -1,4 +1,4 @@
-//! The history of one partition, and whether it explains what was seen.
+//! The history of one partition, and whether it explains the readings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::{ColumnId, Effect, Place, RowState, Scalar, SeenRow, Shape, Value, Wr
 /// Choices of unknown writes that are tried for one observation.
 const TRIES_MAX: u32 = 20_000;
 /// A request without an answer is carried out so much later at most: a paused process may read it when it goes on, and
-/// simulated troubles last 200 s, one after the other.
+/// simulated faults last 200 s, one after the other.
 const UNDER_WAY_SECONDS: i64 = 460;
 
-/// What is known of a write.
+/// The knowledge about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It has happened: it was acknowledged, or its effect was seen after a restart.
@@ -29,7 +29,7 @@ pub enum State {
 pub enum Unknown {
     /// It was never acknowledged.
     Unanswered,
-    /// It was acknowledged, and a loss of power may have taken it, with all that was begun after its acknowledgement.
+    /// It was acknowledged, and a power failure may have taken it, with all that was begun after its acknowledgement.
     Forgotten,
 }
 
@@ -42,7 +42,7 @@ pub struct Entry {
     pub begun: u64,
     /// When it was acknowledged.
     pub ended: Option<u64>,
-    /// What is known of it.
+    /// The knowledge about it.
     pub state: State,
 }
 
@@ -57,7 +57,7 @@ impl Entry {
 /// When something was seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// When the read was sent: what was acknowledged before it has to be there.
+    /// When the read was sent: it has to see writes acknowledged before.
     pub since: u64,
     /// The server's clock between the request and the answer.
     pub now: Seconds,
@@ -68,7 +68,7 @@ pub struct Clock {
 /// Which unknown writes an observation proves, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
-    /// Where it was made.
+    /// The place of the reading.
     pub place: Place,
     /// They have happened.
     pub happened: BTreeSet<u64>,
@@ -92,7 +92,7 @@ pub enum Verdict {
 pub struct Mismatch {
     /// The row, none for the static row.
     pub place: Place,
-    /// What is wrong, in words, with the history of the row.
+    /// The violation, in words, with the history of the row.
     pub text: String,
 }
 
@@ -164,7 +164,7 @@ impl Search<'_> {
 }
 
 impl Partition {
-    /// Notes a write that is about to be sent, whose clock is what the servers' clocks show now.
+    /// Adds a write that is about to be sent, with the servers' clocks of now.
     pub fn begin(&mut self, mut write: Rc<Write>, begun: u64) {
         Rc::make_mut(&mut write).clock.1 += UNDER_WAY_SECONDS;
         self.entries.push(Entry { write, begun, ended: None, state: State::UnderWay });
@@ -211,7 +211,7 @@ impl Partition {
     }
 
     /// One of several nodes lost power: writes acknowledged at or after `since` may be gone from it, and so be seen by some readers
-    /// and not by others. Other than with a node alone, what was acknowledged later may be there all the same.
+    /// and not by others. Unlike on a single node, writes acknowledged later may be there all the same.
     pub fn doubt_since(&mut self, since: u64) {
         for entry in &mut self.entries {
             if entry.state == State::Certain && entry.ended.is_some_and(|ended| ended >= since) {
@@ -226,12 +226,12 @@ impl Partition {
         self.entries.iter().rev().find(|entry| entry.write.id == id).map(|entry| entry.begun)
     }
 
-    /// The table was truncated for certain: what was certain before is gone.
+    /// The table was truncated for certain: earlier certain writes are gone.
     pub fn truncate(&mut self) {
         self.entries.retain(|entry| entry.state != State::Certain);
     }
 
-    /// A reader whose answer came at `ended` has proved that these writes happened at a place, in all of its columns: whoever
+    /// A reader whose answer came at `ended` has proved that these writes happened at a place, in all of its columns: a later
     /// asks later must see them there too.
     pub fn note_seen(&mut self, place: &Place, happened: &BTreeSet<u64>, ended: u64) {
         if happened.is_empty() {
@@ -243,7 +243,7 @@ impl Partition {
         }
     }
 
-    /// What readers have seen binds nobody any more.
+    /// Readings bind later reads no longer.
     pub fn forget_seen(&mut self) {
         self.seen.clear();
     }
@@ -296,7 +296,7 @@ impl Partition {
         })
     }
 
-    /// Whether some choice of the unknown writes explains what was seen of a place.
+    /// Whether some choice of the unknown writes explains the reading of a place.
     pub fn judge(
         &self,
         shape: &Shape,
@@ -353,7 +353,7 @@ impl Partition {
         Verdict::Right(explained)
     }
 
-    /// Takes over what a reading of the whole partition proved, while nothing was under way. A write that is proved
+    /// Adds the proofs of a reading of the whole partition, while nothing was under way. A write that is proved
     /// and refuted at once was there in part.
     pub fn settle(&mut self, proofs: &[Explained], now: u64) -> Result<(), Mismatch> {
         let happened: BTreeSet<u64> =
@@ -370,7 +370,7 @@ impl Partition {
                 entry.state = State::Certain;
                 entry.ended = Some(now);
             } else if entry.state == State::Unknown(Unknown::Forgotten) {
-                // What stays open says nothing of writes of the node's next life.
+                // An unknown write says nothing of writes of the node's next process.
                 entry.state = State::Unknown(Unknown::Unanswered);
             }
         }

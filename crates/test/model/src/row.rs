@@ -1,4 +1,4 @@
-//! One row: what remains of the writes to it, and what a reader sees of that.
+//! One row: the merge of its writes, and a reader's view of it.
 //!
 //! The rules are Cassandra's: the higher timestamp wins; at a tie a deletion beats data, what expires beats what
 //! lasts, then the larger value wins. A row is there while its mark or one of its values lives.
@@ -32,7 +32,7 @@ enum Life {
     Dead,
 }
 
-/// What remains of the writes to a row, or to a partition's static row.
+/// The merge of the writes to a row, or to a partition's static row.
 #[derive(Clone, Debug)]
 pub struct RowState {
     /// The latest deletion of the row, of rows around it, of the partition.
@@ -44,10 +44,10 @@ pub struct RowState {
     counts: BTreeMap<ColumnId, i64>,
 }
 
-/// What a reader saw of a row: the columns that were asked for, without the empty ones.
+/// A reading of a row: the selected columns, without the empty ones.
 pub type Seen = BTreeMap<ColumnId, Value>;
 
-/// What a reader saw of a place: nothing, or a row.
+/// A reading of a place: nothing, or a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeenRow {
     /// No such row.
@@ -100,7 +100,7 @@ impl Cell {
 }
 
 impl RowState {
-    /// Adds what a write does to this place.
+    /// Adds a write's effect on this place.
     pub fn apply(&mut self, write: &Write, place: &Place) {
         for effect in write.effects.iter().filter(|effect| effect.touches(place)) {
             match effect {

@@ -14,7 +14,7 @@ pub enum Scalar {
     Blob(Vec<u8>),
 }
 
-/// What a column holds.
+/// The value of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A value without parts.

@@ -44,7 +44,7 @@ pub enum Effect {
     Mark(Vec<Scalar>, Option<u32>),
     /// Sets or deletes a value.
     Cell {
-        /// Where.
+        /// The place.
         place: Place,
         /// Which column.
         column: ColumnId,
@@ -55,21 +55,21 @@ pub enum Effect {
     },
     /// Deletes the elements of a collection that are older than the write.
     Clear {
-        /// Where.
+        /// The place.
         place: Place,
         /// Which column.
         column: ColumnId,
     },
     /// Deletes a collection, elements of the write's own timestamp included.
     Erase {
-        /// Where.
+        /// The place.
         place: Place,
         /// Which column.
         column: ColumnId,
     },
     /// Sets or deletes an element of a collection.
     Element {
-        /// Where.
+        /// The place.
         place: Place,
         /// Which column.
         column: ColumnId,
@@ -82,7 +82,7 @@ pub enum Effect {
     },
     /// Counts.
     Add {
-        /// Where.
+        /// The place.
         place: Place,
         /// Which column.
         column: ColumnId,
@@ -107,18 +107,18 @@ impl Effect {
     }
 }
 
-/// What happens to one partition at once.
+/// The changes of one partition at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Its number in the history.
     pub id: u64,
     /// Its timestamp in microseconds.
     pub timestamp: i64,
-    /// What the servers' clocks showed, in seconds, from when the request was sent until its answer came: the least and the most.
+    /// The servers' clocks, in seconds, from when the request was sent until its answer came: the least and the most.
     pub clock: (i64, i64),
     /// The statement, for reports.
     pub text: String,
-    /// What it does.
+    /// Its effects.
     pub effects: Vec<Effect>,
 }
 

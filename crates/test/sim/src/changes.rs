@@ -1,5 +1,5 @@
-//! A change of the ring in a simulated cluster: a node joins, leaves, is removed, is replaced or is rebuilt while clients write and read at QUORUM, and
-//! a participant crashes in the middle. Checked: the change comes to its end, and no acknowledged write is lost.
+//! A topology change in a simulated cluster: a node joins, leaves, is removed, is replaced or is rebuilt while clients write and read at QUORUM, and
+//! a participant crashes in the middle. Checked: the change completes, and no acknowledged write is lost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -27,17 +27,17 @@ const JOINERS: usize = 2;
 const COPIES: usize = 3;
 const WRITERS: usize = 3;
 const DATACENTER: &str = "datacenter1";
-/// Where the node stands that is rebuilt.
+/// The datacenter of the node that is rebuilt.
 const OTHER_DATACENTER: &str = "other";
 /// A change that is not over by then never is.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(400);
-/// A replacement of a dead node is over by then, though others join.
+/// A replacement of a dead node has completed by then, though others join.
 const REPLACED_WITHIN: Duration = Duration::from_secs(45);
 /// A simulated run is not longer.
 const TIME_MAX: Duration = Duration::from_secs(3_000);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What happens to the ring.
+/// A topology change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingChange {
     /// A node joins.
@@ -75,12 +75,12 @@ impl RingChange {
     }
 }
 
-/// What a run did.
+/// The counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeStats {
     /// Writes that were acknowledged.
     pub acknowledged: u64,
-    /// Reads that found what they were to find.
+    /// Reads with the expected result.
     pub reads: u64,
     /// Requests that were refused or not answered.
     pub failed: u64,
@@ -161,7 +161,7 @@ fn add_node(
             } else {
                 Config::default().stream_throughput_outbound
             },
-            // What takes long by the world's clock is none of its business.
+            // Timeouts by the world's clock are not under test.
             slow_query_log_timeout: std::time::Duration::ZERO,
             ..Config::default()
         };
@@ -169,7 +169,7 @@ fn add_node(
     })
 }
 
-/// What writers know.
+/// The writers' shared state.
 struct Shared {
     /// Keys whose write was acknowledged.
     known: RefCell<Vec<i32>>,
@@ -192,7 +192,7 @@ struct Run {
     sim: Sim,
     rng: Rng,
     nodes: Vec<NodeId>,
-    /// Whose place changes.
+    /// The node under change.
     subject: usize,
     change: RingChange,
     crash: bool,
@@ -249,7 +249,7 @@ impl Run {
         Err(format!("node {nth} takes no connection: {last}"))
     }
 
-    /// Makes the change happen, whatever crashes; who is in the ring then.
+    /// Runs the change to its end, whatever crashes; returns the nodes that are in the ring then.
     async fn change_under_fire(&mut self) -> Result<Vec<usize>, String> {
         let subject = self.subject;
         let stays: Vec<usize> = match self.change {
@@ -317,7 +317,7 @@ impl Run {
         }
     }
 
-    /// Who crashes: whoever takes part and is to live.
+    /// The node to crash: any participant that is to live.
     fn victim(&mut self) -> usize {
         let dead = self.change.of_dead_node().then_some(self.subject);
         let last = if self.change.brings_node() { NODES } else { NODES - 1 };
@@ -346,12 +346,12 @@ impl Run {
             }
         };
         let (rt, server) = (self.rt.clone(), SocketAddr::new(self.ip(nth), 10_000));
-        // Who asks may be told that the node crashed, lives still or has left: what counts is the ring.
+        // The caller may get an error that the node crashed, lives still or has left: what counts is the ring.
         Some(self.rt.spawn(Group::Statement, async move { rest::post(&rt, server, &path).await }))
     }
 
     /// The node of the other datacenter is in the ring, gets a copy of everything, and is asked to be rebuilt, once. Returns when it
-    /// is at it; who asked goes away with the task.
+    /// is at it; the caller's connection ends with the task.
     async fn begin_rebuild(&mut self, all: &[usize]) -> Result<Task<Result<(), String>>, String> {
         self.wait_for_ring(all).await?;
         let text = format!(
@@ -462,7 +462,7 @@ impl Run {
     async fn verify(&self, stays: &[usize]) -> Result<(), String> {
         let known = self.shared.known.borrow().clone();
         let everywhere = stays.iter().map(|nth| (*nth, Consistency::Quorum, &known));
-        // The rebuilt node is alone in its datacenter. It comes first: reads at QUORUM give it what it lacks.
+        // The rebuilt node is alone in its datacenter. It comes first: reads at QUORUM repair it.
         let alone = (self.change == RingChange::Rebuild).then_some((
             NODES,
             Consistency::LocalQuorum,

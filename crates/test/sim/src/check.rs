@@ -7,7 +7,7 @@ use model::{Clock, ColumnId, Explained, Partition, Seen, SeenRow, Slice, Verdict
 use crate::statement::{decode, decode_value, encode};
 use crate::world::{Key, Table, World};
 
-/// What was asked; by default everything, of no columns.
+/// The read that was sent; by default of everything, without columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Question {
     /// Partitions, or all.
@@ -24,7 +24,7 @@ pub(crate) struct Question {
     pub(crate) partition_limit: Option<usize>,
     /// Only partitions with tokens above the first and up to the second.
     pub(crate) tokens: Option<(i64, i64)>,
-    /// Whoever answers may know little: only what nobody has written is wrong.
+    /// The answer may miss data: only rows that nobody has written are wrong.
     pub(crate) weak: bool,
 }
 
@@ -101,7 +101,7 @@ fn read_row(table: &Table, question: &Question, cells: &[Option<Vec<u8>>]) -> Re
     Ok((partition, row))
 }
 
-/// Compares an answer; per partition what it proves.
+/// Compares an answer; returns the observation of each partition.
 pub(crate) fn check(
     world: &mut World,
     table: usize,
@@ -180,7 +180,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What the rows prove, and how many places could not be judged.
+    /// The observations of the rows, and how many places could not be judged.
     fn rows(&self, rows: &[Row]) -> Result<(Vec<Explained>, u64), String> {
         let shape = &self.table.shape;
         let ordered = |a: &Key, b: &Key| {
@@ -209,7 +209,7 @@ impl Judge<'_> {
         }
         let holds = |key: &Key| self.question.slice.as_ref().is_none_or(|slice| slice.holds(key));
         if let Some(stranger) = keys.iter().find(|key| !holds(key)) {
-            return Err(format!("a row outside of what was asked for: {stranger:?}"));
+            return Err(format!("a row outside of the read: {stranger:?}"));
         }
         for row in rows {
             if let Some(key) = &row.key {

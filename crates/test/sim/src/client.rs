@@ -20,7 +20,7 @@ const ANSWER_LEN_MAX: usize = 16 << 20;
 pub(crate) enum Failure {
     /// The server answered with an error.
     Error(CqlError),
-    /// The connection broke or never came up: what was asked may have been done.
+    /// The connection broke or never came up: the request may have been executed.
     Connection(String),
     /// No answer came in time.
     Timeout,
@@ -39,7 +39,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How a client speaks.
+/// A client's protocol options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speech {
     pub(crate) version: Version,
@@ -106,7 +106,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// How it speaks.
+    /// Its protocol options.
     pub(crate) fn speech(&self) -> Speech {
         self.speech
     }

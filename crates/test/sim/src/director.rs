@@ -1,4 +1,4 @@
-//! The course of a run: lives of the node, each with a workload and an end, and after each start a reading of everything.
+//! The phases of a run: process lifetimes of the node, each with a workload and an end, and after each start a reading of everything.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::world::{Excuses, SharedWorld, Table};
 /// A node that is not ready by then will not be.
 const START_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// How a life ends.
+/// How a lifetime ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Kill,
@@ -39,12 +39,12 @@ pub(crate) struct Director {
     pub(crate) rng: Rng,
     /// How often the node was ready.
     pub(crate) ready: Arc<AtomicU64>,
-    /// When the last process that was ready ended, until the next one is ready and has synced what it found.
+    /// When the last process that was ready ended, until the next one is ready and has synced its log.
     pub(crate) unsynced_since: Option<u64>,
-    /// The disk gave errors in the present life, after which a shard may take no more requests.
+    /// The disk gave errors in the present lifetime, after which a shard may take no more requests.
     pub(crate) disk_failed: bool,
-    /// The clients of the present life.
-    pub(crate) tasks_of_life: Vec<rt::Task<()>>,
+    /// The clients of the present lifetime.
+    pub(crate) tasks_of_lifetime: Vec<rt::Task<()>>,
 }
 
 impl Director {
@@ -58,11 +58,11 @@ impl Director {
 
     /// The whole run.
     pub(crate) async fn run(mut self) {
-        for life in 0..self.plan.lives {
+        for lifetime in 0..self.plan.lifetimes {
             if !self.start().await {
                 return;
             }
-            if life == 0 {
+            if lifetime == 0 {
                 self.create().await;
             } else {
                 self.verify().await;
@@ -77,11 +77,11 @@ impl Director {
                 return;
             }
         }
-        self.last_life().await;
+        self.last_lifetime().await;
     }
 
-    /// The faults are over: the node starts, has everything, takes writes, flushes and compacts, and still has everything.
-    async fn last_life(&mut self) {
+    /// The faults have ended: the node starts, has everything, takes writes, flushes and compacts, and still has everything.
+    async fn last_lifetime(&mut self) {
         if !self.start().await {
             return;
         }
@@ -122,7 +122,7 @@ impl Director {
             }
             self.world.borrow_mut().stats.starts += 1;
             if self.plan.disk_faults && one_in(&mut self.rng, 2) {
-                self.trouble_start();
+                self.fault_start();
             }
             self.sim.start(self.node);
             let until = Duration::from_micros(self.rng.below(30_000));
@@ -221,7 +221,7 @@ impl Director {
 
     /// Has clients work for a while.
     async fn work(&mut self) {
-        let most = if one_in(&mut self.rng, 4) { 3_000 } else { self.plan.life_millis * 1_000 };
+        let most = if one_in(&mut self.rng, 4) { 3_000 } else { self.plan.lifetime_millis * 1_000 };
         let until = self.sim.now() + Duration::from_micros(1 + self.rng.below(most));
         let mut tasks = self.spawn_workers();
         if self.plan.schema_changes {
@@ -235,9 +235,9 @@ impl Director {
         }
         self.draw_links();
         self.disturb(until).await;
-        // The life ends while the clients work; they end when they notice.
+        // The process ends while the clients work; they end when they notice.
         self.world.borrow_mut().down = true;
-        self.tasks_of_life = tasks;
+        self.tasks_of_lifetime = tasks;
     }
 
     fn spawn_workers(&mut self) -> Vec<rt::Task<()>> {
@@ -281,7 +281,7 @@ impl Director {
             }
             End::Stop => self.sim.request_stop(self.node),
         }
-        for task in std::mem::take(&mut self.tasks_of_life) {
+        for task in std::mem::take(&mut self.tasks_of_lifetime) {
             task.await;
         }
         let begun = self.sim.now();

@@ -34,24 +34,24 @@ use rt_sim::{NodeConfig, Simulation};
 /// How to run a seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// A planted bug.
+    /// An injected bug.
     pub canary: Option<Canary>,
     /// Simulate a cluster instead of a single node.
     pub cluster: bool,
-    /// What the cluster's drawing looks at, instead of what the seed says.
+    /// The focus of the cluster's scenario, instead of the seed's.
     pub focus: Option<Focus>,
     /// Nodes of the cluster; 0 for as many as the seed says.
     pub nodes: usize,
-    /// Events of the trace that are kept as text.
+    /// Events of the trace that are stored as text.
     pub trace_lines_max: usize,
     /// Keep the first events after this one instead of the last of all; 0 for the last.
     pub trace_lines_from: u64,
 }
 
 impl Options {
-    /// What is planted into the nodes.
+    /// The injected bugs of the nodes.
     fn canaries(&self) -> server::Canaries {
-        self.canary.map(Canary::planted).unwrap_or_default()
+        self.canary.map(Canary::injected).unwrap_or_default()
     }
 }
 
@@ -73,14 +73,14 @@ impl ClusterShape {
     }
 }
 
-/// What a run of one seed gave.
+/// The result of a run of one seed.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// What is wrong, with its history; none when all is right.
+    /// The violation, with its history; none when all is right.
     pub failure: Option<String>,
-    /// What the seed chose, in a line.
+    /// The scenario of the seed, in a line.
     pub plan: String,
     /// The machines of its cluster; none of a node alone.
     pub shape: Option<ClusterShape>,
@@ -96,12 +96,12 @@ pub struct Report {
     pub trace_blocks: Vec<u64>,
     /// The last events as text.
     pub trace: Vec<String>,
-    /// What was done.
+    /// The counters.
     pub stats: Stats,
 }
 
 impl Report {
-    /// Of a run that did not come to its end.
+    /// Of a run that failed to end.
     pub fn of_failure(seed: u64, failure: String) -> Self {
         Self {
             seed,
@@ -203,7 +203,7 @@ fn run_single(seed: u64, options: &Options) -> Report {
             ready,
             unsynced_since: None,
             disk_failed: false,
-            tasks_of_life: Vec::new(),
+            tasks_of_lifetime: Vec::new(),
         }
         .run()
     });

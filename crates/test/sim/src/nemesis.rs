@@ -1,4 +1,4 @@
-//! What happens to the machine while clients work: disk faults, broken links, clocks that jump, idle time.
+//! Faults of the machine while clients work: disk faults, broken links, clocks that jump, idle time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(4);
 
 /// A fault of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DiskTrouble {
+enum DiskFault {
     Reads,
     Writes,
     Syncs,
@@ -20,7 +20,7 @@ enum DiskTrouble {
     Slow,
 }
 
-impl DiskTrouble {
+impl DiskFault {
     const ALL: [Self; 5] = [Self::Reads, Self::Writes, Self::Syncs, Self::Full, Self::Slow];
 
     fn apply(self, rng: &mut Rng, disk: &mut DiskConfig) {
@@ -46,7 +46,7 @@ impl Director {
                 return;
             }
             match self.rng.below(8) {
-                0 | 1 if self.plan.disk_faults => self.disk_trouble().await,
+                0 | 1 if self.plan.disk_faults => self.disk_fault().await,
                 2 if self.plan.clock_jumps => self.move_clock().await,
                 3 if self.plan.broken_links => {
                     let client = self.sim.client();
@@ -58,24 +58,24 @@ impl Director {
         }
     }
 
-    async fn disk_trouble(&mut self) {
-        let trouble = *pick(&mut self.rng, &DiskTrouble::ALL);
+    async fn disk_fault(&mut self) {
+        let fault = *pick(&mut self.rng, &DiskFault::ALL);
         let now = self.world.borrow().now();
         {
             let mut world = self.world.borrow_mut();
             world.excuses.errors = true;
             world.stats.disk_faults += 1;
         }
-        if matches!(trouble, DiskTrouble::Writes | DiskTrouble::Syncs | DiskTrouble::Slow) {
+        if matches!(fault, DiskFault::Writes | DiskFault::Syncs | DiskFault::Slow) {
             self.unsynced_since.get_or_insert(now);
         }
         let rng = &mut self.rng;
-        self.sim.configure_disk(self.node, |disk| trouble.apply(rng, disk));
+        self.sim.configure_disk(self.node, |disk| fault.apply(rng, disk));
         let length = Duration::from_micros(self.rng.below(60_000));
         self.rt.sleep(length).await;
         self.mend_disk();
-        match trouble {
-            DiskTrouble::Full | DiskTrouble::Slow if !self.disk_failed => {
+        match fault {
+            DiskFault::Full | DiskFault::Slow if !self.disk_failed => {
                 // A full disk is no broken disk: with room again everything works, without a restart.
                 self.hold().await;
                 self.world.borrow_mut().excuses.errors = false;
@@ -86,11 +86,11 @@ impl Director {
     }
 
     /// Faults for a start that will be cut off.
-    pub(crate) fn trouble_start(&mut self) {
-        let trouble = *pick(&mut self.rng, &DiskTrouble::ALL);
+    pub(crate) fn fault_start(&mut self) {
+        let fault = *pick(&mut self.rng, &DiskFault::ALL);
         self.world.borrow_mut().stats.disk_faults += 1;
         let rng = &mut self.rng;
-        self.sim.configure_disk(self.node, |disk| trouble.apply(rng, disk));
+        self.sim.configure_disk(self.node, |disk| fault.apply(rng, disk));
     }
 
     /// The disk works again.
@@ -105,7 +105,7 @@ impl Director {
         while self.world.borrow().tables.iter().any(|table| table.busy > 0) && !self.failed() {
             self.rt.sleep(Duration::from_micros(200)).await;
         }
-        // What was given up may still happen.
+        // A request that was given up may still be executed.
         let excuses = self.world.borrow().excuses;
         if excuses.errors || excuses.connections {
             self.rt.sleep(SETTLE_TIME).await;
@@ -123,7 +123,7 @@ impl Director {
     /// below them.
     async fn move_clock(&mut self) {
         self.hold().await;
-        // What the clock has shown until now may have expired values for good, should it go back.
+        // Earlier clock readings may have expired values for good, should the clock go back.
         self.world.borrow_mut().all_seconds();
         let seconds = *pick(&mut self.rng, &[1, 15, 60, 3_600, 11 * 86_400, -3, -20, -3_600]);
         self.sim.jump_clock(self.node, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
@@ -138,7 +138,7 @@ impl Director {
         self.release();
     }
 
-    /// Links for a life: sound, or such that packets and connections are lost.
+    /// Links for a process lifetime: sound, or such that packets and connections are lost.
     pub(crate) fn draw_links(&mut self) {
         let broken = self.plan.broken_links && one_in(&mut self.rng, 2);
         self.world.borrow_mut().excuses.connections = self.plan.broken_links;

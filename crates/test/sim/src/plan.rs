@@ -19,16 +19,16 @@ pub(crate) enum Sync {
     Group(Duration),
 }
 
-/// What a seed decides at the beginning.
+/// The scenario of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) shards: u16,
     pub(crate) sync: Sync,
     pub(crate) names: NameDurability,
-    pub(crate) lives: u64,
+    pub(crate) lifetimes: u64,
     pub(crate) workers: u64,
-    /// Longest working time of a life, milliseconds.
-    pub(crate) life_millis: u64,
+    /// Longest workload of a process lifetime, milliseconds.
+    pub(crate) lifetime_millis: u64,
     pub(crate) keyspaces: u64,
     pub(crate) tables: u64,
     pub(crate) cache: u64,
@@ -71,9 +71,9 @@ impl Plan {
             shards: *pick(rng, &[1, 1, 1, 2, 2, 3, 4]),
             sync,
             names: *pick(rng, &[NameDurability::SyncDir, NameDurability::SyncDir, NameDurability::Journal]),
-            lives: 3 + rng.below(4),
+            lifetimes: 3 + rng.below(4),
             workers: 2 + rng.below(4),
-            life_millis: *pick(rng, &[40, 150, 400, 1_000]),
+            lifetime_millis: *pick(rng, &[40, 150, 400, 1_000]),
             keyspaces: 1 + rng.below(2),
             tables: 2 + rng.below(3),
             cache: *pick(rng, &[16 << 10, 256 << 10, 4 << 20]),
@@ -93,7 +93,7 @@ impl Plan {
         DiskConfig { names: self.names, short_per_million: self.short_per_million, ..DiskConfig::default() }
     }
 
-    /// The node's settings for one life.
+    /// The node's settings for one process lifetime.
     pub(crate) fn config(&self, rng: &mut Rng, address: IpAddr, shard_count: u16) -> Config {
         let shards = u64::from(shard_count);
         let segment = *pick(rng, &[32 << 10, 64 << 10, 64 << 10, 256 << 10]);
@@ -111,7 +111,7 @@ impl Plan {
             compaction_throughput: Size(*pick(rng, &[0, 1 << 20, 64 << 20])),
             concurrent_compactors: 1 + rng.below(2) as u16,
             auto_snapshot: rng.below(2) == 0,
-            // What takes long by the world's clock is none of its business.
+            // Timeouts by the world's clock are not under test.
             slow_query_log_timeout: std::time::Duration::ZERO,
             ..Config::default()
         };
@@ -161,7 +161,7 @@ pub(crate) fn shape(rng: &mut Rng, counter: bool, next_column: &mut u32) -> Shap
     Shape { partition_key, clustering, columns }
 }
 
-/// What stands behind WITH, the order of rows apart.
+/// A table's options, the order of rows apart.
 pub(crate) fn options(rng: &mut Rng) -> String {
     options_with_grace(rng, &[10, 10, 10, 30, 864_000])
 }

@@ -18,12 +18,12 @@ pub(crate) async fn post(rt: &Rt, server: SocketAddr, path: &str) -> Result<(), 
     call(rt, server, "POST", path).await.map(drop).map_err(|answer| answer.replace("\r\n", " "))
 }
 
-/// What stands below an answer's head.
+/// The body of an answer.
 pub(crate) fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body).trim()
 }
 
-/// The whole answer to a request without a body, or as an error what was answered instead of 200.
+/// The body of the answer to a request without a body; an error for another status than 200.
 pub(crate) async fn call(rt: &Rt, server: SocketAddr, method: &str, path: &str) -> Result<String, String> {
     let exchange = async {
         let stream =

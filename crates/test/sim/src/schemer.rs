@@ -1,4 +1,4 @@
-//! A client that changes the schema while the others work, and what a restart tells of changes that were cut off.
+//! A client that changes the schema while the others work, and the settling of interrupted changes after a restart.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) enum Pending {
     Drop,
     /// The table may be there.
     Create,
-    /// Its data may be gone; each partition tells for itself.
+    /// Its data may be gone; each partition is judged alone.
     Truncate,
 }
 
@@ -39,7 +39,7 @@ struct Change {
     writes: Vec<(Key, u64)>,
 }
 
-/// What a client needs.
+/// The state of the client.
 pub(crate) struct Schemer {
     pub(crate) rt: Rt,
     pub(crate) world: SharedWorld,
@@ -159,7 +159,7 @@ impl Schemer {
             (Err(failure), _) => {
                 let outcome = world.classify(&failure, &text);
                 world.end(table, &writes, Some(outcome));
-                // The table stays frozen until a restart tells what became of the change.
+                // The table stays frozen until a restart shows the outcome of the change.
                 return matches!(failure, Failure::Error(_));
             }
         }
@@ -236,7 +236,7 @@ impl Table {
     }
 }
 
-/// Compares the tables with what the node says of them after a start, and settles changes that were cut off.
+/// Compares the tables with the node's schema after a start, and settles changes that were cut off.
 pub(crate) async fn resolve(world: &SharedWorld, connection: &mut Connection) -> Result<(), String> {
     let count = world.borrow().tables.len();
     for at in 0..count {

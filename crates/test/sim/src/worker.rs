@@ -1,4 +1,4 @@
-//! A client of the workload: connects, draws statements, sends them, and compares the answers, until it is told to end.
+//! A client of the workload: connects, draws statements, sends them, and compares the answers, until it is stopped.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::statement::Query;
 use crate::workload::{self, Prepared};
 use crate::world::SharedWorld;
 
-/// What a client needs.
+/// The state of a client.
 pub(crate) struct Worker {
     pub(crate) rt: Rt,
     pub(crate) world: SharedWorld,
@@ -23,7 +23,7 @@ pub(crate) struct Worker {
     pub(crate) rng: Rng,
 }
 
-/// A random way to speak.
+/// Random protocol options.
 pub(crate) fn speech(rng: &mut Rng) -> Speech {
     let version = *pick(rng, &[Version::V3, Version::V4, Version::V5, Version::V5]);
     let compression = match rng.below(4) {
@@ -175,10 +175,10 @@ impl Worker {
     }
 }
 
-/// A partition with what the observation of each of its rows proves.
+/// A partition with the observations of its rows.
 pub(crate) type Proofs = Vec<(crate::world::Key, Vec<model::Explained>)>;
 
-/// Reads and compares; what the answer proves. None when there was no answer and the connection is of no more use.
+/// Reads and compares; returns the observations. None when there was no answer and the connection is of no more use.
 pub(crate) async fn ask(
     world: &SharedWorld,
     connection: &mut Connection,

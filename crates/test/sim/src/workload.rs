@@ -1,4 +1,4 @@
-//! What a client does: random statements, with their meaning for the model beside them.
+//! The workload of a client: random statements, with their meaning for the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::plan::{one_in, pick};
 use crate::statement::Query;
 use crate::world::{Key, Table, World};
 
-/// A write that is ready to be sent: its statement, and what it means for each partition.
+/// A write that is ready to be sent: its statement, and its effect on each partition.
 pub(crate) struct Prepared {
     pub(crate) query: Query,
     pub(crate) writes: Vec<(Key, u64)>,
@@ -52,7 +52,7 @@ fn clustering_key(rng: &mut Rng, table: &Table) -> Key {
     types.map(|(at, (ty, _))| key_value(*ty, rng.below(if at == 0 { table.scale.rows } else { 3 }))).collect()
 }
 
-/// A value that tells which write it comes from.
+/// A value that identifies its write.
 fn value(rng: &mut Rng, ty: ScalarType, id: u64) -> Scalar {
     let padding = match rng.below(12) {
         0 => 200 + rng.below(2500) as usize,
@@ -483,8 +483,8 @@ pub(crate) fn draw_write(world: &mut World, rng: &mut Rng, table: usize, bound: 
     Some(Prepared { query, writes: ids, logged })
 }
 
-/// What of a write may happen without the rest. In a cluster this is each increment: what a counter came to on its leader reaches the other
-/// replicas with the next increment of that counter, also if the leader is lost for good before it told them the rest of the write before.
+/// The parts of a write that may happen without the rest. In a cluster this is each increment: a counter's new state on its leader reaches the other
+/// replicas with the next increment of that counter, also if the leader is lost for good before it sent them the rest of the write before.
 fn parts(world: &mut World, mut write: Write) -> Vec<Write> {
     let is_apart = |effect: &Effect| matches!(effect, Effect::Add { .. });
     if world.nodes.len() == 1 || write.effects.len() < 2 || !write.effects.iter().all(is_apart) {
@@ -566,7 +566,7 @@ fn push_reversed(query: &mut Query, table: &Table) {
     query.push(&format!(" ORDER BY {}", order.collect::<Vec<_>>().join(", ")));
 }
 
-/// Draws a read: the statement, what it asks for, the size of its pages.
+/// Draws a read: the statement, its meaning, the size of its pages.
 pub(crate) fn draw_read(rng: &mut Rng, table: &Table, bound: bool) -> (Query, Question, i32) {
     let page = *pick(rng, &[1, 2, 3, 7, 100]);
     let columns = selected(rng, table);

@@ -1,4 +1,4 @@
-//! What the clients of a simulation know and share: the tables with their histories, timestamps, what was found wrong.
+//! The shared state of a simulation's clients: the tables with their histories, timestamps, violations.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ pub(crate) struct Table {
     pub(crate) keyspace: String,
     pub(crate) name: String,
     pub(crate) shape: Shape,
-    /// What stands behind WITH.
+    /// The options behind WITH.
     pub(crate) options: String,
     pub(crate) scale: Scale,
     pub(crate) partitions: BTreeMap<Key, Partition>,
@@ -62,7 +62,7 @@ pub(crate) struct Table {
     pub(crate) gone: Vec<Column>,
 }
 
-/// What may go wrong for good reason at present.
+/// Errors that are excused at present.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuses {
     /// Requests may fail or time out: the disk has faults, or had some since the start.
@@ -71,7 +71,7 @@ pub(crate) struct Excuses {
     pub(crate) connections: bool,
 }
 
-/// What a run did.
+/// The counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Writes that were acknowledged.
@@ -86,7 +86,7 @@ pub struct Stats {
     pub errors: u64,
     /// Starts of the node.
     pub starts: u64,
-    /// Losses of power.
+    /// Power failures.
     pub power_losses: u64,
     /// Kills.
     pub kills: u64,
@@ -106,13 +106,13 @@ pub struct Stats {
     pub joins: u64,
     /// Nodes that left, were removed or replaced.
     pub ring_changes: u64,
-    /// Changes of the ring that were aborted or forced.
+    /// Topology changes that were aborted or forced.
     pub aborts: u64,
     /// Repairs and cleanups that were asked for.
     pub repairs: u64,
     /// Disks that were restored from older images.
     pub rollbacks: u64,
-    /// Requests in mid-trouble that had to succeed in time.
+    /// Requests under faults that had to succeed in time.
     pub probes: u64,
     /// Looks at a node's metrics under way.
     pub looks: u64,
@@ -138,11 +138,11 @@ impl Stats {
             ("lightweight transactions", &mut self.conditional),
             ("truncations", &mut self.truncations),
             ("joins", &mut self.joins),
-            ("other changes of the ring", &mut self.ring_changes),
+            ("other topology changes", &mut self.ring_changes),
             ("of them aborted or forced", &mut self.aborts),
             ("repairs and cleanups", &mut self.repairs),
             ("restored disks", &mut self.rollbacks),
-            ("requests that had to succeed in trouble", &mut self.probes),
+            ("requests that had to succeed under faults", &mut self.probes),
             ("looks at what nodes hold", &mut self.looks),
             ("refused as overloaded", &mut self.overloaded),
         ]
@@ -183,16 +183,16 @@ pub(crate) struct World {
     pub(crate) is_wide: bool,
     /// Nodes take so many connections only.
     pub(crate) limits_connections: bool,
-    /// The clients shall end what they do.
+    /// The clients shall end.
     pub(crate) down: bool,
     /// The clients shall wait.
     pub(crate) hold: bool,
     pub(crate) next_column: ColumnId,
-    /// The node's shards in the present life.
+    /// The node's shards in the present process lifetime.
     pub(crate) shards: u16,
     /// TRUNCATE statements, as writes of the partitions that were there: which shard each was sent to.
     truncations: BTreeMap<u64, ShardTruncation>,
-    /// Of those, what a reading has shown: whether it happened, and in which partition that was seen.
+    /// Of those, the ones that a reading has shown: whether it happened, and in which partition that was seen.
     truncations_seen: BTreeMap<ShardTruncation, (bool, Key)>,
     /// Writes that few replicas have acknowledged.
     promises: Vec<(usize, Key, u64)>,
@@ -200,7 +200,7 @@ pub(crate) struct World {
     pub(crate) batches: Batches,
     /// How often what readers had seen was forgotten.
     pub(crate) seen_epoch: u64,
-    /// A node lost power then, and what was acknowledged by it may be gone, also if the acknowledgement arrives only now.
+    /// A node lost power then, and writes that it acknowledged may be gone, also if the acknowledgement arrives only now.
     doubted_upto: Option<u64>,
     next_write: u64,
     used: BTreeSet<i64>,
@@ -208,17 +208,17 @@ pub(crate) struct World {
     floor: i64,
     /// The latest second that the server's clock has shown.
     latest: i64,
-    /// What wall clocks had shown at the latest when they jumped, microseconds.
+    /// The latest readings of wall clocks when they jumped, microseconds.
     clocks_before: BTreeMap<NodeId, i64>,
     /// How often wall clocks have jumped.
     jumps: u64,
 }
 
-/// What a server's wall clock shows, microseconds.
+/// A server's wall clock, microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
     pub(crate) micros: i64,
-    /// And what it has shown at the latest.
+    /// Its latest reading.
     pub(crate) latest: i64,
     /// How often any has jumped so far.
     pub(crate) jumps: u64,
@@ -283,7 +283,7 @@ impl Table {
 /// Handle of the world.
 pub(crate) type SharedWorld = Rc<RefCell<World>>;
 
-/// What a failed request means for a write.
+/// The effect of a failed request on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It may have happened.
@@ -323,7 +323,7 @@ impl World {
         }
     }
 
-    /// Notes what is wrong; the first finding is kept.
+    /// Records a violation; the first one is reported.
     pub(crate) fn fail(&mut self, text: impl Into<String>) {
         let text: String = text.into();
         let checker = match self.checking {
@@ -355,7 +355,7 @@ impl World {
         nth.expect("clients connect to nodes")
     }
 
-    /// What the wall clock of a server shows.
+    /// The wall clock of a server.
     pub(crate) fn wall(&self, server: SocketAddr) -> Wall {
         let node = self.nodes.iter().copied().find(|node| self.sim.ip(*node) == server.ip());
         let micros = node.map_or(i64::MIN, |node| self.sim.wall_micros(node));
@@ -469,7 +469,7 @@ impl World {
         }
     }
 
-    /// What a failed request means; one that nothing excuses is a finding.
+    /// The effect of a failed request; one that nothing excuses is a violation.
     pub(crate) fn classify(&mut self, failure: &Failure, what: &str) -> Outcome {
         self.stats.errors += 1;
         let (outcome, excused) = match failure {
@@ -482,7 +482,7 @@ impl World {
                     self.stats.overloaded += 1;
                     (Outcome::Refused, self.excuses.errors)
                 }
-                // Unavailable: of a batch, a part may have been kept already.
+                // Unavailable: of a batch, a part may have been stored already.
                 0x1000 => (Outcome::Unknown, self.excuses.errors && self.nodes.len() > 1),
                 _ => (Outcome::Unknown, false),
             },
@@ -512,7 +512,7 @@ impl World {
         self.promises.extend(writes.into_iter().map(|(key, id)| (table, key, id)));
     }
 
-    /// From now on what was promised of a table has to be seen.
+    /// From now on the promised writes of a table have to be seen.
     pub(crate) fn keep_promises(&mut self, table: usize) {
         let (now, seconds) = (self.now(), self.all_seconds());
         let (kept, others) =
@@ -526,7 +526,7 @@ impl World {
         }
     }
 
-    /// What a reader whose answer has just come has proved binds those who ask later.
+    /// The observations of an answer bind later requests.
     pub(crate) fn note_seen(&mut self, table: usize, proofs: &[(Key, Vec<Explained>)]) {
         let now = self.now();
         for (key, proofs) in proofs {
@@ -555,7 +555,7 @@ impl World {
         partitions.for_each(|partition| partition.forget_since(since));
     }
 
-    /// A node of a cluster lost power: what was acknowledged at or after a time, or is under way, may be gone from it.
+    /// A node of a cluster lost power: writes acknowledged at or after a time, or under way, may be gone from it.
     pub(crate) fn doubt_since(&mut self, since: u64) {
         self.doubted_upto = Some(self.now());
         // Two parts of one may be gone from two nodes.
@@ -564,7 +564,7 @@ impl World {
         partitions.for_each(|partition| partition.doubt_since(since));
     }
 
-    /// Takes over what a reading of a partition proved.
+    /// Adds the observations of a partition.
     pub(crate) fn settle(&mut self, table: usize, key: &Key, proofs: &[Explained]) {
         let now = self.now();
         for proof in proofs {

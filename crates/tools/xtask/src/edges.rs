@@ -42,7 +42,7 @@ pub const TABLE: &[Row] = &[
     row("types", "values", "stdx"),
     row("schema", "values", "stdx types"),
     row("mutation", "values", "stdx types schema"),
-    // runtime: what a shard may ask of the outside, and its two backends.
+    // runtime: the environment of a shard, and its two backends.
     row("rt", "runtime", ""),
     row("rt-uring", "runtime", "stdx rt"),
     row("rt-sim", "runtime", "rt"),
@@ -52,11 +52,10 @@ pub const TABLE: &[Row] = &[
     row("gossip", "protocol", "stdx topology"),
     row("paxos", "protocol", ""),
     row("cql", "protocol", ""),
-    row("wire", "protocol", "stdx"),
+    row("wire", "protocol", "stdx topology"),
     // network: bytes between nodes.
     row("tls", "network", "rt"),
     row("rpc", "network", "stdx rt topology tls"),
-    row("streaming", "network", "stdx rt topology rpc"),
     // storage: one shard's storage.
     row("hints", "storage", "stdx rt topology"),
     row("sstable", "storage", "stdx types schema mutation rt"),
@@ -68,10 +67,10 @@ pub const TABLE: &[Row] = &[
     // cluster: replicas, membership, and operations over them.
     row("replica", "cluster", "stdx schema mutation rt topology engine"),
     row("cluster", "cluster", "stdx types schema rt topology raft gossip rpc"),
-    row("transfer", "cluster", "stdx schema rt topology rpc streaming sstable engine"),
+    row("streaming", "cluster", "stdx schema rt topology rpc sstable engine"),
     row("repair", "cluster", "stdx schema mutation rt topology rpc replica"),
     row("coordinator", "cluster", "stdx types schema mutation rt topology paxos rpc hints replica cluster"),
-    row("membership", "cluster", "schema rt topology gossip rpc engine cluster transfer coordinator"),
+    row("membership", "cluster", "schema rt topology gossip rpc engine cluster streaming coordinator"),
     // query: statements.
     row("catalog", "query", "stdx types schema mutation topology coordinator"),
     row(
@@ -90,7 +89,7 @@ pub const TABLE: &[Row] = &[
     row(
         "server",
         "node",
-        "schema mutation rt topology wire tls rpc hints commitlog engine replica cluster transfer repair coordinator membership catalog exec session admin",
+        "schema mutation rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership catalog exec session admin",
     ),
     row("torc", "node", "types rt rt-uring topology sstable cluster server bench sim"),
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).
@@ -113,7 +112,7 @@ pub const RESTRICTED: &[(&str, &[&str], &str)] = &[
     ("socket2", &["rt-uring", "bench"], "sockets come through `rt`"),
     ("libc", &["rt-uring", "torc", "bench"], "only the backend makes system calls"),
     ("tikv-raft", &["raft"], "our crate `raft` keeps its order, its randomness and its codec in check"),
-    ("slog", &["raft"], "events are told through `tracing`"),
+    ("slog", &["raft"], "events go through `tracing`"),
     ("rand", &[], "random numbers come from `rt`, so that a seed decides them"),
     ("hyper", &["admin", "dynamo"], "only the HTTP interfaces speak HTTP"),
     ("clap", &["torc", "server", "bench"], "only the binary reads its command line"),

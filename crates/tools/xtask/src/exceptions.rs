@@ -13,7 +13,7 @@ const HEAD: &str =
 # file PATH LINES reason | fn PATH::NAME LINES reason
 ";
 
-/// What an entry is about: `file PATH` or `fn PATH::NAME`.
+/// The subject of an entry: `file PATH` or `fn PATH::NAME`.
 pub type Key = (String, String);
 
 /// One entry of the list.
@@ -55,7 +55,7 @@ pub fn read(root: &Path) -> std::io::Result<(BTreeMap<Key, Entry>, Vec<usize>)> 
     Ok((entries, malformed))
 }
 
-/// Writes the list anew from what is too long now, keeping the reasons that it has.
+/// Writes the list anew from the present lengths; existing reasons stay.
 pub fn write(
     root: &Path,
     known: &BTreeMap<Key, Entry>,

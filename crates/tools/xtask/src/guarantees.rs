@@ -1,12 +1,12 @@
 //! The table of guarantees (`docs/operations/guarantees.md`): each test that it names must be there, so that no line outlives its
 //! proof.
 
-/// Where the table is.
+/// The path of the table.
 pub const FILE: &str = "docs/operations/guarantees.md";
-/// What is named without a detail.
+/// Names without a detail.
 const WHOLE: &[&str] = &["sim", "topology", "wide", "cluster", "`torc sim`", "`./dev kill9`"];
 
-/// What the table can name.
+/// The tests that the table can name.
 pub trait Tests {
     /// Whether a file, or one below a folder that ends with `/`, is there; a part `*` of the path stands for any folder.
     fn has_file(&self, path: &str) -> bool;
@@ -14,7 +14,7 @@ pub trait Tests {
     fn says(&self, folder: &str, text: &str) -> bool;
 }
 
-/// The lines of the table that name what is not there, with what that is.
+/// The lines of the table that name missing tests, with those names.
 pub fn missing(table: &str, tests: &dyn Tests) -> Vec<(usize, String)> {
     let mut missing = Vec::new();
     for (index, line) in table.lines().enumerate() {

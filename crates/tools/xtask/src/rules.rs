@@ -12,7 +12,7 @@ const FREE: &[&str] = &["rt-uring", "torc", "bench", "testkit", "xtask"];
 /// The files that may hold `unsafe`, or folders that end with `/`.
 const UNSAFE_FILES: &[&str] = &["crates/runtime/rt-uring/", "crates/test/bench/src/allocations.rs"];
 
-/// What is forbidden outside of [`FREE`] crates and of tests, and where to get it instead.
+/// Calls that are forbidden outside of [`FREE`] crates and of tests, and their replacement.
 const CALLS: &[(&str, &str)] = &[
     ("Instant::now", "take `now` as an argument, or the clock from `rt`"),
     ("SystemTime::now", "take `now` as an argument, or the wall clock from `rt`"),
@@ -42,7 +42,7 @@ const NEVER: &[(&str, &str)] = &[
 pub struct Broken {
     /// From 1.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The error and its remedy.
     pub message: String,
 }
 
@@ -73,7 +73,7 @@ fn comments(source: &Source, broken: &mut Vec<Broken>) {
     for comment in &source.comments {
         for mark in ["FIXME", "XXX"] {
             if comment.text.split(|ch: char| !ch.is_alphanumeric()).any(|word| word == mark) {
-                let message = format!("`{mark}`: mend it now, or write an issue and remove the mark");
+                let message = format!("`{mark}`: fix it now, or write an issue and remove the mark");
                 broken.push(Broken { line: comment.line, message });
             }
         }
@@ -187,7 +187,7 @@ fn calls(krate: &str, source: &Source, broken: &mut Vec<Broken>) {
     }
 }
 
-/// Where `std::collections::{HashMap, HashSet}` is named, alone or inside a group.
+/// The places where `std::collections::{HashMap, HashSet}` is named, alone or inside a group.
 fn default_hashed(source: &Source) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     for at in source.words("std::collections::") {

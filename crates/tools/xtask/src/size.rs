@@ -9,9 +9,9 @@ pub const FUNCTION_LINES_MAX: usize = 70;
 
 /// One function of a file.
 pub struct Function {
-    /// Its name; functions of one file that share a name are told apart by nothing else.
+    /// Its name; it alone identifies functions of one file.
     pub name: String,
-    /// Where `fn` stands, from 1.
+    /// The line of `fn`, from 1.
     pub line: usize,
     /// Lines from `fn` to the closing brace.
     pub lines: usize,

@@ -6,7 +6,7 @@
 pub struct Comment {
     /// From 1.
     pub line: usize,
-    /// What follows `//`, `///`, `//!` or stands inside `/* */`.
+    /// The text after `//`, `///`, `//!` or inside `/* */`.
     pub text: String,
     /// A doc comment may quote code.
     pub is_doc: bool,
@@ -32,7 +32,7 @@ impl Source {
             Scanner { bytes: text.as_bytes(), at: 0, line: 1, code: Vec::new(), comments: Vec::new() };
         scanner.run();
         let code = String::from_utf8(scanner.code).expect("only whole characters are copied or blanked");
-        assert_eq!(code.len(), text.len(), "blanking keeps every offset");
+        assert_eq!(code.len(), text.len(), "blanking changes no offset");
         let line_starts: Vec<usize> =
             std::iter::once(0).chain(code.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let mut source = Source {
@@ -305,7 +305,7 @@ mod tests {
             assert!(!source.code.contains(hidden), "{hidden} is blanked in {}", source.code);
         }
         for kept in ["let a", "let b", "let c", "let d: &'static u8", "z("] {
-            assert!(source.code.contains(kept), "{kept} is kept in {}", source.code);
+            assert!(source.code.contains(kept), "{kept} stays in {}", source.code);
         }
         assert_eq!(source.comments.len(), 2);
         assert_eq!(source.comments[1].line, 2);

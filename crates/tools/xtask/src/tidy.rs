@@ -29,7 +29,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a run found.
+/// The result of a run.
 pub struct Outcome {
     /// Files read.
     pub files: usize,
@@ -396,7 +396,7 @@ fn crate_of(path: &str) -> &str {
     }
 }
 
-/// Where `mod name;` of a file may live; a folder ends with `/`.
+/// The possible files of `mod name;` in a file; a folder ends with `/`.
 fn module_files(parent: &str, name: &str) -> [String; 3] {
     let (folder, file) = parent.rsplit_once('/').unwrap_or(("", parent));
     let stem = file.trim_end_matches(".rs");
@@ -435,7 +435,7 @@ fn read_folder(root: &Path, relative: &str, files: &mut Vec<File>) -> io::Result
 mod tests {
     use super::*;
 
-    /// The repository keeps its own rules.
+    /// The repository obeys its own rules.
     #[test]
     fn repository_is_tidy() {
         let outcome = check(&repository_root()).expect("the repository can be read");

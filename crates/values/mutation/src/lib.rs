@@ -9,6 +9,7 @@
 
 pub mod cell;
 pub mod clustering;
+pub mod codec;
 pub mod counter;
 pub mod fragment;
 pub mod key;

@@ -8,7 +8,7 @@ use crate::{Bound, Clustering, DeletionTime, RowRange};
 /// One deletion of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstone {
-    /// Where it begins.
+    /// Its position.
     pub start: Bound,
     /// Where it ends; after `start`.
     pub end: Bound,

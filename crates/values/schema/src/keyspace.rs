@@ -1,4 +1,4 @@
-//! The schema as a whole and its keyspaces.
+//! The schema as a whole and its keyspaces; roles and service levels, which belong to no keyspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stdx::HashMap;
 use types::UserType;
 
-use crate::{Table, TableId};
+use crate::{Index, Role, ServiceLevel, Signature, Table, TableId, UserAggregate, UserFunction};
 
 /// How many copies of a keyspace's data exist, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,10 @@ pub struct Keyspace {
     pub tables: BTreeMap<String, Arc<Table>>,
     /// User-defined types by name.
     pub types: BTreeMap<String, Arc<UserType>>,
+    /// User-defined functions.
+    pub functions: BTreeMap<Signature, Arc<UserFunction>>,
+    /// User-defined aggregates.
+    pub aggregates: BTreeMap<Signature, Arc<UserAggregate>>,
 }
 
 impl Keyspace {
@@ -83,7 +87,31 @@ impl Keyspace {
             kept: BTreeSet::new(),
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            aggregates: BTreeMap::new(),
         }
+    }
+
+    /// The same settings with the tables, types, functions and aggregates of `other`.
+    #[must_use]
+    pub fn with_content_of(self, other: &Keyspace) -> Self {
+        Self {
+            tables: other.tables.clone(),
+            types: other.types.clone(),
+            functions: other.functions.clone(),
+            aggregates: other.aggregates.clone(),
+            ..self
+        }
+    }
+
+    /// The materialized views of a table, in name order.
+    pub fn views_of(&self, base: TableId) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.values().filter(move |table| table.is_view() && table.is_derived_from(base))
+    }
+
+    /// The index of this name, with its table.
+    pub fn index(&self, name: &str) -> Option<(&Arc<Table>, &Index)> {
+        self.tables.values().find_map(|table| Some((table, table.indexes.get(name)?)))
     }
 
     /// Whether a table of it is computed when it is read.
@@ -97,6 +125,8 @@ impl Keyspace {
 pub struct Schema {
     keyspaces: BTreeMap<String, Arc<Keyspace>>,
     tables: HashMap<TableId, Arc<Table>>,
+    roles: BTreeMap<String, Arc<Role>>,
+    service_levels: BTreeMap<String, Arc<ServiceLevel>>,
     version: [u8; 16],
 }
 
@@ -203,6 +233,80 @@ impl Schema {
         if let Some(keyspace) = self.keyspaces.get_mut(keyspace) {
             Arc::make_mut(keyspace).types.remove(name);
         }
+        self
+    }
+
+    /// The schema with this function added or replaced in its keyspace, which must exist.
+    pub fn with_function(mut self, function: UserFunction) -> Self {
+        let keyspace = self.keyspaces.get_mut(&function.keyspace).expect("the keyspace exists");
+        Arc::make_mut(keyspace).functions.insert(function.signature(), Arc::new(function));
+        self
+    }
+
+    /// The schema without this function.
+    pub fn without_function(mut self, keyspace: &str, signature: &Signature) -> Self {
+        if let Some(keyspace) = self.keyspaces.get_mut(keyspace) {
+            Arc::make_mut(keyspace).functions.remove(signature);
+        }
+        self
+    }
+
+    /// The schema with this aggregate added or replaced in its keyspace, which must exist.
+    pub fn with_aggregate(mut self, aggregate: UserAggregate) -> Self {
+        let keyspace = self.keyspaces.get_mut(&aggregate.keyspace).expect("the keyspace exists");
+        Arc::make_mut(keyspace).aggregates.insert(aggregate.signature(), Arc::new(aggregate));
+        self
+    }
+
+    /// The schema without this aggregate.
+    pub fn without_aggregate(mut self, keyspace: &str, signature: &Signature) -> Self {
+        if let Some(keyspace) = self.keyspaces.get_mut(keyspace) {
+            Arc::make_mut(keyspace).aggregates.remove(signature);
+        }
+        self
+    }
+
+    /// All roles in name order.
+    pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
+        self.roles.values()
+    }
+
+    /// A role by name.
+    pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
+        self.roles.get(name)
+    }
+
+    /// The schema with this role added or replaced.
+    pub fn with_role(mut self, role: Role) -> Self {
+        self.roles.insert(role.name.clone(), Arc::new(role));
+        self
+    }
+
+    /// The schema without this role.
+    pub fn without_role(mut self, name: &str) -> Self {
+        self.roles.remove(name);
+        self
+    }
+
+    /// All service levels but the default one, in name order.
+    pub fn service_levels(&self) -> impl Iterator<Item = &Arc<ServiceLevel>> {
+        self.service_levels.values()
+    }
+
+    /// A service level by name.
+    pub fn service_level(&self, name: &str) -> Option<&Arc<ServiceLevel>> {
+        self.service_levels.get(name)
+    }
+
+    /// The schema with this service level added or replaced.
+    pub fn with_service_level(mut self, level: ServiceLevel) -> Self {
+        self.service_levels.insert(level.name.clone(), Arc::new(level));
+        self
+    }
+
+    /// The schema without this service level.
+    pub fn without_service_level(mut self, name: &str) -> Self {
+        self.service_levels.remove(name);
         self
     }
 

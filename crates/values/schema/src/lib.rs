@@ -1,15 +1,23 @@
-//! Keyspaces, tables, columns and user types as immutable values.
+//! Keyspaces, tables, columns, user types, functions, indexes, views, roles and service levels as immutable values.
 //!
 //! A [`Schema`] is a snapshot: a change makes a new one that shares what did not change, and whoever holds
 //! the old one keeps a consistent view. This crate knows nothing of CQL text, of files, or of how a change
 //! travels; it holds what a schema *is* and which schemas are valid.
 
+mod derived;
+mod function;
 mod keyspace;
 mod options;
+mod role;
+mod service_level;
 mod table;
 
+pub use derived::{Derivation, Index, IndexTarget, IndexedPart, Trigger};
+pub use function::{Signature, UserAggregate, UserFunction};
 pub use keyspace::{Keyspace, Replication, Schema};
 pub use options::{SpeculativeRetry, TableOptions, TombstoneGc};
+pub use role::Role;
+pub use service_level::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};
 pub use table::{COLUMNS_MAX, Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
 pub use types::UserType;
 

@@ -39,7 +39,7 @@ impl std::fmt::Display for SpeculativeRetry {
     }
 }
 
-/// When a deletion may be forgotten (`tombstone_gc`, as ScyllaDB has it).
+/// When a deletion may be forgotten (`tombstone_gc`, as in ScyllaDB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TombstoneGc {
     /// After `gc_grace_seconds`.

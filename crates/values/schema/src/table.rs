@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use crate::{InvalidSchema, TableOptions};
+use crate::{Derivation, Index, InvalidSchema, TableOptions, Trigger};
 
 /// A table's identity for life: survives renames, differs between a dropped table and its successor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,6 +105,12 @@ pub struct Table {
     pub compact_storage: bool,
     /// Former columns by name.
     pub dropped_columns: BTreeMap<String, DroppedColumn>,
+    /// Secondary indexes by name.
+    pub indexes: BTreeMap<String, Index>,
+    /// Triggers by name.
+    pub triggers: BTreeMap<String, Trigger>,
+    /// From what its rows follow; none for a table that clients write.
+    pub derivation: Option<Derivation>,
     /// Partition key, clustering, then static, then regular; the last two in name order.
     columns: Vec<Column>,
     by_name: HashMap<String, usize>,
@@ -168,6 +174,16 @@ impl Table {
         self.static_len > 0
     }
 
+    /// Whether it is a materialized view.
+    pub fn is_view(&self) -> bool {
+        self.derivation.as_ref().is_some_and(Derivation::is_view)
+    }
+
+    /// Whether its rows follow from those of another table.
+    pub fn is_derived_from(&self, base: TableId) -> bool {
+        self.derivation.as_ref().is_some_and(|derivation| derivation.base() == base)
+    }
+
     /// `keyspace.name`, for messages.
     pub fn full_name(&self) -> String {
         format!("{}.{}", self.keyspace, self.name)
@@ -214,6 +230,9 @@ impl Table {
             options: self.options.clone(),
             compact_storage: self.compact_storage,
             dropped_columns: self.dropped_columns.clone(),
+            indexes: self.indexes.clone(),
+            triggers: self.triggers.clone(),
+            derivation: self.derivation.clone(),
             columns: self.columns.clone(),
             next_id: self.next_id,
         }
@@ -235,6 +254,12 @@ pub struct TableBuilder {
     pub compact_storage: bool,
     /// See [`Table::dropped_columns`].
     pub dropped_columns: BTreeMap<String, DroppedColumn>,
+    /// See [`Table::indexes`].
+    pub indexes: BTreeMap<String, Index>,
+    /// See [`Table::triggers`].
+    pub triggers: BTreeMap<String, Trigger>,
+    /// See [`Table::derivation`].
+    pub derivation: Option<Derivation>,
     columns: Vec<Column>,
     /// Above `u32::MAX` the ids begin again at 0.
     next_id: u64,
@@ -250,6 +275,9 @@ impl TableBuilder {
             options: TableOptions::default(),
             compact_storage: false,
             dropped_columns: BTreeMap::new(),
+            indexes: BTreeMap::new(),
+            triggers: BTreeMap::new(),
+            derivation: None,
             columns: Vec::new(),
             next_id: 0,
         }
@@ -292,6 +320,11 @@ impl TableBuilder {
     /// Removes one column: see [`TableBuilder::drop_columns`].
     pub fn drop_column(&mut self, name: &str, dropped_micros: i64) {
         self.drop_columns(&HashSet::from_iter([name]), dropped_micros);
+    }
+
+    /// The columns so far.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
     /// The columns so far, to change types or names in place.
@@ -394,6 +427,9 @@ impl TableBuilder {
             options: self.options,
             compact_storage: self.compact_storage,
             dropped_columns: self.dropped_columns,
+            indexes: self.indexes,
+            triggers: self.triggers,
+            derivation: self.derivation,
             columns,
             by_name,
             by_id,

@@ -279,7 +279,7 @@ impl CqlType {
 
     /// The serialised length when all non-empty values have the same one: what SSTables use to leave out the length
     /// of a value. `None` for types whose values are stored with a length, `tinyint`, `smallint`, `date` and `time`
-    /// included, as Cassandra has it.
+    /// included, as in Cassandra.
     pub fn fixed_len(&self) -> Option<usize> {
         match self {
             CqlType::Boolean => Some(1),

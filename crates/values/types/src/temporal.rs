@@ -161,7 +161,7 @@ fn only_date(text: &str) -> Option<i64> {
     parser.text.is_empty().then(|| epoch_ms(date, -offset_ms))
 }
 
-/// A day past the end of its month is the month's last, as Java's lenient resolution has it.
+/// A day past the end of its month is the month's last, as in Java's lenient resolution.
 fn epoch_ms(date: Date, in_day_ms: i64) -> i64 {
     let day = date.day.min(days_in_month(date.year, date.month));
     days_of(Date { day, ..date }).wrapping_mul(DAY_MS).wrapping_add(in_day_ms)

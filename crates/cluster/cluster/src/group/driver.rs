@@ -30,13 +30,13 @@ pub const VOTERS_MAX: usize = 7;
 const LAG_MAX: u64 = 32;
 /// A node that knows no leader asks the others whether it was removed after this many ticks, and again after as many.
 const ORPHAN_TICKS: u32 = 50;
-/// For so many ticks learners are heard at every heartbeat before one of them is given a vote.
+/// For so many ticks learners answer every heartbeat before one of them is given a vote.
 const LOOK_TICKS: u32 = 10;
-/// A learner that knows no leader tells the voters after this many ticks, and again every [`ORPHAN_TICKS`].
+/// A learner without a leader notifies the voters after this many ticks, and again every [`ORPHAN_TICKS`].
 const ASK_TICKS: u32 = 5;
 /// Of so many nodes, chosen at random, a node without a leader asks whether it was removed.
 const ORPHAN_ASKS: usize = 8;
-/// Pause before what a full disk did not take is written again.
+/// Pause before a write that a full disk refused is retried.
 const SPACE_PAUSE: Duration = Duration::from_secs(1);
 /// Events between two batches.
 const EVENTS_MAX: usize = 256;
@@ -49,7 +49,7 @@ pub(crate) struct Driver {
     drops: DropLog,
     state: Arc<ClusterState>,
     index: u64,
-    /// What the log last promised.
+    /// The hard state that is stored.
     hard_state: HardState,
     waiting: BTreeMap<CommandId, Vec<oneshot::Sender<Proposed>>>,
     reads: BTreeMap<u64, oneshot::Sender<Option<u64>>>,
@@ -61,7 +61,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// The node as its log describes it; what was known to be committed is applied when this returns.
+    /// The node as its log describes it; all entries that were known to be committed are applied when this returns.
     pub(crate) async fn new(
         inner: &Rc<Inner>,
         log: RaftLog,
@@ -180,7 +180,7 @@ impl Driver {
                 self.next_read += 1;
                 match self.node.read(read) {
                     Ok(()) => drop(self.reads.insert(read, reply)),
-                    // Who asks will ask again, or somebody else.
+                    // The caller retries, or another one does.
                     Err(_) => drop(reply.send(None)),
                 }
             }
@@ -206,7 +206,7 @@ impl Driver {
     }
 
     fn receive(&mut self, from: HostId, message: raft::Message) -> Result<(), GroupError> {
-        // Who speaks for a number that is another host's is not of this cluster any more.
+        // A peer that uses the number of another host is no member any more.
         if self.inner.host_of(message.from()).is_some_and(|host| host != from) {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Driver {
         }
     }
 
-    /// A group that was made anew goes on after the log of one node. Who has more decided than that one must not forget it.
+    /// A group that was recreated continues after the log of one node. A node with more committed entries must not forget them.
     fn check_recovery(&self, message: &raft::Message) -> Result<(), GroupError> {
         let Some(data) = message.snapshot_data() else { return Ok(()) };
         let Some(recovery) = ClusterState::recovery_of(data) else { return Ok(()) };
@@ -233,7 +233,7 @@ impl Driver {
     }
 
     fn propose(&mut self, id: CommandId, bytes: Bytes, reply: oneshot::Sender<Proposed>) {
-        // Applied before: the state remembers what came of it.
+        // Applied before: the state remembers the outcome.
         if let Some(outcome) = self.state.outcome(id) {
             let applied = Proposed::Applied { index: self.index, outcome: outcome.clone() };
             let _ = reply.send(applied);
@@ -246,13 +246,13 @@ impl Driver {
         }
         match self.node.propose(bytes) {
             Ok(_) => drop(self.waiting.insert(id, vec![reply])),
-            // Whoever waits may have gone.
+            // The waiting caller may have gone.
             Err(raft::Refused::NotLeader) => drop(reply.send(Proposed::NotLeader)),
             Err(_) => drop(reply.send(Proposed::Busy)),
         }
     }
 
-    /// Carries out what the state machine wants, until it wants nothing.
+    /// Carries out the requests of the state machine, until it has none.
     async fn pump(&mut self) -> Result<(), GroupError> {
         let before = self.index;
         while let Some(batch) = self.node.take() {
@@ -273,7 +273,7 @@ impl Driver {
             }
             for read in effects.reads {
                 if let Some(reply) = self.reads.remove(&read.read) {
-                    // Whoever waits may have gone.
+                    // The waiting caller may have gone.
                     let _ = reply.send(Some(read.index));
                 }
             }
@@ -326,11 +326,11 @@ impl Driver {
             self.index = index;
             let replies = self.waiting.remove(&id).unwrap_or_default();
             if !replies.is_empty() {
-                // Who waits finds the state published.
+                // A waiting caller finds the state published.
                 self.publish();
             }
             for reply in replies {
-                // Whoever waits may have gone.
+                // The waiting caller may have gone.
                 let _ = reply.send(Proposed::Applied { index, outcome: outcome.clone() });
             }
         }
@@ -338,7 +338,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Goes over to another state. Which tables go by it is durable before anybody sees it, so that a crash leaves no files behind.
+    /// Replaces the state. The list of dropped tables is durable before the state is visible, so that a crash leaves no files behind.
     async fn replace(&mut self, next: ClusterState) -> Result<(), GroupError> {
         let gone = gone_tables(&self.state.schema, &next.schema);
         let known = |table: &&&Table| self.drops.tables().iter().any(|dropped| dropped.id == table.id);
@@ -413,8 +413,8 @@ impl Driver {
         self.inner.messenger.send(Target::Host { host, shard: 0 }, Verb::Raft, body);
     }
 
-    /// The leader brings the group in line with the members: who joined follows, who has caught up votes, who was removed goes. One
-    /// step a tick; whoever leads next goes on where this one ended.
+    /// The leader brings the group in line with the members: a joined one becomes a learner, a learner that caught up a voter, a removed one goes. One
+    /// step a tick; the next leader continues.
     fn reconcile(&mut self) {
         let membership = self.node.membership().clone();
         if membership.is_joint() || self.state.members.is_empty() {
@@ -462,7 +462,7 @@ impl Driver {
         }
     }
 
-    /// Who would lead next: the active voter with most of the log.
+    /// The likely next leader: the active voter with most of the log.
     fn heir(&self) -> Option<u64> {
         let voters = &self.node.membership().voters;
         let peers = self.node.peers();
@@ -470,8 +470,8 @@ impl Driver {
         able.max_by_key(|peer| (peer.matched, std::cmp::Reverse(peer.id))).map(|peer| peer.id)
     }
 
-    /// A learner that knows no leader, because it has just started, says so: it would hear it only when something is decided, or
-    /// after a while. A voter hears it anyway.
+    /// A learner that knows no leader, because it has just started, asks: else the leader reaches it only with the next entry, or
+    /// after a while. The leader reaches a voter anyway.
     fn ask_to_hear_the_leader(&self) {
         let (membership, own) = (self.node.membership(), self.log.member());
         if membership.voters.contains(&own) {
@@ -484,7 +484,7 @@ impl Driver {
         }
     }
 
-    /// Who is without a leader for long may have been removed: nobody speaks to it any more. A few are asked each time.
+    /// A node without a leader for long may have been removed: nobody sends to it any more. A few are asked each time.
     fn ask_whether_removed(&self) {
         let own = self.inner.config.host;
         let mut hosts: Vec<HostId> = self.state.members.keys().copied().filter(|host| *host != own).collect();
@@ -509,7 +509,7 @@ impl Driver {
     /// Leadership, or the driver, is gone: whether what waits was decided is not known here.
     fn answer_lost(&mut self) {
         for reply in std::mem::take(&mut self.waiting).into_values().flatten() {
-            // Whoever waits may have gone.
+            // The waiting caller may have gone.
             let _ = reply.send(Proposed::Lost);
         }
         self.reads.clear();

@@ -25,7 +25,7 @@ pub enum GroupError {
     Snapshot {
         /// The last entry that it contains.
         index: u64,
-        /// What is wrong.
+        /// The error.
         error: StateCodecError,
     },
     /// An entry that this version does not understand.
@@ -35,13 +35,13 @@ pub enum GroupError {
          (docs/operations/cluster-log.md)"
     )]
     Entry {
-        /// Where.
+        /// The entry's index.
         index: u64,
         /// In which term it was made.
         term: u64,
-        /// What kind of command it holds.
+        /// The kind of the command.
         kind: String,
-        /// What is wrong.
+        /// The error.
         error: StateCodecError,
     },
     /// The log cannot be one.
@@ -64,11 +64,11 @@ pub enum GroupError {
          Correct it, or decommission this node and let it join anew with an empty data directory"
     )]
     StoodElsewhere {
-        /// What differs, in Cassandra's words.
+        /// The setting, in Cassandra's words.
         what: &'static str,
-        /// What is configured.
+        /// The configured value.
         configured: String,
-        /// Where the node stood.
+        /// The node's last place.
         last: String,
     },
     /// The node owns tokens, and is configured to have more or fewer of them.
@@ -77,7 +77,7 @@ pub enum GroupError {
          ring. Set num_tokens to {last}, or decommission this node and let it join anew with an empty data directory"
     )]
     OtherTokenCount {
-        /// What is configured.
+        /// The configured number.
         configured: usize,
         /// How many it has.
         last: usize,
@@ -88,19 +88,19 @@ pub enum GroupError {
          new node"
     )]
     Removed,
-    /// The address of this node's last life is still answered with its host id.
+    /// Another process answers at this node's last address with its host id.
     #[error(
         "a node with this one's host id runs at {address}: this data directory is a copy of that node's. Stop that node if this \
          one is to take its place, or clear this directory to let a new node join"
     )]
     HostIdTaken {
-        /// Where it runs.
+        /// Its address.
         address: std::net::SocketAddr,
     },
-    /// The node's disk has forgotten what it acknowledged.
+    /// The node's disk has lost data that it acknowledged.
     #[error(transparent)]
     RolledBack(#[from] RolledBack),
-    /// The group was made anew from a log that lacks what is decided here.
+    /// The group was recreated from a log that lacks entries that are committed here.
     #[error(
         "the group was made anew (torc raft-log force-majority) after entry {base}, and this node knows that entries up to {commit} \
          were decided: this node does not follow it. Make the group anew from this node's log instead, or clear this node's data \
@@ -109,10 +109,10 @@ pub enum GroupError {
     Forced {
         /// The last entry of the log that was gone on with.
         base: u64,
-        /// What is decided here.
+        /// The commit index here.
         commit: u64,
     },
-    /// The group's messages say that this node is not what it seems.
+    /// The group's messages contradict this node's log.
     #[error("{0}")]
     Inconsistent(raft::Unacceptable),
 }
@@ -135,7 +135,7 @@ pub enum ProposeError {
     /// It was proposed, and no answer came in time: it may have been or may yet be applied.
     #[error("no answer in time: whether the change was made is not known")]
     Unknown,
-    /// Other nodes would not read from its bytes what is meant; it was not proposed.
+    /// Other nodes would decode its bytes to another value; it was not proposed.
     #[error("the change cannot be written to the cluster's log: {0}")]
     Unreadable(String),
     /// Larger than an entry of the log.
@@ -155,7 +155,7 @@ pub enum JoinError {
     /// The cluster, or the protocol, refuses, and time does not heal it.
     #[error("{seed} refuses to let this node join: {reason}")]
     Refused {
-        /// Who said so.
+        /// The seed that said so.
         seed: SocketAddr,
         /// Why, and what to do.
         reason: String,
@@ -165,7 +165,7 @@ pub enum JoinError {
         "no seed let this node join in time ({tried}); check the addresses of seeds, and that one of them is up"
     )]
     NoSeed {
-        /// What was tried, with what result.
+        /// The attempts, with their results.
         tried: String,
     },
     /// Whether there is a cluster was not known in time.
@@ -174,7 +174,7 @@ pub enum JoinError {
          other seeds, or, if there is no cluster, start this node once with --new_cluster true"
     )]
     Unsure {
-        /// What was tried, with what result.
+        /// The attempts, with their results.
         tried: String,
     },
     /// No seed is configured except for this node.
@@ -186,7 +186,7 @@ pub enum JoinError {
          start again"
     )]
     NoState {
-        /// Where this node listens.
+        /// This node's address.
         own: SocketAddr,
     },
     /// This node itself.

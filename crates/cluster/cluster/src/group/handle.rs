@@ -1,4 +1,4 @@
-//! [`Group`]: what the rest of the node asks of the cluster's log.
+//! [`Group`]: the interface of the cluster's log for the rest of the node.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -55,14 +55,14 @@ pub enum ChangeSchemaError {
     Propose(#[from] ProposeError),
 }
 
-/// Where a node stands in its group.
+/// The state of a node in its group.
 #[derive(Clone, Debug)]
 pub struct GroupStatus {
-    /// Where its log stands.
+    /// The state of its log.
     pub log: raft::Status,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as the node knows.
     pub leader: Option<HostId>,
-    /// Who votes and who follows.
+    /// Voters and learners.
     pub membership: raft::Membership,
 }
 
@@ -82,14 +82,14 @@ impl Group {
         self.inner.ended.reader()
     }
 
-    /// Where this node stands.
+    /// The state of this node.
     pub fn status(&self) -> Option<GroupStatus> {
         let log = self.inner.status.get()?;
         let membership = self.inner.membership.borrow().clone();
         Some(GroupStatus { log, leader: self.inner.leader.get(), membership })
     }
 
-    /// Puts a command into the log, through whoever leads, and waits until it is applied at this node (or the deadline). It is
+    /// Puts a command into the log, through the leader, and waits until it is applied at this node (or the deadline). It is
     /// applied once, however often messages are lost.
     pub async fn propose(&self, command: Command, deadline: Instant) -> Result<Outcome, ProposeError> {
         let mut id = [0; 16];
@@ -161,7 +161,7 @@ impl Group {
     }
 
     /// Changes the schema, if it is still the one with version `base`: in the log, applied here, and in use on all shards of every
-    /// member of which `alive` says that it lives. Returns at the deadline with those that were not heard of.
+    /// member for which `alive` holds. Returns at the deadline with those that did not answer.
     pub async fn change_schema(
         &self,
         base: [u8; 16],
@@ -189,8 +189,8 @@ impl Group {
         Ok(SchemaAgreement { schema: applied.state.schema.clone(), number, behind })
     }
 
-    /// Waits until every live member uses the schema of a number, or a later one, on all its shards; gives those that were not
-    /// heard of at the deadline.
+    /// Waits until every live member uses the schema of a number, or a later one, on all its shards; returns those
+    /// that did not answer by the deadline.
     pub async fn schema_agreement(
         &self,
         number: u64,
@@ -235,7 +235,7 @@ impl Group {
         true
     }
 
-    /// Says that all shards of this node use the schema of a number: what other nodes wait for.
+    /// Reports that all shards of this node use the schema of a number: other nodes wait for that.
     pub fn schema_in_use(&self, number: u64) {
         let known = *self.inner.in_use.get();
         if number > known {
@@ -299,7 +299,7 @@ impl Group {
         }
     }
 
-    /// Ends this node's part. What waits is answered.
+    /// Stops this node's part. Waiting callers get an error.
     pub async fn stop(&self) {
         self.inner.stop.set(true);
         self.inner.wake.notify_one();
@@ -330,7 +330,7 @@ impl Group {
         self.inner.rt.timeout_at(deadline, wait).await.ok()
     }
 
-    /// Who leads. A node that does not know asks anybody: after it has moved, the leader cannot find it to tell.
+    /// The leader. A node that does not know it asks any member: after the node has moved, the leader cannot reach it.
     fn leader_or_anybody(&self) -> Option<HostId> {
         self.inner.leader.get().or_else(|| {
             let (state, own) = (self.inner.state(), self.inner.config.host);

@@ -1,4 +1,4 @@
-//! What the driver's task and the callers of a group share. One shard; nobody holds a borrow over an `await`.
+//! State that the driver's task and the callers of a group share. One shard; no borrow is held over an `await`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,9 +33,9 @@ pub struct GroupConfig {
     pub directory: PathBuf,
     /// The cluster's name.
     pub cluster_name: String,
-    /// Who this node is.
+    /// This node.
     pub host: HostId,
-    /// What it says of itself.
+    /// Its own description.
     pub info: MemberInfo,
     /// A new node: the dead one whose place it is to take, a host id or an address.
     pub replaces: Option<String>,
@@ -45,11 +45,11 @@ pub struct GroupConfig {
     pub new_cluster: bool,
     /// Seeds whose names have no address: nobody knows whether they have a cluster.
     pub unresolved_seeds: Vec<String>,
-    /// Whether this node's disk went back is asked before it takes part; none where nothing is recorded.
+    /// Whether this node's disk was rolled back is asked before it takes part; none where nothing is recorded.
     pub rollback: Option<RollbackGuard>,
     /// The server's own keyspaces.
     pub own: Schema,
-    /// A tick of the group: a leader is heard of every second one, and missed after ten to twenty.
+    /// A tick of the group: a leader's heartbeat comes every second one, and followers miss it after ten to twenty.
     pub tick: Duration,
     /// Entries between two snapshots.
     pub snapshot_entries: u64,
@@ -89,7 +89,7 @@ pub struct Applied {
     pub state: Arc<ClusterState>,
 }
 
-/// What a proposal at this node's own part of the group gave.
+/// The result of a proposal at this node's own part of the group.
 pub(crate) enum Proposed {
     /// Applied.
     Applied { index: u64, outcome: Outcome },
@@ -134,9 +134,9 @@ pub(crate) struct Inner {
     /// Why the driver has ended.
     pub(crate) ended: Watch<Option<Rc<str>>>,
     pub(crate) stop: Cell<bool>,
-    /// Where hosts are by other accounts than the state's.
+    /// Addresses of hosts from other sources than the state.
     pub(crate) moved: RefCell<BTreeMap<HostId, SocketAddr>>,
-    /// Hosts of which a node heard when it joined, until the state says where they are.
+    /// Hosts that a joining node has learned of, until the state has their addresses.
     pub(crate) greeted: RefCell<BTreeMap<u64, (HostId, PeerInfo)>>,
     pub(crate) drops: RefCell<Vec<DroppedTable>>,
     pub(crate) membership: RefCell<raft::Membership>,
@@ -207,7 +207,7 @@ impl Inner {
         self.applied.get().state.clone()
     }
 
-    /// Who may know that this node's disk went back.
+    /// Members that may know that this node's disk was rolled back.
     pub(crate) fn witnesses(&self) -> Members {
         let numbers = self.membership.borrow().voters.clone();
         let voters = numbers.into_iter().filter_map(|number| self.host_of(number)).collect();

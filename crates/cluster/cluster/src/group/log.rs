@@ -19,7 +19,7 @@ pub enum LogError {
     /// The disk refused.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// A file is not what was written.
+    /// A file has damaged content.
     #[error(
         "{path}: {damage}. Nothing was changed. Other nodes have the same log: remove this node from the cluster, clear its \
          data directory and let it join again; a node that is alone needs a backup"
@@ -27,7 +27,7 @@ pub enum LogError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         damage: Damage,
     },
 }
@@ -38,13 +38,13 @@ pub(crate) struct RaftLog {
     directory: PathBuf,
     header: Header,
     file: File,
-    /// Where the next record goes.
+    /// The position of the next record.
     position: u64,
     records: u64,
 }
 
 impl RaftLog {
-    /// Opens the log in `directory`, with what it holds; none when there never was one.
+    /// Opens the log in `directory`, with its content; none when there never was one.
     pub(crate) async fn open(rt: &Rt, directory: &Path) -> Result<Option<(Self, Stored)>, LogError> {
         let disk = rt.disk().clone();
         let Some(number) = newest(&disk, directory).await? else { return Ok(None) };
@@ -69,7 +69,7 @@ impl RaftLog {
             );
             file.set_len(content.len as u64).await?;
         }
-        // What is read here is promised to others, and what is appended stands on it. The process before may have ended at a sync
+        // Other nodes rely on these records, and later records follow them. The process before may have ended at a sync
         // that failed, of the last record or of the directory.
         file.rewrite(content.len as u64).await?;
         file.sync_all().await?;
@@ -113,7 +113,7 @@ impl RaftLog {
         let record = Record { hard_state: persist.hard_state, entries: persist.entries.clone() };
         let bytes = record.encode(self.records);
         self.file.write_at(self.position, IoBuf::copy_of(&bytes)).await?;
-        // Always: what is written after a record says that the record is durable.
+        // Always: a later record says that this one is durable.
         self.file.sync_data().await?;
         self.position += bytes.len() as u64;
         self.records += 1;
@@ -178,7 +178,7 @@ async fn newest(disk: &Disk, directory: &Path) -> Result<Option<u64>, LogError> 
     Ok(entries.iter().filter_map(|entry| number(&entry.name)).max())
 }
 
-/// Removes what a crash, or the log before, has left.
+/// Removes files that a crash, or the log before, has left.
 async fn remove_others(
     disk: &Disk,
     directory: &Path,

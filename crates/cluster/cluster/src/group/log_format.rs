@@ -1,4 +1,4 @@
-//! The bytes of the Raft log's files: what is valid, what is torn, what is damaged. Pure.
+//! The format of the Raft log's files: valid, torn and damaged bytes. Pure.
 //!
 //! ```text
 //! log-N      := magic "TORCRAFT" (8), version (4), N (8), number in the group (8), flags (1: snapshot-N exists), CRC-32 (4),
@@ -29,7 +29,7 @@ const FLAG_SNAPSHOT: u8 = 1;
 const FLAG_HARD_STATE: u8 = 1;
 const FLAG_ENTRIES: u8 = 2;
 
-/// A file that is not what was written.
+/// Damage of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// Written by a later version.
@@ -46,7 +46,7 @@ pub enum Damage {
     /// A checksum does not match.
     #[error("at byte {at}: a record is damaged, and others follow it")]
     Record {
-        /// Where.
+        /// The offset.
         at: usize,
     },
     /// A checksum of a snapshot does not match.
@@ -60,9 +60,9 @@ pub enum Damage {
     /// A valid checksum over something that cannot be.
     #[error("at byte {at}: {error}")]
     Content {
-        /// Where.
+        /// The offset.
         at: usize,
-        /// What is wrong.
+        /// The error.
         error: CodecError,
     },
 }
@@ -158,7 +158,7 @@ impl Record {
     }
 }
 
-/// What a log file holds.
+/// The content of a log file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     /// The last promises.
@@ -167,11 +167,11 @@ pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,
     /// Records.
     pub(crate) records: u64,
-    /// Where the valid part ends.
+    /// The length of the valid part.
     pub(crate) len: usize,
 }
 
-/// Reads the records behind a header. What comes after the last valid record is left out if it can be a torn write.
+/// Reads the records behind a header. Bytes after the last valid record are ignored if they can be a torn write.
 pub(crate) fn read_records(bytes: &[u8]) -> Result<Content, Damage> {
     let mut content = Content { len: HEADER_LEN, ..Content::default() };
     while let Some((body, next)) = record_at(bytes, content.len, content.records) {
@@ -228,7 +228,7 @@ pub(crate) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
     out
 }
 
-/// What [`encode_snapshot`] wrote.
+/// Decodes the bytes of [`encode_snapshot`].
 pub(crate) fn decode_snapshot(bytes: &[u8]) -> Result<Snapshot, Damage> {
     let mut reader = Reader::new(bytes);
     let mut read = || -> Result<_, stdx::ShortRead> { Ok((reader.bytes(8)?, reader.u32()?, reader.u32()?)) };
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!((content.records, content.len), (3, bytes.len()));
     }
 
-    /// Wherever the file ends, what comes before the last record is there.
+    /// Wherever the file ends, the records before the last one are there.
     #[test]
     fn a_torn_tail_is_cut() {
         let bytes = file();

@@ -1,4 +1,4 @@
-//! The group of all nodes that agrees on schema and members: its log on disk, its task on shard 0, and what the rest of the node
+//! The group of all nodes that agrees on schema and members: its log on disk, its task on shard 0, and its interface for the rest of the node
 //! asks of it (docs/design/raft.md).
 
 mod driver;

@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a piece is sent before the transfer is given up; the group begins another one.
 const TRIES: u32 = 3;
-/// What a message has beside the state in it: its members, above all.
+/// A message's size apart from the state in it: its members, above all.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
 /// A snapshot's message that is coming in.
@@ -94,11 +94,11 @@ pub(crate) fn take(inner: &Inner, incoming: &Incoming) -> Result<Bytes, Refusal>
     let mut receiving = inner.receiving.borrow_mut();
     let same = |known: &Receiving| (known.from, known.transfer) == (incoming.from, piece.transfer);
     if piece.at == 0 && !receiving.as_ref().is_some_and(same) {
-        // Whoever began before has been replaced, or begins again.
+        // An earlier sender has been replaced, or begins again.
         *receiving = Some(Receiving { from: incoming.from, transfer: piece.transfer, bytes: Vec::new() });
     }
     let known = receiving.as_mut().filter(|known| same(known));
-    let Some(known) = known else { return Err(bad("a piece of a transfer that is over")) };
+    let Some(known) = known else { return Err(bad("a chunk of an expired transfer")) };
     let have = known.bytes.len() as u64;
     if end <= have {
         // Its acknowledgement was lost.

@@ -1,4 +1,4 @@
-//! What this node answers to others about the group.
+//! This node's answers to others about the group.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ pub(crate) fn serve(group: &Group, responder: &JoinResponder) {
     messenger.serve(Verb::RaftSnapshot, move |incoming| {
         let taken = running(&inner).and_then(|inner| match inner.may_vote() {
             true => pieces::take(&inner, &incoming),
-            false => Err(not_leader("it is not known yet whether this node's disk went back")),
+            false => Err(not_leader("it is not known yet whether this node's disk was rolled back")),
         });
         async move { taken }
     });
@@ -47,9 +47,9 @@ pub(crate) fn serve(group: &Group, responder: &JoinResponder) {
     responder.set(JoinState::Member(inner, tasks));
 }
 
-/// What this node can tell who asks to be let in.
+/// This node's answer to a joining node.
 pub(crate) enum JoinState {
-    /// It looks what it has, or is about to found or enter a cluster.
+    /// It reads its disk, or is about to found or enter a cluster.
     Starting,
     /// It has no cluster, and founds one if it may (the flag), or waits to be let in.
     Blank {
@@ -58,7 +58,7 @@ pub(crate) enum JoinState {
     Member(Weak<Inner>, Weak<RefCell<Vec<Task<()>>>>),
 }
 
-/// Where the answer changes as the node comes into its cluster.
+/// The answer, which changes as the node enters its cluster.
 #[derive(Clone)]
 pub(crate) struct JoinResponder(Rc<RefCell<JoinState>>);
 
@@ -119,7 +119,7 @@ fn take_message(inner: &Weak<Inner>, incoming: &Incoming) -> Result<Bytes, Refus
 async fn forwarded(inner: &Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refusal> {
     match Forward::decode(&inner.verify(&incoming)?)? {
         Forward::Propose(bytes) => {
-            // What cannot be read here must not come into the log, where every node would stop at it.
+            // An entry that cannot be decoded here must not enter the log: every node would stop at it.
             let proposal = state::check(&bytes).map_err(WireError::from)?;
             match propose_here(inner, proposal.id, bytes, incoming.deadline).await {
                 Proposed::Applied { index, outcome } => Ok(wire::encode_applied(index, &outcome)),

@@ -28,14 +28,14 @@ pub(super) const FOLDER: &str = "raft";
 const OLD_SCHEMA: &str = "schema.json.before-raft";
 /// How long a seed is given to let a node in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the address of an earlier life is waited for.
+/// The timeout of the question to the node's earlier address.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two rounds over the seeds.
 const JOIN_PAUSE: Duration = Duration::from_millis(500);
 /// How long a node goes on to announce its address.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a node finds when it starts.
+/// The state that a node finds on its disk at its start.
 pub enum Opened {
     /// It belongs to a cluster.
     Member(Group),
@@ -51,18 +51,18 @@ pub struct Blank {
     responder: JoinResponder,
 }
 
-/// What a round over the seeds gave.
+/// The result of a round over the seeds.
 enum Round {
     /// A seed lets the node in.
     Joined(JoinAnswer),
     /// Every seed has said that it has no cluster.
     NoCluster,
-    /// Nobody lets it in, and of some seed it is not known whether it has a cluster: what each said.
+    /// No seed admits it, and for some seed it is unknown whether it has a cluster: the answer of each.
     Unknown(String),
 }
 
 impl Group {
-    /// Opens this node's part of the group; what it had applied before is applied again when this returns. To be called once a
+    /// Opens this node's part of the group; its committed entries are applied again when this returns. To be called once a
     /// messenger, on shard 0.
     pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
         let directory = config.directory.join(FOLDER);
@@ -74,7 +74,7 @@ impl Group {
         };
         let Some((log, stored)) = RaftLog::open(rt, &directory).await? else { return Ok(blank(config)) };
         if stored.snapshot.is_none() {
-            // It was let in and has heard nothing since: it asks again, and gets the same number.
+            // It was admitted, and the group has not reached it since: it asks again, and gets the same number.
             return Ok(blank(config));
         }
         put_away_old_schema(rt, &config.directory).await?;
@@ -123,7 +123,7 @@ impl Group {
         Ok(())
     }
 
-    /// Where a node with this one's host id runs, if there is one at the address of its last life: two that run on copies of one
+    /// The address of a node with this one's host id, if one answers at the address of its last process: two that run on copies of one
     /// log would both vote.
     async fn lives_elsewhere(&self) -> Option<SocketAddr> {
         let Inner { rt, messenger, config, .. } = &*self.inner;
@@ -139,7 +139,7 @@ impl Group {
 
 impl Blank {
     /// Founds a cluster with this node as its only member, in force, with these tokens. The schema of a node that had no log
-    /// until now is taken over.
+    /// until now is adopted.
     pub async fn start_first_node(self, tokens: Vec<i64>) -> Result<Group, GroupError> {
         let Self { rt, messenger, config, responder } = self;
         responder.set(JoinState::Starting);
@@ -227,7 +227,7 @@ impl Blank {
         }
     }
 
-    /// One round over the seeds: the first answer, or what each said. A refusal that time does not heal ends the round.
+    /// One round over the seeds: the first answer, or the answer of each. A refusal that time does not heal ends the round.
     async fn ask_all(&self, seeds: &[SocketAddr], deadline: Instant) -> Result<Round, JoinError> {
         let own = self.config.info.internode;
         let nowhere = self.config.unresolved_seeds.iter();
@@ -271,7 +271,7 @@ impl Blank {
         wire::decode_json(&answer).map_err(|error| RpcError::Mismatch(error.to_string()))
     }
 
-    /// The node is let in: a blank log with its number, and then what the leader sends.
+    /// The node is admitted: a blank log with its number, and then the leader's messages.
     async fn enter(self, answer: JoinAnswer, deadline: Instant) -> Result<Group, JoinError> {
         let Self { rt, messenger, config, responder } = self;
         responder.set(JoinState::Starting);
@@ -310,7 +310,7 @@ impl Blank {
     }
 }
 
-/// The driver, with what is on disk applied. It does not run yet.
+/// The driver, with the entries on disk applied. It does not run yet.
 async fn begin(
     rt: &Rt,
     messenger: &Messenger,
@@ -328,7 +328,7 @@ async fn begin(
     Ok((group, driver))
 }
 
-/// Takes part, answers others, and tells them where this node is when it has moved.
+/// Runs the driver, answers others, and notifies them of this node's address when it has moved.
 fn run(group: &Group, driver: Driver, responder: &JoinResponder) {
     let rt = &group.inner.rt;
     group.tasks.borrow_mut().push(rt.spawn(Tasks::Maintenance, driver.run()));
@@ -358,9 +358,7 @@ fn run(group: &Group, driver: Driver, responder: &JoinResponder) {
             let deadline = announcer.inner.rt.now() + ANNOUNCE_TIMEOUT;
             match announcer.propose(command, deadline).await {
                 Ok(Outcome::Refused(why)) => {
-                    return tracing::error!(
-                        "the cluster does not take over what this node says of itself: {why}"
-                    );
+                    return tracing::error!("the cluster does not accept this node's description: {why}");
                 }
                 Ok(_) => return,
                 Err(error) => tracing::warn!("this node's address or version is not announced yet: {error}"),

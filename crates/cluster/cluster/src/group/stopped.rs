@@ -1,4 +1,4 @@
-//! What an operator may do to the log of a node that does not run: look at it, take an entry out that no node can read, and make a
+//! An operator's tools for the log of a stopped node: show it, remove an entry that no node can read, and make a
 //! group of the nodes that are left when a majority of the voters is lost for good (docs/operations/cluster-log.md).
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub enum StoppedError {
     Locked {
         /// The lock's file.
         path: PathBuf,
-        /// What the lock says.
+        /// The error of the lock.
         why: String,
     },
     /// There is no log.
@@ -42,7 +42,7 @@ pub enum StoppedError {
     /// The list of dropped tables.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What the log holds.
+    /// Reading the log failed.
     #[error(transparent)]
     Group(#[from] GroupError),
     /// No such entry.
@@ -64,7 +64,7 @@ pub enum StoppedError {
     Readable {
         /// Which entry.
         index: u64,
-        /// What it holds.
+        /// Its content.
         what: String,
     },
     /// The lost nodes are not a majority.
@@ -92,13 +92,13 @@ pub struct ShownEntry {
     pub index: u64,
     /// Its term.
     pub term: u64,
-    /// What it holds.
+    /// Its content.
     pub what: String,
     /// Why this version cannot read it, if it cannot.
     pub unreadable: Option<String>,
 }
 
-/// What the log of a stopped node holds.
+/// The log of a stopped node.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The node's number in the group.
@@ -111,9 +111,9 @@ pub struct Shown {
     pub snapshot: u64,
     /// The last entry's term and index: of several stopped nodes the one with the greatest has all that was decided.
     pub last: (u64, u64),
-    /// Who votes and who follows, as of the last entry.
+    /// Voters and learners, as of the last entry.
     pub membership: Membership,
-    /// The members, with what they are; none where an entry cannot be read.
+    /// The members, with their descriptions; none where an entry cannot be read.
     pub members: BTreeMap<HostId, Member>,
     /// The entries behind the snapshot.
     pub entries: Vec<ShownEntry>,
@@ -160,7 +160,7 @@ impl StoppedLog {
         self.stored.entries.last().map_or(base, |entry| (entry.term, entry.index).max(base))
     }
 
-    /// What the log holds.
+    /// Reads the log's content.
     ///
     /// # Errors
     /// A log that cannot be one.

@@ -23,7 +23,7 @@ pub(crate) mod code {
     pub(crate) const BUSY: u16 = Refusal::FIRST_FREE + 1;
     /// It was proposed, and leadership was lost: whether it will be applied is not known.
     pub(crate) const LOST: u16 = Refusal::FIRST_FREE + 2;
-    /// The body is not what the verb asks for.
+    /// The body does not match the verb.
     pub(crate) const BAD_REQUEST: u16 = Refusal::FIRST_FREE + 3;
     /// A node may not join, for a reason that time does not heal.
     pub(crate) const JOIN_REFUSED: u16 = Refusal::FIRST_FREE + 4;
@@ -60,7 +60,7 @@ impl From<WireError> for Refusal {
     }
 }
 
-/// What a node asks another one about the group.
+/// A node's request to another one about the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Forward {
     /// To the leader: put this into the log, and answer when it is applied.
@@ -122,7 +122,7 @@ fn check_version(reader: &mut Reader<'_>) -> Result<(), WireError> {
     }
 }
 
-/// The answer to [`Forward::Propose`]: where it was applied, and what came of it.
+/// The answer to [`Forward::Propose`]: the index at which it was applied, and the outcome.
 pub(crate) fn encode_applied(index: u64, outcome: &Outcome) -> Bytes {
     let mut out = index.to_be_bytes().to_vec();
     out.extend(encode_outcome(outcome));
@@ -152,7 +152,7 @@ pub(crate) fn sign(cluster: [u8; 16], body: &[u8]) -> Bytes {
     [&cluster[..], body].concat().into()
 }
 
-/// The body, if it is of this cluster. A node that does not know its cluster's id takes what comes.
+/// The body, if it is of this cluster. A node that does not know its cluster's id accepts any.
 pub(crate) fn verify(cluster: [u8; 16], signed: &Bytes) -> Result<Bytes, Refusal> {
     let short = || Refusal::new(code::BAD_REQUEST, "the body ends before the id of its cluster");
     let theirs = signed.get(..ID_LEN).ok_or_else(short)?;
@@ -171,7 +171,7 @@ pub(crate) struct Piece {
     pub(crate) transfer: u64,
     /// Bytes of the whole message.
     pub(crate) total: u64,
-    /// Where in it this part begins.
+    /// The offset of this part.
     pub(crate) at: u64,
     /// The part.
     pub(crate) bytes: Bytes,
@@ -239,7 +239,7 @@ pub(crate) fn decode_json<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<
 }
 
 impl JoinAnswer {
-    /// Whether this node reads what the cluster writes.
+    /// Whether this node can decode the cluster's format.
     pub(crate) fn is_readable(&self) -> bool {
         self.state_version <= STATE_VERSION
     }

@@ -1,7 +1,7 @@
 //! Clocks of other nodes that are ahead of this one's. The order of two writes is that of their coordinators' clocks, so somebody
-//! has to be told.
+//! has to be notified.
 //!
-//! A message that was long under way makes its sender's clock look slow, never fast: only who is behind can be sure of it, and
+//! A message that was long under way makes its sender's clock look slow, never fast: only a node that is behind can be sure of it, and
 //! of any two nodes one is.
 
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use topology::HostId;
 
-/// From here on a clock is told of.
+/// A clock that is ahead by this much or more is logged.
 const AHEAD_MIN: Duration = Duration::from_millis(500);
-/// Between two times that the same one is told of.
+/// The time between two warnings about the same clock.
 const TELL_INTERVAL: Duration = Duration::from_secs(600);
 
-/// When which node's clock was told of.
+/// When each node's clock was logged last.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     told: BTreeMap<HostId, Duration>,
@@ -22,7 +22,7 @@ pub(super) struct Clocks {
 
 impl Clocks {
     /// A message of `host` came, sent at `theirs` by its clock, when this node's showed `ours` (microseconds since 1970) and so much
-    /// time had passed on the monotonic one. By how much it is ahead, when somebody is to be told.
+    /// time had passed on the monotonic one. By how much it is ahead, when that is to be logged.
     pub(super) fn heard(
         &mut self,
         host: HostId,
@@ -32,7 +32,7 @@ impl Clocks {
     ) -> Option<Duration> {
         let ahead = Duration::from_micros(u64::try_from(theirs.saturating_sub(ours)).unwrap_or(0));
         if ahead < AHEAD_MIN {
-            // It may have been set right; when it is not, it is told of again.
+            // It may have been corrected; if not, it is logged again.
             return None;
         }
         let last = self.told.get(&host);

@@ -1,6 +1,6 @@
-//! The driver of gossip, on shard 0: a round a second, echoes, and a new [`Liveness`] for whoever waits when something changed.
+//! The driver of gossip, on shard 0: a round a second, echoes, and a new [`Liveness`] for subscribers when something changed.
 //!
-//! It serves the verbs Gossip and Echo. An echo names the life that it is meant for, so that another node, or the same one
+//! It serves the verbs Gossip and Echo. An echo names its target's generation, so that another node, or the same one
 //! after a restart, does not answer for it.
 
 use std::cell::{Cell, RefCell};
@@ -48,7 +48,7 @@ pub struct LivenessConfig {
     pub interval: Duration,
     /// How long an echo is waited for.
     pub echo_timeout: Duration,
-    /// How long a node that stops waits for the others to have heard it.
+    /// How long a stopping node waits for the others to acknowledge.
     pub good_bye_timeout: Duration,
     /// Records how far this node's gossip comes, and remembers how far that of others came; none where nothing is recorded.
     pub rollback: Option<RollbackGuard>,
@@ -67,27 +67,27 @@ impl LivenessConfig {
     }
 }
 
-/// What this node says of itself at its start.
+/// This node's own endpoint at its start.
 #[derive(Clone, Debug)]
 pub struct OwnEndpoint {
-    /// Who it is.
+    /// Its host id.
     pub host: HostId,
     /// Later than all its lives before ([`crate::NodeIdentity::begin_life`]).
     pub generation: u64,
-    /// Where other nodes reach it.
+    /// Its address for other nodes.
     pub address: SocketAddr,
     /// The rest.
     pub states: Vec<(Key, Bytes)>,
 }
 
-/// What the node has to do something about.
+/// An event that the node has to act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// It goes on in this generation; keep it, so that the next start is later still.
     Generation(u64),
     /// Another node lives with this one's host id, and began later: one of the two has to stop.
     HostIdTaken {
-        /// Where the other one is.
+        /// The address of the other one.
         address: SocketAddr,
         /// Its generation.
         generation: u64,
@@ -111,16 +111,16 @@ struct Inner {
     suspected: RefCell<BTreeSet<HostId>>,
     /// The cluster's members.
     members: RefCell<BTreeSet<HostId>>,
-    /// Who asked this life for an echo, and so takes this node for alive.
+    /// Nodes that asked this process for an echo, and so see this node as alive.
     reached_by: RefCell<BTreeSet<HostId>>,
     ticking: RefCell<Option<Task<()>>>,
-    /// The others were told that this node's gossip is not recorded.
+    /// The others know that this node's gossip is not recorded.
     unrecorded: Cell<bool>,
     stopped: Cell<bool>,
 }
 
 impl LivenessDriver {
-    /// Serves the verbs of gossip and begins its rounds. `notices` is called with what the node has to act upon.
+    /// Serves the verbs of gossip and begins its rounds. `notices` gets the events that the node has to act upon.
     ///
     /// # Panics
     /// On another shard than 0, or when the messenger serves one of the verbs already.
@@ -167,12 +167,12 @@ impl LivenessDriver {
         Self(inner)
     }
 
-    /// What is known now, heartbeats included.
+    /// The current state, heartbeats included.
     pub fn snapshot(&self) -> Liveness {
         describe(&self.0.machine.borrow(), &self.0.rt, self.0.current.borrow().version)
     }
 
-    /// What was known at the last change.
+    /// The state at the last change.
     pub fn current(&self) -> Arc<Liveness> {
         self.0.current.borrow().clone()
     }
@@ -222,7 +222,7 @@ impl LivenessDriver {
         self.0.step(Event::Members(members));
     }
 
-    /// Tells the others that this node is down from now on, and waits a moment for them to have heard it.
+    /// Announces to the others that this node is down from now on, and waits a moment for their answers.
     pub async fn stop(&self) {
         let inner = &self.0;
         if inner.stopped.replace(true) {
@@ -238,7 +238,7 @@ impl LivenessDriver {
             }
             _ => None,
         });
-        // Who did not hear it convicts this node, or hears it from another.
+        // A node that was not reached convicts this node, or learns it from another.
         join_all(calls).await;
     }
 }
@@ -295,14 +295,17 @@ impl Inner {
         }
     }
 
-    /// Answers an echo that is meant for this life of this node.
+    /// Answers an echo that is meant for this generation of this node.
     fn echo(&self, incoming: &Incoming) -> Result<Bytes, Refusal> {
         if self.stopped.get() {
             return Err(gone());
         }
         let own = (self.machine.borrow().own().host, self.machine.borrow().own().generation);
         if incoming.body != echo_body(own.0, own.1) {
-            return Err(Refusal::new(ANOTHER_LIFE, "the echo is meant for another node, or another life"));
+            return Err(Refusal::new(
+                ANOTHER_LIFE,
+                "the echo is meant for another node, or another generation",
+            ));
         }
         if self.reached_by.borrow_mut().insert(incoming.from) {
             self.publish();
@@ -327,7 +330,7 @@ impl Inner {
         }
     }
 
-    /// What members have told of themselves, where their disks know of it.
+    /// Remembers the members' versions, where their disks record them.
     fn remember(&self, guard: &RollbackGuard) {
         let (machine, members) = (self.machine.borrow(), self.members.borrow());
         let recorded = |endpoint: &Endpoint| {
@@ -339,7 +342,7 @@ impl Inner {
         }
     }
 
-    /// Before an event that makes versions: where they are not recorded, the others are told so first, by the last version that is.
+    /// Before an event that makes versions: where they are not recorded, gossip says so first, with the last version that is.
     fn tell_if_unrecorded(&self, event: &Event) {
         let Some(guard) = &self.config.rollback else { return };
         let versions = match event {
@@ -370,7 +373,7 @@ impl Inner {
                     changed = true;
                 }
                 Effect::Generation(generation) => {
-                    tracing::warn!(generation, "this node was heard of in a later life than it knew of");
+                    tracing::warn!(generation, "others know a later generation of this node than its own");
                     if self.config.rollback.is_some() && !self.unrecorded.replace(true) {
                         self.advance(Event::Set(vec![unrecorded_state(true)]));
                     }
@@ -452,7 +455,7 @@ impl Inner {
             Change::Alive => tracing::info!(%host, %address, "node is up"),
             Change::Down(why) => tracing::info!(%host, %address, ?why, "node is down"),
             Change::Restarted => tracing::info!(%host, %address, "node has restarted"),
-            Change::Found => tracing::info!(%host, %address, "node was heard of"),
+            Change::Found => tracing::info!(%host, %address, "node was discovered"),
             Change::Forgotten => tracing::info!(%host, "node is forgotten"),
             Change::States => {}
         }

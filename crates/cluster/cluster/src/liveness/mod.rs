@@ -1,4 +1,4 @@
-//! Who lives: gossip driven over the messages between nodes, and what it knows as an immutable value.
+//! Liveness: gossip over the messages between nodes, and its state as an immutable value.
 
 mod clocks;
 mod driver;
@@ -13,7 +13,7 @@ pub use driver::{LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
 /// Another node, as this one believes it to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerLiveness {
-    /// What it says of itself. The heartbeat is that of the last change.
+    /// Its own endpoint state. The heartbeat is that of the last change.
     pub endpoint: Endpoint,
     /// Whether it is up, and why not.
     pub standing: Standing,
@@ -21,12 +21,12 @@ pub struct PeerLiveness {
     pub since_micros: i64,
 }
 
-/// What a node believes of all others. A value; a change makes another.
+/// A node's view of all others. A value; a change makes another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Liveness {
     /// Grows with every change.
     pub version: u64,
-    /// What this node says of itself.
+    /// This node's own endpoint.
     pub own: Endpoint,
     /// The others that are known.
     pub peers: BTreeMap<HostId, PeerLiveness>,
@@ -38,7 +38,7 @@ impl Liveness {
         host == self.own.host || self.peers.get(&host).is_some_and(|peer| peer.standing == Standing::Alive)
     }
 
-    /// What is known of a node, this one included.
+    /// The endpoint of a node, this one included.
     pub fn endpoint(&self, host: HostId) -> Option<&Endpoint> {
         match host == self.own.host {
             true => Some(&self.own),

@@ -1,8 +1,8 @@
-//! Disks that went back: a node whose machine was restored from an older image has forgotten writes, promises and votes that it
+//! Rolled back disks: a node whose machine was restored from an older image has forgotten writes, promises and votes that it
 //! acknowledged, and must not serve (docs/design/rollback.md).
 //!
-//! A node records how far its gossip may come before it gossips so far, and every node remembers how far it heard the others come. At
-//! its start a node asks what is remembered of it: more than its disk says is more than this disk has ever told.
+//! A node records a limit of its gossip versions before it gossips up to it, and every node remembers the versions that it received of others. At
+//! its start a node asks for those versions: a version above the limit on its disk proves that the disk was rolled back.
 
 mod progress;
 
@@ -48,7 +48,7 @@ const UNREADABLE: u16 = Refusal::FIRST_FREE;
 /// The disk of a node went back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this node's disk went back: its last record is version {} of the process lifetime {}, and node {} has heard version {} of the \
+    "this node's disk was rolled back: its last record is version {} of the process lifetime {}, and node {} has heard version {} of the \
      lifetime {}. It was restored from an older image, or is a copy of this node's disk that has run elsewhere since; writes and votes \
      that this node acknowledged are missing, so it does not start. Replace it: clear its data, commit log and hints directories and \
      start it with --replace_address_first_boot and its own address. Only where the whole cluster was restored from images: start every \
@@ -60,11 +60,11 @@ pub struct RolledBack {
     pub recorded: Progress,
     /// How far it came.
     pub heard: Progress,
-    /// Who remembers that.
+    /// The node that remembers it.
     pub by: HostId,
 }
 
-/// Whom a node asks.
+/// The members that a node asks.
 #[derive(Clone, Debug)]
 pub struct Members {
     /// All of the cluster.
@@ -73,7 +73,7 @@ pub struct Members {
     pub voters: Vec<HostId>,
 }
 
-/// What this node records of itself and remembers of others. Lives on shard 0; cheap to clone.
+/// This node's own record, and its memory of others. On shard 0; cheap to clone.
 #[derive(Clone)]
 pub struct RollbackGuard(Rc<Inner>);
 
@@ -81,11 +81,11 @@ struct Inner {
     rt: Rt,
     path: PathBuf,
     host: HostId,
-    /// A disk that went back is told of and served from all the same.
+    /// A rolled back disk is logged, and the node serves from it all the same.
     allowed: bool,
-    /// What the disk said when the process started; none of a disk on which nothing was recorded.
+    /// The disk's record when the process started; none of a disk on which nothing was recorded.
     before: Option<Own>,
-    /// What it says now.
+    /// The current record.
     own: RefCell<Option<Own>>,
     /// Generations of this process.
     generations: RefCell<BTreeSet<u64>>,
@@ -110,8 +110,8 @@ impl fmt::Debug for RollbackGuard {
 }
 
 impl RollbackGuard {
-    /// Reads what is recorded in `directory`, which exists. `generation` is that of the node's last process lifetime, 0 if it had none.
-    /// With `allowed` a disk that went back is served from.
+    /// Reads the records in `directory`, which exists. `generation` is that of the node's last process lifetime, 0 if it had none.
+    /// With `allowed` a rolled back disk is served from.
     ///
     /// # Errors
     /// The disk refused.
@@ -126,7 +126,7 @@ impl RollbackGuard {
         let read = match rt.disk().read_to_end(&path, BYTES_MAX).await {
             Ok(bytes) => progress::decode_file(&bytes).or_else(|| {
                 tracing::error!(
-                    "{} is damaged, or a newer version's: whether this node's disk went back in its last process lifetime is not known",
+                    "{} is damaged, or a newer version's: whether this node's disk was rolled back in its last process lifetime is not known",
                     path.display()
                 );
                 None
@@ -154,7 +154,7 @@ impl RollbackGuard {
         })))
     }
 
-    /// Answers what is remembered of others: from the first moment on, since nodes that start together ask each other.
+    /// Answers questions about others: from the first moment on, since nodes that start together ask each other.
     ///
     /// # Panics
     /// When the messenger serves the verb already.
@@ -163,7 +163,7 @@ impl RollbackGuard {
         messenger.serve(Verb::LastHeard, move |incoming: Incoming| {
             let answer = guard.upgrade().map(|guard| match progress::decode_question(&incoming.body) {
                 Some(host) => Ok(Bytes::from(progress::encode_answer(&guard.heard.borrow().of(host)))),
-                None => Err(Refusal::new(UNREADABLE, "no question of what is remembered")),
+                None => Err(Refusal::new(UNREADABLE, "no question about a node's versions")),
             });
             async move { answer.unwrap_or_else(|| Err(Refusal::new(UNREADABLE, "this node stops"))) }
         });
@@ -174,7 +174,7 @@ impl RollbackGuard {
         self.0.cleared.set(true);
     }
 
-    /// Whether this node may take part in what a majority decides.
+    /// Whether this node may count in a majority.
     pub fn is_cleared(&self) -> bool {
         self.0.cleared.get()
     }
@@ -196,10 +196,10 @@ impl RollbackGuard {
         }
     }
 
-    /// Asks the members, this node left out, until a majority has answered or some seconds are over: a node alone has to start, too.
+    /// Asks the members, this node left out, until a majority has answered or some seconds have passed: a node alone has to start, too.
     ///
     /// # Errors
-    /// The disk went back.
+    /// The disk was rolled back.
     pub async fn check(&self, messenger: &Messenger, members: &Members) -> Result<(), RolledBack> {
         let deadline = self.0.rt.now() + START_TIMEOUT;
         loop {
@@ -212,7 +212,7 @@ impl RollbackGuard {
             }
             if self.0.rt.now() + ASK_PAUSE >= deadline {
                 tracing::warn!(
-                    "whether this node's disk went back is not known: no majority of the cluster answers; it votes when one has"
+                    "whether this node's disk was rolled back is not known: no majority of the cluster answers; it votes when one has"
                 );
                 return Ok(());
             }
@@ -220,7 +220,7 @@ impl RollbackGuard {
         }
     }
 
-    /// Asks whoever was not asked, until all members were or the disk is known to have gone back.
+    /// Asks the remaining members, until all have answered or the disk is known to be rolled back.
     pub(crate) async fn go_on(&self, messenger: &Messenger, members: impl Fn() -> Members) {
         if self.0.before.is_none() {
             return;
@@ -284,7 +284,7 @@ impl RollbackGuard {
         self.record(Progress { generation, version: 0 }).await
     }
 
-    /// Whether a version may be told to others.
+    /// Whether a version may be sent to others.
     pub(crate) fn is_recorded(&self, told: Progress) -> bool {
         self.0
             .recorded
@@ -298,7 +298,7 @@ impl RollbackGuard {
         !self.is_recorded(ahead)
     }
 
-    /// Records some versions beyond this one, and what is remembered of others. False when the disk did not take it in time.
+    /// Records some versions beyond this one, and the versions of others. False when the disk did not finish in time.
     pub(crate) async fn record(&self, told: Progress) -> bool {
         let inner = &self.0;
         let waits = inner.refused.get().is_some_and(|refused| inner.rt.now() < refused + RETRY_PAUSE);

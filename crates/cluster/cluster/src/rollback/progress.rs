@@ -1,6 +1,6 @@
-//! How far a node's disk has come, as it says itself and as others have heard, and the decision whether it went back.
+//! The progress of a node's disk, by its own record and by the memory of others, and the decision whether it was rolled back.
 //!
-//! Pure: what is read, written and sent is in [`super`].
+//! Pure: [`super`] reads, writes and sends.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +25,14 @@ pub struct Progress {
     pub version: u64,
 }
 
-/// What a node's own disk says. Nothing beyond `recorded` was ever told to others.
+/// A node's own record on disk. Nothing beyond `recorded` was ever sent to others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Own {
     /// The bound of the last process lifetime.
     pub(crate) recorded: Progress,
     /// A majority of the members has confirmed the lifetime of `recorded`.
     pub(crate) confirmed: bool,
-    /// Where the disk stood before the first lifetime that nobody has confirmed.
+    /// The progress before the first lifetime that no other node has confirmed.
     pub(crate) base: Progress,
     /// The generations since.
     pub(crate) lifetimes: Vec<u64>,
@@ -54,7 +54,7 @@ impl Own {
         (self.recorded, self.confirmed) = (recorded, false);
     }
 
-    /// What of `heard` shows that the disk went back, if anything does: it is of a lifetime that the disk does not know, or of one that had
+    /// The entry of `heard` that proves a rollback, if any does: it is of a lifetime that the disk does not know, or of one that had
     /// come further. `now_seconds` is the wall clock's, since 1970.
     pub(crate) fn find_rollback(&self, heard: &[Progress], now_seconds: u64) -> Option<Progress> {
         let base = if self.confirmed { self.recorded } else { self.base };
@@ -68,7 +68,7 @@ impl Own {
     }
 }
 
-/// The last two process lifetimes of a node, as another one has heard of them: while the last one is asked about, what counts is how far
+/// The last two process lifetimes of a node, as another one remembers them: while the last one is asked about, what counts is how far
 /// the one before had come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lifetimes {
@@ -76,7 +76,7 @@ struct Lifetimes {
     before: Option<Progress>,
 }
 
-/// What a node remembers of others, by host id.
+/// A node's memory of others, by host id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard(BTreeMap<HostId, Lifetimes>);
 
@@ -93,7 +93,7 @@ impl Heard {
         known.last = known.last.max(progress);
     }
 
-    /// What is remembered of a node, later ones first.
+    /// The memory of a node, later lifetimes first.
     pub(crate) fn of(&self, host: HostId) -> Vec<Progress> {
         let known = self.0.get(&host);
         known.map_or_else(Vec::new, |known| [known.last].into_iter().chain(known.before).collect())
@@ -122,7 +122,7 @@ pub(crate) fn encode_file(own: Option<&Own>, heard: &Heard) -> Vec<u8> {
     bytes
 }
 
-/// The content of the file; none when it is not what was written, or a later version's.
+/// The content of the file; none when it is damaged, or a later version's.
 pub(crate) fn decode_file(bytes: &[u8]) -> Option<(Option<Own>, Heard)> {
     let (head, body) = bytes.split_at_checked(17)?;
     let expected = u64::from_str_radix(std::str::from_utf8(head).ok()?.trim_end(), 16).ok()?;
@@ -145,7 +145,7 @@ fn checksum(body: &[u8]) -> u64 {
     stdx::murmur3::hash128(body, 0)[0]
 }
 
-/// The question what is remembered of a node.
+/// The question about a node's versions.
 pub(crate) fn encode_question(host: HostId) -> Vec<u8> {
     let mut body = vec![WIRE_VERSION];
     body.extend_from_slice(&host.0);
@@ -229,8 +229,8 @@ mod tests {
         assert_eq!(old_version.find_rollback(&[at(101, 1)], NOW), Some(at(101, 1)));
     }
 
-    /// A disk that went back is started where nobody is who knows, twice: the second start must not take what the first one recorded for
-    /// what the others have heard of.
+    /// A rolled back disk is started where no node can know it, twice: the second start must not take the record of the first for
+    /// the memory of the others.
     #[test]
     fn a_start_that_nobody_confirms_hides_nothing() {
         let mut own = confirmed(at(100, 30));
@@ -283,12 +283,12 @@ mod tests {
         }
     }
 
-    /// What a node does in its time.
+    /// A step of a node.
     #[derive(Clone, Debug)]
     enum Step {
         /// It starts, so many seconds later by its clock, which may go back, and is confirmed or not.
         Start(i64, bool),
-        /// It gossips so many versions, of which a peer hears the last or not.
+        /// It gossips so many versions; a peer receives the last one or not.
         Gossip(u64, bool),
         /// An image of its disk is taken.
         Image,

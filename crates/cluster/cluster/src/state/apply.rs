@@ -13,7 +13,7 @@ use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION};
 use crate::edit::{self, EditError, SchemaEdit};
 
 impl ClusterState {
-    /// The state after a command, and what came of it. A command that was applied already changes nothing and has the outcome
+    /// The state after a command, and the outcome. A command that was applied already changes nothing and has the outcome
     /// of then.
     pub fn apply(&self, proposal: Proposal) -> (Self, Outcome) {
         let Proposal { id, command } = proposal;
@@ -67,7 +67,7 @@ impl ClusterState {
         Ok(Outcome::SchemaChanged { number: self.schema_number, version: self.schema.version() })
     }
 
-    /// What each node is to fetch in a change of the ring follows from the replication of when it began.
+    /// The streams of a topology change follow from the replication at its begin.
     fn check_replication_stays(&self, edits: &[SchemaEdit]) -> Result<(), Refused> {
         let Some(change) = &self.change else { return Ok(()) };
         for edit in edits {
@@ -78,7 +78,7 @@ impl ClusterState {
                 if let Some(host) = change.joins.or(change.leaves) {
                     return Err(Refused::ReplicationFixed { keyspace: keyspace.name.clone(), host });
                 }
-                // Back to what it was, while reads still go there.
+                // Back to the earlier replication, which reads still use.
                 let before = change.alters.get(&keyspace.name);
                 let is_back = before == Some(&keyspace.replication) && change.step != ChangeStep::Switched;
                 if !is_back {
@@ -100,7 +100,7 @@ impl ClusterState {
         }
         self.check_info(host, &info, replaces)?;
         if let Some(known) = self.members.get_mut(&host) {
-            // A node that asked, and crashed before it heard the answer, asks again.
+            // A node that asked, and crashed before the answer, asks again.
             let again = known.status == MemberStatus::Joining && known.info.internode == info.internode;
             if !again || known.replaces != replaces {
                 let (address, status) = (known.info.internode, known.status);
@@ -185,7 +185,7 @@ impl ClusterState {
         self.end_change_of(host);
     }
 
-    /// Who is to take the place of a host.
+    /// The node that is to replace a host.
     fn replacing(&self, host: HostId) -> Option<HostId> {
         let replaces = |member: &Member| member.replaces == Some(host) && !member.tokens.is_empty();
         self.members.iter().find(|(_, member)| replaces(member)).map(|(other, _)| *other)
@@ -258,7 +258,7 @@ impl ClusterState {
         }
     }
 
-    /// Whose tokens are in force.
+    /// The owners whose tokens are in force.
     fn owners(&self) -> impl Iterator<Item = HostId> + '_ {
         let owns = |member: &Member| {
             matches!(member.status, MemberStatus::Normal | MemberStatus::Leaving | MemberStatus::Removing)

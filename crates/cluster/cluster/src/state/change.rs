@@ -1,7 +1,7 @@
-//! A change of who owns what: a node joins, leaves, is removed or is replaced, or a keyspace's replication changes. One at a time: what each node is to fetch follows
-//! from the ring of now and the ring to be, and that is true for one change only.
+//! A topology change: a node joins, leaves, is removed or is replaced, or a keyspace's replication changes. One at a time: the streams of each node follow
+//! from the current and the pending topology version, and that is true for one change only.
 //!
-//! The steps are in the log, so that whoever takes part in them finds after a crash where they were.
+//! The steps are in the log, so that every participant finds its step again after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ use super::{ClusterState, text};
 /// How far a change has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ChangeStep {
-    /// Not all nodes know of it: writes may miss those who gain ranges.
+    /// Not all nodes know of it: writes may miss pending replicas.
     Announced,
-    /// Every write reaches those who gain, who fetch what was written before.
+    /// Every write reaches the pending replicas, which stream older data.
     Fetching,
     /// Everything is fetched. Reads ask the replicas to be, writes still go to all, until every node reads so.
     Switched,
@@ -29,10 +29,10 @@ pub enum ChangeStep {
 pub struct TopologyChange {
     /// Names it; the next one's is higher.
     pub number: u64,
-    /// Who takes tokens.
+    /// The node that takes tokens.
     #[serde(with = "text::maybe_host", default)]
     pub joins: Option<HostId>,
-    /// Who gives its tokens away: to all others, or to who replaces it.
+    /// The node that gives its tokens away: to all others, or to the one that replaces it.
     #[serde(with = "text::maybe_host", default)]
     pub leaves: Option<HostId>,
     /// Keyspaces whose replicas move, with the replication of before; the schema has the one to be. Nobody's place changes then.
@@ -40,7 +40,7 @@ pub struct TopologyChange {
     pub alters: BTreeMap<String, Replication>,
     /// How far it is.
     pub step: ChangeStep,
-    /// Who has all that it gains.
+    /// The nodes that have streamed all their ranges.
     #[serde(with = "text::hosts", default)]
     pub fetched: BTreeSet<HostId>,
     /// [`ClusterState::topology_version`] since when requests go where this step has them go.
@@ -56,7 +56,7 @@ impl TopologyChange {
 }
 
 impl TopologyChange {
-    /// What another change is told while replicas move.
+    /// The error of another change while replicas move.
     pub(super) fn replicas_move(&self) -> Refused {
         Refused::ReplicasMove { keyspace: self.alters.keys().next().cloned().unwrap_or_default() }
     }
@@ -85,12 +85,12 @@ impl ClusterState {
         }
     }
 
-    /// A host is not to have another place any more, or has it: there is no change of it.
+    /// Ends the change of a host that was aborted or has completed.
     pub(super) fn end_change_of(&mut self, host: HostId) {
         let of = |change: &TopologyChange| change.joins == Some(host) || change.leaves == Some(host);
         let ended = self.change.take_if(|change| of(change));
         if let Some(change) = ended.as_ref().filter(|change| change.step == ChangeStep::Switched) {
-            // Whoever does not read from the ring to be by now would ask those who get no writes any more.
+            // A node that does not read by the pending topology version by now would read from replicas that get no writes any more.
             self.fence = change.since;
         }
         if let Some(change) = ended
@@ -98,7 +98,7 @@ impl ClusterState {
             && leaves != host
             && let Some(member) = self.members.get_mut(&leaves)
         {
-            // Who replaced it has gone, and it is what it was.
+            // Its replacement has gone, and it gets its former status back.
             member.status = MemberStatus::Normal;
         }
     }
@@ -134,7 +134,7 @@ impl ClusterState {
         }
     }
 
-    /// Goes on with what was put off, when nothing else is under way.
+    /// Resumes a deferred alteration, when no other change is under way.
     pub(super) fn resume_alteration(&mut self) {
         if self.change.is_none() && !self.deferred.is_empty() {
             let alters = std::mem::take(&mut self.deferred);
@@ -168,7 +168,7 @@ impl ClusterState {
         }
     }
 
-    /// Every node reads by the replication to be: who does not know so is refused.
+    /// Every node reads by the pending replication: a request of the older one is refused.
     pub(super) fn end_alteration(&mut self, number: u64) -> Result<Outcome, Refused> {
         let change = self.change_numbered(number)?;
         if change.alters.is_empty() || change.step != ChangeStep::Switched {
@@ -190,7 +190,7 @@ impl ClusterState {
         }
         let change = self.change_numbered(number)?;
         if change.step == ChangeStep::Announced {
-            // What was fetched before all nodes knew of the change may lack writes.
+            // Data streamed before all nodes knew of the change may lack writes.
             return Err(Refused::ChangeOver);
         }
         if change.fetched.insert(host) {
@@ -212,7 +212,7 @@ impl ClusterState {
                 change.since = next;
             }
             if from == ChangeStep::Announced {
-                // Who has not heard of the change by now would write past those who fetch.
+                // A node that does not know the change by now would not write to pending replicas.
                 self.fence = since;
             }
             self.topology_version = next;

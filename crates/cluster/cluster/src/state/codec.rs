@@ -15,6 +15,9 @@ use super::member::{Member, MemberInfo, MemberStatus};
 use super::{ClusterState, Recovery, text};
 use crate::codec::{self, SchemaCodecError, StoredKeyspace, StoredSchema, StoredTable, StoredType};
 use crate::edit::SchemaEdit;
+use crate::objects::{
+    self, StoredAggregate, StoredFunction, StoredRole, StoredServiceLevel, StoredSignature,
+};
 
 /// The version of the forms here.
 const FORMAT: u8 = 1;
@@ -34,13 +37,13 @@ pub enum StateCodecError {
     #[error("no bytes")]
     Empty,
     /// Not the JSON that was expected.
-    #[error("not what the cluster's log holds: {0}")]
+    #[error("no entry of the cluster's log: {0}")]
     Json(#[from] serde_json::Error),
     /// A part of the schema.
     #[error("{0}")]
     Schema(#[from] SchemaCodecError),
-    /// What is read is not what was written.
-    #[error("what other nodes would read is not what was meant")]
+    /// The decoded command differs from the proposed one.
+    #[error("other nodes would decode another command than the proposed one")]
     Differs,
 }
 
@@ -107,6 +110,14 @@ enum StoredEdit {
     DropTable { keyspace: String, name: String },
     PutType { keyspace: String, ty: StoredType },
     DropType { keyspace: String, name: String },
+    PutFunction { keyspace: String, function: StoredFunction },
+    DropFunction { keyspace: String, signature: StoredSignature },
+    PutAggregate { keyspace: String, aggregate: StoredAggregate },
+    DropAggregate { keyspace: String, signature: StoredSignature },
+    PutRole(StoredRole),
+    DropRole(String),
+    PutServiceLevel(StoredServiceLevel),
+    DropServiceLevel(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -169,7 +180,7 @@ pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
     encode(outcome)
 }
 
-/// What [`encode_outcome`] wrote.
+/// Decodes the bytes of [`encode_outcome`].
 pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, StateCodecError> {
     decode(bytes)
 }
@@ -199,7 +210,7 @@ impl Proposal {
         encode(&StoredProposal { id: self.id.0, command })
     }
 
-    /// The bytes that stand in the log, if every node reads from them what is meant. Nothing else may be proposed: an entry that no
+    /// The entry's bytes, if every node decodes the proposed command from them. Nothing else may be proposed: an entry that no
     /// node can read stops all of them.
     ///
     /// # Errors
@@ -210,7 +221,7 @@ impl Proposal {
         Ok(bytes)
     }
 
-    /// What [`Proposal::encode`] wrote.
+    /// Decodes the bytes of [`Proposal::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, StateCodecError> {
         let StoredProposal { id, command } = decode(bytes)?;
         let command = match command {
@@ -240,7 +251,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Proposal, StateCodecError> {
     Ok(proposal)
 }
 
-/// What kind of command an entry holds, as far as its bytes tell, also when they cannot be read as one; for people.
+/// The kind of an entry's command, as far as its bytes show, also when they cannot be decoded; for operators.
 pub(crate) fn command_kind(bytes: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Head {
@@ -267,6 +278,28 @@ fn store_edit(edit: &SchemaEdit) -> StoredEdit {
         SchemaEdit::DropType { keyspace, name } => {
             StoredEdit::DropType { keyspace: keyspace.clone(), name: name.clone() }
         }
+        SchemaEdit::PutFunction(function) => StoredEdit::PutFunction {
+            keyspace: function.keyspace.clone(),
+            function: objects::store_function(function),
+        },
+        SchemaEdit::DropFunction { keyspace, signature } => StoredEdit::DropFunction {
+            keyspace: keyspace.clone(),
+            signature: objects::store_signature(signature),
+        },
+        SchemaEdit::PutAggregate(aggregate) => StoredEdit::PutAggregate {
+            keyspace: aggregate.keyspace.clone(),
+            aggregate: objects::store_aggregate(aggregate),
+        },
+        SchemaEdit::DropAggregate { keyspace, signature } => StoredEdit::DropAggregate {
+            keyspace: keyspace.clone(),
+            signature: objects::store_signature(signature),
+        },
+        SchemaEdit::PutRole(role) => StoredEdit::PutRole(objects::store_role(role)),
+        SchemaEdit::DropRole(name) => StoredEdit::DropRole(name.clone()),
+        SchemaEdit::PutServiceLevel(level) => {
+            StoredEdit::PutServiceLevel(objects::store_service_level(level))
+        }
+        SchemaEdit::DropServiceLevel(name) => StoredEdit::DropServiceLevel(name.clone()),
     }
 }
 
@@ -280,6 +313,24 @@ fn load_edit(stored: StoredEdit) -> Result<SchemaEdit, SchemaCodecError> {
         StoredEdit::DropTable { keyspace, name } => SchemaEdit::DropTable { keyspace, name },
         StoredEdit::PutType { keyspace, ty } => SchemaEdit::PutType(codec::load_user_type(&keyspace, ty)?),
         StoredEdit::DropType { keyspace, name } => SchemaEdit::DropType { keyspace, name },
+        StoredEdit::PutFunction { keyspace, function } => {
+            SchemaEdit::PutFunction(objects::load_function(&keyspace, function)?)
+        }
+        StoredEdit::DropFunction { keyspace, signature } => {
+            SchemaEdit::DropFunction { keyspace, signature: objects::load_signature(signature) }
+        }
+        StoredEdit::PutAggregate { keyspace, aggregate } => {
+            SchemaEdit::PutAggregate(objects::load_aggregate(&keyspace, aggregate)?)
+        }
+        StoredEdit::DropAggregate { keyspace, signature } => {
+            SchemaEdit::DropAggregate { keyspace, signature: objects::load_signature(signature) }
+        }
+        StoredEdit::PutRole(role) => SchemaEdit::PutRole(objects::load_role(role)),
+        StoredEdit::DropRole(name) => SchemaEdit::DropRole(name),
+        StoredEdit::PutServiceLevel(level) => {
+            SchemaEdit::PutServiceLevel(objects::load_service_level(level)?)
+        }
+        StoredEdit::DropServiceLevel(name) => SchemaEdit::DropServiceLevel(name),
     })
 }
 
@@ -308,7 +359,7 @@ impl ClusterState {
         })
     }
 
-    /// The last recovery of a state that [`ClusterState::encode`] wrote, without reading the rest; none also of what is no state, which
+    /// The last recovery of a state that [`ClusterState::encode`] wrote, without reading the rest; none also of other bytes, which
     /// is found when it is read.
     pub(crate) fn recovery_of(bytes: &[u8]) -> Option<Recovery> {
         #[derive(Deserialize)]
@@ -319,7 +370,7 @@ impl ClusterState {
         decode::<Head>(bytes).ok()?.recovery
     }
 
-    /// What [`ClusterState::encode`] wrote, for a process that has used `self` until now: tables that both have keep the ids of
+    /// Decodes the bytes of [`ClusterState::encode`] for a process that has used `self` until now: tables that both have keep the ids of
     /// their columns.
     pub fn decode_after(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
         let stored: StoredState = decode(bytes)?;

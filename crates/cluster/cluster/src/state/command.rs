@@ -1,4 +1,4 @@
-//! What can be changed about the state, and what comes of it.
+//! Commands that change the state, and their outcomes.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -33,40 +33,40 @@ pub enum Command {
     },
     /// Lets a host in, as joining and without tokens.
     AddMember {
-        /// Who.
+        /// The host.
         host: HostId,
-        /// What it says of itself.
+        /// Its description.
         info: MemberInfo,
         /// The dead host whose tokens it is to take.
         replaces: Option<HostId>,
     },
     /// A host says something else of itself: it has moved, or runs another version.
     UpdateMember {
-        /// Who.
+        /// The host.
         host: HostId,
         /// All that it says.
         info: MemberInfo,
     },
     /// Changes how a host takes part.
     SetStatus {
-        /// Who.
+        /// The host.
         host: HostId,
-        /// What it becomes.
+        /// The new status.
         status: MemberStatus,
     },
     /// Gives a host its places on the ring, if the members are still those of version `base`. Allowed while it joins, and begins
-    /// the change that makes it an owner. Who replaces a host takes that one's tokens.
+    /// the change that makes it an owner. A replacement takes the tokens of its host.
     SetTokens {
-        /// Who.
+        /// The host.
         host: HostId,
-        /// Where.
+        /// The tokens.
         tokens: Vec<i64>,
         /// [`super::ClusterState::topology_version`] that the tokens were chosen against.
         base: u64,
     },
     /// Removes a host for good: its id cannot come back.
     RemoveMember {
-        /// Who.
+        /// The host.
         host: HostId,
     },
     /// Takes the change under way a step further.
@@ -80,7 +80,7 @@ pub enum Command {
     Fetched {
         /// Which change.
         change: u64,
-        /// Who.
+        /// The host.
         host: HostId,
     },
     /// Every node reads by the replication to be: the replicas of keyspaces have moved.
@@ -95,11 +95,11 @@ pub enum Command {
 pub struct Proposal {
     /// Its name: the same one when it is proposed again.
     pub id: CommandId,
-    /// What is to be changed.
+    /// The command.
     pub command: Command,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The members are changed.
@@ -139,7 +139,7 @@ pub enum Refused {
     /// No such member.
     #[error("host {} is not a member of the cluster", text::uuid(&host.0))]
     UnknownHost {
-        /// Who.
+        /// The host.
         #[serde(with = "text::host")]
         host: HostId,
     },
@@ -150,10 +150,10 @@ pub enum Refused {
         text::uuid(&host.0)
     )]
     HostExists {
-        /// Who.
+        /// The host.
         #[serde(with = "text::host")]
         host: HostId,
-        /// Where it is known to be.
+        /// Its known address.
         address: SocketAddr,
         /// How it takes part.
         status: MemberStatus,
@@ -165,7 +165,7 @@ pub enum Refused {
         text::uuid(&host.0)
     )]
     WasRemoved {
-        /// Who.
+        /// The host.
         #[serde(with = "text::host")]
         host: HostId,
     },
@@ -174,7 +174,7 @@ pub enum Refused {
     AddressTaken {
         /// The address.
         address: SocketAddr,
-        /// Whose it is.
+        /// The host that uses it.
         #[serde(with = "text::host")]
         host: HostId,
     },
@@ -190,25 +190,25 @@ pub enum Refused {
     /// A step that no node takes.
     #[error("a node that is {from} cannot become {to}")]
     NoSuchStep {
-        /// What it is.
+        /// The current status.
         from: MemberStatus,
-        /// What it was to become.
+        /// The intended status.
         to: MemberStatus,
     },
     /// Tokens are given while a node joins.
-    #[error("a node that is {status} keeps its tokens")]
+    #[error("a node that is {status} cannot change its tokens")]
     TokensFixed {
-        /// What it is.
+        /// The status.
         status: MemberStatus,
     },
     /// One change of who owns what at a time.
     #[error(
-        "host {} is joining, leaving or being removed: one change of the ring at a time; wait until it is over, or end it \
+        "host {} is joining, leaving or being removed: one topology change at a time; wait until it is over, or end it \
          with `removenode`",
         text::uuid(&host.0)
     )]
     ChangeUnderWay {
-        /// Whose place changes.
+        /// The host under change.
         #[serde(with = "text::host")]
         host: HostId,
     },
@@ -219,9 +219,9 @@ pub enum Refused {
         text::uuid(&host.0)
     )]
     ReplicationFixed {
-        /// Whose copies were to be others.
+        /// The keyspace whose replicas were to move.
         keyspace: String,
-        /// Whose place changes.
+        /// The host under change.
         #[serde(with = "text::host")]
         host: HostId,
     },
@@ -231,32 +231,32 @@ pub enum Refused {
          (nodetool netstats shows what is fetched), or give the keyspace its replication of before again"
     )]
     ReplicasMove {
-        /// Whose replicas move.
+        /// The keyspace whose replicas move.
         keyspace: String,
     },
-    /// The change of the ring that was meant is over, was cancelled or is further.
-    #[error("that change of the ring is over")]
+    /// The topology change has completed, was aborted or is at a later step.
+    #[error("that topology change has completed or was aborted")]
     ChangeOver,
     /// A host can be replaced when it owns tokens and no other replaces it.
     #[error("host {} cannot be replaced: it is {status}", text::uuid(&host.0))]
     NotReplaceable {
-        /// Who.
+        /// The host.
         #[serde(with = "text::host")]
         host: HostId,
-        /// What it is.
+        /// Its status.
         status: MemberStatus,
     },
     /// Somebody has to own the data.
     #[error("the last node that owns data cannot leave the cluster")]
     LastMember,
-    /// The node cannot read what this cluster writes.
+    /// The node cannot decode this cluster's state.
     #[error(
         "the node reads the cluster's state up to version {found}, but version {needed} is in use; upgrade its software"
     )]
     TooOld {
-        /// What it reads.
+        /// The latest version that it decodes.
         found: u32,
-        /// What it would have to read.
+        /// The version of the cluster.
         needed: u32,
     },
 }

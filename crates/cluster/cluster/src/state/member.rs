@@ -8,14 +8,14 @@ use topology::{HostId, Location};
 
 use super::text;
 
-/// What a node says of itself.
+/// A node's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberInfo {
-    /// Where other nodes find it.
+    /// Its address for other nodes.
     pub internode: SocketAddr,
-    /// Where clients find it.
+    /// Its address for clients.
     pub native: SocketAddr,
-    /// Where it stands.
+    /// Its datacenter and rack.
     #[serde(with = "text::location")]
     pub location: Location,
     /// Its shards.
@@ -63,7 +63,7 @@ impl MemberStatus {
         match self {
             Joining => next == Normal,
             Normal => matches!(next, Leaving | Removing),
-            // Who dies while it leaves is removed.
+            // A node that dies while it leaves is removed.
             Leaving => matches!(next, Normal | Removing | Left),
             Removing => next == Normal,
             Left => false,
@@ -76,13 +76,13 @@ impl MemberStatus {
 pub struct Member {
     /// Its number in the Raft group; never given to another.
     pub number: u64,
-    /// What it says of itself.
+    /// Its description.
     pub info: MemberInfo,
     /// How it takes part.
     pub status: MemberStatus,
     /// Its places on the ring, ascending.
     pub tokens: Vec<i64>,
-    /// Whose tokens it takes when it joins.
+    /// The host whose tokens it takes when it joins.
     #[serde(with = "text::maybe_host", default)]
     pub replaces: Option<HostId>,
 }

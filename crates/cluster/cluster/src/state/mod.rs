@@ -1,4 +1,4 @@
-//! What all nodes agree on: schema, members, tokens. A pure value; the entries of the cluster's log change it, on every node
+//! The state on which all nodes agree: schema, members, tokens. A pure value; the entries of the cluster's log change it, on every node
 //! alike.
 //!
 //! A command carries an id that its proposer drew. The outcomes of the last ones are part of the state, so that a command whose
@@ -43,7 +43,7 @@ pub struct Recovery {
     pub base: u64,
 }
 
-/// What all nodes of a cluster agree on, as of an entry of its log.
+/// The agreed state of a cluster, as of an entry of its log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterState {
     /// The cluster's name.
@@ -60,9 +60,9 @@ pub struct ClusterState {
     pub members: BTreeMap<HostId, Member>,
     /// Rises with every change of the members.
     pub topology_version: u64,
-    /// The change of who owns what that is under way.
+    /// The topology change that is under way.
     pub change: Option<TopologyChange>,
-    /// Keyspaces whose replicas are to move when that is over, with the replication of before, by which they are read and written until then:
+    /// Keyspaces whose replicas move after that change, with their former replication, by which they are read and written until then:
     /// a dead node was removed or replaced first, for which the move would have waited.
     pub deferred: BTreeMap<String, Replication>,
     /// The number of the last one.
@@ -80,7 +80,7 @@ pub struct ClusterState {
 }
 
 impl ClusterState {
-    /// The number of the last change of the ring, over or not; 0 when there was none.
+    /// The number of the last topology change, over or not; 0 when there was none.
     pub fn last_change(&self) -> u64 {
         self.last_change
     }
@@ -114,7 +114,7 @@ impl ClusterState {
         }
     }
 
-    /// What a node has before it heard of any cluster's state.
+    /// The state of a node before it knows any cluster.
     pub fn unknown(cluster_name: impl Into<String>, own: Schema) -> Self {
         Self {
             cluster_name: cluster_name.into(),
@@ -169,7 +169,7 @@ impl ClusterState {
         }))
     }
 
-    /// The ring of all who own tokens, those who join and leave included: who takes tokens must avoid theirs. Of a node that is
+    /// The ring of all owners of tokens, joining and leaving ones included: new tokens must differ from theirs. Of a node that is
     /// being replaced and the one that replaces it only the first is there.
     pub fn ring(&self) -> Result<Ring, RingError> {
         let members = self.members.iter();

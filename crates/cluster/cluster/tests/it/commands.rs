@@ -1,4 +1,4 @@
-//! What may stand in the cluster's log: every command, with options at the ends of their ranges and beyond, is read as it was
+//! Commands of the cluster's log: every command, with options at the ends of their ranges and beyond, is decoded as it was
 //! meant, by every node and at every restart.
 
 use std::net::SocketAddr;
@@ -10,8 +10,9 @@ use cluster::state::{
 };
 use proptest::prelude::*;
 use schema::{
-    DroppedColumn, Keyspace, Replication, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions,
-    TombstoneGc, UserType,
+    Derivation, DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, Replication, Role, ServiceLevel,
+    Signature, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc, Trigger,
+    UserAggregate, UserFunction, UserType, WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -128,11 +129,106 @@ fn cql_type() -> impl Strategy<Value = CqlType> {
     })
 }
 
+fn index() -> impl Strategy<Value = Index> {
+    let target = (text(), prop::sample::select(IndexedPart::ALL.to_vec()));
+    let target = target.prop_map(|(column, part)| IndexTarget { column, part });
+    (text(), prop::collection::vec(target, 0..3), prop::option::of(text()), map())
+        .prop_map(|(name, targets, class, options)| Index { name, targets, class, options })
+}
+
+fn derivation() -> impl Strategy<Value = Derivation> {
+    let base = any::<[u8; 16]>().prop_map(TableId);
+    prop_oneof![
+        (base.clone(), any::<bool>(), text()).prop_map(|(base, all_columns, where_clause)| {
+            Derivation::View { base, all_columns, where_clause }
+        }),
+        (base.clone(), text()).prop_map(|(base, index)| Derivation::Index { base, index }),
+        base.prop_map(|base| Derivation::Cdc { base }),
+    ]
+}
+
+fn function() -> impl Strategy<Value = UserFunction> {
+    let arguments = prop::collection::vec((text(), cql_type()), 0..3);
+    (text(), text(), arguments, cql_type(), any::<bool>(), text(), text()).prop_map(
+        |(keyspace, name, arguments, returns, called_on_null_input, language, body)| UserFunction {
+            keyspace,
+            name,
+            arguments,
+            returns,
+            called_on_null_input,
+            language,
+            body,
+        },
+    )
+}
+
+fn aggregate() -> impl Strategy<Value = UserAggregate> {
+    let arguments = prop::collection::vec(cql_type(), 0..3);
+    let functions = (text(), prop::option::of(text()), prop::option::of(text()));
+    (text(), text(), arguments, functions, cql_type(), cql_type()).prop_map(
+        |(keyspace, name, arguments, functions, state_type, returns)| UserAggregate {
+            keyspace,
+            name,
+            arguments,
+            state_function: functions.0,
+            state_type,
+            final_function: functions.1,
+            initial_condition: functions.2,
+            returns,
+        },
+    )
+}
+
+fn role() -> impl Strategy<Value = Role> {
+    let members = prop::collection::btree_set(text(), 0..3);
+    let permissions = prop::collection::btree_map(text(), prop::collection::btree_set(text(), 0..3), 0..3);
+    let texts = (text(), prop::option::of(text()), prop::option::of(text()));
+    (texts, any::<bool>(), any::<bool>(), members, permissions).prop_map(
+        |((name, salted_hash, service_level), can_login, is_superuser, member_of, permissions)| Role {
+            name,
+            can_login,
+            is_superuser,
+            salted_hash,
+            member_of,
+            permissions,
+            service_level,
+        },
+    )
+}
+
+fn service_level() -> impl Strategy<Value = ServiceLevel> {
+    let timeout = prop_oneof![
+        Just(std::time::Duration::MAX),
+        any::<(u64, u32)>()
+            .prop_map(|(seconds, nanos)| { std::time::Duration::new(seconds, nanos % 1_000_000_000) }),
+    ];
+    let workload = prop::sample::select(WorkloadType::ALL.to_vec());
+    (text(), prop::option::of(timeout), whole(), workload)
+        .prop_map(|(name, timeout, shares, workload)| ServiceLevel { name, timeout, shares, workload })
+}
+
+fn signature() -> impl Strategy<Value = Signature> {
+    (text(), prop::collection::vec(text(), 0..3)).prop_map(|(name, arguments)| Signature { name, arguments })
+}
+
 fn table() -> impl Strategy<Value = Table> {
     let names = (text(), text(), text());
     let dropped = prop::collection::vec((text(), any::<i64>()), 0..2);
-    (names, any::<[u8; 16]>(), options(), cql_type(), any::<bool>(), dropped).prop_map(
-        |((keyspace, name, column), id, options, ty, descending, dropped)| {
+    let belongings = (
+        prop::collection::vec(index(), 0..2),
+        prop::collection::vec((text(), text()), 0..2),
+        prop::option::of(derivation()),
+    );
+    (names, any::<[u8; 16]>(), options(), cql_type(), any::<bool>(), dropped, belongings).prop_map(
+        |(
+            (keyspace, name, column),
+            id,
+            options,
+            ty,
+            descending,
+            dropped,
+            (indexes, triggers, derivation),
+        )| {
             let mut builder = TableBuilder::new(keyspace, name, TableId(id))
                 .partition_key(format!("p{column}"), CqlType::Int)
                 .clustering(format!("c{column}"), CqlType::Text, descending)
@@ -143,6 +239,10 @@ fn table() -> impl Strategy<Value = Table> {
                     DroppedColumn { name: name.clone(), ty: CqlType::Int, is_static: false, dropped_micros };
                 builder.dropped_columns.insert(name, column);
             }
+            builder.indexes = indexes.into_iter().map(|index| (index.name.clone(), index)).collect();
+            let trigger = |(name, class): (String, String)| (name.clone(), Trigger { name, class });
+            builder.triggers = triggers.into_iter().map(trigger).collect();
+            builder.derivation = derivation;
             builder.build().expect("the columns have different names")
         },
     )
@@ -173,6 +273,16 @@ fn edit() -> impl Strategy<Value = SchemaEdit> {
             SchemaEdit::PutType(UserType { keyspace, name, fields: vec![(field, ty)] })
         }),
         (text(), text()).prop_map(|(keyspace, name)| SchemaEdit::DropType { keyspace, name }),
+        function().prop_map(SchemaEdit::PutFunction),
+        (text(), signature())
+            .prop_map(|(keyspace, signature)| SchemaEdit::DropFunction { keyspace, signature }),
+        aggregate().prop_map(SchemaEdit::PutAggregate),
+        (text(), signature())
+            .prop_map(|(keyspace, signature)| SchemaEdit::DropAggregate { keyspace, signature }),
+        role().prop_map(SchemaEdit::PutRole),
+        text().prop_map(SchemaEdit::DropRole),
+        service_level().prop_map(SchemaEdit::PutServiceLevel),
+        text().prop_map(SchemaEdit::DropServiceLevel),
     ]
 }
 
@@ -198,7 +308,7 @@ fn command() -> impl Strategy<Value = Command> {
     let tokens = prop::collection::vec(prop::sample::select(vec![i64::MIN, -1, 0, i64::MAX]), 0..4);
     let extreme = prop::sample::select(vec![0, 1, i64::MAX as u64, u64::MAX]);
     prop_oneof![
-        4 => (any::<[u8; 16]>(), prop::collection::vec(edit(), 0..3))
+        8 => (any::<[u8; 16]>(), prop::collection::vec(edit(), 0..3))
             .prop_map(|(base, edits)| Command::SchemaChange { base, edits }),
         1 => (host.clone(), info(), prop::option::of(host.clone()))
             .prop_map(|(host, info, replaces)| Command::AddMember { host, info, replaces }),
@@ -221,7 +331,7 @@ fn shown<T: std::fmt::Debug>(value: &T) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What is proposed is read as it was meant, and one that would not be is not proposed.
+    /// A proposed command is decoded to the same command, and one that would not be is not proposed.
     #[test]
     fn whatever_is_proposed_can_be_read(command in command()) {
         let proposal = Proposal { id: CommandId([9; 16]), command };
@@ -234,14 +344,28 @@ proptest! {
 
     /// A state that has such a schema comes back from its snapshot as it is.
     #[test]
-    fn whatever_is_applied_comes_back_from_a_snapshot(table in table(), keyspace in keyspace(), info in info()) {
+    fn whatever_is_applied_comes_back_from_a_snapshot(
+        (table, keyspace, info) in (table(), keyspace(), info()),
+        (mut function, mut aggregate) in (function(), aggregate()),
+        (role, level) in (role(), service_level()),
+    ) {
         let host = HostId([1; 16]);
         let mut state = ClusterState::found("test", own_schema(), own_schema(), host, info, vec![i64::MIN, i64::MAX]);
         let mut table = table.to_builder();
         table.keyspace = keyspace.name.clone();
         let table = table.build().unwrap();
         prop_assume!(own_schema().keyspace(&keyspace.name).is_none());
-        let edits = vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)];
+        function.keyspace = keyspace.name.clone();
+        aggregate.keyspace = keyspace.name.clone();
+        let home = keyspace.name.clone();
+        let edits = vec![
+            SchemaEdit::PutKeyspace(keyspace),
+            SchemaEdit::PutTable(table.clone()),
+            SchemaEdit::PutFunction(function.clone()),
+            SchemaEdit::PutAggregate(aggregate.clone()),
+            SchemaEdit::PutRole(role.clone()),
+            SchemaEdit::PutServiceLevel(level.clone()),
+        ];
         let command = Command::SchemaChange { base: state.schema.version(), edits };
         let bytes = Proposal { id: CommandId([9; 16]), command }.encode_checked().unwrap();
         let (next, outcome) = state.apply(Proposal::decode(&bytes).unwrap());
@@ -250,11 +374,55 @@ proptest! {
         state = next;
         let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode());
         prop_assert!(read.is_ok(), "{:?}", read.err());
-        prop_assert_eq!(read.unwrap().encode(), state.encode());
+        let read = read.unwrap();
+        prop_assert_eq!(read.encode(), state.encode());
+        prop_assert_eq!(read.schema.version(), state.schema.version());
+        let known = read.schema.keyspace(&home).unwrap();
+        prop_assert_eq!(shown(known.tables.values().next().unwrap()), shown(&table));
+        prop_assert_eq!(&**known.functions.values().next().unwrap(), &function);
+        prop_assert_eq!(&**known.aggregates.values().next().unwrap(), &aggregate);
+        prop_assert_eq!(read.schema.role(&role.name).map(|known| &**known), Some(&role));
+        prop_assert_eq!(read.schema.service_level(&level.name).map(|known| &**known), Some(&level));
+        // Another CREATE KEYSPACE or ALTER KEYSPACE keeps what is in it; what is dropped is gone.
+        let again = Keyspace::new(home.clone(), Replication::Local);
+        let edits = vec![
+            SchemaEdit::PutKeyspace(again),
+            SchemaEdit::DropRole(role.name.clone()),
+            SchemaEdit::DropServiceLevel(level.name.clone()),
+        ];
+        let command = Command::SchemaChange { base: state.schema.version(), edits };
+        let (next, _) = state.apply(Proposal { id: CommandId([8; 16]), command });
+        let known = next.schema.keyspace(&home).unwrap();
+        prop_assert_eq!((known.functions.len(), known.aggregates.len(), known.tables.len()), (1, 1, 1));
+        prop_assert_eq!((next.schema.roles().count(), next.schema.service_levels().count()), (0, 0));
+        let edits = vec![
+            SchemaEdit::DropFunction { keyspace: home.clone(), signature: function.signature() },
+            SchemaEdit::DropAggregate { keyspace: home.clone(), signature: aggregate.signature() },
+        ];
+        let command = Command::SchemaChange { base: next.schema.version(), edits };
+        let (next, _) = next.apply(Proposal { id: CommandId([7; 16]), command });
+        let known = next.schema.keyspace(&home).unwrap();
+        prop_assert!(known.functions.is_empty() && known.aggregates.is_empty());
     }
 }
 
-/// What nodes could not read is not proposed.
+/// A schema without the newer objects has the bytes, and so the version, that it had before they existed.
+#[test]
+fn a_schema_without_new_objects_is_written_as_before() {
+    let table = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("pk", CqlType::Int);
+    let mut keyspace = Keyspace::new("ks", Replication::Local);
+    let table = table.build().unwrap();
+    keyspace.tables.insert("t".to_owned(), table.clone().into());
+    let edits = vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)];
+    let command = Command::SchemaChange { base: [0; 16], edits };
+    let bytes = Proposal { id: CommandId([9; 16]), command }.encode();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    for word in ["indexes", "triggers", "derivation", "functions", "aggregates", "roles"] {
+        assert!(!text.contains(word), "{word} in {text}");
+    }
+}
+
+/// A command that nodes could not decode is not proposed.
 #[test]
 fn what_cannot_be_read_is_not_proposed() {
     let name = "t".to_owned();

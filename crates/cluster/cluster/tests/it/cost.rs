@@ -1,5 +1,5 @@
-//! What a step of a topology change, which asks every member, and a start, which asks every member what it remembers, cost a node of a large
-//! cluster in messages and bytes, which are the same on every host, and in time of a core: the figures of docs/design/raft.md.
+//! The cost for a node of a large cluster of a step of a topology change and of a start, which both ask every member:
+//! messages and bytes, which are the same on every host, and CPU time: the figures of docs/design/raft.md.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,7 @@ thread_local! {
     static ASKER: RefCell<Option<(Messenger, Option<Group>)>> = const { RefCell::new(None) };
 }
 
-/// What a node has sent of a verb, and the answers that it got.
+/// The messages of a verb that a node has sent, and the answers that it got.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     calls: u64,
@@ -141,7 +141,7 @@ impl World {
         Self { sim, asker: ids[0] }
     }
 
-    /// Runs a task on the asker until its end; what it cost in messages of a verb.
+    /// Runs a task on the asker until its end; returns its cost in messages of a verb.
     fn cost<T: 'static>(
         &self,
         verb: Verb,

@@ -1,4 +1,4 @@
-//! Who founds a cluster: a seed that lost its disk must not found a second one beside the first.
+//! Founding a cluster: a seed that lost its disk must not found a second one beside the first.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ fn id(node: usize) -> [u8; 16] {
     group(node).applied().state.cluster_id
 }
 
-/// What a node said when it ended.
+/// The error with which a node ended.
 fn told(cluster: &Cluster, node: usize) -> String {
     cluster.until("it gives up", || !cluster.sim.is_running(cluster.nodes[node]));
     cluster.sim.exits(cluster.nodes[node]).join("")
@@ -33,7 +33,7 @@ fn a_first_seed_whose_disk_was_wiped_founds_no_second_cluster() {
         cluster.all_in(3);
         let first = id(1);
         assert!(first != [0; 16] && first == id(0) && first == id(2));
-        // Its disk is gone, and there is no majority that could say anything; or the other seed is away, too.
+        // Its disk is gone, and there is no majority that could answer; or the other seed is down, too.
         cluster.crash(0);
         cluster.crash(2);
         if !answers {
@@ -46,7 +46,7 @@ fn a_first_seed_whose_disk_was_wiped_founds_no_second_cluster() {
         assert!(!is_in(0), "nobody said that there is no cluster");
         let said = told(&cluster, 0);
         assert!(said.contains("not known of every seed") && said.contains("new_cluster"), "{said}");
-        // The others are back: it hears that the cluster still has it, under its old host id.
+        // The others are back: it learns that it is still a member, under its old host id.
         for node in (1..3).filter(|node| !cluster.sim.is_running(cluster.nodes[*node])) {
             cluster.sim.start(cluster.nodes[node]);
         }
@@ -85,7 +85,7 @@ fn a_cluster_is_founded_without_the_other_seeds_when_that_is_asked_for() {
     let now = asked.clone();
     cluster.add_with(move |_| Setup { new_cluster: now.get(), seeds: seeds(&[0, 1]), ..Setup::new(0) });
     let said = told(&cluster, 0);
-    assert!(said.contains("10.0.0.2"), "it names who does not answer: {said}");
+    assert!(said.contains("10.0.0.2"), "it names the seed that does not answer: {said}");
     asked.set(true);
     cluster.sim.start(cluster.nodes[0]);
     cluster.until("it has founded", || is_in(0));
@@ -129,6 +129,6 @@ fn nodes_of_two_clusters_of_one_name_do_not_take_each_other_for_members() {
     (0..9).for_each(|number| drop(change(1, format!("theirs{number}"))));
     let agreed = change(0, "ours".to_owned());
     assert!(group(1).applied().state.schema_number > agreed.number);
-    assert_eq!(agreed.behind, [host(1)], "what a node of another cluster uses says nothing");
+    assert_eq!(agreed.behind, [host(1)], "the version of another cluster's node does not count");
     assert!(group(1).applied().state.schema.keyspace("ours").is_none());
 }

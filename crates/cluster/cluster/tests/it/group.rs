@@ -27,7 +27,10 @@ fn nodes_come_together_and_agree() {
         assert!(agreed.behind.is_empty());
         for other in 0..3 {
             let applied = group(other).applied().state;
-            assert!(applied.schema_number >= agreed.number, "node {other} uses what node {node} was told of");
+            assert!(
+                applied.schema_number >= agreed.number,
+                "node {other} uses the schema that node {node} reported"
+            );
             assert!(applied.schema.keyspace(&format!("ks{node}")).is_some());
         }
     }
@@ -118,7 +121,7 @@ fn without_a_majority_nothing_is_decided_and_nothing_is_lost() {
     cluster.sim.heal_all();
     let state = cluster.barrier(alone).state;
     assert!(state.schema.keyspace("ks").is_some());
-    assert!(state.schema.keyspace("never").is_none(), "its base is over");
+    assert!(state.schema.keyspace("never").is_none(), "its base is stale");
 }
 
 #[test]
@@ -237,7 +240,7 @@ fn a_learner_that_was_away_knows_soon_what_was_decided() {
         cluster.sim.heal_all();
         cluster.sim.run_for(8 * SECOND);
         let index = group(cluster.leader()).applied().index;
-        assert_eq!(group(learner).applied().index, index, "8 s after it was away for {away} s");
+        assert_eq!(group(learner).applied().index, index, "8 s after it was down for {away} s");
     }
 }
 
@@ -295,7 +298,7 @@ fn a_node_that_moved_is_found() {
     assert!(create(&cluster, 2, "ks").unwrap().behind.is_empty());
 }
 
-/// What a node that cannot join says.
+/// The error of a node that cannot join.
 fn told(cluster: &Cluster, node: usize) -> String {
     cluster.until("it gives up", || !cluster.sim.is_running(cluster.nodes[node]));
     cluster.sim.exits(cluster.nodes[node]).join("")
@@ -354,7 +357,7 @@ fn a_copy_of_a_node_that_runs_does_not_start() {
     // When the other one does not run any more, the copy is the node, moved.
     cluster.crash(1);
     cluster.sim.start(node);
-    cluster.until("it takes over", || is_in(3));
+    cluster.until("it replaces the other", || is_in(3));
 }
 
 #[test]
@@ -373,7 +376,7 @@ fn a_node_whose_log_is_damaged_says_so() {
 #[test]
 fn the_schema_of_a_node_without_a_log_is_taken_over() {
     let mut cluster = Cluster::empty(12);
-    // The first start leaves what a version before the log left.
+    // The first start leaves a schema file as versions before the log did.
     cluster.add_before_raft(Setup::new(0), |rt| {
         Box::pin(async move {
             let mut store = SchemaStore::open(&rt, Path::new(DIRECTORY), own_schema()).await.unwrap();

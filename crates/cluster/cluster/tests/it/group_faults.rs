@@ -109,7 +109,7 @@ fn run(seed: u64) -> (u64, u64) {
             cluster.sim.start(cluster.nodes[node]);
         }
     }
-    cluster.until("everybody is back who was not removed", || {
+    cluster.until("all nodes that were not removed are back", || {
         let gone = |node| is_in(0) && group(0).applied().state.was_removed(host(node));
         (0..count).all(|node| is_in(node) != gone(node))
     });
@@ -177,7 +177,7 @@ fn a_full_disk_is_waited_for() {
     cluster.sim.run_for(30 * SECOND);
     assert!(
         group(full).applied().state.schema.keyspace(last).is_none(),
-        "what is not on disk counts nowhere"
+        "an entry that is not on disk counts nowhere"
     );
     cluster.sim.configure_disk(node, |disk| disk.capacity = 1 << 40);
     cluster.until("the node has caught up without a restart", || {

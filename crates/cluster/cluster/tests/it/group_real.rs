@@ -1,4 +1,4 @@
-//! A group of one on the machine's own disk: what a single node does at every schema change.
+//! A group of one on the machine's own disk: the writes of a single node at every schema change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,11 @@ async fn change(rt: &Rt, directory: &Path, life: u32) -> Duration {
         Opened::Member(group) => group,
         Opened::Blank(blank) => blank.start_first_node(vec![0]).await.unwrap(),
     };
-    assert_eq!(group.applied().state.schema_number, u64::from(1 + life * CHANGES), "what was there before");
+    assert_eq!(
+        group.applied().state.schema_number,
+        u64::from(1 + life * CHANGES),
+        "the changes of earlier processes"
+    );
     let began = rt.now();
     for number in 0..CHANGES {
         let base = group.applied().state.schema.version();

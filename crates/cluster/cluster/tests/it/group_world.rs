@@ -22,7 +22,7 @@ use topology::{HostId, Location};
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const DIRECTORY: &str = "/data/node";
 
-/// What a node does in its next life instead of running.
+/// A task that a node's next process runs instead of the node.
 type OfflineTask = Box<dyn FnOnce(Rt) -> LocalBoxFuture<String>>;
 
 thread_local! {
@@ -48,7 +48,7 @@ pub fn is_in(node: usize) -> bool {
     GROUPS.with(|groups| groups.borrow().contains_key(&node))
 }
 
-/// What a node is told at its start.
+/// The configuration of a node at its start.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub node: usize,
@@ -60,7 +60,7 @@ pub struct Setup {
     pub snapshot_entries: u64,
     pub new_cluster: bool,
     pub unresolved: Vec<String>,
-    /// It gossips, records how far, and is asked whether its disk went back.
+    /// It gossips, records how far, and is asked whether its disk was rolled back.
     pub guarded: bool,
     pub allow_rolled_back: bool,
 }
@@ -89,7 +89,7 @@ async fn make_directory(rt: &Rt) {
     rt.disk().sync_dir("/data").await.unwrap();
 }
 
-/// What tells whether the disk went back, and the number of this process lifetime.
+/// The guard against rollbacks, and the number of this process lifetime.
 async fn guard(rt: &Rt, setup: &Setup, messenger: &Messenger) -> (RollbackGuard, u64) {
     let (directory, name) = (PathBuf::from(DIRECTORY), &setup.cluster_name);
     let mut known = NodeIdentity::open(rt, &directory, name, &NewTokens::Random(1)).await.unwrap();
@@ -162,7 +162,7 @@ async fn main(rt: Rt, setup: Setup) -> Result<(), String> {
             joined.map_err(|error: JoinError| error.to_string())?
         }
     };
-    // What a node does with a new schema, without its shards.
+    // A node's reaction to a new schema, without its shards.
     let user = group.clone();
     rt.spawn(Tasks::Statement, async move {
         let mut reader = user.subscribe();
@@ -297,13 +297,13 @@ impl Cluster {
         GROUPS.with(|groups| groups.borrow_mut().remove(&node));
     }
 
-    /// Ends the process; what it wrote is still in the system's memory.
+    /// Ends the process; its writes are still in the system's page cache.
     pub fn kill(&self, node: usize) {
         self.sim.kill(self.nodes[node]);
         GROUPS.with(|groups| groups.borrow_mut().remove(&node));
     }
 
-    /// Runs something with the disk of a stopped node, and gives what it said.
+    /// Runs a task with the disk of a stopped node, and returns its result.
     pub fn offline(&self, node: usize, task: impl FnOnce(Rt) -> LocalBoxFuture<String> + 'static) -> String {
         let id = self.nodes[node];
         assert!(!self.sim.is_running(id), "a node that runs has its log for itself");

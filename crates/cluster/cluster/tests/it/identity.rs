@@ -1,4 +1,4 @@
-//! A node's identity: each start is a later life, whatever the clock says.
+//! A node's identity: each start has a later generation, whatever the clock shows.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn each_life_is_later_than_the_one_before() {
         let mut identity = NodeIdentity::open(&rt, directory, "c", &NewTokens::Random(4)).await.unwrap();
         let generation = identity.begin_life(&rt, directory).await.unwrap();
         let kept = NodeIdentity::open(&rt, directory, "c", &NewTokens::Random(4)).await.unwrap();
-        assert_eq!(kept, identity, "it is on disk before anybody hears of it");
+        assert_eq!(kept, identity, "it is on disk before it is returned");
         generation
     };
     let wall = |sim: &Simulation| sim.wall_micros(sim.client()) as u64 / 1_000_000;

@@ -27,12 +27,12 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 thread_local! {
-    /// The drivers that run, by node, and what they gave notice of. A test is one thread.
+    /// The running drivers, by node, and their notices. A test is one thread.
     static DRIVERS: RefCell<BTreeMap<usize, LivenessDriver>> = const { RefCell::new(BTreeMap::new()) };
-    /// Each life of a node is later than all before, as on disk.
+    /// Each generation of a node is later than all before, as on disk.
     static GENERATIONS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
     static NOTICES: RefCell<Vec<(usize, Notice)>> = const { RefCell::new(Vec::new()) };
-    /// What a subscriber on node 0 was given.
+    /// The values that a subscriber on node 0 got.
     static SEEN: RefCell<Vec<Arc<Liveness>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -170,7 +170,7 @@ fn a_killed_node_is_down_and_up_again() {
     assert_eq!(notices(), []);
 }
 
-/// Under loss, and whoever dies: the signs of an end reach all in time.
+/// Under loss, whichever node dies: the signs of an end reach all in time.
 #[test]
 fn an_ended_process_is_convicted_in_less_than_two_seconds() {
     for seed in 0..20 {
@@ -364,13 +364,13 @@ fn news_reach_subscribers() {
     let load = || driver(0).current().peers[&host(2)].endpoint.text(Key::LOAD).map(str::to_owned);
     assert_eq!(load(), None);
     driver(2).set(vec![(Key::LOAD, Bytes::from_static(b"12345"))]);
-    assert_eq!(driver(2).current().own.text(Key::LOAD), Some("12345"), "a node hears itself at once");
+    assert_eq!(driver(2).current().own.text(Key::LOAD), Some("12345"), "a node sees its own state at once");
     cluster.run(seconds(5));
     assert_eq!(load().as_deref(), Some("12345"));
     let seen = SEEN.with(|all| all.borrow().clone());
     assert!(seen.windows(2).all(|pair| pair[0].version < pair[1].version));
     assert_eq!(seen.last(), Some(&driver(0).current()));
-    // What changes every second wakes nobody; who asks is told.
+    // The heartbeat, which changes every second, wakes no listener; a snapshot shows it.
     let (before, heartbeat) = (driver(0).current(), driver(0).snapshot().peers[&host(2)].endpoint.heartbeat);
     cluster.run(seconds(10));
     assert_eq!(driver(0).current(), before);
@@ -386,7 +386,11 @@ fn a_second_node_with_a_host_id_is_told_of() {
     let told = notices();
     let [(1, Notice::HostIdTaken { address: other, .. })] = told[..] else { panic!("{told:?}") };
     assert_eq!(other, address(3));
-    assert_eq!(driver(2).current().endpoint(host(1)).unwrap().address, address(3), "the newer life counts");
+    assert_eq!(
+        driver(2).current().endpoint(host(1)).unwrap().address,
+        address(3),
+        "the newer generation counts"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The cluster's drivers on simulated nodes that speak the protocol between nodes.
+//! The cluster's drivers on simulated nodes over the internode protocol.
 
 mod commands;
 mod cost;

@@ -1,4 +1,4 @@
-//! Disks that are restored from older images: a node that has forgotten what it acknowledged takes no part, and nobody else is stopped.
+//! Disks that are restored from older images: a node that has lost acknowledged data does not participate, and no other node is stopped.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::group_world::*;
 const WINDOW: Duration = Duration::from_secs(20);
 const VICTIM: usize = 2;
 
-/// Three nodes, and those of them that are told to go on with a disk that went back.
+/// Three nodes, and those of them that may start with a rolled back disk.
 fn cluster(seed: u64) -> (Cluster, Rc<RefCell<BTreeSet<usize>>>) {
     let allowed = Rc::new(RefCell::new(BTreeSet::new()));
     let mut cluster = Cluster::empty(seed);
@@ -49,7 +49,7 @@ fn start(cluster: &Cluster, node: usize) {
 fn refused(cluster: &Cluster, node: usize) {
     cluster.until("it ends", || !cluster.sim.is_running(cluster.nodes[node]));
     let said = cluster.sim.exits(cluster.nodes[node]).join("");
-    assert!(said.contains("disk went back") && said.contains("--replace_address_first_boot"), "{said}");
+    assert!(said.contains("disk was rolled back") && said.contains("--replace_address_first_boot"), "{said}");
     assert!(!is_in(node));
 }
 
@@ -106,7 +106,7 @@ fn nodes_remember_others_across_their_own_starts() {
     refused(&cluster, VICTIM);
 }
 
-/// Whoever starts where nobody is that knows goes on as before, without a vote, and stops as soon as somebody comes who does; a start in
+/// A node that starts where no other node knows of the rollback continues, without a vote, and stops as soon as one comes that does; a start in
 /// between hides nothing.
 #[test]
 fn a_disk_that_went_back_is_found_out_by_who_comes_later() {
@@ -156,7 +156,7 @@ fn a_cluster_that_is_restored_as_a_whole_starts() {
     cluster.barrier(VICTIM);
 }
 
-/// A node whose disk takes no records tells the others so, and they hold nothing against it.
+/// A node whose disk refuses records announces that to the others, and they do not convict it.
 #[test]
 fn a_disk_that_takes_no_records_is_not_one_that_went_back() {
     for errno in [5, 28] {

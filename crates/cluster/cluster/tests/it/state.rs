@@ -192,7 +192,7 @@ fn a_snapshot_is_the_same_state() {
     assert!(unknown.decode_after(&newer).is_err());
 }
 
-/// Memtables and readers know columns by id: what comes from elsewhere must not give an id another meaning.
+/// Memtables and readers know columns by id: a decoded schema must not give an id another meaning.
 #[test]
 fn column_ids_of_this_process_keep_their_meaning() {
     let mut state = founded();
@@ -344,7 +344,7 @@ fn one_change_of_the_ring_at_a_time() {
     apply(&mut state, Command::AddMember { host: host(4), info: info(4), replaces: None });
     let tokens = Command::SetTokens { host: host(4), tokens: vec![3], base: state.topology_version };
     assert_eq!(refused(apply(&mut state, tokens)), other);
-    // What was fetched before everyone knew does not count, nor for another change.
+    // Data streamed before all nodes knew does not count, nor for another change.
     let fetched = |change| Command::Fetched { change, host: host(3) };
     assert_eq!(refused(apply(&mut state, fetched(change.number))), Refused::ChangeOver);
     let step = |change, step| Command::TakeStep { change, step };
@@ -408,18 +408,21 @@ fn a_node_takes_the_place_of_a_dead_one() {
 fn rings_are_over_when_every_live_node_has_had_a_later_one() {
     let mut state = founded();
     owner(&mut state, 2, &[1]);
-    assert_eq!(state.fence, 0, "nobody was told of steps");
+    assert_eq!(state.fence, 0, "no step was announced");
     let before = state.topology_version;
     status(&mut state, 2, MemberStatus::Leaving);
     let (number, announced) = (state.change.as_ref().unwrap().number, state.topology_version);
     assert_eq!((announced, state.fence), (before + 1, 0));
     let step = |step| Command::TakeStep { change: number, step };
     apply(&mut state, step(ChangeStep::Fetching));
-    assert_eq!(state.fence, announced, "who has not heard of the change would write past those who fetch");
+    assert_eq!(
+        state.fence, announced,
+        "a node that does not know the change would not write to pending replicas"
+    );
     apply(&mut state, Command::Fetched { change: number, host: host(1) });
     apply(&mut state, step(ChangeStep::Switched));
     let switched = state.topology_version;
-    assert_eq!(state.fence, announced, "reads of both rings see what is written to both");
+    assert_eq!(state.fence, announced, "reads of both rings see writes to both");
     let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode()).unwrap();
     assert_eq!(read, state);
     // Cancelled, the fence stays: it is never lowered.
@@ -511,13 +514,16 @@ fn a_changed_replication_moves_replicas_as_a_change_of_the_ring_does() {
         let mut void = state.clone();
         assert!(matches!(change(&mut void, vec![edit]), Outcome::SchemaChanged { .. }));
         assert_eq!((void.change.clone(), void.last_change()), (None, begun.number));
-        assert!(void.topology_version > version, "requests go by another ring");
+        assert!(void.topology_version > version, "requests use another topology version");
     }
     let step = |step| Command::TakeStep { change: begun.number, step };
     let end = Command::EndAlteration { change: begun.number };
     assert_eq!(refused(apply(&mut state, end.clone())), Refused::ChangeOver, "nothing is fetched yet");
     apply(&mut state, step(ChangeStep::Fetching));
-    assert_eq!(state.fence, begun.since, "who has not heard of the change writes past those who fetch");
+    assert_eq!(
+        state.fence, begun.since,
+        "a node that does not know the change does not write to pending replicas"
+    );
     apply(&mut state, Command::Fetched { change: begun.number, host: host(2) });
     apply(&mut state, step(ChangeStep::Switched));
     let switched = state.topology_version;

@@ -1,4 +1,4 @@
-//! What an operator does to the logs of stopped nodes: an entry that nobody can read, and a majority that is lost.
+//! An operator's tools for the logs of stopped nodes: an entry that nobody can read, and a majority that is lost.
 
 use std::path::{Path, PathBuf};
 
@@ -117,7 +117,7 @@ fn an_entry_that_nobody_reads_is_named_and_skipped_on_all_nodes() {
     }
 }
 
-/// Index and term out of the message that tells of an entry.
+/// Index and term out of the message about an entry.
 fn named(told: &str) -> (u64, u64) {
     let after = |word: &str| {
         let rest = &told[told.find(word).expect("it names the entry") + word.len()..];
@@ -192,7 +192,7 @@ fn a_majority_that_is_lost_for_good_is_made_anew() {
     let down = (0..3).find(|node| *node != cluster.leader()).unwrap();
     cluster.crash(down);
     create(&cluster, (0..3).find(|node| *node != down).unwrap(), "later");
-    // One that was given up comes back all the same: it follows, and has what was decided without it.
+    // A node that was given up comes back all the same: it becomes a learner, and receives the entries committed without it.
     cluster.sim.start(cluster.nodes[4]);
     cluster
         .until("it has followed", || is_in(4) && group(4).applied().state.schema.keyspace("later").is_some());
@@ -209,7 +209,7 @@ fn who_has_more_than_the_chosen_one_does_not_follow_it() {
     cluster.crash(1);
     create(&cluster, 0, "late");
     (0..3).filter(|node| *node != 1).for_each(|node| cluster.crash(node));
-    // The wrong one: it was away.
+    // The wrong one: it was down.
     cluster.offline(1, |rt| {
         Box::pin(async move {
             opened(&rt).await.force_majority(&[host(0), host(2)]).await.unwrap();

@@ -8,11 +8,12 @@
 //! reply     version, kind; promised: 2 × (0 or 1, proposal); refused: ballot
 //! stored    proposal
 //! ```
-//! Updates are encoded as in the commit log: by the names of columns (crate `replica`, `codec`).
+//! Updates are encoded as in the commit log: by the names of columns (`mutation::codec`).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mutation::codec::Version;
 use mutation::{DecoratedKey, PartitionUpdate};
 use paxos::{AFTER_MAX, Ballot, Proposal, Reply, Request};
 use schema::{Table, TableId};
@@ -23,6 +24,9 @@ use stdx::{Reader, ShortRead};
 pub(crate) type Value = Arc<PartitionUpdate>;
 
 const VERSION: u8 = 1;
+/// The version of the mutations in messages of [`VERSION`], and in votes that are stored as [`super::store::VERSION`].
+const MUTATIONS: Version = Version::V1;
+const _: () = MUTATIONS.must_be_current();
 /// The longest partition key.
 const KEY_LEN_MAX: usize = 65_535;
 
@@ -99,7 +103,7 @@ pub(crate) fn put_proposal(proposal: &Proposal<Value>, out: &mut Vec<u8>) {
     out.push(u8::from(proposal.value.is_some()));
     if let Some(update) = &proposal.value {
         let mut bytes = Vec::with_capacity(128);
-        replica::codec::encode_update(update, &mut bytes);
+        mutation::codec::encode_update(update, &mut bytes);
         write_unsigned(bytes.len() as u64, out);
         out.extend_from_slice(&bytes);
     }
@@ -130,7 +134,7 @@ impl Place<'_> {
 
     fn update(&self, bytes: &Bytes) -> Result<PartitionUpdate, CodecError> {
         let find = |id| (id == self.table.id).then(|| self.table.clone());
-        let update = replica::codec::decode_update(bytes, find);
+        let update = mutation::codec::decode_update(MUTATIONS, bytes, find);
         match update.map_err(|error| CodecError::Update(error.to_string()))? {
             Some(update) if update.key == *self.key => Ok(update),
             _ => Err(CodecError::Update("it is one of another partition".to_owned())),

@@ -1,4 +1,4 @@
-//! The last step of a write that is chosen: every replica is told, and the client when enough of them have it.
+//! The commit of a chosen write: every replica receives it, and the client is answered when enough of them have acknowledged it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use topology::{NodeIndex, Replicas};
 use super::codec::{Place, Value};
 use super::driver::Driver;
 use crate::contact::Tally;
-use crate::read::Scene;
+use crate::read::EffectiveReplicationMap;
 use crate::remote::{self, PeerError};
 use crate::write::{targets, write_error};
 use crate::{Consistency, Coordinator, RequestError, WriteKind, WriteOptions};
@@ -19,7 +19,7 @@ use crate::{Consistency, Coordinator, RequestError, WriteKind, WriteOptions};
 /// A commit on its way. Goes on when the client has been answered.
 struct Committing {
     coordinator: Coordinator,
-    scene: Scene,
+    erm: EffectiveReplicationMap,
     proposal: Proposal<Value>,
     tally: RefCell<Tally>,
     errors: RefCell<Vec<(NodeIndex, PeerError)>>,
@@ -38,32 +38,32 @@ impl Driver<'_> {
         proposal: Proposal<Value>,
         consistency: Consistency,
     ) -> Result<(), RequestError> {
-        let mut scene = self.scene.clone();
+        let mut erm = self.erm.clone();
         loop {
-            let ring = scene.view.ring_number();
-            let (committing, ended) = self.commit_by(scene, proposal.clone(), consistency).await;
+            let ring = erm.view.ring_number();
+            let (committing, ended) = self.commit_by(erm, proposal.clone(), consistency).await;
             let Err(error) = ended else { return Ok(()) };
             let deadline = self.options.deadline;
             if !committing.met_later_ring() || !self.coordinator.catch_up(ring, deadline).await {
                 return Err(error);
             }
-            scene = self.coordinator.scene(self.table())?;
+            erm = self.coordinator.erm(self.table())?;
         }
     }
 
     async fn commit_by(
         &self,
-        scene: Scene,
+        erm: EffectiveReplicationMap,
         proposal: Proposal<Value>,
         consistency: Consistency,
     ) -> (Rc<Committing>, Result<(), RequestError>) {
-        let view = scene.view.clone();
-        let (replicas, needs) = targets(&scene, self.key.token, consistency);
+        let view = erm.view.clone();
+        let (replicas, needs) = targets(&erm, self.key.token, consistency);
         let (live, away): (Replicas, Replicas) = replicas.into_iter().partition(|node| view.is_alive(*node));
         let committing = Rc::new(Committing {
             coordinator: self.coordinator.clone(),
             tally: RefCell::new(Tally::new(&needs, &view, &live)),
-            scene,
+            erm,
             proposal,
             errors: RefCell::default(),
             hinted: Cell::new(false),
@@ -80,7 +80,7 @@ impl Driver<'_> {
             self.coordinator.rt().spawn(Group::Statement, send).detach();
         }
         away.iter().for_each(|node| committing.hint(*node));
-        if self.scene.planted.early_commit {
+        if self.erm.injected.early_commit {
             return (committing, Ok(()));
         }
         if live.contains(&own) {
@@ -96,7 +96,7 @@ impl Committing {
         let Some(update) = self.proposal.value.clone() else { return };
         let place = Place { table: &update.table, key: &update.key };
         let request = Request::Commit(self.proposal.clone());
-        let view = &self.scene.view;
+        let view = &self.erm.view;
         let reply = self.coordinator.vote_of(view, node, &place, request, self.deadline).await;
         let datacenter = view.datacenter(node);
         match reply {
@@ -119,7 +119,7 @@ impl Committing {
         self.changed.notify_all();
     }
 
-    /// Whether a replica has refused it, for it goes by a ring that is over.
+    /// Whether a replica has refused it, for it uses a stale topology version.
     fn met_later_ring(&self) -> bool {
         self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::OldRing(_)))
     }
@@ -131,7 +131,7 @@ impl Committing {
             return;
         }
         let body = remote::encode_updates(std::slice::from_ref(&**update));
-        let host = self.scene.view.node(node).host;
+        let host = self.erm.view.node(node).host;
         if self.coordinator.keep_hint(host, &update.table, body, self.begun_micros) {
             self.hinted.set(true);
             self.changed.notify_all();
@@ -160,6 +160,6 @@ impl Committing {
     /// It is chosen whatever happens: what failed is a plain write.
     fn error(&self, consistency: Consistency, tally: &Tally) -> RequestError {
         let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: self.deadline };
-        write_error(&self.scene, &self.errors.borrow(), options, (tally.received(), tally.required()))
+        write_error(&self.erm, &self.errors.borrow(), options, (tally.received(), tally.required()))
     }
 }

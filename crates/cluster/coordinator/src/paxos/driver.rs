@@ -13,9 +13,9 @@ use schema::Table;
 use topology::{NodeIndex, Replicas};
 
 use super::codec::{Place, Value};
-use super::queue::Held;
+use super::node_locks::NodeLock;
 use super::{CasOptions, serial_quorum};
-use crate::read::Scene;
+use crate::read::EffectiveReplicationMap;
 use crate::remote::PeerError;
 use crate::write::targets;
 use crate::{Consistency, Coordinator, RequestError, WriteKind};
@@ -48,14 +48,14 @@ type Asked<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = Heard> + 'a>>>;
 /// A request.
 pub(super) struct Driver<'a> {
     pub(super) coordinator: &'a Coordinator,
-    pub(super) scene: Scene,
+    pub(super) erm: EffectiveReplicationMap,
     command: &'a ReadCommand,
     pub(super) key: &'a DecoratedKey,
     pub(super) options: CasOptions,
     voters: Replicas,
     required: usize,
     is_read: bool,
-    /// A voter has refused, for this goes by a ring that is over.
+    /// A voter has refused, for this uses a stale topology version.
     met_later_ring: Cell<bool>,
 }
 
@@ -71,10 +71,10 @@ impl<'a> Driver<'a> {
             Partitions::Keys(keys) if keys.len() == 1 => &keys[0],
             _ => return Err(RequestError::Invalid("agreement is on one partition".to_owned())),
         };
-        let scene = coordinator.scene(&command.table)?;
+        let erm = coordinator.erm(&command.table)?;
         let quorum = serial_quorum(options.serial);
-        let (replicas, needs) = targets(&scene, key.token, quorum);
-        let view = &scene.view;
+        let (replicas, needs) = targets(&erm, key.token, quorum);
+        let view = &erm.view;
         let is_local = options.serial == Consistency::LocalSerial;
         let here = view.datacenter(view.own());
         let votes = |node: &NodeIndex| !is_local || view.datacenter(*node) == here;
@@ -83,13 +83,13 @@ impl<'a> Driver<'a> {
         needs.check(quorum, view, &live)?;
         let required = needs.required_of(&voters);
         let met_later_ring = Cell::new(false);
-        Ok(Self { coordinator, scene, command, key, options, voters, required, is_read, met_later_ring })
+        Ok(Self { coordinator, erm, command, key, options, voters, required, is_read, met_later_ring })
     }
 
     /// After an error: the same request by a later ring, when voters refused this one's and nothing of it may be chosen yet.
     pub(super) async fn anew(&self, error: &RequestError) -> Result<Option<Self>, RequestError> {
         let uncertain = matches!(error, RequestError::CasUncertain { .. });
-        let (ring, deadline) = (self.scene.view.ring_number(), self.options.deadline);
+        let (ring, deadline) = (self.erm.view.ring_number(), self.options.deadline);
         if uncertain || !self.met_later_ring.get() || !self.coordinator.catch_up(ring, deadline).await {
             return Ok(None);
         }
@@ -100,8 +100,8 @@ impl<'a> Driver<'a> {
 
     /// Fails when too few replicas live to commit at a level.
     pub(super) fn check_commit(&self, commit: Consistency) -> Result<(), RequestError> {
-        let (replicas, needs) = targets(&self.scene, self.key.token, commit);
-        let view = &self.scene.view;
+        let (replicas, needs) = targets(&self.erm, self.key.token, commit);
+        let view = &self.erm.view;
         let live: Replicas = replicas.into_iter().filter(|node| view.is_alive(*node)).collect();
         needs.check(commit, view, &live)
     }
@@ -114,11 +114,11 @@ impl<'a> Driver<'a> {
         Place { table: &self.command.table, key: self.key }
     }
 
-    /// Waits for those of this node who came before.
-    pub(super) async fn turn(&self) -> Result<Held, RequestError> {
+    /// Waits for earlier requests of this node on the partition.
+    pub(super) async fn lock(&self) -> Result<NodeLock, RequestError> {
         let (until, end) = (self.options.contention_deadline, self.options.deadline);
-        match self.coordinator.queue(self.table().id, self.key, until, end).await {
-            Some(turn) => self.hold_lease().await.map(|()| turn),
+        match self.coordinator.lock_partition(self.table().id, self.key, until, end).await {
+            Some(lock) => self.hold_lease().await.map(|()| lock),
             None => {
                 Err(self.contended(0, Expired { uncertain: false, received: 0, required: self.required }))
             }
@@ -127,7 +127,7 @@ impl<'a> Driver<'a> {
 
     async fn hold_lease(&self) -> Result<(), RequestError> {
         let (token, options) = (Some(self.key.token), &self.options);
-        self.coordinator.hold_lease(&self.scene, token, options.serial, options.deadline).await
+        self.coordinator.hold_lease(&self.erm, token, options.serial, options.deadline).await
     }
 
     /// Goes through rounds until one ends.
@@ -136,7 +136,7 @@ impl<'a> Driver<'a> {
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
     ) -> Result<Decided, Failure<E>> {
         let rt = self.coordinator.rt();
-        // A change of the ring waits for rounds that are under way: refused between two of their steps they would end uncertain.
+        // A topology change waits for rounds that are under way: refused between two of their steps they would end uncertain.
         let _under_way = self.coordinator.fence().enter();
         let mut proposer = Proposer::new(self.voters.len(), self.required);
         let mut asked: Asked<'_> = FuturesUnordered::new();
@@ -202,7 +202,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Tells what is done next, in Cassandra's words, when the request's steps are told.
+    /// Records the next step of a traced request, in Cassandra's words.
     fn tell_of(&self, action: &Action<Value>) {
         let Some(trace) = self.coordinator.trace() else { return };
         let said = match action {
@@ -223,7 +223,7 @@ impl<'a> Driver<'a> {
     }
 
     async fn ask(&self, sending: u32, voter: usize, request: Request<Value>) -> Heard {
-        let (node, view) = (self.voters[voter], &self.scene.view);
+        let (node, view) = (self.voters[voter], &self.erm.view);
         if !view.is_alive(node) {
             return (sending, voter, Err(PeerError::Silent("it is down".to_owned())));
         }
@@ -270,7 +270,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What is told of a request to the voters.
+/// The part of a request that the voters receive.
 fn sends(request: &Request<Value>) -> String {
     match request {
         Request::Prepare(ballot) => format!("Preparing {ballot}"),

@@ -1,17 +1,17 @@
 //! Lightweight transactions: a partition is read, and written if what was read is as it should be, with nothing agreed on in
 //! between. Carries the rules of crate `paxos` out (docs/design/lwt.md).
 //!
-//! Requests of one partition on one node wait for each other ([`queue`]); what other nodes want at the same time is settled by the
+//! Requests of one partition on one node wait for each other ([`node_locks`]); what other nodes want at the same time is settled by the
 //! rules.
 
-mod carry;
 pub(crate) mod codec;
 mod commit;
 mod driver;
-mod queue;
+mod locks;
+mod migrate;
+mod node_locks;
 mod stats;
 mod store;
-mod turns;
 mod vote;
 
 use std::cell::{Cell, RefCell};
@@ -23,25 +23,25 @@ use rt::{Instant, Rt};
 
 use crate::latency::{Counters, RequestFigures};
 use crate::{Consistency, Coordinator, RequestError};
-pub use carry::Carried;
 use driver::{Decided, Driver};
-use queue::Lending;
-pub use queue::Wish;
+use locks::PartitionLocks;
+pub use migrate::MigratedVote;
+use node_locks::Leases;
+pub use node_locks::LockRequest;
 pub use stats::PaxosStats;
-use turns::Turns;
 pub(crate) use vote::answer;
 pub use vote::{Ballotage, Vote};
 
 /// How a conditional request is to be done.
 #[derive(Clone, Copy, Debug)]
 pub struct CasOptions {
-    /// Where there must be agreement: SERIAL or LOCAL_SERIAL.
+    /// The scope of agreement: SERIAL or LOCAL_SERIAL.
     pub serial: Consistency,
-    /// How many replicas must have the write before the client is told.
+    /// How many replicas must acknowledge the write before the client is answered.
     pub commit: Consistency,
-    /// When to give up waiting.
+    /// The deadline of the commit.
     pub deadline: Instant,
-    /// When to give up while others get in the way.
+    /// The deadline under contention.
     pub contention_deadline: Instant,
 }
 
@@ -57,13 +57,13 @@ pub enum CasOutcome {
 /// One shard's part in lightweight transactions.
 pub(crate) struct Paxos {
     /// Who coordinates a request of a partition, one after the other.
-    requests: Turns,
-    /// Turns that other shards of this node have.
-    lending: Lending,
-    /// Numbers of this shard's wishes for turns.
-    wishes: Cell<u64>,
+    requests: PartitionLocks,
+    /// PartitionLocks that other shards of this node have.
+    leases: Leases,
+    /// Number of the next lock request of this shard.
+    lock_requests: Cell<u64>,
     /// Who votes on a partition, one after the other.
-    votes: Turns,
+    votes: PartitionLocks,
     /// The latest round that was voted on.
     voted_micros: Cell<i64>,
     clock: RefCell<BallotClock>,
@@ -76,10 +76,10 @@ impl Paxos {
     pub(crate) fn new(rt: &Rt) -> Self {
         let (sequence, node) = (rt.random_u64() as u16, rt.random_u64());
         Self {
-            requests: Turns::default(),
-            lending: Lending::default(),
-            wishes: Cell::new(0),
-            votes: Turns::default(),
+            requests: PartitionLocks::default(),
+            leases: Leases::default(),
+            lock_requests: Cell::new(0),
+            votes: PartitionLocks::default(),
             voted_micros: Cell::new(i64::MIN),
             clock: RefCell::new(BallotClock::new(types::uuid::clock_and_node(sequence, node))),
             stats: Cell::default(),
@@ -92,9 +92,9 @@ impl Paxos {
         self.clock.borrow_mut().next(now_micros, above)
     }
 
-    fn next_wish(&self) -> u64 {
-        let number = self.wishes.get();
-        self.wishes.set(number + 1);
+    fn next_lock_request(&self) -> u64 {
+        let number = self.lock_requests.get();
+        self.lock_requests.set(number + 1);
         number
     }
 
@@ -115,9 +115,9 @@ impl Paxos {
 }
 
 impl Coordinator {
-    /// Reads a partition with `command`, and writes what `decide` says for what was read; nothing when it says none. What it
-    /// writes is to have the time that it is told, and deletes just before it. It may be asked again, when others got in the
-    /// way.
+    /// Reads a partition with `command`, and writes what `decide` returns for it; nothing when that is `None`. `decide` gives the
+    /// write the timestamp that it receives, and deletions one before it. It is called again after
+    /// contention.
     pub async fn cas<E: From<RequestError>>(
         &self,
         command: &ReadCommand,
@@ -144,7 +144,7 @@ impl Coordinator {
         };
         let mut driver = Driver::new(self, command, options, false).map_err(&mut fail)?;
         driver.check_commit(options.commit).map_err(&mut fail)?;
-        let _turn = driver.turn().await.map_err(&mut fail)?;
+        let _lock = driver.lock().await.map_err(&mut fail)?;
         let decided = loop {
             match driver.run(decide).await {
                 Ok(decided) => break decided,
@@ -199,7 +199,7 @@ impl Coordinator {
             contention_deadline: deadline,
         };
         let mut driver = Driver::new(self, command, options, true)?;
-        let _turn = driver.turn().await?;
+        let _lock = driver.lock().await?;
         let mut nothing = |_: &ReadPage, _: Timestamp| Ok::<_, RequestError>(None);
         loop {
             match driver.run(&mut nothing).await {

@@ -1,4 +1,4 @@
-//! What a replica remembers of its votes: rows of `system.paxos`, one a partition that was voted on, with Cassandra's columns.
+//! A replica's votes on disk: rows of `system.paxos`, one a partition that was voted on, with Cassandra's columns.
 //!
 //! A row has the partition's own key, so that it lies on the shard that owns the partition, and ends by itself when it is older
 //! than what the rules remember.
@@ -17,8 +17,8 @@ use schema::{Schema, Table};
 
 use super::codec::{self, Place, Value};
 
-/// Version of the stored form of proposals.
-const VERSION: i32 = 1;
+/// Version of the stored form of proposals, which stands beside each.
+pub(super) const VERSION: i32 = 1;
 /// Rows are kept longer than they count, for clocks that differ.
 const SLACK_SECONDS: Seconds = 3600;
 /// The least time for which votes are remembered.
@@ -108,6 +108,13 @@ impl<'a> VoteStore<'a> {
         };
         let proposal = |columns: [&str; 3]| match value(columns[0]) {
             None => Ok(None),
+            Some(_) if value(columns[2]).is_none_or(|version| *version != VERSION.to_be_bytes()) => {
+                let text = format!(
+                    "{} of a vote in system.paxos is one that this version does not know",
+                    columns[2]
+                );
+                Err(ReplicaError::Storage(text))
+            }
             Some(bytes) => {
                 let place = Place { table: self.table, key: self.key };
                 let read = place.stored(&bytes).map(Some);

@@ -16,7 +16,7 @@ use crate::Coordinator;
 use crate::canaries;
 use crate::fence;
 use crate::remote::{self, PeerError};
-use crate::schema_change::{NodeRequest, NodeResponse};
+use crate::shard_calls;
 use crate::view::ClusterView;
 
 /// A request to a voter of this node.
@@ -53,7 +53,7 @@ impl Coordinator {
     /// Votes; to be called on the shard that owns the partition.
     pub(crate) async fn vote(&self, asked: Ballotage) -> Vote {
         let Ballotage { table, key, request } = asked;
-        let _turn = self.paxos().votes.take(table, &key).await;
+        let _lock = self.paxos().votes.lock(table, &key).await;
         let schema = self.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
@@ -93,10 +93,10 @@ impl Coordinator {
             Request::Prepare(_) | Request::Propose(_) => None,
         };
         let step = step(known, request, now, memory);
-        let apply = step.apply.map(|update| canaries::committed(self.planted(), &update));
+        let apply = step.apply.map(|update| canaries::committed(self.injected(), &update));
         let mut changes: Vec<_> =
             step.state.map(|state| store.change(&remembered, &state, now)).into_iter().collect();
-        if self.planted().forgotten_promises && durable {
+        if self.injected().forgotten_promises && durable {
             changes.retain(|_| !matches!(step.reply, Reply::Promised { .. }));
         }
         if let (Some(update), Some(written)) = (apply, written) {
@@ -105,7 +105,7 @@ impl Coordinator {
                 updates.append(&mut changes);
             }
             // A truncation may be under way, which ends with a time behind this round, and must not leave what is written meanwhile.
-            let since = if self.planted().rounds_outlive_truncate { i64::MAX } else { written.micros };
+            let since = if self.injected().rounds_outlive_truncate { i64::MAX } else { written.micros };
             let write = Write::all(Origin::PaxosCommit, updates);
             self.replica().apply(write.with_truncation(Truncation::LeavesOut(since))).await?;
             let floor = self.truncation_floor(table.id);
@@ -123,7 +123,7 @@ impl Coordinator {
 
     /// Rounds up to this one ended with a table's last truncation on this shard.
     pub(crate) fn truncation_floor(&self, table: TableId) -> Ballot {
-        if self.planted().rounds_outlive_truncate {
+        if self.injected().rounds_outlive_truncate {
             return Ballot::NONE;
         }
         truncation_floor(self.replica().engine().truncated_at(table))
@@ -143,10 +143,7 @@ impl Coordinator {
         let vote = if owner == self.rt().shard() {
             self.vote(asked).await
         } else {
-            match self.port().call(owner, NodeRequest::Vote(Box::new(asked))).await {
-                NodeResponse::Voted(vote) => *vote,
-                other => panic!("a vote was answered with {other:?}"),
-            }
+            *self.port().ask(owner, shard_calls::Vote { ballotage: Box::new(asked) }).await
         };
         if let Some((trace, request)) = told {
             trace.add(self.rt().now(), owner.0, done(&request, &vote));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordinator::{Consistency, RequestError, WriteKind, WriteOptions};
-use rt_sim::{Begun, Config, LinkConfig};
+use rt::DiskOp;
+use rt_sim::{Begun, Config, DiskFault, LinkConfig};
 use schema::Table;
 
 use crate::world::{
@@ -135,6 +136,26 @@ fn a_batch_that_nobody_else_keeps_is_not_begun() {
 }
 
 #[test]
+fn a_coordinator_whose_disk_fails_needs_two_others_to_store_its_batch() {
+    let world = World::with_batches(5, &SHARDS, Config::default(), true);
+    let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
+    let [_, near, far] = owned(&world);
+    let (first, both) = (world.sim.node(0), near.iter().chain(&far).copied().collect::<Vec<i32>>());
+    let (op, path_contains) = (DiskOp::Write, "commitlog".to_owned());
+    world.sim.inject_disk_fault(first, DiskFault { op, path_contains, errno: 5, skip: 0, times: u32::MAX });
+    world.sim.partition(first, world.sim.node(2));
+    // Only node 1 would have it: should that be lost too, half of the batch could stay.
+    let written = write(&world, 0, &t, &near, Consistency::One);
+    let refused = join(&world.sim, written).expect_err("one node alone stores it");
+    assert!(matches!(refused, RequestError::WriteTimeout { kind: WriteKind::BatchLog, .. }), "{refused:?}");
+    world.sim.heal_all();
+    world.sim.run_for(60 * SECOND);
+    assert!(near.iter().all(|k| world.kept(1, partition(&t, *k, now)).is_empty()), "it is not begun");
+    let written = write(&world, 0, &t, &both, Consistency::One);
+    assert_eq!(join(&world.sim, written), Ok(()));
+}
+
+#[test]
 fn a_node_alone_in_its_cluster_keeps_its_batches_itself() {
     let world = World::with_batches(4, &SHARDS, Config::default(), true);
     let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
@@ -178,7 +199,7 @@ fn what_was_truncated_does_not_come_back_with_a_batch() {
     }
 }
 
-/// A batch whose coordinator is killed at some moment and starts again: whether the client was told that it is done, how much of
+/// A batch whose coordinator is killed at some moment and starts again: whether the client got success, how much of
 /// it is there in the end, and whether it was replayed.
 fn killed_at_some_moment(seed: u64) -> (bool, usize, bool) {
     let link = LinkConfig {

@@ -94,7 +94,11 @@ fn a_write_crosses_the_distance_once() {
     for k in 0..10 {
         world.write(0, row(&table, k, 1, "text", 2), Consistency::All).unwrap();
     }
-    assert_eq!(sent(Verb::Forward, 0..1) - before.0, 10, "one of the other datacenter is told");
+    assert_eq!(
+        sent(Verb::Forward, 0..1) - before.0,
+        10,
+        "one replica of the other datacenter gets each write"
+    );
     assert_eq!(sent(Verb::Apply, 0..1) - before.1, 20, "and the two of its own");
     assert_eq!(sent(Verb::Apply, 3..6) - before.2, 20, "which tells the others there");
     assert_eq!(sent(Verb::Outcome, 3..6) - before.3, 20);

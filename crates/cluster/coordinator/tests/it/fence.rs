@@ -1,4 +1,4 @@
-//! A change of the ring of which one coordinator does not hear: replicas refuse what it writes by the ring of before, so that
+//! A topology change of which one coordinator does not hear: replicas refuse what it writes by the previous topology version, so that
 //! nothing that was acknowledged is missing in the ring of after. Coordinators that hear of it are not refused anything.
 
 use std::cell::{Cell, RefCell};
@@ -17,7 +17,7 @@ const DEAF: usize = 0;
 const UNREACHED: usize = 2;
 pub const JOINS: usize = 3;
 const KEYS: i32 = 24;
-/// Seeds within which a planted bug is found.
+/// Seeds within which an injected bug is found.
 const CANARY_SEEDS: u64 = 10;
 
 #[derive(Clone, Copy)]
@@ -124,7 +124,7 @@ fn lost(world: &World, written: &Written, reader: usize) -> Option<String> {
 fn run(seed: u64, canaries: Canaries) -> Result<(usize, u64), String> {
     let world = World::new(seed, &[1, 2, 1, 2], Config::default());
     // The deaf one loses ranges, too, and the change would wait until it is there to be fetched from: here it goes by.
-    world.plant(Canaries { loser_left_out: true, ..canaries });
+    world.inject(Canaries { loser_left_out: true, ..canaries });
     tell(&world, &[0, 1, 2], Stage::Before);
     let (deaf, healthy) = (Rc::new(Written::default()), Rc::new(Written::default()));
     world.sim.partition(world.sim.node(DEAF), world.sim.node(UNREACHED));
@@ -133,7 +133,7 @@ fn run(seed: u64, canaries: Canaries) -> Result<(usize, u64), String> {
             begin(&world.sim, node, 0, move |rt, coordinator| writer(rt, coordinator, keys, written))
         });
     world.sim.run_for(SECOND);
-    // Who does not hear of the change is taken for dead while it lasts, and lives.
+    // Who does not hear of the change is convicted while it lasts, and lives.
     let hear = [JOINS, 1, 2];
     tell_alive(&world, &hear, Stage::Announced, &hear);
     world.sim.run_for(2 * SECOND);

@@ -107,6 +107,22 @@ fn after_the_window_nothing_more_is_kept() {
 }
 
 #[test]
+fn a_clock_that_jumps_forward_does_not_shorten_the_window() {
+    let config = HintsConfig { window: Duration::from_secs(60), ..HintsConfig::default() };
+    let (world, t) = (world(14, config), table("ks", "t"));
+    world.sim.crash(world.sim.node(2));
+    world.believe(&[0, 1]);
+    world.sim.run_for(5 * SECOND);
+    world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
+    world.sim.jump_clock(world.sim.node(0), 3_600_000_000);
+    world.write(0, row(&t, 2, 1, "a", 10), Consistency::Quorum).unwrap();
+    assert_eq!(kept_hints(&world, 0), [(host(2), 2)].into());
+    world.sim.run_for(60 * SECOND);
+    world.write(0, row(&t, 3, 1, "a", 10), Consistency::Quorum).unwrap();
+    assert_eq!(kept_hints(&world, 0), [(host(2), 2)].into(), "the outage lasts longer now");
+}
+
+#[test]
 fn a_stop_keeps_the_rest_for_the_next_start() {
     // So slow that two are delivered a second: the rate is shared with the other node that might deliver.
     let config = HintsConfig { throttle_bytes: 400, in_flight_max: 1, ..HintsConfig::default() };

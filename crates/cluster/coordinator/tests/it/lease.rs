@@ -40,7 +40,7 @@ fn moves(world: &World, k: i32) -> bool {
 /// reads what was overwritten, at QUORUM, and how many of its reads are refused.
 fn stale_reads(canaries: Canaries) -> (usize, usize) {
     let (world, reached) = world(31);
-    world.plant(canaries);
+    world.inject(canaries);
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
     tell(&world, &[0, 1, 2], Stage::Before);

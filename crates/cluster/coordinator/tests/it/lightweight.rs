@@ -1,5 +1,5 @@
 //! Lightweight transactions over several nodes: conditional writes and serial reads of a register under partitions, crashes and
-//! losses of power, judged for linearisability.
+//! power failures, judged for linearisability.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ fn run(seed: u64, faults: bool, sum: &mut Sum) -> bool {
     } else {
         first.into_iter().for_each(|client| join(&world.sim, client));
     }
-    // Calm again: new clients go on.
+    // The faults have ended: new clients succeed.
     for client in [(0, 0), (2, 0)].map(|(node, shard)| start(node, shard, 4)) {
         join(&world.sim, client);
     }
@@ -274,14 +274,14 @@ fn one_node_of_several_shards_agrees_with_itself() {
                         let next = held(page).unwrap_or(0) + 1;
                         Ok::<_, RequestError>(Some(row(&table, 1, 0, &next.to_string(), at)))
                     };
-                    coordinator.cas(&command, options, &mut decide).await.expect("a calm node");
+                    coordinator.cas(&command, options, &mut decide).await.expect("a node without faults");
                     counted += 1;
                 }
             })
         })
         .collect();
     clients.into_iter().for_each(|client| join(&world.sim, client));
-    let page = world.read(0, partition(&table, 1, now), Consistency::One).expect("a calm node");
+    let page = world.read(0, partition(&table, 1, now), Consistency::One).expect("a node without faults");
     assert_eq!(held(&page), Some(60), "every increment counted once");
     let stats =
         [0, 1, 2].map(|shard| world.on(0, shard, |_, coordinator| async move { coordinator.paxos_stats() }));

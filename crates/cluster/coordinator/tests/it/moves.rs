@@ -39,7 +39,7 @@ fn replicas(world: &World, node: usize, k: i32) -> Vec<HostId> {
 /// A node joins three that have different rows of each partition; how many rows no replica has afterwards.
 fn lost_by_a_join(seed: u64, canaries: Canaries) -> usize {
     let world = World::new(seed, &[1, 2, 1, 1], Config::default());
-    world.plant(canaries);
+    world.inject(canaries);
     tell(&world, &[0, 1, 2], Stage::Before);
     let before: Vec<_> = (0..KEYS).map(|k| replicas(&world, 0, k)).collect();
     for k in 0..KEYS {
@@ -86,15 +86,15 @@ fn a_node_that_loses_a_range_is_waited_for_unless_it_is_removed() {
             _ => Phase::Normal,
         };
         world.believe_phases(&[0, 1, 2, 3], phases);
-        let gainer = if phase == Phase::Normal { JOINS } else { 1 };
-        world.pull(gainer, &t).expect("all are there");
+        let pending = if phase == Phase::Normal { JOINS } else { 1 };
+        world.pull(pending, &t).expect("all are there");
         world.believe_phases(&[1, 2, 3], phases);
-        let pulled = world.pull(gainer, &t);
+        let pulled = world.pull(pending, &t);
         match pulled {
             Err(error) => {
                 assert!(is_waited_for && error.to_string().contains("loses a range and is down"), "{error}");
                 world.sim.run_for(61 * SECOND);
-                world.pull(gainer, &t).expect("not for ever");
+                world.pull(pending, &t).expect("not for ever");
             }
             Ok(_) => assert!(!is_waited_for, "{phase:?}"),
         }
@@ -260,7 +260,7 @@ fn write_without_node_2(world: &World, t: &Arc<Table>) {
 /// Hints are kept for a node; while it is away it loses ranges to a node that joined. What it has of those when the hints were delivered.
 fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
     let world = World::with_handoff(11, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
-    world.plant(canaries);
+    world.inject(canaries);
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
     write_without_node_2(&world, &t);
@@ -270,7 +270,7 @@ fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
     tell(&world, &[0, 1, 2, JOINS], Stage::Over);
     world.sim.run_for(60 * SECOND);
     assert_eq!(kept_hints(&world, 0), [].into());
-    let mut strays = 0;
+    let mut returned = 0;
     let mut missing = 0;
     for k in 0..KEYS {
         let owners = replicas(&world, 0, k);
@@ -279,28 +279,28 @@ fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
         if owners.contains(&host(2)) {
             continue;
         }
-        strays += usize::from(has(2));
+        returned += usize::from(has(2));
         missing += (0..4).filter(|node| owners.contains(&host(*node)) && !has(*node)).count();
     }
-    (strays, missing)
+    (returned, missing)
 }
 
 #[test]
 fn hints_for_a_node_that_lost_the_range_go_to_those_who_own_it() {
     assert_eq!(hints_for_a_former_replica(Canaries::default()), (0, 0));
     let everything = Canaries { owns_everything: true, ..Canaries::default() };
-    let (strays, missing) = hints_for_a_former_replica(everything);
-    assert!(strays > 0 && missing > 0, "{strays} partitions came back, {missing} are missing");
+    let (returned, missing) = hints_for_a_former_replica(everything);
+    assert!(returned > 0 && missing > 0, "{returned} partitions came back, {missing} are missing");
 }
 
 /// A coordinator that has not heard of the end of a join writes to those who were replicas; how many partitions a former one has then.
 fn late_writes(canaries: Canaries, conditional: bool) -> usize {
     let world = World::new(12, &[1, 1, 1, 1], Config::default());
-    world.plant(canaries);
+    world.inject(canaries);
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
     tell(&world, &[0, 1, 2, JOINS], Stage::Switched);
-    // By the ring of the last step before, which is not over, both old and new replicas are told.
+    // By the topology version of the last step before, which is still valid, both old and new replicas receive it.
     tell(&world, &[1, 2, JOINS], Stage::Over);
     for k in 0..KEYS {
         if conditional {
@@ -363,7 +363,7 @@ fn hints_for_a_node_that_left_go_to_those_who_own_its_ranges() {
 /// A read repairs what one replica alone has, while a node joins; whether that is read when reads have gone over.
 fn goes_back(canaries: Canaries) -> usize {
     let world = World::new(13, &[1, 1, 1, 1], Config::default());
-    world.plant(canaries);
+    world.inject(canaries);
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
     tell(&world, &[0, 1, 2, JOINS], Stage::Fetching);

@@ -1,5 +1,5 @@
 //! Random writes, deletions and reads at QUORUM under partitions: what was acknowledged is read ever after, what one read has
-//! shown the next one shows, and hints bring every replica what it missed. Planted bugs are found.
+//! shown the next one shows, and hints bring every replica what it missed. Injected bugs are found.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::world::{SECOND, World, begin, deleted, join, partition, row, seconds,
 
 const KEYS: i32 = 4;
 const NODES: usize = 3;
-/// Seeds within which a planted bug is found.
+/// Seeds within which an injected bug is found.
 const CANARY_SEEDS: u64 = 10;
 
 /// What is known of a key. A value's timestamp is its text.
@@ -154,7 +154,7 @@ fn work(world: &World, seed: u64, reads: u64) -> Promises {
 /// Reads and writes; how many, or what was broken.
 fn run(seed: u64, canaries: Canaries) -> Result<(u64, u64, u64), String> {
     let world = World::new(seed, &[1, 2, 1], Config::default());
-    world.plant(canaries);
+    world.inject(canaries);
     let mut promises = work(&world, seed, 50);
     let (table, now) = (table("ks", "t"), seconds(&world.sim, 0));
     // Quiet again: everything that was promised is there, and a read at ALL leaves every replica with it.
@@ -179,7 +179,7 @@ fn run(seed: u64, canaries: Canaries) -> Result<(u64, u64, u64), String> {
 /// Only writes, and hints that are delivered: afterwards each replica by itself has all that was promised.
 fn run_hints(seed: u64, canaries: Canaries) -> Result<u64, String> {
     let world = World::with_handoff(seed, &[1, 2, 1], Config::default(), HintsConfig::default());
-    world.plant(canaries);
+    world.inject(canaries);
     let promises = work(&world, seed, 0);
     world.sim.run_for(120 * SECOND);
     let (table, now) = (table("ks", "t"), seconds(&world.sim, 0));
@@ -216,7 +216,7 @@ fn hints_bring_every_replica_what_was_acknowledged() {
     assert!(writes > 500, "{writes} writes");
 }
 
-/// Finds a planted bug; says after how many seeds.
+/// Finds an injected bug; says after how many seeds.
 fn caught(name: &str, run: impl Fn(u64) -> Option<String>) {
     let found = (0..CANARY_SEEDS).find_map(|seed| run(seed).map(|broken| (seed, broken)));
     let (seed, broken) = found.unwrap_or_else(|| panic!("{name} is not found by {CANARY_SEEDS} seeds"));

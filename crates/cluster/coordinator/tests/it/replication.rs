@@ -330,7 +330,7 @@ fn counters_count_once_whoever_leads() {
     }
 }
 
-/// Node 0, which is no replica of the partition, has it counted. Nodes but one have observed a newer topology version; `leader` is
+/// Node 0, which is no replica of the partition, coordinates the update. Nodes but one have observed a newer topology version; `leader` is
 /// the one that has not. Once the counter's leader has counted, and the others have refused its state, node 0 learns of the newer
 /// version, in which that leader is down. Whether `leader` was the one that counted, and what became of the write.
 fn count_while_the_leader_is_convicted(
@@ -587,7 +587,11 @@ fn leaves(phase: Phase, alive: &[usize]) {
         world.pull(node, &three).unwrap();
         lost += world.pull(node, &one).unwrap().lost;
     }
-    assert_eq!(lost > 0, phase != Phase::Leaving, "what only the dead node had is told of: {lost} ranges");
+    assert_eq!(
+        lost > 0,
+        phase != Phase::Leaving,
+        "ranges that only the dead node stored are reported: {lost} ranges"
+    );
     assert_eq!(all_keys(&world, 1, &three, Consistency::Quorum), written);
     world.believe_switched(alive, goes);
     let written = write(&world, 40);

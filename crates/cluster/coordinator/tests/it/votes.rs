@@ -51,7 +51,7 @@ fn what_was_chosen_before_a_truncation_does_not_come_back_after_it() {
     assert_eq!(seen.expect("all is well"), RegisterOutput::Value(Some(8)));
 }
 
-/// One node has voted on rounds that are an hour ahead, of another table. Whoever is told that a write is committed everywhere
+/// One node has voted on rounds that are an hour ahead, of another table. Whoever learns that a write is committed everywhere
 /// finds it everywhere.
 #[test]
 fn after_a_truncation_nobody_takes_for_truncated_what_others_choose() {

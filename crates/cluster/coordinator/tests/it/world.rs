@@ -225,8 +225,8 @@ impl World {
     }
 
     /// Plants bugs in every running node.
-    pub fn plant(&self, canaries: Canaries) {
-        COORDINATORS.with(|all| all.borrow().values().for_each(|coordinator| coordinator.plant(canaries)));
+    pub fn inject(&self, canaries: Canaries) {
+        COORDINATORS.with(|all| all.borrow().values().for_each(|coordinator| coordinator.inject(canaries)));
     }
 
     /// Has every running node believe that these nodes, and only these, live.

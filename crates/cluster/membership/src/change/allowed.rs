@@ -1,4 +1,4 @@
-//! Which changes of the ring are refused, and with which words: Cassandra's, where it has some. Pure.
+//! Which topology changes are refused, and with which words: Cassandra's, where it has some. Pure.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(crate) fn decommission(state: &ClusterState, own: HostId, force: bool) -> Re
     Ok(())
 }
 
-/// Whether without a node every keyspace has as many nodes as copies in its datacenter.
+/// Whether without a node every keyspace still has enough nodes for its replicas in its datacenter.
 fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>) -> Result<(), String> {
     let member = state.member(own).expect("it was looked for");
     let datacenter = &*member.info.location.datacenter;
@@ -50,7 +50,7 @@ fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>
             }
             Replication::Local | Replication::Everywhere => continue,
         };
-        // Where there are too few already, one less loses a copy all the same.
+        // Where there are too few already, one less loses a replica all the same.
         if factor > 0 && nodes <= factor {
             let name = &keyspace.name;
             return Err(format!(
@@ -62,8 +62,8 @@ fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>
     Ok(())
 }
 
-/// Whether a node of a datacenter may join without fetching what others have (`auto_bootstrap: false`). Those who had the ranges drop them when
-/// the change is over, so there must be nothing: no tables in keyspaces that have replicas in its datacenter. The server's own keyspaces are
+/// Whether a node of a datacenter may join without streaming (`auto_bootstrap: false`). The former replicas drop its ranges when
+/// the change has completed, so there must be no data: no tables in keyspaces that have replicas in its datacenter. The server's own keyspaces are
 /// fetched whatever the option says.
 pub(crate) fn join_unfetched(state: &ClusterState, datacenter: &str) -> Result<(), String> {
     let places_here = |replication: &Replication| match replication {
@@ -86,7 +86,7 @@ pub(crate) fn join_unfetched(state: &ClusterState, datacenter: &str) -> Result<(
     }
 }
 
-/// What removing a node begins with.
+/// The first step of removing a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// Its ranges are fetched by the others.
@@ -118,7 +118,7 @@ pub(crate) fn remove(
     })
 }
 
-/// Who is being removed: what `removenode force` and `removenode status` are about.
+/// The host that is being removed, for `removenode force` and `removenode status`.
 pub(crate) fn being_removed(state: &ClusterState) -> Option<HostId> {
     let change = state.change.as_ref()?;
     let removing =

@@ -1,6 +1,6 @@
-//! What a node does next about the change of the ring that the cluster's log tells of. Pure.
+//! The next step of a node in the topology change of the cluster's log. Pure.
 //!
-//! Every node looks at the log and does its part: who gains ranges fetches them and says so, and one node conducts. So nothing
+//! Every node reads the log and does its part: pending replicas stream their ranges and report it, and one node coordinates. So nothing
 //! has to be handed on when a node fails: it finds in the log where it was.
 
 use std::collections::BTreeSet;
@@ -13,36 +13,36 @@ use topology::HostId;
 pub(crate) enum Act {
     /// Nothing until something changes.
     Rest,
-    /// See to it that every node knows of the change, then have data fetched.
+    /// Ensure that every node knows of the change, then have data streamed.
     Announce(u64),
-    /// Fetch what this node gains.
+    /// Stream the ranges that this node gains.
     Fetch(u64),
     /// Everyone has fetched: let reads go over.
     Switch(u64),
-    /// See to it that every node reads from the ring to be, then end the change.
+    /// See to it that every node reads from the pending topology version, then end the change.
     Finish(u64),
     /// Take a node out of the log that has left and is down.
     Forget(HostId),
 }
 
-/// What a node knows.
-pub(crate) struct Scene<'a> {
+/// A node's knowledge.
+pub(crate) struct Context<'a> {
     pub(crate) state: &'a ClusterState,
     pub(crate) own: HostId,
-    /// Who gains ranges by the change.
-    pub(crate) gainers: &'a BTreeSet<HostId>,
+    /// The pending replicas of the change.
+    pub(crate) pending_nodes: &'a BTreeSet<HostId>,
     pub(crate) alive: &'a dyn Fn(HostId) -> bool,
 }
 
-impl Scene<'_> {
-    /// What this node does now.
+impl Context<'_> {
+    /// This node's next step.
     pub(crate) fn next(&self) -> Act {
         let Some(change) = &self.state.change else { return self.forget() };
         let conducts = self.conductor(change) == Some(self.own);
         match change.step {
             ChangeStep::Announced if conducts => Act::Announce(change.number),
             ChangeStep::Fetching
-                if self.gainers.contains(&self.own) && !change.fetched.contains(&self.own) =>
+                if self.pending_nodes.contains(&self.own) && !change.fetched.contains(&self.own) =>
             {
                 Act::Fetch(change.number)
             }
@@ -54,13 +54,13 @@ impl Scene<'_> {
         }
     }
 
-    /// Who has yet to fetch.
+    /// The nodes that have yet to stream.
     pub(crate) fn waits_for(&self, change: &TopologyChange) -> Vec<HostId> {
         let member = |host: &&HostId| self.state.member(**host).is_some();
-        self.gainers.difference(&change.fetched).filter(member).copied().collect()
+        self.pending_nodes.difference(&change.fetched).filter(member).copied().collect()
     }
 
-    /// Who sees to the steps: the node whose place changes, and the first of the others for one that is down or when no place changes.
+    /// The node that coordinates the steps: the one under change, and the first of the others for one that is down or when no node changes.
     pub(crate) fn conductor(&self, change: &TopologyChange) -> Option<HostId> {
         if let Some(joins) = change.joins {
             return Some(joins);

@@ -66,11 +66,14 @@ impl Log {
         self.state.change.as_ref().expect("a change is under way").number
     }
 
-    /// What nodes do when these gain and those live.
-    fn acts<const N: usize>(&self, nodes: [u8; N], gainers: &[u8], alive: &[u8]) -> [Act; N] {
-        let gainers = gainers.iter().map(|id| host(*id)).collect();
+    /// The next steps of nodes when these are pending replicas and those are up.
+    fn acts<const N: usize>(&self, nodes: [u8; N], pending_nodes: &[u8], alive: &[u8]) -> [Act; N] {
+        let pending_nodes = pending_nodes.iter().map(|id| host(*id)).collect();
         let alive = |other: HostId| alive.contains(&other.0[0]);
-        nodes.map(|own| Scene { state: &self.state, own: host(own), gainers: &gainers, alive: &alive }.next())
+        nodes.map(|own| {
+            Context { state: &self.state, own: host(own), pending_nodes: &pending_nodes, alive: &alive }
+                .next()
+        })
     }
 
     fn step(&mut self, step: ChangeStep) {
@@ -162,5 +165,5 @@ fn who_joins_lets_a_live_replacement_go_first() {
     assert_eq!(ahead(&log, 5, &alive), None, "itself");
     assert_eq!(ahead(&log, 4, &[1, 2, 4, 6]), None, "it is down");
     log.tokens(5, &[300]);
-    assert_eq!(ahead(&log, 4, &alive), None, "it has its turn");
+    assert_eq!(ahead(&log, 4, &alive), None, "it is the next one");
 }

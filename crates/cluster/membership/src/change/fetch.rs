@@ -1,4 +1,4 @@
-//! One shard's part of what a node fetches, for which the shards share the ranges out, and of what it drops.
+//! One shard's part of a node's streaming, for which the shards share the ranges out, and of its cleanup.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::MembershipError;
 type Piece = (Arc<Table>, TokenRange);
 
 impl RangeStreamer {
-    /// Drops what the node does not own out of these tables of this shard.
+    /// Drops the ranges that the node does not own from these tables of this shard.
     pub(super) async fn cleanup(&self, tables: &[TableId], what: Kept) -> Result<(), MembershipError> {
         let coordinator = &self.coordinator;
         for id in tables {
@@ -40,7 +40,9 @@ impl RangeStreamer {
                 Ok(0) => {}
                 Ok(rewritten) => {
                     let name = table.full_name();
-                    tracing::info!("cleaned {rewritten} SSTables of {name} from what this node does not own");
+                    tracing::info!(
+                        "cleanup rewrote {rewritten} SSTables of {name} without the ranges that this node does not own"
+                    );
                 }
                 Err(engine::MaintenanceError::UnknownTable(_)) => {}
                 Err(error) => {
@@ -51,7 +53,7 @@ impl RangeStreamer {
         Ok(())
     }
 
-    /// Fetches what is lacking of this shard's part of the ranges, when files are here as far as they could be had.
+    /// Reads the rest of this shard's part of the ranges, when the available files have been streamed.
     pub(super) async fn fetch(
         &self,
         rt: &Rt,

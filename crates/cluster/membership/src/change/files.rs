@@ -1,4 +1,4 @@
-//! What a node fetches as files, before it compares what it has with the other replicas. Each shard fetches what it will own.
+//! Streaming of whole files, before a node compares its data with the other replicas. Each shard streams the ranges that it will own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -9,21 +9,21 @@ use coordinator::PullFrom;
 use futures_util::future::{Either, join_all, select};
 use rt::Rt;
 use schema::{Keyspace, Replication, Table, TableId};
+use streaming::Peer;
 use topology::{HostId, TokenRange};
-use transfer::Peer;
 
 use super::Inner;
 use super::rebuild::Rebuild;
 use super::streamer::{FetchFigures, RangeStreamer};
 use crate::{MembershipError, ShardTask};
 
-/// How often it is looked whether what is fetched is still wanted.
+/// How often a stream checks whether it is still wanted.
 const WANTED_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why a node fetches.
 #[derive(Clone, Debug)]
 pub enum FetchReason {
-    /// It gains ranges by the change of the ring with this number.
+    /// It gains ranges by the topology change with this number.
     Change(u64),
     /// An operator asks for all that it owns, from a datacenter or from anywhere.
     Rebuild(Rebuild),
@@ -40,7 +40,7 @@ impl FetchReason {
         }
     }
 
-    /// What it is called: under the same name, fetching goes on where it was.
+    /// Its name: under the same name, streaming continues where it was.
     fn label(&self) -> String {
         match self {
             Self::Change(number) => number.to_string(),
@@ -56,7 +56,7 @@ pub(super) struct Expected {
     of: BTreeMap<TableId, u64>,
     /// Tables that are complete.
     done: BTreeSet<TableId>,
-    /// Whether all sources have told.
+    /// Whether all sources have reported their totals.
     pub(super) is_known: bool,
     /// The table that comes, and how many bytes had come before it.
     now: Option<(TableId, u64)>,
@@ -74,7 +74,7 @@ impl Expected {
         self.of.remove(&table);
     }
 
-    /// All bytes that come, when `here` have been taken over and sources have told of `told` more that are on their way.
+    /// The total bytes, when `here` have been received and sources have reported `told` more.
     pub(super) fn total(&self, here: u64, told: u64) -> u64 {
         let Some((table, before)) = self.now else { return here + told + self.of.values().sum::<u64>() };
         let later: u64 = self.of.iter().filter(|(other, _)| **other != table).map(|(_, bytes)| *bytes).sum();
@@ -94,7 +94,7 @@ pub(super) fn had_from(had: &FetchedRanges, table: TableId, range: TokenRange) -
 }
 
 impl RangeStreamer {
-    /// Fetches this shard's part of the files of what the node is to have.
+    /// Streams this shard's part of the files of the node's ranges.
     pub(super) async fn fetch_files(
         &self,
         rt: &Rt,
@@ -114,7 +114,7 @@ impl RangeStreamer {
         had
     }
 
-    /// Asks how much of each table comes, until all sources have told.
+    /// Asks for the total of each table, until all sources have reported.
     async fn learn_totals(&self, rt: &Rt, reason: &FetchReason) {
         let label = reason.label();
         let mut open = self.tables_to_fetch(reason);
@@ -169,7 +169,7 @@ impl RangeStreamer {
         let mut had = FetchedRanges::new();
         for (table, ranges) in self.tables_to_fetch(reason) {
             self.expected.borrow_mut().now = Some((table.id, self.fetch.get().file_bytes));
-            // Dropping what is under way ends it; what has come stays for another attempt.
+            // Dropping the future ends it; received files stay for another attempt.
             let fetching = pin!(self.fetch_table(&table, &ranges, (reason, &label), &mut had));
             match select(fetching, pin!(self.given_up(rt, reason))).await {
                 Either::Left((fetched, _)) => fetched?,
@@ -180,7 +180,7 @@ impl RangeStreamer {
         Ok(had)
     }
 
-    /// Waits until nobody wants any more what is fetched.
+    /// Waits until the stream is not wanted any more.
     async fn given_up(&self, rt: &Rt, reason: &FetchReason) -> MembershipError {
         loop {
             if let Err(error) = self.check_wanted(reason) {
@@ -190,7 +190,7 @@ impl RangeStreamer {
         }
     }
 
-    /// Fails when the change of the ring for which this is fetched was given up.
+    /// Fails when the topology change for which this is fetched was given up.
     pub(super) fn check_wanted(&self, reason: &FetchReason) -> Result<(), MembershipError> {
         match reason {
             FetchReason::Change(number) if !self.coordinator.view().is_changing() => {
@@ -203,7 +203,7 @@ impl RangeStreamer {
         }
     }
 
-    /// What the node is to fetch of a keyspace.
+    /// The node's ranges of a keyspace to stream.
     pub(super) fn ranges_to_fetch(&self, keyspace: &Keyspace, reason: &FetchReason) -> Vec<TokenRange> {
         let view = self.coordinator.view();
         let copies = view.place_keyspace(keyspace);
@@ -258,12 +258,12 @@ impl RangeStreamer {
     pub(super) async fn fetch_over(&self) -> Result<(), MembershipError> {
         let finished = self.transfers.finish().await;
         finished
-            .map_err(|error| MembershipError::Cluster(format!("what was fetched cannot be removed: {error}")))
+            .map_err(|error| MembershipError::Cluster(format!("streamed files cannot be removed: {error}")))
     }
 }
 
 impl Inner {
-    /// Has every shard fetch its files, and then what this node lacks beyond that.
+    /// Makes every shard stream its files, and then the rest that this node lacks.
     pub(super) async fn fetch_all(&self, reason: FetchReason) -> Result<(), MembershipError> {
         self.leftovers.set(true);
         let mut all: Option<FetchedRanges> = None;
@@ -277,7 +277,7 @@ impl Inner {
         }
         let fetched = Arc::new(all.unwrap_or_default());
         self.on_all(ShardTask::Fetch(reason, fetched)).await?;
-        // Nothing has to be kept for another attempt.
+        // No state has to be stored for another attempt.
         self.on_all(ShardTask::FetchOver).await?;
         self.leftovers.set(false);
         Ok(())
@@ -298,12 +298,12 @@ mod tests {
         assert_eq!(expected.total(0, 0), 600, "before the first is asked for");
         expected.now = Some((table(1), 0));
         assert_eq!(expected.total(0, 0), 600);
-        assert_eq!(expected.total(0, 130), 630, "the source has told more than was guessed");
+        assert_eq!(expected.total(0, 130), 630, "the source reports more than the estimate");
         assert_eq!(expected.total(90, 20), 610, "of two sources one has sent its part");
         expected.complete(table(1));
         expected.now = Some((table(2), 125));
-        assert_eq!(expected.total(125, 0), 625, "what came of the first is known");
-        // A guess that comes late does not count what is here.
+        assert_eq!(expected.total(125, 0), 625, "the first one's total is known");
+        // A late estimate does not count received bytes.
         expected.guess(table(1), 100);
         assert_eq!(expected.total(125, 0), 625);
         expected.complete(table(2));

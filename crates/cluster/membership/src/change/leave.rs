@@ -1,13 +1,13 @@
-//! A node that leaves: what it keeps for others goes to them, and at the end it serves nobody.
+//! A leaving node: it delivers its hints and batches, and at the end it serves nobody.
 
 use std::time::Duration;
 
 use super::Inner;
 use crate::MembershipError;
 
-/// How long a node that leaves tries to deliver what it keeps for others.
+/// How long a leaving node tries to deliver its hints and batches.
 const HAND_OVER_MAX: Duration = Duration::from_secs(300);
-/// The same when it has left already and only what came last is there.
+/// The same when it has left already and only the latest ones remain.
 const LAST_HAND_OVER_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(500);
 /// So long drivers have to hear that this node lets no clients in any more, and go elsewhere.
@@ -55,7 +55,7 @@ impl Inner {
         self.membership.expect_removal();
         self.membership.set_ready(false);
         if let Err(error) = self.membership.wait_for_everyone().await {
-            // It has left all the same; who asks it until it is known everywhere asks another one next.
+            // It has left all the same; a client that still asks it asks another one next.
             tracing::warn!("not every node knows yet that this one has left: {error}");
         }
         self.rt.sleep(CLIENTS_GO).await;

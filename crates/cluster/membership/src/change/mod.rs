@@ -1,4 +1,4 @@
-//! Changes of the ring: this node's part in them, on shard 0. What is to be done follows from the cluster's log (`decide`), so that
+//! Topology changes: this node's part in them, on shard 0. The next step follows from the cluster's log (`decide`), so that
 //! a crash of anybody interrupts a change and does not end it.
 
 mod allowed;
@@ -28,28 +28,28 @@ use crate::MembershipError;
 use crate::membership::Membership;
 use crate::{NodeShards, ShardTask};
 pub use cleanup::Kept;
-use decide::{Act, Scene};
+use decide::{Act, Context};
 pub use files::{FetchReason, FetchedRanges};
 pub use rebuild::Rebuild;
 pub use requests::TopologyRequest;
 pub use streamer::{FetchFigures, RangeStreamer};
 
-/// How often it is looked, when nothing tells of a change, whether there is something to do.
+/// How often the log is checked for a step, when nothing notifies of a change.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause before what failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
 /// How long a node that joins without fetching asks the log which keyspaces there are.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
-/// Pause before a node that joins asks again for its turn.
+/// Pause before a joining node retries while another change is under way.
 const TURN_PAUSE: Duration = Duration::from_millis(100);
 /// How long a node that joins lets a replacement of a dead node go first, when nothing else is under way.
 const GIVE_WAY_MAX: Duration = Duration::from_secs(10);
-/// How long the end of a change waits for nodes that are down and could answer clients by the ring of before.
+/// How long the end of a change waits for nodes that are down and could answer clients by the previous topology version.
 const BLIND_WAIT: Duration = Duration::from_secs(60);
-// What those nodes have let in by the replicas of before has ended by then.
+// Requests that those nodes admitted by the former replicas have ended by then.
 const _: () = assert!(BLIND_WAIT.as_secs() >= coordinator::LEASE.as_secs() + 20);
 
-/// This node's part in changes of the ring. Cheap to clone.
+/// This node's part in topology changes. Cheap to clone.
 #[derive(Clone)]
 pub struct TopologyChanges(Rc<Inner>);
 
@@ -58,7 +58,7 @@ struct Inner {
     membership: Membership,
     coordinator: Coordinator,
     shards: Rc<dyn NodeShards>,
-    /// A node that joins fetches what it will own.
+    /// A joining node streams its ranges.
     bootstrap: bool,
     /// So long a change waits for writes that are under way and began with an older view.
     write_time_max: Duration,
@@ -66,16 +66,16 @@ struct Inner {
     request_time_max: Duration,
     /// This node has left the cluster and serves no more.
     has_left: Watch<bool>,
-    /// Who fetches or drops data holds it: what is dropped must not be what was just fetched.
+    /// Held while data is streamed or dropped: a cleanup must not drop streamed data.
     data: Semaphore,
-    /// The node's own directory, where it is noted what it has to go on with.
+    /// The node's own directory, with the notes for a restart.
     directory: PathBuf,
-    /// After which change this node has dropped what it lost, once that is known.
+    /// The topology change after which this node ran its last cleanup, once that is known.
     cleaned: Cell<Option<u64>>,
     /// The rebuild that is under way.
     rebuild: RefCell<Option<rebuild::Rebuild>>,
     rebuilding: RefCell<Option<Task<()>>>,
-    /// There may be files on the disk that came for something that was given up: in this life or an earlier one.
+    /// There may be files of an abandoned stream on the disk: of this process or an earlier one.
     leftovers: Cell<bool>,
     /// Which change is held up by nodes that are down and might live, and since when.
     blind_since: Cell<Option<(u64, Instant)>>,
@@ -127,7 +127,7 @@ impl TopologyChanges {
         }
     }
 
-    /// A node that joins: takes its place, when it is its turn, fetches its data, and owns it.
+    /// A joining node: takes its tokens when no other change is under way, streams its data, and owns it.
     pub async fn join(&self) -> Result<(), MembershipError> {
         let inner = &self.0;
         if !inner.bootstrap && !self.has_tokens() {
@@ -168,7 +168,7 @@ impl Inner {
         state.member(self.own()).map(|member| member.status)
     }
 
-    /// Whether this node may join without data, by what it knows of the cluster's log.
+    /// Whether this node may join without data, by its knowledge of the cluster's log.
     fn check_may_join_unfetched(&self) -> Result<(), MembershipError> {
         let location = &self.membership.config().location;
         allowed::join_unfetched(&self.state(), &location.datacenter).map_err(MembershipError::Cluster)
@@ -190,7 +190,7 @@ impl Inner {
             let act = self.next(&state);
             if act != Act::Rest {
                 if let Err(error) = self.perform(act).await {
-                    tracing::warn!("a change of the ring does not get on and is tried again: {error}");
+                    tracing::warn!("a topology change is stalled and is tried again: {error}");
                     self.rt.sleep(RETRY_PAUSE).await;
                 }
                 continue;
@@ -211,24 +211,24 @@ impl Inner {
             // Its leaving was interrupted after the last step.
             return Act::Rest;
         }
-        self.with_scene(state, |scene| scene.next())
+        self.with_context(state, |context| context.next())
     }
 
-    fn with_scene<T>(&self, state: &ClusterState, look: impl FnOnce(&Scene<'_>) -> T) -> T {
-        let gainers = self.gainers(state);
+    fn with_context<T>(&self, state: &ClusterState, look: impl FnOnce(&Context<'_>) -> T) -> T {
+        let pending_nodes = self.pending_nodes(state);
         let alive = |host| self.is_alive(host);
-        look(&Scene { state, own: self.own(), gainers: &gainers, alive: &alive })
+        look(&Context { state, own: self.own(), pending_nodes: &pending_nodes, alive: &alive })
     }
 
-    /// Who gains ranges by the change that is under way.
-    fn gainers(&self, state: &ClusterState) -> BTreeSet<HostId> {
+    /// The pending replicas of the change that is under way.
+    fn pending_nodes(&self, state: &ClusterState) -> BTreeSet<HostId> {
         if state.change.as_ref().is_none_or(|change| change.step != ChangeStep::Fetching) {
             return BTreeSet::new();
         }
         let Some(view) = self.membership.view_of(state) else { return BTreeSet::new() };
         let keyspaces = state.schema.keyspaces();
-        let gainers = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).gainers());
-        gainers.map(|index| view.node(index).host).collect()
+        let pending_nodes = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).pending_nodes());
+        pending_nodes.map(|index| view.node(index).host).collect()
     }
 
     /// Says, once, whom a change that this node conducts waits for.
@@ -236,9 +236,9 @@ impl Inner {
         let Some(change) = state.change.as_ref().filter(|change| change.step == ChangeStep::Fetching) else {
             return;
         };
-        let conducts = |scene: &Scene<'_>| scene.conductor(change) == Some(self.own());
-        let missing = self.with_scene(state, |scene| match conducts(scene) {
-            true => scene.waits_for(change),
+        let conducts = |context: &Context<'_>| context.conductor(change) == Some(self.own());
+        let missing = self.with_context(state, |context| match conducts(context) {
+            true => context.waits_for(change),
             false => Vec::new(),
         });
         if missing != *told && !missing.is_empty() {
@@ -248,7 +248,7 @@ impl Inner {
                 format!("{}{down}", address.unwrap_or_default())
             };
             let names = missing.iter().map(name).collect::<Vec<_>>().join(", ");
-            tracing::info!("the change of the ring waits for data to be fetched by {names}");
+            tracing::info!("the topology change waits for data to be fetched by {names}");
         }
         *told = missing;
     }
@@ -273,10 +273,10 @@ impl Inner {
         self.membership.propose(Command::TakeStep { change, step }).await
     }
 
-    /// Every node knows of the change, and no write is under way that began before.
+    /// Every node knows of the change, and all earlier writes have ended.
     async fn announce(&self, change: u64) -> Result<(), MembershipError> {
         self.membership.wait_for_everyone().await?;
-        tracing::debug!("every live node knows of the change of the ring");
+        tracing::debug!("every live node knows of the topology change");
         self.coordinator.run_out(self.write_time_max).await;
         tracing::debug!("what began before it is done");
         self.step(change, ChangeStep::Fetching).await
@@ -301,7 +301,7 @@ impl Inner {
         self.membership.propose(Command::Fetched { change, host }).await
     }
 
-    /// Every node reads from the ring to be: the change is complete. Who has not heard so is refused from then on, so that what is
+    /// Every node reads from the pending topology version: the change is complete. Requests of the older version are refused from then on, so that
     /// under way ends first.
     async fn finish(&self, change: u64) -> Result<(), MembershipError> {
         self.membership.wait_for_everyone().await?;
@@ -328,8 +328,8 @@ impl Inner {
         }
     }
 
-    /// Nodes that are down may not be: those that have not heard of the ring to be should not make a quorum of what replicas were.
-    /// That is waited for, but not for ever: of a node that is dead for good nobody hears.
+    /// Down nodes may not: those that have not observed the pending topology version should not make a quorum of the former replicas.
+    /// The change waits for them, but not for ever: a dead node never answers.
     fn check_reads_went_over(&self, change: u64) -> Result<(), MembershipError> {
         let state = self.state();
         let Some(view) = self.membership.view_of(&state) else { return Ok(()) };
@@ -338,14 +338,14 @@ impl Inner {
         match keyspaces.find(|keyspace| view.place_keyspace(keyspace).blind_quorum(&view, knows)) {
             Some(keyspace) if self.has_waited_for_the_blind(change) => {
                 tracing::warn!(
-                    "the change of the ring ends without replicas of keyspace {} that are down: should one be cut off and live, \
+                    "the topology change ends without replicas of keyspace {} that are down: should one be cut off and live, \
                      what it answers by itself may be old, and what is written to it alone may be lost",
                     keyspace.name
                 );
                 Ok(())
             }
             Some(keyspace) => Err(MembershipError::Cluster(format!(
-                "too many replicas of keyspace {} are down to be certain that nobody reads by the ring of before",
+                "too many replicas of keyspace {} are down to be certain that nobody reads by the previous topology version",
                 keyspace.name
             ))),
             None => Ok(()),
@@ -364,7 +364,7 @@ impl Inner {
         }
     }
 
-    /// A node that joins waits for its turn, and takes tokens.
+    /// A joining node waits until no other change is under way, and takes tokens.
     async fn take_tokens(&self) -> Result<(), MembershipError> {
         let has_tokens =
             |state: &ClusterState| state.member(self.own()).is_some_and(|member| !member.tokens.is_empty());
@@ -378,7 +378,10 @@ impl Inner {
             };
             if let Some(change) = state.change.as_ref().filter(|change| !goes_first(change)) {
                 let number = change.number;
-                tracing::info!("this node waits for its turn to join: {}", describe(&state, change));
+                tracing::info!(
+                    "this node's join is queued behind another topology change: {}",
+                    describe(&state, change)
+                );
                 let is_over =
                     |state: &ClusterState| state.change.as_ref().is_none_or(|now| now.number != number);
                 self.wait_until(is_over).await;
@@ -408,7 +411,7 @@ impl Inner {
     }
 }
 
-/// Who changes its place in the ring, and how far that is.
+/// The node under change, and its step.
 fn describe(state: &ClusterState, change: &TopologyChange) -> String {
     let address = |host: HostId| match state.member(host) {
         Some(member) => member.info.internode.to_string(),

@@ -1,5 +1,5 @@
-//! Rebuilding: a node fetches all that it owns. What is under way is written in the node's directory, so that a stop or a crash
-//! interrupts it and does not end it; whoever asked may go away.
+//! Rebuilding: a node streams all its ranges. The request is in the node's directory, so that a stop or a crash
+//! interrupts it and does not end it, nor does the end of the operator's connection.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::files::FetchReason;
 use super::{Inner, RETRY_PAUSE, TopologyChanges};
 use crate::{MembershipError, ShardTask};
 
-/// The file that says what is being rebuilt.
+/// The file of the rebuild under way.
 const NOTE: &str = "rebuild";
 /// More than is in it.
 const NOTE_LEN_MAX: usize = 4096;
 /// Attempts that may fail one after the other, as when a source restarts.
 const TRIES_MAX: u32 = 20;
-/// What an operator is told who asks for a second one.
+/// The operator's error when a rebuild is under way already.
 const BUSY: &str = "Node is still rebuilding. Check nodetool netstats.";
 
 /// A rebuild.
@@ -26,7 +26,7 @@ const BUSY: &str = "Node is still rebuilding. Check nodetool netstats.";
 pub struct Rebuild {
     /// When it was asked for, which is its name through all attempts.
     pub(crate) number: i64,
-    /// From which datacenter; from whoever has the data without one.
+    /// The source datacenter; any replica without one.
     pub(crate) source: Option<Arc<str>>,
     /// All shards look whether it was cancelled.
     cancelled: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ impl Rebuild {
         Self { number, source, cancelled: Arc::default() }
     }
 
-    /// From where, as operators are told.
+    /// The sources, for the operator.
     fn name(&self) -> &str {
         self.source.as_deref().unwrap_or("(any dc)")
     }
@@ -112,13 +112,13 @@ impl Inner {
         if self.status_in(&self.state()) != Some(MemberStatus::Normal) {
             return Err("this node is not in the ring: it owns nothing to rebuild".to_owned());
         }
-        // A change of the ring or a cleanup that is under way is waited for.
+        // A topology change or a cleanup that is under way is waited for.
         if self.rebuild.borrow().is_some() {
             return Err(BUSY.to_owned());
         }
         tracing::info!("rebuild from {}", source.as_deref().unwrap_or("(any dc)"));
         let rebuild = Rebuild::new(self.rt.wall_micros(), source.map(Into::into));
-        // From here on who else asks is told that it is under way.
+        // From here on a second request gets the error that one is under way.
         *self.rebuild.borrow_mut() = Some(rebuild.clone());
         let (tell, told) = rt::sync::oneshot::channel();
         let inner = Rc::clone(self);
@@ -151,12 +151,12 @@ impl Inner {
             Err(_) if rebuild.is_cancelled() => {
                 self.forget_rebuild().await?;
                 self.leftovers.set(true);
-                return Err("the rebuild was cancelled; what was fetched stays".to_owned());
+                return Err("the rebuild was cancelled; streamed data stays".to_owned());
             }
             Err(_) => {}
         }
         done.map_err(|error| {
-            format!("Error while rebuilding node: {error}; what was fetched stays, and the next rebuild goes on from there")
+            format!("Error while rebuilding node: {error}; streamed data stays, and the next rebuild continues from there")
         })
     }
 
@@ -171,12 +171,12 @@ impl Inner {
             if rebuild.is_cancelled() || tries == TRIES_MAX {
                 return Err(error);
             }
-            tracing::warn!("the rebuild does not get on and is tried again: {error}");
+            tracing::warn!("the rebuild is stalled and is tried again: {error}");
             self.rt.sleep(RETRY_PAUSE).await;
         }
     }
 
-    /// An operator has a rebuild end; what it has fetched stays.
+    /// An operator cancels a rebuild; streamed data stays.
     pub(super) async fn abort_rebuild(&self) -> Result<(), String> {
         let under_way = self.rebuild.borrow().clone();
         let Some(rebuild) = under_way else {
@@ -191,7 +191,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes what had arrived for something that was given up: nothing is under way that could go on with it.
+    /// Removes files of an abandoned stream, which nothing could continue.
     pub(super) async fn drop_leftovers(&self, state: &ClusterState) {
         if !self.leftovers.get() || state.change.is_some() || self.rebuild.borrow().is_some() {
             return;
@@ -203,7 +203,7 @@ impl Inner {
         }
         match self.on_all(ShardTask::FetchOver).await {
             Ok(()) => self.leftovers.set(false),
-            Err(error) => tracing::warn!("what was given up stays on the disk for now: {error}"),
+            Err(error) => tracing::warn!("files of an abandoned stream stay on the disk for now: {error}"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What operators ask for: decommission, removenode and the like. Each is written into the cluster's log and then waited for; who
-//! asks again, or goes away, changes nothing about it.
+//! Operators' requests: decommission, removenode and the like. Each is written into the cluster's log and then waited for; a second
+//! request, or the end of the connection, does not change it.
 
 use cluster::state::{ClusterState, Command, MemberStatus};
 use futures_util::future::select;
@@ -9,22 +9,22 @@ use topology::HostId;
 use super::allowed::{self, Removal};
 use super::{Inner, PERIOD, TopologyChanges};
 
-/// A change of the ring that an operator asks for.
+/// A topology change that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyRequest {
-    /// This node leaves; with `force` also when too few nodes stay for all copies.
+    /// This node leaves; with `force` also when too few nodes stay for all replicas.
     Decommission {
-        /// Whatever becomes of the copies.
+        /// Also when replicas are lost.
         force: bool,
     },
     /// This node, which leaves, stays.
     AbortDecommission,
-    /// A dead node goes, and the others fetch what it owned from each other.
+    /// A dead node goes, and the others stream its ranges from each other.
     Remove {
-        /// Who.
+        /// The host.
         host: HostId,
     },
-    /// What is being removed goes at once.
+    /// A node that is being removed goes at once.
     ForceRemoval,
     /// This node, which only coordinates, enters the ring.
     Join,
@@ -33,22 +33,22 @@ pub enum TopologyRequest {
         /// Which datacenter.
         source: Option<String>,
     },
-    /// The rebuild that is under way ends; what was fetched stays.
+    /// The rebuild that is under way ends; streamed data stays.
     AbortRebuild,
-    /// What this node does not own is dropped out of these tables.
+    /// Data that this node does not own is dropped from these tables.
     Cleanup {
         /// Which tables.
         tables: Vec<TableId>,
     },
-    /// A dead node goes at once, and nobody fetches what it owned.
+    /// A dead node goes at once, and nobody streams its ranges.
     Assassinate {
-        /// Who.
+        /// The host.
         host: HostId,
     },
 }
 
 impl TopologyChanges {
-    /// Does what an operator asks for, and returns when it is done; the error is what the operator is told.
+    /// Runs an operator's topology change, and returns when it has completed; the error is the operator's message.
     pub async fn ask(&self, request: TopologyRequest) -> Result<(), String> {
         let inner = &self.0;
         match request {
@@ -112,7 +112,7 @@ impl Inner {
             Removal::Fetch => {}
         }
         self.propose(Command::SetStatus { host, status: MemberStatus::Removing }).await?;
-        tracing::info!("host {} is removed: the others fetch what it owned from each other", name(host));
+        tracing::info!("host {} is removed: the others stream its ranges from each other", name(host));
         let removing = |state: &ClusterState| {
             state.member(host).is_some_and(|member| member.status == MemberStatus::Removing)
         };
@@ -132,7 +132,7 @@ impl Inner {
         self.propose(Command::RemoveMember { host }).await
     }
 
-    /// Takes a dead node out at once: nobody fetches what it owned.
+    /// Removes a dead node at once: nobody streams its ranges.
     async fn assassinate(&self, host: HostId) -> Result<(), String> {
         allowed::remove(&self.state(), self.own(), host, self.is_alive(host))?;
         tracing::warn!(

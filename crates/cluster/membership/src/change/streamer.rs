@@ -1,16 +1,16 @@
-//! One shard's part in topology changes: it streams the data that the node is to have, and drops what the node does not own.
+//! One shard's part in topology changes: it streams the node's new ranges, and drops those that the node does not own.
 
 use std::cell::{Cell, RefCell};
 
 use coordinator::Coordinator;
 use engine::Engine;
 use rt::Rt;
-use transfer::Transfers;
+use streaming::Streaming;
 
 use super::files::{Expected, FetchedRanges};
 use crate::{MembershipError, ShardTask};
 
-/// What a shard fetches because the ring changes, or did last.
+/// A shard's streaming counters of the present topology change, or the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchFigures {
     /// Whether it fetches now.
@@ -23,15 +23,15 @@ pub struct FetchFigures {
     pub ranges_total: u64,
     /// Partitions of which something was lacking.
     pub partitions: u64,
-    /// Bytes of what was lacking, as they are held in memory.
+    /// Bytes of missing rows, as they are held in memory.
     pub bytes: u64,
-    /// SSTables that were taken over before.
+    /// SSTables that were streamed before.
     pub sstables: u64,
     /// Bytes of files that are here.
     pub file_bytes: u64,
-    /// All that come, as far as sources have told or guess.
+    /// The total, as far as sources have reported or estimated it.
     pub file_bytes_total: u64,
-    /// Whether all sources have told.
+    /// Whether all sources have reported.
     pub file_bytes_known: bool,
     /// Bytes of SSTables under way to others that are there.
     pub sending_bytes: u64,
@@ -43,7 +43,7 @@ pub struct FetchFigures {
 pub struct RangeStreamer {
     pub(super) coordinator: Coordinator,
     pub(super) engine: Engine,
-    pub(super) transfers: Transfers,
+    pub(super) transfers: Streaming,
     /// What is fetched, or was last.
     pub(super) fetch: Cell<FetchFigures>,
     /// How much of it comes.
@@ -52,7 +52,7 @@ pub struct RangeStreamer {
 
 impl RangeStreamer {
     /// The part of a shard with this coordinator, storage and these streams of SSTables.
-    pub fn new(coordinator: &Coordinator, engine: &Engine, transfers: &Transfers) -> Self {
+    pub fn new(coordinator: &Coordinator, engine: &Engine, transfers: &Streaming) -> Self {
         Self {
             coordinator: coordinator.clone(),
             engine: engine.clone(),
@@ -77,7 +77,7 @@ impl RangeStreamer {
         Ok(FetchedRanges::new())
     }
 
-    /// This shard's figures of what is fetched.
+    /// This shard's streaming counters.
     pub fn figures(&self) -> FetchFigures {
         let (mut figures, progress) = (self.fetch.get(), self.transfers.progress());
         let expected = self.expected.borrow();

@@ -12,9 +12,9 @@ use crate::world::{SECOND, World, everything, key, row, table};
 pub const PARTITIONS: i32 = 200;
 pub const ROWS: i32 = 10;
 
-/// Small stretches, so that there is something to interrupt.
+/// Small segments, so that there is something to interrupt.
 pub fn config() -> RepairConfig {
-    RepairConfig { stretch_bytes: 16 << 10, automatic: false, ..RepairConfig::default() }
+    RepairConfig { segment_bytes: 16 << 10, automatic: false, ..RepairConfig::default() }
 }
 
 /// Of each hundred rows each node lacks one, and each another; that is three that differ.
@@ -22,7 +22,7 @@ pub fn fill(world: &World, table: &Arc<Table>) {
     for node in 0..world.shards.len() {
         let lacks = |n: i32| n % 100 == 30 * node as i32;
         let all = (0..PARTITIONS * ROWS).filter(|n| !lacks(*n));
-        let text = "some text of a usual length, so that a stretch is not the whole table";
+        let text = "some text of a usual length, so that a segment is not the whole table";
         world.write(node, all.map(|n| row(table, n / ROWS, n % ROWS, text, 1_000)).collect());
     }
 }
@@ -54,7 +54,7 @@ fn all_nodes_have_everything_afterwards() {
         assert!(per_row < 600, "{per_row} bytes a row that differs");
         assert!(world.kept_bytes() < 2 << 20, "{} bytes kept", world.kept_bytes());
 
-        // Everyone has taken it down, and has it after a restart.
+        // All replicas have recorded it, also after a restart.
         world.sim.run_for(SECOND);
         world.restart(1);
         for node in 0..3 {
@@ -178,7 +178,7 @@ fn a_cancelled_repair_stops_and_can_be_begun_again() {
     let status = world.wait(0, world.begin(0, &table, 0));
     assert_eq!(status.state, JobState::Done);
     assert_equal(&world, &table);
-    // The limit is kept: most of what crosses is paid for before the next stretch.
+    // The limit is kept: most of what crosses is paid for before the next segment.
     let seconds = (world.sim.now() - begun).as_secs_f64();
     assert!(status.bytes as f64 / seconds < 30_000.0, "{} bytes in {seconds} s", status.bytes);
 }

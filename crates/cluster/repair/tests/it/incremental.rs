@@ -155,7 +155,7 @@ fn repaired_world(seed: u64, shards: &[u16], table: &Arc<Table>) -> World {
     fill(&world, table);
     let first = repair(&world, 0, table);
     assert_eq!(first.units_incremental, 0, "there is nothing to build on");
-    // A stretch counts as many as the node has of it that has most.
+    // A segment counts as many as the node has of it that has most.
     assert!(first.elements >= ALL_ROWS as u64 * 99 / 100, "{}", first.elements);
     world
 }

@@ -12,8 +12,8 @@ use mutation::{Fragment, FragmentBuffer, PartitionUpdate, Timestamp};
 use repair::codec::{decode_answer, decode_request, encode_answer, encode_request};
 use repair::message::{Answer, Request};
 use repair::{
-    Canaries, Carrier, Data, Done, Follower, FollowerConfig, FollowerError, Participant, Scope, StepError,
-    Stretch, participants, step,
+    Canaries, Carrier, Data, Done, Follower, FollowerConfig, FollowerError, Participant, Scope, Segment,
+    StepError, participants, step,
 };
 use replica::compare::fragments;
 use replica::page::{PageBuilder, Progress};
@@ -240,7 +240,7 @@ impl Carrier for Wire {
     }
 }
 
-/// Runs to the end of the scope; where the wire breaks it goes on from the last stretch that was finished.
+/// Runs to the end of the scope; where the wire breaks it goes on from the last segment that was finished.
 pub fn run(wire: &Wire, scope: &Scope, nodes: &[Node], bytes_max: u32) -> Done {
     run_above(wire, scope, nodes, &[], bytes_max)
 }
@@ -258,8 +258,8 @@ pub fn run_above(wire: &Wire, scope: &Scope, nodes: &[Node], covered: &[usize], 
     let mut after: Option<Resume> = None;
     let mut total = Done::default();
     for _ in 0..100_000 {
-        let stretch = Stretch { after: after.as_ref(), bytes_max, canaries: Canaries::default() };
-        let one = step(wire, scope, &participants, stretch).now_or_never();
+        let segment = Segment { after: after.as_ref(), bytes_max, canaries: Canaries::default() };
+        let one = step(wire, scope, &participants, segment).now_or_never();
         match one.expect("nothing waits in memory") {
             Ok(done) => {
                 total.elements += done.elements;

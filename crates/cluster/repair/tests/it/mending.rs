@@ -46,7 +46,7 @@ fn damaged(world: &World, node: usize, table: &Arc<Table>) -> u64 {
 }
 
 /// `met` by a read before the repair, or by the repair itself; led by `master`; `since` an earlier repair, on which it would build.
-fn mended(shards: &[u16], master: usize, met: bool, since: bool) {
+fn fixed(shards: &[u16], master: usize, met: bool, since: bool) {
     let world = World::new(3, shards, config());
     let table = table("t");
     fill(&world, &table);
@@ -75,15 +75,15 @@ fn mended(shards: &[u16], master: usize, met: bool, since: bool) {
 
 #[test]
 fn a_repair_mends_damage_that_a_read_met() {
-    mended(&[1, 1, 1], 1, true, false);
-    mended(&[1, 2, 3], 0, true, false);
-    mended(&[1, 1, 1], 0, true, true);
-    mended(&[2, 2, 2], 2, true, true);
+    fixed(&[1, 1, 1], 1, true, false);
+    fixed(&[1, 2, 3], 0, true, false);
+    fixed(&[1, 1, 1], 0, true, true);
+    fixed(&[2, 2, 2], 2, true, true);
 }
 
 #[test]
 fn a_repair_mends_damage_that_it_meets_itself() {
-    mended(&[1, 1, 1], 1, false, false);
-    mended(&[1, 1, 1], 0, false, false);
-    mended(&[2, 3, 2], 2, false, false);
+    fixed(&[1, 1, 1], 1, false, false);
+    fixed(&[1, 1, 1], 0, false, false);
+    fixed(&[2, 3, 2], 2, false, false);
 }

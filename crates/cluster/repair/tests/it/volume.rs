@@ -81,13 +81,13 @@ fn a_truncation_in_the_middle_is_no_way_back() {
     };
     let (questions, left) = repaired(None);
     assert!(questions > 12 && left.iter().all(|left| *left > 0), "{questions} {left:?}");
-    // The first stretches go through everything.
+    // The first segments go through everything.
     for before in 1..=questions.min(30) {
         assert_eq!(repaired(Some(before)).1, [0; 3], "truncated before question {before}");
     }
 }
 
-/// Equal nodes cost a question and an answer a stretch and peer.
+/// Equal nodes cost a question and an answer a segment and peer.
 #[test]
 fn equal_nodes_exchange_next_to_nothing() {
     let table = table();

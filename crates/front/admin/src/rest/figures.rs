@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{Node, ShardFigures};
 
-/// What a node stores: bytes of live SSTables, over all shards.
+/// The bytes of a node's live SSTables, over all shards.
 pub async fn load(node: &Rc<dyn Node>) -> u64 {
     let shards = node.figures().await;
     shards.iter().flat_map(|shard| &shard.engine.tables).map(|(_, table)| table.disk_bytes).sum()
@@ -60,7 +60,7 @@ pub(super) async fn cache(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Opt
     })
 }
 
-/// Latencies of a kind of request as bounds in microseconds and counts, with one count more for what is longer.
+/// Latencies of a kind of request as bounds in microseconds and counts, with one count more for longer ones.
 pub(super) async fn histogram(node: &Rc<dyn Node>, kind: &str) -> Option<Value> {
     let of: fn(&ShardFigures) -> Option<&Latencies> = match kind {
         "read" => |shard| Some(&shard.coordinated_reads.latencies),

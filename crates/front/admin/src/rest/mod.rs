@@ -1,4 +1,4 @@
-//! REST administration, in the shape of ScyllaDB's API, so that tools made for it work; what that has no path for stands
+//! REST administration, in the shape of ScyllaDB's API, so that tools made for it work; resources without a path there stand
 //! under `/torc`.
 
 mod figures;
@@ -142,7 +142,7 @@ fn unknown(call: &Call) -> Answer {
     Answer::error(404, format!("{} {} is not known", call.method, call.path))
 }
 
-/// What can be asked.
+/// The answers of GET requests.
 async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<Value, Answer> {
     Ok(match segments {
         ["storage_service", "keyspaces"] => tables::keyspaces(&node.schema(), call.parameter("type")),
@@ -207,7 +207,7 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
     })
 }
 
-/// What is asked about the cluster.
+/// The answers about the cluster.
 async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<Value, Answer> {
     let info = node.info();
     Ok(match segments {

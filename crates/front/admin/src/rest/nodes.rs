@@ -12,8 +12,8 @@ use super::{figures, ring};
 use crate::uuid;
 use crate::{Answer, Node};
 
-/// Every member, and those that are about to become one: where it is, how it stands, what it has. `owns` is its part of the ring's
-/// tokens without a keyspace, of the keyspace's copies with one.
+/// Every member, and those that are about to become one: address, state, load. `owns` is its part of the ring's
+/// tokens without a keyspace, of the keyspace's replicas with one.
 pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
     let own_load = figures::load(node).await;
     let (view, gossiped) = (node.view(), ring::gossiped(node));
@@ -22,7 +22,7 @@ pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result
     for ((index, of), owns) in view.indexes().zip(view.nodes()).zip(owned) {
         let told = || gossiped.get(&of.host).and_then(|(endpoint, _)| ring::told_load(endpoint));
         let load = if index == view.own() { Some(own_load as f64) } else { told() };
-        // Who joins owns nothing until it is in.
+        // A joining node owns nothing until it has joined.
         let owns = (of.phase != Phase::Joining).then_some(owns);
         all.push(member(of, index == view.own() || of.alive, load, owns));
     }
@@ -67,7 +67,7 @@ fn member(of: &ViewNode, up: bool, load: Option<f64>, owns: Option<f64>) -> Valu
     })
 }
 
-/// Which part of the data each member has, in the view's order: of the ring's tokens without a keyspace, of its copies with one.
+/// Each member's part of the data, in the view's order: of the ring's tokens without a keyspace, of its replicas with one.
 pub(super) fn shares(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Vec<f64>, Answer> {
     let view = node.view();
     let lengths = view.ring().range_lengths();

@@ -1,4 +1,4 @@
-//! The ring over REST: who is in it, who lives, who owns what.
+//! The ring over REST: members, liveness, ownership.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ fn pair(key: impl ToString, value: impl Into<Value>) -> Value {
     json!({ "key": key.to_string(), "value": value.into() })
 }
 
-/// What gossip knows of all nodes, by host id, this node included; empty while the node is alone.
+/// The gossip state of all nodes, by host id, this node included; empty while the node is alone.
 pub(super) fn gossiped(node: &Rc<dyn Node>) -> BTreeMap<HostId, (Endpoint, Standing)> {
     let Some(liveness) = node.liveness() else { return BTreeMap::new() };
     let peers = liveness.peers.into_values().map(|peer| (peer.endpoint, peer.standing));
@@ -86,7 +86,7 @@ pub(super) fn tokens(node: &Rc<dyn Node>) -> Value {
     json!(view.ring().tokens().iter().map(one).collect::<Vec<_>>())
 }
 
-/// Which part of the data each node has: of the ring's tokens without a keyspace, of its copies with one.
+/// Each node's part of the data: of the ring's tokens without a keyspace, of its replicas with one.
 pub(super) fn ownership(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
     let (view, owned) = (node.view(), nodes::shares(node, keyspace)?);
     let one = |(node, owned): (&ViewNode, f64)| pair(name(node), owned.to_string());
@@ -174,7 +174,7 @@ pub(super) fn in_state(node: &Rc<dyn Node>, state: &str) -> Option<Value> {
             json!(in_phase(Phase::Joining).chain(others).collect::<Vec<_>>())
         }
         "leaving" => json!(in_phase(Phase::Leaving).chain(in_phase(Phase::Removing)).collect::<Vec<_>>()),
-        // A node keeps its tokens for life.
+        // A node never changes its tokens.
         "moving" => json!([]),
         _ => return None,
     })
@@ -188,12 +188,12 @@ pub(super) fn by_life(node: &Rc<dyn Node>, alive: bool) -> Value {
     json!(found.map(name).collect::<Vec<_>>())
 }
 
-/// Bytes on disk, as a node tells them.
+/// Bytes on disk, as a node gossips them.
 pub(super) fn told_load(endpoint: &Endpoint) -> Option<f64> {
     endpoint.text(Key::LOAD)?.parse().ok()
 }
 
-/// Bytes on disk of the nodes that told.
+/// Bytes on disk of the nodes that gossip them.
 pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
     let own = figures::load(node).await;
     let (view, gossiped) = (node.view(), gossiped(node));
@@ -209,7 +209,7 @@ pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
     json!(loads)
 }
 
-/// This node's life.
+/// This node's generation.
 pub(super) fn generation(node: &Rc<dyn Node>) -> u64 {
     let started = u64::try_from(node.info().started_micros / 1_000_000).unwrap_or(0);
     node.liveness().map_or(started, |liveness| liveness.own.generation)
@@ -232,7 +232,7 @@ pub(super) fn schema_versions(node: &Rc<dyn Node>) -> Value {
     json!(versions.into_iter().map(|(version, nodes)| pair(version, nodes)).collect::<Vec<_>>())
 }
 
-/// Where a node stands.
+/// A node's datacenter and rack.
 pub(super) fn location(node: &Rc<dyn Node>, address: &str) -> Result<Location, Answer> {
     if let Some(joins) = joining(node).iter().find(|joins| joins.address.ip().to_string() == address) {
         let text = |key| joins.text(key).unwrap_or_default();
@@ -241,7 +241,7 @@ pub(super) fn location(node: &Rc<dyn Node>, address: &str) -> Result<Location, A
     find(&node.view(), address).map(|node| node.location.clone())
 }
 
-/// Everything that gossip knows; of a node that is alone, what it would say.
+/// The whole gossip state; of a node that is alone, its own endpoint.
 pub(super) async fn endpoints(node: &Rc<dyn Node>) -> Value {
     let gossiped = gossiped(node);
     if gossiped.is_empty() {
@@ -270,7 +270,7 @@ pub(super) async fn endpoints(node: &Rc<dyn Node>) -> Value {
     json!(gossiped.values().map(one).collect::<Vec<_>>())
 }
 
-/// What Cassandra's nodes gossip of their places in the ring, and the cluster's log knows here.
+/// Gossip values of Cassandra about tokens and status, which are in the cluster's log here.
 fn place(view: &ClusterView, endpoint: &Endpoint) -> Vec<Value> {
     let found = view.nodes().iter().find(|node| node.host == endpoint.host);
     // A node says itself that it has ended, or that it only begins to join.

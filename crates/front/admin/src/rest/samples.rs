@@ -14,7 +14,7 @@ use crate::{Answer, Call, Node};
 const DURATION_MILLIS: u64 = 1_000;
 const LIST_SIZE: u64 = 10;
 const CAPACITY: u64 = 256;
-/// Neither memory nor a connection is to be kept for ever.
+/// Neither memory nor a connection is held for ever.
 const DURATION_MILLIS_MAX: u64 = 600_000;
 const CAPACITY_MAX: u64 = 65_536;
 

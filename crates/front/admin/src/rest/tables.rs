@@ -1,4 +1,4 @@
-//! Tables over REST: what can be done to them, their figures, and their snapshots.
+//! Tables over REST: maintenance, figures, and snapshots.
 
 use std::rc::Rc;
 use std::sync::Arc;

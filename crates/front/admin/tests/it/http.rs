@@ -137,12 +137,12 @@ fn bodies_and_headers_are_bounded() {
         let answer = ask(&rt, &(post(65_536) + &"x".repeat(65_536))).await;
         assert!(answer.ends_with("POST /x"), "{answer}");
         let answer = ask(&rt, &(post(65_537) + &"x".repeat(65_537))).await;
-        // What was not read may take the answer away.
+        // Unread bytes may take the answer away.
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
         let chunked =
             "POST /x HTTP/1.1\r\nhost: 10.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n20000\r\n".to_owned();
         let answer = ask(&rt, &(chunked + &"x".repeat(0x20000))).await;
-        // What was not read may take the answer away.
+        // Unread bytes may take the answer away.
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
         let long = format!("GET /{} HTTP/1.1\r\nhost: 10.0.0.1\r\n\r\n", "x".repeat(100_000));
         let answer = ask(&rt, &long).await;

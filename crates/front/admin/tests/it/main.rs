@@ -1,4 +1,4 @@
-//! REST administration over a node that is made up: what is said of a cluster of several nodes.
+//! REST administration over a made-up node of a cluster of several nodes.
 
 mod http;
 
@@ -71,7 +71,7 @@ fn endpoint(node: u8, state: &str) -> Endpoint {
         (Key::RACK, value("rack4")),
         (Key(99), value("from a later version")),
     ]);
-    // Who is a member does not say so: the cluster's log does.
+    // A member does not say so itself: the cluster's log does.
     if state.is_empty() {
         states.remove(&Key::STATUS);
     }
@@ -295,7 +295,11 @@ fn nodes_are_told_one_by_one() {
         of("tokens"),
         [json!(["-100", "0"]), json!(["100"]), json!(["-4611686018427387904"]), json!([])]
     );
-    assert_eq!(of("owns"), [json!(1.0), json!(1.0), json!(1.0), json!(null)], "who joins owns nothing yet");
+    assert_eq!(
+        of("owns"),
+        [json!(1.0), json!(1.0), json!(1.0), json!(null)],
+        "a joining node owns nothing yet"
+    );
     assert_eq!(of("load"), [2000.0, 5000.0, 5000.0, 5000.0]);
     assert_eq!((said(2, "datacenter"), said(3, "rack")), (json!("dc2"), json!("rack4")));
     assert_eq!(
@@ -339,7 +343,7 @@ fn who_owns_what() {
     let ring = shares("/storage_service/ownership");
     assert!((ring.iter().sum::<f64>() - 1.0).abs() < 1e-9 && (ring[2] - 0.75).abs() < 1e-9, "{ring:?}");
     let copies = shares("/storage_service/ownership/ks");
-    assert!((copies.iter().sum::<f64>() - 2.0).abs() < 1e-9, "two copies of everything: {copies:?}");
+    assert!((copies.iter().sum::<f64>() - 2.0).abs() < 1e-9, "two replicas of everything: {copies:?}");
     assert_eq!(shares("/storage_service/ownership/own"), [1.0, 1.0, 1.0], "each node has its own");
     let missing = (404, "The keyspace nope, does not exist".to_owned());
     assert_eq!(refused("/storage_service/ownership/nope"), missing);
@@ -386,7 +390,7 @@ fn what_gossip_says() {
     let states = second["application_state"].as_array().unwrap();
     let state = json!({ "application_state": 0, "name": "STATUS", "version": 4, "value": "LEAVING" });
     assert_eq!(states[0], state);
-    assert_eq!(states.last().unwrap()["name"], "UNKNOWN_99", "what is not understood is shown");
+    assert_eq!(states.last().unwrap()["name"], "UNKNOWN_99", "an unknown value is shown");
     let third = &endpoints[2];
     assert_eq!(third["is_alive"], false);
     let named = |name: &str| {
@@ -403,7 +407,7 @@ fn what_gossip_says() {
             pair("UNREACHABLE", json!(["10.0.0.3"])),
         ])
     );
-    // A node that is alone says what it would tell others.
+    // A node that is alone shows its own endpoint.
     let alone: Value = serde_json::from_str(&ask(true, "GET", "/failure_detector/endpoints").body).unwrap();
     assert_eq!((alone[0]["generation"].clone(), alone[0]["version"].clone()), (json!(20), json!(40)));
 }

@@ -135,7 +135,7 @@ impl Drop for TestStream {
         incoming.reader_closed = true;
         outgoing.writer_closed = true;
         if !incoming.bytes.is_empty() {
-            // As a socket that is closed with unread bytes: the other end loses what it has not read yet.
+            // As a socket that is closed with unread bytes: the other end loses the bytes that it has not read yet.
             outgoing.reset = true;
             incoming.reset = true;
         }
@@ -198,6 +198,10 @@ impl StreamDriver for TestStream {
     }
 
     fn set_nodelay(&self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_keepalive(&self, _: Duration) -> io::Result<()> {
         Ok(())
     }
 

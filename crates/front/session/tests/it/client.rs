@@ -1,4 +1,4 @@
-//! A client that does what it is told, good or bad.
+//! A CQL client for tests: it sends valid and invalid frames.
 
 use std::net::SocketAddr;
 
@@ -82,12 +82,12 @@ impl Client {
         self.push(stream, |request| request.query(text, &Parameters::new(Consistency::One, &values)));
     }
 
-    /// What would be written.
+    /// The bytes that would be written.
     pub fn take_bytes(&mut self) -> BytesMut {
         self.encoder.finish().split()
     }
 
-    /// Writes what was pushed, in one piece as far as it fits.
+    /// Writes the queued bytes, in one piece as far as they fit.
     pub async fn flush(&mut self) {
         let bytes = self.take_bytes();
         self.write(&bytes).await;

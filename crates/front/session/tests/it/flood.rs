@@ -1,7 +1,7 @@
 //! A hundred thousand connections whose handshake is never finished: each costs little, all are closed in time, and who
 //! behaves is served meanwhile. The system's limit on open files forbids that with real sockets, so these are simulated.
 //!
-//! What a connection costs is read from the size of a process that does nothing else, less that of one whose server takes the
+//! The cost of a connection is read from the size of a process that does nothing else, less that of one whose server takes the
 //! same connections and only holds them: the test starts itself twice.
 
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ const MACHINES: u64 = 4;
 const TASKS: u64 = 50;
 const CONNECTIONS: u64 = 500;
 const ALL: u64 = MACHINES * TASKS * CONNECTIONS;
-/// What a half-open connection may cost, bytes: buffers of a driver's first messages would be 2 KiB and more.
+/// The limit of a half-open connection's cost, bytes: buffers of a driver's first messages would be 2 KiB and more.
 const COST_MAX: u64 = 4 << 10;
 /// How long the well-behaved client may wait for an answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(500);
@@ -78,7 +78,7 @@ async fn hold(rt: Rt, address: SocketAddr, counts: Arc<Counts>) {
     }
 }
 
-/// Connects, says nothing, or half of a message, or a whole one that does not finish the handshake, and keeps it at that.
+/// Connects, sends nothing, or half of a message, or a whole one that does not finish the handshake, and stays so.
 async fn half_open(rt: &Rt, address: SocketAddr, nth: u64) -> Stream {
     let stream = rt.net().connect(address, ConnectOptions::default()).await.expect("the server listens");
     let dialect = Dialect::new(Version::V4);
@@ -204,7 +204,7 @@ fn run(bare: bool) -> u64 {
     grown
 }
 
-/// What a process of its own says.
+/// The report of a process of its own.
 fn grown_in_a_process(role: &str) -> u64 {
     let test = "flood::a_hundred_thousand_half_open_connections";
     let output = Command::new(std::env::current_exe().expect("this binary has a path"))

@@ -98,7 +98,7 @@ fn a_direction_or_version_that_changes_ends_the_connection() {
         for bytes in [envelope(0x84, 0, 8, 0, b""), envelope(3, 0, 5, 0, b"")] {
             let mut client = world.ready(Version::V4).await;
             client.write(&bytes).await;
-            // Whatever was sent meanwhile does not take the answer away.
+            // Bytes that were sent meanwhile do not take the answer away.
             client.write(&[0; 10_000]).await;
             assert_eq!(client.error(9).await.kind, ErrorKind::ProtocolError);
             client.is_closed().await;
@@ -137,7 +137,7 @@ fn nothing_is_taken_for_a_promise() {
         world.sleep(1000).await;
         // A promise alone books nothing.
         assert_eq!(world.metrics().request_bytes_in_flight.get(), 0);
-        // What begins to come books its length as far as that fits; the others are not read any further.
+        // A long message reserves its length as far as that fits; the others are not read any further.
         for client in &mut clients {
             client.write(&[0; 31_000]).await;
         }

@@ -253,7 +253,7 @@ fn limits_are_the_nodes_whatever_shard_a_connection_is_on() {
                 (client, world.begun.get() - before)
             }
         };
-        // One shard may use what an address may have, but for the part that the other shard always keeps.
+        // One shard may use an address's whole limit, but for the part that the other shard always has.
         let (mut first, begun) = greedy(1, 0, 25).await;
         assert!((14..=16).contains(&begun), "{begun} of 16 000 bytes");
         let (mut sibling, begun) = greedy(1, 1, 10).await;
@@ -278,7 +278,7 @@ fn limits_are_the_nodes_whatever_shard_a_connection_is_on() {
         }
         world.sleep(100).await;
         assert!(world.sessions.iter().all(|shard| shard.metrics().request_bytes_in_flight.get() == 0));
-        // What was lent has come back.
+        // All leases have been given back.
         drop((first, sibling, other, third));
         let (mut again, begun) = greedy(5, 1, 25).await;
         assert!(begun >= 14, "{begun}");
@@ -320,7 +320,7 @@ fn promised_messages_that_do_not_come_hold_nobody_up() {
             assert_eq!(sibling.cell(stream).await, b"1000");
             assert!(world.rt.now() - begun < Duration::from_millis(50));
         }
-        // Neither does a long message of another address; one of the same gets its turn, as those that do not come end.
+        // Neither does a long message of another address; one of the same waits for it, as those that are not received end.
         let mut other = from(&world, 2).await;
         other.start_up(&[]).await;
         other.push_value(1, "length", &vec![1; 10 << 20]);
@@ -389,7 +389,10 @@ fn answers_have_room_before_they_are_made() {
         // As many as have room at a quarter of a megabyte each, for the address half of all; each may be a megabyte.
         assert!(most < 4 * (32 << 20) + 30 * (1_100_000) + (16 << 20), "{most} bytes, not 30 GB");
         assert!(waited < Duration::from_secs(10), "a client that reads waited {waited:?}");
-        assert!(world.metrics().unread_timeouts.get() > 0, "who does not read is closed, since others wait");
+        assert!(
+            world.metrics().unread_timeouts.get() > 0,
+            "a client that does not read is closed, since others wait"
+        );
     });
 }
 

@@ -22,7 +22,7 @@ const SHARDS: u16 = 3;
 /// Longer than any client works.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// What both sides of encrypted connections show and trust.
+/// The certificates and truststores of both sides of encrypted connections.
 fn credentials() -> Arc<Credentials> {
     let pem = Pem {
         certificate: NODE.certificate.to_vec(),
@@ -83,7 +83,7 @@ fn check(answer: Answer, expected: Option<usize>) {
     }
 }
 
-/// One connection's life; false when the network broke it.
+/// Runs one connection; false when the network broke it.
 async fn converse(rt: &Rt, address: SocketAddr, encrypted: bool, rng: &mut Rng) -> bool {
     let version = Version::ALL[rng.below(3) as usize];
     let Ok(mut client) = Client::try_connect(rt, address, None, version).await else { return false };

@@ -131,7 +131,7 @@ impl StatementProcessor for Echo {
     }
 }
 
-/// What a test sees of the node.
+/// A test's view of the node.
 #[derive(Clone)]
 pub struct World {
     pub rt: Rt,

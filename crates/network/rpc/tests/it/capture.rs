@@ -62,7 +62,7 @@ async fn proxy(rt: Rt, record: Record) {
     }
 }
 
-/// What two nodes say to each other during a lightweight transaction, and around it.
+/// The messages between two nodes during a lightweight transaction, and around it.
 fn conversation() -> Vec<Segment> {
     let sim = Cluster::new(77, &[1, 1]).change(|_, config| config.compression = Packing::Lz4).start();
     let client = sim.client();

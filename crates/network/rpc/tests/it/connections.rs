@@ -73,7 +73,7 @@ fn two_nodes_of_sixty_four_shards_have_a_connection_a_shard() {
     }
 }
 
-/// What a call costs whose shard is that of the connection: nothing is forwarded.
+/// The cost of a call whose shard owns the connection: nothing is forwarded.
 #[test]
 fn shards_of_the_same_number_need_no_other_shard() {
     let sim = Cluster::new(501, &[4, 4]).start();
@@ -221,7 +221,7 @@ fn messages_without_an_answer_reach_the_shard_that_is_meant() {
         let gossip = messenger(1, shard).stats().verb(Verb::Gossip);
         assert_eq!((gossip.received, gossip.served), (3, 3));
     }
-    assert_eq!(open(0, 3).0, [0, 1, 0], "the connection for what is urgent is one");
+    assert_eq!(open(0, 3).0, [0, 1, 0], "one connection serves urgent messages");
 }
 
 /// How many calls were answered, and how many were refused for want of room.
@@ -237,7 +237,7 @@ async fn tally(calls: Vec<Task<Result<Bytes, RpcError>>>) -> (u64, u64) {
     (answered, refused)
 }
 
-/// The limits of a shard hold for what other shards give it, and those of a shard that gives for what it has given.
+/// The limits of a shard hold for calls that other shards forward to it, and those of a forwarding shard for its own calls.
 #[test]
 fn forwarded_requests_are_bounded_as_others_are() {
     let slow = |sim: &Simulation, shard: u16, count: usize, pad: usize| {
@@ -279,7 +279,7 @@ fn forwarded_requests_are_bounded_as_others_are() {
     assert_eq!((stats.forwarding, stats.forwarding_bytes), (0, 0));
 }
 
-/// What a shard gives to the owner of a connection is bounded until it waits there.
+/// The calls of a shard are bounded until they wait at the connection's owner.
 #[test]
 fn calls_over_shared_connections_are_bounded() {
     let sim = Cluster::new(513, &[2, 1])
@@ -303,7 +303,7 @@ fn calls_over_shared_connections_are_bounded() {
     });
     assert!(ok >= 9 && overloaded > 0 && ok + overloaded == 50, "{ok} {overloaded}");
     let again = call(&sim, (0, caller), to(1, 0), Verb::Read, vec![0; 10_000], SECOND);
-    assert!(again.is_ok(), "what was given has left: {again:?}");
+    assert!(again.is_ok(), "the forwarded calls have left: {again:?}");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn a_shard_that_stops_ends_what_it_serves_for_others() {
     assert!(left.iter().all(|stats| stats.calls_waiting + stats.calls_shared + stats.outgoing_count == 0));
 }
 
-/// A shard hears of a new host before the shard that owns the connection does.
+/// A shard learns of a new host before the shard that owns the connection does.
 #[test]
 fn a_host_that_the_owner_does_not_know_yet_is_reached() {
     let sim = shared(515, &[3, 1]).start();

@@ -219,7 +219,7 @@ fn what_waits_to_be_told_a_node_is_told_it_when_more_is_known_of_the_node() {
     let told = |node: usize| messenger(node, 0).stats().verb(Verb::Gossip).served;
     let (before, info) =
         (told(1), PeerInfo { address: address(1), shard_count: 1, near: rpc::Near::Datacenter });
-    // As when a node that joins answers what tells it where the others stand.
+    // As when a joining node answers a request that brings it the addresses of the others.
     messenger(0, 0).send(to(1, 0), Verb::Gossip, Bytes::from_static(b"taken over"));
     messenger(0, 0).set_peers(Arc::new(Peers::new([(host(1), info)])));
     sim.run_for(SECOND);

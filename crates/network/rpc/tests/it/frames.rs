@@ -30,7 +30,7 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => prop::collection::vec(any::<u8>(), 0..200),
         1 => prop::collection::vec(any::<u8>(), 0..5000),
-        // What can be packed.
+        // A body that can be packed.
         2 => (any::<u8>(), 0usize..9000).prop_map(|(byte, len)| vec![byte; len]),
     ]
 }

@@ -1,6 +1,6 @@
-//! A seeded fuzzer over what comes from the network before anybody vouches for it: hello, its answer, and frames.
+//! A seeded fuzzer over bytes from the network that nobody has authenticated yet: hello, its answer, and frames.
 //!
-//! The corpus is `testdata/fuzz`; it is also what the protocol's bytes are: `UPDATE=1 cargo test -p rpc` writes it
+//! The corpus is `testdata/fuzz`; it also documents the protocol's bytes: `UPDATE=1 cargo test -p rpc` writes it
 //! again, and a change there is a change that nodes of other versions see.
 
 use std::io::IoSlice;
@@ -102,7 +102,7 @@ fn the_corpus_is_what_is_written_today() {
     }
 }
 
-/// Writes the right checksums over those that the changes have broken, so that what lies behind them is reached.
+/// Writes the right checksums over those that the changes have broken, so that the code behind them is reached.
 fn mend(bytes: &mut [u8]) {
     let mut at = 0;
     while at + HEADER_LEN <= bytes.len() {
@@ -143,8 +143,8 @@ fn read_frames(random: &mut Random, bytes: &[u8]) {
     }
 }
 
-fn read_hello(bytes: &mut Vec<u8>, mended: bool) {
-    if mended && bytes.len() > PREFIX_LEN + 4 {
+fn read_hello(bytes: &mut Vec<u8>, fixed: bool) {
+    if fixed && bytes.len() > PREFIX_LEN + 4 {
         let following = bytes.len() - PREFIX_LEN;
         bytes[8..10].copy_from_slice(&(following as u16).to_be_bytes());
         let end = bytes.len() - 4;
@@ -171,15 +171,15 @@ fn what_comes_from_the_network() {
         let at = random.below(others.len());
         let mut bytes = others[at].clone();
         change(random, &mut bytes, &others);
-        let mended = random.one_in(2);
+        let fixed = random.one_in(2);
         // The first three are frames, the others greetings.
         if at < 3 {
-            if mended {
+            if fixed {
                 mend(&mut bytes);
             }
             read_frames(random, &bytes);
         } else {
-            read_hello(&mut bytes, mended);
+            read_hello(&mut bytes, fixed);
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Nodes of a simulation that do nothing but speak the protocol.
+//! Nodes of a simulation that only run the protocol.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub fn messenger(node: usize, shard: u16) -> Messenger {
 
 type Change = Arc<dyn Fn(usize, &mut RpcConfig) + Send + Sync>;
 
-/// What a test may change about its cluster.
+/// The options of a test's cluster.
 pub struct Cluster {
     pub seed: u64,
     /// Shards of each node.
@@ -98,11 +98,11 @@ fn mains(node: usize, count: u16, config: Arc<RpcConfig>, shards: &Arc<Vec<u16>>
     endpoints.into_iter().map(main).collect()
 }
 
-/// Who serves a request, and what came.
+/// Serves requests, and records them.
 fn serve(rt: &Rt, messenger: &Messenger) {
     let shard = rt.shard().0;
     messenger.serve(Verb::Echo, |incoming: Incoming| async move { Ok(incoming.body) });
-    // The shard that serves, who asks, and the body.
+    // The shard that serves, the caller, and the body.
     messenger.serve(Verb::Read, move |incoming: Incoming| async move {
         let mut answer = vec![shard as u8, incoming.from.0[0]];
         answer.extend_from_slice(&incoming.body);

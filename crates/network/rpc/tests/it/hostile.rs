@@ -1,4 +1,4 @@
-//! Peers that send garbage, say nothing, or promise what they do not send.
+//! Peers that send garbage, send nothing, or announce bytes and do not send them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -41,7 +41,7 @@ impl tracing::Subscriber for Warnings {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// What `work` gives, and how often the log warned meanwhile.
+/// The result of `work`, and how often the log warned meanwhile.
 fn warnings<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let result = tracing::subscriber::with_default(Warnings(Arc::clone(&count)), work);
@@ -99,7 +99,7 @@ fn one_node(seed: u64) -> Simulation {
     Cluster::new(seed, &[1]).start()
 }
 
-/// What a client of the simulation does; then the node must still serve others.
+/// Runs a client of the simulation; then the node must still serve others.
 fn client<F: Future<Output = ()> + 'static>(sim: &Sim, work: impl FnOnce(Rt) -> F + 'static) {
     sim.block_on(|rt| async move {
         work(rt.clone()).await;

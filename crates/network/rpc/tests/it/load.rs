@@ -135,10 +135,10 @@ fn an_unreachable_peer_costs_bounded_memory() {
         let big = many(&rt, &caller, 200, Verb::Read, |_| vec![1; 100_000], SECOND).await;
         let overloaded = big.iter().filter(|outcome| **outcome == Err(RpcError::Overloaded)).count();
         let answerless = big.len() - overloaded;
-        // Ten and some lie in the queue; what the socket and one write take comes on top.
+        // Ten and some lie in the queue; the socket and one write hold more.
         assert!((180..=190).contains(&overloaded), "{overloaded}");
         assert!(big.iter().all(|outcome| outcome.is_err()));
-        // What is past its deadline makes room for as many again.
+        // Calls past their deadline make room for as many again.
         let again = many(&rt, &caller, 200, Verb::Read, |_| vec![1; 100_000], SECOND).await;
         let timed_out = again.iter().filter(|outcome| **outcome == Err(RpcError::TimedOut)).count();
         assert_eq!(timed_out, 10);

@@ -1,4 +1,4 @@
-//! Tests of the internode protocol: its bytes, and nodes that speak it under the simulator.
+//! Tests of the internode protocol: its bytes, and nodes that use it under the simulator.
 
 mod harness;
 

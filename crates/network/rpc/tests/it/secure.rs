@@ -1,4 +1,4 @@
-//! Connections between nodes under TLS: the protocol over it, and who is turned away.
+//! Connections between nodes under TLS: the protocol over it, and the refused peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn whoever_cannot_show_a_certificate_of_the_authority_is_turned_away() {
     let refused = echo(&sim, 0, 1).unwrap_err().to_string();
     assert!(refused.contains("issued by nobody whom the truststore"), "{refused}");
     let refused = echo(&sim, 1, 0).unwrap_err().to_string();
-    assert!(refused.contains("does not trust whoever issued"), "{refused}");
+    assert!(refused.contains("does not trust the issuer of"), "{refused}");
     sim.run_for(2 * SECOND);
     let refused = messenger(0, 0).stats().connections_refused;
     assert!(refused >= 2, "both attempts were logged: {refused}");
@@ -108,7 +108,7 @@ fn encryption_may_be_for_what_leaves_the_rack_or_the_datacenter() {
         (EncryptBetween::Racks, [true, false, false]),
         (EncryptBetween::Datacenters, [true, true, false]),
     ] {
-        // Node 0 speaks plain text only.
+        // Node 0 uses plain text only.
         let sim = scattered(between, 0);
         for (other, reached) in (1..4).zip(reached) {
             assert_eq!(echo(&sim, other, 0).is_ok(), reached, "{between:?}: {other} calls 0");
@@ -117,7 +117,7 @@ fn encryption_may_be_for_what_leaves_the_rack_or_the_datacenter() {
             if let Err(error) = answer
                 && between != EncryptBetween::Nodes
             {
-                assert!(error.to_string().contains("speaks plain text"), "{error}");
+                assert!(error.to_string().contains("uses plain text"), "{error}");
             }
         }
         let sim = scattered(between, usize::MAX);
@@ -145,7 +145,7 @@ fn half_a_handshake_is_closed_in_time() {
 
 #[test]
 fn the_same_seed_gives_the_same_events_at_the_same_times() {
-    // What is encrypted differs, for keys are the machine's; its lengths do not.
+    // The encrypted bytes differ, for keys are the machine's; their lengths do not.
     let trace = || {
         let sim = Cluster::new(45, &[2, 2]).change(all).start();
         for shard in 0..2 {

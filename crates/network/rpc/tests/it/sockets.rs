@@ -1,4 +1,4 @@
-//! The same over real sockets: two nodes of two shards each on loopback. What the simulator cannot show is whether a
+//! The same over real sockets: two nodes of two shards each on loopback. The simulator cannot show whether a
 //! connection survives its way from shard 0 to another thread, and whether writes of many slices are whole.
 
 use std::net::SocketAddr;

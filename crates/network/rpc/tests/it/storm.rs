@@ -99,7 +99,7 @@ fn storm(seed: u64, connections_out_max: usize) -> (u32, u32) {
     }
     sim.heal_all();
     (0..3).for_each(|node| sim.start(sim.node(node)));
-    // The last calls end, silent connections are noticed, pauses are over.
+    // The last calls end, silent connections are noticed, pauses end.
     sim.run_for(15 * SECOND);
     for (node, shards) in SHARDS.into_iter().enumerate() {
         for shard in 0..shards {

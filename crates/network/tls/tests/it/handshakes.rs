@@ -1,4 +1,4 @@
-//! Who is let in, who is not, and what both sides are told.
+//! Which peers are accepted and which refused, and the errors of both sides.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn those_who_belong_together_meet() {
 #[test]
 fn a_wrong_certificate_of_the_server_is_named_on_both_sides() {
     for (certificate, policy, client_says, server_says) in [
-        (STRANGER, LENIENT, "issued by nobody whom the truststore", "does not trust whoever issued"),
+        (STRANGER, LENIENT, "issued by nobody whom the truststore", "does not trust the issuer of"),
         (EXPIRED, LENIENT, "has expired", "has expired"),
         (MISNAMED, STRICT, "is not for 10.0.0.1, but for", "does not like this node's certificate"),
     ] {
@@ -36,7 +36,7 @@ fn a_wrong_certificate_of_the_server_is_named_on_both_sides() {
 #[test]
 fn a_wrong_certificate_of_the_client_is_named_on_both_sides() {
     for (certificate, server_says, client_says) in [
-        (STRANGER, "issued by nobody whom the truststore", "does not trust whoever issued"),
+        (STRANGER, "issued by nobody whom the truststore", "does not trust the issuer of"),
         (EXPIRED, "has expired", "has expired"),
     ] {
         let (server, client) = shake(credentials(NODE, STRICT), credentials(certificate, STRICT));
@@ -45,7 +45,7 @@ fn a_wrong_certificate_of_the_client_is_named_on_both_sides() {
         assert!(client.contains(client_says), "{client}");
     }
     let (server, client) = shake(credentials(NODE, LENIENT), credentials(STRANGER, LENIENT));
-    assert_eq!((server, client), (Ok(()), Ok(())), "who is not asked to show a certificate may be anybody");
+    assert_eq!((server, client), (Ok(()), Ok(())), "without client authentication any client is accepted");
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn plain_text_is_told_from_tls() {
 #[test]
 fn a_server_without_tls_is_told_from_one_that_has_it() {
     for (answers, said) in
-        [(true, "it does not speak TLS"), (false, "closed the connection during the TLS handshake")]
+        [(true, "it does not use TLS"), (false, "closed the connection during the TLS handshake")]
     {
         let accept = move |_, stream: Stream| async move {
             let mut hello = [0; 5];
-            stream.read_exact(&mut hello).await.expect("a client speaks first");
+            stream.read_exact(&mut hello).await.expect("a client sends first");
             assert_eq!(hello[0], 22);
             if answers {
                 stream.write_all(b"what do you mean?").await.expect("the client reads");
@@ -179,5 +179,5 @@ fn changed_files_count_for_the_next_connection() {
     assert_eq!(server.replace(pem(NODE)), Ok(true));
     assert_eq!(shake(server.clone(), credentials(NODE, policy)), (Ok(()), Ok(())));
     assert!(server.replace(Pem { key: Vec::new(), ..pem(NODE) }).is_err());
-    assert_eq!(shake(server, credentials(NODE, policy)), (Ok(()), Ok(())), "what was good stays");
+    assert_eq!(shake(server, credentials(NODE, policy)), (Ok(()), Ok(())), "the valid credentials stay");
 }

@@ -1,4 +1,4 @@
-//! What goes through a secured connection, arrives.
+//! Bytes through a secured connection arrive.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -95,9 +95,9 @@ fn bytes_arrive_in_both_directions() {
 fn bytes_on_the_wire_are_not_those_that_were_written() {
     let both = credentials(NODE, STRICT);
     let accept = |_, stream: Stream| async move {
-        // It hears the client's hello, and could not answer it.
+        // It receives the client's hello, and could not answer it.
         let mut heard = vec![0; 400];
-        let read = stream.read(&mut heard).await.expect("the client speaks first");
+        let read = stream.read(&mut heard).await.expect("the client sends first");
         heard.truncate(read);
         heard
     };

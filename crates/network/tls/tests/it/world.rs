@@ -29,7 +29,7 @@ fn idle() -> Vec<ShardMain> {
     shard_mains(1, |_| std::future::pending::<()>())
 }
 
-/// What both sides make of a connection: `accept` and `connect` are given it as it was made.
+/// The results of both sides of a connection: `accept` and `connect` get it as it was made.
 pub fn meet<A: 'static, C: 'static, FA: Future<Output = A> + 'static, FC: Future<Output = C> + 'static>(
     seed: u64,
     config: Config,
@@ -60,7 +60,7 @@ pub fn meet<A: 'static, C: 'static, FA: Future<Output = A> + 'static, FC: Future
     };
     client.spawn(Group::Statement, connecting).detach();
     let done = sim.run_until(|| accepted.borrow().is_some() && connected.borrow().is_some());
-    done.expect("both sides come to an end");
+    done.expect("both sides end");
     let both = (accepted.borrow_mut().take(), connected.borrow_mut().take());
     match both {
         (Some(accepted), Some(connected)) => (accepted, connected),

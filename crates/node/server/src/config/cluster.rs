@@ -1,4 +1,4 @@
-//! What the options say about a node's place among others, and which of them contradict each other.
+//! The options of a node's place in the cluster, and their contradictions.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,29 +16,29 @@ const PHI_MAX: f64 = 16.0;
 const HINTS_FLUSH_PERIOD_MIN: Duration = Duration::from_millis(10);
 
 impl Config {
-    /// Where other nodes find this one.
+    /// This node's address for other nodes.
     pub fn internode_address(&self) -> SocketAddr {
         (self.broadcast_address.unwrap_or(self.listen_address), self.storage_port).into()
     }
 
-    /// Where clients find this node.
+    /// This node's address for clients.
     pub fn native_address(&self) -> SocketAddr {
         (self.broadcast_rpc_address.unwrap_or(self.rpc_address), self.native_transport_port).into()
     }
 
-    /// What is packed on the way to other nodes, and how.
+    /// The compression of connections between nodes.
     pub(crate) fn packing(&self) -> (Packing, CompressBetween) {
         let packing =
             if self.internode_compressor.eq_ignore_ascii_case("zstd") { Packing::Zstd } else { Packing::Lz4 };
         match self.internode_compression.as_str() {
             "none" => (Packing::None, CompressBetween::Datacenters),
             "all" => (packing, CompressBetween::Nodes),
-            // The configuration was checked: what is left is `dc`.
+            // The configuration was checked: the remaining value is `dc`.
             _ => (packing, CompressBetween::Datacenters),
         }
     }
 
-    /// Where the node stands.
+    /// The node's datacenter and rack.
     pub fn location(&self) -> Location {
         if self.endpoint_snitch.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(SIMPLE)) {
             return Location::new("datacenter1", "rack1");

@@ -1,4 +1,4 @@
-//! What the options say about TLS, and what they lack.
+//! The options of TLS, and their missing parts.
 
 use std::path::{Path, PathBuf};
 

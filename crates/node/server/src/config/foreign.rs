@@ -1,23 +1,23 @@
 //! Options of Cassandra's and ScyllaDB's configuration files that do nothing here: a file that served there is read all the
-//! same, and the node says which of its lines have no effect. What would be wrong to leave out is refused with the reason.
+//! same, and the node says which of its lines have no effect. Options that would be unsafe to ignore are refused with the reason.
 
 /// Options of a file that have no effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// They adjust what there is nothing of: threads, pools, garbage collection, caches of another design.
     pub of_no_use: Vec<String>,
-    /// They ask for what is not built.
+    /// Options of features that are not built.
     pub not_built: Vec<String>,
 }
 
-/// What becomes of an option that is no option here.
+/// The treatment of an option that is no option here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It adjusts what there is nothing of.
     NoUse,
-    /// What it asks for is not built, and a node without it is as safe.
+    /// Its feature is not built, and a node without it is as safe.
     NotBuilt,
-    /// It may say what is so anyway (in any capitals, a class with or without its package); anything else is refused.
+    /// It may have the only value that is supported (in any capitals, a class with or without its package); any other is refused.
     Only(&'static [&'static str]),
     /// It is refused, with what to do instead.
     Refused(&'static str),
@@ -25,7 +25,7 @@ pub(super) enum Standing {
 
 use Standing::{NoUse, NotBuilt, Only, Refused};
 
-/// What becomes of an option of that name; none when nobody knows it.
+/// The treatment of an option of that name; none when it is unknown.
 pub(super) fn standing(name: &str) -> Option<Standing> {
     let bare = without_unit(name);
     if let Some((_, standing)) = STANDINGS.iter().find(|(known, _)| *known == bare || *known == name) {
@@ -62,7 +62,7 @@ fn without_unit(name: &str) -> &str {
     UNITS.iter().find_map(|unit| name.strip_suffix(unit)).unwrap_or(name)
 }
 
-/// What limits of Cassandra's guardrails end in.
+/// The suffixes of Cassandra's guardrails.
 const GUARDRAILS: [&str; 6] =
     ["_warn_threshold", "_fail_threshold", "_warned", "_disallowed", "_warning_threshold", "_ignored"];
 
@@ -102,7 +102,7 @@ const STANDINGS: &[(&str, Standing)] = &[
     ("user_defined_functions_enabled", NotBuilt),
 ];
 
-/// What options of encryption have that work with Java's stores; check names the PEM files that are needed instead.
+/// Options of encryption for Java's stores; check names the PEM files that are needed instead.
 const STORES: &[&str] = &[
     "accepted_protocols",
     "algorithm",

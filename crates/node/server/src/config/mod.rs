@@ -1,7 +1,7 @@
 //! The configuration of a node: `torc.yaml`, flags and environment variables, all by the same names.
 //!
 //! Names are Cassandra's, and ScyllaDB's where Cassandra has none. Old spellings with their unit in the name
-//! (`commitlog_segment_size_in_mb`) are understood. Options that only mean something to another database are read and told of;
+//! (`commitlog_segment_size_in_mb`) are understood. Options that only mean something to another database are read and logged;
 //! an unknown one is an error that names the nearest known one.
 
 mod cluster;
@@ -36,7 +36,7 @@ pub enum ConfigError {
         name: String,
         /// The value as written.
         value: String,
-        /// What is expected.
+        /// The expected form.
         expected: String,
     },
     /// Not YAML, or not of the expected shape.

@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::value::{OptionValue, Size};
 use super::{ConfigError, nearest};
 
-/// What help texts and `system_views.settings` say of an option.
+/// An option's description in help texts and `system_views.settings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionInfo {
     /// Its name.
     pub name: &'static str,
     /// Other names that are understood, each with the unit that its numbers are in (empty for none).
     pub aliases: &'static [(&'static str, &'static str)],
-    /// What it does, in a sentence.
+    /// Its effect, in a sentence.
     pub help: &'static str,
 }
 
@@ -93,7 +93,7 @@ options! {
     replace_address: String = String::new(), "The same as replace_address_first_boot.";
     replace_address_first_boot: String = String::new(), "Address of the dead node whose place a new node takes; of no effect once the node is a member.";
     replace_node_first_boot: String = String::new(), "Host id of the dead node whose place a new node takes; of no effect once the node is a member.";
-    join_ring: bool = true, "Enter the ring at the start; without it the node only coordinates until it is told to join.";
+    join_ring: bool = true, "Enter the ring at the start; without it the node only coordinates until nodetool join.";
     #[alias("data_dir", "")]
     data_file_directories: PathBuf = PathBuf::from("/var/lib/torc/data"), "Directory of tables.";
     commitlog_directory: Option<PathBuf> = None, "Directory of the commit log; beside the data by default.";
@@ -107,7 +107,7 @@ options! {
     native_transport_port: u16 = 9042, "Port for CQL clients.";
     native_shard_aware_transport_port: u16 = 19042, "Port for shard-aware CQL clients; 0 for none.";
     storage_port: u16 = 7000, "Port for other nodes.";
-    server_encryption_options_internode_encryption: String = "none".to_owned(), "What is encrypted on the way to other nodes: none, all, dc (what leaves the datacenter) or rack (what leaves the rack).";
+    server_encryption_options_internode_encryption: String = "none".to_owned(), "Encryption of connections between nodes: none, all, dc (those that leave the datacenter) or rack (those that leave the rack).";
     server_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that this node shows to others, and of those between it and the authority.";
     server_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
     server_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates nodes must have.";
@@ -119,9 +119,9 @@ options! {
     client_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
     client_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates clients must have, where require_client_auth asks for them.";
     client_encryption_options_require_client_auth: bool = false, "Clients must show a certificate.";
-    native_transport_port_ssl: u16 = 0, "Port for CQL clients with TLS; 0 for native_transport_port, which then speaks TLS.";
-    native_shard_aware_transport_port_ssl: u16 = 0, "Port for shard-aware CQL clients with TLS; 0 for native_shard_aware_transport_port, which then speaks TLS.";
-    internode_compression: String = "dc".to_owned(), "What is compressed on the way to other nodes: all, dc (what leaves the datacenter) or none.";
+    native_transport_port_ssl: u16 = 0, "Port for CQL clients with TLS; 0 for native_transport_port, which then uses TLS.";
+    native_shard_aware_transport_port_ssl: u16 = 0, "Port for shard-aware CQL clients with TLS; 0 for native_shard_aware_transport_port, which then uses TLS.";
+    internode_compression: String = "dc".to_owned(), "Compression of connections between nodes: all, dc (those that leave the datacenter) or none.";
     internode_compressor: String = "lz4".to_owned(), "How that is compressed: lz4, or zstd for fewer bytes and more work.";
     phi_convict_threshold: f64 = 8.0, "How unlikely a node's silence must be (as -log10 of its chance) before the node counts as down, from 5 to 16.";
     hinted_handoff_enabled: bool = true, "Keep writes for replicas that are down until they are back.";
@@ -136,16 +136,16 @@ options! {
     #[alias("max_hints_file_size_in_mb", "MiB")]
     max_hints_file_size: Size = Size::mib(128), "Size at which a file of hints is ended and the next begun.";
     #[alias("max_hints_size_per_host_in_mb", "MiB")]
-    max_hints_size_per_host: Size = Size(0), "What the hints for one node may take; 0 for no limit.";
+    max_hints_size_per_host: Size = Size(0), "Limit of the hints for one node; 0 for no limit.";
     #[alias("auto_repair_enabled_default", "")]
-    auto_repair_enabled: bool = true, "The node keeps by itself repaired what it is the first replica of.";
+    auto_repair_enabled: bool = true, "Automatic repair: the node repairs its primary ranges.";
     #[alias("auto_repair_threshold_default_in_seconds", "s")]
     auto_repair_threshold: Duration = Duration::ZERO, "Time after which a table is repaired again by itself; 0 for three quarters of its gc_grace_seconds, a day with tombstone_gc repair; a week at most.";
-    auto_repair_full_interval: Duration = Duration::from_secs(28 * 86_400), "Time after which a repair that a node begins by itself compares everything, not only what came since the last one; 0 for always.";
+    auto_repair_full_interval: Duration = Duration::from_secs(28 * 86_400), "Time after which an automatic repair is a full one and not incremental; 0 for always.";
     #[alias("repair_request_timeout_in_ms", "ms")]
     repair_request_timeout: Duration = Duration::from_secs(20), "How long a repair waits for one answer of another node.";
     #[alias("repair_session_space_in_mb", "MiB")]
-    repair_session_space: Size = Size(0), "What a shard keeps of repairs between two questions about the same rows; 0 for 8MiB.";
+    repair_session_space: Size = Size(0), "Limit of the pages of repairs that a shard caches between two requests; 0 for 8MiB.";
     stream_throughput_outbound: Size = Size::mib(24), "Bytes a second that this node sends of SSTables to nodes that gain ranges, and that the repairs that it leads exchange with others; 0 for no limit.";
     api_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the REST administration.";
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
@@ -154,13 +154,13 @@ options! {
     http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, separated by commas; addresses and localhost always may be used.";
     max_open_files: u64 = 0, "Files and sockets that the node may have open; 0 for the limit of the process. Half of them are for files.";
     #[alias("max_heap_size", "")]
-    memory_size: Size = Size(0), "Memory that the node may use; 0 for what the machine has or the container may have.";
+    memory_size: Size = Size(0), "Memory that the node may use; 0 for the memory of the machine or the limit of the container.";
     #[alias("memtable_heap_space_in_mb", "MiB")]
     #[alias("memtable_heap_space", "")]
-    memtable_space: Size = Size(0), "What memtables may take on all shards together; 0 for a quarter of the memory.";
+    memtable_space: Size = Size(0), "Limit of memtables on all shards together; 0 for a quarter of the memory.";
     #[alias("row_cache_size", "")]
     #[alias("row_cache_size_in_mb", "MiB")]
-    cache_size: Size = Size(0), "What rows and chunks may take in the cache of all shards; 0 for a quarter of the memory.";
+    cache_size: Size = Size(0), "Limit of rows and chunks in the cache of all shards; 0 for a quarter of the memory.";
     commitlog_sync: String = "periodic".to_owned(), "When writes are on disk: periodic, batch (before they are acknowledged) or group.";
     #[alias("commitlog_sync_period_in_ms", "ms")]
     commitlog_sync_period: Duration = Duration::from_secs(10), "Time between syncs of the periodic mode.";
@@ -169,9 +169,9 @@ options! {
     #[alias("commitlog_segment_size_in_mb", "MiB")]
     commitlog_segment_size: Size = Size::mib(32), "Size of a commit log file; a mutation may take half of it.";
     #[alias("commitlog_total_space_in_mb", "MiB")]
-    commitlog_total_space: Size = Size::mib(1024), "What the commit logs of all shards may take before tables are flushed.";
+    commitlog_total_space: Size = Size::mib(1024), "Limit of the commit logs of all shards, at which tables are flushed.";
     commitlog_archive: Option<PathBuf> = None, "Directory into which full commit log files are linked.";
-    commitlog_ignore_errors: bool = false, "Start in spite of damage in the middle of a commit log; what it held is lost.";
+    commitlog_ignore_errors: bool = false, "Start in spite of damage in the middle of a commit log; its entries are lost.";
     commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop (refuse reads and writes), stop_commit (refuse writes), ignore (fail the writes concerned) or die (end the process).";
     disk_failure_policy: String = "stop".to_owned(), "When data files cannot be written: stop (refuse writes), ignore (try again) or die (end the process).";
     #[alias("compaction_throughput_mb_per_sec", "MiB")]
@@ -203,7 +203,7 @@ options! {
     batch_size_fail_threshold: Size = Size(50 << 10), "Size of a batch from which it is refused.";
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]
-    prepared_statements_cache_size: Size = Size::mib(10), "What prepared statements may take, on each shard.";
+    prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
     #[alias("native_transport_max_frame_size_in_mb", "MiB")]
     native_transport_max_frame_size: Size = Size::mib(16), "Largest request.";
     #[alias("native_transport_max_concurrent_requests_in_bytes", "")]
@@ -215,17 +215,17 @@ options! {
     #[alias("native_transport_idle_timeout_in_ms", "ms")]
     native_transport_idle_timeout: Duration = Duration::ZERO, "Time after which an idle connection is closed; 0 for never.";
     authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are; only AllowAllAuthenticator so far.";
-    authorizer: String = "AllowAllAuthorizer".to_owned(), "Who may do what; only AllowAllAuthorizer so far.";
+    authorizer: String = "AllowAllAuthorizer".to_owned(), "Authorization; only AllowAllAuthorizer so far.";
     partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
     endpoint_snitch: String = "GossipingPropertyFileSnitch".to_owned(), "How the node knows its place: GossipingPropertyFileSnitch (cassandra-rackdc.properties beside torc.yaml, or datacenter and rack) or SimpleSnitch (datacenter1, rack1).";
     #[alias("blocked_reactor_notify_ms", "ms")]
-    blocked_reactor_notify: Duration = Duration::from_millis(10), "A task that keeps its shard for longer is logged and counted (scylla_stall_detector_reported); 0 for never.";
+    blocked_reactor_notify: Duration = Duration::from_millis(10), "A task that occupies its shard for longer is logged and counted (scylla_stall_detector_reported); 0 for never.";
     disable_io_uring: bool = false, "Use threads for files instead of io_uring.";
     log_level: String = "info".to_owned(), "error, warn, info, debug or trace, also by module (info,engine=debug).";
 }
 
 impl Config {
-    /// Gives every option that is 0 for "a part of the memory" its value; `memory` is what the machine has.
+    /// Gives every option that is 0 for "a part of the memory" its value; `memory` is that of the machine.
     pub fn size_by_memory(&mut self, memory: u64) {
         if self.memory_size.0 == 0 {
             self.memory_size = Size(memory);

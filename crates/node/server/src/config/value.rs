@@ -17,7 +17,7 @@ impl Size {
 
 /// A type that options may have.
 pub trait OptionValue: Sized {
-    /// Reads a value; the error says what was expected.
+    /// Reads a value; the error names the expected form.
     fn parse(text: &str) -> Result<Self, String>;
     /// The value as `torc.yaml` would have it.
     fn show(&self) -> String;
@@ -110,7 +110,7 @@ impl OptionValue for Size {
         ];
         let expected = || "expected a size such as 16KiB, 32MiB, 1GiB or a number of bytes".to_owned();
         let lower = text.trim().to_ascii_lowercase();
-        // Cassandra writes rates so; what is a rate, the option says.
+        // Cassandra writes rates so; the option decides the unit.
         let lower = lower.strip_suffix("/s").unwrap_or(&lower).to_owned();
         let unit = UNITS.iter().find(|(unit, _)| lower.ends_with(unit));
         let (digits, shift) = match unit {

@@ -6,7 +6,7 @@ use super::foreign::{LeftOut, Standing, standing};
 use super::{Config, ConfigError};
 
 impl Config {
-    /// Sets every option that the YAML text names, and tells which of Cassandra's options have no effect.
+    /// Sets every option that the YAML text names, and returns Cassandra's options that have no effect.
     pub fn set_from_yaml(&mut self, text: &str) -> Result<LeftOut, ConfigError> {
         let mut left_out = LeftOut::default();
         let value: Value =
@@ -117,7 +117,7 @@ fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {
             let items = items.iter().map(|item| flatten(name, item).and_then(|text| text.ok_or_else(wrong)));
             items.collect::<Result<Vec<_>, _>>()?.join(",")
         }
-        // A class with parameters; what is taken of classes needs none.
+        // A class with parameters; the supported classes need none.
         Value::Mapping(options) => match options.get("class_name") {
             Some(Value::String(class)) => class.clone(),
             _ => return Err(wrong()),

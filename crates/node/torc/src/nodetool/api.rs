@@ -11,10 +11,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer of more bytes is refused.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// What went wrong, as the operator is told.
+/// An error, as the operator's message.
 pub type Failure = String;
 
-/// Where a node's administration is.
+/// A node's administration port.
 pub struct Api {
     host: String,
     port: u16,
@@ -72,7 +72,7 @@ impl Api {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
             io::ErrorKind::UnexpectedEof => {
                 return format!(
-                    "{host}:{port} ended the connection without an answer: what was asked for may be under way or done"
+                    "{host}:{port} ended the connection without an answer: the request may be under way or done"
                 );
             }
             _ => error.to_string(),
@@ -104,7 +104,7 @@ impl Api {
         if answer.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let garbled = || io::Error::new(io::ErrorKind::InvalidData, "what answers there does not speak HTTP");
+        let garbled = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
         let end = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(garbled)?;
         let body = answer.split_off(end + 4);
         let head = String::from_utf8(answer).ok().filter(|head| head.starts_with("HTTP/1.1 "));
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// What a server that answers with `answer` makes of a request for `/x`.
+    /// The result of a request for `/x` to a server that answers with `answer`.
     fn ask(answer: &'static [u8]) -> Result<Value, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(missing, Err("no such thing".to_owned()));
         assert_eq!(ask(b"HTTP/1.1 500 Oh\r\n\r\n"), Err("GET /x was answered with status 500".to_owned()));
         assert!(ask(b"HTTP/1.1 200 OK\r\n\r\n<html>").unwrap_err().contains("is it the REST port?"));
-        assert!(ask(b"\x84\x00\x00\x00").unwrap_err().contains("does not speak HTTP"));
+        assert!(ask(b"\x84\x00\x00\x00").unwrap_err().contains("is not HTTP"));
         assert!(ask(b"").unwrap_err().contains("may be under way"), "as when the node is stopped");
     }
 

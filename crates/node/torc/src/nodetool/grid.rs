@@ -45,7 +45,7 @@ pub fn size(bytes: f64) -> String {
     format!("{} bytes", decimals(bytes))
 }
 
-/// At most two decimals, none when they are zero. Halves go to the even digit, as Java's format has it.
+/// At most two decimals, none when they are zero. Halves go to the even digit, as in Java's format.
 pub fn decimals(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! Verbs about what a node is doing: tpstats, proxyhistograms, netstats.
+//! Verbs about a node's load: tpstats, proxyhistograms, netstats.
 
 use serde_json::{Value, json};
 
@@ -123,7 +123,7 @@ fn show_histograms(answer: &Value) -> String {
     out
 }
 
-/// What is fetched because the ring changes.
+/// The streaming of a topology change.
 fn streams(topology: &Value) -> String {
     let (change, fetch) = (&topology["change"], &topology["fetch"]);
     let count = |name: &str| fetch[name].as_u64().unwrap_or(0);
@@ -144,7 +144,7 @@ fn streams(topology: &Value) -> String {
         return match waits.is_empty() {
             true => "Not sending any streams.\n".to_owned(),
             false => {
-                format!("Not sending any streams. A change of the ring waits for {}\n", waits.join(", "))
+                format!("Not sending any streams. A topology change waits for {}\n", waits.join(", "))
             }
         };
     }
@@ -157,7 +157,7 @@ fn streams(topology: &Value) -> String {
         false => format!(" of {}", size("file_bytes_total")),
     };
     let mut out = format!(
-        "Fetching: {}{total} of SSTables, {} of them taken over\n",
+        "Streaming: {}{total} of SSTables, {} of them added\n",
         size("file_bytes"),
         count("sstables"),
     );
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(
             of(&[0, 1, 0, 9]),
             [40, 40, 40, 20, 40],
-            "what is longer than all bounds is at least the last"
+            "a latency above all bounds is at least the last"
         );
     }
 }

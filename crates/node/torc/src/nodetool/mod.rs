@@ -29,7 +29,7 @@ struct Verb {
     about: &'static str,
     /// Its own options and arguments.
     arguments: fn() -> Vec<Arg>,
-    /// What it has to say.
+    /// Its request.
     ask: fn(&Api, &ArgMatches) -> Result<Value, Failure>,
     /// The same as text.
     show: fn(&Value) -> String,
@@ -106,7 +106,7 @@ pub fn command() -> Command {
     })
 }
 
-/// Carries a verb out and prints what it says.
+/// Runs a verb and prints its answer.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let (name, arguments) = arguments.subcommand().expect("clap asks for a verb");
     let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows the verbs");
@@ -117,7 +117,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
         "json" => serde_json::to_string_pretty(&answer).expect("JSON can be printed") + "\n",
         _ => (verb.show)(&answer),
     };
-    // Who does not read to the end, does not want it.
+    // A reader that closed the pipe wants no more.
     let _ = std::io::stdout().write_all(out.as_bytes());
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) const REPAIR_ADMIN: Verb = Verb {
         let session = Arg::new("session").short('s').long("session").value_parser(clap::value_parser!(u64));
         let force = Arg::new("force").short('f').long("force").action(ArgAction::SetTrue);
         vec![
-            action.help("What to do"),
+            action.help("The action"),
             all.help("list: include repairs that have ended"),
             session.help("cancel: the id of the repair"),
             force.help(
@@ -72,7 +72,7 @@ fn repair_arguments() -> Vec<Arg> {
         value("in-dc", "Only with replicas of a datacenter; may be repeated (-dc)").action(ArgAction::Append),
         value("start-token", "Tokens above this only (-st)").allow_hyphen_values(true),
         value("end-token", "Tokens up to this only (-et)").allow_hyphen_values(true),
-        value("since", "Leave out what was repaired at this time or later, seconds since 1970: goes on with an interrupted repair")
+        value("since", "Skip ranges that were repaired at this time or later, seconds since 1970: continues an interrupted repair")
             .value_parser(clap::value_parser!(u32)),
         flag("sequential", understood).hide(true),
         flag("dc-parallel", understood).hide(true),
@@ -82,7 +82,7 @@ fn repair_arguments() -> Vec<Arg> {
     ]
 }
 
-/// What is asked of the node for one keyspace, and how that is said.
+/// The request for one keyspace, and its description.
 fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String, String), Failure> {
     let flag = |name: &str| arguments.get_flag(name);
     let one = |name: &str| arguments.get_one::<String>(name).cloned().unwrap_or_default();
@@ -274,7 +274,7 @@ pub(super) fn running(api: &Api) -> Value {
     json!(running.collect::<Vec<_>>())
 }
 
-/// What netstats says of them.
+/// The repairs in netstats.
 pub(super) fn show_running(jobs: &Value) -> String {
     let one = |job: &Value| {
         let number = match job["id"].as_u64() {

@@ -57,11 +57,11 @@ pub(super) const GETENDPOINTS: Verb = Verb {
     show: |answer| texts(answer).iter().map(|address| format!("{address}\n")).collect(),
 };
 
-/// What is shown when keyspaces differ and none was named.
+/// Shown when keyspaces differ and none was named.
 const MEANINGLESS: &str = "Non-system keyspaces don't have the same replication settings, effective ownership \
                            information is meaningless";
 
-/// Which keyspace's copies ownership is counted by (none: the ring's tokens), and what is to be said about that.
+/// The keyspace by whose replicas ownership is counted (none: the ring's tokens), and a note about it.
 fn counted_by(api: &Api, keyspace: Option<&String>) -> Result<(Option<String>, Value), Failure> {
     if let Some(keyspace) = keyspace {
         return Ok((Some(keyspace.clone()), Value::Null));
@@ -133,7 +133,7 @@ fn show_status(answer: &Value) -> String {
                 text(&node["rack"]),
             ]);
         }
-        // The last column of the head is as wide as the word, as Cassandra has it.
+        // The last column of the head is as wide as the word, as in Cassandra.
         out.push_str(&grid.text("  "));
         out.push('\n');
     }
@@ -246,7 +246,7 @@ fn show_ranges(answer: &Value) -> String {
     out
 }
 
-/// A text without its quotes; anything else as JSON has it.
+/// A text without its quotes; anything else in JSON.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -29,7 +29,7 @@ pub(super) const TOPPARTITIONS: Verb = Verb {
                 .default_value("READS,WRITES")
                 .value_delimiter(',')
                 .value_parser(["READS", "WRITES"])
-                .help("What is counted"),
+                .help("The samplers"),
             Arg::new("keyspace").required(true).help("The table's keyspace"),
             Arg::new("table").required(true).help("The table"),
             Arg::new("duration")

@@ -30,7 +30,7 @@ pub(super) const ABORTDECOMMISSION: Verb = Verb {
 
 pub(super) const ABORTREBUILD: Verb = Verb {
     name: "abortrebuild",
-    about: "Have the rebuild of the node that I am connecting to end; what was fetched stays",
+    about: "Cancel the rebuild of the node that I am connecting to; streamed data stays",
     arguments: Vec::new,
     ask: |api, _| api.post("/storage_service/abort_rebuild"),
     show: silent,
@@ -107,13 +107,13 @@ pub(super) const BOOTSTRAP: Verb = Verb {
     about: "Show whether the node still enters the ring; fetching goes on by itself, after a restart too",
     arguments: || {
         let what = Arg::new("bootstrap_operation").value_name("resume").value_parser(["resume"]);
-        vec![what.help("Accepted as in Cassandra; what is under way needs no resuming")]
+        vec![what.help("Accepted as in Cassandra; a change under way needs no resuming")]
     },
     ask: |api, _| api.get("/torc/topology"),
     show: |answer| {
         match answer["mode"].as_str() {
             Some("STARTING") => {
-                "The node was told not to join the ring (join_ring: false); nodetool join lets it in.\n"
+                "The node is configured not to join the ring (join_ring: false); nodetool join lets it in.\n"
             }
             Some("JOINING") => {
                 "The node is joining and goes on by itself; nodetool netstats shows how far it is.\n"

@@ -115,7 +115,7 @@ impl Client {
         }
     }
 
-    /// The rows of a statement that may have to wait until enough nodes have been heard of.
+    /// The rows of a statement that may have to wait until enough nodes are up.
     pub fn rows_when_available(&mut self, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
         let until = Instant::now() + PATIENCE;
         while let AnswerBody::Error(error) = self.ask(text).body {

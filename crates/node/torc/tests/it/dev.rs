@@ -1,4 +1,4 @@
-//! `torc dev`: in memory nothing touches the disk, thrown away means gone, and help is there for every subcommand.
+//! `torc dev`: in memory nothing touches the disk, dropped means gone, and help is there for every subcommand.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

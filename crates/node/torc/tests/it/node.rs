@@ -35,7 +35,7 @@ pub fn torc(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a process that ended had to say.
+/// The output of a process that ended.
 pub struct Ended {
     pub status: ExitStatus,
     pub err: String,
@@ -115,7 +115,7 @@ impl Setup {
         self.try_run(command).unwrap_or_else(|ended| panic!("the node did not start: {}", ended.err))
     }
 
-    /// Starts it; what it said if it ended instead.
+    /// Starts it; returns its output if it ended instead.
     pub fn try_start(&self) -> Result<Node, Ended> {
         self.try_run(self.command())
     }
@@ -158,7 +158,7 @@ impl Node {
         self.child.id()
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("alive").clone()
     }

@@ -1,4 +1,4 @@
-//! `torc nodetool` against a node: every verb, in text and as JSON, and what it says when it cannot.
+//! `torc nodetool` against a node: every verb, in text and as JSON, and its errors.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::node::{Setup, torc};
 
-/// What the tool printed, and its errors when it failed.
+/// The tool's output, and its errors when it failed.
 fn tool(arguments: &[&str]) -> Result<String, String> {
     let mut child = torc(&["nodetool"]).args(arguments).spawn().expect("the binary is there");
     let (mut out, mut err) = (String::new(), String::new());
@@ -137,7 +137,7 @@ fn nodes_that_share_an_address_are_told_apart() {
     });
 }
 
-/// What there is after a while.
+/// Waits for a result.
 fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let begun = std::time::Instant::now();
     loop {
@@ -219,7 +219,7 @@ fn snapshots_come_and_go() {
     client.query("INSERT INTO ks.t (k) VALUES (2)");
     asked.say(&["flush", "ks"]);
     asked.say(&["compact", "ks"]);
-    // What compaction has removed from the table only the snapshot holds. Files are removed one after the other behind it.
+    // Rows that compaction has removed from the table are only in the snapshot. Files are removed one after the other behind it.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     let mut kept = None;
     while kept <= Some(100) {
@@ -279,9 +279,9 @@ fn what_does_not_fit_is_refused() {
         let error = asked.try_say(arguments).expect_err(said);
         assert!(error.contains(said), "{arguments:?} said {error}");
     }
-    // Another port of the node does not speak HTTP as this tool wants it.
+    // Another port of the node does not answer this tool's HTTP.
     let other = asked.try_say(&["-p", "9042", "version"]).unwrap_err();
-    assert!(other.contains("does not speak HTTP"), "{other}");
+    assert!(other.contains("is not HTTP"), "{other}");
     let address = node.address.to_string();
     node.kill();
     let gone = tool(&["-h", &address, "status"]).unwrap_err();

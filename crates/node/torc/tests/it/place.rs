@@ -1,10 +1,10 @@
-//! Where a node stands and where it is found: `torc.yaml`, `cassandra-rackdc.properties`, flags.
+//! A node's datacenter, rack and addresses: `torc.yaml`, `cassandra-rackdc.properties`, flags.
 
 use std::path::Path;
 
 use crate::node::{Ended, Setup, run, torc};
 
-/// What `torc server` with these files says before it gives up: its data directory cannot be made.
+/// The output of `torc server` with these files before it gives up: its data directory cannot be made.
 fn server(dir: &Path, yaml: &str, rackdc: &str, more: &[&str]) -> Ended {
     std::fs::write(dir.join("torc.yaml"), yaml).unwrap();
     std::fs::write(dir.join("cassandra-rackdc.properties"), rackdc).unwrap();
@@ -25,7 +25,7 @@ fn mistakes_are_named() {
         ("", "datacenter=x", "expected dc, rack or prefer_local"),
         ("ssl_storage_port: 7001", "", "this is of no use here: ssl_storage_port"),
         ("materialized_views_enabled: true", "", "has no effect: materialized_views_enabled"),
-        // The snitch that does not read the file does not mind what is in it.
+        // A snitch that does not read the file ignores its content.
         ("endpoint_snitch: SimpleSnitch", "datacenter=x", "/proc/nowhere"),
         ("", "dc=x", "/proc/nowhere"),
     ] {
@@ -84,7 +84,7 @@ fn a_node_takes_the_tokens_that_it_is_given() {
     // A set of texts: how many, and each with its length.
     let expected = b"\0\0\0\x02\0\0\0\x02-5\0\0\0\x017";
     assert_eq!(tokens(&setup), expected);
-    // They are kept, whatever the option says later.
+    // They stay, whatever the option says later.
     let later = Setup { options: vec!["--initial_token=8".to_owned()], ..setup };
     assert_eq!(tokens(&later), expected);
 }

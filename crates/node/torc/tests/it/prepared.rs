@@ -1,4 +1,4 @@
-//! Prepared statements: known on every shard, bounded, and forgotten when what they were made for changes.
+//! Prepared statements: known on every shard, bounded, and dropped when their table changes.
 
 use wire::client::AnswerBody;
 use wire::{ErrorKind, Version};
@@ -80,7 +80,7 @@ fn a_change_of_the_columns_ends_a_statement() {
     assert!(is_unprepared(&old.execute(&known_by_old, &[ONE])));
     let anew = new.prepare(ALL);
     assert_ne!(anew.result_metadata_id, known_by_new.result_metadata_id);
-    // Who still knows the old columns is told the new ones: by their id in v5, by naming them in v4.
+    // A client with the old columns gets the new ones: by their id in v5, by name in v4.
     let rows = new.executed_rows(&known_by_new, &[ONE]);
     assert_eq!((rows.columns, rows.new_metadata_id), (3, anew.result_metadata_id.clone()));
     assert_eq!(rows.metadata.expect("named").len(), 3);

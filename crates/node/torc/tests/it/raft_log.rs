@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::node::{Setup, torc};
 
-/// What the tool prints, and whether it worked.
+/// The tool's output, and whether it succeeded.
 fn tool(data: &Path, arguments: &[&str]) -> (bool, String) {
     let mut command = torc(&["raft-log"]);
     command.args(arguments).arg("--data").arg(data);
@@ -40,7 +40,7 @@ fn the_log_of_a_stopped_node_is_shown_and_not_changed_without_need() {
     assert!(!worked && said.contains("--lost-for-good"), "it has to be said: {said}");
     let (worked, said) = tool(place.path(), &["show"]);
     assert!(!worked && said.contains("has no log of a cluster"), "{said}");
-    // The node goes on with what it had.
+    // The node continues with its data.
     let node = Setup::new(place.path()).shards(1).start();
     node.any_client().query("CREATE TABLE ks.t (k int PRIMARY KEY)");
     assert!(node.stop().success());

@@ -195,7 +195,7 @@ fn logged_batches_are_whole_after_kill_9() {
                 assert!(versions.first().is_some_and(|found| *found as usize >= acknowledged), "slot {slot}");
             }
         }
-        assert!(client.rows("SELECT id FROM system.batches").is_empty(), "what was replayed is forgotten");
+        assert!(client.rows("SELECT id FROM system.batches").is_empty(), "a replayed batch is removed");
         running = Some(node);
     }
     let node = running.expect("it runs");

@@ -119,14 +119,14 @@ fn a_share_of_the_requests_is_traced_and_slow_ones_are_named() {
     let sessions = |client: &mut Client, k: i32| {
         client.query(&format!("INSERT INTO ks.t (k) VALUES ({k})"));
         let answer = client.ask(&format!("SELECT * FROM ks.t WHERE k = {k}"));
-        assert_eq!(answer.tracing_id, None, "who does not ask is not told");
+        assert_eq!(answer.tracing_id, None, "without the flag no id is returned");
         let rows = client.texts("SELECT parameters['query'], request FROM system_traces.sessions");
         rows.iter().filter(|row| row[0].contains(&format!("k = {k}"))).count()
     };
     assert_eq!(sessions(&mut client, 1), 0);
     node.http(10000, "POST", &format!("{path}?probability=1"));
     assert_eq!((node.http(10000, "GET", path).as_str(), sessions(&mut client, 2)), ("1.0", 1));
-    // The other shard was told as well.
+    // The other shard traced as well.
     assert_eq!(sessions(&mut node.client(1, Version::V4), 3), 1);
     node.http(10000, "POST", &format!("{path}?probability=0"));
     assert_eq!(sessions(&mut client, 4), 0);

@@ -221,7 +221,7 @@ fn a_corrupt_commit_log() {
     );
     refused(&setup, &["corrupt at offset"]);
     flip(&log, at);
-    // The tail, as a loss of power leaves it: what was promised before it is there.
+    // The tail, as a power failure leaves it: acknowledged entries before it are there.
     let (log, at) = place("needle 99 in the log").expect("it is logged");
     flip(&log, at);
     let node = setup.start();
@@ -277,7 +277,7 @@ fn a_full_disk() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         char::from(b'0' + (state >> 58) as u8)
     };
-    // What compression cannot make small.
+    // Bytes that compression cannot make small.
     let text: String = (0..20_000).map(|_| letter()).filter(|letter| *letter != '\'').collect();
     fs::write(&ballast, vec![1; 20 << 20]).unwrap();
     let mut k = 0;
@@ -301,7 +301,7 @@ fn a_full_disk() {
         std::thread::sleep(Duration::from_millis(100));
     }
     acknowledged.push(-1);
-    // Full at the start: what is there can be read.
+    // Full at the start: the data can be read.
     node.kill();
     let free = fs::File::create(&ballast).unwrap();
     let mut size = 48 << 20;

@@ -50,6 +50,6 @@ pub enum DescribeTarget {
     Aggregates,
     /// `AGGREGATE a`.
     Aggregate(QualifiedName),
-    /// A bare name: the keyspace, table, view or index that has it, in this order.
+    /// A bare name: the keyspace, table, view or index of that name, tried in this order.
     Named(QualifiedName),
 }

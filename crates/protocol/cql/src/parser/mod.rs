@@ -4,6 +4,7 @@
 //! Only when a statement is wrong, it runs again and notes what it looks for at each token: that is the list of
 //! what was expected.
 
+mod arithmetic;
 mod ddl;
 mod describe;
 mod dml;

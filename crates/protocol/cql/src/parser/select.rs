@@ -1,5 +1,6 @@
 //! SELECT and its selectors.
 
+use super::arithmetic::Operand;
 use super::{Parser, Result};
 use crate::ast::{
     AliasedSelector, ArithmeticOperator, CellMetadata, Direction, FunctionCall, Ordering, Select, Selection,
@@ -7,6 +8,24 @@ use crate::ast::{
 };
 use crate::keyword::Keyword;
 use crate::lexer::Kind;
+
+impl Operand for Selector {
+    fn signed(parser: &mut Parser<'_>) -> Result<Self> {
+        let pos = parser.pos();
+        if parser.kind() == Kind::Minus {
+            parser.advance();
+            let inner = parser.nested(Self::signed)?;
+            return Ok(Selector { kind: SelectorKind::Negate(Box::new(inner)), pos });
+        }
+        let inner = parser.simple_selector()?;
+        parser.selector_parts(inner)
+    }
+
+    fn join(left: Self, operator: ArithmeticOperator, right: Self) -> Self {
+        let pos = left.pos;
+        Self { kind: SelectorKind::Arithmetic(Box::new(left), operator, Box::new(right)), pos }
+    }
+}
 
 impl Parser<'_> {
     /// `SELECT …`.
@@ -164,47 +183,7 @@ impl Parser<'_> {
 
     /// A selector without an alias.
     pub(super) fn selector(&mut self) -> Result<Selector> {
-        self.nested(Self::selector_sum)
-    }
-
-    fn selector_sum(&mut self) -> Result<Selector> {
-        let mut left = self.selector_product()?;
-        loop {
-            let operator = match self.kind() {
-                Kind::Plus => ArithmeticOperator::Add,
-                Kind::Minus => ArithmeticOperator::Subtract,
-                _ if self.split_sign() => ArithmeticOperator::Subtract,
-                _ => {
-                    self.want("an operator");
-                    return Ok(left);
-                }
-            };
-            if matches!(self.kind(), Kind::Plus | Kind::Minus) {
-                self.advance();
-            }
-            self.count_operator()?;
-            left = arithmetic(left, operator, self.selector_product()?);
-        }
-    }
-
-    fn selector_product(&mut self) -> Result<Selector> {
-        let mut left = self.selector_signed()?;
-        while let Some(operator) = self.eat_product_operator() {
-            self.count_operator()?;
-            left = arithmetic(left, operator, self.selector_signed()?);
-        }
-        Ok(left)
-    }
-
-    fn selector_signed(&mut self) -> Result<Selector> {
-        let pos = self.pos();
-        if self.kind() == Kind::Minus {
-            self.advance();
-            let inner = self.nested(Self::selector_signed)?;
-            return Ok(Selector { kind: SelectorKind::Negate(Box::new(inner)), pos });
-        }
-        let inner = self.simple_selector()?;
-        self.selector_parts(inner)
+        self.nested(|parser| parser.sum(false))
     }
 
     /// `.field`, `[key]` and `[from..to]` after a selector.
@@ -352,9 +331,4 @@ impl Parser<'_> {
         self.expect(Kind::RightBrace)?;
         Ok(kind)
     }
-}
-
-fn arithmetic(left: Selector, operator: ArithmeticOperator, right: Selector) -> Selector {
-    let pos = left.pos;
-    Selector { kind: SelectorKind::Arithmetic(Box::new(left), operator, Box::new(right)), pos }
 }

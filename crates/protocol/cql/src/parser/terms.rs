@@ -1,9 +1,27 @@
 //! Terms: constants, markers, literals of collections, calls and arithmetic.
 
+use super::arithmetic::Operand;
 use super::{MARKERS_MAX, Parser, Result};
 use crate::ast::{ArithmeticOperator, Constant, FunctionCall, Ident, Marker, Term, TermKind};
 use crate::keyword::Keyword;
 use crate::lexer::{Kind, Token};
+
+impl Operand for Term {
+    fn signed(parser: &mut Parser<'_>) -> Result<Self> {
+        let pos = parser.pos();
+        if parser.kind() == Kind::Minus {
+            parser.advance();
+            let inner = parser.nested(Parser::simple_term)?;
+            return Ok(Term { kind: TermKind::Negate(Box::new(inner)), pos });
+        }
+        parser.simple_term()
+    }
+
+    fn join(left: Self, operator: ArithmeticOperator, right: Self) -> Self {
+        let pos = left.pos;
+        Self { kind: TermKind::Arithmetic(Box::new(left), operator, Box::new(right)), pos }
+    }
+}
 
 impl Parser<'_> {
     /// Any term.
@@ -14,79 +32,6 @@ impl Parser<'_> {
     /// A term, but one that stops before `+ column`: the left part of `c = term + c`.
     pub(super) fn term_before_column(&mut self) -> Result<Term> {
         self.nested(|parser| parser.sum(true))
-    }
-
-    fn sum(&mut self, stop_at_column: bool) -> Result<Term> {
-        let mut left = self.product()?;
-        loop {
-            let operator = match self.kind() {
-                Kind::Plus if stop_at_column && self.column_follows_plus() => return Ok(left),
-                Kind::Plus => ArithmeticOperator::Add,
-                Kind::Minus => ArithmeticOperator::Subtract,
-                _ if self.split_sign() => ArithmeticOperator::Subtract,
-                _ => {
-                    self.want("an operator");
-                    return Ok(left);
-                }
-            };
-            if matches!(self.kind(), Kind::Plus | Kind::Minus) {
-                self.advance();
-            }
-            self.count_operator()?;
-            left = arithmetic(left, operator, self.product()?);
-        }
-    }
-
-    fn product(&mut self) -> Result<Term> {
-        let mut left = self.signed()?;
-        while let Some(operator) = self.eat_product_operator() {
-            self.count_operator()?;
-            left = arithmetic(left, operator, self.signed()?);
-        }
-        Ok(left)
-    }
-
-    /// `*`, `/` or `%`.
-    pub(super) fn eat_product_operator(&mut self) -> Option<ArithmeticOperator> {
-        let operator = match self.kind() {
-            Kind::Star => ArithmeticOperator::Multiply,
-            Kind::Slash => ArithmeticOperator::Divide,
-            Kind::Percent => ArithmeticOperator::Modulo,
-            _ => return None,
-        };
-        self.advance();
-        Some(operator)
-    }
-
-    /// Takes the minus off a negative number, which after an operand is an operator: `a -1` is `a - 1`. Says
-    /// whether there was one.
-    pub(super) fn split_sign(&mut self) -> bool {
-        let negative = matches!(self.kind(), Kind::Integer | Kind::Float | Kind::Duration)
-            && self.text().starts_with('-');
-        if negative {
-            self.cursor.token.start += 1;
-            self.cursor.token.pos.column += 1;
-        }
-        negative
-    }
-
-    /// Whether the `+` here is followed by a column rather than by a term.
-    fn column_follows_plus(&self) -> bool {
-        match self.next_kind() {
-            Kind::EmptyName => true,
-            kind if kind.is_name() => !matches!(self.third_kind(), Kind::LeftParen | Kind::Dot),
-            _ => false,
-        }
-    }
-
-    fn signed(&mut self) -> Result<Term> {
-        let pos = self.pos();
-        if self.kind() == Kind::Minus {
-            self.advance();
-            let inner = self.nested(Self::simple_term)?;
-            return Ok(Term { kind: TermKind::Negate(Box::new(inner)), pos });
-        }
-        self.simple_term()
     }
 
     fn simple_term(&mut self) -> Result<Term> {
@@ -272,9 +217,4 @@ impl Parser<'_> {
         };
         Err(self.rule_at(at, text))
     }
-}
-
-fn arithmetic(left: Term, operator: ArithmeticOperator, right: Term) -> Term {
-    let pos = left.pos;
-    Term { kind: TermKind::Arithmetic(Box::new(left), operator, Box::new(right)), pos }
 }

@@ -155,7 +155,7 @@ fn fuzzed() -> Gossip {
     Gossip::new(config, HostId([2; 16]), 5, SocketAddr::from(([10, 0, 0, 2], 7_000)), vec![])
 }
 
-/// The fingerprint of what a node knows, as it tells a seed.
+/// The fingerprint of a node's knowledge, as it sends it to a seed.
 fn lives_of(gossip: &Gossip) -> u64 {
     let own = gossip.own();
     let members = [(own.host, own.address), (HostId([9; 16]), SocketAddr::from(([10, 0, 0, 9], 7_000)))];
@@ -183,7 +183,7 @@ fn fuzz() {
     });
     let (first, last) = (HostId([0; 16]), HostId([0xff; 16]));
     let roster = |lives| Roster { first, last, lives };
-    // The fingerprint of the lives of who is given these messages: it is alone in the beginning.
+    // The fingerprint of the receiver's generations: it is alone in the beginning.
     let alone = lives_of(&fuzzed());
     for lives in [7, alone] {
         let reply_to = SocketAddr::from(([10, 0, 0, 9], 7_000));

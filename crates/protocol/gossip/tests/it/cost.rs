@@ -1,4 +1,4 @@
-//! What gossip costs a node and second, in messages, bytes and endpoints gone through, which are the same on every host, and in time of a
+//! The cost of gossip a node and second, in messages, bytes and processed endpoints, which are the same on every host, and in time of a
 //! core: the figures of docs/design/gossip.md.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ struct Rate {
     cpu: Duration,
 }
 
-/// Measured once the ages of what nodes know of each other are those of a cluster that has run for long.
+/// Measured once the nodes' knowledge is as old as in a cluster that has run for long.
 fn rate(nodes: usize, rounds: u64) -> Rate {
     let mut world = World::acquainted(1, nodes);
     // Here versions take a byte; three once a node has run for five hours, which makes it about twice as much.

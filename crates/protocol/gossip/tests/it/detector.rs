@@ -1,4 +1,4 @@
-//! The failure detector against its golden table, and against what it promises.
+//! The failure detector against its golden table, and against its guarantees.
 
 use std::time::Duration;
 

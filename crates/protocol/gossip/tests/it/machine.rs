@@ -1,4 +1,4 @@
-//! The machine by hand: bounds, quarantine, what is refused, and splitting.
+//! The machine by hand: bounds, quarantine, refusals, and splitting.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -134,13 +134,13 @@ fn the_silent_are_convicted_and_heard_again() {
 fn lives_follow_each_other() {
     let mut case = Case::plain();
     case.meet(2);
-    assert_eq!(case.hear(vec![delta(2, WALL - 1, 900)]), [], "of an earlier life");
+    assert_eq!(case.hear(vec![delta(2, WALL - 1, 900)]), [], "of an earlier generation");
     let later = delta(2, WALL + 5, 1);
     assert_eq!(case.hear(vec![later.clone()]), [changed(2, Change::Restarted), probe(2, WALL + 5)]);
-    // An answer of the earlier life to an earlier probe says nothing about the later.
+    // An answer of the earlier generation to an earlier probe does not count for the later.
     assert_eq!(case.step(Event::Echoed { host: host(2), generation: WALL, reached: true }), []);
     assert_eq!(case.standing(2), Some(Standing::Down(Why::NotReached)));
-    // At the same second the greater address stands, whichever was heard first.
+    // At the same second the greater address wins, in any order of arrival.
     let moved = Delta { address: address(200), ..later.clone() };
     assert!(case.hear(vec![moved]).contains(&changed(2, Change::Restarted)));
     assert_eq!(case.hear(vec![later]), []);
@@ -240,7 +240,7 @@ fn endpoints_are_bounded_and_members_come_first() {
     case.members(&[1, 5]);
     assert_eq!(case.hear(vec![delta(5, WALL, 1)]), [changed(5, Change::Found), probe(5, WALL)]);
     assert_eq!(case.gossip.peers().count(), 4);
-    // What is not known and has no room is not asked for.
+    // Unknown endpoints that have no room are not requested.
     let mut case = Case::new(Config { memory_max: 2 * Config::PEER_MEMORY, ..Config::new("c", vec![]) });
     let digests = (2..9).map(|id| digest(id, 1)).collect();
     let (cluster, reply_to) = ("c".to_owned(), address(2));
@@ -269,7 +269,7 @@ fn the_removed_are_not_listened_to_for_a_while() {
     assert!(!case.hear(vec![delta(3, WALL + 1, 9)]).is_empty(), "a member again");
     assert_eq!(case.members(&[1, 2]), [changed(3, Change::Forgotten)]);
     case.pass(61);
-    assert!(!case.hear(vec![delta(3, WALL + 1, 9)]).is_empty(), "the quarantine is over");
+    assert!(!case.hear(vec![delta(3, WALL + 1, 9)]).is_empty(), "the quarantine has ended");
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn a_rumour_of_an_end_convicts_nobody() {
     let mut world = World::settled(3, 20);
     for _ in 0..10 {
         for by in 2..20 {
-            // Node 0 is paused, node 1 runs, and all are told that both are gone.
+            // Node 0 is paused, node 1 runs, and all are notified that both have ended.
             world.pause(0);
             for gone in [0, 1] {
                 let (host, generation) = (host(gone), world.gossip(gone).own().generation);
@@ -327,7 +327,7 @@ fn twins_of_one_second_do_not_stay_mixed() {
         .filter(|(_, effect)| matches!(effect, Effect::HostIdTaken { .. }))
         .map(|(node, _)| *node)
         .collect();
-    assert_eq!(told, [5], "one of them is told, {:?}", world.warnings);
+    assert_eq!(told, [5], "one of them is notified, {:?}", world.warnings);
     world.kill(5);
     world.run(seconds(30));
     assert!(world.agrees() && world.converged(), "{:?}", world.disagreement());
@@ -394,7 +394,7 @@ fn a_seed_decides_everything() {
     assert_ne!(trace(1), trace(2));
 }
 
-/// Where nodes know different lives, the short exchange becomes a whole one in the same round: who joins or restarts in a large
+/// Where nodes know different generations, the short exchange becomes a full one in the same round: a joining or restarted node in a large
 /// cluster is known as fast as news are.
 #[test]
 fn other_lives_are_found_out_in_a_large_cluster() {

@@ -50,11 +50,11 @@ struct Node {
     gossip: Gossip,
     life: u64,
     address: SocketAddr,
-    /// While it stands still: what came meanwhile.
+    /// While it is paused: the messages that arrived meanwhile.
     paused: Option<Vec<What>>,
 }
 
-/// What one node noticed about another, and when.
+/// A node's observation of another, and its time.
 #[derive(Clone, Debug)]
 pub struct Noticed {
     pub at: Duration,
@@ -68,7 +68,7 @@ pub struct Noticed {
 pub struct Cost {
     pub messages: u64,
     pub bytes: u64,
-    /// Endpoints that messages name, counted when a message is sent and when it is received: what a machine goes through, whatever
+    /// Endpoints that messages name, counted when a message is sent and when it is received: the work of a machine, on any host
     /// the host that this runs on.
     pub entries: u64,
     /// Host time of the state machines and of coding their messages.
@@ -86,7 +86,7 @@ pub struct World {
     pub warnings: Vec<(usize, Effect)>,
     pub seeds: Vec<SocketAddr>,
     pub message_bytes_max: usize,
-    /// What went over the network, and what it cost.
+    /// The messages over the network, and their cost.
     pub cost: Cost,
     nodes: BTreeMap<usize, Node>,
     at_address: BTreeMap<SocketAddr, usize>,
@@ -299,7 +299,7 @@ impl World {
             }
             What::Deliver { bytes, .. } => {
                 let began = Instant::now();
-                let message = decode(&bytes).expect("what a node sends can be read");
+                let message = decode(&bytes).expect("a node's message can be decoded");
                 self.cost.cpu += began.elapsed();
                 self.cost.entries += entries(&message);
                 self.step(node, Event::Received(message));
@@ -410,7 +410,7 @@ impl World {
         })
     }
 
-    /// Who convicted whom.
+    /// All convictions: by which node, of which.
     pub fn convictions(&self) -> Vec<Noticed> {
         let convicted = |noticed: &&Noticed| noticed.change == Change::Down(Why::Convicted);
         self.noticed.iter().filter(convicted).cloned().collect()

@@ -355,7 +355,7 @@ impl State {
     fn deliver(&mut self, plan: &Plan, at: usize, message: usize) {
         let (sending, voter, request) = self.clients[at].asked.swap_remove(message);
         if sending == TELLING {
-            // Of what is chosen one voter at most is told; the others find out.
+            // At most one voter receives the commit; the others find out.
             self.clients[at].asked.retain(|(sending, _, _)| *sending != TELLING);
         }
         let client = &self.clients[at];

@@ -1,10 +1,10 @@
-//! Thousands of worlds, each judged; and planted bugs, each found.
+//! Thousands of worlds, each judged; and injected bugs, each found.
 
 use model::linear::{Linearity, Register, RegisterOutput, check};
 
-use crate::world::{Bug, Weather, World};
+use crate::world::{Bug, Scenario, World};
 
-const CALM: Weather = Weather {
+const RELIABLE: Scenario = Scenario {
     voters: 3,
     clients: 3,
     operations: 24,
@@ -15,7 +15,7 @@ const CALM: Weather = Weather {
     bug: Bug::None,
 };
 
-const ROUGH: Weather = Weather { lost: 12, doubled: 15, crashes: 40, impatience: 200, ..CALM };
+const FAULTY: Scenario = Scenario { lost: 12, doubled: 15, crashes: 40, impatience: 200, ..RELIABLE };
 
 /// What became of the operations of some worlds.
 #[derive(Debug, Default)]
@@ -28,8 +28,8 @@ struct Sum {
 }
 
 /// Runs a world; whether what its clients saw is right.
-fn is_right(seed: u64, weather: Weather, sum: &mut Sum) -> bool {
-    let mut world = World::new(seed, weather);
+fn is_right(seed: u64, scenario: Scenario, sum: &mut Sum) -> bool {
+    let mut world = World::new(seed, scenario);
     world.run();
     sum.contended += world.contended;
     for operation in &world.history {
@@ -47,17 +47,17 @@ fn is_right(seed: u64, weather: Weather, sum: &mut Sum) -> bool {
     }
 }
 
-fn all_right(seeds: std::ops::Range<u64>, weather: Weather) -> Sum {
+fn all_right(seeds: std::ops::Range<u64>, scenario: Scenario) -> Sum {
     let mut sum = Sum::default();
     for seed in seeds {
-        assert!(is_right(seed, weather, &mut sum), "seed {seed} in {weather:?}");
+        assert!(is_right(seed, scenario, &mut sum), "seed {seed} in {scenario:?}");
     }
     sum
 }
 
 #[test]
 fn calm_worlds_are_linear_and_everything_ends() {
-    let sum = all_right(0..1500, CALM);
+    let sum = all_right(0..1500, RELIABLE);
     assert_eq!(sum.open, 0, "{sum:?}");
     assert!(
         sum.applied > 5_000 && sum.refused > 3_000 && sum.read > 5_000 && sum.contended > 1_000,
@@ -67,11 +67,11 @@ fn calm_worlds_are_linear_and_everything_ends() {
 
 #[test]
 fn rough_worlds_are_linear() {
-    let three = all_right(0..2000, ROUGH);
+    let three = all_right(0..2000, FAULTY);
     assert!(three.applied > 3_000 && three.open > 1_000, "{three:?}");
-    all_right(10_000..10_800, Weather { voters: 5, clients: 4, ..ROUGH });
-    all_right(20_000..20_300, Weather { voters: 1, ..ROUGH });
-    all_right(30_000..30_300, Weather { voters: 4, ..ROUGH });
+    all_right(10_000..10_800, Scenario { voters: 5, clients: 4, ..FAULTY });
+    all_right(20_000..20_300, Scenario { voters: 1, ..FAULTY });
+    all_right(30_000..30_300, Scenario { voters: 4, ..FAULTY });
 }
 
 /// Seeds within which a bug is found.
@@ -80,11 +80,11 @@ const SEEDS: u64 = 6000;
 /// The seeds that a bug takes until it is found.
 fn seeds_until_found(bug: Bug) -> Option<u64> {
     let mut sum = Sum::default();
-    (0..SEEDS).find(|seed| !is_right(*seed, Weather { bug, ..ROUGH }, &mut sum))
+    (0..SEEDS).find(|seed| !is_right(*seed, Scenario { bug, ..FAULTY }, &mut sum))
 }
 
 #[test]
-fn planted_bugs_are_found() {
+fn injected_bugs_are_found() {
     for bug in [Bug::PromiseNotStored, Bug::UnfinishedIgnored, Bug::NothingProposed, Bug::RepairNotSynced] {
         let found = seeds_until_found(bug);
         assert!(found.is_some(), "{bug:?} was not found");

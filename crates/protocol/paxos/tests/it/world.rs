@@ -39,7 +39,7 @@ pub enum Bug {
 
 /// How rough the world is.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub struct Scenario {
     pub voters: usize,
     pub clients: usize,
     pub operations: usize,
@@ -90,7 +90,7 @@ struct Client {
 }
 
 pub struct World {
-    weather: Weather,
+    scenario: Scenario,
     chance: Chance,
     now: u64,
     voters: Vec<Voter>,
@@ -107,7 +107,7 @@ pub struct World {
 const MEMORY_MICROS: i64 = 1 << 40;
 
 impl World {
-    pub fn new(seed: u64, weather: Weather) -> Self {
+    pub fn new(seed: u64, scenario: Scenario) -> Self {
         let voter = |_| Voter {
             state: AcceptorState::default(),
             data: (Ballot::NONE, None),
@@ -124,11 +124,11 @@ impl World {
             again: None,
         };
         Self {
-            weather,
+            scenario,
             chance: Chance::new(seed),
             now: 1,
-            voters: (0..weather.voters).map(voter).collect(),
-            clients: (0..weather.clients).map(client).collect(),
+            voters: (0..scenario.voters).map(voter).collect(),
+            clients: (0..scenario.clients).map(client).collect(),
             messages: Vec::new(),
             tasks: 0,
             history: Vec::new(),
@@ -138,7 +138,7 @@ impl World {
     }
 
     fn quorum(&self) -> usize {
-        self.weather.voters / 2 + 1
+        self.scenario.voters / 2 + 1
     }
 
     /// Runs until all operations have ended.
@@ -150,18 +150,18 @@ impl World {
             let begun = self.history.len();
             let idle: Vec<usize> =
                 (0..self.clients.len()).filter(|at| self.clients[*at].proposer.is_none()).collect();
-            if idle.len() == self.clients.len() && begun >= self.weather.operations {
+            if idle.len() == self.clients.len() && begun >= self.scenario.operations {
                 return;
             }
             assert!(steps < 2_000_000, "the world does not come to an end");
-            if self.chance.one_in(self.weather.crashes) {
+            if self.chance.one_in(self.scenario.crashes) {
                 self.crash();
             }
-            if self.chance.one_in(self.weather.impatience) {
+            if self.chance.one_in(self.scenario.impatience) {
                 let client = self.chance.below(self.clients.len());
                 self.give_up(client);
             }
-            if !idle.is_empty() && begun < self.weather.operations && self.chance.one_in(4) {
+            if !idle.is_empty() && begun < self.scenario.operations && self.chance.one_in(4) {
                 let client = idle[self.chance.below(idle.len())];
                 self.begin(client);
             } else if self.messages.is_empty() || self.chance.one_in(8) {
@@ -170,12 +170,12 @@ impl World {
                 let at = self.chance.below(self.messages.len());
                 // A proposal arrives once at most: that is asked of the network.
                 let once = matches!(&self.messages[at], Message::Ask { request: Request::Propose(_), .. });
-                let message = if !once && self.chance.one_in(self.weather.doubled) {
+                let message = if !once && self.chance.one_in(self.scenario.doubled) {
                     self.messages[at].clone()
                 } else {
                     self.messages.swap_remove(at)
                 };
-                if !self.chance.one_in(self.weather.lost) {
+                if !self.chance.one_in(self.scenario.lost) {
                     self.deliver(message);
                 }
             }
@@ -214,7 +214,7 @@ impl World {
             0 => RegisterInput::Read,
             _ => {
                 // Mostly what is there, so that much is applied.
-                let held = self.voters[self.chance.below(self.weather.voters)].data.1;
+                let held = self.voters[self.chance.below(self.scenario.voters)].data.1;
                 let guess = value(&mut self.chance, number);
                 let expected = if self.chance.one_in(4) { guess } else { held };
                 RegisterInput::Cas { expected, new: Some(number) }
@@ -226,7 +226,7 @@ impl World {
         one.task = self.tasks;
         one.operation = self.history.len();
         one.input = input.clone();
-        one.proposer = Some(Proposer::new(self.weather.voters, quorum));
+        one.proposer = Some(Proposer::new(self.scenario.voters, quorum));
         self.history.push(Operation { invoked: self.now, ended: NEVER, input, output: None });
         self.round(client, Ballot::NONE);
     }
@@ -290,7 +290,7 @@ impl World {
             }
             Action::Decide(round) => {
                 self.clients[client].read = Some((round, Vec::new(), (Ballot::NONE, None)));
-                for voter in 0..self.weather.voters {
+                for voter in 0..self.scenario.voters {
                     self.messages.push(Message::ReadAsk { client, task, round, voter });
                 }
             }
@@ -311,10 +311,10 @@ impl World {
         }
     }
 
-    /// Everybody is told to commit; who is told is up to chance, and the client does not wait.
+    /// A commit goes to all voters; chance decides which receive it, and the client does not wait.
     fn chosen(&mut self, client: usize, proposal: &Proposal<Write>) {
         let task = self.clients[client].task;
-        for voter in 0..self.weather.voters {
+        for voter in 0..self.scenario.voters {
             let request = Request::Commit(proposal.clone());
             self.messages.push(Message::Ask { client, task, sending: u32::MAX, voter, request });
         }
@@ -335,7 +335,7 @@ impl World {
                 let one = &mut self.clients[client];
                 let Some(proposer) = one.proposer.as_mut().filter(|_| one.task == task) else { return };
                 let reply = match reply {
-                    Reply::Promised { committed, .. } if self.weather.bug == Bug::UnfinishedIgnored => {
+                    Reply::Promised { committed, .. } if self.scenario.bug == Bug::UnfinishedIgnored => {
                         Reply::Promised { accepted: None, committed }
                     }
                     other => other,
@@ -350,7 +350,7 @@ impl World {
     }
 
     fn vote(&mut self, at: usize, request: Request<Write>) -> Reply<Write> {
-        let syncs = match (&request, self.weather.bug) {
+        let syncs = match (&request, self.scenario.bug) {
             (Request::Prepare(_), Bug::PromiseNotStored) | (Request::Repair(_), Bug::RepairNotSynced) => {
                 false
             }
@@ -375,7 +375,7 @@ impl World {
 
     fn read_answer(&mut self, client: usize, task: u64, round: Ballot, (voter, data): (usize, Write)) {
         let quorum = self.quorum();
-        let bug = self.weather.bug;
+        let bug = self.scenario.bug;
         let one = &mut self.clients[client];
         if one.task != task || one.proposer.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! What the group costs its leader in a large cluster, in messages, bytes and time of a core: the figures of docs/design/raft.md.
+//! The cost of the group for its leader in a large cluster, in messages, bytes and time of a core: the figures of docs/design/raft.md.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ impl Group {
         self.pump(id, began, &mut queue);
         while let Some((to, bytes)) = queue.pop_front() {
             let began = Instant::now();
-            let message = Message::decode(&bytes).expect("what was encoded can be read");
+            let message = Message::decode(&bytes).expect("an encoded message can be decoded");
             self.nodes[to as usize - 1].receive(message).expect("a message for this node");
             if to == 1 {
                 self.cost.messages += 1;

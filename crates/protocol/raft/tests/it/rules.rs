@@ -149,7 +149,7 @@ fn what_was_handed_out_is_handed_out_after_a_restart() {
     world.crash(leader);
     world.start(leader);
     world.pump(leader, 0);
-    assert_eq!(world.hosts[&leader].state.len(), 1, "before anybody else was heard of");
+    assert_eq!(world.hosts[&leader].state.len(), 1, "before any other node answered");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn several_changes_pass_through_a_joint_configuration() {
         assert_eq!(node.change_membership(&[Change::Remove(4)]), Err(Refused::ChangeUnderWay));
     });
     world.pump(leader, 0);
-    until(&mut world, "the joint configuration is over", |world| {
+    until(&mut world, "the joint configuration has ended", |world| {
         let membership = world.hosts[&4].node.as_ref().unwrap().membership();
         membership.voters.len() == 3 && membership.voters.contains(&4) && !membership.is_joint()
     });
@@ -265,7 +265,7 @@ fn a_node_whose_disk_was_wiped_says_so() {
         world.pump(leader, 0);
     }
     until(&mut world, "everybody has everything", |world| applied(world, victim) == applied(world, leader));
-    // The same number comes back with what the group began with.
+    // The same number comes back with the group's first state.
     let begin = Snapshot {
         index: 1,
         term: 1,
@@ -346,7 +346,7 @@ fn learners_that_have_everything_are_left_alone() {
     assert_eq!(messages_to(&mut world, leader, 4, 100), 50, "when votes are to be given");
 }
 
-/// What a learner lost is sent again at the next heartbeat, as to a voter.
+/// A message that a learner lost is sent again at the next heartbeat, as to a voter.
 #[test]
 fn a_learner_that_lost_an_entry_has_it_after_the_next_heartbeat() {
     for lost in ["the entry", "that it is committed", "both"] {
@@ -365,14 +365,14 @@ fn a_learner_that_lost_an_entry_has_it_after_the_next_heartbeat() {
             }
         }
         let last = applied(&world, leader);
-        // What follows a lost entry is refused, and then it is sent again at once.
+        // Entries after a lost one are refused, and then it is sent again at once.
         assert!(seen >= 1 && (lost == "the entry" || applied(&world, 4) < last), "{lost} was lost");
         rounds(&mut world, 5);
         assert_eq!(applied(&world, 4), last, "{lost}");
     }
 }
 
-/// Who is cut off for long hears the leader after the time of rest, and one that starts again at once when it asks.
+/// A learner that was cut off for long gets a heartbeat after the time of rest, and one that starts again at once when it asks.
 #[test]
 fn a_learner_that_was_away_is_found_again() {
     let (mut world, leader) = with_learners(8);
@@ -389,7 +389,7 @@ fn a_learner_that_was_away_is_found_again() {
     world.start(5);
     let knows = |world: &mut World| world.on(5, |node| node.status().leader).unwrap();
     rounds(&mut world, 4);
-    assert_eq!(knows(&mut world), None, "nobody speaks to it");
+    assert_eq!(knows(&mut world), None, "nobody sends to it");
     world.on(leader, |node| node.learner_asks(5));
     rounds(&mut world, 2);
     assert_eq!(knows(&mut world), Some(leader));

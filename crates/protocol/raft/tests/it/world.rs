@@ -1,5 +1,5 @@
 //! A group in one thread: nodes with disks, a network that drops, doubles and reorders, crashes that lose what was not made
-//! durable. A seed decides everything. What must never happen is looked for after every step.
+//! durable. A seed decides everything. The invariants are checked after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ impl Rng {
     }
 }
 
-/// A planted bug.
+/// An injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// None.
@@ -43,7 +43,7 @@ pub enum Bug {
     SaidBeforeDurable,
 }
 
-/// What a node's state machine is: the commands that it applied, with their indexes.
+/// A node's state machine: the commands that it applied, with their indexes.
 type State = Vec<(u64, u64)>;
 
 #[derive(Default)]
@@ -78,7 +78,7 @@ impl Disk {
 
 pub struct Host {
     pub disk: Disk,
-    /// Said, but not durable yet: what a node with the bug has still to write.
+    /// Sent, but not durable yet: the writes that a node with the injected bug owes.
     unwritten: Vec<Persist>,
     pub node: Option<Node>,
     pub state: State,
@@ -86,7 +86,7 @@ pub struct Host {
     starts: u64,
 }
 
-/// The group, and what is known about it.
+/// The group, and the checkers' records of it.
 pub struct World {
     pub rng: Rng,
     seed: u64,
@@ -96,14 +96,14 @@ pub struct World {
     /// Pairs that do not hear each other.
     pub parted: BTreeSet<(u64, u64)>,
     pub lossy: bool,
-    /// What was applied at each index by whoever was first.
+    /// The first entry that was applied at each index.
     decided: BTreeMap<u64, String>,
     leaders: BTreeMap<u64, u64>,
     next_command: u64,
     next_id: u64,
     /// Commands that a leader saw applied: promised to a client.
     acknowledged: BTreeSet<u64>,
-    /// Reads under way: what had been acknowledged when each was asked for.
+    /// Reads under way: the entries acknowledged before each.
     reads: BTreeMap<u64, (u64, u64)>,
     next_read: u64,
     pub violation: Option<String>,
@@ -200,7 +200,7 @@ impl World {
         self.hosts.get_mut(&id)?.node.as_mut().map(act)
     }
 
-    /// Carries out what a node wants. With `crash_chance` per cent, it dies at one of the points where that hurts.
+    /// Carries out a node's effects. With `crash_chance` per cent, it dies at one of the critical points.
     pub fn pump(&mut self, id: u64, crash_chance: u64) {
         while let Some(batch) = self.on(id, Node::take).flatten() {
             if self.rng.percent(crash_chance) {
@@ -263,8 +263,8 @@ impl World {
         }
         for message in effects.messages {
             let bytes = message.encode();
-            let again = Message::decode(&bytes).expect("what was encoded can be read");
-            assert_eq!(again.encode(), bytes, "the codec gives back what it got");
+            let again = Message::decode(&bytes).expect("an encoded message can be decoded");
+            assert_eq!(again.encode(), bytes, "decoding and encoding give the same bytes");
             for byte in &bytes {
                 self.digest = (self.digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
             }
@@ -322,7 +322,7 @@ impl World {
         if self.lossy && self.rng.percent(5) {
             self.network.push((from, to, bytes.clone()));
         }
-        let message = Message::decode(&bytes).expect("what was encoded can be read");
+        let message = Message::decode(&bytes).expect("an encoded message can be decoded");
         let told = self.on(to, |node| node.receive(message));
         if let Some(Err(error)) = told
             && !matches!(error, raft::Unacceptable::UnknownPeer { .. })
@@ -340,7 +340,7 @@ impl World {
         taken
     }
 
-    /// Asks for a read; what has been applied anywhere by now must lie before it.
+    /// Starts a read; everything applied anywhere by now must lie before it.
     pub fn read(&mut self, id: u64) -> Option<u64> {
         let read = self.next_read;
         self.next_read += 1;
@@ -380,7 +380,7 @@ impl World {
         self.pump(leader, 0);
     }
 
-    /// Faults stop: everybody is up, every message arrives in order. Everybody must come to the same state.
+    /// Faults stop: all nodes are up, every message arrives in order. All must reach the same state.
     pub fn settle(&mut self) {
         self.lossy = false;
         self.parted.clear();
@@ -401,7 +401,7 @@ impl World {
                 self.deliver(0);
             }
             let Some(leader) = self.leader() else { continue };
-            // Again and again: the first leader may be one of a term that is over.
+            // Again and again: the first leader may be one of a stale term.
             if round % 200 == 0 {
                 self.propose(leader);
                 self.pump(leader, 0);

@@ -88,7 +88,7 @@ fn versions_that_are_not_supported() {
     let rejection =
         Rejection { stream: 9, version: None, error: ProtocolError::UnsupportedVersion { version: 6 } };
     assert_eq!(decoder.next(&mut input), Some(Err(rejection)));
-    // Nothing more comes out, and what follows is thrown away.
+    // Nothing more comes out, and what follows is dropped.
     input.extend_from_slice(&bare(4, 0, 5, 0, b""));
     assert_eq!(decoder.next(&mut input), None);
     assert!(input.is_empty());
@@ -228,7 +228,7 @@ fn envelopes_share_frames_and_long_ones_span_them() {
     assert_eq!(streams, [1, 2, 3]);
 }
 
-/// Frames of any content, made by an encoder that is told to carry raw bytes.
+/// Frames of any content, made by an encoder of raw bytes.
 fn frame(self_contained: bool, payload: &[u8]) -> BytesMut {
     let mut header = payload.len() as u32;
     header |= u32::from(self_contained) << 17;

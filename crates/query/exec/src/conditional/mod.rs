@@ -101,13 +101,9 @@ fn options<C: Coordinator>(coordinator: &C, table: &Table, request: &Request<'_>
             keyspace.replication.class_name()
         );
     }
-    let (timeout, now) = (request.timeout(TimeoutKind::Write), request.instant());
-    Ok(CasOptions {
-        serial,
-        commit,
-        deadline: now + timeout,
-        contention_deadline: now + timeout.min(request.limits.cas_contention_timeout),
-    })
+    let deadline = request.deadline(TimeoutKind::Write);
+    let contention_deadline = deadline.min(request.instant() + request.limits.cas_contention_timeout);
+    Ok(CasOptions { serial, commit, deadline, contention_deadline })
 }
 
 impl<'a> CasRequest<'a> {

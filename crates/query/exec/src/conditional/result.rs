@@ -1,4 +1,4 @@
-//! The rows that conditional statements answer with: `[applied]`, and what was found where it is false.
+//! The rows of conditional statements' answers: `[applied]`, and the found values where it is false.
 
 use mutation::Seconds;
 use replica::PartitionResult;

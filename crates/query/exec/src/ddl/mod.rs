@@ -2,6 +2,7 @@
 
 mod compaction;
 mod keyspace;
+mod objects;
 pub mod options;
 mod table;
 mod user_type;
@@ -33,7 +34,7 @@ pub struct DdlContext<'a> {
 pub struct Outcome {
     /// The edits; none when there is nothing to do.
     pub edits: Vec<SchemaEdit>,
-    /// What clients are told; none when nothing changes.
+    /// The event for clients; none when nothing changes.
     pub change: Option<SchemaChange>,
     /// Warnings.
     pub warnings: Vec<String>,
@@ -50,7 +51,6 @@ impl Outcome {
     }
 }
 
-/// Longest name of a keyspace or table.
 /// The longest name of a keyspace, which is a directory.
 const KEYSPACE_NAME_LEN_MAX: usize = 48;
 /// The longest name of a table: with its id it is a directory.
@@ -95,6 +95,11 @@ pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> 
         Statement::CreateType(ast) => user_type::create(ast, context),
         Statement::AlterType(ast) => user_type::alter(ast, context),
         Statement::DropType(ast) => user_type::drop(ast, context),
+        Statement::DropFunction(ast) => objects::drop_function(ast, context),
+        Statement::DropAggregate(ast) => objects::drop_aggregate(ast, context),
+        Statement::DropIndex(ast) => objects::drop_index(ast, context),
+        Statement::DropView(ast) => objects::drop_view(ast, context),
+        Statement::DropTrigger(ast) => objects::drop_trigger(ast, context),
         other => Err(ExecError::unsupported(other.name())),
     }
 }
@@ -112,5 +117,10 @@ pub fn is_schema_change(statement: &Statement) -> bool {
             | Statement::CreateType(_)
             | Statement::AlterType(_)
             | Statement::DropType(_)
+            | Statement::DropFunction(_)
+            | Statement::DropAggregate(_)
+            | Statement::DropIndex(_)
+            | Statement::DropView(_)
+            | Statement::DropTrigger(_)
     )
 }

@@ -7,7 +7,7 @@ use cluster::SchemaEdit;
 use cql::ast::{
     AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, Direction, DropTable, Ident, PrimaryKey,
 };
-use schema::{COLUMNS_MAX, ColumnKind, Table, TableBuilder, TableId};
+use schema::{COLUMNS_MAX, ColumnKind, Derivation, Table, TableBuilder, TableId};
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
@@ -244,12 +244,48 @@ pub(super) fn drop(ast: &DropTable, context: &DdlContext<'_>) -> Result<Outcome>
     let keyspace = keyspace_of(&ast.name, context.keyspace)?;
     check_not_system(context, keyspace)?;
     let name = &ast.name.name;
-    if existing(context, keyspace, name, ast.if_exists)?.is_none() {
+    let Some(table) = existing(context, keyspace, name, ast.if_exists)? else {
         return Ok(Outcome::nothing());
+    };
+    if table.is_view() {
+        return invalid!(
+            "Cannot use DROP TABLE on a materialized view. Please use DROP MATERIALIZED VIEW instead."
+        );
+    }
+    // Cassandra's text names the keyspace of each view, not the view.
+    let depend: Vec<&str> = views_of(table, context).map(|view| view.keyspace.as_str()).collect();
+    if !depend.is_empty() {
+        return invalid!(
+            "Cannot drop a table when materialized views still depend on it ({})",
+            depend.join(", ")
+        );
     }
     let mut outcome = table_outcome(ChangeType::Dropped, keyspace, name);
-    outcome.edits.push(SchemaEdit::DropTable { keyspace: keyspace.to_owned(), name: name.clone() });
+    outcome.edits.push(drop_edit(table));
+    // The storage of indexes and the log of changes mean nothing without their table.
+    let home = context.lookup.keyspace(keyspace);
+    let derived = home.into_iter().flat_map(|home| home.tables.values());
+    let derived = derived.filter(|other| other.is_derived_from(table.id));
+    outcome.edits.extend(derived.map(|other| drop_edit(other)));
     Ok(outcome)
+}
+
+/// The edit that removes a table.
+pub(super) fn drop_edit(table: &Table) -> SchemaEdit {
+    SchemaEdit::DropTable { keyspace: table.keyspace.clone(), name: table.name.clone() }
+}
+
+/// The materialized views of a table.
+fn views_of<'a>(table: &'a Table, context: &DdlContext<'a>) -> impl Iterator<Item = &'a Arc<Table>> {
+    let home = context.lookup.keyspace(&table.keyspace);
+    home.into_iter().flat_map(|home| home.views_of(table.id))
+}
+
+/// The indexes of a table that find values of a column, as messages name them; none without any.
+fn indexes_of(table: &Table, column: &str) -> Option<String> {
+    let indexes = table.indexes.values().filter(|index| index.depends_on(column));
+    let names: Vec<&str> = indexes.map(|index| index.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcome> {
@@ -259,7 +295,14 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
     let Some(table) = existing(context, keyspace, name, ast.if_exists)? else {
         return Ok(Outcome::nothing());
     };
+    if table.is_view() {
+        return invalid!(
+            "Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead"
+        );
+    }
     let builder = table.to_builder();
+    let has_views = views_of(table, context).next().is_some();
+    let mut views = Vec::new();
     let changed = match &ast.operation {
         AlterTableOperation::AlterType { .. } => {
             return invalid!("Altering column types is no longer supported");
@@ -267,12 +310,17 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
         AlterTableOperation::Mask { .. } => return Err(ExecError::unsupported("ALTER TABLE ... MASKED")),
         AlterTableOperation::Constrain { .. } => return Err(ExecError::unsupported("ALTER TABLE ... CHECK")),
         AlterTableOperation::Add { if_not_exists, columns } => {
-            add(builder, table, columns, *if_not_exists, context)?
+            let changed = add(builder, table, columns, *if_not_exists, context)?;
+            views = widened_views(table, &changed, context)?;
+            changed
         }
         AlterTableOperation::Drop { if_exists, columns, timestamp } => {
-            drop_columns(builder, table, columns, *if_exists, timestamp.unwrap_or(context.now_micros))?
+            let micros = timestamp.unwrap_or(context.now_micros);
+            drop_columns(builder, (table, has_views), columns, *if_exists, micros)?
         }
-        AlterTableOperation::Rename { if_exists, columns } => rename(builder, table, columns, *if_exists)?,
+        AlterTableOperation::Rename { if_exists, columns } => {
+            rename(builder, (table, has_views), columns, *if_exists)?
+        }
         AlterTableOperation::DropCompactStorage => {
             if !table.compact_storage {
                 return invalid!("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
@@ -293,7 +341,24 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
     let changed = changed.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
     let mut outcome = table_outcome(ChangeType::Updated, keyspace, name);
     outcome.edits.push(SchemaEdit::PutTable(changed));
+    outcome.edits.extend(views.into_iter().map(SchemaEdit::PutTable));
     Ok(outcome)
+}
+
+/// The views that show all columns of a table, with the regular columns that were added to it.
+fn widened_views(table: &Table, changed: &TableBuilder, context: &DdlContext<'_>) -> Result<Vec<Table>> {
+    let mut views = Vec::new();
+    for view in views_of(table, context) {
+        if !matches!(view.derivation, Some(Derivation::View { all_columns: true, .. })) {
+            continue;
+        }
+        let added = changed.columns().iter().filter(|column| column.kind == ColumnKind::Regular);
+        let added = added.filter(|column| table.column(&column.name).is_none());
+        let builder =
+            added.fold(view.to_builder(), |view, column| view.regular(&column.name, column.ty.clone()));
+        views.push(builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?);
+    }
+    Ok(views)
 }
 
 fn add(
@@ -367,7 +432,7 @@ fn add(
 
 fn drop_columns(
     mut builder: TableBuilder,
-    table: &Table,
+    (table, has_views): (&Table, bool),
     columns: &[Ident],
     if_exists: bool,
     micros: i64,
@@ -387,6 +452,17 @@ fn drop_columns(
         if table.compact_storage {
             return invalid!("Cannot drop columns from a COMPACT STORAGE table");
         }
+        if let Some(indexes) = indexes_of(table, name) {
+            return invalid!(
+                "Cannot drop column {name} because it has dependent secondary indexes ({indexes})"
+            );
+        }
+        if has_views {
+            return invalid!(
+                "Cannot drop column {name} on base table {} with materialized views",
+                table.name
+            );
+        }
         names.insert(name.as_str());
     }
     builder.drop_columns(&names, micros);
@@ -395,7 +471,7 @@ fn drop_columns(
 
 fn rename(
     mut builder: TableBuilder,
-    table: &Table,
+    (table, has_views): (&Table, bool),
     columns: &[(Ident, Ident)],
     if_exists: bool,
 ) -> Result<TableBuilder> {
@@ -414,6 +490,17 @@ fn rename(
             return invalid!(
                 "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
                 table.full_name()
+            );
+        }
+        if let Some(indexes) = indexes_of(table, from) {
+            return invalid!(
+                "Can't rename column {from} because it has dependent secondary indexes ({indexes})"
+            );
+        }
+        if has_views {
+            return invalid!(
+                "Cannot rename column {from} on base table {} with materialized views",
+                table.name
             );
         }
         for column in builder.columns_mut().iter_mut().filter(|column| column.name == *from) {

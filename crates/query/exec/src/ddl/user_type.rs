@@ -130,7 +130,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
     Ok(outcome)
 }
 
-/// The edits that put a changed type in place, in itself and in all types and tables that use it.
+/// The edits that put a changed type in place, in itself and in all types, tables, functions and aggregates that use it.
 fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
     let changed = Arc::new(changed);
     let mut edits = vec![SchemaEdit::PutType(UserType::clone(&changed))];
@@ -169,6 +169,25 @@ fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
             edits.push(SchemaEdit::PutTable(rebuilt));
         }
     }
+    for function in home.functions.values() {
+        let mut rebuilt = schema::UserFunction::clone(function);
+        for (_, ty) in &mut rebuilt.arguments {
+            *ty = updated(ty, &all);
+        }
+        rebuilt.returns = updated(&rebuilt.returns, &all);
+        if rebuilt != **function {
+            edits.push(SchemaEdit::PutFunction(rebuilt));
+        }
+    }
+    for aggregate in home.aggregates.values() {
+        let mut rebuilt = schema::UserAggregate::clone(aggregate);
+        for ty in rebuilt.arguments.iter_mut().chain([&mut rebuilt.state_type, &mut rebuilt.returns]) {
+            *ty = updated(ty, &all);
+        }
+        if rebuilt != **aggregate {
+            edits.push(SchemaEdit::PutAggregate(rebuilt));
+        }
+    }
     Ok(edits)
 }
 
@@ -187,6 +206,19 @@ pub(super) fn drop(ast: &DropType, context: &DdlContext<'_>) -> Result<Outcome> 
         }
         return invalid!("Type '{keyspace}.{name}' doesn't exist");
     };
+    let functions = home.functions.values().filter(|one| one.references_udt(keyspace, name));
+    let aggregates = home.aggregates.values().filter(|one| one.references_udt(keyspace, name));
+    let functions: Vec<String> = functions
+        .map(|one| &one.name)
+        .chain(aggregates.map(|one| &one.name))
+        .map(|one| format!("{keyspace}.{one}"))
+        .collect();
+    if !functions.is_empty() {
+        return invalid!(
+            "Cannot drop user type '{keyspace}.{name}' as it is still used by functions {}",
+            functions.join(", ")
+        );
+    }
     let uses = |ty: &CqlType| ty.references_udt(keyspace, name);
     let types: Vec<&str> = home
         .types

@@ -1,4 +1,4 @@
-//! Bound values: what a client sent for a statement's markers, checked against their types before anything uses them.
+//! Bound values: a client's values for a statement's markers, checked against their types before anything uses them.
 
 use bytes::Bytes;
 use types::CqlType;
@@ -16,23 +16,13 @@ pub struct MarkerSpec {
 }
 
 impl MarkerSpec {
-    /// A value that a client sent for the marker, in the form in which it is stored.
-    ///
-    /// # Errors
-    /// When the bytes are not a value of the marker's type.
-    #[inline]
-    pub fn checked(&self, value: Bytes) -> Result<Value> {
-        self.ty.validate(&value)?;
-        match &self.ty {
-            ty @ (CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) => {
-                // Lists bound to `IN ?` may hold nulls, which their users name.
-                if matches!(ty, CqlType::List { .. }) && self.name.starts_with("in(") {
-                    return Ok(Value::Set(value));
-                }
-                canonical(ty, value).map(Value::Set)
-            }
-            _ => Ok(Value::Set(value)),
+    /// A valid collection in the form in which it is stored.
+    fn canonical(&self, value: Bytes) -> Result<Bytes> {
+        // Lists bound to `IN ?` may hold nulls, which their users name.
+        if matches!(self.ty, CqlType::List { .. }) && self.name.starts_with("in(") {
+            return Ok(value);
         }
+        canonical(&self.ty, value)
     }
 }
 
@@ -50,6 +40,20 @@ impl Binds {
     #[inline]
     pub fn with_capacity(count: usize) -> Self {
         Self(smallvec::SmallVec::with_capacity(count))
+    }
+
+    /// Appends a value that a client sent for the next marker, in the form in which it is stored.
+    ///
+    /// # Errors
+    /// When the bytes are not a value of the marker's type.
+    #[inline]
+    pub fn push_checked(&mut self, spec: &MarkerSpec, mut value: Bytes) -> Result<()> {
+        spec.ty.validate(&value)?;
+        if matches!(spec.ty, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) {
+            value = spec.canonical(value)?;
+        }
+        self.0.push(Value::Set(value));
+        Ok(())
     }
 
     /// Appends the value of the next marker.

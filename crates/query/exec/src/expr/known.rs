@@ -1,4 +1,4 @@
-//! What resolving an expression has found out of its parts, so that it asks each of them once.
+//! Facts that resolving an expression has found out about its parts, so that each is computed once.
 
 use std::cell::RefCell;
 

@@ -9,7 +9,7 @@ use crate::error::{ExecError, Result, invalid};
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
 use crate::lookup::Lookup;
-use crate::request::ExecLimits;
+use crate::request::{ExecLimits, timeout_of};
 
 /// A prepared BATCH.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct BatchPlan {
     /// The statements.
     pub statements: Vec<ModificationPlan>,
     timestamp: Option<Expr>,
+    /// USING TIMEOUT.
+    pub timeout: Option<Expr>,
 }
 
 impl ModificationPlan {
@@ -54,7 +56,7 @@ impl BatchPlan {
             .map(|statement| ModificationPlan::prepare(statement, lookup, keyspace, markers))
             .collect::<Result<Vec<_>>>()?;
         check(ast.kind, statements.iter())?;
-        let mut timestamp = None;
+        let (mut timestamp, mut timeout) = (None, None);
         if let Some(term) = &ast.using.timestamp {
             if statements.iter().any(|statement| !statement.conditions.is_empty()) {
                 return invalid!("Cannot provide custom timestamp for conditional BATCH");
@@ -70,7 +72,10 @@ impl BatchPlan {
                 timestamp = Some(resolver.term(term, &Receiver::owned("[timestamp]", CqlType::Bigint))?);
             }
         }
-        Ok(Self { kind: ast.kind, statements, timestamp })
+        if let Some(first) = statements.first() {
+            timeout = timeout_of(&ast.using, &mut Resolver::new(lookup.schema, &first.table, markers))?;
+        }
+        Ok(Self { kind: ast.kind, statements, timestamp, timeout })
     }
 
     /// The timestamp of the whole, or the default.
@@ -92,6 +97,9 @@ pub fn check<'a>(
     kind: BatchKind,
     statements: impl Iterator<Item = &'a ModificationPlan> + Clone,
 ) -> Result<()> {
+    if statements.clone().any(ModificationPlan::has_timeout) {
+        return invalid!("Timeout must be set on the BATCH, not on individual statements");
+    }
     let counters = statements.clone().any(ModificationPlan::is_counter);
     let others = statements.clone().any(|statement| !statement.is_counter());
     if kind == BatchKind::Counter && others {

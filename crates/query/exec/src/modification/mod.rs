@@ -90,6 +90,11 @@ impl ModificationPlan {
         self.kind == ModificationKind::Update
     }
 
+    /// Whether it has a timeout of its own.
+    pub fn has_timeout(&self) -> bool {
+        self.timeout.is_some()
+    }
+
     /// Whether it has a timestamp of its own.
     pub fn has_timestamp(&self) -> bool {
         self.timestamp.is_some()
@@ -709,6 +714,9 @@ fn writable(
     let (table, computed) = lookup.table(name, keyspace)?;
     if computed {
         return invalid!("Modification is not supported by table {}", table.full_name());
+    }
+    if table.is_view() {
+        return invalid!("Cannot directly modify a materialized view");
     }
     Ok(table)
 }

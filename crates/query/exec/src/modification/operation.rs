@@ -1,4 +1,4 @@
-//! What INSERT, UPDATE and DELETE do to single columns, resolved against the column's type.
+//! The operations of INSERT, UPDATE and DELETE on single columns, resolved against the column's type.
 
 use cql::ast::{DeleteTarget, Operation as OperationAst, Term, TermKind};
 use schema::{Column, ColumnKind};

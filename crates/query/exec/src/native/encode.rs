@@ -104,6 +104,12 @@ fn schema_change(change: &SchemaChange) -> wire::SchemaChange {
             SchemaTarget::Keyspace => wire::SchemaTarget::Keyspace,
             SchemaTarget::Table(name) => wire::SchemaTarget::Table(name.clone()),
             SchemaTarget::Type(name) => wire::SchemaTarget::Type(name.clone()),
+            SchemaTarget::Function { name, arguments } => {
+                wire::SchemaTarget::Function { name: name.clone(), arguments: arguments.clone() }
+            }
+            SchemaTarget::Aggregate { name, arguments } => {
+                wire::SchemaTarget::Aggregate { name: name.clone(), arguments: arguments.clone() }
+            }
         },
     }
 }

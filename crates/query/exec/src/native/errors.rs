@@ -1,4 +1,4 @@
-//! Errors and consistency levels as the native protocol numbers them (§9).
+//! Errors as the native protocol numbers them (§9).
 
 use coordinator::RequestError;
 use wire::{CqlError, ErrorKind, WriteType};
@@ -20,62 +20,26 @@ fn write_type(kind: coordinator::WriteKind) -> WriteType {
     }
 }
 
-/// The protocol's number for a consistency level.
-pub fn to_wire_consistency(consistency: coordinator::Consistency) -> wire::Consistency {
-    use coordinator::Consistency as C;
-    match consistency {
-        C::Any => wire::Consistency::Any,
-        C::One => wire::Consistency::One,
-        C::Two => wire::Consistency::Two,
-        C::Three => wire::Consistency::Three,
-        C::Quorum => wire::Consistency::Quorum,
-        C::All => wire::Consistency::All,
-        C::LocalQuorum => wire::Consistency::LocalQuorum,
-        C::EachQuorum => wire::Consistency::EachQuorum,
-        C::Serial => wire::Consistency::Serial,
-        C::LocalSerial => wire::Consistency::LocalSerial,
-        C::LocalOne => wire::Consistency::LocalOne,
-    }
-}
-
-/// The coordinator's consistency level for the protocol's.
-pub fn from_wire_consistency(consistency: wire::Consistency) -> coordinator::Consistency {
-    use coordinator::Consistency as C;
-    match consistency {
-        wire::Consistency::Any => C::Any,
-        wire::Consistency::One => C::One,
-        wire::Consistency::Two => C::Two,
-        wire::Consistency::Three => C::Three,
-        wire::Consistency::Quorum => C::Quorum,
-        wire::Consistency::All => C::All,
-        wire::Consistency::LocalQuorum => C::LocalQuorum,
-        wire::Consistency::EachQuorum => C::EachQuorum,
-        wire::Consistency::Serial => C::Serial,
-        wire::Consistency::LocalSerial => C::LocalSerial,
-        wire::Consistency::LocalOne => C::LocalOne,
-    }
-}
-
 fn request_kind(error: &RequestError) -> ErrorKind {
     let reasons = |failures: &[coordinator::ReplicaFailure]| {
         failures.iter().map(|failure| (failure.address, failure.code)).collect::<Vec<_>>()
     };
     match error {
         RequestError::Unavailable { consistency, required, alive } => ErrorKind::Unavailable {
-            consistency: to_wire_consistency(*consistency),
+            consistency: *consistency,
             required: count(*required),
             alive: count(*alive),
         },
         RequestError::ReadTimeout { consistency, received, required, data_present } => {
             ErrorKind::ReadTimeout {
-                consistency: to_wire_consistency(*consistency),
+                consistency: *consistency,
                 received: count(*received),
                 block_for: count(*required),
                 data_present: *data_present,
             }
         }
         RequestError::WriteTimeout { consistency, received, required, kind } => ErrorKind::WriteTimeout {
-            consistency: to_wire_consistency(*consistency),
+            consistency: *consistency,
             received: count(*received),
             block_for: count(*required),
             write_type: write_type(*kind),
@@ -83,7 +47,7 @@ fn request_kind(error: &RequestError) -> ErrorKind {
         },
         RequestError::CasTimeout { consistency, received, required, contentions, kind } => {
             ErrorKind::WriteTimeout {
-                consistency: to_wire_consistency(*consistency),
+                consistency: *consistency,
                 received: count(*received),
                 block_for: count(*required),
                 write_type: write_type(*kind),
@@ -91,13 +55,13 @@ fn request_kind(error: &RequestError) -> ErrorKind {
             }
         }
         RequestError::CasUncertain { consistency, received, required } => ErrorKind::CasWriteUnknown {
-            consistency: to_wire_consistency(*consistency),
+            consistency: *consistency,
             received: count(*received),
             block_for: count(*required),
         },
         RequestError::ReadFailure { consistency, received, required, data_present, failures } => {
             ErrorKind::ReadFailure {
-                consistency: to_wire_consistency(*consistency),
+                consistency: *consistency,
                 received: count(*received),
                 block_for: count(*required),
                 failures: reasons(failures),
@@ -106,7 +70,7 @@ fn request_kind(error: &RequestError) -> ErrorKind {
         }
         RequestError::WriteFailure { consistency, received, required, kind, failures } => {
             ErrorKind::WriteFailure {
-                consistency: to_wire_consistency(*consistency),
+                consistency: *consistency,
                 received: count(*received),
                 block_for: count(*required),
                 failures: reasons(failures),

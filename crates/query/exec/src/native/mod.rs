@@ -28,7 +28,7 @@ use crate::plan::Plan;
 use crate::sink::too_large;
 use crate::trace::Trace;
 use encode::{ResultWriter, write_outcome};
-use parameters::{bind, parameters, trace_parameters};
+use parameters::{bind, parameters, set_checked, trace_parameters};
 use prepared_statements::{Found, bytes_of};
 
 pub use client::ClientState;
@@ -262,8 +262,9 @@ impl<C: Coordinator> NativeFrontend<C> {
             BatchType::Unlogged => BatchKind::Unlogged,
             BatchType::Counter => BatchKind::Counter,
         };
-        let parameters = parameters(&batch.parameters, None)?;
-        let request = self.executor.request(&parameters, keyspace, trace);
+        let mut parameters = parameters(&batch.parameters);
+        set_checked(&mut parameters, &batch.parameters, None)?;
+        let request = self.executor.request(&client.caller, &parameters, keyspace, trace);
         let mut result = ResultWriter::new(out);
         let outcome = self.executor.run_batch(kind, &plans, &request, &mut result).await?;
         write_outcome(&outcome, client, out);
@@ -281,8 +282,10 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) -> Result<()> {
         let binds = bind(&prepared.markers, &query.values)?;
-        let parameters = parameters(query, Some(&prepared.plan))?;
-        let mut request = self.executor.request(&parameters, prepared.keyspace.as_deref(), trace);
+        let mut parameters = parameters(query);
+        set_checked(&mut parameters, query, Some(&prepared.plan))?;
+        let mut request =
+            self.executor.request(&client.caller, &parameters, prepared.keyspace.as_deref(), trace);
         let mut result = ResultWriter::new(out);
         result.skip = query.skip_metadata && (!prepared.result_changed || known_metadata_id.is_some());
         result.known_id = known_metadata_id;
@@ -312,7 +315,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         if trace.asked {
             out.set_tracing_id(trace.id);
         }
-        if !self.executor.end_trace(trace, client.address).await {
+        if !self.executor.end_trace(trace, &client.caller).await {
             out.warn("The trace of this request could not be written");
         }
     }

@@ -2,7 +2,6 @@
 
 use wire::{QueryParameters, Values};
 
-use super::errors::from_wire_consistency;
 use super::paging;
 use crate::error::{Result, invalid};
 use crate::expr::Value;
@@ -10,31 +9,38 @@ use crate::expr::bind::{Binds, MarkerSpec};
 use crate::plan::Plan;
 use crate::request::Parameters;
 
-/// The parameters of a request for this plan. A batch has none, and no paging.
+/// The parameters of a request, but those that [`set_checked`] sets.
+#[inline]
+pub fn parameters(query: &QueryParameters) -> Parameters {
+    let mut parameters = Parameters::new(query.consistency);
+    if let Some(serial) = query.serial_consistency {
+        parameters.serial_consistency = serial;
+    }
+    parameters.page_size = query.page_size.and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
+    parameters.timestamp = query.timestamp;
+    parameters
+}
+
+/// Sets the parameters that may be wrong, and that most requests lack, in place: a result that holds parameters is large. A
+/// batch has no plan, and no paging.
 ///
 /// # Errors
 /// When a parameter has no meaning, or the paging state is not one of the plan's.
-pub fn parameters(query: &QueryParameters, plan: Option<&Plan>) -> Result<Parameters> {
-    let now = match query.now_in_seconds {
-        Some(now) => match u32::try_from(now) {
-            Ok(now) => Some(now),
-            Err(_) => return invalid!("Invalid value {now} for now_in_seconds"),
-        },
-        None => None,
-    };
-    let paging_state = match (&query.paging_state, plan) {
-        (Some(bytes), Some(plan)) => paging::decode(bytes, plan)?,
-        _ => None,
-    };
-    let mut parameters = Parameters::new(from_wire_consistency(query.consistency));
-    if let Some(serial) = query.serial_consistency {
-        parameters.serial_consistency = from_wire_consistency(serial);
+#[inline]
+pub fn set_checked(parameters: &mut Parameters, query: &QueryParameters, plan: Option<&Plan>) -> Result<()> {
+    if query.now_in_seconds.is_none() && query.paging_state.is_none() {
+        return Ok(());
     }
-    parameters.page_size = query.page_size.and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
-    parameters.paging_state = paging_state;
-    parameters.timestamp = query.timestamp;
-    parameters.now = now;
-    Ok(parameters)
+    if let Some(now) = query.now_in_seconds {
+        let Ok(now) = u32::try_from(now) else {
+            return invalid!("Invalid value {now} for now_in_seconds");
+        };
+        parameters.now = Some(now);
+    }
+    if let (Some(bytes), Some(plan)) = (&query.paging_state, plan) {
+        parameters.paging_state = paging::decode(bytes, plan)?;
+    }
+    Ok(())
 }
 
 /// The values of a request, checked against a statement's markers.
@@ -51,11 +57,13 @@ pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
     let mut binds = Binds::with_capacity(specs.len());
     for (at, spec) in specs.iter().enumerate() {
         let index = if values.is_named() { named(values, &spec.name)? } else { at };
-        binds.push(match values.get(index) {
-            None | Some(wire::Value::Null) => Value::Null,
-            Some(wire::Value::Unset) => Value::Unset,
-            Some(wire::Value::Set(_)) => spec.checked(values.shared(index).unwrap_or_default())?,
-        });
+        match values.get(index) {
+            None | Some(wire::Value::Null) => binds.push(Value::Null),
+            Some(wire::Value::Unset) => binds.push(Value::Unset),
+            Some(wire::Value::Set(_)) => {
+                binds.push_checked(spec, values.shared(index).unwrap_or_default())?;
+            }
+        }
     }
     Ok(binds)
 }

@@ -1,4 +1,4 @@
-//! Prepared statements: a plan with what clients are told about it, under the id that the text determines.
+//! Prepared statements: a plan with its metadata for clients, under the id that the text determines.
 
 use wire::{Metadata, PreparedMetadata};
 

@@ -416,7 +416,7 @@ impl<R: RowSink> Emitter<'_, R> {
                     }
                     self.emit(&view, &partition.key, &mut in_partition)?;
                 }
-                self.pace.count(1);
+                self.pace.count(1 + self.env.call.take_steps());
                 if self.pace.is_due() {
                     at.in_partition = Some(in_partition);
                     return Ok(Taken::Paused);
@@ -543,6 +543,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 held += state.held_bytes();
                 crate::sink::check_result_bytes(held)?;
             }
+            self.pace.count(self.env.call.take_steps());
             if plan.group_width.is_some() {
                 group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));
             }
@@ -561,6 +562,7 @@ impl<R: RowSink> Emitter<'_, R> {
             self.left -= 1;
             let env = Env { aggregates: &results, ..*self.env };
             self.plan.selection.write(&env, &mut self.rows)?;
+            self.pace.count(self.env.call.take_steps());
         }
         Ok(())
     }
@@ -614,6 +616,7 @@ impl<R: RowSink> Emitter<'_, R> {
         {
             done?;
             self.left -= 1;
+            self.pace.count(self.env.call.take_steps());
             self.pace.step().await;
         }
         Ok(pages.tombstones)

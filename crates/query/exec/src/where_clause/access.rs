@@ -1,4 +1,4 @@
-//! Access paths: how a plan finds what it reads or writes.
+//! Access paths: the ways in which a plan finds the rows that it reads or writes.
 
 use schema::Table;
 

@@ -1,4 +1,4 @@
-//! From restrictions and bound values to what a read asks for: partitions and ranges of rows.
+//! From restrictions and bound values to the bounds of a read: partitions and ranges of rows.
 
 use bytes::Bytes;
 use mutation::{Bound, DecoratedKey, PartitionRange, RingPosition, RowRange, Side, Slices};

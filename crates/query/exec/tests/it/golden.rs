@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::BytesMut;
 use exec::backend::Coordinator as _;
 use exec::native::{ClientState, NativeFrontend};
-use exec::{ExecLimits, Executor, NodeInfo};
+use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody, Rows};
 use wire::{
     CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, Request, ResponseWriter, TypeOption, Value,
@@ -104,7 +104,10 @@ impl Node {
         let keyspace = self.keyspace.borrow().clone();
         let client = ClientState {
             keyspace,
-            address: "127.0.0.1:5000".parse().unwrap(),
+            caller: Caller {
+                principal: Principal { role: None, address: "127.0.0.1:5000".parse().unwrap() },
+                service_level: self.frontend.executor().default_service_level(),
+            },
             set_keyspace: &set,
             answer_room: &|_| std::task::Poll::Ready(()),
         };

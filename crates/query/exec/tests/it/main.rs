@@ -4,6 +4,7 @@ mod fuzz;
 mod golden;
 mod hostile;
 mod memory;
+mod objects;
 mod options;
 mod paging;
 mod plans;

@@ -76,6 +76,8 @@ pub struct Memory {
     schema: Rc<RefCell<Arc<Schema>>>,
     tables: Rc<RefCell<BTreeMap<TableId, Partitioned>>>,
     versions: Rc<StdCell<u64>>,
+    /// The deadline of the last operation.
+    deadline: Rc<StdCell<Option<Instant>>>,
     /// Live nodes that do not use a schema in time.
     behind: u32,
 }
@@ -112,6 +114,7 @@ impl Memory {
             schema: Rc::new(RefCell::new(Arc::new(schema))),
             tables: Rc::default(),
             versions: Rc::default(),
+            deadline: Rc::default(),
             behind: 0,
         }
     }
@@ -119,6 +122,11 @@ impl Memory {
     /// The same where so many live nodes do not use a new schema in time.
     pub fn with_behind(self, behind: u32) -> Self {
         Self { behind, ..self }
+    }
+
+    /// The deadline of the last operation since this was asked; none when there was no operation.
+    pub fn last_deadline(&self) -> Option<Instant> {
+        self.deadline.take()
     }
 
     fn put(&self, update: PartitionUpdate) {
@@ -188,11 +196,13 @@ impl Coordinator for Memory {
         &self,
         command: &ReadCommand,
         _: Consistency,
-        _: Instant,
+        deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
+        self.deadline.set(Some(deadline));
         let tables = self.tables.borrow();
-        let empty = Partitioned::new();
-        let table = tables.get(&command.table.id).unwrap_or(&empty);
+        let computed = catalog::schema_rows(&command.table, &self.schema.borrow()).unwrap_or_default();
+        let computed: Partitioned = computed.into_iter().map(|update| (update.key.clone(), update)).collect();
+        let table = tables.get(&command.table.id).unwrap_or(&computed);
         let mut partitions: Vec<&PartitionUpdate> = match &command.partitions {
             Partitions::Keys(keys) => keys.iter().filter_map(|key| table.get(key)).collect(),
             Partitions::Range(range) => table.values().filter(|p| range.contains(&p.key)).collect(),
@@ -219,7 +229,8 @@ impl Coordinator for Memory {
         Ok(page.finish())
     }
 
-    async fn write(&self, updates: Vec<PartitionUpdate>, _: WriteOptions) -> Result<(), RequestError> {
+    async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {
+        self.deadline.set(Some(options.deadline));
         updates.into_iter().for_each(|update| self.put(update));
         Ok(())
     }
@@ -252,7 +263,12 @@ impl Coordinator for Memory {
         self.read(command, consistency, deadline).await
     }
 
-    async fn increment(&self, updates: Vec<PartitionUpdate>, _: WriteOptions) -> Result<(), RequestError> {
+    async fn increment(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        self.deadline.set(Some(options.deadline));
         for mut update in updates {
             let add = |row: &mut Row| {
                 row.retain(|_, data| {
@@ -284,35 +300,19 @@ impl Coordinator for Memory {
         Ok(())
     }
 
-    async fn truncate(&self, table: &Table, _: Instant) -> Result<(), RequestError> {
+    async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
+        self.deadline.set(Some(deadline));
         self.tables.borrow_mut().remove(&table.id);
         Ok(())
     }
 
     async fn change_schema(&self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<(), SchemaChangeError> {
-        let mut schema = Schema::clone(&self.schema.borrow());
+        let schema = Schema::clone(&self.schema.borrow());
         if schema.version() != base {
             return Err(SchemaChangeError::Moved);
         }
-        for edit in through_the_log(base, edits) {
-            schema = match edit {
-                SchemaEdit::PutKeyspace(mut keyspace) => {
-                    if let Some(old) = schema.keyspace(&keyspace.name) {
-                        keyspace.tables = old.tables.clone();
-                        keyspace.types = old.types.clone();
-                    }
-                    schema.with_keyspace(keyspace)
-                }
-                SchemaEdit::DropKeyspace(name) => schema.without_keyspace(&name),
-                SchemaEdit::PutTable(table) => {
-                    let known = schema.table_by_id(table.id).map(|old| table.with_ids_of(old));
-                    schema.with_table(known.unwrap_or(table))
-                }
-                SchemaEdit::DropTable { keyspace, name } => schema.without_table(&keyspace, &name),
-                SchemaEdit::PutType(ty) => schema.with_type(ty),
-                SchemaEdit::DropType { keyspace, name } => schema.without_type(&keyspace, &name),
-            };
-        }
+        let schema = cluster::apply_edits(schema, through_the_log(base, edits))
+            .map_err(|error| SchemaChangeError::Invalid(error.to_string()))?;
         self.versions.set(self.versions.get() + 1);
         let mut version = [0; 16];
         version[..8].copy_from_slice(&self.versions.get().to_be_bytes());

@@ -1,6 +1,8 @@
 //! Statements over many rows give way to other tasks, also when every row is in memory and no read waits.
 
 use std::fmt::Write as _;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 
 use rt_sim::{Config, Simulation};
 
@@ -49,5 +51,47 @@ fn statements_over_many_rows_give_way() {
         let longest = longest.expect("it ends");
         println!("{text}: {longest} rows in the longest poll");
         assert!((1..=most).contains(&longest), "{text}: {longest} rows in one poll");
+    }
+}
+
+/// How often a statement lets other tasks run, where each look at the clock says that it should.
+fn polls_of(node: Node, text: &'static str) -> usize {
+    let sim = Simulation::new(3, Config { preempt_per_million: 1_000_000, ..Config::default() });
+    let polls = sim.block_on(move |_| async move {
+        let mut query = pin!(node.query_with_others(text));
+        let mut polls = 0;
+        poll_fn(|cx| {
+            polls += 1;
+            query.as_mut().poll(cx)
+        })
+        .await;
+        polls
+    });
+    polls.expect("it ends")
+}
+
+/// Sixty-four rows are one look at the clock, unless functions read much for each of them.
+#[test]
+fn functions_over_large_values_give_way_after_fewer_rows() {
+    let filled = || {
+        let node = Node::new();
+        node.run(
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        );
+        node.run("CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c))");
+        let value = "x".repeat(32 << 10);
+        for c in 0..64 {
+            node.run(&format!("INSERT INTO ks.t (k, c, v) VALUES (1, {c}, '{value}')"));
+        }
+        node
+    };
+    let plain = polls_of(filled(), "SELECT c FROM ks.t WHERE k = 1");
+    for text in [
+        "SELECT textAsBlob(v) FROM ks.t WHERE k = 1",
+        "SELECT max(textAsBlob(v)) FROM ks.t WHERE k = 1",
+        "SELECT c, textAsBlob(v) FROM ks.t WHERE k IN (1, 2) ORDER BY c DESC",
+    ] {
+        let polls = polls_of(filled(), text);
+        assert!(polls >= plain + 5, "{text}: {polls} polls, {plain} without the function");
     }
 }

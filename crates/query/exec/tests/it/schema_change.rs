@@ -1,4 +1,4 @@
-//! What clients are told of a schema change.
+//! The events of a schema change that clients get.
 
 use wire::client::AnswerBody;
 use wire::{Consistency, ErrorKind, WriteType};

@@ -5,17 +5,19 @@ use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use coordinator::Consistency;
 use exec::backend::Coordinator as _;
-use exec::expr::Value;
 use exec::expr::bind::Binds;
 use exec::lookup::Lookup;
 use exec::plan::Plan;
 use exec::request::Parameters;
 use exec::sink::{Outcome, PagingState, ResultColumns, RowSink, Sink};
-use exec::{ExecError, ExecLimits, Executor, NodeInfo};
+use exec::{Caller, ExecError, ExecLimits, Executor, NodeInfo, Principal};
+use rt::Instant;
+use schema::ServiceLevel;
 use types::CqlType;
 
 use crate::memory::{Memory, TestClock};
@@ -103,12 +105,25 @@ impl Node {
         values: &[&[u8]],
         parameters: &Parameters,
     ) -> Result<(Outcome, Json), ExecError> {
+        self.run_as(self.0.default_service_level(), text, values, parameters)
+    }
+
+    fn run_as(
+        &self,
+        service_level: &ServiceLevel,
+        text: &str,
+        values: &[&[u8]],
+        parameters: &Parameters,
+    ) -> Result<(Outcome, Json), ExecError> {
         let schema = self.0.coordinator().schema();
         let (plan, markers) = Plan::parse(text, Some("ks"), &Lookup { schema: &schema })?;
-        let values =
-            markers.iter().zip(values).map(|(marker, value)| marker.checked(Bytes::copy_from_slice(value)));
-        let binds: Binds = values.collect::<Result<Vec<Value>, _>>()?.into_iter().collect();
-        let mut request = self.0.request(parameters, Some("ks"), None);
+        let mut binds = Binds::none();
+        for (marker, value) in markers.iter().zip(values) {
+            binds.push_checked(marker, Bytes::copy_from_slice(value))?;
+        }
+        let principal = Principal { role: Some("ann"), address: "127.0.0.1:5000".parse().unwrap() };
+        let caller = Caller { principal, service_level };
+        let mut request = self.0.request(&caller, parameters, Some("ks"), None);
         let mut sink = Json::default();
         let outcome = now(self.0.run(&plan, &binds, &mut request, &mut sink))?;
         Ok((outcome, sink))
@@ -161,6 +176,74 @@ fn a_plan_runs_into_a_sink_that_is_not_cql() {
     assert_eq!(counted.warnings, ["Aggregation query used without partition key"]);
     assert_eq!(node.ok("USE ks", &[]).0, Outcome::Keyspace("ks".to_owned()));
     assert!(node.run("SELECT * FROM t WHERE p = ?", &[&[0xFF]], &Parameters::new(Consistency::One)).is_err());
+}
+
+/// An operation's deadline is the statement's timeout, else the service level's, else the node's; and never later than the
+/// request's own deadline.
+#[test]
+fn deadlines_come_from_statement_service_level_node_and_request() {
+    let node = Node::new();
+    node.ok(
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        &[],
+    );
+    node.ok("CREATE TABLE t (p int PRIMARY KEY, v int)", &[]);
+    node.ok("CREATE TABLE counts (p int PRIMARY KEY, n counter)", &[]);
+    let seconds = Duration::from_secs;
+    let level = ServiceLevel { timeout: Some(seconds(7)), ..ServiceLevel::new("slow") };
+    let due = |level: &ServiceLevel, text: &str, values: &[&[u8]], deadline: Option<Duration>| {
+        let deadline = deadline.map(|after| Instant::START + after);
+        let parameters = Parameters { deadline, ..Parameters::new(Consistency::One) };
+        node.run_as(level, text, values, &parameters).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let due = node.0.coordinator().last_deadline().expect("an operation");
+        due.duration_since(Instant::START)
+    };
+    let limits = ExecLimits::default();
+    let default = node.0.default_service_level();
+    for (text, using, of_node) in [
+        ("SELECT * FROM t WHERE p = 1", "SELECT * FROM t WHERE p = 1 USING TIMEOUT 3s", limits.read_timeout),
+        ("SELECT * FROM t", "SELECT * FROM t USING TIMEOUT 3s", limits.range_timeout),
+        (
+            "INSERT INTO t (p, v) VALUES (1, 2)",
+            "INSERT INTO t (p, v) VALUES (1, 2) USING TIMEOUT 3s",
+            limits.write_timeout,
+        ),
+        (
+            "UPDATE t SET v = 2 WHERE p = 1 IF EXISTS",
+            "UPDATE t USING TIMEOUT 3s SET v = 2 WHERE p = 1 IF EXISTS",
+            limits.write_timeout,
+        ),
+        (
+            "UPDATE counts SET n = n + 1 WHERE p = 1",
+            "UPDATE counts USING TIMEOUT 3s SET n = n + 1 WHERE p = 1",
+            limits.counter_timeout,
+        ),
+        (
+            "BEGIN BATCH INSERT INTO t (p, v) VALUES (1, 2) APPLY BATCH",
+            "BEGIN BATCH USING TIMEOUT 3s INSERT INTO t (p, v) VALUES (1, 2) APPLY BATCH",
+            limits.write_timeout,
+        ),
+        (
+            "BEGIN BATCH INSERT INTO t (p, v) VALUES (9, 2) IF NOT EXISTS APPLY BATCH",
+            "BEGIN BATCH USING TIMEOUT 3s INSERT INTO t (p, v) VALUES (9, 2) IF NOT EXISTS APPLY BATCH",
+            limits.write_timeout,
+        ),
+        ("TRUNCATE t", "TRUNCATE t USING TIMEOUT 3s", limits.truncate_timeout),
+    ] {
+        assert_eq!(due(default, text, &[], None), of_node, "{text}");
+        assert_eq!(due(&level, text, &[], None), seconds(7), "{text}");
+        assert_eq!(due(&level, using, &[], None), seconds(3), "{using}");
+        assert_eq!(due(&level, text, &[], Some(seconds(1))), seconds(1), "{text}");
+        assert_eq!(due(&level, text, &[], Some(seconds(600))), seconds(7), "{text}");
+    }
+    // Of a marker: months, days and nanoseconds as vints, here 2 s.
+    let two_seconds = types::duration::Duration { months: 0, days: 0, nanos: 2_000_000_000 }.to_bytes();
+    for text in [
+        "TRUNCATE t USING TIMEOUT ?",
+        "BEGIN BATCH USING TIMEOUT ? INSERT INTO t (p, v) VALUES (1, 2) APPLY BATCH",
+    ] {
+        assert_eq!(due(&level, text, &[&two_seconds], None), seconds(2), "{text}");
+    }
 }
 
 /// Every module but one is free of the protocol.

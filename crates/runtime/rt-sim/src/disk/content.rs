@@ -1,4 +1,4 @@
-//! The content of a simulated file: what a reader sees, and what would be there after a power loss.
+//! The content of a simulated file: a reader's view, and the content after a power loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(crate) struct Content {
     forgetful: bool,
 }
 
-/// What a sync that has begun will make durable.
+/// The content that a sync under way will make durable.
 pub(crate) struct Snapshot {
     pages: BTreeMap<u64, Option<Page>>,
     len: u64,
@@ -130,8 +130,8 @@ impl Content {
         self.count_pages();
     }
 
-    /// Begins a sync: what is written from now on is not part of it, what other syncs under way (`others`) have
-    /// not finished is.
+    /// Begins a sync: later writes are not part of it; unfinished writes of other syncs under way (`others`)
+    /// are.
     pub(crate) fn begin_sync<'a>(&mut self, others: impl Iterator<Item = &'a Snapshot>) -> Snapshot {
         let mut numbers = std::mem::take(&mut self.dirty);
         numbers.extend(others.flat_map(|other| other.pages.keys().copied()));
@@ -165,7 +165,7 @@ impl Content {
         self.dirty.is_empty() && self.len == self.durable_len && !self.forgetful
     }
 
-    /// Loses power: of what is not durable, all, nothing, or single sectors survive.
+    /// Loses power: of the unsynced writes, all, none, or single sectors survive.
     pub(crate) fn power_loss(&mut self, rng: &mut Rng) {
         let dirty = std::mem::take(&mut self.dirty);
         let new_len_survives = rng.below(2) == 0;
@@ -187,7 +187,7 @@ impl Content {
         }
         self.len = if new_len_survives { self.len } else { self.durable_len };
         self.pages = after;
-        // What lies behind the end is not there.
+        // Bytes behind the end do not exist.
         let len = self.len;
         self.len = u64::MAX;
         self.set_len(len);

@@ -1,4 +1,4 @@
-//! The simulated disk of a node: files in memory that forget what was not synced.
+//! The simulated disk of a node: files in memory that lose unsynced writes.
 
 mod content;
 mod names;
@@ -53,7 +53,7 @@ struct State {
     locks: BTreeMap<u64, u64>,
     next_token: u64,
     faults: Vec<DiskFault>,
-    /// Syncs under way: number → file and what it will make durable.
+    /// Syncs under way: number → file and the content that it will make durable.
     syncing: BTreeMap<u64, (u64, Snapshot)>,
     next_sync: u64,
     /// Counts the crashes: handles of the time before are void.
@@ -62,7 +62,7 @@ struct State {
     read_bytes: u64,
 }
 
-/// What was on a disk at a moment. Cheap to keep: it shares its pages with the disk until they are written.
+/// The content of a disk at a moment. Cheap to hold: it shares its pages with the disk until they are written.
 pub struct DiskImage {
     names: Names,
     inodes: BTreeMap<u64, Content>,
@@ -162,7 +162,7 @@ impl NodeDisk {
         self.world.note("wipe", &[self.node]);
     }
 
-    /// What is on disk now, as a snapshot of the machine's volume would have it.
+    /// The present content, as a snapshot of the machine's volume would have it.
     pub(crate) fn image(&self) -> DiskImage {
         let state = self.state.borrow();
         let names = state.names.image();
@@ -284,7 +284,7 @@ impl State {
         (self.config.capacity / PAGE as u64).saturating_sub(self.used_pages)
     }
 
-    /// Changes a file's content and keeps count of the space.
+    /// Changes a file's content and counts the space.
     fn change<T>(&mut self, inode: u64, change: impl FnOnce(&mut Content) -> T) -> T {
         let content = &mut self.inodes.get_mut(&inode).expect("an open file exists").content;
         let before = content.pages_used();
@@ -420,7 +420,7 @@ impl State {
     }
 }
 
-/// What the operations on names are called in errors and in the trace.
+/// The names of the operations on names in errors and in the trace.
 fn path_op_kind(op: &PathOp) -> (DiskOp, &'static str, &Path) {
     match op {
         PathOp::Rename(from, _) => (DiskOp::Rename, "rename", from),

@@ -10,14 +10,14 @@ use std::path::{Component, Path, PathBuf};
 use crate::config::NameDurability;
 use crate::random::Rng;
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Dir,
     File(u64),
 }
 
-/// A normal path with zeros for slashes, the root being empty: what lies in a directory comes right behind it.
+/// A normal path with zeros for slashes, the root being empty: the content of a directory comes right behind it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Name(Box<[u8]>);
 
@@ -62,7 +62,7 @@ enum Change {
 }
 
 impl Change {
-    /// Does it; tells `gone` which files have one name less and `come` which have one more.
+    /// Applies it; calls `gone` with the files that lose a name and `come` with those that gain one.
     fn apply(&self, map: &mut Map, mut gone: impl FnMut(u64), mut come: impl FnMut(u64)) {
         let mut lost = |entry: Option<Entry>| {
             if let Some(Entry::File(inode)) = entry {
@@ -336,7 +336,7 @@ impl Names {
         image
     }
 
-    /// What is durable is what there is; names whose directory is not are gone.
+    /// The present state becomes the durable one; names whose directory is not durable are gone.
     fn settle(&mut self) {
         let has_dir = |map: &Map, dir: &[u8]| map.get(dir) == Some(&Entry::Dir);
         let is_orphan = |map: &Map, name: &Name| {

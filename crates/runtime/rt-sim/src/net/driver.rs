@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use rt::driver::{ListenerDriver, LocalBoxFuture, NetDriver, StreamDriver};
@@ -16,7 +17,7 @@ use rt::{ConnectOptions, ListenOptions};
 use super::{Attempt, Listening, Network, Segment};
 use crate::world::Stream;
 
-/// Reads and writes that take only a part of what is there.
+/// Reads and writes that take only a part of the bytes.
 const PARTIAL_PER_MILLION: u32 = 60_000;
 
 pub(crate) struct SimNet {
@@ -331,6 +332,11 @@ impl StreamDriver for SimStream {
     }
 
     fn set_nodelay(&self, _nodelay: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_keepalive(&self, idle: Duration) -> io::Result<()> {
+        self.network.keep_alive(self.id, self.side, idle);
         Ok(())
     }
 

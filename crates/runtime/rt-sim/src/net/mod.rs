@@ -1,7 +1,7 @@
 //! The simulated network: connections between nodes with latency, loss, partitions and resets.
 //!
 //! A connection is two ends; what an end sends travels as segments that arrive in order (TCP would see to that),
-//! while different connections overtake each other. What a real network loses comes late here, and breaks the
+//! while different connections overtake each other. A packet that a real network loses comes late here, and breaks the
 //! connection when it does not come for too long.
 
 mod driver;
@@ -21,7 +21,7 @@ use crate::world::{Stream, World};
 
 pub(crate) use driver::SimNet;
 
-/// What TCP waits at first before it sends a packet again.
+/// TCP's first retransmission timeout.
 const RETRANSMIT: Duration = Duration::from_millis(200);
 /// Between two attempts to connect.
 const CONNECT_RETRY: Duration = Duration::from_secs(1);
@@ -255,7 +255,7 @@ impl Network {
         from != to && self.state.borrow().blocked.contains(&(from, to))
     }
 
-    /// How long a packet travels, what it loses included.
+    /// How long a packet travels, retransmissions included.
     fn travel(&self, from: u64, to: u64, bytes: usize) -> u64 {
         let link = self.link(from, to);
         let time = |rng: &mut Rng| {
@@ -390,6 +390,44 @@ impl Network {
         drop(state);
         let wait = self.world.draw(Stream::Net, |rng| rng.between(RETRANSMIT, RETRANSMIT * 2));
         self.pump_at(now + wait, id, side);
+    }
+
+    /// TCP keepalive of one end: probes every `idle`, and more often while no answer comes. Drawn from no stream of randomness.
+    pub(crate) fn keep_alive(self: &Rc<Self>, id: u64, side: usize, idle: Duration) {
+        let idle = idle.as_nanos() as u64;
+        let network = Rc::clone(self);
+        self.world.after(idle, move || network.probe((id, side), idle, None));
+    }
+
+    /// One probe; nobody has answered since `unanswered`.
+    fn probe(self: &Rc<Self>, (id, side): (u64, usize), idle: u64, unanswered: Option<u64>) {
+        let now = self.world.now();
+        let nodes = self.state.borrow().connections.get(&id).map(|one| [0, 1].map(|at| one.ends[at].node));
+        let Some([one, two]) = nodes else { return };
+        let cut = self.is_blocked(one, two) || self.is_blocked(two, one);
+        let mut state = self.state.borrow_mut();
+        let connection = &state.connections[&id];
+        let (end, peer) = (&connection.ends[side], &connection.ends[1 - side]);
+        if !end.open || end.error.is_some() || end.at_end {
+            return;
+        }
+        let (node, answers) = (end.node, !cut && state.hosts[&peer.node].up);
+        let forgotten = !peer.open && peer.outgoing.is_empty();
+        let since = unanswered.unwrap_or(now);
+        let error = match answers {
+            true if forgotten => Some(io::ErrorKind::ConnectionReset),
+            false if now - since >= idle => Some(io::ErrorKind::TimedOut),
+            _ => None,
+        };
+        if let Some(error) = error {
+            self.world.note("keepalive fails", &[id, node]);
+            state.connections.get_mut(&id).expect("found above").ends[side].fail(error);
+            return;
+        }
+        drop(state);
+        let (wait, unanswered) = if answers { (idle, None) } else { (idle / 6, Some(since)) };
+        let network = Rc::clone(self);
+        self.world.after(wait, move || network.probe((id, side), idle, unanswered));
     }
 
     /// A handle was dropped: a clean end, or a reset when there was something that nobody will read.

@@ -32,7 +32,7 @@ fn recover(bytes: &[u8]) -> u64 {
     bytes.chunks(RECORD).zip(1..).take_while(|(found, number)| *found == record(*number)).count() as u64
 }
 
-/// Appends records for ever; `acknowledged` is what it has promised.
+/// Appends records for ever; `acknowledged` counts its promises.
 async fn log(rt: Rt, care: Care, acknowledged: Arc<AtomicU64>, recovered: Arc<AtomicU64>) {
     let disk = rt.disk();
     disk.create_dir_all("/log").await.unwrap();
@@ -57,7 +57,7 @@ async fn log(rt: Rt, care: Care, acknowledged: Arc<AtomicU64>, recovered: Arc<At
     }
 }
 
-/// Crashes the log a few times and tells whether anything acknowledged was lost.
+/// Crashes the log a few times; whether anything acknowledged was lost.
 fn loses(seed: u64, care: Care, power: bool) -> bool {
     let sim = Simulation::new(seed, Config::default());
     let acknowledged = Arc::new(AtomicU64::new(0));

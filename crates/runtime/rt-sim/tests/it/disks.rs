@@ -84,7 +84,7 @@ fn a_failed_sync_may_forget_the_data() {
                 DiskFault { op: DiskOp::Sync, path_contains: String::new(), errno: 5, skip: 0, times: 1 };
             sim.inject_disk_fault(sim.node(0), fault);
             assert!(file.sync_data().await.is_err());
-            file.sync_data().await.expect("the next sync hears nothing of it");
+            file.sync_data().await.expect("the next sync does not report it");
         });
         sim.crash(sim.node(0));
         lost += u32::from(sim.read_file(sim.node(0), "/file").unwrap() != [1; 512]);
@@ -180,7 +180,7 @@ fn a_restored_disk_has_what_was_synced_when_its_image_was_taken() {
         assert_eq!(sim.read_file(node, "/d/kept").unwrap(), b"old");
         assert!(sim.read_file(node, "/d/unsynced").is_none_or(|bytes| bytes.is_empty()));
         assert_eq!(sim.read_file(node, "/d/later"), None);
-        // What is written then is not in the image.
+        // Later writes are not in the image.
         let rt = sim.rt(node, rt::ShardId(0)).unwrap();
         let disk = rt.clone();
         let again = async move { disk.disk().write_atomically("/d/kept", b"again").await.unwrap() };

@@ -1,4 +1,4 @@
-//! What the simulator promises: the same seed gives the same trace, and faults do what their names say.
+//! The guarantees of the simulator: the same seed gives the same trace, and faults do as their names say.
 
 mod buggify;
 mod clocks;

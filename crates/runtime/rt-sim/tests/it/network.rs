@@ -115,7 +115,9 @@ fn a_killed_process_closes_and_lost_power_is_silent() {
         ping(&stream).await.unwrap();
         handle.kill(node);
         rt.sleep(Duration::from_millis(2)).await;
-        assert!(rt.timeout(Duration::from_secs(1), ping(&stream)).await.expect("it is told").is_err());
+        assert!(
+            rt.timeout(Duration::from_secs(1), ping(&stream)).await.expect("the connection breaks").is_err()
+        );
         assert_eq!(connect(&rt, address).await.err(), Some(ErrorKind::ConnectionRefused));
 
         handle.start(node);
@@ -228,4 +230,37 @@ fn a_full_window_makes_the_writer_wait() {
         writing.await;
     })
     .unwrap();
+}
+
+#[test]
+fn keepalive_ends_connections_whose_other_end_is_gone() {
+    // With keepalive or without, and whether the other machine comes back.
+    for (seed, keepalive, restarts) in [(7, false, true), (8, true, true), (9, true, false)] {
+        let (sim, node, address) = with_server(seed, Config::default());
+        let handle = sim.handle();
+        sim.block_on(move |rt| async move {
+            let minute = Duration::from_secs(60);
+            let stream = connect(&rt, address).await.unwrap();
+            if keepalive {
+                stream.set_keepalive(minute).unwrap();
+            }
+            ping(&stream).await.unwrap();
+            rt.sleep(5 * minute).await;
+            ping(&stream).await.expect("an idle connection stays");
+            handle.crash(node);
+            if restarts {
+                handle.start(node);
+            }
+            let mut buf = [0; 1];
+            let ended = rt.timeout(3 * minute, stream.read(&mut buf)).await;
+            match (keepalive, restarts) {
+                (false, _) => assert!(ended.is_err(), "nobody would ever tell"),
+                (true, true) => {
+                    assert_eq!(ended.expect("in time").unwrap_err().kind(), ErrorKind::ConnectionReset);
+                }
+                (true, false) => assert_eq!(ended.expect("in time").unwrap_err().kind(), ErrorKind::TimedOut),
+            }
+        })
+        .unwrap();
+    }
 }

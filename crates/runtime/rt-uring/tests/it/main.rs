@@ -1,4 +1,4 @@
-//! What only the production backend does: threads, signals, panics, the ring and its limits, idling.
+//! The parts that only the production backend has: threads, signals, panics, the ring and its limits, idling.
 //!
 //! Some tests need a process of their own: they start this binary again with the name of a scene.
 
@@ -310,7 +310,7 @@ fn an_idle_node_burns_no_cpu() {
     rt_uring::run(&unpinned(), mains.collect()).unwrap();
 }
 
-/// What was logged by all threads.
+/// The log of all threads.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -365,14 +365,14 @@ fn where_a_task_keeps_its_shard_is_logged() {
         !names.iter().any(|name| name.contains("note_frames") || name.contains("poll_task")),
         "{names:?}"
     );
-    // A poll that has no CPU is told from one that uses it, so that tests can judge the second on a loaded machine.
+    // A poll that has no CPU is distinguished from one that uses it, so that tests can judge the second on a loaded machine.
     let stalls: Vec<(u64, u64)> =
         log.lines().filter(|line| line.contains("shard=1")).filter_map(times_of_stall).collect();
     assert!(stalls.iter().any(|(wall, cpu)| (500..700).contains(wall) && *cpu >= 50), "{stalls:?} {log}");
     assert!(stalls.iter().any(|(wall, cpu)| *wall >= 700 && *cpu < 50), "{stalls:?} {log}");
 }
 
-/// The milliseconds of the wall and of the CPU that a line of the log tells of a stall.
+/// The milliseconds of the wall clock and of the CPU in a stall's log line.
 fn times_of_stall(line: &str) -> Option<(u64, u64)> {
     let (wall, rest) = line.split_once("reactor stalled for ")?.1.split_once(" ms, ")?;
     let (cpu, _) = rest.split_once(" ms of them CPU time")?;

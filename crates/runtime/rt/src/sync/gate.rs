@@ -19,7 +19,7 @@ pub struct Gate {
     state: Rc<State>,
 }
 
-/// The gate was closed: what it guards is being stopped.
+/// The gate was closed: its service is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateClosed;
 

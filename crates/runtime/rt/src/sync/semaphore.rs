@@ -75,7 +75,7 @@ impl fmt::Display for SemaphoreClosed {
 
 impl std::error::Error for SemaphoreClosed {}
 
-/// A semaphore. Who waits for many units is not overtaken by who wants few.
+/// A semaphore. A waiter for many units is not overtaken by one that wants few.
 #[derive(Clone)]
 pub struct Semaphore {
     state: Rc<State>,
@@ -127,7 +127,7 @@ impl Semaphore {
         self.state.release(units);
     }
 
-    /// Takes away units that are free; gives how many were.
+    /// Removes free units; returns how many were.
     pub fn remove(&self, units: usize) -> usize {
         let removed = units.min(self.state.available.get());
         self.state.available.set(self.state.available.get() - removed);

@@ -1,4 +1,4 @@
-//! One result for many tasks: the work is done once, everybody who wants it waits for the same.
+//! One result for many tasks: the work is done once, and all its waiters get the same result.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use rt::{Rt, shard_mains};
 use rt_uring::{Config, FileBackend};
 
-/// What a body is given beside its `Rt`.
+/// The arguments of a body beside its `Rt`.
 #[derive(Clone)]
 pub struct Place {
     /// A directory that exists and is empty at the start of the test.

@@ -244,7 +244,7 @@ fn a_poll_that_takes_too_long_is_reported() {
     assert_eq!((stall.group, stall.took), (Group::Statement, Duration::from_millis(12)));
     assert!(stall.task.contains("slow"), "{}", stall.task);
     assert_eq!(stall.cpu, stall.took, "it had the CPU all the time");
-    // What other polls of the turn used, and a millisecond between two readings, may be counted too.
+    // Other polls of the turn, and a millisecond between two readings, may be counted too.
     assert_eq!(waited.took, Duration::from_millis(32));
     assert!(waited.cpu >= Duration::from_millis(2) && waited.cpu < Duration::from_millis(4), "{waited:?}");
     assert_eq!((executor.stats(Group::Statement).stalls, executor.stats(Group::Compaction).stalls), (2, 0));

@@ -172,7 +172,7 @@ async fn check_dropped_futures(rt: Rt, place: Place) {
         let mut other = IoBuf::with_capacity(8192);
         other.resize(8192, 0xee);
     }
-    // What was begun goes on without its future.
+    // A started operation continues without its future.
     for _ in 0..1000 {
         if rt.disk().read_to_end(&path, 1 << 20).await.unwrap() == bytes {
             return;

@@ -10,11 +10,16 @@ use rt::{Endpoint, Group, Mesh, Port, Rt, ShardId};
 use crate::backends::on_all_backends;
 
 /// Hands the endpoints of one mesh to the shards of one node after another.
-#[derive(Clone)]
 struct Endpoints<Req, Resp> {
     left: Arc<Mutex<Vec<Option<Endpoint<Req, Resp>>>>>,
     shards: u16,
     queue_max: usize,
+}
+
+impl<Req, Resp> Clone for Endpoints<Req, Resp> {
+    fn clone(&self) -> Self {
+        Endpoints { left: self.left.clone(), ..*self }
+    }
 }
 
 impl<Req: Send + 'static, Resp: Send + 'static> Endpoints<Req, Resp> {
@@ -145,6 +150,61 @@ fn a_call_given_up_gives_its_place_back() {
             }
             rt.sleep(Duration::from_millis(50)).await;
             assert_eq!(port.in_flight(ShardId(1)), 0);
+        }
+    });
+}
+
+/// What a shard of the typed calls keeps.
+struct Ledger {
+    rt: Rt,
+    sum: Cell<u64>,
+}
+
+rt::shard_calls! {
+    /// Requests between ledgers.
+    pub LedgerRequest => LedgerResponse, served by ledger: &Ledger {
+        /// Adds.
+        Add { amount: u64 } -> () = ledger.sum.set(ledger.sum.get() + amount),
+        /// The sum so far, after a pause.
+        #[derive(Clone)]
+        Sum { pause: Duration } -> u64 = {
+            ledger.rt.sleep(pause).await;
+            ledger.sum.get()
+        },
+        /// The shard's name for an amount.
+        Name { amount: u64, loud: bool } -> Result<String, bool> = {
+            let name = format!("{} of {}", amount, ledger.rt.shard().0);
+            if loud { Err(loud) } else { Ok(name) }
+        },
+    }
+}
+
+#[test]
+fn typed_calls_have_the_answers_of_their_types() {
+    let endpoints = Endpoints::<LedgerRequest, LedgerResponse>::new(3, 16);
+    on_all_backends(3, move |rt, _| {
+        let port = endpoints.attach(&rt);
+        async move {
+            let ledger = Rc::new(Ledger { rt: rt.clone(), sum: Cell::new(0) });
+            port.serve(move |_, request| {
+                let ledger = ledger.clone();
+                async move { request.serve(&ledger).await }
+            });
+            if rt.shard() != ShardId(0) {
+                return;
+            }
+            for shard in 0..3 {
+                let () = port.ask(ShardId(shard), Add { amount: u64::from(shard) + 1 }).await;
+            }
+            port.ask(ShardId(2), Add { amount: 10 }).await;
+            let mut sums = Vec::new();
+            for sum in port.ask_each(Sum { pause: Duration::from_millis(1) }) {
+                sums.push(sum.await);
+            }
+            assert_eq!(sums, [1, 2, 13], "one answer a shard, in their order");
+            let name = port.ask(ShardId(1), Name { amount: 4, loud: false }).await;
+            assert_eq!(name.as_deref(), Ok("4 of 1"));
+            assert_eq!(port.ask(ShardId(0), Name { amount: 4, loud: true }).await, Err(true));
         }
     });
 }

@@ -43,6 +43,7 @@ fn what_is_sent_comes_back() {
                 rt.spawn(Group::Statement, async move {
                     let stream = rt2.net().connect(address, ConnectOptions::default()).await.unwrap();
                     stream.set_nodelay(true).unwrap();
+                    stream.set_keepalive(Duration::from_secs(60)).unwrap();
                     assert_eq!(stream.peer_addr().unwrap(), address);
                     let stream = Rc::new(stream);
                     let sent: Vec<u8> = (0..300_000 + n).map(|at| (at * (n + 1)) as u8).collect();

@@ -1,4 +1,4 @@
-//! The log on a disk that fails, rots, loses power and loses files: what was promised is there, or the start says what is missing.
+//! The log on a disk that fails, rots, loses power and loses files: acknowledged entries are there, or the start reports the missing ones.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ impl Lab {
             let mut found = Vec::new();
             while let Some(entries) = recovery.next_segment().await? {
                 // Checkpoints are of another kind.
-                let updates = entries.into_iter().filter(|(_, body)| body.first() == Some(&1));
+                let updates = entries.entries.into_iter().filter(|(_, body)| body.first() == Some(&1));
                 found.extend(updates.map(|(number, _)| number));
             }
             Ok((log, found))
@@ -231,7 +231,7 @@ fn a_cut_log_says_what_is_missing() {
     }
 }
 
-/// Two want to know at once that what they wrote is durable, and one of the syncs fails: nobody is told what is not so.
+/// Two writers wait for durability at once, and one of the syncs fails: no writer that failed is answered success.
 #[test]
 fn of_two_syncs_no_failure_is_overheard() {
     let (mut good, mut bad) = (0, 0);
@@ -325,7 +325,7 @@ fn the_periodic_mode_never_lags_by_more_than_its_period() {
         drop(log);
         lab.crash();
         let (_, found) = lab.open(config(PERIODIC)).unwrap();
-        // Whoever was admitted last is told by that how far everything was synced.
+        // The last admitted entry shows how far everything was synced.
         let written = written.borrow();
         let last = written.last().expect("there was room at first").0;
         for (_, done, entry) in written.iter().filter(|(_, done, _)| *done + PERIOD < last) {
@@ -336,7 +336,7 @@ fn the_periodic_mode_never_lags_by_more_than_its_period() {
             );
             checked += 1;
         }
-        assert!(seed % 3 != 0 || failures.get() > 0, "seed {seed}: nobody was told of failures");
+        assert!(seed % 3 != 0 || failures.get() > 0, "seed {seed}: no failure was reported");
         assert!(seed % 3 != 2 || held == 0, "seed {seed}: a disk in order lets nobody wait");
     }
     assert!(waited > 100 && checked > 10_000, "{waited} {checked}");

@@ -6,24 +6,18 @@
 //! a change there means that logs of an earlier version may not be readable any more.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use bytes::Bytes;
-use commitlog::codec::{decode_update, encode_update};
 use commitlog::entry::{Checkpoint, encode_updates, updates};
 use commitlog::segment::{CHUNK_HEADER_LEN, ChunkHeader, ENTRY_HEADER_LEN, HEADER_LEN, SegmentHeader, scan};
 use commitlog::{CommitLog, CommitLogConfig};
-use mutation::{
-    Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
-    PartitionUpdate, RangeTombstone, Row, Side,
-};
+use mutation::codec::{Version, decode_update};
 use rt::{Group, IoBuf, LocalBoxFuture, OpenOptions, Rt, ShardId, ShardMain};
 use rt_sim::{Config, NodeConfig, Simulation};
-use schema::{Table, TableBuilder, TableId};
+use schema::TableId;
 use testkit::fuzz::{Random, change, corpus, hunt};
-use types::CqlType;
+use testkit::updates::{TABLE, full, small, small_table};
 
-const TABLE: TableId = TableId([7; 16]);
 const SEGMENT_LEN: usize = 16 << 10;
 const HEADER: SegmentHeader = SegmentHeader {
     shard: 0,
@@ -32,88 +26,11 @@ const HEADER: SegmentHeader = SegmentHeader {
     salt: 0x8f31_2d4e_5566_7a1b,
     before: 0,
     bytes: SEGMENT_LEN as u64,
+    mutations: Version::CURRENT,
 };
 
-fn table() -> Arc<Table> {
-    let map = CqlType::map(CqlType::Text, CqlType::Int, false);
-    TableBuilder::new("ks", "t", TABLE)
-        .partition_key("pk", CqlType::Blob)
-        .clustering("c1", CqlType::Int, false)
-        .clustering("c2", CqlType::Text, true)
-        .static_column("s", CqlType::Blob)
-        .regular("v", CqlType::Blob)
-        .regular("w", CqlType::Int)
-        .regular("m", map)
-        .build_known()
-}
-
-fn clustering(table: &Table, number: i32, text: Option<&str>) -> Clustering {
-    Clustering::new(table, &[Some(&number.to_be_bytes()), text.map(str::as_bytes)])
-}
-
-/// An update with one of everything.
-fn full(table: &Arc<Table>) -> PartitionUpdate {
-    let id = |name: &str| table.column(name).unwrap().id;
-    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(Bytes::from_static(b"full")));
-    update.add_deletion(DeletionTime::new(90, 1_700_000_000));
-    let mut fixed = Row::new(Clustering::empty());
-    fixed.set(id("s"), ColumnData::Simple(Cell::live(100, Bytes::from_static(b"static"))));
-    update.add_static(fixed);
-    let bound = |number: i32, side| Bound::new(table, &[Some(&number.to_be_bytes())], side);
-    for (start, end) in
-        [(bound(1, Side::Before), bound(4, Side::After)), (Bound::bottom(), bound(-7, Side::Before))]
-    {
-        let deletion = DeletionTime::new(95, 1_700_000_001);
-        update.add_range_tombstone(RangeTombstone { start, end, deletion });
-    }
-    for number in 0..3 {
-        let mut row = Row::new(clustering(table, number, (number > 0).then_some("text")));
-        row.liveness = LivenessInfo::expiring(100 + i64::from(number), 600, 1_700_000_600);
-        row.deletion = DeletionTime::new(98, 1_700_000_002);
-        row.set(id("v"), ColumnData::Simple(Cell::tombstone(101, 1_700_000_003)));
-        row.set(id("w"), ColumnData::Simple(Cell::expiring(101, 60, 1_700_000_060, vec![0, 0, 0, 9].into())));
-        let element = |path: &'static str, value: i32| ComplexCell {
-            path: Bytes::from_static(path.as_bytes()),
-            cell: Cell::live(102, Bytes::copy_from_slice(&value.to_be_bytes())),
-        };
-        let cells = vec![element("a", 1), element("b", 2)];
-        let deletion = DeletionTime::new(99, 1_700_000_004);
-        row.set(id("m"), ColumnData::Complex(Complex { deletion, cells }));
-        update.add_row(row);
-    }
-    update
-}
-
-/// An update as most writes make it.
-fn small(table: &Arc<Table>, number: i32) -> PartitionUpdate {
-    let key = Bytes::copy_from_slice(&number.to_be_bytes());
-    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(key));
-    let mut row = Row::new(clustering(table, number, Some("c")));
-    row.liveness = LivenessInfo::forever(1_000);
-    let value = Bytes::from(vec![number as u8; 30]);
-    row.set(table.column("v").unwrap().id, ColumnData::Simple(Cell::live(1_000, value)));
-    update.add_row(row);
-    update
-}
-
-fn update_samples() -> Vec<(&'static str, Vec<u8>)> {
-    let table = table();
-    let encoded = |update: &PartitionUpdate| {
-        let mut out = Vec::new();
-        encode_update(update, &mut out);
-        out
-    };
-    let mut deletion = PartitionUpdate::new(table.clone(), DecoratedKey::new(Bytes::from_static(b"gone")));
-    deletion.add_deletion(DeletionTime::new(5, 1_700_000_000));
-    vec![
-        ("deletion", encoded(&deletion)),
-        ("full", encoded(&full(&table))),
-        ("small", encoded(&small(&table, 1))),
-    ]
-}
-
 fn entry_samples() -> Vec<(&'static str, Vec<u8>)> {
-    let table = table();
+    let table = small_table();
     let mut batch = Vec::new();
     encode_updates(&[full(&table), small(&table, 2), small(&table, 3)], &mut batch);
     let mut checkpoint = Vec::new();
@@ -171,9 +88,7 @@ fn folder(kind: &str) -> PathBuf {
 
 #[test]
 fn the_corpus_is_what_is_written_today() {
-    for (kind, samples) in
-        [("update", update_samples()), ("entry", entry_samples()), ("segment", segment_samples())]
-    {
+    for (kind, samples) in [("entry", entry_samples()), ("segment", segment_samples())] {
         for (name, bytes) in samples {
             let path = folder(kind).join(name);
             if std::env::var_os("UPDATE").is_some() {
@@ -197,25 +112,9 @@ fn read_entry(body: Vec<u8>) -> usize {
         assert!(found <= body.len(), "more updates than bytes");
         let Ok((at, part)) = part else { break };
         assert_eq!(part, body.slice(at..at + part.len()), "an offset says where its update lies");
-        let _ = decode_update(&part, |id| (id == TABLE).then(table));
+        let _ = decode_update(Version::V1, &part, |id| (id == TABLE).then(small_table));
     }
     found
-}
-
-#[test]
-fn update() {
-    let corpus = corpus(&folder("update"));
-    hunt("commitlog update", |random| {
-        let mut bytes = random.of(&corpus).clone();
-        change(random, &mut bytes, &corpus);
-        if let Ok(Some(read)) = decode_update(&Bytes::from(bytes), |_| Some(table())) {
-            // What was read can be written, and is the same when it is read again.
-            let mut again = Vec::new();
-            encode_update(&read, &mut again);
-            let second = decode_update(&Bytes::from(again), |_| Some(table())).unwrap().unwrap();
-            assert_eq!((second.rows(), &second.static_row), (read.rows(), &read.static_row));
-        }
-    });
 }
 
 #[test]
@@ -287,7 +186,7 @@ async fn recovered(rt: Rt, bytes: Vec<u8>) {
         };
         let Ok((log, mut recovery)) = CommitLog::open(&rt, config, false).await else { continue };
         while let Ok(Some(entries)) = recovery.next_segment().await {
-            for (_, body) in entries {
+            for (_, body) in entries.entries {
                 read_entry(body.to_vec());
             }
         }

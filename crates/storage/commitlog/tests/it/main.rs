@@ -1,4 +1,4 @@
-//! The commit log's formats: every update comes back, every torn or damaged byte is told apart.
+//! The commit log's formats: every update comes back, every torn or damaged byte is detected.
 
 mod codec;
 mod faults;

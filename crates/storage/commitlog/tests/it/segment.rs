@@ -3,11 +3,19 @@
 use commitlog::segment::{
     CHUNK_HEADER_LEN, ChunkHeader, ENTRY_HEADER_LEN, HEADER_LEN, HeaderError, Scan, SegmentHeader, scan,
 };
+use mutation::codec::Version;
 use proptest::prelude::*;
 
 const SALT: u64 = 0x8f31_2d4e_5566_7a1b;
-const HEADER: SegmentHeader =
-    SegmentHeader { shard: 1, shard_count: 2, id: 9, salt: SALT, before: 7, bytes: 16 << 10 };
+const HEADER: SegmentHeader = SegmentHeader {
+    shard: 1,
+    shard_count: 2,
+    id: 9,
+    salt: SALT,
+    before: 7,
+    bytes: 16 << 10,
+    mutations: Version::CURRENT,
+};
 
 /// A segment of chunks, each with so many entries; every chunk says that the one before is synced.
 fn segment(chunks: &[usize], end: bool, segment_len: usize) -> (Vec<u8>, Vec<usize>) {

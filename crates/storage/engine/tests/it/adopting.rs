@@ -136,7 +136,7 @@ fn what_is_wanted_wholly_goes_as_it_is() {
 }
 
 #[test]
-fn of_an_sstable_that_is_wanted_in_part_the_stretches_go() {
+fn of_an_sstable_that_is_wanted_in_part_the_token_ranges_go() {
     on_a_node(2, |rt| async move {
         let (source, target, table) = (open(&rt, "a", 1000).await, open(&rt, "b", 1000).await, table(1000));
         fill(&rt, &source, &table, 0..KEYS).await;
@@ -227,7 +227,7 @@ fn what_was_truncated_or_deleted_meanwhile_does_not_come_back() {
 struct Lives {
     /// Whether this life is about to take files over.
     is_about_to: bool,
-    /// Whether it was told that the files were taken over.
+    /// Whether the receiver acknowledged the files.
     told: bool,
     /// Lives that found nothing, and all.
     none: u32,

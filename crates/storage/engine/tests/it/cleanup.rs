@@ -1,4 +1,4 @@
-//! What a node does not own any more is dropped out of its SSTables, and what it owns stays.
+//! Cleanup: rows that a node does not own any more are dropped from its SSTables, and its own rows stay.
 
 use std::time::Duration;
 

@@ -171,7 +171,7 @@ fn the_throttle_counts_bytes_of_files() {
     );
 }
 
-/// The first table always has something to merge, the last has it once. Gives how often the first was merged until the last was.
+/// The first table always has something to merge, the last has something once. Returns how often the first was merged until the last was.
 async fn unfair(rt: Rt) -> u64 {
     let schema = schema((1..=6).map(|id| crate::model::table(id, 864_000)));
     let table = |id: u8| schema.table("ks", &format!("t{id}")).unwrap().clone();

@@ -1,5 +1,5 @@
-//! Crashes at random points: what was acknowledged is there, what was deleted stays away, batches are whole; and
-//! planted bugs are found.
+//! Crashes at random points: acknowledged writes are there, deleted rows stay away, batches are whole; and
+//! injected bugs are found.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn run(seed: u64, plan: Plan, power: bool) -> (Vec<String>, u64) {
     run_lives(seed, plan, |_| power)
 }
 
-/// [`run`], with `power` saying which lives end by a loss of power.
+/// [`run`], with `power` saying which lives end by a power failure.
 fn run_lives(seed: u64, plan: Plan, power: impl Fn(u64) -> bool) -> (Vec<String>, u64) {
     let sim = Simulation::new(seed, Config::default());
     let world: SharedWorld = Arc::default();

@@ -236,13 +236,13 @@ fn without_its_toc_a_damaged_sstable_is_moved_aside() {
     // It stays so, until somebody has put everything back.
     let (shown, after) = run(1, &after, Work::Nothing);
     assert!(!assert_right_or_errors(&shown, "the second start").is_empty());
-    let mut mended = Files::new();
+    let mut fixed = Files::new();
     for (path, content) in after {
         let back = PathBuf::from(path.to_string_lossy().replace("/quarantine", ""));
-        mended.insert(back, content);
+        fixed.insert(back, content);
     }
-    mended.get_mut(&data).unwrap()[40] ^= 1;
-    let (shown, _) = run(1, &mended, Work::Nothing);
+    fixed.get_mut(&data).unwrap()[40] ^= 1;
+    let (shown, _) = run(1, &fixed, Work::Nothing);
     assert_whole(&shown);
 }
 

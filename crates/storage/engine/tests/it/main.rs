@@ -13,6 +13,7 @@ mod marks;
 mod met;
 mod model;
 mod observers;
+mod received;
 mod shards;
 mod shortage;
 mod starting;

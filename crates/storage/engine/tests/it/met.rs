@@ -134,14 +134,14 @@ async fn mend(rt: Rt, part: f64) -> usize {
 
     // Others that do not mend it: one that began before, one of other tokens.
     for (span, mark) in [(ALL, before), (ALL, Mark::default())] {
-        engine.mended(table.id, span, mark, &[ALL]).await;
+        engine.damage_repaired(table.id, span, mark, &[ALL]).await;
         assert_eq!(damaged(&engine, &table), 1);
     }
     write(&engine, &table, |pk| lost_keys.contains(&pk)).await;
     for pk in &lost_keys {
         assert_eq!(damaged(&engine, &table), 1, "{pk} of {lost_keys:?} is not repaired");
         let token = key(*pk).token;
-        engine.mended(table.id, (token - 1, token), mark, &[ALL]).await;
+        engine.damage_repaired(table.id, (token - 1, token), mark, &[ALL]).await;
     }
     assert_eq!(damaged(&engine, &table), 0);
     assert_eq!(lost(&engine, &table, &all).await, BTreeSet::new());

@@ -20,8 +20,8 @@ const SHORTAGES: [i32; 6] = [11, 12, 23, 24, 28, 122];
 #[derive(Default)]
 struct Shared {
     opened: bool,
-    /// Nothing is missing any more.
-    calm: bool,
+    /// The shortages have ended.
+    ended: bool,
     acknowledged: Vec<i32>,
     refused: u32,
     done: bool,
@@ -47,7 +47,7 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>) {
         let (rt2, engine, table, shared) = (rt.clone(), engine.clone(), table.clone(), shared.clone());
         tasks.push(rt.spawn(Group::Statement, async move {
             for turn in 0.. {
-                if shared.lock().unwrap().calm {
+                if shared.lock().unwrap().ended {
                     return;
                 }
                 let number = turn * 3 + client;
@@ -130,7 +130,7 @@ fn what_has_run_out_is_waited_for() {
         }
         sim.run_for(Duration::from_millis(20 + rng.below(4_000)));
         sim.clear_disk_faults(node);
-        shared.lock().unwrap().calm = true;
+        shared.lock().unwrap().ended = true;
         let watched = shared.clone();
         sim.run_until(|| watched.lock().unwrap().done || !sim.is_running(node)).unwrap();
         let shared = shared.lock().unwrap();

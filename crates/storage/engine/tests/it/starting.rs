@@ -1,4 +1,4 @@
-//! What a start reads of large SSTables: what they say of themselves, and neither their data nor their indexes.
+//! The reads of a start from large SSTables: their metadata, and neither their data nor their indexes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

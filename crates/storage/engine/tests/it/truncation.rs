@@ -144,7 +144,7 @@ fn a_truncation_happens_wholly_or_not_at_all() {
         if rng.below(4) == 0 {
             sim.run_for(Duration::from_secs(3));
         }
-        // What a loss of power may take from the log in the periodic mode is another test's matter.
+        // What a power failure may take from the log in the periodic mode is another test's matter.
         match sync {
             SyncMode::Batch if rng.below(2) == 0 => sim.crash(node),
             _ => sim.kill(node),
@@ -184,7 +184,7 @@ fn a_truncation_happens_wholly_or_not_at_all() {
 }
 
 /// A flush whose SSTable could neither be opened nor removed, its repetition, then a truncation.
-async fn stray_life(rt: Rt, filled: Arc<Mutex<u32>>) {
+async fn orphan_lifetime(rt: Rt, filled: Arc<Mutex<u32>>) {
     let schema = schema(864_000);
     let table = schema.table("ks", "t1").unwrap().clone();
     let config =
@@ -213,7 +213,7 @@ fn what_a_failed_flush_left_does_not_come_back() {
     let of_node = stage.clone();
     let node = sim.add_node(NodeConfig::default(), move |_| {
         let stage = of_node.clone();
-        shard_mains(1, move |rt| stray_life(rt, stage.clone()))
+        shard_mains(1, move |rt| orphan_lifetime(rt, stage.clone()))
     });
     let reached = |least: u32| {
         let stage = stage.clone();

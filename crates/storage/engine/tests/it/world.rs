@@ -1,4 +1,4 @@
-//! What a test knows across the crashes of its node, and the node's main: open, verify, work.
+//! A test's state across the crashes of its node, and the node's main: open, verify, work.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Random lives of a node, each ended by a loss of power, a kill or a stop: what was synced is delivered, nothing is invented, nothing
-//! is left behind; and planted bugs are found.
+//! Random process lifetimes of a node, each ended by a power failure, a kill or a stop: synced hints are delivered, nothing is invented, nothing
+//! is left behind; and injected bugs are found.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ type Shared = Arc<Mutex<World>>;
 #[derive(Clone, Copy)]
 struct Plan {
     canaries: Canaries,
-    /// A kill instead of a loss of power: then what was written is safe, too.
+    /// A kill instead of a power failure: then what was written is safe, too.
     kill: bool,
     shards: u16,
     disk_errors: bool,
@@ -265,7 +265,7 @@ fn disk_errors_lose_nothing_that_was_synced() {
 }
 
 #[test]
-fn planted_bugs_are_found() {
+fn injected_bugs_are_found() {
     let found =
         |canaries| (0..20).filter(|seed| !run(*seed, Plan { canaries, ..HEALTHY }).is_empty()).count();
     let none = Canaries::default();

@@ -1,4 +1,4 @@
-//! Disks that fail, fill up and rot: a hint is kept all the same or counted, and nothing else suffers.
+//! Disks that fail, fill up and rot: a hint is stored all the same or counted as dropped, and nothing else suffers.
 
 use hints::{HintRefused, HintsConfig, KeptHint, ReplayEnd};
 use rt::DiskOp;

@@ -1,4 +1,4 @@
-//! The bytes of a segment: what is written comes back, and no bytes make a reader panic.
+//! The bytes of a segment: decoding gives the encoded hints, and no bytes make a reader panic.
 
 use hints::format::{
     BLOCK_LEN, Block, BlockError, Header, Position, RECORD_HEADER_LEN, RecordHeader, Seal, file_name,

@@ -1,4 +1,4 @@
-//! What is not kept: windows, sizes, switches.
+//! Dropped hints: windows, sizes, switches.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hints: what is kept is delivered, whatever happens to power, disk and the host meanwhile.
+//! Hints: stored hints are delivered, whatever happens to power, disk and the host meanwhile.
 
 mod crash;
 mod faults;

@@ -1,4 +1,4 @@
-//! What a write costs does not grow with what its partition already holds.
+//! The cost of a write does not grow with the size of its partition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The memtable against a naive model: every write kept in a list, every question answered by walking it.
+//! The memtable against a naive model: every write stored in a list, every read answered by walking it.
 
 mod cost;
 mod freeing;

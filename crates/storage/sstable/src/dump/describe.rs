@@ -6,9 +6,9 @@ use mutation::{NO_DELETION, Seconds};
 use rt::Rt;
 
 use super::time::american;
+use crate::big::summary::Summary;
 use crate::compression_info::CompressionInfo;
 use crate::reader::read_metadata;
-use crate::summary::Summary;
 use crate::{Component, DecodeError, Descriptor, SstableError};
 
 /// Components beyond this size are not loaded.

@@ -125,7 +125,7 @@ impl<'a> Part<'a> {
 }
 
 fn split(bytes: &[u8], version: Version) -> Result<Vec<Part<'_>>, DecodeError> {
-    let checked = version.is_four();
+    let checked = version.capabilities().has_metadata_checksums;
     let mut decoder = Decoder::new(bytes);
     let check =
         |decoder: &mut Decoder<'_>, crc: u32| match checked.then(|| decoder.u32("checksum")).transpose()? {

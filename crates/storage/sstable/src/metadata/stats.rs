@@ -7,7 +7,7 @@ use mutation::{Cell, DeletionTime, LivenessInfo, NO_DELETION, Row, Seconds, Time
 use super::cardinality::Cardinality;
 use super::histogram::SizeHistogram;
 use super::tombstones::{TombstoneHistogram, TombstoneHistogramBuilder};
-use crate::index::Edge;
+use crate::edge::Edge;
 use crate::{DecodeError, Version, decode::Decoder, deletion};
 
 /// A place in Cassandra's commit log: segment and position in it.
@@ -142,11 +142,12 @@ impl Stats {
             commit_log_intervals.push((read_position(d)?, read_position(d)?));
         }
         let (mut pending_repair, mut is_transient) = (None, false);
-        if version.is_four() {
+        if version.capabilities().has_pending_repair {
             pending_repair = read_optional(d, "pending repair")?;
             is_transient = d.flag("transience")?;
         }
-        let host_id = if version.has_host_id() { read_optional(d, "id of the host")? } else { None };
+        let host_id =
+            if version.capabilities().has_host_id { read_optional(d, "id of the host")? } else { None };
         decoder.end()?;
         Ok(Self {
             partition_sizes,

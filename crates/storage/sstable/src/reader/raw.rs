@@ -8,9 +8,8 @@ use mutation::{Bound, ColumnSelection, DecoratedKey, DeletionTime, Row};
 use schema::Table;
 use stdx::Reader;
 
-use super::blocks::BlockFile;
-use super::cursor::Cursor;
-use super::source::{ItemReader, check_open};
+use super::items::{ItemReader, check_open};
+use crate::io::{BlockFile, Cursor};
 use crate::prefix::{Kind, ParseError};
 use crate::unfiltered::decode::{Item, ItemDecoder, Selection};
 use crate::{SstableError, deletion};

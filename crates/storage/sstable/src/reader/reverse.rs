@@ -1,78 +1,15 @@
 //! The way through a partition in descending order: blocks of rows from the last to the first, each read forward and
 //! handed on from its end.
 
-use mutation::{Bound, DeletionTime, Fragment, FragmentBuffer, Row, RowRange};
+use mutation::{Bound, DeletionTime, FragmentBuffer, RowRange};
 
-use super::lookup::BlockLookup;
-use super::source::{ItemReader, SstableSource, Walk, check_expected, check_open, cost};
+use super::items::{ItemReader, check_expected, check_open};
+use super::source::SstableSource;
+use super::walk::{ReverseItem, Walk};
 use crate::SstableError;
-use crate::index::BlockInfo;
+use crate::index::RowBlock;
 use crate::prefix::{Kind, ParseError};
 use crate::unfiltered::decode::Item;
-
-/// Where in a partition a reversed stream is.
-pub(super) struct ReverseWalk {
-    /// Where the partition begins in the data, and its first item.
-    start: u64,
-    rows_at: u64,
-    lookup: Option<BlockLookup>,
-    /// Slices that are still to come, the current one included.
-    slices: usize,
-    /// Blocks of the current slice that are still to come: from the first to the one before this. `None` before the
-    /// slice's blocks were looked up.
-    blocks: Option<(u32, u32)>,
-    /// Whether the slice's upper end was passed.
-    entered: bool,
-    /// What the current block holds of the slice, in clustering order.
-    block: Vec<ReverseItem>,
-    /// The range deletion that the reader of the stream knows of.
-    announced: DeletionTime,
-    /// Where the first item of the block lies, as the row index says.
-    expected: Option<Vec<u8>>,
-}
-
-enum ReverseItem {
-    Row(Row, usize),
-    /// A bound and the range deletion in force below it.
-    Marker(Bound, DeletionTime),
-}
-
-impl ReverseWalk {
-    pub(super) fn new(start: u64, rows_at: u64, lookup: Option<BlockLookup>, slices: usize) -> Self {
-        Self {
-            start,
-            rows_at,
-            lookup,
-            slices,
-            blocks: None,
-            entered: false,
-            block: Vec::new(),
-            announced: DeletionTime::LIVE,
-            expected: None,
-        }
-    }
-
-    fn announce(&mut self, bound: &Bound, deletion: DeletionTime, out: &mut FragmentBuffer) {
-        if self.announced != deletion {
-            self.announced = deletion;
-            out.push_back(Fragment::RangeTombstoneChange { bound: bound.clone(), deletion });
-        }
-    }
-
-    /// Hands on what was read of the block.
-    fn drain(&mut self, out: &mut FragmentBuffer, budget: &mut usize) {
-        while *budget > 0 {
-            match self.block.pop() {
-                Some(ReverseItem::Row(row, len)) => {
-                    *budget = budget.saturating_sub(cost(&row, len));
-                    out.push_back(Fragment::Row(row));
-                }
-                Some(ReverseItem::Marker(bound, below)) => self.announce(&bound, below, out),
-                None => break,
-            }
-        }
-    }
-}
 
 impl SstableSource {
     /// Appends the next fragments of the partition; whether it is complete.
@@ -122,7 +59,7 @@ impl SstableSource {
             return Ok(());
         };
         let beyond = lookup.first_where(&decoder, |info| info.first.as_slice() >= end).await?;
-        let beyond = beyond.map_or(lookup.row_index.blocks, |(block, _)| block);
+        let beyond = beyond.map_or(lookup.blocks(), |(block, _)| block);
         walk.blocks = Some((first, beyond));
         if first >= beyond && beyond > 0 {
             // The slice lies between two blocks; a range deletion may cover it.
@@ -144,7 +81,7 @@ impl SstableSource {
         let walk = self.reverse_walk();
         let (mut open, mut at, mut info) = (DeletionTime::LIVE, walk.rows_at, None);
         if let Some(lookup) = &mut walk.lookup {
-            let found: BlockInfo = lookup.get(block, &decoder).await?;
+            let found: RowBlock = lookup.get(block, &decoder).await?;
             at = walk.start.saturating_add(found.offset);
             open = lookup.open_before(block, &found, &decoder).await?;
             info = Some(found);

@@ -7,17 +7,18 @@ use std::rc::Rc;
 use bytes::Bytes;
 use mutation::fragment::FILL_BYTES_MAX;
 use mutation::{
-    Bound, Clustering, ColumnSelection, DecoratedKey, DeletionTime, Fragment, FragmentBuffer, FragmentSource,
-    PartitionRange, Row, Slices, SourceError,
+    Bound, ColumnSelection, DecoratedKey, DeletionTime, Fragment, FragmentBuffer, FragmentSource,
+    PartitionRange, Slices, SourceError,
 };
 use stdx::Reader;
 
-use super::Sstable;
-use super::cursor::Cursor;
-use super::lookup::{BlockLookup, Entry, IndexCursor};
-use super::reverse::ReverseWalk;
-use crate::index::RowIndexHeader;
-use crate::prefix::{Kind, ParseError, Values};
+use super::items::{ItemReader, check_open, cost};
+use super::sstable::Sstable;
+use super::walk::{ForwardWalk, ReverseWalk, Walk};
+use crate::format::{IndexCursor, RowIndex};
+use crate::index::{Entry, PartitionHead};
+use crate::io::Cursor;
+use crate::prefix::{Kind, ParseError};
 use crate::unfiltered::decode::{Item, ItemDecoder, Selection};
 use crate::{SstableError, deletion};
 
@@ -48,34 +49,6 @@ enum Plan {
     Ended,
 }
 
-/// Where in a partition the stream is.
-pub(super) enum Walk {
-    Outside,
-    Forward(ForwardWalk),
-    Reverse(ReverseWalk),
-}
-
-/// The way through the slices of a partition in clustering order.
-pub(super) struct ForwardWalk {
-    /// Where the partition begins in the data.
-    start: u64,
-    lookup: Option<BlockLookup>,
-    /// The slice that the walk is in or before.
-    slice: usize,
-    /// Whether its start was passed.
-    entered: bool,
-    /// Whether the next partition is expected behind this one, which is therefore read to its end.
-    to_end: bool,
-    /// Whether the row index is to be asked where the slice begins.
-    look_up: bool,
-    /// The range deletion in force in the file.
-    open: DeletionTime,
-    /// The one that the reader of the stream knows of.
-    announced: DeletionTime,
-    /// Where the next item lies, as the row index says that led there.
-    expected: Option<Vec<u8>>,
-}
-
 /// Why the walk over items stops.
 enum Pause {
     /// Enough was appended.
@@ -86,57 +59,6 @@ enum Pause {
     LookUp,
     /// The partition has nothing more to give.
     Done,
-}
-
-/// Reads items and knows their positions.
-#[derive(Default)]
-pub(super) struct ItemReader {
-    /// Buffer of the item at the cursor, values first.
-    buffer: Vec<u8>,
-    values_len: usize,
-    /// Buffer of the item before; empty at the start of a partition.
-    last: Vec<u8>,
-}
-
-impl ItemReader {
-    pub(super) fn reset(&mut self) {
-        self.buffer.clear();
-        self.values_len = 0;
-    }
-
-    pub(super) fn position(&self) -> &[u8] {
-        &self.buffer[self.values_len..]
-    }
-
-    /// Encodes the position of an item and checks that it lies after the one before.
-    #[inline]
-    pub(super) fn take(
-        &mut self,
-        decoder: &ItemDecoder,
-        values: &Values<'_>,
-        kind: Kind,
-    ) -> Result<(), ParseError> {
-        std::mem::swap(&mut self.buffer, &mut self.last);
-        let before = self.values_len.min(self.last.len());
-        let had_before = !self.last.is_empty();
-        self.values_len = decoder.encode_position(values, kind, &mut self.buffer);
-        let (position, before) = (&self.buffer[self.values_len..], &self.last[before..]);
-        // Markers at one place may follow each other.
-        if had_before && (before > position || (before == position && kind == Kind::Row)) {
-            return Err(ParseError::invalid("rows in clustering order", format!("{values:02x?}")));
-        }
-        Ok(())
-    }
-
-    /// The key of the row that was taken.
-    #[inline]
-    pub(super) fn clustering(&self) -> Clustering {
-        if self.values_len == 0 {
-            Clustering::empty()
-        } else {
-            Clustering::from_buffer(Bytes::copy_from_slice(&self.buffer), self.values_len)
-        }
-    }
 }
 
 impl SstableSource {
@@ -158,7 +80,7 @@ impl SstableSource {
             None if slices.is_all() && !reversed => Plan::Sequential(false),
             None => Plan::Indexed(None),
         };
-        let decoder = sstable.decoder.borrow().clone();
+        let decoder = sstable.decoder();
         Self {
             selection: decoder.selection(columns),
             decoder,
@@ -223,7 +145,7 @@ impl SstableSource {
                 if !self.sstable.may_contain(&key) {
                     return Ok(false);
                 }
-                let Some(entry) = self.sstable.find(&key).await? else {
+                let Some(entry) = self.sstable.index.find(&key).await? else {
                     return Ok(false);
                 };
                 self.begin(key, &entry, out).await?;
@@ -233,7 +155,7 @@ impl SstableSource {
                 let scan = self.data.is_scan();
                 let mut index = match index {
                     Some(index) => index,
-                    None => self.sstable.index_from(&self.range.start, scan).await?,
+                    None => self.sstable.index.entries_from(&self.range.start, scan).await?,
                 };
                 let Some(mut entry) = index.next().await? else {
                     return self.nothing_follows();
@@ -254,7 +176,7 @@ impl SstableSource {
                 let mut expected = None;
                 if !found {
                     let scan = self.data.is_scan();
-                    let mut index = self.sstable.index_from(&self.range.start, scan).await?;
+                    let mut index = self.sstable.index.entries_from(&self.range.start, scan).await?;
                     let Some(mut entry) = index.next().await? else {
                         return self.nothing_follows();
                     };
@@ -314,7 +236,7 @@ impl SstableSource {
         entry: &Entry,
         out: &mut FragmentBuffer,
     ) -> Result<(), SstableError> {
-        let row_index = entry.read_row_index(&self.sstable.index).await?;
+        let row_index = self.sstable.index.row_index(entry).await?;
         self.data.seek(entry.position)?;
         let (found, deletion) = self.partition_header().await?;
         if found != key {
@@ -322,9 +244,7 @@ impl SstableSource {
         }
         out.push_back(Fragment::PartitionStart { key, deletion });
         self.static_row(out).await?;
-        if let Some(RowIndexHeader { header_len, deletion: noted }) =
-            row_index.map(|row_index| row_index.header)
-        {
+        if let Some(PartitionHead { header_len, deletion: noted }) = row_index.as_ref().map(RowIndex::head) {
             let len = self.data.position() - entry.position;
             if (header_len, noted) != (len, deletion) {
                 let expected =
@@ -332,13 +252,12 @@ impl SstableSource {
                 return Err(self.data.corrupt(expected, format!("{len} bytes with {deletion:?}")));
             }
         }
-        let lookup = row_index.map(|row_index| BlockLookup::new(self.sstable.index.clone(), row_index));
-        self.walk(entry.position, lookup, false);
+        self.walk(entry.position, row_index, false);
         Ok(())
     }
 
     /// Starts the way through the rows of the partition whose header was just read.
-    fn walk(&mut self, start: u64, lookup: Option<BlockLookup>, to_end: bool) {
+    fn walk(&mut self, start: u64, lookup: Option<RowIndex>, to_end: bool) {
         self.items.reset();
         self.walk = if self.reversed {
             let rows_at = self.data.position();
@@ -488,80 +407,23 @@ impl SstableSource {
     }
 }
 
-/// Compares the place of an item with what the row index says is there, if it led there.
-#[inline]
-pub(super) fn check_expected(expected: &mut Option<Vec<u8>>, position: &[u8]) -> Result<(), ParseError> {
-    match expected.take() {
-        Some(expected) if expected != position => {
-            let found = format!("one at {position:02x?} instead of {expected:02x?}");
-            Err(ParseError::invalid("the item that the row index leads to", found))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The deletion that a marker ends must be the one that is open.
-pub(super) fn check_open(open: DeletionTime, ends: DeletionTime) -> Result<(), ParseError> {
-    if open != ends {
-        return Err(ParseError::invalid(
-            "a marker that ends the open range deletion",
-            format!("{ends:?}, open is {open:?}"),
-        ));
-    }
-    Ok(())
-}
-
-/// Bytes that a row counts for in a batch.
-#[inline]
-pub(super) fn cost(row: &Row, len: usize) -> usize {
-    size_of::<Fragment>() + row.columns().len() * 64 + len
-}
-
-impl ForwardWalk {
-    /// Compares the place of the item at the cursor with what the row index says is there.
-    #[inline]
-    fn check_expected(&mut self, position: &[u8]) -> Result<(), ParseError> {
-        check_expected(&mut self.expected, position)
+impl Sstable {
+    /// The partitions of `range` that are in it, with the rows of `slices` in order (descending when `reversed`).
+    /// Columns that are not selected come without their values, so that they still tell whether a row exists. Range
+    /// deletions are clipped to the slices.
+    pub fn read(
+        self: &Rc<Self>,
+        range: &PartitionRange,
+        slices: &Rc<Slices>,
+        columns: &Rc<ColumnSelection>,
+        reversed: bool,
+    ) -> SstableSource {
+        SstableSource::new(self.clone(), range, slices, columns, reversed, false)
     }
 
-    /// Moves through the slices to the item at `position`, announcing what is open at their edges; whether the item lies
-    /// in a slice.
-    #[inline]
-    fn covers(&mut self, position: &[u8], slices: &[mutation::RowRange], out: &mut FragmentBuffer) -> bool {
-        while let Some(slice) = slices.get(self.slice) {
-            if position < slice.end.position() {
-                if position <= slice.start.position() {
-                    return false;
-                }
-                self.enter(&slice.start, out);
-                self.look_up = false;
-                return true;
-            }
-            self.enter(&slice.start, out);
-            if !self.announced.is_live() {
-                self.announced = DeletionTime::LIVE;
-                out.push_back(Fragment::RangeTombstoneChange {
-                    bound: slice.end.clone(),
-                    deletion: DeletionTime::LIVE,
-                });
-            }
-            self.slice += 1;
-            self.entered = false;
-            self.look_up = self.lookup.is_some();
-        }
-        false
-    }
-
-    #[inline]
-    fn enter(&mut self, start: &Bound, out: &mut FragmentBuffer) {
-        if self.entered {
-            return;
-        }
-        self.entered = true;
-        if self.open != self.announced {
-            self.announced = self.open;
-            out.push_back(Fragment::RangeTombstoneChange { bound: start.clone(), deletion: self.open });
-        }
+    /// Everything, in large reads that leave the cache alone: for compaction and streaming.
+    pub fn scan(self: &Rc<Self>, range: &PartitionRange) -> SstableSource {
+        SstableSource::new(self.clone(), range, &Rc::new(Slices::all()), &ColumnSelection::All, false, true)
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
 use crate::EncodingStats;
 use crate::header::{HeaderColumn, SerializationHeader};
 use crate::prefix::{self, Kind, ParseError, ValueType, Values};
+use crate::version::Limits;
 
 /// What a reader makes of a column of the file.
 #[derive(Clone, Debug)]
@@ -467,7 +468,7 @@ fn is_selected(selected: Option<&[bool]>, place: usize) -> bool {
 
 #[inline]
 fn check_expiry(ttl: Seconds, local: Seconds) -> Result<(), ParseError> {
-    if ttl == 0 || ttl > i32::MAX as u32 || local == NO_DELETION {
+    if ttl == 0 || ttl > Limits::SIGNED.ttl_max || local == NO_DELETION {
         return Err(ParseError::invalid("a time to live with its end", format!("{ttl} until {local}")));
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! Turns a stream of fragments into the files of an SSTable.
 
 mod copy;
-mod file;
+mod data;
+mod origin;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,19 +12,21 @@ use mutation::{Bound, Clustering, DecoratedKey, DeletionTime, Fragment, Row};
 use rt::{Disk, Rt};
 use schema::Table;
 
+use crate::edge::Edge;
 use crate::filter::{Filter, key_hash};
+use crate::format::IndexWriter;
 use crate::header::SerializationHeader;
-use crate::index::{self, Edge, RowIndexBuilder, RowIndexHeader};
+use crate::index::PartitionHead;
 use crate::integrity::PageChecksums;
+use crate::io::{AppendFile, rewrite, write_whole};
 use crate::metadata::stats::StatsCollector;
 use crate::metadata::{Metadata, PARTITIONER};
-use crate::summary::SummaryBuilder;
 use crate::unfiltered::encode::ItemEncoder;
 use crate::{
     Component, Descriptor, EncodingStats, Integrity, Owner, SstableError, WriterOptions, deletion, toc,
 };
-use copy::Origin;
-use file::{AppendFile, Chunks, DataFile, rewrite, write_whole};
+use data::{Chunks, DataFile};
+use origin::Origin;
 
 /// Writes one SSTable from fragments in order, holding a bounded part of it in memory: a chunk, a row, the row index of the
 /// partition being written, the bloom filter and the samples of the index.
@@ -35,14 +38,10 @@ pub struct SstableWriter {
     header: SerializationHeader,
     encoder: ItemEncoder,
     data: DataFile,
-    index: AppendFile,
+    index: IndexWriter,
     filter: Option<Filter>,
-    summary: SummaryBuilder,
     stats: StatsCollector,
     partition: Option<Partition>,
-    row_index: RowIndexBuilder,
-    /// Bytes of the index entry being written.
-    entry: Vec<u8>,
     /// Where partitions are copied from, when they are not written.
     origin: Option<Box<Origin>>,
 }
@@ -104,16 +103,13 @@ impl SstableWriter {
         disk.sync_dir(&descriptor.dir).await?;
         let data =
             DataFile::create(disk, descriptor.path(Component::Data), options.compression.as_ref()).await?;
-        let index = AppendFile::create_checked(disk, descriptor.path(Component::Index)).await?;
+        let index = IndexWriter::create(disk, &descriptor, options.index_interval).await?;
         Ok(Self {
             rt: rt.clone(),
             encoder: ItemEncoder::new(&header, &table),
             filter: Filter::new(options.estimated_partitions, options.bloom_fp_chance),
-            summary: SummaryBuilder::new(options.index_interval),
             stats: StatsCollector::new(),
             partition: None,
-            row_index: RowIndexBuilder::default(),
-            entry: Vec::new(),
             origin: None,
             descriptor,
             table,
@@ -153,8 +149,8 @@ impl SstableWriter {
 
     fn start_partition(&mut self, key: DecoratedKey, deletion: DeletionTime) {
         assert!(self.partition.is_none(), "a partition ends before the next begins");
-        let rises = self.summary.bounds().is_none_or(|(_, last)| *last < key);
-        assert!(rises, "partitions are written in ring order, got {key:?} after {:?}", self.summary.bounds());
+        let rises = self.index.bounds().is_none_or(|(_, last)| *last < key);
+        assert!(rises, "partitions are written in ring order, got {key:?} after {:?}", self.index.bounds());
         let start = self.data.position();
         let out = &mut self.data.pending;
         let key_len = u16::try_from(key.key.len()).expect("partition keys are below 64 KiB");
@@ -162,7 +158,7 @@ impl SstableWriter {
         out.extend_from_slice(&key.key);
         deletion::write(deletion, out);
         self.stats.deletion(deletion);
-        self.row_index.clear();
+        self.index.start_partition();
         let mut partition = Partition {
             key,
             deletion,
@@ -231,6 +227,7 @@ impl SstableWriter {
         let rises = partition.last.as_ref().is_none_or(|last| last.position() < position);
         assert!(rises, "items of {:?} are written in clustering order", partition.key);
         let at = at - partition.start;
+        assert!(at > partition.previous || partition.previous == 0, "items follow each other");
         // The first item's predecessor is the partition's header.
         let previous = at - std::mem::replace(&mut partition.previous, at);
         (previous, at)
@@ -255,7 +252,7 @@ impl SstableWriter {
         if let Some((first, start)) = partition.block.take() {
             let last = partition.last.as_ref().expect("a block has an item");
             let width = end - partition.start - start;
-            self.row_index.push(self.encoder.types(), &first, last, start, width, partition.open);
+            self.index.block(self.encoder.types(), (&first, last), (start, width), partition.open);
         }
     }
 
@@ -266,25 +263,17 @@ impl SstableWriter {
         let partition = self.partition.take().expect("the partition that ends has begun");
         assert!(partition.open.is_live(), "a range deletion ends before its partition {:?}", partition.key);
         let size = self.data.position() - partition.start;
+        assert!(partition.header_len.is_some_and(|len| len < size), "a partition has an end behind its head");
         let hash = key_hash(&partition.key.key);
         if let Some(filter) = &mut self.filter {
             filter.insert(hash);
         }
-        let header = RowIndexHeader {
+        let head = PartitionHead {
             header_len: partition.header_len.expect("the header was completed"),
             deletion: partition.deletion,
         };
-        self.entry.clear();
-        index::write_entry(
-            &partition.key.key,
-            partition.start,
-            Some(&self.row_index),
-            header,
-            &mut self.entry,
-        );
-        self.summary.add(&partition.key, self.index.len());
+        self.index.add(&partition.key, partition.start, head).await?;
         self.stats.partition(&partition.key.key, size, partition.first.zip(partition.last));
-        self.index.append(&self.entry).await?;
         self.cut().await
     }
 
@@ -300,17 +289,17 @@ impl SstableWriter {
 
     /// Partitions written so far.
     pub fn partitions(&self) -> u64 {
-        self.summary.keys_seen()
+        self.index.partitions()
     }
 
     /// Writes what is left, makes all files durable, and the TOC last: from then on the SSTable exists. Without any
     /// partition the files are removed.
     pub async fn finish(mut self) -> Result<Written, SstableError> {
         assert!(self.partition.is_none(), "the last partition ends before the file");
-        let bounds = self.summary.bounds().map(|(first, last)| (first.clone(), last.clone()));
+        let bounds = self.index.bounds().map(|(first, last)| (first.clone(), last.clone()));
         let mut written = Written {
             descriptor: self.descriptor.clone(),
-            partitions: self.summary.keys_seen(),
+            partitions: self.index.partitions(),
             rows: self.origin.as_ref().map_or(self.stats.rows(), |origin| origin.rows()),
             data_len: 0,
             uncompressed_len: self.data.position(),
@@ -323,7 +312,8 @@ impl SstableWriter {
         }
         let (chunks, digest) = self.data.finish().await?;
         written.data_len = self.data.file_len();
-        self.index.finish().await?;
+        assert_eq!(self.data.position(), written.uncompressed_len, "all data was cut into chunks");
+        let index = self.index.finish().await?;
         let mut files = vec![(Component::Digest, toc::encode_digest(digest))];
         let mut ratio = -1.0;
         match chunks {
@@ -336,7 +326,7 @@ impl SstableWriter {
         if let Some(filter) = &self.filter {
             files.push((Component::Filter, filter.encode()));
         }
-        files.push((Component::Summary, self.summary.build().expect("there is a partition").encode()));
+        files.extend(index.files);
         let cardinality = self.stats.cardinality.clone();
         let options = &self.options;
         let stats = self.stats.build(ratio, options.level, options.repaired_at, options.host_id);
@@ -352,12 +342,12 @@ impl SstableWriter {
         };
         files.push((Component::Statistics, metadata.encode()));
 
-        let integrity = integrity_of(written.data_len, self.index.page_checksums(), options.owner, &files);
+        let integrity = integrity_of(written.data_len, index.pages, options.owner, &files);
         files.push((Component::Torc, integrity.encode()));
 
         let toc_len = complete(self.rt.disk(), &self.descriptor, &files).await?;
         let small: u64 = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        written.disk_len = written.data_len + self.index.len() + small + toc_len;
+        written.disk_len = written.data_len + index.len + small + toc_len;
         Ok(written)
     }
 
@@ -392,6 +382,7 @@ async fn complete(
     let mut components = vec![Component::Data, Component::Index, Component::Toc];
     components.extend(files.iter().map(|(component, _)| *component));
     components.sort();
+    assert!(components.windows(2).all(|pair| pair[0] != pair[1]), "each component is written once");
     let toc = toc::encode_toc(&components);
     try_join_all(
         files.iter().map(|(component, bytes)| write_whole(disk, descriptor.path(*component), bytes)),

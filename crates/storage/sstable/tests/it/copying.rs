@@ -1,4 +1,4 @@
-//! Partitions that are copied as bytes: an SSTable that says what the source says of them, and is sound.
+//! Partitions that are copied as bytes: an SSTable with the statistics of its source that verifies.
 
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ fn a_copy_has_what_was_wanted_and_is_sound() {
                 write(&rt, &format!("/copying/{seed}"), &table, &partitions, made.clone(), encoding).await;
             let open = |descriptor| Sstable::open(&rt, descriptor, table.clone(), Rc::new(NoCache));
             let source = open(written.descriptor).await.expect("it is sound");
-            // Two stretches, and in them what a shard owns.
+            // Two token ranges, and in them the tokens of one shard.
             let middle = partitions[partitions.len() / 2].key.token;
             let is_wanted = |token: i64| token % 4 != 0;
             let first = PartitionRange {

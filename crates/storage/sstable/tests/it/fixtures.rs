@@ -1,4 +1,4 @@
-//! Files made by Cassandra: what is read of them is what its own tools say, and written again they are the same bytes.
+//! Files made by Cassandra: reads give the same as its own tools, and written again they are the same bytes.
 
 use std::rc::Rc;
 use std::sync::Arc;

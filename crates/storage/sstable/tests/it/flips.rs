@@ -274,7 +274,7 @@ fn components_that_are_gone() {
     });
 }
 
-/// Summary and filter are made anew from the index, and it is told why.
+/// Summary and filter are rebuilt from the index, and the error says why.
 #[test]
 fn lookups_are_made_anew() {
     run(|rt| async move {

@@ -1,6 +1,6 @@
 //! Fuzzers, one for each component: files of Cassandra with one of them changed at random, read in every way that there
 //! is. Whatever the bytes say, reading ends with rows or an error; it does not panic, go on without end, or take memory
-//! for what a hostile length promises. Checksums are mended most of the time, so that changes get behind them.
+//! for what a hostile length promises. Checksums are fixed most of the time, so that changes get behind them.
 //!
 //! The corpus is the fixtures of `testdata`.
 
@@ -294,10 +294,10 @@ fn sound_files_are_read_to_the_end() {
             let descriptor = Descriptor { dir, generation: Generation::Number(1), version: files.version };
             read_all(&rt, &descriptor, &table, usize::MAX).await.unwrap();
             assert!(verify(&rt, &descriptor).await.unwrap().problems.is_empty());
-            let mut mended = files.clone();
-            mended.mend_chunks();
-            mended.mend_statistics();
-            assert!(mended.parts == files.parts, "checksums that are right stay as they are");
+            let mut fixed = files.clone();
+            fixed.mend_chunks();
+            fixed.mend_statistics();
+            assert!(fixed.parts == files.parts, "checksums that are right stay as they are");
         });
     }
 }

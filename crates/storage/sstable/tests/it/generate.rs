@@ -1,4 +1,4 @@
-//! Random tables and partitions, and what a reader should see of them, computed the plain way.
+//! Random tables and partitions, and a reader's expected view of them, computed the plain way.
 
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ pub(crate) struct Connection {
     pub(crate) request: RequestWriter,
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// Bytes have come.
@@ -48,7 +48,7 @@ pub(crate) enum Woken {
     Time,
 }
 
-/// What is said of a server that takes connections and does not answer.
+/// The error for a server that accepts connections and does not answer.
 fn silent(server: SocketAddr, patience: Duration) -> String {
     format!(
         "{server} has not answered for {} s (--stall) while a connection was set up: it is paused, hangs or is overloaded",
@@ -180,8 +180,8 @@ impl Connection {
         }
     }
 
-    /// Writes what was pushed while it reads: returns when bytes have come, or at a time. Doing both at once is what
-    /// keeps two full pipes from waiting for each other.
+    /// Writes the queued bytes while it reads: returns when bytes have come, or at a time. Doing both at once
+    /// prevents that two full pipes wait for each other.
     pub(crate) async fn exchange(&mut self, until: &mut Sleep) -> Result<Woken, String> {
         if self.input.capacity() - self.input.len() < READ_ROOM / 2 {
             let room =

@@ -21,7 +21,7 @@ impl CpuTime {
         self.user + self.system
     }
 
-    /// What was used since an earlier reading.
+    /// The CPU time since an earlier reading.
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime {
             user: self.user.saturating_sub(earlier.user),

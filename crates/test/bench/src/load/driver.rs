@@ -1,4 +1,4 @@
-//! Runs one phase: the generator's threads, their connections, the pace, and what was measured.
+//! Runs one phase: the generator's threads, their connections, the pace, and the measurements.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::load::workload::{self, Ingredients, Kind, Phase, Workload};
 /// The mark of a range whose rows nobody has counted.
 pub(crate) const RANGE_UNKNOWN: u64 = u64::MAX;
 
-/// What the threads of a phase share: counts only.
+/// State that the threads of a phase share: counters only.
 pub(crate) struct Shared {
     /// The next key or range of a sequence.
     pub(crate) sequence: Arc<AtomicU64>,
@@ -63,14 +63,14 @@ impl Shared {
     }
 }
 
-/// Where the threads of a phase wait for each other: none starts before all are connected, and the last to end knows it.
+/// The barrier of a phase's threads: none starts before all are connected, and the last to end knows it.
 #[derive(Default)]
 struct Line {
     /// Threads whose connections are open.
     arrived: AtomicU64,
     /// A thread could not connect; nobody is to wait for it.
     broken: AtomicBool,
-    /// When the measurement begins, in nanoseconds of the threads' common clock; 0 while that is open.
+    /// When the measurement begins, in nanoseconds of the threads' common clock; 0 until that is known.
     from_nanos: AtomicU64,
     /// Threads that have done all of their operations.
     ended: AtomicU64,
@@ -111,7 +111,7 @@ pub(crate) enum PhaseLength {
     Operations(u64),
 }
 
-/// The generator's runtime: no files, and no cores taken from the server unless it was told so from outside.
+/// The generator's runtime: no files, and no cores taken from the server unless the caller pins it.
 pub(crate) fn runtime(pin: bool) -> rt_uring::Config {
     rt_uring::Config { pin, files: rt_uring::FileBackend::Memory, ..rt_uring::Config::default() }
 }
@@ -143,7 +143,7 @@ pub(crate) fn run(
     drop(progress);
     let mut figures = Figures::new();
     let (mut begin, mut end) = (None, None);
-    // What a thread was told by the system says more than that another had to give up.
+    // An error of a thread's own says more than that another gave up.
     if let Some(error) =
         results.iter().find_map(|result| result.as_ref().err().filter(|e| *e != OTHERS_GAVE_UP))
     {
@@ -180,7 +180,7 @@ pub(crate) fn run(
     })
 }
 
-/// What one thread gives.
+/// The result of one thread.
 struct Part {
     figures: Figures,
     /// Of one thread: when the measurement began, and when it ended.
@@ -188,10 +188,10 @@ struct Part {
     end: Option<Moment>,
 }
 
-/// What a thread says that had to end because another could not begin.
+/// The error of a thread that ended because another could not begin.
 const OTHERS_GAVE_UP: &str = "another thread could not connect";
 
-/// What lay between two moments.
+/// The measurements between two moments.
 struct Measured {
     operations: u64,
     elapsed: Duration,
@@ -412,7 +412,7 @@ async fn join(tasks: Vec<rt::Task<()>>) {
     }
 }
 
-/// When the operations of one connection of an open loop are due: evenly spaced, the connections one after another.
+/// The schedule of the operations of one connection of an open loop: evenly spaced, the connections one after another.
 pub(crate) struct Pace {
     start: Instant,
     interval_nanos: f64,
@@ -427,7 +427,7 @@ impl Pace {
         Pace { start, interval_nanos, next: 0 }
     }
 
-    /// When the next operation is due.
+    /// The scheduled time of the next operation.
     pub(crate) fn due(&self) -> Instant {
         self.start + Duration::from_nanos((self.next as f64 * self.interval_nanos) as u64)
     }
@@ -452,7 +452,7 @@ struct Slot {
     counts: bool,
 }
 
-/// One connection and what is done over it.
+/// One connection and its operations.
 struct Driver {
     rt: Rt,
     connection: Connection,

@@ -1,4 +1,4 @@
-//! What a run gives: latencies by kind of operation, errors by kind, and CPU time.
+//! The results of a run: latencies by kind of operation, errors by kind, and CPU time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use crate::load::cpu::CpuTime;
 use crate::load::workload::Kind;
 
-/// Latencies from a microsecond to this are told apart, to three digits; longer ones count as this.
+/// Latencies from a microsecond to this are recorded to three digits; longer ones count as this.
 const LATENCY_NANOS_MAX: u64 = 600_000_000_000;
 
 /// The kind of error that a wrong answer is counted as.
@@ -23,7 +23,7 @@ pub struct ErrorCount {
     pub example: String,
 }
 
-/// What one shard of the generator has seen.
+/// The measurements of one shard of the generator.
 pub(crate) struct Figures {
     /// Latencies in nanoseconds, by [`Kind`].
     pub(crate) latencies: [Histogram<u64>; Kind::COUNT],
@@ -133,12 +133,12 @@ impl Outcome {
         all.value_at_quantile(quantile)
     }
 
-    /// Number of answers that were not what they should have been.
+    /// Number of wrong answers.
     pub fn wrong(&self) -> u64 {
         self.errors.get(WRONG_ANSWER).map_or(0, |error| error.count)
     }
 
-    /// Adds what was found wrong after the run.
+    /// Adds the errors that were found after the run.
     pub(crate) fn add_findings(&mut self, findings: Vec<String>) {
         for finding in findings {
             let error = self.errors.entry(WRONG_ANSWER.to_owned()).or_default();

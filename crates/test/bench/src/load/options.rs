@@ -9,7 +9,7 @@ use wire::{Compression, Consistency, Version};
 
 use crate::load::keys::Distribution;
 
-/// What the generator does to the server.
+/// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadName {
     /// Inserts by key.
@@ -54,7 +54,7 @@ impl WorkloadName {
     }
 }
 
-/// What to do, to whom, and for how long.
+/// Workload, server, and duration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The servers; connections take them in turn.
@@ -113,7 +113,7 @@ pub struct Options {
     pub preload: bool,
     /// How long the server may answer nothing.
     pub stall_max: Duration,
-    /// Where to write the figures as JSON; `-` for the standard output.
+    /// The file for the figures as JSON; `-` for the standard output.
     pub json: Option<PathBuf>,
     /// No progress on standard error.
     pub quiet: bool,
@@ -334,7 +334,7 @@ pub(crate) fn command() -> Command {
                 .required(true)
                 .value_parser(WorkloadName::ALL.map(|(name, ..)| name))
                 .hide_possible_values(true)
-                .help("What to do, see below"),
+                .help("The workload, see below"),
         )
         .arg(text("host", "127.0.0.1", "Servers, HOST or HOST:PORT, separated by commas").short('H'))
         .arg(
@@ -361,7 +361,7 @@ pub(crate) fn command() -> Command {
     connection_arguments(data_arguments(command))
 }
 
-/// What the rows are, and how they are chosen.
+/// The rows, and how they are chosen.
 fn data_arguments(command: Command) -> Command {
     command
         .arg(optional(
@@ -388,7 +388,7 @@ fn data_arguments(command: Command) -> Command {
         .arg(number("ranges", "64", "Token ranges that a scan divides the ring into"))
 }
 
-/// How the server is talked to, and what becomes of the figures.
+/// The connections, and the output.
 fn connection_arguments(command: Command) -> Command {
     command
         .arg(text("keyspace", "torc_bench", "Keyspace of the tables"))

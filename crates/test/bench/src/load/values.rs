@@ -2,7 +2,7 @@
 
 use crate::load::keys::{Random, mix};
 
-/// Where values may begin.
+/// The offsets at which values may begin.
 const OFFSETS: usize = 1 << 20;
 
 /// Random bytes, made once; values are slices of them, so that making one and checking one costs next to nothing.

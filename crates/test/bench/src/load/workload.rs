@@ -1,4 +1,4 @@
-//! What is asked of the server: tables, statements, requests, and whether an answer is right.
+//! Workloads: tables, statements, requests, and whether an answer is right.
 
 mod counter;
 mod key_value;
@@ -17,7 +17,7 @@ use crate::load::keys::{Distribution, Keys, Random, mix};
 use crate::load::options::{Options, WorkloadName};
 use crate::load::values::Values;
 
-/// Whether an operation reads or writes; latencies are kept apart.
+/// Whether an operation reads or writes; latencies are recorded for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Kind {
@@ -48,14 +48,14 @@ pub(crate) trait Workload {
     /// Chooses an operation and writes its request.
     fn request(&mut self, slot: usize, statements: &[Prepared], out: &mut RequestWriter) -> Kind;
 
-    /// Judges the answer; the number of rows in it, or what is wrong.
+    /// Judges the answer; returns its number of rows, or the error.
     fn check(&mut self, slot: usize, answer: &ResultBody) -> Result<u64, String>;
 
-    /// The request of the slot has failed; what it was about is forgotten.
+    /// The request of the slot has failed; its state is dropped.
     fn failed(&mut self, _slot: usize) {}
 }
 
-/// What every workload of a connection is made from.
+/// The input of every workload of a connection.
 pub(crate) struct Ingredients {
     pub(crate) options: std::sync::Arc<Options>,
     pub(crate) shared: std::sync::Arc<Shared>,
@@ -93,7 +93,7 @@ impl Ingredients {
     }
 }
 
-/// Statements that create what the workload needs.
+/// Statements that create the workload's tables.
 pub(crate) fn schema(options: &Options) -> Vec<String> {
     let keyspace = &options.keyspace;
     let replication = format!("{{'class': 'SimpleStrategy', 'replication_factor': {}}}", options.replication);
@@ -146,7 +146,7 @@ pub(crate) fn operations(from: &Ingredients) -> Box<dyn Workload> {
     }
 }
 
-/// What is wrong after a run, from what all connections have found together.
+/// The errors after a run, from the counters of all connections together.
 pub(crate) fn after(options: &Options, shared: &Shared) -> Vec<String> {
     match options.workload {
         WorkloadName::Scan => scan::after(options, shared),

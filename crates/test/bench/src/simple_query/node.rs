@@ -12,7 +12,7 @@ use cluster::state::{MemberInfo, STATE_VERSION};
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
 use engine::{Engine, EngineConfig};
 use exec::native::{ClientState, NativeFrontend};
-use exec::{ExecLimits, Executor, NodeInfo};
+use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use replica::{Replica, ReplicaConfig, TableOperation};
 use rpc::{Messenger, RpcConfig};
 use rt::Rt;
@@ -63,7 +63,7 @@ pub(super) struct Node {
     replica: Replica,
     coordinator: Coordinator,
     frontend: NativeFrontend<Coordinator>,
-    /// What a connection keeps from answer to answer: the outgoing bytes, and the memory of a response.
+    /// Buffers that a connection reuses: the outgoing bytes, and the memory of a response.
     connection: RefCell<(Encoder, BytesMut)>,
 }
 
@@ -134,7 +134,10 @@ impl Node {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000));
         let client = ClientState {
             keyspace: None,
-            address,
+            caller: Caller {
+                principal: Principal { role: None, address },
+                service_level: self.frontend.executor().default_service_level(),
+            },
             set_keyspace: &set_keyspace,
             answer_room: &|_| std::task::Poll::Ready(()),
         };
@@ -163,7 +166,7 @@ impl Node {
         }
     }
 
-    /// What a request is answered with, in words.
+    /// The answer to a request, in words.
     pub(super) async fn explain(&self, envelope: &Envelope) -> String {
         match self.answer(envelope).await {
             Ok(answer) => format!("{answer:?}"),

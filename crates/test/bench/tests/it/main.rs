@@ -66,7 +66,7 @@ fn wrong_answers_are_noticed() {
     ] {
         let server = Server::start(Some(fault));
         let loading = workload.replace("--no-load", "");
-        // The load itself meets the fault too: what it says is seen below.
+        // The load itself meets the fault too: its error is checked below.
         let _ = measure(&options(&server, &loading));
         let outcome = measure(&options(&server, workload)).expect(workload);
         assert!(outcome.wrong() > 0, "{fault:?} was not noticed by {workload}: {:?}", outcome.errors);
@@ -78,7 +78,7 @@ fn an_open_loop_keeps_its_rate_and_counts_waiting() {
     let server = Server::start(None);
     let line = "write --rate 5000 --duration 400ms --connections 4 --in-flight 4";
     let outcome = measure(&by_time(&server, line)).expect("a run");
-    // Whatever else the machine does: what was due was sent and counted, or said to be unsent.
+    // Whatever else the machine does: every scheduled operation was sent and counted, or reported as unsent.
     let due = outcome.counted() + outcome.unsent;
     assert!((1990..=2010).contains(&due), "{due} operations were due, not 2000");
     // A server that pauses: operations that were due meanwhile are counted from when they were due.
@@ -127,7 +127,7 @@ fn a_time_is_measured_for_that_time() {
     let line = "write --warmup 0s --duration 300ms --threads 2";
     let outcome = measure(&by_time(&server, line)).expect("a run");
     assert!(outcome.operations > 0 && outcome.errors.is_empty(), "{:?}", outcome.errors);
-    // What was in flight at the end has a latency, and is no operation of the time.
+    // An operation in flight at the end has a latency, and does not count for the rate.
     assert!(outcome.counted() >= outcome.operations, "{} of {}", outcome.counted(), outcome.operations);
 }
 
@@ -136,7 +136,7 @@ fn threads_that_find_nobody_do_not_wait_for_each_other() {
     // The first connection makes the tables; of the two of the run one is let in.
     let server = Server::start(Some(Fault::RefuseAfter(2)));
     let error = measure(&options(&server, "write --threads 2 --connections 2")).err().expect("no figures");
-    assert!(error.contains(&server.address().to_string()), "what the system said: {error}");
+    assert!(error.contains(&server.address().to_string()), "the system's error: {error}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A server that keeps the tables of the load generator in memory and speaks just enough of the protocol. It goes by
-//! the statements' texts, and knows nothing of CQL.
+//! A server that stores the tables of the load generator in memory and supports just enough of the protocol. It recognises
+//! statements by their texts, and knows nothing of CQL.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use wire::{
     statement_id,
 };
 
-/// What the server does wrong.
+/// The server's faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// Every tenth write is acknowledged and lost.
@@ -35,7 +35,7 @@ pub enum Fault {
     SlowStart(u64),
     /// Connections after so many are closed at once.
     RefuseAfter(usize),
-    /// Connections after so many are taken, and nothing is ever read from them: what a stopped process looks like.
+    /// Later connections are accepted, and nothing is ever read from them: as of a stopped process.
     DeafAfter(usize),
 }
 
@@ -134,7 +134,7 @@ struct Store {
     fault: Option<Fault>,
     requests: u64,
     statements: BTreeMap<Bytes, String>,
-    /// What has been loaded.
+    /// The loaded rows.
     loaded: BTreeMap<String, i64>,
     /// Rows by table and partition key, then by clustering key.
     tables: BTreeMap<(String, Vec<u8>), Rows>,

@@ -38,7 +38,7 @@ fn element(number: i64) -> Effect {
     Effect::Element { place: Some(row()), column: SET, path: Scalar::Int(number), value, ttl: None }
 }
 
-/// A history in which each write is acknowledged before the next is begun, except those that are open.
+/// A history in which each write is acknowledged before the next is begun, except unknown ones.
 struct History(Partition, u64);
 
 impl History {
@@ -107,7 +107,7 @@ fn a_row_lives_by_its_mark_or_a_value() {
     history.done(30, vec![Effect::Rows(slice)]);
     assert!(history.shows(SeenRow::Absent));
     history.done(30, vec![cell(Some(3), None)]);
-    assert!(history.shows(SeenRow::Absent), "a deletion hides what has its own timestamp");
+    assert!(history.shows(SeenRow::Absent), "a deletion hides cells of its own timestamp");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_loss_of_power_takes_the_end_of_the_log_only() {
     assert!(history.shows(with(Some(1), &[])) && history.shows(with(Some(1), &[1])));
     assert!(history.shows(with(Some(1), &[1, 2])));
     assert!(!history.shows(with(Some(1), &[2])), "the later one cannot be there without the earlier");
-    assert!(!history.shows(with(None, &[1])), "what was durable is there");
+    assert!(!history.shows(with(None, &[1])), "a durable write is there");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
         1 => director.sim.isolate(id),
         _ => director.sim.pause(id),
     }
-    director.nodes[down].troubled = true;
+    director.nodes[down].faulty = true;
     director.world.borrow_mut().forget_seen();
     let others: Vec<usize> = present.into_iter().filter(|nth| *nth != down).collect();
     for nth in &others {

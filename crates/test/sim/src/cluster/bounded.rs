@@ -1,4 +1,4 @@
-//! Checker: when nothing is asked of the nodes any more, nothing waits in them, and what they hold keeps to its limits, by their
+//! Checker: when clients send no requests any more, nothing is queued in the nodes, and their memory and disk keep to the limits, by their
 //! own metrics.
 
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ const EMPTY: [&str; 14] = [
 /// applied as one (a batch, a page of rows from a repair) takes this much here at most.
 const LIMITED: [(&str, &str, f64); 1] =
     [("scylla_memory_allocated_memtables", "scylla_memory_memtables_max", 16_384.0)];
-/// What may never be more on a shard, whatever happens: the limits that the crates state.
+/// Limits that no shard may ever exceed, as the crates state them.
 const NEVER_ABOVE: [(&str, f64); 6] = [
     // `hints::HintsConfig`: bytes that wait to be written, and hints on their way to two nodes at once.
     ("scylla_hints_manager_size_of_hints_in_progress", 8_388_608.0),
@@ -119,7 +119,7 @@ fn exceeded(metrics: &str) -> Option<String> {
     None
 }
 
-/// What is wrong with the metrics of a node at rest, if anything.
+/// The violation in the metrics of a node at rest, if there is one.
 fn judge(metrics: &str) -> Option<String> {
     for name in EMPTY {
         if let Some((labels, value)) = values(metrics, name).find(|(_, value)| *value != 0.0) {

@@ -1,4 +1,4 @@
-//! Changes of the ring one after the other while clients work: a node alone that becomes a cluster, with the replication factor raised
+//! Topology changes one after the other while clients work: a node alone that becomes a cluster, with the replication factor raised
 //! beside it; and changes of all kinds with and without time between them, some of them interrupted, aborted and begun again, or forced.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::cluster::director::{ClusterDirector, Place, SETTLE_TIME};
 use crate::cluster::focus::Focus;
-use crate::cluster::nemesis::Trouble;
+use crate::cluster::nemesis::Fault;
 use crate::cluster::plan::{Copies, Grace};
 use crate::cluster::repaired;
 use crate::cluster::ring::{Change, RingEvent};
@@ -18,21 +18,21 @@ use crate::statement::Query;
 
 /// About how long a change goes on before somebody ends or takes it back, milliseconds.
 const UNDER_WAY_MILLIS: u64 = 900;
-/// About how long who ended stays away, milliseconds.
+/// About how long an ended node stays down, milliseconds.
 const AWAY_MILLIS: u64 = 2_000;
 /// About how long nothing changes, milliseconds, where there is time between two changes.
 const GRACE_MILLIS: u64 = 8_000;
 /// Logged batches of a coordinator that is dead for good are carried out by then: until then no other may die for good.
 pub(crate) const BATCHES_TIME: Duration = Duration::from_secs(60);
-/// A statement or a verb that is not accepted so long after all trouble never will be.
+/// A statement or a verb that is not accepted so long after all faults never will be.
 const TIME_MAX: Duration = Duration::from_secs(600);
 /// How long a machine without its disk is left to itself, milliseconds at most.
 const WIPED_MILLIS_MAX: u64 = 60_000;
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// Copies of everything, where there are nodes enough.
 const COPIES_MAX: usize = 3;
-/// Who ends in the middle of a change.
-const INTERRUPTIONS: [Trouble; 4] = [Trouble::Kill, Trouble::Power, Trouble::Pause, Trouble::Isolate];
+/// Faults that interrupt a change.
+const INTERRUPTIONS: [Fault; 4] = [Fault::Kill, Fault::Power, Fault::Pause, Fault::Isolate];
 
 impl ClusterDirector {
     /// Nodes that clients ask although they have yet to join.
@@ -71,7 +71,7 @@ impl ClusterDirector {
         self.rt.sleep(left).await;
     }
 
-    /// Gives the clients' keyspace as many copies as nodes serve.
+    /// Raises the replication factor of the clients' keyspace to the number of nodes.
     async fn raise_copies(&mut self) {
         let ready = self.present().into_iter().filter(|nth| self.is_ready(*nth)).count();
         let copies = Copies::Anywhere(ready.min(COPIES_MAX));
@@ -110,13 +110,13 @@ impl ClusterDirector {
         if !self.sim.is_running(self.nodes[nth].id) {
             return;
         }
-        let trouble = *pick(&mut self.rng, &INTERRUPTIONS);
-        self.make(trouble, nth);
+        let fault = *pick(&mut self.rng, &INTERRUPTIONS);
+        self.inject(fault, nth);
         self.rest_about(AWAY_MILLIS).await;
         self.relieve(nth);
     }
 
-    /// Changes the ring until a time, each change as soon as the one before is over, or after a while.
+    /// Changes the ring until a time, each change as soon as the one before has completed, or after a while.
     pub(crate) async fn change_again(&mut self, until: Duration) {
         self.excuse_all();
         let mut dies_from = Duration::ZERO;
@@ -157,9 +157,9 @@ impl ClusterDirector {
         }
     }
 
-    /// Waits until a change is over, with nothing in its way.
+    /// Waits until a change has completed, without faults.
     pub(crate) async fn finish_change(&mut self) {
-        for nth in self.standing().into_iter().filter(|nth| self.nodes[*nth].troubled).collect::<Vec<_>>() {
+        for nth in self.standing().into_iter().filter(|nth| self.nodes[*nth].faulty).collect::<Vec<_>>() {
             self.relieve(nth);
         }
         for nth in self.present() {
@@ -168,7 +168,7 @@ impl ClusterDirector {
         self.settle_ring().await;
     }
 
-    /// Takes a change back that is under way: who leaves stays, or is told to leave once more; who joins ends and is removed.
+    /// Aborts a change that is under way: a leaving node stays, or gets a second decommission; a joining one ends and is removed.
     async fn take_back(&mut self) {
         self.rest_about(UNDER_WAY_MILLIS).await;
         match self.change.take() {
@@ -187,14 +187,14 @@ impl ClusterDirector {
         }
     }
 
-    /// Whether a node stays in the ring of which nobody asks any more that it leave. It may have left before it was told to stay.
+    /// Whether a node stays in the ring whose decommission nobody repeats. It may have left before the abort reached it.
     async fn stays(&mut self, nth: usize) -> bool {
         for task in std::mem::take(&mut self.asking) {
             task.await;
         }
         let begun = self.sim.now();
         while !self.failed() {
-            // It is expected to be there; that it is not is the one problem that tells.
+            // The node is expected to be in the ring; its absence is the finding.
             self.nodes[nth].place.set(Place::Here);
             let Some(problem) = self.ring_problem().await else { return true };
             self.nodes[nth].place.set(Place::Leaving);
@@ -216,7 +216,7 @@ impl ClusterDirector {
         let Some(joiner) = self.present().into_iter().find(is_new) else { return };
         self.bury(joiner).await;
         self.nodes[joiner].joins = false;
-        // What it had asked for is written into the log by then, or never.
+        // Its request is in the log by then, or never will be.
         self.rt.sleep(SETTLE_TIME).await;
         let Some(other) = self.present().into_iter().find(|nth| self.is_ready(*nth)) else { return };
         match self.host_of(joiner, other).await {
@@ -239,15 +239,15 @@ impl ClusterDirector {
         Some(value.split('"').nth(1)?.to_owned())
     }
 
-    /// What an operator does about damaged files without another disk (docs/operations/damage.md): repairs, or takes all files of those
-    /// SSTables away while the node is down before that.
+    /// An operator's repair of damaged files without another disk (docs/operations/damage.md): repairs, or removes all files of those
+    /// SSTables while the node is down before that.
     async fn mend(&mut self, nth: usize, damaged: &BTreeSet<PathBuf>) -> Result<(), String> {
         // Neither a count nor a deletion that others have purged is brought by a repair.
         let by_repair =
             self.plan.grace == Grace::Never && !damaged.iter().any(|path| self.holds_counts(path));
         if by_repair && one_in(&mut self.details, 2) {
             self.reunite().await;
-            // A compaction of everything meets what is still cached, and fails for each SSTable that it meets damaged.
+            // A major compaction reads cached blocks first, and fails for each damaged SSTable.
             for _ in 0..=damaged.len() {
                 let _ = rest::post(&self.rt, self.rest(nth), "/storage_service/keyspace_compaction/k0").await;
             }
@@ -286,7 +286,7 @@ impl ClusterDirector {
         world.tables.iter().any(|table| table.name == name && table.shape.is_counter())
     }
 
-    /// A machine whose disk was emptied is started as if nothing had happened. It must not serve before it is told whose place it takes: not
+    /// A machine whose disk was emptied is started as if nothing had happened. It must not serve before an operator names the node that it replaces: not
     /// the first seed either, which would have others believe in a second cluster.
     pub(crate) async fn start_wiped(&mut self, nth: usize) {
         let (id, ready) = (self.nodes[nth].id, self.nodes[nth].ready.load(Ordering::Relaxed));
@@ -296,7 +296,7 @@ impl ClusterDirector {
             self.rt.sleep(ASK_PAUSE).await;
             if self.nodes[nth].ready.load(Ordering::Relaxed) > ready {
                 let text = format!(
-                    "checker ring: node {nth} serves with an empty disk, and was not told whose place it takes"
+                    "checker ring: node {nth} serves with an empty disk, without being named the replacement of any node"
                 );
                 return self.world.borrow_mut().fail(text);
             }
@@ -306,7 +306,7 @@ impl ClusterDirector {
         self.sim.wipe_disk(id);
     }
 
-    /// What an operator does when clients have ended: forces the removal of a dead node, after which a repair must bring everything back.
+    /// An operator's actions after the clients have ended: forces the removal of a dead node, after which a repair must bring everything back.
     pub(crate) async fn after_work(&mut self) -> Result<(), String> {
         if !self.plan.forces || self.failed() {
             return Ok(());

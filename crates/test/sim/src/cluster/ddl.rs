@@ -30,7 +30,7 @@ const EXISTS: i32 = 0x2400;
 /// The columns of a table outside of its key; none when there is no such table.
 type Columns = Option<BTreeSet<String>>;
 
-/// A table, and what it may look like.
+/// A table, and its possible columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     name: String,
@@ -61,7 +61,7 @@ impl Known {
         (0..clients * TABLES).map(one).collect()
     }
 
-    /// A change of a table whose columns are known: its text, what it leads to, and a statement that uses it.
+    /// A change of a table whose columns are known: its text, its result, and a statement that uses it.
     fn change(&mut self, rng: &mut Rng) -> (String, Columns, Option<String>) {
         let name = format!("{KEYSPACE}.{}", self.name);
         let Some(columns) = self.may[0].clone() else {
@@ -119,7 +119,7 @@ impl Changer {
                 self.schema.borrow_mut()[table].may.remove(0);
             }
             Ok(other) => return self.world.borrow_mut().fail(format!("{text} was answered with {other:?}")),
-            // A node that others take for dead may not know what they have agreed on: it proposes nothing.
+            // A convicted node may not know the agreed schema: it proposes nothing.
             Err(failure) if is_wrong(&failure) && self.world.borrow().excuses.errors => {
                 self.schema.borrow_mut()[table].may.pop();
                 return;
@@ -134,7 +134,7 @@ impl Changer {
         }
     }
 
-    /// What was acknowledged can be used through whatever node.
+    /// An acknowledged change can be used through every node.
     async fn use_change(&mut self, mut connection: Connection, change: &str, text: &str) {
         connection.consistency = Consistency::One;
         let Err(failure) = connection.query(&Query::text(text), None).await else { return };
@@ -149,7 +149,7 @@ impl Changer {
     }
 }
 
-/// Whether the node does not know what a statement is about.
+/// Whether the node does not know the statement's table.
 fn is_wrong(failure: &Failure) -> bool {
     matches!(failure, Failure::Error(error) if [INVALID, EXISTS].contains(&error.code()))
 }

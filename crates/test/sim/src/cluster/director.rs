@@ -1,4 +1,4 @@
-//! The course of a cluster's run: it comes up, and then in turns clients work while things happen to it, and in a calm
+//! The phases of a cluster's run: it comes up, and then in turns clients work under faults, and in a quiescent phase
 //! everything is compared.
 
 use std::cell::{Cell, RefCell};
@@ -39,19 +39,19 @@ use crate::world::{Excuses, SharedWorld, Table};
 
 /// A node that is not ready by then will not be. Each join that is ahead of one that takes a dead node's place may wait for the dead one twice for a minute.
 const START_TIME_MAX: Duration = Duration::from_secs(900);
-/// How long the nodes may take to find each other again after trouble.
+/// How long the nodes may take to find each other again after faults.
 const REUNION_TIME_MAX: Duration = Duration::from_secs(300);
-/// Longer than what a client has given up on can take to happen after all.
+/// Longer than a request that a client has given up can take to be executed.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(15);
 
 /// Clients change the schema up to so long after each other, or more slowly when all are slow.
 const CHANGE_PAUSE_MICROS: u64 = 150_000;
 /// Draws of the client of timestamps, above those of all others.
 const STAMPER_STREAM: u64 = 1 << 50;
-/// How often a node that joins may be interrupted by what was wrong before the calm.
+/// How often a join may be retried before the quiescent phase.
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
-/// What is checked in a calm, in this order.
+/// The checks of a quiescent phase, in this order.
 const CHECKS: [&str; 18] = [
     "kept",
     "truncation",
@@ -93,16 +93,16 @@ pub(crate) struct Member {
     pub(crate) id: NodeId,
     /// How often it was ready.
     pub(crate) ready: Arc<AtomicU64>,
-    /// Shared with those who judge by who is healthy.
+    /// Shared with the checkers that need to know which nodes are healthy.
     pub(crate) place: Rc<Cell<Place>>,
     /// How often it was started, and the start after which it was ready last.
     pub(crate) served: Served,
-    /// Started by somebody new: what it is about may fail while there is trouble.
+    /// Started by a new node: its join may fail under faults.
     pub(crate) joins: bool,
-    /// Whose place it is to take when it joins.
+    /// The address of the node that it replaces when it joins.
     pub(crate) replaces: Rc<RefCell<Option<IpAddr>>>,
     /// Something is done to it.
-    pub(crate) troubled: bool,
+    pub(crate) faulty: bool,
     /// Its disk gave errors, after which it may take no more requests.
     pub(crate) disk_failed: bool,
     /// It was started when it had been ready so often, and has not been seen ready since.
@@ -118,7 +118,7 @@ pub(crate) struct ClusterDirector {
     pub(crate) nodes: Vec<Member>,
     pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) world: SharedWorld,
-    /// How many copies are kept now.
+    /// The replication factor now.
     pub(crate) copies: Copies,
     pub(crate) registers: SharedRegisters,
     pub(crate) lwt: LwtTables,
@@ -129,7 +129,7 @@ pub(crate) struct ClusterDirector {
     /// Draws that came later than others.
     pub(crate) details: Rng,
     pub(crate) rng: Rng,
-    /// The change of the ring that is under way.
+    /// The topology change that is under way.
     pub(crate) change: Option<Change>,
     /// The ring was changed in this round.
     pub(crate) changed: bool,
@@ -142,7 +142,7 @@ pub(crate) struct ClusterDirector {
 }
 
 impl ClusterDirector {
-    /// Where a node takes clients.
+    /// A node's address for clients.
     pub(crate) fn server(&self, nth: usize) -> SocketAddr {
         SocketAddr::new(self.sim.ip(self.nodes[nth].id), 9042)
     }
@@ -161,7 +161,7 @@ impl ClusterDirector {
         }
         for nth in 0..self.plan.founders {
             self.start(nth);
-            // The first one founds the cluster when it has heard of every other seed that it has none.
+            // The first one founds the cluster when every other seed has answered that it has none.
             if one_in(&mut self.rng, 2) && nth + 1 >= SEEDS.min(self.plan.founders) {
                 self.wait_ready(nth).await;
             }
@@ -176,19 +176,19 @@ impl ClusterDirector {
                 return;
             }
             self.reuse_machines().await;
-            if round + 1 == self.plan.rounds && !self.joins_in_scenes() {
+            if round + 1 == self.plan.rounds && !self.joins_in_scenarios() {
                 // All that are left, at once.
                 while self.next_joiner().is_some() {
                     self.join_one();
                 }
             }
             self.work().await;
-            self.calm().await;
+            self.quiesce().await;
         }
         self.world.borrow_mut().down = true;
     }
 
-    /// A node ends, with its power or without. What it had not synced stays so until it has been ready again.
+    /// A node ends, by a power failure or not. Its unsynced writes stay doubtful until it has been ready again.
     pub(crate) fn note_end(&mut self, nth: usize, power: bool) {
         let now = self.world.borrow().now();
         let node = &mut self.nodes[nth];
@@ -259,7 +259,7 @@ impl ClusterDirector {
         let Some(nth) = self.next_joiner() else { return };
         let mut world = self.world.borrow_mut();
         world.stats.joins += 1;
-        // It fetches what a quorum has, not what only some readers have seen.
+        // It streams at QUORUM, not the weaker writes that only some readers have seen.
         world.forget_seen();
         drop(world);
         self.start(nth);
@@ -284,7 +284,7 @@ impl ClusterDirector {
             self.rt.sleep(Duration::from_millis(5)).await;
             let (id, exits) = (self.nodes[nth].id, self.sim.exits(self.nodes[nth].id));
             if !self.sim.is_running(id) && tries > 0 {
-                // What it was about when there still was trouble has failed; it goes on where it was. One whose address was another
+                // A join that failed under faults continues at its step. One whose address was another
                 // node's may have to wait until that one is forgotten.
                 tries -= 1;
                 self.rt.sleep(JOIN_PAUSE).await;
@@ -344,7 +344,7 @@ impl ClusterDirector {
         }
     }
 
-    /// Why a node does not answer, as far as its own end tells it.
+    /// Why a node does not answer, as far as its own error shows it.
     fn describe_absent(&self, nth: usize, problem: &str) -> String {
         let id = self.nodes[nth].id;
         match self.sim.is_running(id) {
@@ -424,7 +424,7 @@ impl ClusterDirector {
     async fn work(&mut self) {
         self.world.borrow_mut().down = false;
         (self.changed, self.hints_lost) = (false, false);
-        let length = self.plan.machine.life_millis * 1_000;
+        let length = self.plan.machine.lifetime_millis * 1_000;
         let until = self.sim.now() + Duration::from_micros(length / 4 + self.rng.below(length));
         let servers: Vec<SocketAddr> = self
             .present()
@@ -463,7 +463,7 @@ impl ClusterDirector {
         self.sim.set_buggify(self.plan.buggify);
         // Shorter time limits than usual may be too short now and then.
         self.world.borrow_mut().excuses.errors |= self.plan.buggify > 0 || self.plan.limits.is_some();
-        self.trouble(until).await;
+        self.inject_faults(until).await;
         self.sim.set_buggify(0);
         self.world.borrow_mut().down = true;
         for worker in workers {
@@ -474,7 +474,7 @@ impl ClusterDirector {
         }
     }
 
-    /// Clients with tables and keyspaces of their own, and who looks at what the nodes hold.
+    /// Clients with tables and keyspaces of their own, and the watcher of the nodes' limits.
     fn begin_others(&mut self, servers: &[SocketAddr]) -> Vec<Task<()>> {
         let mut tasks = Vec::new();
         if self.plan.watched {
@@ -482,7 +482,7 @@ impl ClusterDirector {
                 rt: self.rt.clone(),
                 world: self.world.clone(),
                 servers: servers.to_vec(),
-                period: Duration::from_millis(self.plan.machine.life_millis / 4),
+                period: Duration::from_millis(self.plan.machine.lifetime_millis / 4),
             };
             tasks.push(self.rt.spawn(Group::Statement, watcher.run()));
         }
@@ -535,7 +535,7 @@ impl ClusterDirector {
         tasks
     }
 
-    /// Who looks at which machines are healthy, from now on, when all are.
+    /// The record of healthy machines, from now on, when all are.
     fn health(&self) -> Health {
         let machine = |node: &Member| Machine {
             id: node.id,
@@ -546,8 +546,8 @@ impl ClusterDirector {
         Health::new(&self.sim, self.nodes.iter().map(machine).collect())
     }
 
-    /// Ends all trouble, waits until the cluster has recovered, and compares everything.
-    async fn calm(&mut self) {
+    /// Ends all faults, waits until the cluster has recovered, and compares everything.
+    async fn quiesce(&mut self) {
         if self.failed() {
             return;
         }
@@ -581,7 +581,7 @@ impl ClusterDirector {
     }
 
     async fn check(&mut self, name: &str) -> Result<(), String> {
-        let forgets = self.plan.troubles.iter().any(|trouble| trouble.loses_memory());
+        let forgets = self.plan.faults.iter().any(|fault| fault.loses_memory());
         let keeps_hints = self.plan.hints && !self.hints_lost && !forgets;
         match name {
             "kept" => kept::check(self).await,
@@ -615,7 +615,7 @@ impl ClusterDirector {
         }
     }
 
-    /// What was acknowledged by a replica or two has to be seen from now on.
+    /// Writes that one or two replicas acknowledged have to be seen from now on.
     pub(crate) fn keep_promises(&mut self) {
         let mut world = self.world.borrow_mut();
         (0..world.tables.len()).for_each(|table| world.keep_promises(table));

@@ -1,4 +1,4 @@
-//! Checker: what was acknowledged is there, read at QUORUM, and at ALL also what was acknowledged by one replica only. Each write
+//! Checker: acknowledged writes are there, read at QUORUM, and at ALL also those that one replica acknowledged. Each write
 //! of unknown outcome is there wholly or not at all.
 
 use wire::Consistency;
@@ -7,12 +7,12 @@ use crate::cluster::director::ClusterDirector;
 use crate::plan::{one_in, pick};
 use crate::{worker, workload};
 
-/// Reads every partition through nodes that are drawn; settles what was unknown.
+/// Reads every partition through random nodes; settles writes of unknown outcome.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     let tables = director.world.borrow().tables.len();
     for table in 0..tables {
         read(director, table, Consistency::Quorum).await?;
-        // Every replica is asked, and nothing is on its way any more: what is not there now never comes.
+        // Every replica is read, and no write is in flight any more: a write that is missing now never comes.
         director.world.borrow_mut().keep_promises(table);
         read(director, table, Consistency::All).await?;
     }

@@ -1,11 +1,11 @@
-//! Scenarios of a cluster that look closely at one thing: a seed in four has one, and each planted bug is looked for in the one that shows
+//! Scenarios of a cluster that look closely at one thing: a seed in four has one, and each injected bug is looked for in the one that shows
 //! it. A focus changes a plan that was drawn as any other, with numbers of its own, so that the seeds without one stay as they are.
 
 use std::time::Duration;
 
 use rt_sim::{LinkConfig, NameDurability, Rng};
 
-use crate::cluster::nemesis::Trouble;
+use crate::cluster::nemesis::Fault;
 use crate::cluster::plan::{ClusterPlan, Copies, Grace, Levels};
 use crate::plan::{Sync, one_in, pick};
 use crate::world::Scale;
@@ -14,10 +14,10 @@ use crate::world::Scale;
 const STREAM: u64 = 11;
 /// One seed in so many has a focus.
 const ONE_IN: u64 = 4;
-/// Draws of what came later, and of how many of the other seeds one has it.
+/// The random stream of later draws, and how many of the other seeds make one.
 const LATER_STREAM: u64 = 14;
 const LATER_ONE_IN: u64 = 12;
-/// The same of what came last.
+/// The same for the latest draws.
 const LAST_STREAM: u64 = 16;
 const LAST_ONE_IN: u64 = 6;
 /// The same of restored disks.
@@ -27,34 +27,34 @@ const ROLLBACK_ONE_IN: u64 = 20;
 const ROWS_STREAM: u64 = 24;
 const ROWS_ONE_IN: u64 = 20;
 
-/// What a scenario looks at.
+/// The focus of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Focus {
     /// Few rows that everybody writes and reads, and replicas that hear of a write at very different times.
     Lag,
     /// The same of lightweight transactions and of the schema.
     Votes,
-    /// Nodes that are away for a while and forget nothing: hints alone bring what they have missed.
+    /// Nodes that are down for a while and lose nothing: hints alone bring their missed writes.
     Away,
     /// Nodes that join under load, while others do not reach each other.
     Joining,
     /// Logged batches over partitions that few nodes have, whose coordinators end in the middle of them.
     Batches,
-    /// A change of the ring of which a node does not hear, while clients ask it.
+    /// A topology change of which a node does not hear, while clients ask it.
     Deaf,
-    /// Nodes that join when a replica has just missed what nobody keeps for it.
+    /// Nodes that join when a replica has just missed writes without hints.
     Stale,
-    /// Replicas that lack what nobody has hints for any more, and repairs; and deletions that are forgotten after them.
+    /// Replicas that miss writes without hints, and repairs; and deletions that are purged after them.
     Repairs,
     /// A disk whose files of tables rot, until the machine gets another.
     Rot,
     /// A node alone to which others are added, and the replication factor with them.
     Growth,
-    /// Changes of the ring one after the other, some of them aborted or forced.
+    /// Topology changes one after the other, some of them aborted or forced.
     Rings,
-    /// A minority in trouble after trouble, while QUORUM must succeed in time through all others.
+    /// A minority under fault after fault, while QUORUM must succeed in time through all others.
     Steady,
-    /// Lightweight transactions on several rows of tables that are truncated, or whose replication factor changes. No seed has it by
+    /// Lightweight transactions on several rows of tables that are truncated, or whose replication factor changes. No seed draws it by
     /// itself yet.
     Rows,
     /// Disks that are restored from older images.
@@ -79,7 +79,7 @@ impl Focus {
         Self::Rows,
         Self::Rollback,
     ];
-    /// Those that were there when the first seeds were kept.
+    /// Those that existed when the first seeds were recorded.
     const FIRST: [Self; 7] =
         [Self::Lag, Self::Votes, Self::Away, Self::Joining, Self::Batches, Self::Deaf, Self::Stale];
     const LATER: [Self; 2] = [Self::Repairs, Self::Rot];
@@ -152,7 +152,7 @@ impl Focus {
         plan.grace = Grace::Never;
         plan.ring = Vec::new();
         plan.founders = nodes;
-        plan.troubled_max = 1;
+        plan.faulty_max = 1;
         plan.datacenters = vec!["dc1".to_owned(); nodes];
         plan.distance = None;
         plan.copies = Copies::Anywhere(3);
@@ -179,8 +179,8 @@ impl Focus {
 }
 
 /// Clients that do not rest for so long.
-fn busy(plan: &mut ClusterPlan, life_millis: u64, pause_micros: u64) {
-    (plan.machine.life_millis, plan.pause_micros) = (life_millis, pause_micros);
+fn busy(plan: &mut ClusterPlan, lifetime_millis: u64, pause_micros: u64) {
+    (plan.machine.lifetime_millis, plan.pause_micros) = (lifetime_millis, pause_micros);
     plan.machine.workers = 6;
 }
 
@@ -193,7 +193,7 @@ fn lag(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.scale = Scale { partitions: 2, rows: *pick(rng, &[2, 6]), ..Scale::default() };
     plan.is_lossy = !one_in(rng, 3);
     plan.links = Some(slow(*pick(rng, &[60, 200]))).filter(|_| !plan.is_lossy);
-    plan.troubles = Vec::new();
+    plan.faults = Vec::new();
     plan.machine.tables = 2;
     plan.counters = true;
     busy(plan, 20_000, 2_000);
@@ -216,37 +216,37 @@ fn rows(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.serial_percent = 30;
     plan.changers = 0;
     // Shorter than what makes others believe that a node is down: a TRUNCATE needs all of them.
-    plan.troubles = vec![Trouble::Isolate, Trouble::OneWay, Trouble::Pause];
-    plan.trouble_millis = 2_000;
+    plan.faults = vec![Fault::Isolate, Fault::OneWay, Fault::Pause];
+    plan.fault_millis = 2_000;
     plan.truncates = true;
     plan.replications = vec![1, 2, 3];
 }
 
 fn away(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.scale = Scale { partitions: 40, rows: 2, ..Scale::default() };
-    plan.troubles = vec![*pick(rng, &[Trouble::Isolate, Trouble::Pause]), Trouble::OneWay, Trouble::Rift];
+    plan.faults = vec![*pick(rng, &[Fault::Isolate, Fault::Pause]), Fault::OneWay, Fault::Rift];
     plan.writes_percent = 85;
     busy(plan, *pick(rng, &[20_000, 60_000]), 200_000);
 }
 
 fn joining(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.scale = Scale { partitions: 400, rows: 2, ..Scale::default() };
-    plan.trouble_millis = 4_000;
-    plan.troubled_max = 2;
+    plan.fault_millis = 4_000;
+    plan.faulty_max = 2;
     plan.founders = 3;
     plan.tokens = 16;
     plan.machine.tables = 2;
     plan.links = Some(slow(*pick(rng, &[20, 100])));
-    plan.troubles = vec![Trouble::OneWay, Trouble::Rift];
+    plan.faults = vec![Fault::OneWay, Fault::Rift];
     plan.writes_percent = 93;
     busy(plan, *pick(rng, &[20_000, 60_000]), 50_000);
 }
 
 fn batches(plan: &mut ClusterPlan, rng: &mut Rng) {
-    // Hardly anything is written twice: what came later would hide that a part is missing.
+    // Hardly any cell is written twice: a later write would hide that a part is missing.
     plan.scale = Scale { partitions: 5_000, rows: 2, one_batch_in: 1, one_elsewhere_in: 1 };
     plan.copies = Copies::Anywhere(*pick(rng, &[1, 1, 2]));
-    plan.troubles = vec![Trouble::Power];
+    plan.faults = vec![Fault::Power];
     plan.machine.tables = 1;
     (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
     plan.levels.weak_writes.clear();
@@ -255,7 +255,7 @@ fn batches(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.machine.workers = 12;
 }
 
-/// Only then what a replica has missed stays missing until it is read or repaired.
+/// Only then a missed write stays missing until it is read or repaired.
 fn without_hints(plan: &mut ClusterPlan) {
     plan.hints = false;
     plan.levels.weak_writes.clear();
@@ -275,17 +275,17 @@ fn stale(plan: &mut ClusterPlan, rng: &mut Rng) {
 
 fn repairs(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.grace = *pick(rng, &[Grace::Never, Grace::Never, Grace::Repair(300), Grace::Timeout(3_600)]);
-    // Where little is written twice, what came later does not hide what a repair has left out; but a deletion has to meet something.
+    // Where little is written twice, later writes do not hide rows that a repair left out; but a deletion has to meet something.
     plan.scale = match plan.grace {
         Grace::Never => Scale { partitions: *pick(rng, &[40, 1_000]), rows: 2, ..Scale::default() },
         Grace::Timeout(_) | Grace::Repair(_) => Scale { partitions: 30, rows: 2, ..Scale::default() },
     };
-    plan.troubles = vec![Trouble::Power];
+    plan.faults = vec![Fault::Power];
     plan.machine.tables = 1;
     (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
     plan.levels.weak_writes.clear();
     plan.probes = true;
-    // What a client reads at QUORUM is repaired by that.
+    // A client's read at QUORUM repairs.
     plan.writes_percent = 96;
     busy(plan, 20_000, 100_000);
     plan.machine.workers = 12;
@@ -293,17 +293,17 @@ fn repairs(plan: &mut ClusterPlan, rng: &mut Rng) {
 
 fn rot(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.scale = Scale { partitions: *pick(rng, &[6, 60]), rows: 6, ..Scale::default() };
-    plan.troubles = Vec::new();
-    // What one node alone has goes with its disk.
+    plan.faults = Vec::new();
+    // Writes on one node alone go with its disk.
     plan.levels.weak_writes.clear();
     busy(plan, 20_000, 50_000);
     plan.forces = one_in(rng, 2);
 }
 
-/// Nodes end in the middle of changes of replicas: what was acknowledged is on their disks, and what was only seen may be missing.
+/// Nodes end in the middle of changes of replicas: acknowledged writes are on their disks, and others that were read may be missing.
 fn changing(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.scale = Scale { partitions: *pick(rng, &[6, 100]), rows: 4, ..Scale::default() };
-    plan.troubles = vec![Trouble::Kill, Trouble::Power, Trouble::Pause, Trouble::Isolate];
+    plan.faults = vec![Fault::Kill, Fault::Power, Fault::Pause, Fault::Isolate];
     (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
     plan.levels.weak_writes.clear();
     plan.levels.reads_overlap = false;
@@ -335,13 +335,13 @@ fn rings(plan: &mut ClusterPlan, rng: &mut Rng) {
 
 fn steady(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.scale = Scale { partitions: *pick(rng, &[6, 100]), rows: 4, ..Scale::default() };
-    plan.troubles = Trouble::ALL.into_iter().filter(|trouble| *trouble != Trouble::Split).collect();
+    plan.faults = Fault::ALL.into_iter().filter(|fault| *fault != Fault::Split).collect();
     (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
     plan.levels.weak_writes.clear();
-    plan.trouble_millis = *pick(rng, &[1_000, 8_000]);
+    plan.fault_millis = *pick(rng, &[1_000, 8_000]);
     plan.probes = true;
     if plan.shards.len() == 5 && one_in(rng, 2) {
-        (plan.copies, plan.troubled_max) = (Copies::Anywhere(5), 2);
+        (plan.copies, plan.faulty_max) = (Copies::Anywhere(5), 2);
     } else if plan.shards.len() > 3 && one_in(rng, 2) {
         plan.founders = plan.shards.len() - 1;
     }

@@ -1,4 +1,4 @@
-//! Who is healthy while other nodes are in trouble: told from what was done to machines and links, never from what nodes say.
+//! Which nodes are healthy while others are faulty: from the faults of machines and links, never from the nodes' own reports.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use rt_sim::{DiskConfig, LinkConfig, NodeId, Sim};
 use crate::cluster::director::Place;
 use crate::cluster::plan::ClusterPlan;
 
-/// After trouble a machine or link counts as healthy again when it has been so for this long: nodes start, find each other
+/// After a fault a machine or link counts as healthy again when it has been so for this long: nodes start, find each other
 /// and close the connections that hang.
 const REUNION: Duration = Duration::from_secs(60);
 
@@ -65,7 +65,7 @@ impl Health {
         self.machines.len()
     }
 
-    /// Where a machine takes clients.
+    /// A machine's address for clients.
     pub(crate) fn server(&self, nth: usize) -> SocketAddr {
         SocketAddr::new(self.sim.ip(self.machines[nth].id), 9042)
     }
@@ -89,7 +89,7 @@ impl Health {
         let good = |nth: &usize| self.is_healthy(*nth) && connected(coordinator, *nth);
         let mut healthy: Vec<usize> = members.iter().copied().filter(good).collect();
         loop {
-            // Who is cut off from most of the others counts as the one in trouble.
+            // A node that is cut off from most of the others counts as the faulty one.
             let cut = |one: &usize| healthy.iter().filter(|other| !connected(*one, **other)).count();
             let others = healthy.iter().filter(|nth| **nth != coordinator);
             match others.map(|nth| (cut(nth), *nth)).max() {
@@ -118,7 +118,7 @@ impl Health {
         })
     }
 
-    /// Whether what is so since then has had its effect.
+    /// Whether a state that began then has had its effect.
     fn is_settled(&self, since: Duration) -> bool {
         since <= self.begun || self.sim.now() - since >= REUNION
     }

@@ -1,4 +1,4 @@
-//! Checker: what all replicas had before the trouble is still on all replicas after it, whatever became of the ring: each node, asked
+//! Checker: rows that all replicas had before the faults are still on all replicas after them, whatever topology changes ran: each node, asked
 //! alone, shows it. Neither hints nor reads nor repairs are needed for that, so that nothing may hide a range that was not moved.
 
 use std::collections::BTreeSet;

@@ -6,15 +6,15 @@ use wire::Consistency;
 
 use crate::cluster::director::ClusterDirector;
 
-/// How long the nodes may take to deliver what they have kept for each other.
+/// How long the nodes may take to deliver their hints, batches and streams.
 const TIME_MAX: Duration = Duration::from_secs(300);
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Where a node keeps hints; an operator sees the files.
+/// The directory of a node's hints; an operator sees the files.
 const HINTS: &str = "/torc/hints/";
 /// The same of files that are on their way to another node, or come from there.
 const STREAMS: &str = "streams";
 
-/// Waits until nothing is kept any more.
+/// Waits until none is stored any more.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     let begun = director.sim.now();
     loop {
@@ -26,7 +26,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     }
 }
 
-/// Something that is still kept.
+/// A hint, batch or stream that is still stored.
 async fn find(director: &mut ClusterDirector) -> Result<Option<String>, String> {
     for nth in director.present() {
         let files = director.sim.files(director.nodes[nth].id);

@@ -3,15 +3,15 @@
 //! answer, what refusals have shown included.
 //!
 //! A read at QUORUM takes part in that order too, though not at the time at which it is made: a write is proposed only when a quorum
-//! has what was chosen before it, so that such a read shows the partition as it was after some transaction, whole. It may not
-//! be one from before what was committed at QUORUM, or read or refused serially, before the read was sent.
+//! has all that was chosen before it, so that such a read shows the partition as it was after some transaction, whole. It may not
+//! be one from before a commit at QUORUM, or a serial read or refusal, that was answered before the read was sent.
 //!
 //! Where there are several datacenters these are transactions at SERIAL, or at LOCAL_SERIAL with reads at LOCAL_QUORUM, each partition's in one
 //! datacenter: those of several datacenters would have no order.
 //!
 //! A second table of this kind is truncated meanwhile, and a third is in a keyspace whose replication factor changes. A TRUNCATE
 //! truncates each replica at least twice: what overlaps with it, is answered or not, may be there afterwards or not, each transaction
-//! whole, whatever it built on, and what had been answered before it began may not.
+//! whole, whatever it built on; a transaction that had been answered before it began may not.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,10 +44,10 @@ const CUT_TABLE: &str = "k0.guarded_cut";
 const COPIED_TABLE: &str = "k1.guarded";
 /// Partitions in use at once, where any datacenter uses any.
 const KEYS: u64 = 2;
-/// Where there are tables that change, one step of a client in so many is about one of them; where the seed looks at those, more are.
+/// Where there are tables that change, one step of a client in so many uses one of them; where the seed focuses on those, more do.
 const CHANGING_ONE_IN: u64 = 12;
 const CHANGING_ONE_IN_OF_FOCUS: u64 = 2;
-/// Operations on a partition, after which another takes its place: what is to be searched grows with them.
+/// Operations on a partition, after which another takes its place: the checker's search grows with them.
 const OPERATIONS_MAX: usize = 60;
 /// The same for operations without an answer.
 const OPEN_MAX: usize = 6;
@@ -64,11 +64,11 @@ struct History {
     settles: Vec<bool>,
     /// Those that overlapped with a truncation: they may be there or not, whatever they were answered.
     overlapping: BTreeSet<u64>,
-    /// What a client believes to be there.
+    /// The client's expectation.
     known: ConditionalState,
 }
 
-/// What clients have done with the partitions of a table.
+/// The clients' operations on the partitions of a table.
 pub(crate) struct LwtTable {
     table: &'static str,
     levels: Levels,
@@ -131,10 +131,10 @@ impl LwtTables {
     }
 }
 
-/// What is known of reads at QUORUM.
+/// What reads at QUORUM must see.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// Nothing: what a quorum has acknowledged may be gone with the power.
+    /// Nothing: a write that a quorum acknowledged may be lost in a power failure.
     Free,
     /// They show what some transaction has left.
     Ordered,
@@ -208,7 +208,7 @@ impl Levels {
 }
 
 impl Levels {
-    /// The level of a commit: in most a quorum has it when it is acknowledged.
+    /// The level of a commit: most are acknowledged by a quorum.
     fn draw(&self, rng: &mut Rng) -> (Consistency, bool) {
         let strong = !one_in(rng, 3);
         let allowed: Vec<_> = self.commits.iter().filter(|(_, settles)| *settles == strong).collect();
@@ -234,7 +234,7 @@ impl History {
         self.ids.iter().position(|id| *id == begun.id)
     }
 
-    /// What may be there after a truncation that begins now: transactions under way, whatever they find.
+    /// The possible contents after a truncation that begins now: transactions under way, whatever they find.
     fn after_truncation(&self) -> Self {
         let mut next = Self::default();
         for (one, id) in self.operations.iter().zip(&self.ids).filter(|(one, _)| one.output.is_none()) {
@@ -248,7 +248,7 @@ impl History {
         self.operations.iter().filter(|one| one.output.is_none()).count()
     }
 
-    /// Since when a read at QUORUM that was sent at `since` has to see what was asked: what had been answered by then. An
+    /// The time from which a read at QUORUM sent at `since` has to see requests: all that had been answered by then. An
     /// answer of a commit at a lower level binds it only when something that settles began later.
     fn binding(&self, since: u64) -> u64 {
         let answered = |settles: bool| {
@@ -292,7 +292,7 @@ fn unconditional(input: &ConditionalInput) -> ConditionalInput {
     }
 }
 
-/// What a client believes that has read this.
+/// The expectation of a client that has read this.
 fn believed(view: &ConditionalView) -> ConditionalState {
     let row = |values: &Option<_>| ConditionalRow {
         inserted: values.is_some(),
@@ -362,7 +362,7 @@ impl LwtTable {
         if let ConditionalInput::Transaction { shown, .. } = &mut one.input {
             *shown = cells;
         }
-        // Whatever level its commit has: nothing was committed.
+        // Its commit's level does not matter: nothing was committed.
         history.settles[at] |= is_refused;
         (one.ended, one.output) = (now, Some(output));
         history.learn(at);
@@ -436,7 +436,7 @@ pub(crate) async fn truncate(
     let answer = connection.query(&Query::text(text), None).await;
     match answer {
         Ok(_) => world.borrow_mut().stats.truncations += 1,
-        // A node is away, or is believed to be: a truncation needs all of them.
+        // A node is down, or is convicted: a truncation needs all of them.
         Err(_) => rt.sleep(given_up).await,
     }
     lwt.borrow_mut().end_truncation(answer.is_ok(), world.borrow().now());
@@ -468,7 +468,7 @@ pub(crate) async fn step(
             (connection.consistency, connection.serial_consistency) = (commit, Some(serial));
             let whole = write(world, lwt, connection, (key, settles), request).await;
             connection.serial_consistency = None;
-            // What was just acknowledged is there for whoever asks at once.
+            // An acknowledged write is visible to every client at once.
             whole && (!one_in(rng, 4) || read(world, lwt, connection, key, plain).await)
         }
     }
@@ -581,7 +581,7 @@ async fn judge_table(director: &mut ClusterDirector, lwt: &SharedLwt) -> Result<
             }
         }
     }
-    // What is judged is not searched again: new partitions take over.
+    // A judged history is not searched again: new partitions take over.
     lwt.retire();
     Ok(())
 }
@@ -643,10 +643,10 @@ mod tests {
         table.end(second, ConditionalOutput::Applied, Vec::new(), 40);
         table.end(third, ConditionalOutput::Applied, Vec::new(), 45);
         table.end_truncation(true, 50);
-        assert!(!is_linear(&table, Some(1)), "what was truncated is back");
+        assert!(!is_linear(&table, Some(1)), "truncated rows are back");
         assert!([None, Some(2), Some(3)].into_iter().all(|value| is_linear(&table, value)));
         let fourth = insert(&mut table, 60, 4);
         table.end(fourth, ConditionalOutput::Applied, Vec::new(), 70);
-        assert!(!is_linear(&table, None) && is_linear(&table, Some(4)), "what came after it stays");
+        assert!(!is_linear(&table, None) && is_linear(&table, Some(4)), "later rows stay");
     }
 }

@@ -1,4 +1,4 @@
-//! Conditional statements and batches on the rows of a partition: drawn as text and as what the model is asked, and their answers read.
+//! Conditional statements and batches on the rows of a partition: drawn as text and as a request to the model; and their answers, decoded.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) fn create_text(table: &str) -> String {
     format!("CREATE TABLE {table} (k bigint, c int, s bigint static, a bigint, b bigint, PRIMARY KEY (k, c))")
 }
 
-/// What draws a request: the table and key, what a client believes to be there, and the next value that nobody has written.
+/// The input of a request's draw: the table and key, the client's expectation, and the next value that nobody has written.
 pub(crate) struct RequestGenerator<'a> {
     pub(crate) table: &'static str,
     pub(crate) key: u64,
@@ -215,7 +215,7 @@ fn row_number(cell: Option<&Vec<u8>>) -> Result<Option<usize>, String> {
     }
 }
 
-/// The rows of `SELECT c, s, a, b` as what they show of a partition.
+/// The rows of `SELECT c, s, a, b` as a view of a partition.
 pub(crate) fn view(rows: &[Vec<Option<Vec<u8>>>]) -> Result<ConditionalView, String> {
     let mut view = ConditionalView::default();
     for (nth, row) in rows.iter().enumerate() {
@@ -237,7 +237,7 @@ pub(crate) fn view(rows: &[Vec<Option<Vec<u8>>>]) -> Result<ConditionalView, Str
 }
 
 impl Request {
-    /// What the answer says, and what it shows when it is a refusal.
+    /// The answer, and the rows that a refusal shows.
     pub(crate) fn answer(&self, rows: &Rows) -> Result<(ConditionalOutput, Vec<Cell>), String> {
         let metadata = rows.metadata.as_ref().ok_or("the answer has no metadata")?;
         let names: Vec<&str> = metadata.columns().iter().map(|spec| &*spec.name).collect();
@@ -255,7 +255,7 @@ impl Request {
         Ok((ConditionalOutput::Refused(values), cells))
     }
 
-    /// What the rows of a refusal tell.
+    /// The facts in the rows of a refusal.
     fn facts(
         &self,
         names: &[&str],

@@ -23,7 +23,7 @@ mod replicating;
 mod resurrection;
 mod ring;
 mod rollback;
-mod scenes;
+mod scenarios;
 mod schema;
 mod serial;
 mod stamps;
@@ -62,9 +62,9 @@ const PLAN_STREAM: u64 = 13;
 const LARGE_STREAM: u64 = 15;
 /// Draws of operations that came later.
 const OPERATIONS_STREAM: u64 = 21;
-/// Draws of the plan, and of what is done about it.
-const DRAWING_STREAM: u64 = 1;
-/// Where nodes tell their metrics.
+/// The random stream of the plan, and of its execution.
+const SCENARIO_STREAM: u64 = 1;
+/// The port of a node's metrics.
 const METRICS_PORT: u16 = 9180;
 
 /// Adds a node to the simulation; the first is the seed of all.
@@ -82,7 +82,7 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
         config.replace_address_first_boot =
             replaced.borrow().map_or_else(String::new, |dead: IpAddr| dead.to_string());
         (config.prometheus_address, config.prometheus_port) = (info.ip, METRICS_PORT);
-        // Where the other seeds join later, the first node is told to found the cluster; later never, whatever becomes of its disk.
+        // Where the other seeds join later, the first node has new_cluster set; later never, whatever becomes of its disk.
         let alone = plan.founders < plan::SEEDS.min(plan.shards.len());
         config.new_cluster = nth == 0 && alone && hook.load(Ordering::Relaxed) == 0;
         serves.start();
@@ -100,7 +100,7 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries)
         served,
         joins: false,
         replaces,
-        troubled: false,
+        faulty: false,
         disk_failed: false,
         starts_from: None,
         unsynced_since: None,
@@ -142,14 +142,14 @@ fn shape(plan: &ClusterPlan) -> ClusterShape {
 /// The machines that a seed draws.
 pub(crate) fn shape_of(seed: u64) -> ClusterShape {
     // As the simulation numbers the streams of those above it.
-    shape(&draw(seed, &Options::default(), &mut Rng::new(seed, u64::MAX - DRAWING_STREAM)))
+    shape(&draw(seed, &Options::default(), &mut Rng::new(seed, u64::MAX - SCENARIO_STREAM)))
 }
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, options: &Options) -> Report {
     let simulation = Simulation::new(seed, crate::simulation_config(seed, options));
     let sim = simulation.handle();
-    let mut rng = sim.rng(DRAWING_STREAM);
+    let mut rng = sim.rng(SCENARIO_STREAM);
     let plan = draw(seed, options, &mut rng);
     let nodes = plan.shards.len();
     let plan = Rc::new(plan);

@@ -9,7 +9,7 @@ use crate::{worker, workload};
 /// How often each table is read.
 const READINGS: usize = 6;
 
-/// Reads everything at ONE through nodes that are drawn, each time in view of what the readings before have shown.
+/// Reads everything at ONE through random nodes, each time in view of the readings before.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     director.world.borrow_mut().checking = Some("monotonic");
     let tables = director.world.borrow().tables.len();

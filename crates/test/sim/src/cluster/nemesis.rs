@@ -1,4 +1,4 @@
-//! What happens to a cluster while clients work: nodes that end, stand still or lose power, a network that parts, slows down
+//! Faults of a cluster while clients work: nodes that end, stand still or lose power, a network that splits, slows down
 //! or loses packets, clocks that jump, disks that fail.
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use rt_sim::{DiskConfig, LinkConfig, NodeId, Rng};
 use crate::cluster::director::ClusterDirector;
 use crate::plan::{one_in, pick};
 
-/// A kind of trouble.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum Fault {
     /// A process is killed and started again.
     Kill,
     /// A machine loses power and starts again.
@@ -41,7 +41,7 @@ pub(crate) enum Trouble {
     DiskErrors,
 }
 
-impl Trouble {
+impl Fault {
     /// Those of any seed.
     pub(crate) const ALL: [Self; 12] = [
         Self::Kill,
@@ -58,7 +58,7 @@ impl Trouble {
         Self::DiskErrors,
     ];
 
-    /// A node that it befalls may forget what it had not made durable.
+    /// A node with this fault may lose writes that it had not synced.
     pub(crate) fn loses_memory(self) -> bool {
         matches!(self, Self::Kill | Self::Power | Self::Blackout | Self::FullDisk | Self::DiskErrors)
     }
@@ -80,14 +80,14 @@ impl Trouble {
 }
 
 impl ClusterDirector {
-    /// Makes trouble until a time. What does not end by itself ends with the calm.
+    /// Injects faults until a time. Lasting ones end with the quiescent phase.
     pub(crate) async fn disturb(&mut self, until: Duration) {
         if self.plan.is_lossy {
             self.lose_packets();
         }
         while self.sim.now() < until && !self.failed() {
             let left = until - self.sim.now();
-            let pause = Duration::from_micros(self.rng.below(self.plan.trouble_millis * 1_000));
+            let pause = Duration::from_micros(self.rng.below(self.plan.fault_millis * 1_000));
             self.rt.sleep(pause.min(left)).await;
             if left <= pause {
                 return;
@@ -95,25 +95,25 @@ impl ClusterDirector {
             if one_in(&mut self.rng, if self.changed { 8 } else { 3 }) && self.change_ring().await {
                 continue;
             }
-            if self.plan.troubles.is_empty() {
+            if self.plan.faults.is_empty() {
                 self.join_one();
                 continue;
             }
-            let trouble = *pick(&mut self.rng, &self.plan.troubles);
-            let troubled = self.nodes.iter().filter(|node| node.troubled).count();
+            let fault = *pick(&mut self.rng, &self.plan.faults);
+            let faulty = self.nodes.iter().filter(|node| node.faulty).count();
             if self.next_joiner().is_some() && one_in(&mut self.rng, 3) {
                 self.join_one();
                 continue;
             }
-            // A node may well end while its network or its disk is in trouble.
-            let ends = matches!(trouble, Trouble::Kill | Trouble::Power) && one_in(&mut self.rng, 3);
-            if troubled >= self.plan.troubled_max && !(ends && troubled > 0) {
+            // A node may end while its network or its disk is faulty.
+            let ends = matches!(fault, Fault::Kill | Fault::Power) && one_in(&mut self.rng, 3);
+            if faulty >= self.plan.faulty_max && !(ends && faulty > 0) {
                 self.relieve_one().await;
                 continue;
             }
             let fits = |nth: &usize| {
                 let node = &self.nodes[*nth];
-                node.troubled == ends && (!ends || self.sim.is_running(node.id))
+                node.faulty == ends && (!ends || self.sim.is_running(node.id))
             };
             let free: Vec<usize> = self.standing().into_iter().filter(fits).collect();
             if free.is_empty() {
@@ -122,31 +122,31 @@ impl ClusterDirector {
             let nth = *pick(&mut self.rng, &free);
             self.world.borrow_mut().excuses.errors = true;
             self.world.borrow_mut().excuses.connections = true;
-            self.make(trouble, nth);
+            self.inject(fault, nth);
         }
     }
 
-    pub(crate) fn make(&mut self, trouble: Trouble, nth: usize) {
+    pub(crate) fn inject(&mut self, fault: Fault, nth: usize) {
         let id = self.nodes[nth].id;
-        self.nodes[nth].troubled = true;
-        if trouble.loses_memory() {
+        self.nodes[nth].faulty = true;
+        if fault.loses_memory() {
             self.world.borrow_mut().forget_seen();
         }
-        match trouble {
-            Trouble::Kill => {
+        match fault {
+            Fault::Kill => {
                 self.world.borrow_mut().stats.kills += 1;
                 self.note_end(nth, false);
                 self.sim.kill(id);
             }
-            Trouble::Power => {
+            Fault::Power => {
                 self.world.borrow_mut().stats.power_losses += 1;
                 self.note_end(nth, true);
                 self.sim.crash(id);
             }
-            Trouble::Blackout => self.black_out(),
-            Trouble::Pause => self.sim.pause(id),
-            Trouble::Isolate => self.sim.isolate(id),
-            Trouble::Split => {
+            Fault::Blackout => self.black_out(),
+            Fault::Pause => self.sim.pause(id),
+            Fault::Isolate => self.sim.isolate(id),
+            Fault::Split => {
                 let side: Vec<NodeId> =
                     self.nodes.iter().map(|node| node.id).filter(|_| one_in(&mut self.rng, 2)).collect();
                 for node in &self.nodes {
@@ -154,23 +154,23 @@ impl ClusterDirector {
                     side.iter().filter(crosses).for_each(|other| self.sim.partition(node.id, *other));
                 }
             }
-            Trouble::OneWay => {
+            Fault::OneWay => {
                 let other = pick(&mut self.rng, &self.nodes).id;
                 if other != id {
                     self.sim.partition_one_way(id, other);
                 }
             }
-            Trouble::Rift => {
+            Fault::Rift => {
                 let other = pick(&mut self.rng, &self.nodes).id;
                 if other != id {
                     self.sim.partition(id, other);
                 }
             }
-            Trouble::SlowLinks => {
+            Fault::SlowLinks => {
                 let latency_max = Duration::from_millis(*pick(&mut self.rng, &[5, 50, 500]));
                 self.set_links(nth, Some(LinkConfig { latency_max, ..LinkConfig::default() }));
             }
-            Trouble::LossyLinks => {
+            Fault::LossyLinks => {
                 let link = LinkConfig {
                     loss_per_million: *pick(&mut self.rng, &[1_000, 30_000, 300_000]),
                     reset_per_million: *pick(&mut self.rng, &[0, 1_000, 30_000]),
@@ -178,19 +178,19 @@ impl ClusterDirector {
                 };
                 self.set_links(nth, Some(link));
             }
-            Trouble::ClockJump => {
-                // What it has shown until now may have expired values for good, should it go back.
+            Fault::ClockJump => {
+                // Its earlier readings may have expired values for good, should it go back.
                 self.world.borrow_mut().note_jump(id);
                 let seconds = self.draw_jump();
                 self.sim.jump_clock(id, seconds * 1_000_000 + self.rng.below(1_000_000) as i64);
-                // It is no trouble that ends.
-                self.nodes[nth].troubled = false;
+                // This fault does not last.
+                self.nodes[nth].faulty = false;
             }
-            Trouble::SlowDisk | Trouble::FullDisk | Trouble::DiskErrors => {
+            Fault::SlowDisk | Fault::FullDisk | Fault::DiskErrors => {
                 self.world.borrow_mut().stats.disk_faults += 1;
-                self.nodes[nth].disk_failed |= trouble == Trouble::DiskErrors;
+                self.nodes[nth].disk_failed |= fault == Fault::DiskErrors;
                 let rng = &mut self.rng;
-                self.sim.configure_disk(id, |disk| trouble.disk(rng, disk));
+                self.sim.configure_disk(id, |disk| fault.disk(rng, disk));
             }
         }
     }
@@ -204,17 +204,17 @@ impl ClusterDirector {
         seconds
     }
 
-    /// All machines lose power. They start again one after the other, as the trouble of each ends.
+    /// All machines lose power. They start again one after the other, as the fault of each ends.
     fn black_out(&mut self) {
         for nth in self.standing() {
             self.world.borrow_mut().stats.power_losses += 1;
             self.note_end(nth, true);
             self.sim.crash(self.nodes[nth].id);
-            self.nodes[nth].troubled = true;
+            self.nodes[nth].faulty = true;
         }
     }
 
-    /// One packet in seven between any two nodes is lost and sent again, while the others are as quick as ever: who asks two replicas
+    /// One packet in seven between any two nodes is lost and sent again, while the others are as quick as ever: a read of two replicas
     /// soon after a write has a good chance that both have yet to hear of it.
     fn lose_packets(&self) {
         self.world.borrow_mut().excuses.errors = true;
@@ -238,17 +238,16 @@ impl ClusterDirector {
         }
     }
 
-    /// Ends the trouble of one node.
+    /// Ends the faults of one node.
     async fn relieve_one(&mut self) {
-        let troubled: Vec<usize> =
-            self.standing().into_iter().filter(|nth| self.nodes[*nth].troubled).collect();
-        if !troubled.is_empty() {
-            let nth = *pick(&mut self.rng, &troubled);
+        let faulty: Vec<usize> = self.standing().into_iter().filter(|nth| self.nodes[*nth].faulty).collect();
+        if !faulty.is_empty() {
+            let nth = *pick(&mut self.rng, &faulty);
             self.relieve(nth);
         }
     }
 
-    /// Ends a node's trouble: its network is whole, its disk works, its process runs.
+    /// Ends a node's faults: its network is whole, its disk works, its process runs.
     pub(crate) fn relieve(&mut self, nth: usize) {
         let id = self.nodes[nth].id;
         for other in self.nodes.iter().map(|node| node.id).chain([self.sim.client()]) {
@@ -270,6 +269,6 @@ impl ClusterDirector {
             self.start(nth);
         }
         self.nodes[nth].disk_failed = false;
-        self.nodes[nth].troubled = false;
+        self.nodes[nth].faulty = false;
     }
 }

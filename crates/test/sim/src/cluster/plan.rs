@@ -9,7 +9,7 @@ use server::{Config, Size};
 use wire::Consistency;
 
 use crate::cluster::focus::Focus;
-use crate::cluster::nemesis::Trouble;
+use crate::cluster::nemesis::Fault;
 use crate::cluster::ring::RingEvent;
 use crate::plan::{Plan, Sync, one_in, options_with_grace, pick};
 use crate::world::Scale;
@@ -23,15 +23,15 @@ pub(crate) const SEEDS: usize = 3;
 const LIVES: [u64; 6] = [200, 1_000, 4_000, 20_000, 60_000, 60_000];
 /// The same where the ring changes: that takes its time, and is to happen while clients work.
 const LIVES_OF_CHANGE: [u64; 3] = [20_000, 20_000, 60_000];
-const LIFE_OF_LONG_TROUBLE: u64 = 400_000;
-/// In lives from this on clients take their time, about so many requests each.
-const LONG_LIFE_MILLIS: u64 = 20_000;
-const LONG_LIFE_REQUESTS: u64 = 150;
+const LIFETIME_OF_LONG_FAULTS: u64 = 400_000;
+/// In lifetimes from this on clients take their time, about so many requests each.
+const LONG_LIFETIME_MILLIS: u64 = 20_000;
+const LONG_LIFETIME_REQUESTS: u64 = 150;
 
-/// What a seed decides at the beginning.
+/// The scenario of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterPlan {
-    /// What a single node's plan would say of the machines and their settings.
+    /// The machines and their settings, as in a single node's plan.
     pub(crate) machine: Plan,
     /// Shards of each node.
     pub(crate) shards: Vec<u16>,
@@ -41,34 +41,34 @@ pub(crate) struct ClusterPlan {
     pub(crate) racks: Vec<String>,
     /// Nodes that are there from the beginning; the others join while clients work.
     pub(crate) founders: usize,
-    /// How many copies are kept, and where.
+    /// The replication of the clients' keyspace.
     pub(crate) copies: Copies,
     pub(crate) levels: Levels,
     /// Up to how long a client waits between two requests, microseconds.
     pub(crate) pause_micros: u64,
     /// Of a hundred steps of a client, so many are lightweight transactions.
     pub(crate) serial_percent: u64,
-    /// Somebody looks at what the nodes hold while clients work.
+    /// The nodes' limits are watched while clients work.
     pub(crate) watched: bool,
     /// Each quiescent phase ends with one node down, while QUORUM must succeed through the others.
     pub(crate) probes: bool,
-    /// What came later than the others.
+    /// Draws that were added later.
     pub(crate) operations: Operations,
     /// A client truncates a table of its own.
     pub(crate) truncates: bool,
-    /// Numbers of copies between which a client changes a keyspace of its own; none for no such client.
+    /// Replication factors between which a client alters a keyspace of its own; none for no such client.
     pub(crate) replications: Vec<usize>,
     /// And so many of the others writes; two are for flushes and compactions, and the rest reads.
     pub(crate) writes_percent: u64,
     /// Clients that change the schema.
     pub(crate) changers: usize,
-    /// What the drawing looks at, if at anything.
+    /// The focus of the scenario, if there is one.
     pub(crate) focus: Option<Focus>,
     /// How much the clients' tables hold.
     pub(crate) scale: Scale,
     /// All tables but the first are of counters, of one column.
     pub(crate) counters: bool,
-    /// Writes are kept for nodes that are away.
+    /// Hinted handoff is enabled.
     pub(crate) hints: bool,
     /// While clients work, packets between any two nodes are lost.
     pub(crate) is_lossy: bool,
@@ -76,16 +76,16 @@ pub(crate) struct ClusterPlan {
     pub(crate) links: Option<LinkConfig>,
     /// One way between two datacenters.
     pub(crate) distance: Option<Duration>,
-    /// Times of work under faults, each followed by a calm in which everything is compared.
+    /// Times of work under faults, each followed by a quiescent phase in which everything is compared.
     pub(crate) rounds: u64,
-    /// What happens.
-    pub(crate) troubles: Vec<Trouble>,
-    /// What happens to the ring.
+    /// The kinds of faults.
+    pub(crate) faults: Vec<Fault>,
+    /// The topology changes.
     pub(crate) ring: Vec<RingEvent>,
     /// Up to how long nothing new happens.
-    pub(crate) trouble_millis: u64,
-    /// Nodes that are in trouble at once, at most.
-    pub(crate) troubled_max: usize,
+    pub(crate) fault_millis: u64,
+    /// Faulty nodes at once, at most.
+    pub(crate) faulty_max: usize,
     /// When clients have ended, an operator does what only a repair makes good: the removal of a dead node is forced, or damaged files are removed.
     pub(crate) forces: bool,
     /// Draws time limits and sizes that an operator may set; none for the usual ones.
@@ -107,7 +107,7 @@ pub(crate) struct ClusterPlan {
 pub(crate) struct Operations {
     /// Half of the lightweight transactions are on several rows and columns.
     pub(crate) rows: bool,
-    /// There is a table of those that is truncated, and one in the keyspace whose number of copies changes.
+    /// There is such a table that is truncated, and one in the keyspace whose replication factor changes.
     pub(crate) rows_truncated: bool,
     pub(crate) rows_copied: bool,
     /// Rounds of the table that stays as it is are those of one datacenter, and each partition belongs to one.
@@ -162,21 +162,21 @@ impl Levels {
 pub(crate) enum Grace {
     /// Not in a run.
     Never,
-    /// So long after they were made; a node that has not heard of them must be repaired before.
+    /// So long after they were made; a node that missed them must be repaired before.
     Timeout(u32),
     /// When a repair began so long after they were made.
     Repair(u32),
 }
 
 impl Grace {
-    fn draw(rng: &mut Rng, troubles: &[Trouble]) -> Self {
+    fn draw(rng: &mut Rng, faults: &[Fault]) -> Self {
         let drawn =
             *pick(rng, &[Self::Never, Self::Never, Self::Never, Self::Timeout(3_600), Self::Repair(300)]);
         // A clock that is ahead lets deletions be forgotten early.
-        if troubles.contains(&Trouble::ClockJump) { Self::Never } else { drawn }
+        if faults.contains(&Fault::ClockJump) { Self::Never } else { drawn }
     }
 
-    /// What stands behind WITH of a table.
+    /// A table's options, behind WITH.
     pub(crate) fn options(self, rng: &mut Rng) -> String {
         let grace = if let Self::Timeout(seconds) = self { seconds } else { 864_000 };
         let options = options_with_grace(rng, &[grace]);
@@ -189,7 +189,7 @@ impl Grace {
     }
 }
 
-/// How many copies of everything are kept.
+/// The replication of everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
     /// So many, wherever.
@@ -241,7 +241,7 @@ impl Copies {
     }
 }
 
-/// What happens to the ring of a seed.
+/// Draws the topology changes of a seed.
 fn draw_ring(rng: &mut Rng) -> Vec<RingEvent> {
     if one_in(rng, 3) {
         return Vec::new();
@@ -249,21 +249,21 @@ fn draw_ring(rng: &mut Rng) -> Vec<RingEvent> {
     RingEvent::ALL.into_iter().filter(|_| one_in(rng, 2)).collect()
 }
 
-fn draw_troubles(rng: &mut Rng) -> Vec<Trouble> {
-    let mut troubles: Vec<Trouble> = Trouble::ALL.into_iter().filter(|_| one_in(rng, 3)).collect();
+fn draw_faults(rng: &mut Rng) -> Vec<Fault> {
+    let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| one_in(rng, 3)).collect();
     match rng.below(8) {
-        0 => troubles.clear(),
-        // Only then nothing but hints may bring what a node has missed.
+        0 => faults.clear(),
+        // Only then hints alone may bring a node's missed writes.
         1..=3 => {
-            troubles.retain(|trouble| !trouble.loses_memory());
-            troubles.push(*pick(rng, &[Trouble::Isolate, Trouble::Pause]));
+            faults.retain(|fault| !fault.loses_memory());
+            faults.push(*pick(rng, &[Fault::Isolate, Fault::Pause]));
         }
         _ => {}
     }
-    troubles
+    faults
 }
 
-/// How many nodes there are from the beginning; somebody has to be there who can take another's place.
+/// Draws the number of founding nodes; a replacement needs a node besides them.
 fn draw_founders(rng: &mut Rng, nodes: usize, ring: &[RingEvent]) -> usize {
     match nodes {
         0..=FOUNDERS_MIN => nodes,
@@ -272,15 +272,15 @@ fn draw_founders(rng: &mut Rng, nodes: usize, ring: &[RingEvent]) -> usize {
     }
 }
 
-/// Whether one replica may be all that has a write, lose its hints, and give its range away or end for good.
-fn may_lose_weak_writes(troubles: &[Trouble], ring: &[RingEvent], moves: bool) -> bool {
-    let loses_memory = troubles.iter().any(|trouble| trouble.loses_memory());
+/// Whether one replica may be the only one with a write, lose its hints, and give its range away or end for good.
+fn may_lose_weak_writes(faults: &[Fault], ring: &[RingEvent], moves: bool) -> bool {
+    let loses_memory = faults.iter().any(|fault| fault.loses_memory());
     moves && loses_memory || ring.iter().any(|event| event.loses_node())
 }
 
-/// Up to how long a client waits between two requests in a life of so many milliseconds, microseconds.
-fn pause_in(life_millis: u64) -> u64 {
-    if life_millis < LONG_LIFE_MILLIS { 0 } else { life_millis * 1_000 / LONG_LIFE_REQUESTS }
+/// Up to how long a client waits between two requests in a lifetime of so many milliseconds, microseconds.
+fn pause_in(lifetime_millis: u64) -> u64 {
+    if lifetime_millis < LONG_LIFETIME_MILLIS { 0 } else { lifetime_millis * 1_000 / LONG_LIFETIME_REQUESTS }
 }
 
 impl ClusterPlan {
@@ -289,10 +289,10 @@ impl ClusterPlan {
         let mut machine = Plan::draw(rng);
         machine.tables = 1 + rng.below(3);
         machine.workers = 3 + rng.below(4);
-        machine.life_millis = *pick(rng, &LIVES);
-        let troubles = draw_troubles(rng);
-        if troubles.contains(&Trouble::Power) || troubles.contains(&Trouble::DiskErrors) {
-            // What is acknowledged must not depend on what a node had not synced.
+        machine.lifetime_millis = *pick(rng, &LIVES);
+        let faults = draw_faults(rng);
+        if faults.contains(&Fault::Power) || faults.contains(&Fault::DiskErrors) {
+            // Acknowledged writes must not depend on a node's unsynced ones.
             machine.sync = Sync::Batch;
             machine.names = NameDurability::SyncDir;
         }
@@ -300,7 +300,7 @@ impl ClusterPlan {
         let founders = draw_founders(rng, nodes, &ring);
         let centers = if nodes < FOUNDERS_MIN { 1 } else { *pick(rng, &[1, 1, 1, 2, 2, 3]) };
         if founders < nodes || ring.iter().any(|event| event.moves_data()) {
-            machine.life_millis = *pick(rng, &LIVES_OF_CHANGE);
+            machine.lifetime_millis = *pick(rng, &LIVES_OF_CHANGE);
         }
         let datacenters: Vec<String> = (0..nodes).map(|nth| format!("dc{}", 1 + nth % centers)).collect();
         let shrinks = ring.iter().any(|event| matches!(event, RingEvent::Leave | RingEvent::Remove));
@@ -310,10 +310,10 @@ impl ClusterPlan {
         let distance = *pick(rng, &[None, Some(Duration::from_millis(5)), Some(Duration::from_millis(40))]);
         let mut levels = Levels::draw(rng, centers, by_datacenter);
         let moves = founders < nodes || ring.iter().any(|event| event.moves_data());
-        if may_lose_weak_writes(&troubles, &ring, moves) {
+        if may_lose_weak_writes(&faults, &ring, moves) {
             levels.weak_writes.clear();
         }
-        let grace = Grace::draw(rng, &troubles);
+        let grace = Grace::draw(rng, &faults);
         Self {
             shards: (0..nodes).map(|_| *pick(rng, &[1, 1, 2, 3, 4])).collect(),
             racks: (0..nodes).map(|_| format!("rack{}", rng.below(3))).collect(),
@@ -322,7 +322,7 @@ impl ClusterPlan {
             copies,
             ring,
             levels,
-            pause_micros: pause_in(machine.life_millis),
+            pause_micros: pause_in(machine.lifetime_millis),
             serial_percent: if one_in(rng, 2) { 12 } else { 0 },
             writes_percent: 55,
             operations: Operations::default(),
@@ -339,9 +339,9 @@ impl ClusterPlan {
             changers: *pick(rng, &[0, 0, 1, 2, 3]),
             distance: distance.filter(|_| centers > 1),
             rounds: 1 + rng.below(3),
-            troubles,
-            trouble_millis: machine.life_millis * 3 / 10,
-            troubled_max: if one_in(rng, 4) { nodes } else { nodes.saturating_sub(1) / 2 },
+            faults,
+            fault_millis: machine.lifetime_millis * 3 / 10,
+            faulty_max: if one_in(rng, 4) { nodes } else { nodes.saturating_sub(1) / 2 },
             forces: false,
             limits: None,
             tokens: *pick(rng, &[1, 2, 2, 4, 4, 16]),
@@ -353,31 +353,29 @@ impl ClusterPlan {
         }
     }
 
-    /// What was drawn later than the rest, by numbers of its own.
+    /// Later draws, by random numbers of their own.
     pub(crate) fn draw_details(&mut self, rng: &mut Rng) {
         // Hints and truncations are put in order by clocks.
-        self.truncates = one_in(rng, 3) && !self.troubles.contains(&Trouble::ClockJump);
+        self.truncates = one_in(rng, 3) && !self.faults.contains(&Fault::ClockJump);
         let stays = self.ring.iter().all(|event| !event.moves_data());
-        // With a copy in the wrong place only, until a repair, no node may give its ranges away or be lost.
+        // With a replica in the wrong place only, until a repair, no node may give its ranges away or be lost.
         let least = if self.founders == self.shards.len() { 1 } else { 2 };
         if stays && one_in(rng, 3) {
             self.replications = (least..=3.min(self.founders)).collect();
         }
         self.watched = self.truncates || !self.replications.is_empty();
         self.probes = one_in(rng, 3);
-        if self.troubles.contains(&Trouble::Power) && one_in(rng, 2) {
-            self.troubles.push(Trouble::Blackout);
+        if self.faults.contains(&Fault::Power) && one_in(rng, 2) {
+            self.faults.push(Fault::Blackout);
         }
-        self.hours = self.troubles.contains(&Trouble::ClockJump) && one_in(rng, 2);
+        self.hours = self.faults.contains(&Fault::ClockJump) && one_in(rng, 2);
         if one_in(rng, 16) {
-            // Troubles that last longer than any timeout that is not about days.
-            self.machine.life_millis = LIFE_OF_LONG_TROUBLE;
-            self.pause_micros = pause_in(LIFE_OF_LONG_TROUBLE);
-            self.trouble_millis = LIFE_OF_LONG_TROUBLE / 2;
+            // Faults that last longer than any timeout below days.
+            self.machine.lifetime_millis = LIFETIME_OF_LONG_FAULTS;
+            self.pause_micros = pause_in(LIFETIME_OF_LONG_FAULTS);
+            self.fault_millis = LIFETIME_OF_LONG_FAULTS / 2;
         }
-        if self.troubles.contains(&Trouble::Power)
-            && !self.troubles.contains(&Trouble::DiskErrors)
-            && one_in(rng, 2)
+        if self.faults.contains(&Fault::Power) && !self.faults.contains(&Fault::DiskErrors) && one_in(rng, 2)
         {
             self.lose_the_last_period(rng);
         }
@@ -393,7 +391,7 @@ impl ClusterPlan {
     pub(crate) fn draw_operations(&mut self, rng: &mut Rng) {
         self.operations = Operations {
             rows: self.serial_percent > 0 && !one_in(rng, 3),
-            // Where nothing that is acknowledged is lost.
+            // Where no acknowledged write is lost.
             stamps: one_in(rng, 3) && self.loss_window().is_none() && !self.forces,
             rows_truncated: false,
             // A removal that is forced loses votes.
@@ -403,7 +401,7 @@ impl ClusterPlan {
         let by_datacenter = matches!(self.copies, Copies::ByDatacenter(_)) && !self.is_one_datacenter();
         if self.operations.rows && by_datacenter && one_in(rng, 2) {
             self.operations.local_rounds = true;
-            // What a quorum of one datacenter has, a node need not fetch that takes the place of a dead one.
+            // A replacement need not stream all that a quorum of one datacenter has.
             self.ring.clear();
             self.founders = self.shards.len();
         }
@@ -459,7 +457,7 @@ impl ClusterPlan {
         latency_min.map(far).or(self.links)
     }
 
-    /// The settings of a node for one life.
+    /// The settings of a node for one process lifetime.
     pub(crate) fn config(&self, rng: &mut Rng, nth: usize, address: IpAddr) -> Config {
         let seeds: Vec<String> = (1..=self.shards.len().min(SEEDS)).map(|n| format!("10.0.0.{n}")).collect();
         let mut config = self.machine.config(rng, address, self.shards[nth]);
@@ -499,7 +497,7 @@ fn draw_limits(rng: &mut Rng, config: &mut Config) {
     config.stream_throughput_outbound = Size(*pick(rng, &[0, 1 << 20, 24 << 20]));
 }
 
-/// What clients may ask at once: requests of so many bytes, connections, prepared statements. Less than some clients want, and
+/// The limits of concurrent client requests: bytes, connections, prepared statements. Less than some clients want, and
 /// enough for one that sends a request after the other.
 fn draw_client_limits(rng: &mut Rng, config: &mut Config) {
     let mut bytes = |choices: &[u64]| Size(*pick(rng, choices));

@@ -17,7 +17,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
 /// Now and then repairs everything, all ranges of each node or the primary ones, and compares.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
-    // Where nothing but a repair brings what a replica has missed, readings are to show it.
+    // Where only a repair brings missed writes, reads show it.
     let wanted = director.plan.focus == Some(Focus::Repairs) && director.plan.grace == Grace::Never;
     if !(one_in(&mut director.rng, 3) || wanted) || !director.plan.hints {
         return Ok(());
@@ -28,7 +28,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     monotonic::check(director).await
 }
 
-/// Repairs what every node keeps of a keyspace, each all of it or what is new.
+/// Repairs every node's ranges of a keyspace, each fully or incrementally.
 pub(crate) async fn repair_all(director: &mut ClusterDirector, keyspace: &str) -> Result<(), String> {
     let primary = one_in(&mut director.rng, 2);
     for nth in director.present() {

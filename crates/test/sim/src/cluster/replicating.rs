@@ -1,4 +1,4 @@
-//! ALTER KEYSPACE while things happen to a cluster: a client that changes how many copies a keyspace has and writes to all of them,
+//! ALTER KEYSPACE under faults: a client that changes the replication factor of a keyspace and writes to all replicas,
 //! and the checker that all nodes agree on the number in the end, and that each copy has everything once it was repaired.
 
 use std::cell::RefCell;
@@ -25,16 +25,16 @@ pub(crate) const KEYSPACE: &str = "k1";
 const TABLE: &str = "k1.copied";
 /// The server's code of a statement that is refused.
 const INVALID: i32 = 0x2200;
-/// How long the nodes may take in a calm until a change goes through.
+/// How long the nodes may take in a quiescent phase until a change goes through.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What the client knows of the keyspace.
+/// The client's knowledge of the keyspace.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     next: i64,
-    /// Rows that all copies of some moment have acknowledged.
+    /// Rows that all replicas of some moment have acknowledged.
     rows: BTreeSet<i64>,
-    /// How many copies there may be now.
+    /// The possible replication factors now.
     may: BTreeSet<usize>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn prepare(director: &mut ClusterDirector) -> Result<(), String
     Ok(())
 }
 
-/// A client that changes how many copies there are.
+/// A client that changes the replication factor.
 pub(crate) struct Replicator {
     pub(crate) rt: Rt,
     pub(crate) world: SharedWorld,
@@ -132,7 +132,7 @@ impl Replicator {
     }
 }
 
-/// Compares what the nodes say, changes the number once more, and looks for every row on every copy, before and after.
+/// Compares the nodes' schemas, changes the factor once more, and reads every row on every replica, before and after.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     agree(director).await?;
     compare(director).await?;
@@ -154,7 +154,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     compare(director).await
 }
 
-/// All nodes say the same number of copies, one of those that there may be.
+/// All nodes have the same replication factor, one of the possible ones.
 async fn agree(director: &mut ClusterDirector) -> Result<(), String> {
     let text = format!("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{KEYSPACE}'");
     let mut all = BTreeSet::new();
@@ -168,7 +168,7 @@ async fn agree(director: &mut ClusterDirector) -> Result<(), String> {
     let mut copied = director.copied.borrow_mut();
     if all.len() != 1 || !all.is_subset(&copied.may) {
         return Err(format!(
-            "the nodes say that {KEYSPACE} has {all:?} copies, which may be {:?}",
+            "{KEYSPACE} has the replication factors {all:?} by node; possible are {:?}",
             copied.may
         ));
     }
@@ -176,7 +176,7 @@ async fn agree(director: &mut ClusterDirector) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of copies in a keyspace's description.
+/// The replication factor in a keyspace's description.
 fn number(description: &[u8]) -> Result<usize, String> {
     let Value::Map(map) = decode_value(ColumnType::Map(ScalarType::Text, ScalarType::Text), description)?
     else {
@@ -184,7 +184,7 @@ fn number(description: &[u8]) -> Result<usize, String> {
     };
     match map.get(&Scalar::Text("replication_factor".to_owned())) {
         Some(Scalar::Text(number)) => number.parse().map_err(|_| format!("{number} copies")),
-        other => Err(format!("the number of copies is {other:?}")),
+        other => Err(format!("the replication factor is {other:?}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checker: what was deleted does not come back when deletions are forgotten, provided that everything was repaired within their
+//! Checker: deleted rows do not come back when deletions are purged, provided that everything was repaired within their
 //! grace.
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::rest;
 /// More than a second by which clocks differ and times are rounded.
 const MARGIN_SECONDS: u32 = 10;
 
-/// Repairs everything, lets the grace pass, has every node forget what it may forget, and compares.
+/// Repairs everything, lets the grace pass, makes every node purge its deletions, and compares.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     match director.plan.grace {
         Grace::Never => return Ok(()),
@@ -22,7 +22,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
         }
         Grace::Repair(delay) => {
             pass(director, delay);
-            // What no repair has compared since may not be forgotten yet, however old it is.
+            // Deletions since the last repair may not be purged yet, however old they are.
             compact_all(director).await?;
             repaired::repair_all(director, "k0").await?;
         }

@@ -1,5 +1,5 @@
-//! Changes of the ring while things happen to a cluster: nodes leave, die for good and are removed or replaced, by another machine or
-//! by the same with a new disk; repairs and cleanups in between. And the checker: each change comes to its end.
+//! Topology changes while things happen to a cluster: nodes leave, die for good and are removed or replaced, by another machine or
+//! by the same with a new disk; repairs and cleanups in between. And the checker: each change completes.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -16,9 +16,9 @@ use crate::rest;
 
 /// The port of administration.
 pub(crate) const REST_PORT: u16 = 10_000;
-/// A change that is not over so long after all trouble never will be.
+/// A change that has not completed so long after all faults never will.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// How long a dead machine may be away until another begins to take its place.
+/// How long a dead machine may be down until another begins to replace it.
 const REPLACED_AFTER_MAX: Duration = Duration::from_secs(40);
 /// With fewer members none of them may die for good: the rest decides nothing without it.
 const VOTERS_MIN: usize = 3;
@@ -36,9 +36,9 @@ pub(crate) enum RingEvent {
     Replace,
     /// A node loses its disk, and takes its own place with an empty one.
     NewDisk,
-    /// A node drops what it does not own.
+    /// A node runs cleanup.
     Cleanup,
-    /// A node repairs what it keeps, or what it is the first to keep.
+    /// A node repairs all its ranges, or its primary ranges.
     Repair,
 }
 
@@ -58,14 +58,14 @@ impl RingEvent {
     }
 }
 
-/// A change of the ring that was begun and is not known to be over.
+/// A topology change that was begun and is not known to be over.
 pub(crate) struct Change {
     pub(crate) event: RingEvent,
-    /// Whose place changes.
+    /// The node under change.
     pub(crate) subject: usize,
     /// Nobody has to ask for it any more.
     pub(crate) over: Rc<Cell<bool>>,
-    /// What the last who asked was told.
+    /// The last answer to a request.
     told: Rc<RefCell<String>>,
 }
 
@@ -94,14 +94,14 @@ impl ClusterDirector {
             self.maintain(event);
             return true;
         }
-        // A second node that dies before all copies are whole again may take the last one along.
+        // A second node that dies before all replicas are whole again may take the last one along.
         if self.change.is_some() || self.changed {
             return false;
         }
         self.begin_change(event).await
     }
 
-    /// Begins this change of the ring, if it is possible now.
+    /// Begins this topology change, if it is possible now.
     pub(crate) async fn begin_change(&mut self, event: RingEvent) -> bool {
         let Some(subject) = self.subject(event) else { return false };
         let host = match rest::get(&self.rt, self.rest(subject), "/storage_service/hostid/local").await {
@@ -116,7 +116,7 @@ impl ClusterDirector {
             world.excuses.errors |= event.loses_node();
         }
         self.changed = true;
-        self.hints_lost |= event.loses_node() || !self.plan.troubles.is_empty();
+        self.hints_lost |= event.loses_node() || !self.plan.faults.is_empty();
         let change = Change::new(event, subject);
         self.begin(&change, &host).await;
         self.change = Some(change);
@@ -198,7 +198,7 @@ impl ClusterDirector {
         });
     }
 
-    /// Asks for a change again and again, until it is over.
+    /// Requests a change again and again, until it has completed.
     fn keep_asking(&mut self, change: &Change, servers: Vec<SocketAddr>, path: String) {
         let (rt, over, told) = (self.rt.clone(), change.over.clone(), change.told.clone());
         let mut rng = self.sim.rng(1_000 + self.rng.below(1 << 40));
@@ -214,27 +214,27 @@ impl ClusterDirector {
         self.asking.push(self.rt.spawn(Group::Statement, asking));
     }
 
-    /// Whose place may change in this way; only nodes that nothing is done to, and never so many that copies have no place.
+    /// A node for this change; only one without faults, and never so many that replicas have no node.
     pub(crate) fn subject(&mut self, event: RingEvent) -> Option<usize> {
         if event == RingEvent::Replace && self.next_joiner().is_none() {
             return None;
         }
         let whole = |nth: &usize| {
             let node = &self.nodes[*nth];
-            !node.troubled && self.is_ready(*nth)
+            !node.faulty && self.is_ready(*nth)
         };
         let present = self.present();
         if event.loses_node() && present.iter().filter(|nth| self.is_ready(**nth)).count() < VOTERS_MIN {
             return None;
         }
         let mut free: Vec<usize> = present.iter().copied().filter(whole).collect();
-        // Who comes must find somebody whom it knows.
+        // A joining node must find a seed that it knows.
         free.retain(|nth| present.iter().any(|other| *other < SEEDS && other != nth));
         if matches!(event, RingEvent::Leave | RingEvent::Remove) {
             free.retain(|nth| self.can_do_without(*nth));
         }
         if event == RingEvent::Replace {
-            // The copies of a datacenter stay there.
+            // The replicas of a datacenter stay there.
             let spare = self.next_joiner()?;
             free.retain(|nth| self.plan.datacenters[*nth] == self.plan.datacenters[spare]);
         }
@@ -262,12 +262,12 @@ impl ClusterDirector {
             }
         };
         let rt = self.rt.clone();
-        // A repair that cannot reach a replica says so, and a change of the ring excludes a cleanup: what counts is what is kept.
+        // A repair that cannot reach a replica fails, and a topology change excludes a cleanup: only the stored data count.
         let asking = async move { drop(rest::post(&rt, server, &path).await) };
         self.asking.push(self.rt.spawn(Group::Statement, asking));
     }
 
-    /// Waits until the change of the ring is over and every node knows. All trouble is over.
+    /// Waits until the topology change has completed and every node knows. All faults have ended.
     pub(crate) async fn settle_ring(&mut self) {
         let begun = self.sim.now();
         while !self.failed() {
@@ -277,7 +277,7 @@ impl ClusterDirector {
                     format!("; {:?} of node {}: {}", change.event, change.subject, change.told.borrow())
                 });
                 let text = format!(
-                    "checker ring: after {TIME_MAX:?} the ring is not as it is to be: {problem}{told}"
+                    "checker ring: after {TIME_MAX:?} the ring is not the expected one: {problem}{told}"
                 );
                 return self.world.borrow_mut().fail(text);
             }
@@ -339,7 +339,7 @@ impl ClusterDirector {
     }
 }
 
-/// What begins a repair of what a node keeps of a keyspace, or of what it is the first to keep: of all of it, or of what is new.
+/// The path that starts a repair of a node's ranges of a keyspace, or of its primary ranges: full, or incremental.
 pub(crate) fn repair_path(keyspace: &str, primary: bool, incremental: bool) -> String {
     format!("/storage_service/repair_async/{keyspace}?primaryRange={primary}&incremental={incremental}")
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::director::{ClusterDirector, Place};
-use crate::cluster::nemesis::Trouble;
+use crate::cluster::nemesis::Fault;
 use crate::cluster::ring::RingEvent;
 use crate::plan::{one_in, pick};
 
@@ -15,13 +15,13 @@ const BEFORE_MILLIS: u64 = 4_000;
 const WINDOW: Duration = Duration::from_secs(22);
 /// About how much older it is, milliseconds.
 const OLDER_MILLIS: u64 = 6_000;
-/// About how long somebody else is in trouble, milliseconds.
+/// About how long another node is faulty, milliseconds.
 const AWAY_MILLIS: u64 = 3_000;
-/// By then a node has found out that its disk went back.
+/// By then a node has found out that its disk was rolled back.
 const REFUSED_MAX: Duration = Duration::from_secs(60);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// What the node says then.
-const REASON: &str = "disk went back";
+/// The node's error then.
+const REASON: &str = "disk was rolled back";
 
 impl ClusterDirector {
     /// Restores the disk of a node from an image, again and again, and has the node replaced.
@@ -64,10 +64,10 @@ impl ClusterDirector {
         self.rt.sleep(WINDOW).await;
         self.rest_about(OLDER_MILLIS).await;
         let others: Vec<usize> = self.present().into_iter().filter(|nth| *nth != victim).collect();
-        let troubled = one_in(&mut self.rng, 2).then(|| *pick(&mut self.rng, &others));
-        if let Some(nth) = troubled {
-            let trouble = *pick(&mut self.rng, &[Trouble::Kill, Trouble::Pause, Trouble::Isolate]);
-            self.make(trouble, nth);
+        let faulty = one_in(&mut self.rng, 2).then(|| *pick(&mut self.rng, &others));
+        if let Some(nth) = faulty {
+            let fault = *pick(&mut self.rng, &[Fault::Kill, Fault::Pause, Fault::Isolate]);
+            self.inject(fault, nth);
         }
         let power = one_in(&mut self.rng, 2);
         self.note_end(victim, power);
@@ -83,13 +83,13 @@ impl ClusterDirector {
         self.sim.restore_disk(id, &image);
         self.world.borrow_mut().stats.rollbacks += 1;
         self.must_refuse(victim).await;
-        if let Some(nth) = troubled {
+        if let Some(nth) = faulty {
             self.rest_about(AWAY_MILLIS).await;
             self.relieve(nth);
         }
     }
 
-    /// Starts a node whose disk went back.
+    /// Starts a node whose disk was rolled back.
     async fn must_refuse(&mut self, nth: usize) {
         let (id, ready) = (self.nodes[nth].id, self.nodes[nth].ready.load(Ordering::Relaxed));
         self.sim.start(id);

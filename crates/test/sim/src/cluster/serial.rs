@@ -1,5 +1,5 @@
 //! Lightweight transactions: clients that write registers on conditions and read them serially, and the checker that there is an
-//! order of all that was asked which explains every answer; also, what was replaced for certain is never read again.
+//! order of all requests which explains every answer; also, a value that was certainly replaced is never read again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,14 +22,14 @@ pub(crate) const TABLE: &str = "k0.registers";
 const KEYS: u64 = 3;
 /// Write and read timeouts, and a transaction whose outcome is not known.
 const LATE: [i32; 3] = [0x1100, 0x1200, 0x1700];
-/// Operations on a register, after which another takes its place: what is to be searched grows with them.
+/// Operations on a register, after which another takes its place: the checker's search grows with them.
 const OPERATIONS_MAX: usize = 60;
 /// The same for operations without an answer.
 const OPEN_MAX: usize = 8;
 
 type History = Vec<Operation<RegisterInput, RegisterOutput>>;
 
-/// What clients have done with registers.
+/// The clients' operations on registers.
 #[derive(Default)]
 pub(crate) struct Registers {
     /// Which register each of those in use is now.
@@ -144,7 +144,7 @@ impl Registers {
         one.is_some_and(|one| Some(one.invoked) <= self.doubted_upto)
     }
 
-    /// A node lost power: readings at QUORUM may miss commits that were acknowledged at or after a time. Votes are kept, so that the
+    /// A node lost power: readings at QUORUM may miss commits that were acknowledged at or after a time. Votes survive, so that the
     /// order of the transactions and of serial readings holds.
     pub(crate) fn doubt_since(&mut self, since: u64, now: u64) {
         self.doubted_upto = Some(now);
@@ -216,7 +216,7 @@ pub(crate) async fn step(
         _ => {
             let level = Level::draw(rng, one_datacenter);
             let whole = write(world, registers, rng, connection, (key, level)).await;
-            // What was just acknowledged is there for whoever asks at once.
+            // An acknowledged write is visible to every client at once.
             whole && (!one_in(rng, 3) || read_plainly(world, registers, connection, key).await)
         }
     }
@@ -267,7 +267,7 @@ async fn write(
     true
 }
 
-/// What the answer of a conditional statement says.
+/// Decodes the answer of a conditional statement.
 fn applied(rows: &Rows) -> Result<RegisterOutput, String> {
     let rows = rows.to_vec().map_err(|error| error.to_string())?;
     let [row] = rows.as_slice() else { return Err(format!("{} rows", rows.len())) };
@@ -312,7 +312,7 @@ pub(crate) fn classify(world: &SharedWorld, failure: &Failure, text: &str, is_tr
     world.excuses.errors = before;
 }
 
-/// Reads a register: what it holds.
+/// Reads a register's value.
 async fn value(connection: &mut Connection, key: u64) -> Result<Option<i64>, Failure> {
     let text = format!("SELECT v FROM {TABLE} WHERE k = {key}");
     let rows = connection.rows(&Query::text(text), 10).await?;
@@ -391,7 +391,7 @@ pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> 
         }
     }
     drop(registers);
-    // What is judged is not searched again: new registers take over.
+    // A judged history is not searched again: new registers take over.
     director.registers.borrow_mut().retire();
     Ok(())
 }
@@ -404,14 +404,14 @@ impl Registers {
     }
 }
 
-/// What to say of a history without an order: the longest part that has one, then the others.
+/// The report on a history without an order: the longest part that has one, then the others.
 pub(crate) fn complaint<I: std::fmt::Debug, O: std::fmt::Debug>(
     object: &str,
     history: &[Operation<I, O>],
     longest: &[usize],
 ) -> String {
     let mut text =
-        format!("no order explains what was asked of {object}; the longest that fits, then the others:");
+        format!("no order explains the requests to {object}; the longest that fits, then the others:");
     let others = (0..history.len()).filter(|at| !longest.contains(at));
     for at in longest.iter().copied().chain(others) {
         let one = &history[at];

@@ -3,7 +3,7 @@
 //!
 //! A timestamp that a coordinator draws lies between what its clock showed when the request was sent and the latest that it had shown
 //! when the answer came; who reads the value learns it exactly. A reading that was sent after a write was acknowledged
-//! shows that write or something later by timestamp, however much earlier it was written. What is shown bounds the timestamps of
+//! shows that write or something later by timestamp, however much earlier it was written. A reading bounds the timestamps of
 //! all acknowledged writes that are not, which is remembered, for one of them may be read one day.
 //!
 //! Some writes have conditions. Between those and the others there is no order but that of their timestamps: a condition is compared
@@ -46,7 +46,7 @@ struct Stamped {
     /// None for a deletion.
     value: Option<i64>,
     begun: u64,
-    /// A quorum has it since then.
+    /// A quorum has stored it since then.
     since: Option<u64>,
     least: i64,
     most: i64,
@@ -55,16 +55,16 @@ struct Stamped {
 /// A statement on a register.
 struct Statement {
     query: Query,
-    /// What it leaves.
+    /// The value that it writes.
     value: Option<i64>,
-    /// What its condition asks for.
+    /// The value that its condition expects.
     expected: Option<Option<i64>>,
 }
 
-/// What was written.
+/// The writes of a register.
 #[derive(Default)]
 pub(crate) struct Stamps {
-    /// What a register held when it was last looked at.
+    /// The last known value of each register.
     known: BTreeMap<u64, Option<i64>>,
     current: [u64; KEYS as usize],
     next_value: i64,
@@ -103,11 +103,11 @@ impl Stamps {
         all.len() - 1
     }
 
-    /// Takes in what a reading shows; what is wrong with it.
+    /// Adds a reading; returns the violation.
     fn judge(&mut self, key: u64, shown: &Shown) -> Result<(), String> {
         let all = self.registers.entry(key).or_default();
         let mut source = None;
-        // Of what was not refused, any deletion so late can be the reason why nothing is there.
+        // Of the writes that were not refused, any deletion so late can be the reason for an empty reading.
         let deleted = all.iter().filter(|one| one.value.is_none() && one.begun < shown.answered);
         let mut latest = deleted.map(|one| one.most).max().unwrap_or(i64::MIN);
         if let Some((value, stamp)) = shown.value {
@@ -246,7 +246,7 @@ impl Stamper {
                 }
             }
         }
-        // Its condition was compared with what a reading showed that was sent meanwhile.
+        // Its condition was compared with a reading that was sent meanwhile.
         let Some(seen) = outcome.or(expected) else { return Ok(()) };
         let shown = Shown { sent: begun, answered, value: seen.map(|value| (value, None)), settles: false };
         if let Err(problem) = stamps.judge(key, &shown) {
@@ -306,7 +306,7 @@ impl Stamper {
     }
 }
 
-/// What a refusal has found; none when the condition held.
+/// The value in a refusal; none when the condition held.
 fn found(rows: &Rows) -> Result<Option<Option<i64>>, String> {
     let rows = rows.to_vec().map_err(|error| error.to_string())?;
     let [row] = rows.as_slice() else { return Err(format!("{} rows", rows.len())) };
@@ -362,7 +362,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
             read.map_err(|failure| format!("register {key}, read at {level:?} by node {nth}: {failure}"))?;
         }
     }
-    // What is judged is not asked for again.
+    // A judged register gets no more requests.
     let mut stamps = director.stamps.borrow_mut();
     stamps.registers.clear();
     stamps.current.iter_mut().for_each(|key| *key += KEYS);
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(seen.judge(0, &condition(1)), Ok(()), "1 may have been written at 200");
         assert!(seen.judge(0, &shown(40, Some((2, 250)))).is_err(), "then 2 was later than 1");
         let mut seen = stamps(&[acknowledged(Some(1), 10, 100, 140), acknowledged(Some(2), 20, 150, 300)]);
-        assert!(seen.judge(0, &condition(1)).is_err(), "a condition found what was written over");
+        assert!(seen.judge(0, &condition(1)).is_err(), "a condition found an overwritten value");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Checker: while there is trouble, a well-behaved client's writes and reads at QUORUM succeed within a stated time through every
+//! Checker: under faults, a well-behaved client's writes and reads at QUORUM succeed within a stated time through every
 //! healthy node that reaches, of each key's replicas, a healthy majority.
 
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) struct Prober {
     pub(crate) world: SharedWorld,
     pub(crate) health: Health,
     pub(crate) plan: Rc<ClusterPlan>,
-    /// How many copies there are of everything.
+    /// The replication factor.
     pub(crate) copies: usize,
     pub(crate) rng: Rng,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Prober {
 impl Prober {
     /// Works until the world is down.
     pub(crate) async fn run(mut self) {
-        let pause = Duration::from_millis(self.plan.machine.life_millis) / REQUESTS;
+        let pause = Duration::from_millis(self.plan.machine.lifetime_millis) / REQUESTS;
         let but = self.copies - (self.copies / 2 + 1);
         let is_near = self.plan.is_one_datacenter() && self.plan.links.is_none() && self.plan.buggify == 0;
         let time_max = if is_near { NEAR_TIME_MAX } else { TIME_MAX };
@@ -57,8 +57,8 @@ impl Prober {
                 .sleep(Duration::from_nanos(self.rng.below(2 * pause.max(PAUSE_MIN).as_nanos() as u64)))
                 .await;
             let nth = self.rng.below(self.health.len() as u64) as usize;
-            let troubled = self.health.all_but(&self.plan, nth, but);
-            if self.world.borrow().down || troubled.is_none() {
+            let faulty = self.health.all_but(&self.plan, nth, but);
+            if self.world.borrow().down || faulty.is_none() {
                 continue;
             }
             let key = self.rng.below(KEYS);

@@ -1,5 +1,5 @@
 //! TRUNCATE while things happen to a cluster: a client that fills a table and truncates it again and again, and the checker that
-//! what was there before a truncation that was acknowledged never comes back, whoever had missed it, and that what came after it stays.
+//! rows from before an acknowledged truncation never come back, whichever node missed it, and that later rows stay.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,10 +26,10 @@ const TABLE: &str = "k0.cut";
 const GIVEN_UP: Duration = Duration::from_secs(15);
 /// One step in so many truncates the table of lightweight transactions.
 const LWT_ONE_IN: u64 = 16;
-/// How long the nodes may take in a calm until all of them take part.
+/// How long the nodes may take in a quiescent phase until all of them take part.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What the client knows of the table's rows.
+/// The client's knowledge of the table's rows.
 #[derive(Default)]
 pub(crate) struct Cut {
     next: i64,
@@ -37,7 +37,7 @@ pub(crate) struct Cut {
     there: BTreeSet<i64>,
     /// There before a truncation that was not acknowledged.
     open: BTreeSet<i64>,
-    /// There before a truncation that was acknowledged. What was not acknowledged itself may come later than it.
+    /// Rows before an acknowledged truncation. Rows that were not acknowledged themselves may come later than it.
     gone: BTreeSet<i64>,
 }
 
@@ -54,7 +54,7 @@ impl Cut {
         self.open.append(&mut self.there);
     }
 
-    /// What is wrong with the rows that a reading has shown; whether it has to show all that was acknowledged.
+    /// The violation in the rows of a reading; whether it has to show all acknowledged rows.
     fn problem(&self, rows: &BTreeSet<i64>, strong: bool) -> Option<String> {
         let back: Vec<&i64> = rows.intersection(&self.gone).collect();
         if !back.is_empty() {
@@ -165,7 +165,7 @@ impl Truncater {
                 self.cut.borrow_mut().truncated();
                 Ok(())
             }
-            // A node is away, or is believed to be: a truncation needs all of them.
+            // A node is down, or is convicted: a truncation needs all of them.
             Err(failure) => {
                 self.cut.borrow_mut().maybe_truncated();
                 self.rt.sleep(GIVEN_UP).await;

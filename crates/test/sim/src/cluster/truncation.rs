@@ -1,4 +1,4 @@
-//! Checker: what was truncated stays away, although hints and batches from before are still to be delivered.
+//! Checker: truncated rows stay away, although hints and batches from before are still to be delivered.
 
 use std::time::Duration;
 

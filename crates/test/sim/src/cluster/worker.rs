@@ -1,5 +1,5 @@
 //! A client of a cluster: connects to one node after another, writes and reads at consistency levels that it draws, and
-//! compares what the level promises.
+//! checks the results against the guarantees of the level.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::worker::{ask, connect_any};
 use crate::workload::{self, Prepared};
 use crate::world::SharedWorld;
 
-/// What a client needs.
+/// The state of a client.
 pub(crate) struct ClusterWorker {
     pub(crate) rt: Rt,
     pub(crate) world: SharedWorld,

@@ -1,4 +1,4 @@
-//! Tests of the simulator itself: it repeats itself, finds nothing in a few seeds, and finds a planted bug.
+//! Tests of the simulator itself: it repeats itself, finds nothing in a few seeds, and finds an injected bug.
 
 mod changes;
 
@@ -22,7 +22,7 @@ fn a_few_seeds_are_right_and_repeat_themselves() {
 }
 
 #[test]
-fn a_planted_bug_is_found() {
+fn a_injected_bug_is_found() {
     let canary = Canary::find("short-replay");
     assert!(canary.is_some());
     let options = Options { canary, ..Options::default() };

@@ -148,7 +148,7 @@ fn floor_ms(ms: i64, duration: &Duration, start: i64) -> Result<i64, FunctionErr
     loop {
         let moved = days_of(date) * DAY_MS + start.rem_euclid(DAY_MS);
         let floor = moved.saturating_add(multiplier.saturating_mul(length));
-        // Without a fixed part the day of the month is not looked at, as Cassandra has it.
+        // Without a fixed part the day of the month is not looked at, as in Cassandra.
         if length == 0 || floor <= ms || multiplier <= 0 {
             return Ok(if length == 0 { floor } else { floor.max(start) });
         }

@@ -72,7 +72,7 @@ impl CqlType {
 
     /// Appends the byte-comparable form of a value, all bits flipped when `reversed`. Returns whether anything was
     /// written: the empty value of types that have one beside their domain (an empty `int`) has no bytes of its own
-    /// and is told apart by the separator before it (see [`CqlType::encode_ordered_component`]).
+    /// and is recognised by the separator before it (see [`CqlType::encode_ordered_component`]).
     #[inline]
     pub fn encode_ordered(&self, value: &[u8], reversed: bool, out: &mut Vec<u8>) -> bool {
         let start = out.len();

@@ -23,7 +23,7 @@ pub(super) fn statements(options: &Options) -> Vec<String> {
     statements
 }
 
-/// What is wrong when every range has been read: each key lies in one of them.
+/// The errors when every range has been read: each key lies in one of them.
 pub(super) fn after(options: &Options, shared: &Shared) -> Vec<String> {
     let counts: Vec<u64> = shared.ranges.iter().map(|rows| rows.load(Ordering::Relaxed)).collect();
     let rows: u64 = counts.iter().filter(|rows| **rows != RANGE_UNKNOWN).sum();

@@ -1,0 +1,314 @@
+//! The JSON forms of what hangs on keyspaces, tables and the schema: functions, aggregates, indexes, triggers, derived tables,
+//! roles and service levels. What is absent has a default, and what has its default is left out, so that states of earlier
+//! versions are read and what they hold is written as they wrote it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use schema::{
+    Derivation, Index, IndexTarget, IndexedPart, Role, ServiceLevel, Signature, Trigger, UserAggregate,
+    UserFunction, WorkloadType,
+};
+use serde::{Deserialize, Serialize};
+use types::CqlType;
+
+use crate::codec::{SchemaCodecError, load_type, parse_id};
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredFunction {
+    name: String,
+    /// Name and class of each argument.
+    arguments: Vec<(String, String)>,
+    returns: String,
+    called_on_null_input: bool,
+    language: String,
+    body: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredAggregate {
+    name: String,
+    arguments: Vec<String>,
+    state_function: String,
+    state_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    final_function: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    initial_condition: Option<String>,
+    returns: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredSignature {
+    name: String,
+    arguments: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredIndex {
+    name: String,
+    /// Column and part of each target.
+    targets: Vec<(String, StoredPart)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    options: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredPart {
+    Whole,
+    Values,
+    Keys,
+    Entries,
+    Full,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredTrigger {
+    name: String,
+    class: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum StoredDerivation {
+    View { base: String, all_columns: bool, where_clause: String },
+    Index { base: String, index: String },
+    Cdc { base: String },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredRole {
+    name: String,
+    can_login: bool,
+    is_superuser: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    salted_hash: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    member_of: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    permissions: BTreeMap<String, BTreeSet<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    service_level: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredServiceLevel {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout: Option<StoredDuration>,
+    shares: u32,
+    workload: StoredWorkload,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredDuration {
+    seconds: u64,
+    nanos: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredWorkload {
+    Unspecified,
+    Batch,
+    Interactive,
+}
+
+pub(crate) fn store_function(function: &UserFunction) -> StoredFunction {
+    let argument = |(name, ty): &(String, CqlType)| (name.clone(), ty.class_name(false));
+    StoredFunction {
+        name: function.name.clone(),
+        arguments: function.arguments.iter().map(argument).collect(),
+        returns: function.returns.class_name(false),
+        called_on_null_input: function.called_on_null_input,
+        language: function.language.clone(),
+        body: function.body.clone(),
+    }
+}
+
+pub(crate) fn load_function(
+    keyspace: &str,
+    stored: StoredFunction,
+) -> Result<UserFunction, SchemaCodecError> {
+    let what = || format!("function {keyspace}.{}", stored.name);
+    let argument = |(name, class): &(String, String)| Ok((name.clone(), load_type(class, what)?));
+    let arguments = stored.arguments.iter().map(argument).collect::<Result<_, SchemaCodecError>>()?;
+    let returns = load_type(&stored.returns, what)?;
+    Ok(UserFunction {
+        keyspace: keyspace.to_owned(),
+        name: stored.name,
+        arguments,
+        returns,
+        called_on_null_input: stored.called_on_null_input,
+        language: stored.language,
+        body: stored.body,
+    })
+}
+
+pub(crate) fn store_aggregate(aggregate: &UserAggregate) -> StoredAggregate {
+    StoredAggregate {
+        name: aggregate.name.clone(),
+        arguments: aggregate.arguments.iter().map(|ty| ty.class_name(false)).collect(),
+        state_function: aggregate.state_function.clone(),
+        state_type: aggregate.state_type.class_name(false),
+        final_function: aggregate.final_function.clone(),
+        initial_condition: aggregate.initial_condition.clone(),
+        returns: aggregate.returns.class_name(false),
+    }
+}
+
+pub(crate) fn load_aggregate(
+    keyspace: &str,
+    stored: StoredAggregate,
+) -> Result<UserAggregate, SchemaCodecError> {
+    let what = || format!("aggregate {keyspace}.{}", stored.name);
+    let arguments = stored.arguments.iter().map(|class| load_type(class, what)).collect::<Result<_, _>>()?;
+    let (state_type, returns) = (load_type(&stored.state_type, what)?, load_type(&stored.returns, what)?);
+    Ok(UserAggregate {
+        keyspace: keyspace.to_owned(),
+        name: stored.name,
+        arguments,
+        state_function: stored.state_function,
+        state_type,
+        final_function: stored.final_function,
+        initial_condition: stored.initial_condition,
+        returns,
+    })
+}
+
+pub(crate) fn store_signature(signature: &Signature) -> StoredSignature {
+    StoredSignature { name: signature.name.clone(), arguments: signature.arguments.clone() }
+}
+
+pub(crate) fn load_signature(stored: StoredSignature) -> Signature {
+    Signature { name: stored.name, arguments: stored.arguments }
+}
+
+pub(crate) fn store_index(index: &Index) -> StoredIndex {
+    let part = |part| match part {
+        IndexedPart::Whole => StoredPart::Whole,
+        IndexedPart::Values => StoredPart::Values,
+        IndexedPart::Keys => StoredPart::Keys,
+        IndexedPart::Entries => StoredPart::Entries,
+        IndexedPart::Full => StoredPart::Full,
+    };
+    StoredIndex {
+        name: index.name.clone(),
+        targets: index.targets.iter().map(|target| (target.column.clone(), part(target.part))).collect(),
+        class: index.class.clone(),
+        options: index.options.clone(),
+    }
+}
+
+pub(crate) fn load_index(stored: StoredIndex) -> Index {
+    let part = |part| match part {
+        StoredPart::Whole => IndexedPart::Whole,
+        StoredPart::Values => IndexedPart::Values,
+        StoredPart::Keys => IndexedPart::Keys,
+        StoredPart::Entries => IndexedPart::Entries,
+        StoredPart::Full => IndexedPart::Full,
+    };
+    let target = |(column, stored)| IndexTarget { column, part: part(stored) };
+    Index {
+        name: stored.name,
+        targets: stored.targets.into_iter().map(target).collect(),
+        class: stored.class,
+        options: stored.options,
+    }
+}
+
+pub(crate) fn store_trigger(trigger: &Trigger) -> StoredTrigger {
+    StoredTrigger { name: trigger.name.clone(), class: trigger.class.clone() }
+}
+
+pub(crate) fn load_trigger(stored: StoredTrigger) -> Trigger {
+    Trigger { name: stored.name, class: stored.class }
+}
+
+pub(crate) fn store_derivation(derivation: &Derivation) -> StoredDerivation {
+    let base = derivation.base().to_string();
+    match derivation {
+        Derivation::View { all_columns, where_clause, .. } => {
+            StoredDerivation::View { base, all_columns: *all_columns, where_clause: where_clause.clone() }
+        }
+        Derivation::Index { index, .. } => StoredDerivation::Index { base, index: index.clone() },
+        Derivation::Cdc { .. } => StoredDerivation::Cdc { base },
+    }
+}
+
+pub(crate) fn load_derivation(stored: StoredDerivation) -> Result<Derivation, SchemaCodecError> {
+    let id = |text: String| {
+        parse_id(&text).ok_or(SchemaCodecError::Value { what: "id of a base table", found: text })
+    };
+    Ok(match stored {
+        StoredDerivation::View { base, all_columns, where_clause } => {
+            Derivation::View { base: id(base)?, all_columns, where_clause }
+        }
+        StoredDerivation::Index { base, index } => Derivation::Index { base: id(base)?, index },
+        StoredDerivation::Cdc { base } => Derivation::Cdc { base: id(base)? },
+    })
+}
+
+pub(crate) fn store_role(role: &Role) -> StoredRole {
+    let role = role.clone();
+    StoredRole {
+        name: role.name,
+        can_login: role.can_login,
+        is_superuser: role.is_superuser,
+        salted_hash: role.salted_hash,
+        member_of: role.member_of,
+        permissions: role.permissions,
+        service_level: role.service_level,
+    }
+}
+
+pub(crate) fn load_role(stored: StoredRole) -> Role {
+    Role {
+        name: stored.name,
+        can_login: stored.can_login,
+        is_superuser: stored.is_superuser,
+        salted_hash: stored.salted_hash,
+        member_of: stored.member_of,
+        permissions: stored.permissions,
+        service_level: stored.service_level,
+    }
+}
+
+pub(crate) fn store_service_level(level: &ServiceLevel) -> StoredServiceLevel {
+    let timeout =
+        |timeout: Duration| StoredDuration { seconds: timeout.as_secs(), nanos: timeout.subsec_nanos() };
+    StoredServiceLevel {
+        name: level.name.clone(),
+        timeout: level.timeout.map(timeout),
+        shares: level.shares,
+        workload: match level.workload {
+            WorkloadType::Unspecified => StoredWorkload::Unspecified,
+            WorkloadType::Batch => StoredWorkload::Batch,
+            WorkloadType::Interactive => StoredWorkload::Interactive,
+        },
+    }
+}
+
+pub(crate) fn load_service_level(stored: StoredServiceLevel) -> Result<ServiceLevel, SchemaCodecError> {
+    let timeout = match stored.timeout {
+        // `Duration::new` panics when the nanoseconds carry over the largest second.
+        Some(StoredDuration { nanos, .. }) if nanos >= 1_000_000_000 => {
+            return Err(SchemaCodecError::Value {
+                what: "nanoseconds of a timeout",
+                found: nanos.to_string(),
+            });
+        }
+        Some(StoredDuration { seconds, nanos }) => Some(Duration::new(seconds, nanos)),
+        None => None,
+    };
+    Ok(ServiceLevel {
+        name: stored.name,
+        timeout,
+        shares: stored.shares,
+        workload: match stored.workload {
+            StoredWorkload::Unspecified => WorkloadType::Unspecified,
+            StoredWorkload::Batch => WorkloadType::Batch,
+            StoredWorkload::Interactive => WorkloadType::Interactive,
+        },
+    })
+}

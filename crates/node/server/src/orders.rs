@@ -1,0 +1,175 @@
+//! What shard 0 has the shards of the node do, and how each of them does it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use membership::{FetchedRanges, MembershipError, ShardTask};
+use rpc::{Messenger, RpcConfig};
+use rt::Rt;
+use rt::ShardCall;
+use rt::mesh::{Endpoint, Port};
+use rt::sync::Notify;
+
+use crate::NodeError;
+use crate::node::Boot;
+use crate::shard::{RunningShard, ShardSetup};
+
+rt::shard_calls! {
+    /// What shard 0 has the shards do.
+    pub(crate) Order => Report, served by follower: &Follower {
+        /// Reach other nodes.
+        #[derive(Clone)]
+        Connect { config: Arc<RpcConfig> } -> Result<(), NodeError> = follower.connect(config),
+        /// Open storage.
+        #[derive(Clone)]
+        Open { boot: Arc<Boot> } -> Result<(), NodeError> = follower.open(boot).await,
+        /// Carry out a task of a topology change.
+        #[derive(Clone)]
+        CarryOut { task: ShardTask } -> Result<FetchedRanges, MembershipError> = match follower.running() {
+            Some(shard) => shard.streamer().carry_out(&follower.rt, task).await,
+            None => Err(MembershipError::Stopped),
+        },
+        /// Complete logged batches that a crash interrupted.
+        #[derive(Clone)]
+        Replay {} -> Result<(), NodeError> = match follower.running() {
+            Some(shard) => shard.replay_batches().await,
+            None => Err(NodeError::Stopped),
+        },
+        /// Let clients in.
+        #[derive(Clone)]
+        Listen {} -> Result<(), NodeError> = match follower.running() {
+            Some(shard) => shard.listen().await,
+            None => Err(NodeError::Stopped),
+        },
+        /// Let no clients in any more, and close the connections of those that are there.
+        #[derive(Clone)]
+        CloseClients {} -> () = if let Some(shard) = follower.running() {
+            shard.close_front().await;
+        },
+        /// Figures of this moment.
+        #[derive(Clone)]
+        Figures {} -> Box<admin::ShardFigures> = match follower.running() {
+            Some(shard) => Box::new(shard.figures(&follower.rt)),
+            None => Box::default(),
+        },
+        /// Trace this share (0-1) of the requests.
+        #[derive(Clone)]
+        Trace { probability: f64 } -> () = if let Some(shard) = follower.running() {
+            shard.front().set_trace_probability(probability);
+        },
+        /// Take no more requests, and finish those under way.
+        #[derive(Clone)]
+        Quiesce {} -> () = if let Some(shard) = follower.running() {
+            shard.quiet().await;
+        },
+        /// Stop, in order, and end.
+        #[derive(Clone)]
+        Stop {} -> Result<(), NodeError> = follower.stop().await,
+    }
+}
+
+/// A shard that carries out orders.
+#[derive(Clone)]
+pub(crate) struct Follower {
+    rt: Rt,
+    port: Port<Order, Report>,
+    state: Rc<RefCell<State>>,
+    ended: Rc<Notify>,
+}
+
+enum State {
+    /// Not opened, and connected before it is.
+    Waiting(Option<ShardSetup>, Option<Messenger>),
+    Running(Rc<RunningShard>),
+    Ended,
+}
+
+impl Follower {
+    pub(crate) fn start(rt: &Rt, orders: Endpoint<Order, Report>, setup: ShardSetup) -> Self {
+        let port = orders.attach(rt);
+        let follower = Self {
+            rt: rt.clone(),
+            port: port.clone(),
+            state: Rc::new(RefCell::new(State::Waiting(Some(setup), None))),
+            ended: Rc::new(Notify::new()),
+        };
+        let server = follower.clone();
+        port.serve(move |_, order| {
+            let follower = server.clone();
+            async move { order.serve(&follower).await }
+        });
+        follower
+    }
+
+    /// The way to all shards.
+    pub(crate) fn port(&self) -> &Port<Order, Report> {
+        &self.port
+    }
+
+    /// The shard's connections to other nodes, between connecting and opening.
+    pub(crate) fn messenger(&self) -> Option<Messenger> {
+        match &*self.state.borrow() {
+            State::Waiting(_, messenger) => messenger.clone(),
+            State::Running(_) | State::Ended => None,
+        }
+    }
+
+    /// The shard, once its storage is open.
+    pub(crate) fn running(&self) -> Option<Rc<RunningShard>> {
+        match &*self.state.borrow() {
+            State::Running(shard) => Some(shard.clone()),
+            State::Waiting(..) | State::Ended => None,
+        }
+    }
+
+    /// Returns when the shard has stopped.
+    pub(crate) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Gives every shard an order; the first failure when all have reported.
+    pub(crate) async fn order_all<C>(&self, order: C) -> Result<(), NodeError>
+    where
+        C: ShardCall<Request = Order, Response = Report, Answer = Result<(), NodeError>> + Clone,
+    {
+        join_all(self.port.ask_each(order)).await.into_iter().collect()
+    }
+
+    fn connect(&self, config: Arc<RpcConfig>) -> Result<(), NodeError> {
+        match &mut *self.state.borrow_mut() {
+            State::Waiting(Some(setup), messenger) => {
+                let endpoint = setup.handover.take().expect("a shard is connected once");
+                *messenger = Some(Messenger::new(&self.rt, config, endpoint));
+            }
+            State::Waiting(..) | State::Running(_) | State::Ended => {}
+        }
+        Ok(())
+    }
+
+    async fn open(&self, boot: Arc<Boot>) -> Result<(), NodeError> {
+        let setup = match &mut *self.state.borrow_mut() {
+            State::Waiting(setup, messenger) => setup.take().zip(messenger.clone()),
+            State::Running(_) | State::Ended => None,
+        };
+        let (setup, messenger) = setup.expect("a shard is connected, then opened once");
+        let shard = RunningShard::open(&self.rt, boot, setup, messenger).await?;
+        *self.state.borrow_mut() = State::Running(Rc::new(shard));
+        Ok(())
+    }
+
+    async fn stop(&self) -> Result<(), NodeError> {
+        let state = std::mem::replace(&mut *self.state.borrow_mut(), State::Ended);
+        let result = match state {
+            State::Running(shard) => shard.stop().await,
+            State::Waiting(_, Some(messenger)) => {
+                messenger.stop().await;
+                Ok(())
+            }
+            State::Waiting(..) | State::Ended => Ok(()),
+        };
+        self.ended.notify_all();
+        result
+    }
+}

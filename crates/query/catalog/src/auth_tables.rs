@@ -1,0 +1,81 @@
+//! Roles, their permissions and service levels: `system_auth` and `system.service_levels_v2`, as Cassandra and ScyllaDB have them.
+
+use schema::{Role, Schema, ServiceLevel};
+
+use crate::rows::{Datum, RowBuilder};
+
+/// The attribute of a role that names its service level, under ScyllaDB's name.
+const SERVICE_LEVEL: &str = "service_level";
+
+/// Rows of one table of `system_auth`.
+pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema) {
+    match rows.table().name.clone().as_str() {
+        "roles" => schema.roles().for_each(|one| role(rows, one)),
+        "role_members" => schema.roles().for_each(|one| members(rows, one)),
+        "role_permissions" => schema.roles().for_each(|one| permissions(rows, one)),
+        "role_attributes" => schema.roles().for_each(|one| attributes(rows, one)),
+        _ => {}
+    }
+}
+
+/// Texts in order; null without any, as an empty set that is not frozen.
+fn set<'t>(texts: impl IntoIterator<Item = &'t String>) -> Datum {
+    match Datum::texts(texts) {
+        Datum::List(texts) if texts.is_empty() => Datum::Null,
+        texts => texts,
+    }
+}
+
+fn role(rows: &mut RowBuilder, role: &Role) {
+    rows.row([
+        ("role", role.name.as_str().into()),
+        ("can_login", role.can_login.into()),
+        ("is_superuser", role.is_superuser.into()),
+        ("member_of", set(&role.member_of)),
+        ("salted_hash", role.salted_hash.clone().into()),
+    ]);
+}
+
+fn members(rows: &mut RowBuilder, member: &Role) {
+    for role in &member.member_of {
+        rows.row([("role", role.as_str().into()), ("member", member.name.as_str().into())]);
+    }
+}
+
+fn permissions(rows: &mut RowBuilder, role: &Role) {
+    for (resource, permissions) in role.permissions.iter().filter(|(_, granted)| !granted.is_empty()) {
+        rows.row([
+            ("role", role.name.as_str().into()),
+            ("resource", resource.as_str().into()),
+            ("permissions", set(permissions)),
+        ]);
+    }
+}
+
+fn attributes(rows: &mut RowBuilder, role: &Role) {
+    if let Some(level) = &role.service_level {
+        rows.row([
+            ("role", role.name.as_str().into()),
+            ("name", SERVICE_LEVEL.into()),
+            ("value", level.as_str().into()),
+        ]);
+    }
+}
+
+/// Rows of `system.service_levels_v2`.
+pub(crate) fn service_levels(rows: &mut RowBuilder, schema: &Schema) {
+    for level in schema.service_levels() {
+        rows.row([
+            ("service_level", level.name.as_str().into()),
+            ("shares", i32::try_from(level.shares).unwrap_or(i32::MAX).into()),
+            ("timeout", timeout(level).into()),
+            ("workload_type", level.workload.name().into()),
+        ]);
+    }
+}
+
+/// The timeout as a value of type `duration`.
+fn timeout(level: &ServiceLevel) -> Option<Datum> {
+    let nanos = i64::try_from(level.timeout?.as_nanos()).unwrap_or(i64::MAX);
+    Some(Datum::Blob(types::duration::Duration { months: 0, days: 0, nanos }.to_bytes()))
+}

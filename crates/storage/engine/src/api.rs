@@ -1,0 +1,282 @@
+//! Queries of a shard's storage, apart from writes ([`crate::write`]).
+
+use std::sync::Arc;
+
+use commitlog::SyncMode;
+use compaction::KeptTokens;
+use memtable::OnlyRow;
+use mutation::purge::PurgeRule;
+use mutation::{DecoratedKey, PartitionUpdate, Repaired, Seconds, Slices};
+use rt::Rt;
+use schema::{Schema, Table, TableId};
+
+use crate::engine::Engine;
+use crate::error::log_failure;
+use crate::figures;
+use crate::read::{Read, ReadSources};
+use crate::watermark::{Mark, Marked};
+use crate::{
+    EngineConfig, EngineReader, EngineStats, MaintenanceError, OpenError, ReadError, Sampled, TableStats,
+    WriteError,
+};
+
+impl Engine {
+    /// Opens this shard's part of the data directory: SSTables, then the commit log, which is replayed. With one
+    /// shard it also does what [`crate::prepare`] does.
+    pub async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> Result<Engine, OpenError> {
+        crate::open::open(rt, config, schema).await
+    }
+
+    /// Makes stores for tables that are new in `schema` and takes over changed definitions. Tables that are gone stay
+    /// until [`Engine::drop_table`].
+    pub fn set_schema(&self, schema: Arc<Schema>) {
+        self.0.set_schema(&schema);
+    }
+
+    /// Takes over when what of a table was repaired.
+    pub fn set_repaired(&self, table: TableId, repaired: Arc<Repaired>) {
+        if let Some(store) = self.0.store(table) {
+            *store.repaired.borrow_mut() = repaired;
+        }
+    }
+
+    /// When what of a table was repaired, as [`Engine::set_repaired`] told.
+    pub fn repaired(&self, table: TableId) -> Arc<Repaired> {
+        self.0.store(table).map_or_else(Arc::default, |store| store.repaired.borrow().clone())
+    }
+
+    /// What of a table a compaction of everything might forget at `now`.
+    pub fn purge_rule(&self, table: &Table, now: Seconds) -> PurgeRule {
+        match self.0.store(table.id) {
+            Some(store) => PurgeRule::for_table(table, now, &store.repaired.borrow()),
+            None => PurgeRule::for_table(table, now, &Arc::default()),
+        }
+    }
+
+    /// Figures of one table; none when it is not there.
+    pub fn table_stats(&self, table: TableId) -> Option<TableStats> {
+        let store = self.0.store(table)?;
+        Some(figures::table(&self.0, &store))
+    }
+
+    /// Reads, in ring order.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Stopped`], [`ReadError::UnknownTable`]; [`ReadError::Source`] when an SSTable of the range is out of service, or the
+    /// mark above which is to be read means nothing any more.
+    pub fn read(&self, read: &Read<'_>) -> Result<EngineReader, ReadError> {
+        self.0.admit_read()?;
+        self.0.read(read)
+    }
+
+    /// The only row of a partition, where memory knows all of it and nothing has to be merged or read: the commonest
+    /// read without the price of a stream. [`OnlyRow::More`] asks for [`Engine::read`].
+    pub fn only_row(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        slices: &Slices,
+        bypass_cache: bool,
+    ) -> Result<OnlyRow, ReadError> {
+        self.0.admit_read()?;
+        self.0.only_row(table.id, key, slices, bypass_cache)
+    }
+
+    /// What the present SSTables hold is covered by the mark that this gives; after flushing, if that is wanted, so is everything
+    /// that was written before.
+    pub async fn take_mark(&self, table: TableId, flush: bool) -> Result<Marked, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::marks::take(&self.0, &store, flush).await
+    }
+
+    /// Has compaction keep what this mark covers apart from what came later.
+    pub fn set_repaired_upto(&self, table: TableId, mark: Mark) {
+        if let Some(store) = self.0.store(table) {
+            store.marks.set_floor(mark);
+        }
+    }
+
+    /// Returns when a power failure cannot undo what was written to a table before.
+    pub async fn make_durable(&self, table: TableId) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        if store.durable.get() {
+            return self.0.log.sync().await.map_err(log_failure);
+        }
+        self.0.flush(&store).await
+    }
+
+    /// From what a read of a partition would be answered now, for traces.
+    pub fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
+        self.0.sources_of(table, key, slices)
+    }
+
+    /// Why the storage takes no more writes, if a failure of the disk has stopped it.
+    pub fn stop_reason(&self) -> Option<String> {
+        self.0.health.stop_reason()
+    }
+
+    /// How many SSTables a table has on this shard.
+    pub fn sstable_count(&self, table: TableId) -> usize {
+        self.0.store(table).map_or(0, |store| store.set().len())
+    }
+
+    /// The name of the commit log's mode: when writes are acknowledged.
+    pub fn sync_mode_name(&self) -> &'static str {
+        match self.0.config.commitlog.sync {
+            SyncMode::Periodic { .. } => "periodic: written, synced later",
+            SyncMode::Batch => "batch: synced",
+            SyncMode::Group { .. } => "group: synced",
+        }
+    }
+
+    /// Adds counter deltas: `update`'s cells hold 8-byte big-endian deltas, and the result holds the counter shards of this
+    /// node that they lead to, as other replicas must store them. Reads and writes under a lock of the partition. What a power failure
+    /// undoes of it later is not counted upon again: see docs/design/engine.md, *Counters*.
+    pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, WriteError> {
+        crate::counter::increment(self, update).await
+    }
+
+    /// Writes a table's memtable to an SSTable and waits for it.
+    pub async fn flush(&self, table: TableId) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        self.0.flush(&store).await
+    }
+
+    /// Flushes every table.
+    pub async fn flush_all(&self) -> Result<(), MaintenanceError> {
+        let stores = self.0.stores_in_order();
+        for store in &stores {
+            self.0.start_flush(store, None);
+        }
+        for store in &stores {
+            self.0.flush(store).await?;
+        }
+        Ok(())
+    }
+
+    /// Merges all of a table's SSTables into one (major compaction) and waits for it.
+    pub async fn compact(&self, table: TableId) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::compact::major(&self.0, &store).await
+    }
+
+    /// Writes those of a table's SSTables anew that have partitions of other tokens than `kept` says, without these; how many. It
+    /// is asked when the SSTables are chosen.
+    pub async fn cleanup(
+        &self,
+        table: TableId,
+        kept: impl Fn() -> KeptTokens,
+    ) -> Result<u64, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::compact::cleanup(&self.0, &store, kept).await
+    }
+
+    /// Removes everything that was written before the call, and keeps that this was at `at_micros` (now), which also names
+    /// the automatic snapshot. All of it happens or nothing; when it fails because the disk did, and it could not be undone
+    /// either, the shard stops and the next start tells.
+    pub async fn truncate(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::truncation::truncate(&self.0, &store, at_micros).await
+    }
+
+    /// When this shard truncated a table last, microseconds since the epoch; [`i64::MIN`] for never.
+    pub fn truncated_at(&self, table: TableId) -> i64 {
+        self.0.store(table).map_or(i64::MIN, |store| store.truncated.get())
+    }
+
+    /// Remembers that a table was truncated at this time, when this shard had nothing of it: what began before and comes late is left out
+    /// from here on, after a restart too. What is there stays.
+    pub async fn learn_truncation(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::truncation::learn(&self.0, &store, at_micros).await
+    }
+
+    /// Another node has truncated a table at this time, though this shard has not: see [`Engine::truncated_latest`].
+    pub fn note_truncation(&self, at_micros: i64) {
+        self.0.note_truncation(at_micros);
+    }
+
+    /// The latest time of a truncation that this shard knows of, of whatever table, [`i64::MIN`] for none. What is taken up
+    /// from now on must count as later, wherever the wall clock stands.
+    pub fn truncated_latest(&self) -> i64 {
+        self.0.truncated_latest.get()
+    }
+
+    /// Forgets a table and removes this shard's files of it, after a snapshot where that is set, which `at_micros` (now)
+    /// names. The directory stays until [`crate::remove_dropped_dir`].
+    pub async fn drop_table(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::maintain::drop_table(&self.0, &store, at_micros).await
+    }
+
+    /// Removes the directory of a table that every shard has dropped, unless a reader still holds files or this shard has not
+    /// dropped it yet; whether nothing is left to do.
+    pub async fn remove_dropped_dir(
+        &self,
+        keyspace: &str,
+        name: &str,
+        id: TableId,
+    ) -> Result<bool, rt::DiskError> {
+        // Who asks may know of a drop before this shard does: a flush would find its directory gone.
+        if self.0.store(id).is_some() || self.0.tables.is_dropping(id) {
+            return Ok(false);
+        }
+        let dir = sstable::named_table_dir(&self.0.config.data_directory, keyspace, name, id);
+        // The next table of the keyspace may be about to make its directory.
+        let in_use = self.0.tables.current().values().any(|store| store.dir.parent() == dir.parent());
+        crate::maintain::remove_dropped_dir(self.0.rt.disk(), &dir, in_use).await
+    }
+
+    /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.
+    pub async fn snapshot(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        self.0.flush(&store).await?;
+        crate::links::link_snapshot(&self.0, &store, name).await
+    }
+
+    /// Removes a table's snapshot of this name, or all of them.
+    pub async fn clear_snapshot(&self, table: TableId, name: Option<&str>) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        crate::links::clear_snapshot(&self.0, &store, name).await
+    }
+
+    /// Figures of this moment.
+    pub fn stats(&self) -> EngineStats {
+        crate::figures::collect(&self.0)
+    }
+
+    /// Ends background tasks, syncs and closes the commit log. Memtables are not flushed: the next start replays them.
+    pub async fn stop(&self) -> Result<(), MaintenanceError> {
+        let inner = &self.0;
+        let failed_before = inner.health.stop();
+        inner.memory.freed.notify_all();
+        for task in inner.take_tasks() {
+            task.cancel().await;
+        }
+        // Flushes are not tried again: who waits for one learns that.
+        for store in inner.stores_in_order() {
+            store.memtables.wake_waiting();
+        }
+        let emptied = inner.trash.empty(inner.rt.disk()).await;
+        let closed = inner.log.close().await.map_err(log_failure);
+        // What came to the log while it was being closed is written, and perhaps not synced.
+        let synced = inner.log.sync().await;
+        if !failed_before && closed.is_ok() && synced.is_ok() && !inner.counters.has_unlogged() {
+            // Without it the next start counts under another id.
+            let _ = inner.counters.ids.close(&inner.rt).await;
+        }
+        if let Some(reason) = inner.health.take_death() {
+            return Err(MaintenanceError::Source(reason.into()));
+        }
+        emptied?;
+        closed
+    }
+
+    /// Begins to count a table's partitions anew in so many places each, or ends that with none. What was counted until now.
+    pub fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
+        let store = self.0.store(table)?;
+        let before = store.sampled.replace(places.map(|places| Box::new(Sampled::new(places))));
+        before.map(|sampled| *sampled)
+    }
+}

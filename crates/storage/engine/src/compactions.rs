@@ -1,0 +1,215 @@
+//! The compactions of a shard: which run, what they have done, and when a table's are tried again.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use compaction::{Progress, Throttle};
+use rt::Instant;
+use rt::sync::Notify;
+use schema::{Table, TableId};
+use stdx::HashMap;
+
+use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
+
+/// Longest pause after compactions of a table that failed.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The compactions of a shard.
+pub(crate) struct Compactions {
+    /// Told when there may be something to compact.
+    pub(crate) check: Notify,
+    /// Their limit of bytes read and written a second.
+    pub(crate) throttle: Throttle,
+    running: Cell<u64>,
+    failed: Cell<u64>,
+    /// The last logged message about a failure.
+    failure: RefCell<String>,
+    tasks: RefCell<Vec<Weak<RunningTask>>>,
+    totals: Cell<Totals>,
+    history: RefCell<VecDeque<CompactionRecord>>,
+    /// The table of which one was started last.
+    last: Cell<Option<TableId>>,
+    /// Tables of which they failed: how often in a row, and until when none is started.
+    pauses: RefCell<HashMap<TableId, (u32, Instant)>>,
+    /// Bytes that those under way may still write.
+    claimed: Rc<Cell<u64>>,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Compactions.
+    pub(crate) done: u64,
+    /// Bytes of data read.
+    pub(crate) bytes_in: u64,
+    /// Bytes of data written.
+    pub(crate) bytes_out: u64,
+}
+
+impl Compactions {
+    pub(crate) fn new(throttle: Throttle) -> Self {
+        Self {
+            check: Notify::new(),
+            throttle,
+            running: Cell::new(0),
+            failed: Cell::new(0),
+            failure: RefCell::default(),
+            tasks: RefCell::default(),
+            totals: Cell::default(),
+            history: RefCell::default(),
+            last: Cell::new(None),
+            pauses: RefCell::default(),
+            claimed: Rc::default(),
+        }
+    }
+
+    /// How many run.
+    pub(crate) fn running(&self) -> u64 {
+        self.running.get()
+    }
+
+    /// How many failed since start.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.get()
+    }
+
+    /// Counters since the start.
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals.get()
+    }
+
+    /// One of a table begins, which was chosen in its turn.
+    pub(crate) fn begin(&self) {
+        self.running.set(self.running.get() + 1);
+    }
+
+    /// One that was begun has ended.
+    pub(crate) fn end(&self) {
+        let running = self.running.get();
+        assert!(running > 0, "a compaction that ends has begun");
+        self.running.set(running - 1);
+    }
+
+    /// The table of which one was started last.
+    pub(crate) fn last(&self) -> Option<TableId> {
+        self.last.get()
+    }
+
+    /// One of this table was started.
+    pub(crate) fn set_last(&self, table: TableId) {
+        self.last.set(Some(table));
+    }
+
+    /// Counts one that failed, or was stopped.
+    pub(crate) fn count_failure(&self) {
+        self.failed.set(self.failed.get() + 1);
+    }
+
+    /// One of a table failed: the next is started after a pause, not at once, for the disk may be full for a while. The log says why,
+    /// once.
+    pub(crate) fn pause(&self, table: TableId, now: Instant, text: String) {
+        let mut pauses = self.pauses.borrow_mut();
+        let (failures, until) = pauses.entry(table).or_insert((0, Instant::START));
+        *until = now + PAUSE_MAX.min(Duration::from_secs(1 << (*failures).min(6)));
+        *failures += 1;
+        drop(pauses);
+        if *self.failure.borrow() != text {
+            tracing::error!("{text}");
+            *self.failure.borrow_mut() = text;
+        }
+    }
+
+    /// Whether none of a table is to be started yet.
+    pub(crate) fn is_paused(&self, table: TableId, now: Instant) -> bool {
+        self.pauses.borrow().get(&table).is_some_and(|(_, until)| now < *until)
+    }
+
+    /// One of a table succeeded, or the table is gone.
+    pub(crate) fn resume(&self, table: TableId) {
+        self.pauses.borrow_mut().remove(&table);
+    }
+
+    /// Bytes that those under way may still write.
+    pub(crate) fn claimed(&self) -> u64 {
+        self.claimed.get()
+    }
+
+    /// Takes room on disk, until the result is dropped.
+    pub(crate) fn claim(&self, bytes: u64) -> Claim {
+        self.claimed.set(self.claimed.get() + bytes);
+        Claim { claimed: self.claimed.clone(), bytes }
+    }
+
+    /// Has others see one until the result is dropped.
+    pub(crate) fn show(&self, id: [u8; 16], table: Arc<Table>, sstables: usize) -> Rc<RunningTask> {
+        let task = Rc::new(RunningTask { id, table, sstables, progress: Progress::default() });
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|task| task.strong_count() > 0);
+        tasks.push(Rc::downgrade(&task));
+        task
+    }
+
+    /// Those that run, for others to see.
+    pub(crate) fn tasks(&self) -> Vec<TaskRecord> {
+        self.tasks.borrow().iter().filter_map(Weak::upgrade).map(|task| task.record()).collect()
+    }
+
+    /// One has happened.
+    pub(crate) fn record(&self, record: CompactionRecord) {
+        let Totals { done, bytes_in, bytes_out } = self.totals.get();
+        self.totals.set(Totals {
+            done: done + 1,
+            bytes_in: bytes_in + record.bytes_in,
+            bytes_out: bytes_out + record.bytes_out,
+        });
+        let mut history = self.history.borrow_mut();
+        if history.len() >= COMPACTION_HISTORY_MAX {
+            history.pop_front();
+        }
+        history.push_back(record);
+        assert!(history.len() <= COMPACTION_HISTORY_MAX, "the history is bounded");
+    }
+
+    /// The last ones.
+    pub(crate) fn history(&self) -> Vec<CompactionRecord> {
+        self.history.borrow().iter().cloned().collect()
+    }
+}
+
+/// A compaction that runs, as others see it.
+pub(crate) struct RunningTask {
+    id: [u8; 16],
+    table: Arc<Table>,
+    sstables: usize,
+    pub(crate) progress: Progress,
+}
+
+impl RunningTask {
+    fn record(&self) -> TaskRecord {
+        TaskRecord {
+            id: self.id,
+            keyspace: self.table.keyspace.clone(),
+            table: self.table.name.clone(),
+            sstables: self.sstables as u64,
+            bytes_done: self.progress.bytes_read.get(),
+            bytes_total: self.progress.bytes_total.get(),
+        }
+    }
+}
+
+/// Room on disk that a compaction has taken, until it is dropped.
+pub(crate) struct Claim {
+    claimed: Rc<Cell<u64>>,
+    bytes: u64,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let claimed = self.claimed.get();
+        assert!(claimed >= self.bytes, "room that is given back was taken");
+        self.claimed.set(claimed - self.bytes);
+    }
+}

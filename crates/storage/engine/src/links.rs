@@ -1,0 +1,106 @@
+//! Snapshots and backups: hard links to the files of SSTables.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use rt::{Disk, DiskError};
+use sstable::{Component, Descriptor};
+
+use crate::MaintenanceError;
+use crate::engine::Inner;
+use crate::live::LiveSstable;
+use crate::store::Store;
+
+/// The name of an automatic snapshot of a table.
+pub(crate) fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
+    format!("{why}-{}-{table}", at_micros / 1000)
+}
+
+/// Whether a table has a snapshot made before it is dropped or truncated.
+pub(crate) fn wants_snapshot(inner: &Inner, store: &Store) -> bool {
+    inner.config.auto_snapshot && store.of_table(|table| table.options.allow_auto_snapshot)
+}
+
+pub(crate) async fn auto_snapshot(
+    inner: &Inner,
+    store: &Store,
+    sstables: &[Rc<LiveSstable>],
+    why: &str,
+    at_micros: i64,
+) -> Result<(), MaintenanceError> {
+    let damaged = store.damages.files();
+    if !wants_snapshot(inner, store) || (sstables.is_empty() && damaged.is_empty()) {
+        return Ok(());
+    }
+    let dir = store.dir.join("snapshots").join(snapshot_name(why, at_micros, &store.table().name));
+    for live in sstables {
+        link_files(inner, live, &dir).await?;
+    }
+    for descriptor in &damaged {
+        link_all(inner.rt.disk(), descriptor, &dir, false).await?;
+    }
+    Ok(())
+}
+
+/// Hard-links the SSTables of a table into a snapshot.
+pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> Result<(), MaintenanceError> {
+    let dir = store.dir.join("snapshots").join(name);
+    for live in store.set().iter() {
+        match link_files(inner, live, &dir).await {
+            Err(error) if error.is_already_exists() => {
+                return Err(MaintenanceError::SnapshotExists(name.to_owned()));
+            }
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Hard-links every file of an SSTable into `dir`, which is made when missing.
+pub(crate) async fn link_files(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
+    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, false).await
+}
+
+/// Hard-links every file of an SSTable into the backups, where an attempt before may have left some.
+pub(crate) async fn link_backup(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
+    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, true).await
+}
+
+/// Hard-links every file of an SSTable into `dir`; `again` when a part may have been linked before.
+pub(crate) async fn link_all(
+    disk: &Disk,
+    from: &Descriptor,
+    dir: &Path,
+    again: bool,
+) -> Result<(), DiskError> {
+    disk.create_dir_durably(dir).await?;
+    let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
+    for component in Component::ALL {
+        match disk.hard_link(from.path(component), target.path(component)).await {
+            // Which components there are depends on version and compression.
+            Err(error) if error.is_not_found() => {}
+            Err(error) if again && error.is_already_exists() => {}
+            done => done?,
+        }
+    }
+    disk.sync_dir(dir).await
+}
+
+/// See [`crate::Engine::clear_snapshot`]. What other shards linked goes too.
+pub(crate) async fn clear_snapshot(
+    inner: &Inner,
+    store: &Store,
+    name: Option<&str>,
+) -> Result<(), MaintenanceError> {
+    let snapshots = store.dir.join("snapshots");
+    let dir = name.map_or(snapshots.clone(), |name| snapshots.join(name));
+    let disk = inner.rt.disk();
+    if disk.exists(&dir).await? {
+        match disk.remove_dir_all(&dir).await {
+            // Another shard of this node may have been faster.
+            Err(error) if error.is_not_found() => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}

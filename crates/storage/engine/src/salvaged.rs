@@ -1,0 +1,62 @@
+//! The fate of a damaged SSTable's content, once what can be read of it was written anew ([`crate::mend`]).
+
+use crate::watermark::Mark;
+
+/// Tokens greater than the first and up to the second.
+pub type TokenSpan = (i64, i64);
+
+/// The unreadable part of an SSTable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    /// The tokens.
+    pub(crate) span: TokenSpan,
+    /// Other SSTables of the time when it was salvaged may hold older rows of these tokens.
+    pub(crate) may_hide: bool,
+}
+
+/// The fate of a damaged SSTable's content.
+#[derive(Debug)]
+pub(crate) struct Salvaged {
+    /// What could not be read, and was not yet repaired.
+    pub(crate) lost: Vec<Lost>,
+    /// Repairs that began with this mark or a later one of its epoch do without the SSTable.
+    pub(crate) since: Mark,
+}
+
+impl Salvaged {
+    /// Takes out what was repaired.
+    pub(crate) fn repaired(&mut self, (after, upto): TokenSpan) {
+        let lost = std::mem::take(&mut self.lost);
+        let parts = lost.into_iter().flat_map(|lost| {
+            let (from, to) = lost.span;
+            [(from, to.min(after)), (from.max(upto), to)].map(|span| Lost { span, ..lost })
+        });
+        self.lost = parts.filter(|part| part.span.0 < part.span.1).collect();
+    }
+
+    /// Whether nothing is lost of what this node owns.
+    pub(crate) fn is_mended(&self, owned: &[TokenSpan]) -> bool {
+        let meet = |lost: &TokenSpan, owned: &TokenSpan| lost.0.max(owned.0) < lost.1.min(owned.1);
+        !self.lost.iter().any(|lost| owned.iter().any(|owned| meet(&lost.span, owned)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repaired_is_not_lost() {
+        let lost = [(0, 10), (20, 21)].map(|span| Lost { span, may_hide: false });
+        let mut salvaged = Salvaged { lost: lost.into(), since: Mark::default() };
+        let spans = |salvaged: &Salvaged| salvaged.lost.iter().map(|lost| lost.span).collect::<Vec<_>>();
+        salvaged.repaired((3, 5));
+        assert_eq!(spans(&salvaged), [(0, 3), (5, 10), (20, 21)]);
+        assert!(salvaged.is_mended(&[(3, 5), (10, 20), (21, 30)]));
+        assert!(!salvaged.is_mended(&[(3, 5), (9, 20)]));
+        salvaged.repaired((i64::MIN, 8));
+        assert_eq!(spans(&salvaged), [(8, 10), (20, 21)]);
+        salvaged.repaired((7, i64::MAX));
+        assert!(salvaged.lost.is_empty() && salvaged.is_mended(&[(i64::MIN, i64::MAX)]));
+    }
+}

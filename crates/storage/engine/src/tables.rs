@@ -1,0 +1,70 @@
+//! The tables of a shard.
+
+use std::cell::{Ref, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+
+use schema::{Schema, TableId};
+use sstable::table_dir;
+use stdx::{HashMap, HashSet};
+
+use crate::store::Store;
+
+/// The tables of a shard.
+#[derive(Default)]
+pub(crate) struct Tables {
+    stores: RefCell<HashMap<TableId, Rc<Store>>>,
+    /// Those that are in no schema any more and whose files are not all removed.
+    dropping: RefCell<HashSet<TableId>>,
+}
+
+impl Tables {
+    /// A table, if it is there.
+    pub(crate) fn get(&self, table: TableId) -> Option<Rc<Store>> {
+        self.stores.borrow().get(&table).cloned()
+    }
+
+    /// All of them, without a copy.
+    #[inline]
+    pub(crate) fn current(&self) -> Ref<'_, HashMap<TableId, Rc<Store>>> {
+        self.stores.borrow()
+    }
+
+    /// All tables, by id: an order that does not depend on history.
+    pub(crate) fn in_order(&self) -> Vec<Rc<Store>> {
+        let mut stores: Vec<Rc<Store>> = self.stores.borrow().values().cloned().collect();
+        stores.sort_by_key(|store| store.id);
+        stores
+    }
+
+    /// Makes stores for tables that are new in a schema, and takes over changed definitions. `data` is the directory of tables.
+    pub(crate) fn set_schema(&self, data: &Path, schema: &Schema) {
+        let mut stores = self.stores.borrow_mut();
+        for keyspace in schema.keyspaces() {
+            for table in keyspace.tables.values() {
+                let store = stores.entry(table.id).or_insert_with(|| {
+                    Store::new(table.clone(), table_dir(data, table), keyspace.durable_writes)
+                });
+                store.durable.set(keyspace.durable_writes);
+                store.set_table(table);
+            }
+        }
+    }
+
+    /// A table is gone for everybody; its files are not yet.
+    pub(crate) fn begin_drop(&self, table: TableId) {
+        self.dropping.borrow_mut().insert(table);
+        self.stores.borrow_mut().remove(&table);
+    }
+
+    /// The files of a table that is gone are removed.
+    pub(crate) fn end_drop(&self, table: TableId) {
+        let was_dropping = self.dropping.borrow_mut().remove(&table);
+        assert!(was_dropping, "a drop that ends has begun");
+    }
+
+    /// Whether files of a table that is gone are still there.
+    pub(crate) fn is_dropping(&self, table: TableId) -> bool {
+        self.dropping.borrow().contains(&table)
+    }
+}

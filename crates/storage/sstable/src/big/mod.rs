@@ -1,0 +1,14 @@
+//! The BIG format: `Index.db` has an entry for each partition and the row indexes, `Summary.db` samples it. Versions `mc` to `nb`
+//! are read, `nb` is written ([`crate::Version`] says what they have).
+
+mod check;
+mod entry;
+mod partition_index;
+mod row_index;
+pub mod summary;
+mod writer;
+
+pub(crate) use check::IndexCheck;
+pub(crate) use partition_index::{IndexCursor, PartitionIndex, known_tokens};
+pub(crate) use row_index::RowIndex;
+pub(crate) use writer::{IndexWriter, WrittenIndex};

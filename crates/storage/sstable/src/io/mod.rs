@@ -1,0 +1,9 @@
+//! Files as every format reads and writes them: verified blocks, a cursor over them, and appending.
+
+mod append;
+mod blocks;
+mod cursor;
+
+pub(crate) use append::{AppendFile, rewrite, write_whole};
+pub(crate) use blocks::{BlockFile, Layout};
+pub(crate) use cursor::Cursor;

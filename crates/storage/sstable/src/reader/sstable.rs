@@ -1,0 +1,329 @@
+//! An SSTable that is open for reading: what is in memory of it, and its files.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mutation::{DecoratedKey, Seconds, Timestamp};
+use rt::{Disk, Rt};
+use schema::Table;
+
+use crate::checksums::ChunkChecksums;
+use crate::component::{COMPONENT_LEN_MAX, load, load_checked};
+use crate::compression_info::CompressionInfo;
+use crate::filter::{Filter, key_hash};
+use crate::format::{IndexCursor, PartitionIndex};
+use crate::io::{BlockFile, Layout};
+use crate::metadata::{Metadata, PARTITIONER};
+use crate::unfiltered::decode::ItemDecoder;
+use crate::{BlockCache, Component, Descriptor, Integrity, SstableError};
+
+/// Metadata beyond this size is not believed.
+const STATISTICS_LEN_MAX: usize = 64 << 20;
+
+/// An open SSTable: its index, filter and metadata in memory, its files open.
+pub struct Sstable {
+    pub(super) rt: Rt,
+    descriptor: Descriptor,
+    pub(super) table: RefCell<Arc<Table>>,
+    decoder: RefCell<Rc<ItemDecoder>>,
+    metadata: Metadata,
+    filter: Option<Filter>,
+    pub(super) index: PartitionIndex,
+    pub(super) data: Rc<BlockFile>,
+    disk_len: u64,
+    rebuilt: Vec<SstableError>,
+}
+
+impl std::fmt::Debug for Sstable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sstable({})", self.descriptor)
+    }
+}
+
+/// Reads the metadata of an SSTable.
+pub async fn read_metadata(disk: &Disk, descriptor: &Descriptor) -> Result<Metadata, SstableError> {
+    read_checked_metadata(disk, descriptor, None).await
+}
+
+async fn read_checked_metadata(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    integrity: Option<&Integrity>,
+) -> Result<Metadata, SstableError> {
+    let path = descriptor.path(Component::Statistics);
+    let bytes = disk.read_to_end(&path, STATISTICS_LEN_MAX).await;
+    let bytes = bytes.map_err(|error| SstableError::of_component(&path, error))?;
+    if let Some(integrity) = integrity {
+        integrity.check(descriptor, Component::Statistics, &bytes)?;
+    }
+    Metadata::decode(&bytes, descriptor.version).map_err(|error| error.in_file(&path, 0))
+}
+
+/// Opens the data file with what describes its chunks.
+pub(crate) async fn open_data(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    integrity: Option<&Integrity>,
+    cache: Rc<dyn BlockCache>,
+) -> Result<BlockFile, SstableError> {
+    let info_path = descriptor.path(Component::CompressionInfo);
+    let crc_path = descriptor.path(Component::Crc);
+    let info = load(disk, info_path.clone(), COMPONENT_LEN_MAX).await?;
+    let crcs = match &info {
+        Some(_) => None,
+        None => load(disk, crc_path.clone(), COMPONENT_LEN_MAX).await?,
+    };
+    if let Some(integrity) = integrity {
+        for (component, bytes) in [(Component::CompressionInfo, &info), (Component::Crc, &crcs)] {
+            match bytes {
+                Some(bytes) => integrity.check(descriptor, component, bytes)?,
+                None if integrity.lists(component) => {
+                    return Err(SstableError::Missing { file: descriptor.path(component) });
+                }
+                None => {}
+            }
+        }
+    }
+    let layout = |file_len: u64| {
+        if let Some(integrity) = integrity {
+            Integrity::check_len(descriptor, Component::Data, integrity.data_len, file_len)?;
+        }
+        if let Some(bytes) = info {
+            let info = CompressionInfo::decode(&bytes, descriptor.version, file_len);
+            return Ok(Layout::Compressed(info.map_err(|error| error.in_file(&info_path, 0))?));
+        }
+        let checksums = crcs.map(|bytes| ChunkChecksums::decode(&bytes)).transpose();
+        Ok(Layout::Plain(checksums.map_err(|error| error.in_file(&crc_path, 0))?))
+    };
+    BlockFile::open(disk, descriptor.path(Component::Data), layout, cache).await
+}
+
+impl Sstable {
+    /// Opens an SSTable of `table`.
+    pub async fn open(
+        rt: &Rt,
+        descriptor: Descriptor,
+        table: Arc<Table>,
+        cache: Rc<dyn BlockCache>,
+    ) -> Result<Rc<Self>, SstableError> {
+        let disk = rt.disk();
+        let mut integrity = Integrity::read(disk, &descriptor).await?;
+        let metadata = read_checked_metadata(disk, &descriptor, integrity.as_ref()).await?;
+        let statistics = descriptor.path(Component::Statistics);
+        if metadata.partitioner != PARTITIONER && !metadata.partitioner.ends_with("Murmur3Partitioner") {
+            let what = format!(
+                "its partitions are ordered by {}, only {PARTITIONER} is supported",
+                metadata.partitioner
+            );
+            return Err(SstableError::Unsupported { file: statistics, what });
+        }
+        let decoder = ItemDecoder::new(&metadata.header, &table)
+            .map_err(|what| SstableError::WrongTable { file: statistics, what })?;
+        let data = Rc::new(open_data(disk, &descriptor, integrity.as_ref(), cache.clone()).await?);
+        let (index, index_problem) =
+            PartitionIndex::open(disk, &descriptor, &table, integrity.as_mut(), cache).await?;
+        let (filter, filter_problem) =
+            load_filter(disk, &descriptor, integrity.as_ref(), &metadata, &index).await?;
+        let rebuilt = index_problem.into_iter().chain(filter_problem).collect();
+
+        let mut disk_len = 0;
+        for component in Component::ALL {
+            match disk.len(descriptor.path(component)).await {
+                Ok(len) => disk_len += len,
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Rc::new(Self {
+            rt: rt.clone(),
+            descriptor,
+            table: RefCell::new(table),
+            decoder: RefCell::new(Rc::new(decoder)),
+            metadata,
+            filter,
+            index,
+            data,
+            disk_len,
+            rebuilt,
+        }))
+    }
+
+    /// What is wrong with its summary and its filter, which were made anew from the index therefore: reads are right, and
+    /// the next start has to do it again unless it is compacted before.
+    pub fn rebuilt(&self) -> &[SstableError] {
+        &self.rebuilt
+    }
+
+    /// Its name.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// What reads its rows by that definition.
+    pub(super) fn decoder(&self) -> Rc<ItemDecoder> {
+        self.decoder.borrow().clone()
+    }
+
+    /// Everything that Statistics.db says.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Takes notice of a changed definition of its table, for reads that start from now on.
+    pub fn set_table(&self, table: Arc<Table>) -> Result<(), SstableError> {
+        let decoder = ItemDecoder::new(&self.metadata.header, &table).map_err(|what| {
+            SstableError::WrongTable { file: self.descriptor.path(Component::Statistics), what }
+        })?;
+        *self.decoder.borrow_mut() = Rc::new(decoder);
+        *self.table.borrow_mut() = table;
+        Ok(())
+    }
+
+    /// Whether the partition can be in it, by key range and bloom filter. No IO.
+    pub fn may_contain(&self, key: &DecoratedKey) -> bool {
+        key >= self.index.first()
+            && key <= self.index.last()
+            && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key_hash(&key.key)))
+    }
+
+    /// Its first partition.
+    pub fn first(&self) -> &DecoratedKey {
+        self.index.first()
+    }
+
+    /// Its last partition.
+    pub fn last(&self) -> &DecoratedKey {
+        self.index.last()
+    }
+
+    /// Smallest write timestamp in it.
+    pub fn min_timestamp(&self) -> Timestamp {
+        self.metadata.stats.min_timestamp
+    }
+
+    /// Largest write timestamp in it.
+    pub fn max_timestamp(&self) -> Timestamp {
+        self.metadata.stats.max_timestamp
+    }
+
+    /// Smallest local deletion or expiration time; [`mutation::NO_DELETION`] when there is none.
+    pub fn min_local_deletion(&self) -> Seconds {
+        self.metadata.stats.min_local_deletion
+    }
+
+    /// Largest local deletion time; [`mutation::NO_DELETION`] when something in it never expires.
+    pub fn max_local_deletion(&self) -> Seconds {
+        self.metadata.stats.max_local_deletion
+    }
+
+    /// Estimated share of cells that are tombstones or expired, made before `gc_before`.
+    pub fn droppable_tombstone_ratio(&self, gc_before: Seconds) -> f64 {
+        self.metadata.stats.droppable_tombstone_ratio(gc_before)
+    }
+
+    /// Length of the data file.
+    pub fn data_len(&self) -> u64 {
+        self.data.file_len()
+    }
+
+    /// Length of the data before compression.
+    pub fn uncompressed_len(&self) -> u64 {
+        self.data.len()
+    }
+
+    /// Bytes of all its files.
+    pub fn disk_len(&self) -> u64 {
+        self.disk_len
+    }
+
+    /// Bytes that it keeps in memory.
+    pub fn memory_size(&self) -> usize {
+        size_of::<Self>()
+            + self.filter.as_ref().map_or(0, Filter::memory_size)
+            + self.index.memory_size()
+            + self.data.memory_size()
+    }
+
+    /// Level in leveled compaction.
+    pub fn level(&self) -> u32 {
+        self.metadata.stats.level
+    }
+
+    /// When its data was repaired, milliseconds; 0 for never.
+    pub fn repaired_at(&self) -> i64 {
+        self.metadata.stats.repaired_at
+    }
+
+    /// Estimated number of partitions.
+    pub fn estimated_partitions(&self) -> u64 {
+        match &self.metadata.cardinality {
+            Some(sketch) => sketch.estimate().max(1),
+            None => self.index.estimated_partitions(),
+        }
+    }
+
+    /// The tokens of sampled partitions, in order: some of them, evenly.
+    pub fn sampled_tokens(&self) -> impl Iterator<Item = i64> {
+        self.index.sampled_tokens()
+    }
+
+    /// The tokens of all partitions, in order, out of the index.
+    pub fn tokens(&self) -> IndexTokens {
+        IndexTokens(self.index.entries())
+    }
+}
+
+/// The tokens of an SSTable's partitions.
+pub struct IndexTokens(IndexCursor);
+
+impl IndexTokens {
+    /// The next token; none at the end.
+    ///
+    /// # Errors
+    /// When the index is damaged, or the disk fails.
+    pub async fn next(&mut self) -> Result<Option<i64>, SstableError> {
+        Ok(self.next_key().await?.map(|key| key.token))
+    }
+
+    /// The next key; none at the end.
+    ///
+    /// # Errors
+    /// As [`IndexTokens::next`].
+    pub async fn next_key(&mut self) -> Result<Option<DecoratedKey>, SstableError> {
+        let entry = self.0.next().await?;
+        Ok(entry.map(|entry| entry.key.expect("entries read in order have their keys")))
+    }
+}
+
+/// Loads the filter. One that is not what was written is made anew from the index, and said to be wrong.
+async fn load_filter(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    integrity: Option<&Integrity>,
+    metadata: &Metadata,
+    index: &PartitionIndex,
+) -> Result<(Option<Filter>, Option<SstableError>), SstableError> {
+    let (bytes, problem) = load_checked(disk, descriptor, Component::Filter, integrity).await?;
+    if let Some(bytes) = bytes {
+        let filter = Filter::decode(&bytes, descriptor.version);
+        let in_file = |error: crate::DecodeError| error.in_file(&descriptor.path(Component::Filter), 0);
+        return Ok((Some(filter.map_err(in_file)?), problem));
+    }
+    if problem.is_none() {
+        return Ok((None, None));
+    }
+    let keys = metadata.cardinality.as_ref().map_or(1024, |sketch| sketch.estimate());
+    let Some(mut filter) = Filter::new(keys, metadata.bloom_fp_chance) else { return Ok((None, problem)) };
+    let mut entries = index.entries();
+    let mut last = None;
+    while let Some(entry) = entries.next().await? {
+        let key = entry.key.expect("entries read in order have their keys");
+        if last.as_ref().is_some_and(|last| *last >= key) {
+            return Err(entries.corrupt("keys in ring order", format!("{key:?}")));
+        }
+        filter.insert(key_hash(&key.key));
+        last = Some(key);
+    }
+    Ok((Some(filter), problem))
+}

@@ -1,0 +1,218 @@
+//! Reads updates, of every version that there was.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use schema::{Column, ColumnId, ColumnKind, Table, TableId};
+use stdx::Reader;
+use stdx::vint::{read_signed, read_unsigned};
+
+use super::{
+    CELL_TOMBSTONE, CELL_TTL, CELL_VALUE, COMPLEX, DecodeError, Fields, HAS_DELETION, HAS_RANGES, HAS_STATIC,
+    ROW_DELETED, ROW_LIVE, ROW_TTL, Version,
+};
+use crate::{
+    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, RangeTombstone, Row, Seconds, Timestamp,
+};
+
+/// Reads one update off the front of `reader`, whose bytes lie in `buffer`. None for a table that `table` does not know:
+/// then the rest cannot be told apart, so every update of an entry is framed by its length.
+///
+/// Cells of columns that the table has no more, or that were dropped after they were written, are left out.
+///
+/// # Errors
+///
+/// [`DecodeError`]: the bytes are no update of this version, or bytes follow it.
+pub fn decode_update(
+    version: Version,
+    buffer: &Bytes,
+    table: impl FnOnce(TableId) -> Option<Arc<Table>>,
+) -> Result<Option<PartitionUpdate>, DecodeError> {
+    Ok(decode(version, buffer, table)?.map(|decoded| decoded.update))
+}
+
+/// An update out of bytes.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The update.
+    pub update: PartitionUpdate,
+    /// Whether it has all that the bytes say. Otherwise they have something of a column that the table has no more, or not yet.
+    pub is_whole: bool,
+}
+
+/// [`decode_update`], which also says whether something was left out.
+///
+/// # Errors
+///
+/// [`DecodeError`]: the bytes are no update of this version, or bytes follow it.
+pub fn decode(
+    version: Version,
+    buffer: &Bytes,
+    table: impl FnOnce(TableId) -> Option<Arc<Table>>,
+) -> Result<Option<Decoded>, DecodeError> {
+    match version {
+        Version::V1 => {}
+    }
+    let mut decoder = Decoder { fields: Fields::new(buffer), base: 0, names: Vec::new(), is_whole: true };
+    let id = decoder.fields.take(16, "a table id")?;
+    let Some(table) = table(TableId(id.try_into().expect("16 bytes"))) else { return Ok(None) };
+    let key = decoder.fields.bytes("a partition key")?;
+    decoder.base = decoder.fields.read("a timestamp", Reader::i64)?;
+    decoder.names(&table)?;
+    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(key));
+    let parts = decoder.fields.read("flags", Reader::u8)?;
+    if parts & HAS_DELETION != 0 {
+        update.add_deletion(decoder.deletion()?);
+    }
+    if parts & HAS_STATIC != 0 {
+        let row = decoder.row(&table, true)?;
+        if !row.is_empty() {
+            update.add_static(row);
+        }
+    }
+    if parts & HAS_RANGES != 0 {
+        for _ in 0..decoder.fields.count("a number of ranges")? {
+            let (start, end) = (decoder.fields.bound(&table)?, decoder.fields.bound(&table)?);
+            let deletion = decoder.deletion()?;
+            update.add_range_tombstone(RangeTombstone { start, end, deletion });
+        }
+    }
+    for _ in 0..decoder.fields.count("a number of rows")? {
+        let row = decoder.row(&table, false)?;
+        if !row.is_empty() {
+            update.add_row(row);
+        }
+    }
+    if !decoder.fields.is_empty() {
+        return Err(decoder.fields.error("the end of the update"));
+    }
+    Ok(Some(Decoded { update, is_whole: decoder.is_whole }))
+}
+
+/// What a name of an update means under the present schema.
+struct Named {
+    column: Option<(ColumnId, bool)>,
+    /// Cells up to this timestamp are gone.
+    dropped: Timestamp,
+}
+
+struct Decoder<'a> {
+    fields: Fields<'a>,
+    base: Timestamp,
+    names: Vec<Named>,
+    /// Nothing was left out so far.
+    is_whole: bool,
+}
+
+impl<'a> Decoder<'a> {
+    fn names(&mut self, table: &Table) -> Result<(), DecodeError> {
+        for _ in 0..self.fields.count("a number of columns")? {
+            let name = self.fields.read("a column name", Reader::bytes_vint)?;
+            let name = std::str::from_utf8(name).map_err(|_| self.fields.error("a column name in UTF-8"))?;
+            let value = |column: &&Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
+            let column = table.column(name).filter(value).map(|column| (column.id, column.is_complex()));
+            let dropped = table.dropped_columns.get(name).map_or(Timestamp::MIN, |old| old.dropped_micros);
+            self.names.push(Named { column, dropped });
+        }
+        Ok(())
+    }
+
+    fn timestamp(&mut self) -> Result<Timestamp, DecodeError> {
+        Ok(self.fields.read("a timestamp", read_signed)?.wrapping_add(self.base))
+    }
+
+    fn deletion(&mut self) -> Result<DeletionTime, DecodeError> {
+        let timestamp = self.timestamp()?;
+        Ok(DeletionTime::new(timestamp, self.fields.read("a deletion time", Reader::u32)?))
+    }
+
+    fn row(&mut self, table: &Table, is_static: bool) -> Result<Row, DecodeError> {
+        let wanted = if is_static { 0 } else { table.clustering().len() };
+        let components = self.fields.prefix(wanted)?;
+        if components.len() != wanted {
+            return Err(self.fields.error("a whole clustering key"));
+        }
+        let clustering = if is_static { Clustering::empty() } else { Clustering::new(table, &components) };
+        let mut row = Row::new(clustering);
+        let flags = self.fields.read("a row's flags", Reader::u8)?;
+        if flags & ROW_LIVE != 0 {
+            let timestamp = self.timestamp()?;
+            row.liveness = if flags & ROW_TTL != 0 {
+                let (ttl, expires) = self.ttl()?;
+                LivenessInfo::expiring(timestamp, ttl, expires)
+            } else {
+                LivenessInfo::forever(timestamp)
+            };
+        }
+        if flags & ROW_DELETED != 0 {
+            row.deletion = self.deletion()?;
+        }
+        for _ in 0..self.fields.count("a number of cells")? {
+            let number = self.fields.read("a column's number", read_unsigned)?;
+            let number = usize::try_from(number).ok().filter(|number| *number < self.names.len());
+            let Some(number) = number else { return Err(self.fields.error("the number of a named column")) };
+            let (data, complex) = self.column(self.names[number].dropped)?;
+            if let (Some(data), Some((id, is_complex))) = (data, self.names[number].column)
+                && is_complex == complex
+            {
+                row.set(id, data);
+            } else {
+                self.is_whole = false;
+            }
+        }
+        Ok(row)
+    }
+
+    fn ttl(&mut self) -> Result<(Seconds, Seconds), DecodeError> {
+        let ttl = self.fields.read("a time to live", Reader::u32)?;
+        let expires = self.fields.read("an expiration", Reader::u32)?;
+        if ttl == 0 || expires == crate::NO_DELETION {
+            return Err(self.fields.error("a time to live with an end"));
+        }
+        Ok((ttl, expires))
+    }
+
+    /// A column's data, none when nothing of it is newer than `dropped`; and whether it is complex.
+    fn column(&mut self, dropped: Timestamp) -> Result<(Option<ColumnData>, bool), DecodeError> {
+        let flags = self.fields.read("a cell's flags", Reader::u8)?;
+        if flags & COMPLEX == 0 {
+            let cell = self.cell(flags)?;
+            return Ok(((cell.timestamp > dropped).then_some(ColumnData::Simple(cell)), false));
+        }
+        let mut complex = Complex::empty();
+        if flags & CELL_TOMBSTONE != 0 {
+            let deletion = self.deletion()?;
+            if deletion.timestamp > dropped {
+                complex.deletion = deletion;
+            } else {
+                self.is_whole = false;
+            }
+        }
+        for _ in 0..self.fields.count("a number of elements")? {
+            let path = self.fields.bytes("an element's path")?;
+            let flags = self.fields.read("a cell's flags", Reader::u8)?;
+            let cell = self.cell(flags)?;
+            if cell.timestamp > dropped {
+                complex.cells.push(ComplexCell { path, cell });
+            } else {
+                self.is_whole = false;
+            }
+        }
+        Ok(((!complex.is_empty()).then_some(ColumnData::Complex(complex)), true))
+    }
+
+    fn cell(&mut self, flags: u8) -> Result<Cell, DecodeError> {
+        let timestamp = self.timestamp()?;
+        let mut cell = Cell::live(timestamp, Bytes::new());
+        if flags & CELL_TTL != 0 {
+            (cell.ttl, cell.local_deletion) = self.ttl()?;
+        } else if flags & CELL_TOMBSTONE != 0 {
+            cell.local_deletion = self.fields.read("a deletion time", Reader::u32)?;
+        }
+        if flags & CELL_VALUE != 0 {
+            cell.value = self.fields.bytes("a value")?;
+        }
+        Ok(cell)
+    }
+}

@@ -1,0 +1,197 @@
+//! Writes updates, in the current version.
+
+use schema::{ColumnId, Table};
+use stdx::vint::{write_signed, write_unsigned};
+
+use super::{
+    CELL_TOMBSTONE, CELL_TTL, CELL_VALUE, COMPLEX, HAS_DELETION, HAS_RANGES, HAS_STATIC, ROW_DELETED,
+    ROW_LIVE, ROW_TTL, put_bound, put_bytes, put_prefix,
+};
+use crate::{Cell, ColumnData, DeletionTime, PartitionUpdate, Row, Timestamp};
+
+/// Appends an update, in [`super::Version::CURRENT`].
+pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {
+    let table = &*update.table;
+    out.extend_from_slice(&table.id.0);
+    put_bytes(&update.key.key, out);
+    let base = base_timestamp(update);
+    out.extend_from_slice(&base.to_be_bytes());
+    let names = Names::of(update);
+    write_unsigned(names.len() as u64, out);
+    names.encode(table, out);
+    let mut encoder = Encoder { base, names, out };
+    let mut parts = 0;
+    for (flag, present) in [
+        (HAS_DELETION, !update.deletion.is_live()),
+        (HAS_STATIC, update.static_row.is_some()),
+        (HAS_RANGES, !update.range_tombstones.is_empty()),
+    ] {
+        parts |= if present { flag } else { 0 };
+    }
+    encoder.out.push(parts);
+    if parts & HAS_DELETION != 0 {
+        encoder.deletion(update.deletion);
+    }
+    if let Some(row) = &update.static_row {
+        encoder.row(row);
+    }
+    if parts & HAS_RANGES != 0 {
+        write_unsigned(update.range_tombstones.len() as u64, encoder.out);
+        for range in update.range_tombstones.iter() {
+            put_bound(&range.start, encoder.out);
+            put_bound(&range.end, encoder.out);
+            encoder.deletion(range.deletion);
+        }
+    }
+    write_unsigned(update.rows().len() as u64, encoder.out);
+    update.rows().iter().for_each(|row| encoder.row(row));
+}
+
+/// The timestamp that most of an update has; others are written as differences.
+fn base_timestamp(update: &PartitionUpdate) -> Timestamp {
+    if !update.deletion.is_live() {
+        return update.deletion.timestamp;
+    }
+    let row = update.static_row.iter().chain(update.rows()).next();
+    let Some(row) = row else {
+        return update.range_tombstones.iter().next().map_or(0, |range| range.deletion.timestamp);
+    };
+    if !row.liveness.is_none() {
+        return row.liveness.timestamp;
+    }
+    match row.columns().first() {
+        Some((_, ColumnData::Simple(cell))) => cell.timestamp,
+        Some((_, ColumnData::Complex(complex))) => {
+            complex.cells.first().map_or(complex.deletion.timestamp, |element| element.cell.timestamp)
+        }
+        None => row.deletion.timestamp,
+    }
+}
+
+/// The columns that an update mentions; a row's columns refer to them by number.
+enum Names<'a> {
+    /// Those of the only row, in its order.
+    OneRow(&'a Row),
+    /// In order.
+    Ids(Vec<ColumnId>),
+}
+
+impl<'a> Names<'a> {
+    fn of(update: &'a PartitionUpdate) -> Self {
+        if let (None, [row]) = (&update.static_row, update.rows()) {
+            return Self::OneRow(row);
+        }
+        let mut ids = Vec::new();
+        for row in update.static_row.iter().chain(update.rows()) {
+            for (id, _) in row.columns() {
+                if let Err(at) = ids.binary_search(id) {
+                    ids.insert(at, *id);
+                }
+            }
+        }
+        Self::Ids(ids)
+    }
+
+    fn encode(&self, table: &Table, out: &mut Vec<u8>) {
+        // A column that was dropped between the statement's check and here is written without a name, and skipped when
+        // it is read.
+        let mut name = |id| {
+            put_bytes(table.column_by_id(id).map_or(&[], |column| column.name.as_bytes()), out);
+        };
+        match self {
+            Self::OneRow(row) => row.columns().iter().for_each(|(id, _)| name(*id)),
+            Self::Ids(ids) => ids.iter().for_each(|id| name(*id)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::OneRow(row) => row.columns().len(),
+            Self::Ids(ids) => ids.len(),
+        }
+    }
+
+    /// The number of a column that stands at `place` in its row.
+    fn number(&self, place: usize, id: ColumnId) -> usize {
+        match self {
+            Self::OneRow(_) => place,
+            Self::Ids(ids) => ids.binary_search(&id).expect("collected"),
+        }
+    }
+}
+
+struct Encoder<'a> {
+    base: Timestamp,
+    names: Names<'a>,
+    out: &'a mut Vec<u8>,
+}
+
+impl Encoder<'_> {
+    fn timestamp(&mut self, timestamp: Timestamp) {
+        write_signed(timestamp.wrapping_sub(self.base), self.out);
+    }
+
+    fn deletion(&mut self, deletion: DeletionTime) {
+        self.timestamp(deletion.timestamp);
+        self.out.extend_from_slice(&deletion.local.to_be_bytes());
+    }
+
+    fn row(&mut self, row: &Row) {
+        put_prefix(row.clustering.components(), self.out);
+        let live = !row.liveness.is_none();
+        let mut flags = if live { ROW_LIVE } else { 0 };
+        flags |= if live && row.liveness.ttl != 0 { ROW_TTL } else { 0 };
+        flags |= if row.deletion.is_live() { 0 } else { ROW_DELETED };
+        self.out.push(flags);
+        if live {
+            self.timestamp(row.liveness.timestamp);
+            if flags & ROW_TTL != 0 {
+                self.out.extend_from_slice(&row.liveness.ttl.to_be_bytes());
+                self.out.extend_from_slice(&row.liveness.expires.to_be_bytes());
+            }
+        }
+        if flags & ROW_DELETED != 0 {
+            self.deletion(row.deletion);
+        }
+        write_unsigned(row.columns().len() as u64, self.out);
+        for (place, (id, data)) in row.columns().iter().enumerate() {
+            write_unsigned(self.names.number(place, *id) as u64, self.out);
+            self.column(data);
+        }
+    }
+
+    fn column(&mut self, data: &ColumnData) {
+        match data {
+            ColumnData::Simple(cell) => self.cell(cell),
+            ColumnData::Complex(complex) => {
+                let deleted = if complex.deletion.is_live() { 0 } else { CELL_TOMBSTONE };
+                self.out.push(COMPLEX | deleted);
+                if deleted != 0 {
+                    self.deletion(complex.deletion);
+                }
+                write_unsigned(complex.cells.len() as u64, self.out);
+                for element in &complex.cells {
+                    put_bytes(&element.path, self.out);
+                    self.cell(&element.cell);
+                }
+            }
+        }
+    }
+
+    fn cell(&mut self, cell: &Cell) {
+        let mut flags = if cell.is_tombstone() { CELL_TOMBSTONE } else { 0 };
+        flags |= if cell.is_expiring() { CELL_TTL } else { 0 };
+        flags |= if cell.value.is_empty() { 0 } else { CELL_VALUE };
+        self.out.push(flags);
+        self.timestamp(cell.timestamp);
+        if flags & CELL_TTL != 0 {
+            self.out.extend_from_slice(&cell.ttl.to_be_bytes());
+        }
+        if flags & (CELL_TTL | CELL_TOMBSTONE) != 0 {
+            self.out.extend_from_slice(&cell.local_deletion.to_be_bytes());
+        }
+        if flags & CELL_VALUE != 0 {
+            put_bytes(&cell.value, self.out);
+        }
+    }
+}

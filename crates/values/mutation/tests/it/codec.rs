@@ -1,0 +1,114 @@
+//! Updates as bytes: what is written comes back, under later schemas too, and no bytes make the decoder panic.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::codec::{
+    UpdatesError, Version, decode, decode_update, decode_updates, encode_update, encode_updates,
+};
+use mutation::{Cell, Clustering, ColumnData, DecoratedKey, PartitionUpdate, Row};
+use proptest::prelude::*;
+use testkit::updates::{TABLE, is_same, table, update};
+use types::CqlType;
+
+fn encoded(update: &PartitionUpdate) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_update(update, &mut out);
+    out
+}
+
+#[test]
+fn versions_have_their_numbers() {
+    assert_eq!(Version::of_number(1), Some(Version::V1));
+    assert!((2..=255).chain([0]).all(|number| Version::of_number(number).is_none()));
+    assert_eq!(Version::of_number(Version::CURRENT.number()), Some(Version::CURRENT));
+}
+
+proptest! {
+    #[test]
+    fn updates_come_back(list in prop::collection::vec(update(), 0..4)) {
+        let mut run = Vec::new();
+        encode_updates(&list, &mut run);
+        let run = Bytes::from(run);
+        let read = decode_updates(&run, |id| (id == TABLE).then(table)).unwrap();
+        prop_assert_eq!(read.updates.len(), list.len());
+        let bytes = read.encoded.expect("nothing was left out");
+        prop_assert_eq!(bytes.iter().count(), list.len());
+        for ((read, update), bytes) in read.updates.iter().zip(&list).zip(bytes.iter()) {
+            prop_assert!(is_same(read, update), "{:?} {:?}", read, update);
+            prop_assert_eq!(bytes, encoded(update));
+        }
+        let unknown = decode_updates(&run, |_| None).map(|read| read.updates.len());
+        prop_assert_eq!(unknown, if list.is_empty() { Ok(0) } else { Err(UpdatesError::UnknownTable(TABLE)) });
+    }
+
+    #[test]
+    fn damaged_bytes_are_errors_or_other_updates(update in update(), at in any::<usize>(), byte in any::<u8>()) {
+        let mut body = encoded(&update);
+        let cut = at % body.len();
+        let short = Bytes::copy_from_slice(&body[..cut]);
+        prop_assert!(decode_update(Version::V1, &short, |_| Some(table())).is_err());
+        prop_assert!(decode_update(Version::V1, &Bytes::copy_from_slice(&body), |_| None).unwrap().is_none());
+        body[cut] = byte;
+        let _ = decode_update(Version::V1, &Bytes::from(body), |_| Some(table()));
+    }
+
+    #[test]
+    fn damaged_runs_are_errors_or_other_updates(
+        list in prop::collection::vec(update(), 1..3), at in any::<usize>(), byte in any::<u8>(),
+    ) {
+        let mut run = Vec::new();
+        encode_updates(&list, &mut run);
+        let cut = at % run.len();
+        let short = Bytes::copy_from_slice(&run[..cut]);
+        prop_assert!(decode_updates(&short, |_| Some(table())).is_err());
+        run[cut] = byte;
+        if let Ok(read) = decode_updates(&Bytes::from(run), |_| Some(table()))
+            && let Some(bytes) = read.encoded
+        {
+            prop_assert_eq!(bytes.iter().count(), read.updates.len());
+        }
+    }
+}
+
+#[test]
+fn a_run_of_another_version_is_refused_by_its_number() {
+    let mut run = Vec::new();
+    encode_updates(&[], &mut run);
+    run[0] = 9;
+    let refused = decode_updates(&Bytes::from(run), |_| None).unwrap_err();
+    assert_eq!(refused, UpdatesError::Version(9));
+}
+
+#[test]
+fn dropped_columns_stay_dropped() {
+    let table = table();
+    let (v, w) = (table.column("v").unwrap().id, table.column("w").unwrap().id);
+    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(Bytes::from_static(b"k")));
+    let mut row = Row::new(Clustering::new(&table, &[Some(&[0; 4]), Some(b"x")]));
+    row.set(v, ColumnData::Simple(Cell::live(10, Bytes::from_static(b"old"))));
+    row.set(w, ColumnData::Simple(Cell::live(10, Bytes::from_static(b"kept"))));
+    update.add_row(row);
+    let body = Bytes::from(encoded(&update));
+    let read =
+        |table: &Arc<schema::Table>| decode(Version::V1, &body, |_| Some(table.clone())).unwrap().unwrap();
+    assert!(read(&table).is_whole);
+
+    let mut later = table.to_builder();
+    later.drop_column("v", 10);
+    let gone = Arc::new(later.clone().build().unwrap());
+    let found = read(&gone);
+    assert!(!found.is_whole, "whoever stores the bytes would store what was left out");
+    assert_eq!(found.update.rows()[0].columns().len(), 1);
+    assert_eq!(found.update.rows()[0].cell(w).unwrap().value, "kept");
+    let mut run = Vec::new();
+    encode_updates(&[update], &mut run);
+    assert!(decode_updates(&Bytes::from(run), |_| Some(gone.clone())).unwrap().encoded.is_none());
+
+    let again = Arc::new(later.regular("v", CqlType::Blob).build().unwrap());
+    let found = read(&again);
+    let new_v = again.column("v").unwrap().id;
+    assert_ne!(new_v, v);
+    assert!(found.update.rows()[0].column(new_v).is_none(), "what was dropped does not return with the name");
+    assert!(!found.is_whole);
+}
