@@ -1,6 +1,6 @@
 //! A client that blocks, with the protocol of `wire`.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,8 @@ impl Client {
                 return Some(Answer::decode(&envelope, dialect).expect("a good answer"));
             }
             match self.stream.read(&mut bytes) {
+                // A read with a timeout ends so when the process was stopped and goes on (SIGCONT, a frozen machine).
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return None,
                 Ok(len) => self.input.extend_from_slice(&bytes[..len]),
             }
