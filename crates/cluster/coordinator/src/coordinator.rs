@@ -42,6 +42,7 @@ use crate::{
 /// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
 const FAILURE_UNKNOWN: u16 = 0;
 const FAILURE_TOO_MANY_TOMBSTONES: u16 = 1;
+const FAILURE_INDEX_NOT_AVAILABLE: u16 = 6;
 
 /// Called on each shard when the schema has changed, with what changed.
 pub type SchemaListener = Box<dyn Fn(&Arc<Schema>, &[SchemaEvent])>;
@@ -728,6 +729,7 @@ impl Coordinator {
         let code = match &error {
             ReplicaError::UnknownTable(_) => return RequestError::Invalid("unconfigured table".to_owned()),
             ReplicaError::TooManyTombstones { .. } => FAILURE_TOO_MANY_TOMBSTONES,
+            ReplicaError::IndexUnavailable(_) => FAILURE_INDEX_NOT_AVAILABLE,
             _ => FAILURE_UNKNOWN,
         };
         let failures = self.failure(code, &error);

@@ -197,6 +197,10 @@ impl<'a> Reader<'a> {
             return page.map_err(|error| self.not_enough(0, 1, false, &[(*one, error)]));
         }
         let participants = Participants { needs: &needs, candidates: &candidates, token };
+        // Each replica's places count, and no two need to be the same.
+        if command.index.is_some() && chosen.len() > 1 {
+            return self.reconciled(command, chosen, &participants).await;
+        }
         let gather = Gather {
             reader: self,
             command: if chosen.len() == 1 {

@@ -57,6 +57,7 @@ mod code {
     pub(super) const MALFORMED: u16 = Refusal::FIRST_FREE + 4;
     pub(super) const STOPPED: u16 = Refusal::FIRST_FREE + 5;
     pub(super) const OLD_RING: u16 = Refusal::FIRST_FREE + 6;
+    pub(super) const INDEX_UNAVAILABLE: u16 = Refusal::FIRST_FREE + 7;
 }
 
 impl Coordinator {
@@ -96,6 +97,7 @@ mod reason {
     pub(super) const UNKNOWN: u16 = 0;
     pub(super) const TOO_MANY_TOMBSTONES: u16 = 1;
     pub(super) const INCOMPATIBLE_SCHEMA: u16 = 2;
+    pub(super) const INDEX_NOT_AVAILABLE: u16 = 6;
 }
 
 impl PeerError {
@@ -130,6 +132,9 @@ impl From<ReplicaError> for PeerError {
             ReplicaError::TooManyTombstones { .. } => {
                 Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message }
             }
+            ReplicaError::IndexUnavailable(_) => {
+                Self::Failed { reason: reason::INDEX_NOT_AVAILABLE, message }
+            }
             ReplicaError::UnknownTable(_) => Self::Invalid("unconfigured table".to_owned()),
             ReplicaError::MutationTooLarge { .. } => Self::Invalid(message),
             ReplicaError::Storage(_) | ReplicaError::Stopped | ReplicaError::Truncated(_) => {
@@ -150,6 +155,7 @@ impl From<RpcError> for PeerError {
         match code {
             Refusal::EXPIRED => Self::Silent(message),
             code::TOO_MANY_TOMBSTONES => Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message },
+            code::INDEX_UNAVAILABLE => Self::Failed { reason: reason::INDEX_NOT_AVAILABLE, message },
             // The schemas of two nodes may differ for a moment.
             code::UNKNOWN_TABLE => Self::Failed { reason: reason::INCOMPATIBLE_SCHEMA, message },
             code::TOO_LARGE => Self::Invalid(message),
@@ -163,6 +169,7 @@ pub(crate) fn refusal(error: &ReplicaError) -> Refusal {
     let code = match error {
         ReplicaError::TooManyTombstones { .. } => code::TOO_MANY_TOMBSTONES,
         ReplicaError::UnknownTable(_) => code::UNKNOWN_TABLE,
+        ReplicaError::IndexUnavailable(_) => code::INDEX_UNAVAILABLE,
         ReplicaError::MutationTooLarge { .. } => code::TOO_LARGE,
         ReplicaError::Storage(_) => code::STORAGE,
         // Only requests that carry the time of their write receive it, as an answer.

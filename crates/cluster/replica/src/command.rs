@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::IndexQuery;
 use mutation::{
     Bound, Clustering, ColumnSelection, DecoratedKey, DeletionTime, PartitionRange, RangeTombstones, Row,
     RowRange, Seconds, Slices, slice,
@@ -94,6 +95,9 @@ pub struct ReadCommand {
     pub bypass_cache: bool,
     /// What the page is to hold.
     pub form: Form,
+    /// Of a range: instead of its rows, the places that an index finds. Such a page has rows without columns, and a static row with
+    /// one empty cell where the index finds the static row; they are live, whatever the rows are.
+    pub index: Option<Arc<IndexQuery>>,
 }
 
 impl ReadCommand {
@@ -110,6 +114,7 @@ impl ReadCommand {
             now,
             bypass_cache: false,
             form: Form::Live,
+            index: None,
         }
     }
 }

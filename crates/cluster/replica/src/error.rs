@@ -29,6 +29,9 @@ pub enum ReplicaError {
     /// The table is not there (dropped meanwhile).
     #[error("there is no table with id {0}")]
     UnknownTable(TableId),
+    /// An index is not there, or has not been built yet.
+    #[error("The secondary index '{0}' is not yet available")]
+    IndexUnavailable(String),
     /// A disk or file failed; the text says which, where and what to do.
     #[error("{0}")]
     Storage(String),
@@ -45,6 +48,7 @@ impl From<engine::ReadError> for ReplicaError {
         match error {
             engine::ReadError::UnknownTable(id) => Self::UnknownTable(id),
             engine::ReadError::Stopped => Self::Stopped,
+            engine::ReadError::IndexUnavailable(name) => Self::IndexUnavailable(name),
             engine::ReadError::Source(_) => Self::Storage(error.to_string()),
         }
     }

@@ -20,6 +20,7 @@ mod trace;
 mod traced;
 
 pub use engine::{Durability, Mark, Marked, Origin, TokenSpan, Updates};
+pub use engine::{IndexQuery, Predicate};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use digest::digest;

@@ -17,6 +17,7 @@ pub(crate) async fn read(
     tombstones_max: u64,
 ) -> Result<ReadPage, ReplicaError> {
     if command.form == Form::Live
+        && command.index.is_none()
         && let Some(page) = only_row(engine, command, tombstones_max)?
     {
         return Ok(page);
@@ -129,7 +130,8 @@ impl Reader<'_> {
     ) -> Result<Progress, ReplicaError> {
         let command = self.command;
         let table = &command.table;
-        let read = engine::Read::new(table.id, range, slices);
+        let read =
+            engine::Read { index: command.index.as_deref(), ..engine::Read::new(table.id, range, slices) };
         let (columns, reversed) = (&command.columns, command.reversed);
         let mut reader = self.engine.read(&match self.above {
             // All columns, in order, as repairs read.

@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! command   := version (1), table id (16), flags (1), now (4), rows (8), rows a partition (8), bytes (8),
-//!              columns, partitions, slices, [resume]
+//!              columns, partitions, slices, [resume], [index]
 //! columns   := vint 0 for all | vint count + 1, { bytes }
 //! partitions:= 0, vint count, { bytes } | 1, position, position
 //! position  := kind (1), token (8) | kind (1), bytes
 //! slices    := vint 0 for all | vint count + 1, { bound, bound }
+//! index     := name bytes, 0, value bytes | 1, key bytes, value bytes | 2, end, end
+//! end       := 0 for none | 1 excluded, bytes | 2 included, bytes
 //! resume    := bytes, vint rows of the partition, 0 | 1, prefix
 //! page      := version (1), tombstones vint, [truncated at (8), of unbroken pages], 0 | 1 with resume, vint count,
 //!              { vint length, update }
@@ -17,6 +19,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use engine::{IndexQuery, Predicate};
 use mutation::codec::{self, Fields, put_bound, put_bytes, put_prefix};
 use mutation::{
     Clustering, ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, RowRange,
@@ -38,6 +41,7 @@ const BYPASS_CACHE: u8 = 2;
 const FULL: u8 = 4;
 const UNBROKEN: u8 = 8;
 const RESUMES: u8 = 16;
+const INDEXED: u8 = 32;
 
 /// Bytes that are no command or page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,7 +82,8 @@ pub fn encode_command(command: &ReadCommand, out: &mut Vec<u8>) {
     out.push(
         form | flag(command.reversed, REVERSED)
             | flag(command.bypass_cache, BYPASS_CACHE)
-            | flag(command.resume.is_some(), RESUMES),
+            | flag(command.resume.is_some(), RESUMES)
+            | flag(command.index.is_some(), INDEXED),
     );
     out.extend_from_slice(&command.now.to_be_bytes());
     let limits = &command.limits;
@@ -119,6 +124,9 @@ pub fn encode_command(command: &ReadCommand, out: &mut Vec<u8>) {
     if let Some(resume) = &command.resume {
         put_resume(resume, out);
     }
+    if let Some(index) = &command.index {
+        put_index(index, out);
+    }
 }
 
 /// Reads a command for a table of the present schema.
@@ -139,6 +147,7 @@ pub fn decode_command(
     let partitions = decoder.partitions()?;
     let slices = decoder.slices(&table)?;
     let resume = if flags & RESUMES == 0 { None } else { Some(decoder.resume(&table)?) };
+    let index = if flags & INDEXED == 0 { None } else { Some(Arc::new(decoder.index()?)) };
     decoder.end()?;
     let form = match flags & (FULL | UNBROKEN) {
         0 => Form::Live,
@@ -157,6 +166,7 @@ pub fn decode_command(
         now,
         bypass_cache: flags & BYPASS_CACHE != 0,
         form,
+        index,
     })
 }
 
@@ -254,6 +264,33 @@ fn put_position(position: &RingPosition, out: &mut Vec<u8>) {
     }
 }
 
+fn put_index(query: &IndexQuery, out: &mut Vec<u8>) {
+    put_bytes(query.index.as_bytes(), out);
+    match &query.predicate {
+        Predicate::Equal(value) => {
+            out.push(0);
+            put_bytes(value, out);
+        }
+        Predicate::Entry { key, value } => {
+            out.push(1);
+            put_bytes(key, out);
+            put_bytes(value, out);
+        }
+        Predicate::Range { from, to } => {
+            out.push(2);
+            for end in [from, to] {
+                match end {
+                    None => out.push(0),
+                    Some((value, included)) => {
+                        out.push(1 + u8::from(*included));
+                        put_bytes(value, out);
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn put_resume(resume: &Resume, out: &mut Vec<u8>) {
     put_bytes(&resume.key.key, out);
     write_unsigned(resume.rows_in_partition, out);
@@ -312,6 +349,27 @@ impl<'a> Decoder<'a> {
         match self.fields.read(expected, read_unsigned)? {
             0 => Ok(None),
             count => Ok(Some(self.fields.possible(count - 1, expected)?)),
+        }
+    }
+
+    fn index(&mut self) -> Result<IndexQuery, ReadCodecError> {
+        let index = self.fields.read("the name of an index", Reader::bytes_vint)?;
+        let index =
+            std::str::from_utf8(index).map_err(|_| self.error("the name of an index in UTF-8"))?.to_owned();
+        let predicate = match self.fields.read("a predicate", Reader::u8)? {
+            0 => Predicate::Equal(self.fields.bytes("a value")?),
+            1 => Predicate::Entry { key: self.fields.bytes("a key")?, value: self.fields.bytes("a value")? },
+            2 => Predicate::Range { from: self.end_of_range()?, to: self.end_of_range()? },
+            _ => return Err(self.error("a predicate of 0 to 2")),
+        };
+        Ok(IndexQuery { index, predicate })
+    }
+
+    fn end_of_range(&mut self) -> Result<Option<(Bytes, bool)>, ReadCodecError> {
+        match self.fields.read("an end of a range", Reader::u8)? {
+            0 => Ok(None),
+            kind @ (1 | 2) => Ok(Some((self.fields.bytes("a value")?, kind == 2))),
+            _ => Err(self.error("0 to 2")),
         }
     }
 

@@ -61,6 +61,8 @@ pub enum ReadError {
     UnknownTable(TableId),
     /// A file could not be read or is corrupt; the text says which, where and what to do.
     Source(SourceError),
+    /// An index by this name is not there, or has not been built yet.
+    IndexUnavailable(String),
     /// The engine has stopped.
     Stopped,
 }
@@ -70,6 +72,7 @@ impl fmt::Display for ReadError {
         match self {
             Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
             Self::Source(error) => error.fmt(f),
+            Self::IndexUnavailable(name) => write!(f, "The secondary index '{name}' is not yet available"),
             Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
         }
     }

@@ -8,6 +8,8 @@ use mutation::merge::Merger;
 use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, PartitionRange, Slices};
 use schema::TableId;
 
+use index::IndexQuery;
+
 use crate::ReadError;
 use crate::cached::{CachedSource, Collector, PopulatingInput};
 use crate::engine::Inner;
@@ -46,13 +48,15 @@ pub struct Read<'a> {
     pub reversed: bool,
     /// From which data.
     pub scope: ReadScope,
+    /// Instead of the rows, the places that an index finds ([`crate::IndexQuery`]).
+    pub index: Option<&'a IndexQuery>,
 }
 
 impl<'a> Read<'a> {
     /// All columns, in clustering order, by way of the row cache.
     pub fn new(table: TableId, range: &'a PartitionRange, slices: &'a Slices) -> Self {
         let columns = &ColumnSelection::All;
-        Self { table, range, slices, columns, reversed: false, scope: ReadScope::Cached }
+        Self { table, range, slices, columns, reversed: false, scope: ReadScope::Cached, index: None }
     }
 
     fn bypasses_cache(&self) -> bool {
@@ -70,6 +74,9 @@ impl Inner {
         let range = wanted.range;
         let store = self.store(wanted.table).ok_or(ReadError::UnknownTable(wanted.table))?;
         store.damages.refuse(range)?;
+        if let Some(query) = wanted.index {
+            return Err(ReadError::IndexUnavailable(query.index.clone()));
+        }
         if let ReadScope::Above(mark) = wanted.scope {
             return match store.marks.knows(mark) {
                 true => Ok(read_range(&store, wanted, mark.number)),

@@ -63,7 +63,12 @@ pub const TABLE: &[Row] = &[
     row("memtable", "storage", "schema mutation rt"),
     row("cache", "storage", "stdx schema mutation memtable"),
     row("compaction", "storage", "schema mutation rt sstable"),
-    row("engine", "storage", "stdx schema mutation rt topology sstable commitlog memtable cache compaction"),
+    row("index", "storage", ""),
+    row(
+        "engine",
+        "storage",
+        "stdx schema mutation rt topology sstable commitlog memtable cache compaction index",
+    ),
     // cluster: replicas, membership, and operations over them.
     row("replica", "cluster", "stdx schema mutation rt topology engine"),
     row("cluster", "cluster", "stdx types schema rt topology raft gossip rpc"),

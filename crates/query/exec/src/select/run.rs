@@ -211,6 +211,7 @@ fn command(
         now: request.now,
         bypass_cache: plan.bypass_cache,
         form: Form::Live,
+        index: None,
     }
 }
 

@@ -1,0 +1,10 @@
+//! Secondary indexes that are attached to storage: each memtable and each SSTable has, beside its rows, the terms of its rows.
+//!
+//! A term of a row version is where that version is, and nowhere else: it is written with it, and goes with it. So no write reads
+//! before it writes, nothing of an index can be lost or left behind, and an index that is damaged is made again of its SSTable. A
+//! query asks all memtables and SSTables for the places of a term, reads the rows there and looks again, because a newer
+//! version may have another value (docs/design/index.md).
+
+mod query;
+
+pub use query::{IndexQuery, Predicate};
