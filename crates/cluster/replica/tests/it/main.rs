@@ -1,5 +1,7 @@
 //! Reads and pages as bytes: what is written comes back, and no bytes make the decoder panic.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use mutation::{
     ColumnSelection, DecoratedKey, DeletionTime, Fragment, PartitionRange, PartitionUpdate, RingPosition,
@@ -8,7 +10,9 @@ use mutation::{
 use proptest::prelude::*;
 use replica::page::{PageBuilder, Progress};
 use replica::read_codec::{ReadCodecError, decode_command, decode_page, encode_command, encode_page};
-use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, digest};
+use replica::{
+    Form, IndexQuery, Limits, PartitionResult, Partitions, Predicate, ReadCommand, ReadPage, Resume, digest,
+};
 use schema::TableId;
 use testkit::data::{bound, clustering, table, update};
 
@@ -52,6 +56,19 @@ fn resume() -> impl Strategy<Value = Option<Resume>> {
     })
 }
 
+fn index() -> impl Strategy<Value = Option<Arc<IndexQuery>>> {
+    let value = || prop::collection::vec(any::<u8>(), 0..4).prop_map(Bytes::from);
+    let end = || prop::option::of((value(), any::<bool>()));
+    let predicate = prop_oneof![
+        value().prop_map(Predicate::Equal),
+        (value(), value()).prop_map(|(key, value)| Predicate::Entry { key, value }),
+        (end(), end()).prop_map(|(from, to)| Predicate::Range { from, to }),
+    ];
+    prop::option::of(
+        (".{0,3}", predicate).prop_map(|(index, predicate)| IndexQuery { index, predicate }.into()),
+    )
+}
+
 fn command() -> impl Strategy<Value = ReadCommand> {
     let form = prop_oneof![Just(Form::Live), Just(Form::Full), Just(Form::Unbroken), Just(Form::Whole)];
     let columns = prop_oneof![
@@ -59,20 +76,23 @@ fn command() -> impl Strategy<Value = ReadCommand> {
         Just(ColumnSelection::Some([].into())),
         Just(ColumnSelection::Some([table().column("v").expect("it has v").id].into())),
     ];
-    let flags = (any::<bool>(), any::<bool>(), form);
+    let flags = (any::<bool>(), any::<bool>(), form, index());
     let limits = (any::<u64>(), any::<u64>(), any::<u32>());
     (partitions(), slices(), columns, resume(), flags, limits, any::<u32>()).prop_map(
-        |(partitions, slices, columns, resume, (reversed, bypass_cache, form), limits, now)| ReadCommand {
-            table: table(),
-            partitions,
-            slices,
-            columns,
-            reversed,
-            limits: Limits { rows: limits.0, rows_per_partition: limits.1, bytes: limits.2 as usize },
-            resume,
-            now,
-            bypass_cache,
-            form,
+        |(partitions, slices, columns, resume, (reversed, bypass_cache, form, index), limits, now)| {
+            ReadCommand {
+                table: table(),
+                partitions,
+                slices,
+                columns,
+                reversed,
+                limits: Limits { rows: limits.0, rows_per_partition: limits.1, bytes: limits.2 as usize },
+                resume,
+                now,
+                bypass_cache,
+                form,
+                index,
+            }
         },
     )
 }
@@ -177,6 +197,7 @@ fn a_page_of_dead_partitions_ends_by_its_bytes() {
         now: 100,
         bypass_cache: false,
         form: Form::Whole,
+        index: None,
     };
     let mut page = PageBuilder::new(&command);
     let full_after = (0i32..1_000).position(|k| {
@@ -219,6 +240,7 @@ proptest! {
             now: 0,
             bypass_cache: false,
             form: Form::Full,
+            index: None,
         };
         let (here, elsewhere) = (command(table()), command(table_elsewhere()));
         prop_assert_ne!(
