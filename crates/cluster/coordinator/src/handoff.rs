@@ -245,7 +245,7 @@ impl Inner {
         let view = self.coordinator.view();
         match view.index_of(host) {
             Some(index) => view.node(index).internode.to_string(),
-            None => host.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+            None => host.to_string(),
         }
     }
 

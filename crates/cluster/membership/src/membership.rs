@@ -25,6 +25,8 @@ use crate::{MembershipConfig, MembershipError};
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a node that has left waits to hear that it is out of the log.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// The end of a change waits so long for the cluster's log to do without the votes of nodes that are gone.
+const VOTE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a step of joining may wait for the others.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -294,6 +296,21 @@ impl Membership {
     pub async fn propose(&self, command: Command) -> Result<(), MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         refused(self.group.propose(command, deadline).await)
+    }
+
+    /// The number of a member in the cluster's log.
+    pub fn number_of(&self, host: HostId) -> Option<u64> {
+        self.group.applied().state.member(host).map(|member| member.number)
+    }
+
+    /// Waits until a node that has left or was removed has no vote on the cluster's log: after that its end, or another node's, costs no majority. Not for
+    /// ever: without a majority nobody takes a vote away.
+    pub async fn wait_until_voteless(&self, number: u64) {
+        if !self.group.vote_is_gone(number, self.rt.now() + VOTE_TIMEOUT).await {
+            tracing::warn!(
+                "a node that is gone still has a vote on the cluster's log: keep the others running until a majority of them has taken it away"
+            );
+        }
     }
 
     /// Removes this node from the log. The answer may not reach it; when the proposal fails, the others remove the node once it is down.

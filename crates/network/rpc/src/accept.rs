@@ -199,7 +199,7 @@ fn agreed(shard: &Shard, peer: &Peer, answer: &HelloAnswer) -> Result<Agreement,
     if let Some(expected) = peer.expected()
         && expected != answer.host
     {
-        let message = format!("{address} is not {expected:?} but {:?}: has the address moved?", answer.host);
+        let message = format!("{address} is not {expected} but {}: has the address moved?", answer.host);
         return Err(RpcError::Mismatch(message));
     }
     let config = &shard.config;

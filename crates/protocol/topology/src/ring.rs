@@ -1,10 +1,24 @@
 //! The token ring: which nodes exist, where they stand, and which tokens each took. A value; a change makes another.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// A node's identity for life, whatever its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub [u8; 16]);
+
+impl fmt::Display for HostId {
+    /// As a UUID.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
 
 /// Where a node stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,6 +174,12 @@ mod tests {
 
     fn node(id: u8) -> RingNode {
         RingNode { host: HostId([id; 16]), location: Location::new("dc1", "rack1") }
+    }
+
+    #[test]
+    fn a_host_is_shown_as_a_uuid() {
+        let host = HostId(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
+        assert_eq!(host.to_string(), "00112233-4455-6677-8899-aabbccddeeff");
     }
 
     #[test]

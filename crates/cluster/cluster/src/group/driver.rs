@@ -1,7 +1,7 @@
 //! The task that drives this node's part of the group: events into the state machine, batches to disk, then messages and
 //! entries. It alone owns the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use super::error::GroupError;
 use super::inner::{Applied, Inner, Input, Proposed};
 use super::log::{LogError, RaftLog};
 use super::pieces;
-use super::wire::{self, Forward};
+use super::wire::{self, Forward, JoinPeer};
 use crate::dropped::DropLog;
-use crate::state::{ClusterState, CommandId, Proposal};
+use crate::state::{ClusterState, CommandId, MemberStatus, Proposal};
 
 /// Nodes beyond this number follow without a vote: each further vote makes a majority slower and no safer. The number of votes is
 /// odd: an even one more survives no further failure, and a second vote of two is one more node that must not fail.
@@ -36,6 +36,10 @@ const LOOK_TICKS: u32 = 10;
 const ASK_TICKS: u32 = 5;
 /// Of so many nodes, chosen at random, a node without a leader asks whether it was removed.
 const ORPHAN_ASKS: usize = 8;
+/// A node that hears from a peer it does not know asks so many others, chosen at random, where that one is.
+const UNKNOWN_ASKS: usize = 3;
+/// Pause before they are asked again, about this peer or another one.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a write that a full disk refused is retried.
 const SPACE_PAUSE: Duration = Duration::from_secs(1);
 /// Events between two batches.
@@ -56,8 +60,12 @@ pub(crate) struct Driver {
     next_read: u64,
     led: bool,
     ticks_without_leader: u32,
-    /// Since when learners are not at rest, so that it is known which of them answer.
+    /// For how many ticks this node has led with learners that are not at rest, so that it is known which of them answer.
     ticks_without_rest: u32,
+    /// For each peer: how many ticks ago it was last active. Only a leader knows.
+    silent: BTreeMap<u64, u32>,
+    /// When others may be asked again where an unknown peer is.
+    ask_unknown_from: Instant,
 }
 
 impl Driver {
@@ -93,6 +101,8 @@ impl Driver {
             led: false,
             ticks_without_leader: 0,
             ticks_without_rest: LOOK_TICKS,
+            silent: BTreeMap::new(),
+            ask_unknown_from: inner.rt.now(),
         };
         driver.pump().await?;
         let membership = driver.node.membership();
@@ -151,7 +161,11 @@ impl Driver {
     fn tick(&mut self) {
         self.node.tick();
         if self.node.is_leader() {
+            self.note_activity();
             self.reconcile();
+        } else {
+            self.silent.clear();
+            self.ticks_without_rest = 0;
         }
         self.ticks_without_leader =
             if self.node.status().leader.is_some() { 0 } else { self.ticks_without_leader + 1 };
@@ -206,9 +220,11 @@ impl Driver {
     }
 
     fn receive(&mut self, from: HostId, message: raft::Message) -> Result<(), GroupError> {
-        // A peer that uses the number of another host is no member any more.
-        if self.inner.host_of(message.from()).is_some_and(|host| host != from) {
-            return Ok(());
+        match self.inner.host_of(message.from()) {
+            // A peer that uses the number of another host is no member any more.
+            Some(host) if host != from => return Ok(()),
+            Some(_) => {}
+            None => self.ask_where(message.from(), from),
         }
         self.check_recovery(&message)?;
         match self.node.receive(message) {
@@ -369,11 +385,7 @@ impl Driver {
         let leader = status.leader.and_then(|number| self.inner.host_of(number));
         if leader != self.inner.leader.get() {
             match leader {
-                Some(host) => tracing::info!(
-                    "the cluster's log is led by {} (term {})",
-                    schema::TableId(host.0),
-                    status.term
-                ),
+                Some(host) => tracing::info!("the cluster's log is led by {host} (term {})", status.term),
                 None => tracing::info!("the cluster's log has no leader now (term {})", status.term),
             }
         }
@@ -413,30 +425,34 @@ impl Driver {
         self.inner.messenger.send(Target::Host { host, shard: 0 }, Verb::Raft, body);
     }
 
-    /// The leader brings the group in line with the members: a joined one becomes a learner, a learner that caught up a voter, a removed one goes. One
-    /// step a tick; the next leader continues.
+    /// The leader brings the group in line with the members: a joined one becomes a learner, a learner that caught up a voter, one that has left loses
+    /// its vote, a removed one goes. One step a tick; the next leader continues.
     fn reconcile(&mut self) {
         let membership = self.node.membership().clone();
         if membership.is_joint() || self.state.members.is_empty() {
             return;
         }
+        let staying = self.staying();
+        let leaving = membership.voters.iter().copied().find(|voter| !staying.contains(voter));
         // Nobody is to be given a vote: learners need not show that they live.
-        let at_rest = membership.voters.len() >= VOTERS_MAX && !membership.voters.len().is_multiple_of(2);
+        let is_full = membership.voters.len() >= VOTERS_MAX && !membership.voters.len().is_multiple_of(2);
+        let at_rest = is_full && leaving.is_none();
         self.node.rest_learners(at_rest);
         self.ticks_without_rest = if at_rest { 0 } else { self.ticks_without_rest.saturating_add(1) };
-        let own = self.log.member();
         let numbers: Vec<u64> = self.state.members.values().map(|member| member.number).collect();
-        let gone = membership.all().into_iter().find(|number| !numbers.contains(number));
+        let gone = membership.learners.iter().copied().find(|number| !numbers.contains(number));
         let new = numbers.iter().copied().find(|number| !membership.contains(*number));
-        let changes = match (gone, new) {
-            (Some(gone), _) if gone == own => {
-                self.inner.push(Input::Transfer);
-                return;
+        let changes = match (leaving, gone, new) {
+            (None, Some(gone), _) => vec![Change::Remove(gone)],
+            (None, None, Some(new)) => vec![Change::AddLearner(new)],
+            _ if self.ticks_without_rest < LOOK_TICKS => Vec::new(),
+            (Some(own), ..) if own == self.log.member() => self.vote_for_heir(&membership, &staying),
+            (Some(voter), ..) => {
+                let stays = numbers.contains(&voter);
+                let change = if stays { Change::AddLearner(voter) } else { Change::Remove(voter) };
+                self.pass_vote(voter, change, &membership, &staying)
             }
-            (Some(gone), _) => vec![Change::Remove(gone)],
-            (None, Some(new)) => vec![Change::AddLearner(new)],
-            (None, None) if self.ticks_without_rest < LOOK_TICKS => Vec::new(),
-            (None, None) => self.votes(&membership),
+            (None, None, None) => self.votes(&membership, &staying),
         };
         if !changes.is_empty() {
             // Refused while another change is under way; the next tick tries again.
@@ -444,30 +460,133 @@ impl Driver {
         }
     }
 
-    /// Gives and takes votes so that their number is odd: two at a time, or one where one is missing or too many.
-    fn votes(&self, membership: &raft::Membership) -> Vec<Change> {
-        let (commit, peers) = (self.node.status().commit, self.node.peers());
-        let ready = |peer: &&raft::Peer| peer.active && peer.matched + LAG_MAX >= commit;
-        let learner = |peer: &&raft::Peer| membership.learners.contains(&peer.id);
-        let mut caught_up = peers.iter().filter(learner).filter(ready).map(|peer| Change::AddVoter(peer.id));
-        if membership.voters.len().is_multiple_of(2) {
-            let voter = |peer: &&raft::Peer| membership.voters.contains(&peer.id);
-            let worst = peers.iter().filter(voter).min_by_key(|peer| (peer.active, peer.matched));
-            let one_less = || worst.map(|peer| Change::AddLearner(peer.id));
-            return caught_up.next().or_else(one_less).into_iter().collect();
+    /// The numbers of the members that belong to the cluster and have not left it: only these are to have a vote. A node that has left may be
+    /// switched off at any time.
+    fn staying(&self) -> BTreeSet<u64> {
+        let members = self.state.members.values().filter(|member| member.status != MemberStatus::Left);
+        members.map(|member| member.number).collect()
+    }
+
+    /// The state machine forgets once in an election timeout who was active, to see who is in the next one.
+    fn note_activity(&mut self) {
+        let mut silent = BTreeMap::new();
+        for peer in self.node.peers() {
+            let ticks = if peer.active {
+                0
+            } else {
+                self.silent.get(&peer.id).map_or(u32::MAX, |ticks| ticks.saturating_add(1))
+            };
+            silent.insert(peer.id, ticks);
         }
-        match (caught_up.next(), caught_up.next()) {
-            (Some(one), Some(other)) if membership.voters.len() + 2 <= VOTERS_MAX => vec![one, other],
+        self.silent = silent;
+    }
+
+    /// The peers; those are active that were so in the last moments.
+    fn peers(&self) -> Vec<raft::Peer> {
+        let mut peers = self.node.peers();
+        for peer in &mut peers {
+            peer.active |= self.silent.get(&peer.id).is_some_and(|ticks| *ticks <= LOOK_TICKS);
+        }
+        peers
+    }
+
+    /// Learners that could vote at once.
+    fn caught_up(&self, membership: &raft::Membership, staying: &BTreeSet<u64>) -> Vec<u64> {
+        let commit = self.node.status().commit;
+        let ready = |peer: &raft::Peer| peer.active && peer.matched + LAG_MAX >= commit;
+        let learner =
+            |peer: &raft::Peer| membership.learners.contains(&peer.id) && staying.contains(&peer.id);
+        let peers = self.peers().into_iter().filter(|peer| learner(peer) && ready(peer));
+        peers.map(|peer| peer.id).collect()
+    }
+
+    /// The voter other than this node that is missed least.
+    fn worst_voter(&self, membership: &raft::Membership, but: Option<u64>) -> Option<u64> {
+        let voter = |peer: &raft::Peer| membership.voters.contains(&peer.id) && Some(peer.id) != but;
+        let voters = self.peers().into_iter().filter(voter);
+        voters.min_by_key(|peer| (peer.active, peer.matched)).map(|peer| peer.id)
+    }
+
+    /// Gives and takes votes so that their number is odd: two at a time, or one where one is missing or too many.
+    fn votes(&self, membership: &raft::Membership, staying: &BTreeSet<u64>) -> Vec<Change> {
+        let caught_up = self.caught_up(membership, staying);
+        if membership.voters.len().is_multiple_of(2) {
+            let one_less = || self.worst_voter(membership, None).map(Change::AddLearner);
+            return caught_up.first().copied().map(Change::AddVoter).or_else(one_less).into_iter().collect();
+        }
+        match caught_up[..] {
+            [one, other, ..] if membership.voters.len() + 2 <= VOTERS_MAX => {
+                vec![Change::AddVoter(one), Change::AddVoter(other)]
+            }
             _ => Vec::new(),
         }
     }
 
-    /// The likely next leader: the active voter with most of the log.
+    /// A voter loses its vote by a change, and a learner gets it in the same step: in between, one more failure would stop a group of three. Where no
+    /// learner has caught up the number of votes stays odd by one less.
+    fn pass_vote(
+        &self,
+        voter: u64,
+        change: Change,
+        membership: &raft::Membership,
+        staying: &BTreeSet<u64>,
+    ) -> Vec<Change> {
+        if membership.voters.len().is_multiple_of(2) {
+            return vec![change];
+        }
+        let heir = self.caught_up(membership, staying).first().copied().map(Change::AddVoter);
+        let one_less = || self.worst_voter(membership, Some(voter)).map(Change::AddLearner);
+        [Some(change), heir.or_else(one_less)].into_iter().flatten().collect()
+    }
+
+    /// This node leads and is to go: another one leads first, and gets a vote for that where nobody has one.
+    fn vote_for_heir(&self, membership: &raft::Membership, staying: &BTreeSet<u64>) -> Vec<Change> {
+        if self.heir().is_some() {
+            self.inner.push(Input::Transfer);
+            return Vec::new();
+        }
+        self.caught_up(membership, staying).first().copied().map(Change::AddVoter).into_iter().collect()
+    }
+
+    /// The likely next leader: the active voter with most of the log that stays.
     fn heir(&self) -> Option<u64> {
-        let voters = &self.node.membership().voters;
-        let peers = self.node.peers();
-        let able = peers.iter().filter(|peer| peer.active && voters.contains(&peer.id));
+        let (voters, staying) = (&self.node.membership().voters, self.staying());
+        let able = |peer: &raft::Peer| peer.active && voters.contains(&peer.id) && staying.contains(&peer.id);
+        let able = self.peers().into_iter().filter(able);
         able.max_by_key(|peer| (peer.matched, std::cmp::Reverse(peer.id))).map(|peer| peer.id)
+    }
+
+    /// A peer that joined while this node was away, and leads now, say. As long as its address is not known no answer reaches it: it would send no more
+    /// of the log, in which its joining stands. The others know it.
+    fn ask_where(&mut self, number: u64, host: HostId) {
+        let now = self.inner.rt.now();
+        if now < self.ask_unknown_from {
+            return;
+        }
+        self.ask_unknown_from = now + UNKNOWN_PAUSE;
+        let own = self.inner.config.host;
+        let greeted = self.inner.greeted.borrow().values().map(|(host, _)| *host).collect::<Vec<_>>();
+        let mut hosts: BTreeSet<HostId> = self.state.members.keys().copied().chain(greeted).collect();
+        hosts.remove(&own);
+        let mut hosts: Vec<HostId> = hosts.into_iter().collect();
+        for _ in 0..UNKNOWN_ASKS.min(hosts.len()) {
+            let asked = hosts.swap_remove(self.inner.rt.random_below(hosts.len() as u64) as usize);
+            let inner = Rc::clone(&self.inner);
+            let ask = async move {
+                let deadline = inner.rt.now() + inner.config.tick * 20;
+                let body = inner.sign(&Forward::Where(number).encode());
+                let target = Target::Host { host: asked, shard: 0 };
+                let answer = inner.messenger.call(target, Verb::RaftForward, body, deadline).await;
+                let known =
+                    answer.ok().and_then(|answer| wire::decode_json::<Option<JoinPeer>>(&answer).ok());
+                if let Some(peer) = known.flatten()
+                    && (peer.number, peer.host) == (number, host)
+                {
+                    inner.greet(&peer);
+                }
+            };
+            self.inner.rt.spawn(Tasks::Maintenance, ask).detach();
+        }
     }
 
     /// A learner that knows no leader, because it has just started, asks: else the leader reaches it only with the next entry, or

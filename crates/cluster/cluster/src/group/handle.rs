@@ -299,6 +299,18 @@ impl Group {
         }
     }
 
+    /// Waits until the node with a number in the group has no vote, as far as this node knows; false when it still has one at the deadline. Until then its
+    /// end could cost the majority.
+    pub async fn vote_is_gone(&self, number: u64, deadline: Instant) -> bool {
+        while self.inner.membership.borrow().votes(number) {
+            if self.inner.rt.now() >= deadline || self.inner.ended.get().is_some() {
+                return false;
+            }
+            self.pause(deadline).await;
+        }
+        true
+    }
+
     /// Stops this node's part. Waiting callers get an error.
     pub async fn stop(&self) {
         self.inner.stop.set(true);

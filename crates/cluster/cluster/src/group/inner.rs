@@ -16,7 +16,7 @@ use rt::{DiskError, Rt};
 use schema::{Schema, TableId};
 use topology::HostId;
 
-use super::wire;
+use super::wire::{self, JoinPeer};
 use crate::DroppedTable;
 use crate::rollback::{Members, RollbackGuard};
 use crate::state::{ClusterState, CommandId, MemberInfo, Outcome};
@@ -136,7 +136,7 @@ pub(crate) struct Inner {
     pub(crate) stop: Cell<bool>,
     /// Addresses of hosts from other sources than the state.
     pub(crate) moved: RefCell<BTreeMap<HostId, SocketAddr>>,
-    /// Hosts that a joining node has learned of, until the state has their addresses.
+    /// Hosts that this node has learned of, because it joins or because it was away when they joined, until the state has their addresses.
     pub(crate) greeted: RefCell<BTreeMap<u64, (HostId, PeerInfo)>>,
     pub(crate) drops: RefCell<Vec<DroppedTable>>,
     pub(crate) membership: RefCell<raft::Membership>,
@@ -224,7 +224,7 @@ impl Inner {
         wire::verify(self.cluster_id.get(), &incoming.body).inspect_err(|refusal| {
             let mut foreign = self.foreign.borrow_mut();
             if foreign.len() < FOREIGN_MAX && foreign.insert(SocketAddr::new(incoming.address.ip(), 0)) {
-                tracing::error!("{} (host {:?}): {}", incoming.address, incoming.from, refusal.message);
+                tracing::error!("{} (host {}): {}", incoming.address, incoming.from, refusal.message);
             }
         })
     }
@@ -233,6 +233,14 @@ impl Inner {
     pub(crate) fn host_of(&self, number: u64) -> Option<HostId> {
         let known = self.applied.get().state.host_of(number);
         known.or_else(|| self.greeted.borrow().get(&number).map(|(host, _)| *host))
+    }
+
+    /// Others said where a host is that is not in the state yet: it can be answered from now on.
+    pub(crate) fn greet(&self, peer: &JoinPeer) {
+        let shard_count = peer.shard_count.max(1);
+        let info = PeerInfo { address: peer.internode, shard_count, near: Near::Unknown };
+        self.greeted.borrow_mut().insert(peer.number, (peer.host, info));
+        self.publish_peers();
     }
 
     /// Tells this shard's messenger where everybody is.

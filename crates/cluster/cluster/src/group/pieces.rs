@@ -47,10 +47,7 @@ pub(crate) fn send(inner: &Rc<Inner>, host: HostId, message: &Message) {
     let sender = Rc::clone(inner);
     let task = async move {
         if let Err(error) = send_pieces(&sender, host, &body).await {
-            tracing::info!(
-                "a snapshot for {} was not sent, and is tried again: {error}",
-                schema::TableId(host.0)
-            );
+            tracing::info!("a snapshot for {host} was not sent, and is tried again: {error}");
         }
         sender.sending.borrow_mut().remove(&host);
     };

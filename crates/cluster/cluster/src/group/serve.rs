@@ -138,6 +138,12 @@ async fn forwarded(inner: &Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refus
             Ok(Bytes::new())
         }
         Forward::Removed(host) => Ok(wire::encode_number(u64::from(inner.state().was_removed(host)))),
+        Forward::Where(number) => {
+            let state = inner.state();
+            let mut members = state.members.iter();
+            let found = members.find(|(_, member)| member.number == number);
+            Ok(wire::encode_json(&found.map(|(host, member)| join_peer(*host, member))))
+        }
     }
 }
 
@@ -224,11 +230,11 @@ async fn lives(inner: &Inner, host: HostId, deadline: Instant, longest: std::tim
 
 fn answer(inner: &Inner, number: u64) -> JoinAnswer {
     let state = inner.state();
-    let peers = state.members.iter().map(|(host, member)| JoinPeer {
-        host: *host,
-        number: member.number,
-        internode: member.info.internode,
-        shard_count: member.info.shard_count,
-    });
+    let peers = state.members.iter().map(|(host, member)| join_peer(*host, member));
     JoinAnswer { number, state_version: STATE_VERSION, cluster_id: state.cluster_id, peers: peers.collect() }
+}
+
+fn join_peer(host: HostId, member: &Member) -> JoinPeer {
+    let (internode, shard_count) = (member.info.internode, member.info.shard_count);
+    JoinPeer { host, number: member.number, internode, shard_count }
 }

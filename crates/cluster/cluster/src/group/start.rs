@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raft::{Membership, Snapshot, Stored};
-use rpc::{Messenger, Near, PeerInfo, Refusal, RpcError, Target, Verb};
+use rpc::{Messenger, Refusal, RpcError, Target, Verb};
 use rt::{Group as Tasks, Instant, Rt};
 
 use super::driver::Driver;
@@ -293,9 +293,7 @@ impl Blank {
         let (group, driver) = begin(&rt, &messenger, config, log, stored).await?;
         group.inner.cluster_id.set(answer.cluster_id);
         for peer in answer.peers.iter().filter(|peer| peer.host != host) {
-            let shard_count = peer.shard_count.max(1);
-            let info = PeerInfo { address: peer.internode, shard_count, near: Near::Unknown };
-            group.inner.greeted.borrow_mut().insert(peer.number, (peer.host, info));
+            group.inner.greet(peer);
         }
         group.inner.publish_peers();
         run(&group, driver, &responder);

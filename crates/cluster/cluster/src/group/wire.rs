@@ -73,6 +73,8 @@ pub(crate) enum Forward {
     Removed(HostId),
     /// To voters: the sender follows without a vote and knows no leader.
     Follows,
+    /// To anybody: where is the node with this number in the group?
+    Where(u64),
 }
 
 impl Forward {
@@ -93,6 +95,10 @@ impl Forward {
                 out.extend_from_slice(&host.0);
             }
             Self::Follows => out.push(5),
+            Self::Where(number) => {
+                out.push(6);
+                out.extend_from_slice(&number.to_be_bytes());
+            }
         }
         out.into()
     }
@@ -110,6 +116,7 @@ impl Forward {
                 Self::Removed(HostId(host))
             }
             5 => Self::Follows,
+            6 => Self::Where(reader.u64()?),
             kind => return Err(WireError::Kind(kind)),
         })
     }
@@ -207,7 +214,7 @@ pub(crate) struct JoinRequest {
     pub(crate) replaces: Option<String>,
 }
 
-/// It is in: its number in the group, and where the others are.
+/// It is in: its number in the group, and where the others are. Of the others, the answer to [`Forward::Where`] has one or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JoinAnswer {
     pub(crate) number: u64,
@@ -270,12 +277,17 @@ mod tests {
     fn requests_read_as_written_and_nothing_else_does() {
         let host = HostId([7; 16]);
         let proposal = Forward::Propose(Bytes::from_static(b"p"));
-        for request in
-            [proposal, Forward::Read, Forward::AwaitSchema(9), Forward::Removed(host), Forward::Follows]
-        {
+        let others = [
+            Forward::Read,
+            Forward::AwaitSchema(9),
+            Forward::Removed(host),
+            Forward::Follows,
+            Forward::Where(7),
+        ];
+        for request in [proposal].into_iter().chain(others) {
             assert_eq!(Forward::decode(&request.encode()).unwrap(), request);
         }
-        for bad in [&b""[..], &[1], &[2, 2], &[1, 9], &[1, 3, 0], &[1, 4, 1, 2]] {
+        for bad in [&b""[..], &[1], &[2, 2], &[1, 9], &[1, 3, 0], &[1, 4, 1, 2], &[1, 6, 0]] {
             assert!(Forward::decode(&Bytes::copy_from_slice(bad)).is_err(), "{bad:?}");
         }
         let outcome = Outcome::Added { number: 3 };

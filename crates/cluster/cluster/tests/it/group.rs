@@ -272,6 +272,111 @@ fn a_removed_node_goes_and_is_told() {
     assert!(!is_in(gone));
 }
 
+/// Has a node's place go through these steps, proposed at another one.
+fn set_status(cluster: &Cluster, at: usize, node: usize, steps: &[MemberStatus]) {
+    for status in steps.iter().copied() {
+        let command = Command::SetStatus { host: host(node), status };
+        let done =
+            cluster.on(at, |rt, group| async move { group.propose(command, rt.now() + 10 * SECOND).await });
+        assert!(matches!(done, Ok(Outcome::Done { .. })), "{done:?}");
+    }
+}
+
+/// A node with tokens in force.
+fn owns(cluster: &Cluster, node: usize) {
+    let taken =
+        cluster.on(node, |rt, group| async move { group.take_tokens(4, rt.now() + 10 * SECOND).await });
+    assert!(taken.is_ok(), "{taken:?}");
+    set_status(cluster, node, node, &[MemberStatus::Normal]);
+}
+
+/// A node that has left is about to be switched off. It leads and votes until then: one more failure must not cost the majority after that.
+#[test]
+fn a_node_that_has_left_gives_its_vote_to_another_before_it_goes() {
+    for seed in 40..44 {
+        let cluster = Cluster::new(seed, 4);
+        let leaves = cluster.leader();
+        let others: Vec<usize> = (0..4).filter(|node| *node != leaves).collect();
+        others.iter().for_each(|node| owns(&cluster, *node));
+        set_status(&cluster, others[0], leaves, &[MemberStatus::Leaving, MemberStatus::Left]);
+        let number = |node: usize| group(others[0]).applied().state.member(host(node)).unwrap().number;
+        let left = number(leaves);
+        let membership = || group(others[0]).status().unwrap().membership;
+        // Never two of three votes, nor one: each of these is a majority that one failure ends.
+        for _ in 0..3_000 {
+            cluster.sim.run_for(Duration::from_millis(2));
+            assert_eq!(membership().voters.len(), 3, "seed {seed}: {:?}", membership());
+            if !membership().votes(left) {
+                break;
+            }
+        }
+        let told = cluster
+            .on(others[0], |rt, group| async move { group.vote_is_gone(left, rt.now() + SECOND).await });
+        assert!(told, "seed {seed}: {:?}", membership());
+        assert!(membership().learners.contains(&left), "it is still a member: {:?}", membership());
+        // It may be switched off, and another one may die for good: two of three members decide.
+        cluster.crash(leaves);
+        cluster.crash(others[1]);
+        create(&cluster, others[0], "after").unwrap();
+    }
+}
+
+/// The only vote of two nodes goes with the node that leaves, unless the other one gets it first.
+#[test]
+fn the_last_voter_that_leaves_hands_its_vote_over() {
+    let cluster = Cluster::new(45, 2);
+    let leaves = cluster.leader();
+    let stays = 1 - leaves;
+    owns(&cluster, stays);
+    set_status(&cluster, stays, leaves, &[MemberStatus::Leaving, MemberStatus::Left]);
+    cluster.until("the other one leads alone", || {
+        let status = group(stays).status().unwrap();
+        status.membership.voters == [status.log.id].into() && status.leader == Some(host(stays))
+    });
+    cluster.crash(leaves);
+    create(&cluster, stays, "after").unwrap();
+}
+
+/// A node was away while others joined, one of which leads when it comes back: it has no address for its answers, without which that one sends
+/// nothing more.
+#[test]
+fn a_node_hears_a_leader_that_joined_while_it_was_away() {
+    for seed in 46..49 {
+        let mut cluster = Cluster::new(seed, 3);
+        let away = (0..3).find(|node| *node != cluster.leader()).unwrap();
+        cluster.crash(away);
+        for node in 3..5 {
+            cluster.add(Setup::new(node));
+        }
+        let alive: Vec<usize> = (0..5).filter(|node| *node != away).collect();
+        let votes = |node: &usize| {
+            let status = is_in(*node).then(|| group(*node).status()).flatten();
+            status.is_some_and(|status| status.membership.voters.len() == 5 && !status.membership.is_joint())
+        };
+        cluster.until("all vote", || alive.iter().all(votes));
+        // One of the new ones leads when of the others only one lives.
+        let old = cluster.leader();
+        cluster.crash(old);
+        let leads =
+            |node: &usize| is_in(*node) && group(*node).status().unwrap().log.role == raft::Role::Leader;
+        cluster.until("another one leads", || alive.iter().any(leads));
+        let next = cluster.leader();
+        if next < 3 {
+            cluster.on(next, |rt, group| async move { group.step_down(rt.now() + 10 * SECOND).await });
+            cluster.until("a new one leads", || (3..5).any(|node| leads(&node)));
+        }
+        create(&cluster, cluster.leader(), "meanwhile").unwrap();
+        let leader = cluster.leader();
+        assert!(leader >= 3, "seed {seed}: {leader} leads");
+        cluster.sim.start(cluster.nodes[away]);
+        cluster.until("it has its log", || is_in(away));
+        cluster.sim.run_for(10 * SECOND);
+        assert_eq!(cluster.leader(), leader, "nobody else had to lead");
+        assert_eq!(group(away).applied().index, group(leader).applied().index, "seed {seed}");
+        create(&cluster, away, "after").unwrap();
+    }
+}
+
 #[test]
 fn a_node_that_moved_is_found() {
     let mut cluster = Cluster::empty(9);

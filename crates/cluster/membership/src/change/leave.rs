@@ -62,6 +62,9 @@ impl Inner {
         self.coordinator.run_out(self.request_time_max).await;
         self.shards.close_clients().await?;
         self.hand_over_until(LAST_HAND_OVER_MAX).await;
+        if let Some(number) = self.membership.number_of(self.own()) {
+            self.membership.wait_until_voteless(number).await;
+        }
         self.membership.remove_itself().await;
         self.membership.say_good_bye().await;
         self.shards.quiesce().await?;

@@ -135,7 +135,12 @@ impl TopologyChanges {
             inner.check_may_join_unfetched()?;
         }
         inner.take_tokens().await?;
+        let replaced = inner.state().member(inner.own()).and_then(|member| member.replaces);
+        let replaced = replaced.and_then(|replaced| inner.membership.number_of(replaced));
         inner.run(|state| inner.status_in(state) != Some(MemberStatus::Joining)).await;
+        if let Some(number) = replaced {
+            inner.membership.wait_until_voteless(number).await;
+        }
         Ok(())
     }
 

@@ -108,9 +108,10 @@ impl Inner {
             return Ok(());
         }
         match allowed::remove(&state, self.own(), host, self.is_alive(host))? {
-            Removal::AtOnce => return self.propose(Command::RemoveMember { host }).await,
+            Removal::AtOnce => return self.remove_member(host).await,
             Removal::Fetch => {}
         }
+        let number = self.membership.number_of(host);
         self.propose(Command::SetStatus { host, status: MemberStatus::Removing }).await?;
         tracing::info!("host {} is removed: the others stream its ranges from each other", name(host));
         let removing = |state: &ClusterState| {
@@ -118,8 +119,24 @@ impl Inner {
         };
         self.wait_until(|state| !removing(state)).await;
         match self.state().was_removed(host) {
-            true => Ok(()),
-            false => Err("the removal was cancelled".to_owned()),
+            true => self.has_no_vote(number).await,
+            false => return Err("the removal was cancelled".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Takes a node out of the log, and its vote from it.
+    async fn remove_member(&self, host: HostId) -> Result<(), String> {
+        let number = self.membership.number_of(host);
+        self.propose(Command::RemoveMember { host }).await?;
+        self.has_no_vote(number).await;
+        Ok(())
+    }
+
+    /// An operator whose request has returned may switch off the next node.
+    async fn has_no_vote(&self, number: Option<u64>) {
+        if let Some(number) = number {
+            self.membership.wait_until_voteless(number).await;
         }
     }
 
@@ -129,7 +146,7 @@ impl Inner {
             return Err("No nodes to force removal on, call 'removenode' first".to_owned());
         };
         tracing::warn!("host {} is removed before its ranges were fetched; run repair", name(host));
-        self.propose(Command::RemoveMember { host }).await
+        self.remove_member(host).await
     }
 
     /// Removes a dead node at once: nobody streams its ranges.
@@ -139,7 +156,7 @@ impl Inner {
             "host {} is taken out of the cluster, its data is not fetched; run repair",
             name(host)
         );
-        self.propose(Command::RemoveMember { host }).await
+        self.remove_member(host).await
     }
 
     async fn propose(&self, command: Command) -> Result<(), String> {

@@ -26,6 +26,11 @@ impl Served {
         self.0[0].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How often it was started.
+    pub(crate) fn starts(&self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
     /// It serves clients.
     pub(crate) fn ready(&self) {
         self.0[1].store(self.0[0].load(Ordering::Relaxed), Ordering::Relaxed);

@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rt::Group;
+use rt_sim::{NodeId, Sim};
 
 use crate::cluster::director::{ClusterDirector, Place};
 use crate::cluster::focus::Focus;
+use crate::cluster::health::Served;
 use crate::cluster::plan::SEEDS;
 use crate::plan::{one_in, pick};
 use crate::rest;
@@ -189,13 +191,8 @@ impl ClusterDirector {
     fn replace(&mut self, dead: usize, by: usize) {
         *self.nodes[by].replaces.borrow_mut() = Some(self.ip(dead));
         self.note_start(by);
-        let (sim, id) = (self.sim.clone(), self.nodes[by].id);
         let after = Duration::from_millis(self.rng.below(REPLACED_AFTER_MAX.as_millis() as u64));
-        self.sim.after(after, move |_| {
-            if !sim.is_running(id) {
-                sim.start(id);
-            }
-        });
+        start_after(&self.sim, self.nodes[by].id, &self.nodes[by].served, after);
     }
 
     /// Requests a change again and again, until it has completed.
@@ -339,7 +336,48 @@ impl ClusterDirector {
     }
 }
 
+/// Starts a machine after a while, unless somebody who waits for it does so before: it may have left the cluster again by then, with an empty disk.
+fn start_after(sim: &Sim, id: NodeId, served: &Served, after: Duration) {
+    let (served, starts) = (served.clone(), served.starts());
+    sim.after(after, move |sim| {
+        if !sim.is_running(id) && served.starts() == starts {
+            sim.start(id);
+        }
+    });
+}
+
 /// The path that starts a repair of a node's ranges of a keyspace, or of its primary ranges: full, or incremental.
 pub(crate) fn repair_path(keyspace: &str, primary: bool, incremental: bool) -> String {
     format!("/storage_service/repair_async/{keyspace}?primaryRange={primary}&incremental={incremental}")
+}
+
+#[cfg(test)]
+mod tests {
+    use rt::{Rt, ShardMain};
+    use rt_sim::{Config, NodeConfig, Simulation};
+
+    use super::*;
+
+    #[test]
+    fn a_machine_that_was_started_meanwhile_is_not_started_again() {
+        for before in [false, true] {
+            let simulation = Simulation::new(1, Config::default());
+            let sim = simulation.handle();
+            let served = Served::default();
+            let serves = served.clone();
+            let id = sim.add_node(NodeConfig::default(), move |_| {
+                serves.start();
+                let main: ShardMain<Result<(), String>> = Box::new(|_: Rt| Box::pin(async { Ok(()) }));
+                vec![main]
+            });
+            start_after(&sim, id, &served, Duration::from_secs(30));
+            if before {
+                simulation.run_for(Duration::from_secs(10));
+                sim.start(id);
+            }
+            simulation.run_for(Duration::from_secs(60));
+            assert!(!sim.is_running(id), "its process ends at once");
+            assert_eq!(served.starts(), 1, "started before: {before}");
+        }
+    }
 }
