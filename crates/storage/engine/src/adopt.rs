@@ -107,6 +107,7 @@ impl Engine {
                 return Err(error);
             }
         };
+        inner.index_new(store, &added).await;
         let committed = inner.commit(store, edit, &[]).await?;
         let bytes = added.iter().map(|live| live.sstable.disk_len()).sum();
         let adopted = Adopted { sstables: added.len() as u64, bytes };

@@ -390,6 +390,7 @@ async fn compact(
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
             inner.rt.buggify("compaction: merged, not committed").await;
+            inner.index_new(store, &added).await;
             let committed = inner.commit(store, edit, &names).await?;
             inner.rt.buggify("compaction: committed, readers go by the inputs").await;
             let covered_by = covers_all(&inputs);

@@ -10,6 +10,7 @@ use cache::Cache;
 use commitlog::CommitLog;
 use compaction::Throttle;
 use mutation::PartitionUpdate;
+use rt::sync::Notify;
 use rt::{DiskError, Rt, Task};
 use schema::{Schema, Table, TableId};
 use sstable::Owner;
@@ -83,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) trash: Rc<Trash>,
     pub(crate) memory: Memory,
     pub(crate) flushes: Flushes,
+    /// Told when an index may be missing.
+    pub(crate) index_check: Notify,
     pub(crate) compactions: Compactions,
     pub(crate) health: Health,
     pub(crate) counters: CounterState,
@@ -105,6 +108,7 @@ impl Inner {
             compactions: Compactions::new(Throttle::new(config.compaction_bytes_per_second)),
             blocks: Rc::new(Blocks(cache.clone())),
             flushes: Flushes::new(),
+            index_check: Notify::new(),
             rt,
             config,
             log,
@@ -139,6 +143,7 @@ impl Inner {
 
     pub(crate) fn set_schema(&self, schema: &Arc<Schema>) {
         self.tables.set_schema(&self.config.data_directory, schema);
+        self.index_check.notify_one();
     }
 
     /// Keeps a task until it ends, or the storage is stopped.

@@ -93,7 +93,7 @@ impl Inner {
             match outcome {
                 Ok(()) => {
                     store.memtables.finish(&flushing);
-                    self.memory.give_back(flushing.memtable.bytes());
+                    self.memory.give_back(flushing.bytes());
                     if self.flushes.succeeded() {
                         tracing::info!("memtables can be written again");
                     }
@@ -164,6 +164,7 @@ impl Inner {
             if self.incremental_backups(store) {
                 crate::links::link_backup(self, &live, &store.dir.join("backups")).await?;
             }
+            self.index_new(store, std::slice::from_ref(&live)).await;
             self.cache.next_epoch(store.id);
             store.sstables.change(vec![live.clone()], &[]);
             crate::marks::note(self, store).await;
@@ -270,7 +271,7 @@ impl Inner {
     /// being flushed do not count here, or every write meanwhile would close a memtable of its own.
     fn flush_for_memory(self: &Rc<Self>) {
         let mut stores = self.stores_in_order();
-        let active = |store: &Rc<Store>| store.memtables.active().bytes();
+        let active = |store: &Rc<Store>| store.memtables.active_bytes();
         let mut total: usize = stores.iter().map(active).sum();
         stores.sort_by_key(|store| std::cmp::Reverse(active(store)));
         for store in stores {

@@ -26,6 +26,8 @@ mod flush;
 mod flushes;
 mod generation;
 mod health;
+mod index_reader;
+mod indexes;
 mod input;
 mod links;
 mod live;

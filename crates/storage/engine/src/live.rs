@@ -16,9 +16,16 @@ use crate::salvaged::Salvaged;
 /// Where SSTables go that nobody needs any more; one task of the shard empties it.
 #[derive(Default)]
 pub(crate) struct Trash {
-    queue: RefCell<VecDeque<(Descriptor, Rc<Removal>)>>,
+    queue: RefCell<VecDeque<Discarded>>,
     pub(crate) filled: Notify,
     bytes: Cell<u64>,
+}
+
+/// The files of an SSTable that nobody needs.
+struct Discarded {
+    descriptor: Descriptor,
+    indexes: Vec<PathBuf>,
+    removal: Rc<Removal>,
 }
 
 /// A committed edit whose files are still to be removed; the log of the edit goes last.
@@ -43,22 +50,31 @@ impl Trash {
 
     /// Takes an SSTable that a committed edit removed and that was never in use.
     pub(crate) fn add(&self, descriptor: Descriptor, removal: &Rc<Removal>) {
-        self.queue.borrow_mut().push_back((descriptor, removal.clone()));
+        self.queue.borrow_mut().push_back(Discarded {
+            descriptor,
+            indexes: Vec::new(),
+            removal: removal.clone(),
+        });
         self.filled.notify_one();
     }
 
     /// Removes the files of what is in it; what fails stays for the next start, which finishes by the edit's log.
     pub(crate) async fn empty(&self, disk: &Disk) -> Result<(), DiskError> {
         loop {
-            let Some((descriptor, removal)) = self.queue.borrow_mut().pop_front() else { return Ok(()) };
-            let removed = sstable::remove(disk, &descriptor).await;
+            let Some(discarded) = self.queue.borrow_mut().pop_front() else { return Ok(()) };
+            for index in &discarded.indexes {
+                // What cannot be removed now is removed by the next start.
+                let _ = disk.remove(index).await;
+            }
+            let removed = sstable::remove(disk, &discarded.descriptor).await;
             if let Err(sstable::SstableError::Disk(error)) = removed {
                 if is_shortage(&error) {
                     // It is tried again with the next.
-                    self.queue.borrow_mut().push_back((descriptor, removal));
+                    self.queue.borrow_mut().push_back(discarded);
                 }
                 return Err(error);
             }
+            let removal = discarded.removal;
             let left = removal.left.get();
             assert!(left > 0, "an edit removes as many SSTables as it said");
             removal.left.set(left - 1);
@@ -89,6 +105,8 @@ pub(crate) struct LiveSstable {
     pub(crate) is_beyond_repair: Cell<bool>,
     /// The number of the mark that covers it first; 0 when none does ([`crate::marks`]).
     pub(crate) covered_by: Cell<u64>,
+    /// Its indexes ([`crate::indexes`]).
+    pub(crate) indexes: RefCell<Vec<Rc<index::IndexFile>>>,
     /// When it came to be, microseconds of the wall clock; 0 when it was there at the start.
     pub(crate) since_micros: i64,
 }
@@ -104,6 +122,7 @@ impl LiveSstable {
             salvaged: RefCell::new(None),
             is_beyond_repair: Cell::new(false),
             covered_by: Cell::new(0),
+            indexes: RefCell::default(),
             since_micros,
         })
     }
@@ -126,7 +145,9 @@ impl Drop for LiveSstable {
     fn drop(&mut self) {
         if let Some(removal) = self.removal.borrow_mut().take() {
             self.trash.bytes.set(self.trash.bytes.get().saturating_sub(self.sstable.disk_len()));
-            self.trash.queue.borrow_mut().push_back((self.sstable.descriptor().clone(), removal));
+            let indexes = self.indexes.borrow().iter().map(|file| file.path().to_owned()).collect();
+            let descriptor = self.sstable.descriptor().clone();
+            self.trash.queue.borrow_mut().push_back(Discarded { descriptor, indexes, removal });
             self.trash.filled.notify_one();
         }
     }

@@ -176,6 +176,7 @@ pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) ->
     if disk.exists(dir).await? {
         crate::truncation_record::remove_all(disk, dir).await?;
         crate::marks::remove_others(disk, dir, None).await?;
+        crate::indexes::remove_folder(disk, dir).await?;
         let left = disk.list(dir).await?;
         if left.iter().any(|entry| !entry.is_dir) {
             return Ok(false);

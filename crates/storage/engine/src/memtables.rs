@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use index::{Definition, MemoryIndex};
 use memtable::Memtable;
 use mutation::{DecoratedKey, PartitionUpdate, Timestamp};
 use rt::Instant;
@@ -16,6 +17,7 @@ use crate::live::LiveSstable;
 /// A memtable that takes no more writes and is on its way to an SSTable.
 pub(crate) struct Flushing {
     pub(crate) memtable: Memtable,
+    indexes: MemoryIndexes,
     /// Number of its first log entry; none when its writes are not logged.
     pub(crate) first: Option<u64>,
     /// Its log entries have numbers below this.
@@ -29,9 +31,44 @@ pub(crate) struct Flushing {
     pub(crate) attempted: Notify,
 }
 
+impl Flushing {
+    /// Bytes that it holds, with its indexes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memtable.bytes() + self.indexes.bytes()
+    }
+}
+
+/// The indexes of one memtable.
+#[derive(Clone, Default)]
+struct MemoryIndexes(Rc<[Rc<MemoryIndex>]>);
+
+impl MemoryIndexes {
+    /// Of an empty memtable.
+    fn new(definitions: &[Arc<Definition>]) -> Self {
+        Self(definitions.iter().map(|definition| Rc::new(MemoryIndex::new(definition.clone()))).collect())
+    }
+
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|index| index.bytes()).sum()
+    }
+
+    fn get(&self, definition: &Definition) -> Option<&Rc<MemoryIndex>> {
+        self.0.iter().find(|index| **index.definition() == *definition)
+    }
+}
+
+fn definitions_of(table: &Table) -> Rc<[Arc<Definition>]> {
+    table.indexes.values().filter_map(|index| Definition::new(table, index)).map(Arc::new).collect()
+}
+
 /// The memtables of one table.
 pub(crate) struct Memtables {
     active: RefCell<Memtable>,
+    /// The indexes of the active memtable. It may lack one that was created after its first write, and have one that was dropped.
+    indexes: RefCell<MemoryIndexes>,
+    /// The indexes of the table.
+    definitions: RefCell<Rc<[Arc<Definition>]>>,
     /// Number of the first log entry of the active memtable.
     first: Cell<Option<u64>>,
     /// When the active memtable took its first write.
@@ -46,14 +83,60 @@ pub(crate) struct Memtables {
 
 impl Memtables {
     pub(crate) fn new(table: Arc<Table>) -> Self {
+        let definitions = definitions_of(&table);
         Self {
             active: RefCell::new(Memtable::new(table)),
+            indexes: RefCell::new(MemoryIndexes::new(&definitions)),
+            definitions: RefCell::new(definitions),
             first: Cell::new(None),
             since: Cell::new(Instant::START),
             flushing: RefCell::default(),
             is_flushing: Cell::new(false),
             switches: Cell::new(0),
         }
+    }
+
+    /// The indexes of the table.
+    pub(crate) fn definitions(&self) -> Rc<[Arc<Definition>]> {
+        self.definitions.borrow().clone()
+    }
+
+    /// Takes over the indexes of a changed definition of the table.
+    pub(crate) fn set_indexes_of(&self, table: &Table) {
+        let definitions = definitions_of(table);
+        if *self.definitions.borrow() == definitions {
+            return;
+        }
+        if self.active.borrow().is_empty() {
+            *self.indexes.borrow_mut() = MemoryIndexes::new(&definitions);
+        }
+        *self.definitions.borrow_mut() = definitions;
+    }
+
+    /// Whether the active memtable lacks one of the table's indexes.
+    pub(crate) fn lacks_index(&self) -> bool {
+        let indexes = self.indexes.borrow();
+        !self.active.borrow().is_empty()
+            && self.definitions.borrow().iter().any(|definition| indexes.get(definition).is_none())
+    }
+
+    /// This index of each memtable; none when a memtable that is not empty lacks it.
+    pub(crate) fn indexes(&self, definition: &Definition) -> Option<Vec<Rc<MemoryIndex>>> {
+        let mut found = Vec::new();
+        match self.indexes.borrow().get(definition) {
+            Some(index) => found.push(index.clone()),
+            None if self.active.borrow().is_empty() => {}
+            None => return None,
+        }
+        for flushing in self.flushing.borrow().iter() {
+            found.push(flushing.indexes.get(definition)?.clone());
+        }
+        Some(found)
+    }
+
+    /// Bytes of the memtable that takes writes, with its indexes.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.active.borrow().bytes() + self.indexes.borrow().bytes()
     }
 
     /// The memtable that takes writes.
@@ -107,9 +190,17 @@ impl Memtables {
             number.is_none_or(|number| self.first.get().is_some_and(|first| first <= number)),
             "a memtable's entries come in the order of their numbers"
         );
-        let before = active.bytes();
+        let indexes = self.indexes.borrow();
+        if indexes.0.is_empty() {
+            let before = active.bytes();
+            active.apply(update);
+            return (before, active.bytes());
+        }
+        let before = active.bytes() + indexes.bytes();
+        let table = active.table();
+        indexes.0.iter().for_each(|index| index.add(&table, &update));
         active.apply(update);
-        (before, active.bytes())
+        (before, active.bytes() + indexes.bytes())
     }
 
     /// All of them, the active one first.
@@ -122,8 +213,8 @@ impl Memtables {
 
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> usize {
-        let flushing: usize = self.flushing.borrow().iter().map(|flushing| flushing.memtable.bytes()).sum();
-        self.active.borrow().bytes() + flushing
+        let flushing: usize = self.flushing.borrow().iter().map(|flushing| flushing.bytes()).sum();
+        self.active_bytes() + flushing
     }
 
     /// The oldest log entry that no SSTable holds yet.
@@ -152,6 +243,7 @@ impl Memtables {
             assert!(behind <= before, "memtables are closed in the order of their entries");
             let flushing = Flushing {
                 memtable: self.active.replace(Memtable::new(table)),
+                indexes: self.indexes.replace(MemoryIndexes::new(&self.definitions.borrow())),
                 first,
                 before,
                 written: RefCell::default(),

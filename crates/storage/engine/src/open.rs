@@ -105,7 +105,9 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
                         "{problem}; until it is compacted it is made anew from the index at each start"
                     );
                 }
-                found.push(LiveSstable::new(sstable, &inner.trash, 0));
+                let live = LiveSstable::new(sstable, &inner.trash, 0);
+                inner.open_indexes(store, &live).await;
+                found.push(live);
             }
             Err(SstableError::Disk(error)) => return Err(error.into()),
             // Other tables, and other ranges of this one, are not to suffer from it.
@@ -122,6 +124,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         inner.counters.ids.forget(&inner.rt).await?;
     }
     store.sstables.change(found, &[]);
+    inner.remove_orphaned_indexes(store).await?;
     crate::marks::open(inner, store, &store.set()).await
 }
 
@@ -202,6 +205,7 @@ fn start_tasks(inner: &Rc<Inner>) {
                 inner.flush_by_period();
                 inner.flushes.check.notify_one();
                 inner.compactions.check.notify_one();
+                inner.index_check.notify_one();
             }
         }
     };
@@ -217,6 +221,7 @@ fn start_tasks(inner: &Rc<Inner>) {
     };
     inner.keep_task(rt.spawn(Group::Flush, inner.clone().flush_controller()));
     inner.keep_task(rt.spawn(Group::Compaction, inner.clone().compaction_controller()));
+    inner.keep_task(rt.spawn(Group::Maintenance, inner.clone().index_builder()));
     inner.keep_task(rt.spawn(Group::Maintenance, ticking));
     inner.keep_task(rt.spawn(Group::Maintenance, sweeping));
 }

@@ -70,12 +70,12 @@ impl<'a> Read<'a> {
 }
 
 impl Inner {
-    pub(crate) fn read(&self, wanted: &Read<'_>) -> Result<EngineReader, ReadError> {
+    pub(crate) fn read(self: &Rc<Self>, wanted: &Read<'_>) -> Result<EngineReader, ReadError> {
         let range = wanted.range;
         let store = self.store(wanted.table).ok_or(ReadError::UnknownTable(wanted.table))?;
         store.damages.refuse(range)?;
         if let Some(query) = wanted.index {
-            return Err(ReadError::IndexUnavailable(query.index.clone()));
+            return self.read_index(&store, wanted, query);
         }
         if let ReadScope::Above(mark) = wanted.scope {
             return match store.marks.knows(mark) {

@@ -7,6 +7,7 @@ use rt::preempt::Pace;
 
 use crate::ReadError;
 use crate::cached::{CachedSource, PopulatingInput};
+use crate::index_reader::IndexReader;
 use crate::input::SstableInput;
 
 /// What [`EngineReader::try_next_sync`] has to say.
@@ -34,6 +35,8 @@ enum Rest {
     /// One source in memory in which nothing hides anything.
     Plain(Box<Input>, Pace),
     Merge(Box<Merge>),
+    /// The places that an index finds.
+    Index(Box<IndexReader>),
 }
 
 /// Several sources, or one that needs the merge's eye for what deletions hide.
@@ -79,6 +82,11 @@ impl EngineReader {
         Self { ready, rest: Rest::Plain(Box::new(source), pace) }
     }
 
+    /// Of the places that an index finds.
+    pub(crate) fn of_index(reader: IndexReader) -> Self {
+        Self { ready: FragmentBuffer::new(), rest: Rest::Index(Box::new(reader)) }
+    }
+
     /// Of several sources.
     pub(crate) fn of_merge(merger: Merger, inputs: Vec<Input>) -> Self {
         let merge = Merge { merger, inputs, pace: Pace::new() };
@@ -95,6 +103,7 @@ impl EngineReader {
             }
             match &mut self.rest {
                 Rest::Merge(merge) => merge.fill().await?,
+                Rest::Index(reader) => reader.fill(&mut self.ready).await?,
                 Rest::Plain(source, pace) => {
                     pace.pause().await;
                     fill_plain(source, pace, &mut self.ready);
@@ -127,6 +136,7 @@ impl EngineReader {
                 Ok(self.ready.pop_front().map_or(SyncStep::End, SyncStep::Fragment))
             }
             Rest::Merge(merge) => Ok(merge.advance()),
+            Rest::Index(reader) => Ok(if reader.has_ended() { SyncStep::End } else { SyncStep::Wait }),
         }
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct Store {
     /// How far its SSTables have come with incremental repairs.
     pub(crate) marks: Marks,
     pub(crate) counters: Counters,
+    /// An index could not be built, and the log says so.
+    pub(crate) indexes_failing: Cell<bool>,
     /// Which partitions are asked for most, while somebody wants to know.
     pub(crate) sampled: RefCell<Option<Box<Sampled>>>,
 }
@@ -78,6 +80,7 @@ impl Store {
             repaired: RefCell::default(),
             marks: Marks::new(),
             counters: Counters::default(),
+            indexes_failing: Cell::new(false),
             sampled: RefCell::default(),
         })
     }
@@ -99,6 +102,7 @@ impl Store {
             return;
         }
         *self.table.borrow_mut() = table.clone();
+        self.memtables.set_indexes_of(table);
         self.memtables.all().iter().for_each(|memtable| memtable.set_table(table.clone()));
         for live in self.set().iter() {
             // A definition that does not fit its files was refused when it was made; a file that was copied in may

@@ -5,6 +5,19 @@
 //! query asks all memtables and SSTables for the places of a term, reads the rows there and looks again, because a newer
 //! version may have another value (docs/design/index.md).
 
+mod build;
+mod definition;
+mod file;
+mod gather;
+mod memory;
+mod place;
 mod query;
+mod search;
 
+pub use build::IndexBuilder;
+pub use definition::Definition;
+pub use file::{IndexFile, IndexFileError, SstableIdentity};
+pub use memory::MemoryIndex;
+pub use place::Place;
 pub use query::{IndexQuery, Predicate};
+pub use search::{Search, SearchError};

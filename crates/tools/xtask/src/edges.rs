@@ -63,7 +63,7 @@ pub const TABLE: &[Row] = &[
     row("memtable", "storage", "schema mutation rt"),
     row("cache", "storage", "stdx schema mutation memtable"),
     row("compaction", "storage", "schema mutation rt sstable"),
-    row("index", "storage", ""),
+    row("index", "storage", "stdx types schema mutation rt"),
     row(
         "engine",
         "storage",

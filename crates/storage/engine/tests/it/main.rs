@@ -8,6 +8,7 @@ mod crash;
 mod damaged;
 mod dropping;
 mod flushing;
+mod indexes;
 mod isolation;
 mod marks;
 mod met;

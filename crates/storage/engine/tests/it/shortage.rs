@@ -138,7 +138,7 @@ fn what_has_run_out_is_waited_for() {
         refused += shared.refused;
         acknowledged += shared.acknowledged.len();
     }
-    assert!(refused > 500 && acknowledged > 1_000, "{refused} {acknowledged}");
+    assert!(refused > 500 && acknowledged > 800, "{refused} {acknowledged}");
 }
 
 /// What a failed sync of the commit log leads to, when nobody waits for it: can be written, can be read.

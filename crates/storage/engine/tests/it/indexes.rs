@@ -1,0 +1,523 @@
+//! Storage-attached indexes: whatever is written, flushed, compacted, truncated or lost to a power failure, an index finds every row that a
+//! scan with a filter finds, in ring order and once; a damaged file of an index is made again.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Engine, EngineConfig, IndexQuery, Origin, Predicate, Read, ReadError, SyncMode, Write};
+use mutation::{
+    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, LivenessInfo,
+    PartitionRange, PartitionUpdate, RingPosition, Row, Seconds, Slices,
+};
+use rt::{OpenOptions, Rt, shard_mains};
+use rt_sim::{Config, NodeConfig, Simulation};
+use schema::{Index, IndexTarget, IndexedPart, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use types::CqlType;
+
+use crate::world::on_a_node;
+
+const PARTITIONS: u64 = 12;
+const ROWS: u64 = 4;
+const VALUES: u64 = 5;
+/// Before the simulation's time: what has expired by now may be purged at any moment.
+const NOW: Seconds = 1_700_000_000;
+const LATER: Seconds = 2_000_000_000;
+
+/// Indexes of the table: of which column which part.
+const INDEXES: [(&str, IndexedPart); 8] = [
+    ("v", IndexedPart::Whole),
+    ("s", IndexedPart::Whole),
+    ("ck", IndexedPart::Whole),
+    ("pk2", IndexedPart::Whole),
+    ("m", IndexedPart::Keys),
+    ("m", IndexedPart::Values),
+    ("m", IndexedPart::Entries),
+    ("e", IndexedPart::Values),
+];
+
+/// The table with the first so many indexes.
+fn table(indexes: usize) -> Arc<Table> {
+    let mut table = TableBuilder::new("ks", "t", TableId([1; 16]))
+        .partition_key("pk1", CqlType::Int)
+        .partition_key("pk2", CqlType::Text)
+        .clustering("ck", CqlType::Int, true)
+        .static_column("s", CqlType::Text)
+        .regular("e", CqlType::set(CqlType::Int, false))
+        .regular("m", CqlType::map(CqlType::Int, CqlType::Text, false))
+        .regular("v", CqlType::Varint)
+        .build()
+        .expect("a good table");
+    for (at, (column, part)) in INDEXES.iter().enumerate().take(indexes) {
+        let target = IndexTarget { column: (*column).to_owned(), part: *part };
+        let name = format!("i{at}");
+        let index =
+            Index { name: name.clone(), targets: vec![target], class: None, options: Default::default() };
+        table.indexes.insert(name, index);
+    }
+    Arc::new(table)
+}
+
+fn schema(indexes: usize) -> Arc<Schema> {
+    let mut keyspace = Keyspace::new("ks", Replication::Local);
+    keyspace.tables.insert("t".to_owned(), table(indexes));
+    Arc::new(Schema::default().with_keyspace(keyspace))
+}
+
+fn text(value: u64) -> Bytes {
+    // Of different lengths, one the beginning of another, and with zeros.
+    Bytes::from([&b"a\0b\xff"[..(value % 4) as usize], &value.to_be_bytes()[7..]].concat())
+}
+
+fn int(value: u64) -> Bytes {
+    Bytes::copy_from_slice(&(value as i32).to_be_bytes())
+}
+
+fn varint(value: u64) -> Bytes {
+    // -200, -100, 0, 100, 200: of one and of two bytes.
+    let value = value as i16 * 100 - 200;
+    let bytes = value.to_be_bytes();
+    match i8::try_from(value) {
+        Ok(short) => Bytes::copy_from_slice(&short.to_be_bytes()),
+        Err(_) => Bytes::copy_from_slice(&bytes),
+    }
+}
+
+fn partition(pk: u64) -> DecoratedKey {
+    DecoratedKey::new(DecoratedKey::compose(&[&int(pk), &text(pk % VALUES)]))
+}
+
+fn clustering(table: &Table, ck: u64) -> Clustering {
+    Clustering::new(table, &[Some(&int(ck))])
+}
+
+fn config() -> EngineConfig {
+    let mut config = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));
+    config.commitlog.sync = SyncMode::Batch;
+    config.commitlog.segment_bytes = 96 << 10;
+    config.memtable_bytes_max = 64 << 10;
+    config
+}
+
+/// A random write.
+fn update(rt: &Rt, table: &Arc<Table>, timestamp: i64) -> PartitionUpdate {
+    let pick = |below| rt.random_below(below);
+    let id = |name: &str| table.column(name).expect("it is there").id;
+    let mut update = PartitionUpdate::new(table.clone(), partition(pick(PARTITIONS)));
+    let deletion = DeletionTime::new(timestamp, NOW - 100);
+    match pick(12) {
+        0 => update.add_deletion(deletion),
+        1 | 2 => {
+            let mut row = Row::new(Clustering::empty());
+            let cell = match pick(4) {
+                0 => Cell::tombstone(timestamp, NOW - 100),
+                _ => Cell::live(timestamp, text(pick(VALUES))),
+            };
+            row.set(id("s"), ColumnData::Simple(cell));
+            update.add_static(row);
+        }
+        other => {
+            let mut row = Row::new(clustering(table, pick(ROWS)));
+            if other == 3 {
+                row.deletion = deletion;
+            } else if pick(2) == 0 {
+                row.liveness = LivenessInfo::forever(timestamp);
+            }
+            if pick(2) == 0 {
+                let cell = match pick(5) {
+                    0 => Cell::tombstone(timestamp, NOW - 100),
+                    1 => Cell::expiring(
+                        timestamp,
+                        60,
+                        [NOW - 1, LATER][pick(2) as usize],
+                        varint(pick(VALUES)),
+                    ),
+                    _ => Cell::live(timestamp, varint(pick(VALUES))),
+                };
+                row.set(id("v"), ColumnData::Simple(cell));
+            }
+            for (name, is_map) in [("m", true), ("e", false)] {
+                if pick(2) == 0 {
+                    let mut complex = Complex::empty();
+                    if pick(3) == 0 {
+                        complex.deletion = DeletionTime::new(timestamp - 1, NOW - 100);
+                    }
+                    let value = if is_map { text(pick(VALUES)) } else { Bytes::new() };
+                    let cell = match pick(4) {
+                        0 => Cell::tombstone(timestamp, NOW - 100),
+                        _ => Cell::live(timestamp, value),
+                    };
+                    complex.cells.push(ComplexCell { path: int(pick(VALUES)), cell });
+                    row.set(id(name), ColumnData::Complex(complex));
+                }
+            }
+            update.add_row(row);
+        }
+    }
+    update
+}
+
+/// A place as the tests compare it: the key, and the row's position or none.
+type Spot = (DecoratedKey, Option<Vec<u8>>);
+
+/// The places that an index finds, with the order and uniqueness checked; fails when the index is not there yet.
+async fn places(
+    engine: &Engine,
+    table: &Table,
+    query: &IndexQuery,
+    range: &PartitionRange,
+) -> Result<BTreeSet<Spot>, ReadError> {
+    let slices = Slices::all();
+    let mut reader = engine.read(&Read { index: Some(query), ..Read::new(table.id, range, &slices) })?;
+    let (mut found, mut open, mut last): (_, Option<DecoratedKey>, Option<Spot>) =
+        (BTreeSet::new(), None, None);
+    while let Some(fragment) = reader.next().await? {
+        let spot = match fragment {
+            Fragment::PartitionStart { key, .. } => {
+                assert!(open.replace(key).is_none(), "a partition ends before the next");
+                continue;
+            }
+            Fragment::PartitionEnd => {
+                assert!(open.take().is_some(), "a partition ends once");
+                continue;
+            }
+            Fragment::StaticRow(row) => {
+                assert!(row.has_live_cell(NOW));
+                (open.clone().expect("in a partition"), None)
+            }
+            Fragment::Row(row) => {
+                assert!(row.is_live(NOW) && row.columns().is_empty());
+                (open.clone().expect("in a partition"), Some(row.clustering.position().to_vec()))
+            }
+            Fragment::RangeTombstoneChange { .. } => panic!("places have no deletions"),
+        };
+        assert!(last.as_ref().is_none_or(|last| *last < spot), "in ring order, once");
+        assert!(range.contains(&spot.0));
+        last = Some(spot.clone());
+        found.insert(spot);
+    }
+    assert!(open.is_none());
+    Ok(found)
+}
+
+/// All rows of the table, with their partition's static row.
+async fn rows(engine: &Engine, table: &Table) -> Vec<(DecoratedKey, Option<Row>, Option<Row>)> {
+    let (range, slices) = (PartitionRange::all(), Slices::all());
+    let mut reader = engine.read(&Read::new(table.id, &range, &slices)).expect("the disk is well");
+    let (mut all, mut open, mut statics) = (Vec::new(), None, None);
+    while let Some(fragment) = reader.next().await.expect("the disk is well") {
+        match fragment {
+            Fragment::PartitionStart { key, .. } => (open, statics) = (Some(key), None),
+            Fragment::StaticRow(row) => {
+                statics = Some(row.clone());
+                all.push((open.clone().expect("in a partition"), Some(row), None));
+            }
+            Fragment::Row(row) => {
+                all.push((open.clone().expect("in a partition"), statics.clone(), Some(row)));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The values of a row that an index has, as a query of it names them.
+fn values_of(
+    table: &Table,
+    at: usize,
+    key: &DecoratedKey,
+    statics: Option<&Row>,
+    row: Option<&Row>,
+) -> Vec<Predicate> {
+    let (name, part) = INDEXES[at];
+    let column = table.column(name).expect("it is there");
+    match name {
+        "pk2" => {
+            let components = DecoratedKey::components(&key.key, 2).expect("two");
+            let lives =
+                row.map_or_else(|| statics.is_some_and(|row| row.has_live_cell(NOW)), |row| row.is_live(NOW));
+            lives.then(|| Predicate::Equal(Bytes::copy_from_slice(components[1]))).into_iter().collect()
+        }
+        "ck" => row
+            .filter(|row| row.is_live(NOW))
+            .and_then(|row| row.clustering.components().next().flatten().map(Bytes::copy_from_slice))
+            .map(Predicate::Equal)
+            .into_iter()
+            .collect(),
+        "s" if row.is_some() => Vec::new(),
+        "s" | "v" => {
+            let cell = if name == "s" { statics } else { row }.and_then(|row| row.cell(column.id));
+            cell.filter(|cell| cell.is_live(NOW))
+                .map(|cell| Predicate::Equal(cell.value.clone()))
+                .into_iter()
+                .collect()
+        }
+        _ => {
+            let cells = row.and_then(|row| row.complex(column.id)).map_or(&[][..], |complex| &complex.cells);
+            cells
+                .iter()
+                .filter(|element| element.cell.is_live(NOW))
+                .map(|element| match part {
+                    IndexedPart::Keys => Predicate::Equal(element.path.clone()),
+                    IndexedPart::Values if name == "e" => Predicate::Equal(element.path.clone()),
+                    IndexedPart::Values => Predicate::Equal(element.cell.value.clone()),
+                    _ => Predicate::Entry { key: element.path.clone(), value: element.cell.value.clone() },
+                })
+                .collect()
+        }
+    }
+}
+
+/// Compares all indexes with a scan; whether all were there.
+async fn verify(rt: &Rt, engine: &Engine, table: &Arc<Table>) -> bool {
+    // Nobody writes between the two readings.
+    let all = rows(engine, table).await;
+    for at in 0..table.indexes.len() {
+        let mut expected: Vec<(Predicate, Spot)> = Vec::new();
+        for (key, statics, row) in &all {
+            let place = row.as_ref().map(|row| row.clustering.position().to_vec());
+            let values = values_of(table, at, key, statics.as_ref(), row.as_ref());
+            expected.extend(values.into_iter().map(|value| (value, (key.clone(), place.clone()))));
+        }
+        let whole = PartitionRange::all();
+        let key = partition(rt.random_below(PARTITIONS));
+        let upto = PartitionRange { end: RingPosition::AfterKey(key.clone()), ..whole.clone() };
+        let behind = PartitionRange { start: RingPosition::AfterToken(key.token), ..whole.clone() };
+        for range in [whole, upto, behind, PartitionRange::single(&key)] {
+            for (predicate, _) in &expected {
+                let query = IndexQuery { index: format!("i{at}"), predicate: predicate.clone() };
+                let found = match places(engine, table, &query, &range).await {
+                    Ok(found) => found,
+                    Err(ReadError::IndexUnavailable(_)) => return false,
+                    Err(error) => panic!("{query:?}: {error}"),
+                };
+                let missed = expected
+                    .iter()
+                    .filter(|(other, spot)| other == predicate && range.contains(&spot.0))
+                    .find(|(_, spot)| !found.contains(spot));
+                assert!(missed.is_none(), "{query:?} in {range:?} misses {missed:?}");
+            }
+        }
+        if at == 0 {
+            ranges(engine, table, &expected).await;
+        }
+    }
+    true
+}
+
+/// Queries of `v` between two values.
+async fn ranges(engine: &Engine, table: &Table, expected: &[(Predicate, Spot)]) {
+    for from in 0..VALUES {
+        for to in 0..VALUES {
+            let (with_from, with_to) = (from % 2 == 0, to % 2 == 0);
+            let predicate = Predicate::Range {
+                from: Some((varint(from), with_from)),
+                to: (to != 3).then(|| (varint(to), with_to)),
+            };
+            let query = IndexQuery { index: "i0".to_owned(), predicate };
+            let Ok(found) = places(engine, table, &query, &PartitionRange::all()).await else { return };
+            for value in 0..VALUES {
+                let is_in = (value > from || with_from && value == from)
+                    && (to == 3 || value < to || with_to && value == to);
+                let spots = expected.iter().filter(|(other, _)| *other == Predicate::Equal(varint(value)));
+                for (_, spot) in spots.filter(|_| is_in) {
+                    assert!(found.contains(spot), "{query:?} misses {value}");
+                }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct World {
+    timestamp: i64,
+    indexes: usize,
+    verified: u64,
+    unavailable: u64,
+}
+
+async fn lifetime(rt: Rt, world: Arc<Mutex<World>>) {
+    let indexes = world.lock().unwrap().indexes;
+    let engine = Engine::open(rt.clone(), config(), schema(indexes)).await.expect("it opens");
+    loop {
+        let indexes = world.lock().unwrap().indexes;
+        let table = table(indexes);
+        // At the start the schema is the one of the open, and some indexes are added later.
+        for _ in 0..rt.random_below(60) {
+            let timestamp = {
+                let mut world = world.lock().unwrap();
+                world.timestamp += rt.random_below(3) as i64;
+                world.timestamp
+            };
+            let write = Write::one(Origin::Client, update(&rt, &table, timestamp));
+            engine.apply(write).await.expect("the disk is well");
+        }
+        match rt.random_below(8) {
+            0 | 1 => engine.flush(table.id).await.expect("the disk is well"),
+            2 => engine.compact(table.id).await.expect("the disk is well"),
+            3 if rt.random_below(8) == 0 => {
+                engine.truncate(table.id, rt.wall_micros()).await.expect("the disk is well");
+            }
+            4 => {
+                let indexes = if rt.random_below(4) == 0 { 0 } else { INDEXES.len().min(indexes + 2) };
+                world.lock().unwrap().indexes = indexes;
+                engine.set_schema(schema(indexes));
+            }
+            5 => rt.sleep(Duration::from_secs(2)).await,
+            _ => {}
+        }
+        let table = self::table(world.lock().unwrap().indexes);
+        let is_there = verify(&rt, &engine, &table).await;
+        let mut world = world.lock().unwrap();
+        if is_there { world.verified += table.indexes.len() as u64 } else { world.unavailable += 1 }
+    }
+}
+
+#[test]
+fn an_index_finds_what_a_filter_finds() {
+    let (mut verified, mut unavailable) = (0, 0);
+    for seed in 0..30 {
+        let sim = Simulation::new(seed, Config::default());
+        let world = Arc::new(Mutex::new(World { indexes: seed as usize % 3 * 4, ..World::default() }));
+        let shared = world.clone();
+        let node = sim.add_node(NodeConfig::default(), move |_| {
+            let shared = shared.clone();
+            shard_mains(1, move |rt| lifetime(rt, shared.clone()))
+        });
+        let mut rng = sim.rng(0);
+        sim.start(node);
+        for life in 0..4 {
+            sim.run_for(Duration::from_millis(500 + rng.below(4_000)));
+            if life % 2 == 0 {
+                sim.crash(node)
+            } else {
+                sim.kill(node)
+            }
+            sim.start(node);
+        }
+        sim.run_for(Duration::from_secs(3));
+        let world = world.lock().unwrap();
+        verified += world.verified;
+        unavailable += world.unavailable;
+    }
+    println!("{verified} indexes compared, {unavailable} times one was not there yet");
+    assert!(verified > 2_000 && unavailable > 10, "{verified} {unavailable}");
+    assert!(unavailable < verified / 10, "{verified} {unavailable}");
+}
+
+/// Rows that make a file of several blocks and segments of one.
+async fn many(rt: &Rt, engine: &Engine, table: &Arc<Table>, count: u64) {
+    let v = table.column("v").expect("it is there").id;
+    for pk in 0..count {
+        let mut update = PartitionUpdate::new(table.clone(), partition(pk));
+        let mut row = Row::new(clustering(table, pk % ROWS));
+        row.set(v, ColumnData::Simple(Cell::live(1, varint(pk % VALUES))));
+        update.add_row(row);
+        engine.apply(Write::one(Origin::Client, update)).await.expect("the disk is well");
+        rt.maybe_yield().await;
+    }
+}
+
+async fn wait_for(rt: &Rt, engine: &Engine, table: &Table, query: &IndexQuery) -> BTreeSet<Spot> {
+    for _ in 0..50 {
+        match places(engine, table, query, &PartitionRange::all()).await {
+            Ok(found) => return found,
+            Err(ReadError::IndexUnavailable(_)) => rt.sleep(Duration::from_millis(200)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the index is not made again");
+}
+
+#[test]
+fn a_damaged_file_is_made_again() {
+    on_a_node(3, |rt| async move {
+        const COUNT: u64 = 4_000;
+        let table = table(1);
+        let query = |value| IndexQuery { index: "i0".to_owned(), predicate: Predicate::Equal(varint(value)) };
+        let mut config = config();
+        config.memtable_bytes_max = 64 << 20;
+        let engine = Engine::open(rt.clone(), config.clone(), schema(1)).await.unwrap();
+        many(&rt, &engine, &table, COUNT).await;
+        engine.flush(table.id).await.unwrap();
+        assert_eq!(wait_for(&rt, &engine, &table, &query(1)).await.len() as u64, COUNT / VALUES);
+        let folder = rt
+            .disk()
+            .list("/data/ks")
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|entry| PathBuf::from("/data/ks").join(entry.name).join("indexes"))
+            .next()
+            .expect("the table's directory");
+        let name = rt.disk().list(&folder).await.unwrap().remove(0).name;
+        let path = folder.join(&name);
+        let good = rt.disk().read_to_end(&path, 1 << 30).await.unwrap();
+        assert!(good.len() > 40 << 10, "several blocks: {} bytes", good.len());
+        engine.stop().await.unwrap();
+        let mut places_of_damage: Vec<usize> = (0..64).chain(good.len() - 64..good.len()).collect();
+        places_of_damage.extend((0..60).map(|_| rt.random_below(good.len() as u64) as usize));
+        for at in places_of_damage {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << rt.random_below(8);
+            let file = rt
+                .disk()
+                .open(&path, OpenOptions { truncate: true, ..OpenOptions::READ_WRITE })
+                .await
+                .unwrap();
+            file.write_at(0, rt::IoBuf::copy_of(&bad)).await.unwrap();
+            let engine = Engine::open(rt.clone(), config.clone(), schema(1)).await.unwrap();
+            let mut sum = 0;
+            for value in 0..VALUES {
+                sum += wait_for(&rt, &engine, &table, &query(value)).await.len() as u64;
+            }
+            assert_eq!(sum, COUNT, "a byte at {at} was flipped");
+            engine.stop().await.unwrap();
+        }
+        // A file of another SSTable by its name, and one that was cut off.
+        for bad in [&good[..good.len() / 2], &b""[..], &[good.as_slice(), b"x"].concat()] {
+            let file = rt
+                .disk()
+                .open(&path, OpenOptions { truncate: true, ..OpenOptions::READ_WRITE })
+                .await
+                .unwrap();
+            file.write_at(0, rt::IoBuf::copy_of(bad)).await.unwrap();
+            let engine = Engine::open(rt.clone(), config.clone(), schema(1)).await.unwrap();
+            assert_eq!(wait_for(&rt, &engine, &table, &query(2)).await.len() as u64, COUNT / VALUES);
+            engine.stop().await.unwrap();
+        }
+        // An index that is dropped leaves nothing, nor does a table.
+        let engine = Engine::open(rt.clone(), config.clone(), schema(0)).await.unwrap();
+        rt.sleep(Duration::from_secs(2)).await;
+        assert!(rt.disk().list(&folder).await.unwrap().is_empty());
+        engine.set_schema(schema(1));
+        wait_for(&rt, &engine, &table, &query(1)).await;
+        assert!(!rt.disk().list(&folder).await.unwrap().is_empty());
+        engine.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_query_of_something_else_is_refused() {
+    on_a_node(4, |rt| async move {
+        let table = table(8);
+        let engine = Engine::open(rt.clone(), config(), schema(8)).await.unwrap();
+        let ask = async |index: &str, predicate: Predicate| {
+            let query = IndexQuery { index: index.to_owned(), predicate };
+            places(&engine, &table, &query, &PartitionRange::all()).await
+        };
+        assert!(matches!(ask("i9", Predicate::Equal(int(1))).await, Err(ReadError::IndexUnavailable(_))));
+        assert!(matches!(
+            ask("i2", Predicate::Equal(Bytes::from_static(b"xx"))).await,
+            Err(ReadError::Source(_))
+        ));
+        let entry = Predicate::Entry { key: int(1), value: text(1) };
+        assert!(matches!(ask("i4", entry.clone()).await, Err(ReadError::Source(_))));
+        assert!(matches!(ask("i6", Predicate::Equal(int(1))).await, Err(ReadError::Source(_))));
+        assert!(ask("i6", entry).await.unwrap().is_empty());
+        let empty = Predicate::Range { from: Some((int(3), false)), to: Some((int(3), true)) };
+        assert!(ask("i2", empty).await.unwrap().is_empty());
+    });
+}

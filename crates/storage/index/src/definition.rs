@@ -1,0 +1,216 @@
+//! Which terms an index has of a row, and how they are ordered.
+
+use mutation::{Clustering, ColumnData, DecoratedKey, Row};
+use schema::{ColumnKind, Index, IndexedPart, Table};
+use types::CqlType;
+
+use crate::Predicate;
+
+/// Behind each component of a term, so that no term is the beginning of another one.
+const TERM_END: u8 = 0x38;
+
+/// The part of an index's definition that its terms depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Name of the index.
+    pub name: String,
+    /// Name of the column.
+    column: String,
+    kind: ColumnKind,
+    /// Of key columns, the place in the key.
+    position: usize,
+    part: IndexedPart,
+    /// The column's type.
+    ty: CqlType,
+}
+
+/// From which to which term a query looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TermRange {
+    /// Terms below are out.
+    pub(crate) start: Vec<u8>,
+    /// Terms from here on are out; none for no end.
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+impl TermRange {
+    /// Whether it is one term.
+    pub(crate) fn is_one(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| {
+            end.len() == self.start.len() + 1 && end.starts_with(&self.start) && end.ends_with(&[0])
+        })
+    }
+
+    fn one(term: Vec<u8>) -> Self {
+        Self { end: Some(successor(&term)), start: term }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| *end <= self.start)
+    }
+}
+
+/// The least sequence of bytes that is greater.
+pub(crate) fn successor(bytes: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(bytes.len() + 1);
+    next.extend_from_slice(bytes);
+    next.push(0);
+    next
+}
+
+impl Definition {
+    /// Of an index of this table; none for one that is not on one column.
+    pub fn new(table: &Table, index: &Index) -> Option<Self> {
+        let [target] = index.targets.as_slice() else { return None };
+        let column = table.column(&target.column)?;
+        Some(Self {
+            name: index.name.clone(),
+            column: column.name.clone(),
+            kind: column.kind,
+            position: usize::from(column.position),
+            part: target.part,
+            ty: column.ty.clone(),
+        })
+    }
+
+    /// A number that differs where terms differ.
+    pub fn fingerprint(&self) -> u64 {
+        let Self { name, column, kind, position, part, ty } = self;
+        let text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
+        xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+    }
+
+    /// The types of the components of a term: the key's and the value's for entries, else one.
+    fn term_types(&self) -> (&CqlType, Option<&CqlType>) {
+        match (self.part, &self.ty) {
+            (IndexedPart::Values, CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
+                (element, None)
+            }
+            (IndexedPart::Values, CqlType::Map { value, .. }) => (value, None),
+            (IndexedPart::Keys, CqlType::Map { key, .. }) => (key, None),
+            (IndexedPart::Entries, CqlType::Map { key, value, .. }) => (key, Some(value)),
+            _ => (&self.ty, None),
+        }
+    }
+
+    fn term(&self, value: &[u8], second: Option<&[u8]>, out: &mut Vec<u8>) {
+        let types = self.term_types();
+        types.0.encode_ordered_component(Some(value), false, out);
+        if let (Some(ty), Some(second)) = (types.1, second) {
+            ty.encode_ordered_component(Some(second), false, out);
+        }
+        out.push(TERM_END);
+    }
+
+    fn term_of(&self, value: &[u8], second: Option<&[u8]>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(value.len() + 8);
+        self.term(value, second, &mut out);
+        out
+    }
+
+    /// The terms that a predicate asks for; none when it does not fit the index, or a value not its type.
+    pub(crate) fn terms(&self, predicate: &Predicate) -> Option<TermRange> {
+        let (ty, second) = self.term_types();
+        let is_pair = second.is_some();
+        let is_valid = match predicate {
+            Predicate::Equal(value) => ty.validate(value).is_ok(),
+            Predicate::Entry { key, value } => {
+                ty.validate(key).is_ok() && second.is_some_and(|ty| ty.validate(value).is_ok())
+            }
+            Predicate::Range { from, to } => {
+                [from, to].into_iter().flatten().all(|(value, _)| ty.validate(value).is_ok())
+            }
+        };
+        if !is_valid {
+            return None;
+        }
+        match predicate {
+            Predicate::Equal(value) if !is_pair => Some(TermRange::one(self.term_of(value, None))),
+            Predicate::Entry { key, value } if is_pair => {
+                Some(TermRange::one(self.term_of(key, Some(value))))
+            }
+            Predicate::Range { from, to } if !is_pair => {
+                let start = match from {
+                    None => Vec::new(),
+                    Some((value, true)) => self.term_of(value, None),
+                    Some((value, false)) => successor(&self.term_of(value, None)),
+                };
+                let end = to.as_ref().map(|(value, included)| match included {
+                    true => successor(&self.term_of(value, None)),
+                    false => self.term_of(value, None),
+                });
+                Some(TermRange { start, end })
+            }
+            Predicate::Equal(_) | Predicate::Entry { .. } | Predicate::Range { .. } => None,
+        }
+    }
+
+    /// Hands each term of a version of a row to `found`. Of the static row only an index on a static column, and one on a partition
+    /// key column, have terms. A version that only deletes has none.
+    pub fn terms_of(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        row: &Row,
+        is_static: bool,
+        mut found: impl FnMut(&[u8]),
+    ) {
+        let mut term = Vec::new();
+        let mut take = |value: &[u8], second: Option<&[u8]>| {
+            term.clear();
+            self.term(value, second, &mut term);
+            found(&term);
+        };
+        match self.kind {
+            ColumnKind::PartitionKey if says_something(row) => {
+                let components = DecoratedKey::components(&key.key, table.partition_key().len());
+                if let Some(value) = components.as_ref().and_then(|all| all.get(self.position)) {
+                    take(value, None);
+                }
+            }
+            ColumnKind::Clustering if !is_static && says_something(row) => {
+                if let Some(Some(value)) = component(&row.clustering, self.position) {
+                    take(value, None);
+                }
+            }
+            ColumnKind::Static | ColumnKind::Regular if (self.kind == ColumnKind::Static) == is_static => {
+                let Some(column) = table.column(&self.column).filter(|column| column.ty == self.ty) else {
+                    return;
+                };
+                match row.column(column.id) {
+                    Some(ColumnData::Simple(cell)) if !cell.is_tombstone() => match self.part {
+                        IndexedPart::Whole | IndexedPart::Full => take(&cell.value, None),
+                        IndexedPart::Keys | IndexedPart::Values | IndexedPart::Entries => {}
+                    },
+                    Some(ColumnData::Complex(complex)) => {
+                        for element in complex.cells.iter().filter(|element| !element.cell.is_tombstone()) {
+                            let (path, value) = (&element.path, &element.cell.value);
+                            match (self.part, &self.ty) {
+                                (IndexedPart::Values, CqlType::Set { .. }) => take(path, None),
+                                (IndexedPart::Values, _) => take(value, None),
+                                (IndexedPart::Keys, _) => take(path, None),
+                                (IndexedPart::Entries, _) => take(path, Some(value)),
+                                (IndexedPart::Whole | IndexedPart::Full, _) => {}
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn component(clustering: &Clustering, position: usize) -> Option<Option<&[u8]>> {
+    clustering.components().nth(position)
+}
+
+/// Whether a version of a row makes it live, for as long as it lasts.
+fn says_something(row: &Row) -> bool {
+    let is_live = |data: &ColumnData| match data {
+        ColumnData::Simple(cell) => !cell.is_tombstone(),
+        ColumnData::Complex(complex) => complex.cells.iter().any(|element| !element.cell.is_tombstone()),
+    };
+    !row.liveness.is_none() || row.columns().iter().any(|(_, data)| is_live(data))
+}

@@ -1,0 +1,477 @@
+//! The terms of an SSTable, in a file.
+//!
+//! ```text
+//! file      := header, { segment }, directory, footer
+//! header    := "TORCINDX", version (2), SSTable's length (8), SSTable's checksum (4), fingerprint of the definition (8), crc
+//! segment   := { block }, blocks                       sorted by term and place; segments overlap
+//! block     := { record }, crc
+//! record    := vint bytes shared with the record before, vint length of the rest, vint length of the term, rest of term and place
+//! blocks    := vint count, { vint position, vint length, vint length of term, term, vint length of place, place }, crc
+//! directory := vint count of segments, { vint position of blocks, vint length of blocks }, vint count of records, crc
+//! footer    := position of the directory (8), length of the directory (4), crc
+//! ```
+//!
+//! Numbers are big-endian; each crc is the CRC-32 of the part before it.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rt::preempt::Pace;
+use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
+use stdx::Reader;
+use stdx::vint::{read_unsigned, write_unsigned};
+
+use crate::definition::Definition;
+use crate::gather::Gather;
+
+const MAGIC: &[u8; 8] = b"TORCINDX";
+const VERSION: u16 = 1;
+const HEADER_LEN: usize = 8 + 2 + 8 + 4 + 8 + 4;
+const FOOTER_LEN: usize = 8 + 4 + 4;
+/// A block is closed when it has so many bytes.
+const BLOCK_LEN: usize = 16 << 10;
+/// A longer block, or list of blocks, is not read: a term or key is at most 64 KiB and may be escaped to twice that.
+const PART_LEN_MAX: usize = 1 << 30;
+/// Bytes of one write.
+const WRITE_LEN: usize = 256 << 10;
+/// Bytes of records that are sorted in memory, as a segment.
+const SEGMENT_BYTES_MAX: usize = 32 << 20;
+/// The memory of a record beside its bytes.
+const RECORD_OVERHEAD: usize = 24;
+
+/// Which SSTable a file belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SstableIdentity {
+    /// Length of its data, bytes.
+    pub len: u64,
+    /// Checksum of its data.
+    pub checksum: u32,
+}
+
+/// A file that cannot be used; it is made again.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexFileError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// It is not what a writer wrote, or belongs to another SSTable or definition.
+    #[error("index file {path} cannot be used: {reason}")]
+    Unusable {
+        /// Its path.
+        path: PathBuf,
+        /// Why, in words.
+        reason: &'static str,
+    },
+}
+
+fn header(identity: SstableIdentity, definition: &Definition) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_LEN);
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&VERSION.to_be_bytes());
+    out.extend_from_slice(&identity.len.to_be_bytes());
+    out.extend_from_slice(&identity.checksum.to_be_bytes());
+    out.extend_from_slice(&definition.fingerprint().to_be_bytes());
+    seal(&mut out, 0);
+    out
+}
+
+/// Appends the checksum of what stands from `start` on.
+fn seal(out: &mut Vec<u8>, start: usize) {
+    let crc = crc32fast::hash(&out[start..]);
+    out.extend_from_slice(&crc.to_be_bytes());
+}
+
+/// The part before its checksum, if that is right.
+fn unseal(bytes: &[u8]) -> Option<&[u8]> {
+    let (part, crc) = bytes.split_last_chunk::<4>()?;
+    (crc32fast::hash(part).to_be_bytes() == *crc).then_some(part)
+}
+
+/// A term and a place, one behind the other.
+struct Record {
+    bytes: Box<[u8]>,
+    term_len: u32,
+}
+
+impl Record {
+    fn term(&self) -> &[u8] {
+        &self.bytes[..self.term_len as usize]
+    }
+    fn place(&self) -> &[u8] {
+        &self.bytes[self.term_len as usize..]
+    }
+}
+
+/// Where a block is, and its first record.
+struct Block {
+    position: u64,
+    len: u32,
+    term: Box<[u8]>,
+    place: Box<[u8]>,
+}
+
+/// Writes a file.
+pub struct IndexWriter {
+    file: File,
+    path: PathBuf,
+    records: Vec<Record>,
+    bytes: usize,
+    buffer: Vec<u8>,
+    /// Bytes before `buffer`.
+    written: u64,
+    segments: Vec<(u64, u64)>,
+    count: u64,
+}
+
+impl IndexWriter {
+    /// A new file, over whatever has its name: it counts when [`IndexWriter::finish`] has returned.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn create(
+        disk: &Disk,
+        path: PathBuf,
+        identity: SstableIdentity,
+        definition: &Definition,
+    ) -> Result<Self, DiskError> {
+        let options = OpenOptions { truncate: true, ..OpenOptions::READ_WRITE };
+        let file = disk.open(&path, options).await?;
+        let buffer = header(identity, definition);
+        let (records, segments) = (Vec::new(), Vec::new());
+        Ok(Self { file, path, records, bytes: 0, buffer, written: 0, segments, count: 0 })
+    }
+
+    /// Adds a term at a place.
+    pub(crate) fn add(&mut self, term: &[u8], place: &[u8]) {
+        let mut bytes = Vec::with_capacity(term.len() + place.len());
+        bytes.extend_from_slice(term);
+        bytes.extend_from_slice(place);
+        self.bytes += bytes.len() + RECORD_OVERHEAD;
+        let term_len = u32::try_from(term.len()).expect("a term is below 4 GiB");
+        self.records.push(Record { bytes: bytes.into_boxed_slice(), term_len });
+    }
+
+    /// Whether a segment should be written before more is added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= SEGMENT_BYTES_MAX
+    }
+
+    /// Sorts and writes what was added since the last segment.
+    pub(crate) async fn write_segment(&mut self) -> Result<(), DiskError> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let mut records = std::mem::take(&mut self.records);
+        self.bytes = 0;
+        sort(&mut records).await;
+        let mut pace = Pace::new();
+        let mut blocks: Vec<Block> = Vec::new();
+        let (mut block, mut first) = (Vec::with_capacity(BLOCK_LEN * 2), 0);
+        for at in 0..records.len() {
+            let is_same = at > 0 && records[at].bytes == records[at - 1].bytes;
+            if !is_same {
+                let before: &[u8] = if block.is_empty() { &[] } else { &records[at - 1].bytes };
+                put_record(&records[at], before, &mut block);
+                self.count += 1;
+            }
+            let is_last = at + 1 == records.len();
+            if !block.is_empty() && (block.len() >= BLOCK_LEN || is_last) {
+                seal(&mut block, 0);
+                let (term, place) = (records[first].term().into(), records[first].place().into());
+                let len = u32::try_from(block.len()).expect("a block is below 4 GiB");
+                blocks.push(Block { position: self.len(), len, term, place });
+                self.append(&block).await?;
+                block.clear();
+            }
+            if block.is_empty() {
+                first = at + 1;
+            }
+            pace.step().await;
+        }
+        let position = self.len();
+        let mut list = Vec::new();
+        write_unsigned(blocks.len() as u64, &mut list);
+        for Block { position, len, term, place } in &blocks {
+            write_unsigned(*position, &mut list);
+            write_unsigned(u64::from(*len), &mut list);
+            for part in [term, place] {
+                write_unsigned(part.len() as u64, &mut list);
+                list.extend_from_slice(part);
+            }
+        }
+        seal(&mut list, 0);
+        self.segments.push((position, list.len() as u64));
+        self.append(&list).await
+    }
+
+    /// Ends the file and makes it durable.
+    pub(crate) async fn finish(mut self) -> Result<(), DiskError> {
+        self.write_segment().await?;
+        let position = self.len();
+        let mut directory = Vec::new();
+        write_unsigned(self.segments.len() as u64, &mut directory);
+        for (position, len) in &self.segments {
+            write_unsigned(*position, &mut directory);
+            write_unsigned(*len, &mut directory);
+        }
+        write_unsigned(self.count, &mut directory);
+        seal(&mut directory, 0);
+        self.append(&directory).await?;
+        let mut footer = position.to_be_bytes().to_vec();
+        let len = u32::try_from(directory.len()).expect("a directory is small");
+        footer.extend_from_slice(&len.to_be_bytes());
+        seal(&mut footer, 0);
+        self.append(&footer).await?;
+        self.flush().await?;
+        self.file.sync_all().await
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    async fn append(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= WRITE_LEN { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> Result<(), DiskError> {
+        self.file.write_at(self.written, IoBuf::copy_of(&self.buffer)).await?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+fn put_record(record: &Record, before: &[u8], out: &mut Vec<u8>) {
+    let shared = record.bytes.iter().zip(before).take_while(|(a, b)| a == b).count();
+    write_unsigned(shared as u64, out);
+    write_unsigned((record.bytes.len() - shared) as u64, out);
+    write_unsigned(u64::from(record.term_len), out);
+    out.extend_from_slice(&record.bytes[shared..]);
+}
+
+/// Sorts in parts, between which other tasks run, and merges them.
+async fn sort(records: &mut Vec<Record>) {
+    const PART: usize = 4096;
+    let mut pace = Pace::new();
+    for part in records.chunks_mut(PART) {
+        part.sort_unstable_by(|a, b| a.bytes.cmp(&b.bytes));
+        pace.count(PART);
+        if pace.is_due() {
+            pace.pause().await;
+        }
+    }
+    if records.len() <= PART {
+        return;
+    }
+    // No term is the beginning of another one: the order of term and place is that of the bytes.
+    let mut parts: Vec<std::iter::Peekable<std::vec::IntoIter<Record>>> = Vec::new();
+    let mut rest = std::mem::take(records);
+    let total = rest.len();
+    while !rest.is_empty() {
+        let at = rest.len().saturating_sub(1) / PART * PART;
+        parts.push(rest.split_off(at).into_iter().peekable());
+    }
+    let mut heads: std::collections::BinaryHeap<std::cmp::Reverse<(Box<[u8]>, usize, u32)>> =
+        Default::default();
+    let next = |parts: &mut Vec<std::iter::Peekable<std::vec::IntoIter<Record>>>, part: usize| {
+        parts[part].next().map(|record| std::cmp::Reverse((record.bytes, part, record.term_len)))
+    };
+    for part in 0..parts.len() {
+        heads.extend(next(&mut parts, part));
+    }
+    records.reserve_exact(total);
+    while let Some(std::cmp::Reverse((bytes, part, term_len))) = heads.pop() {
+        records.push(Record { bytes, term_len });
+        heads.extend(next(&mut parts, part));
+        pace.step().await;
+    }
+    assert_eq!(records.len(), total, "sorting loses nothing");
+}
+
+/// An open file.
+pub struct IndexFile {
+    file: File,
+    definition: Arc<Definition>,
+    segments: Vec<Vec<Block>>,
+    records: u64,
+}
+
+impl IndexFile {
+    /// Opens the file of this SSTable and definition.
+    ///
+    /// # Errors
+    /// When the disk refuses, and when it is not such a file or is damaged.
+    pub async fn open(
+        disk: &Disk,
+        path: PathBuf,
+        identity: SstableIdentity,
+        definition: Arc<Definition>,
+    ) -> Result<Rc<Self>, IndexFileError> {
+        let file = disk.open(&path, OpenOptions::READ).await?;
+        let unusable = |reason| IndexFileError::Unusable { path: path.clone(), reason };
+        let len = file.len().await?;
+        if len < (HEADER_LEN + FOOTER_LEN) as u64 {
+            return Err(unusable("it is cut off"));
+        }
+        if *file.read_exact_at(0, HEADER_LEN).await? != *header(identity, &definition) {
+            return Err(unusable("it belongs to another SSTable or index, or is of another version"));
+        }
+        let footer = file.read_exact_at(len - FOOTER_LEN as u64, FOOTER_LEN).await?;
+        let footer = unseal(&footer).ok_or_else(|| unusable("its end is damaged"))?;
+        let mut reader = Reader::new(footer);
+        let (Ok(position), Ok(directory_len)) = (reader.i64(), reader.u32()) else {
+            return Err(unusable("its end is damaged"));
+        };
+        let directory = part(&file, len, position as u64, u64::from(directory_len)).await?;
+        let directory =
+            directory.as_deref().and_then(unseal).ok_or_else(|| unusable("its directory is damaged"))?;
+        let (places, records) =
+            read_directory(directory).ok_or_else(|| unusable("its directory is damaged"))?;
+        let mut segments = Vec::with_capacity(places.len());
+        for (position, blocks_len) in places {
+            let bytes = part(&file, len, position, blocks_len).await?;
+            let blocks = bytes.as_deref().and_then(unseal).and_then(read_blocks);
+            segments.push(blocks.ok_or_else(|| unusable("a list of blocks is damaged"))?);
+        }
+        Ok(Rc::new(Self { file, definition, segments, records }))
+    }
+
+    /// The definition of its index.
+    pub fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &std::path::Path {
+        self.file.path()
+    }
+
+    /// How many terms at places it has.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes that it holds in memory.
+    pub fn memory_size(&self) -> usize {
+        let of = |block: &Block| size_of::<Block>() + block.term.len() + block.place.len();
+        self.segments.iter().flatten().map(of).sum()
+    }
+
+    /// Offers the places of the terms that are wanted.
+    pub(crate) async fn gather(&self, gather: &mut Gather) -> Result<(), IndexFileError> {
+        if gather.is_void() {
+            return Ok(());
+        }
+        let mut pace = Pace::new();
+        for blocks in &self.segments {
+            self.gather_segment(blocks, gather, &mut pace).await?;
+        }
+        Ok(())
+    }
+
+    async fn gather_segment(
+        &self,
+        blocks: &[Block],
+        gather: &mut Gather,
+        pace: &mut Pace,
+    ) -> Result<(), IndexFileError> {
+        // Of one term, its places are sorted: the search begins at the first that is wanted.
+        let start: (&[u8], &[u8]) =
+            (&gather.terms.start, if gather.terms.is_one() { &gather.start } else { &[] });
+        let behind = blocks.partition_point(|block| (&*block.term, &*block.place) <= start);
+        let mut record = Vec::new();
+        for block in &blocks[behind.saturating_sub(1)..] {
+            let is_behind = gather.terms.end.as_ref().is_some_and(|end| *block.term >= **end);
+            let is_last_term = gather.terms.is_one() && *block.term == *gather.terms.start;
+            if is_behind || is_last_term && gather.compare(&block.place) == std::cmp::Ordering::Greater {
+                return Ok(());
+            }
+            let bytes = self.file.read_at(block.position, block.len as usize).await?;
+            let unusable = || IndexFileError::Unusable {
+                path: self.file.path().to_owned(),
+                reason: "a block is damaged",
+            };
+            let records =
+                unseal(&bytes).filter(|_| bytes.len() == block.len as usize).ok_or_else(unusable)?;
+            let mut reader = Reader::new(records);
+            record.clear();
+            while !reader.is_empty() {
+                let term_len = read_record(&mut reader, &mut record).ok_or_else(unusable)?;
+                pace.step().await;
+                let (term, place) = record.split_at(term_len);
+                if *term < *gather.terms.start {
+                    continue;
+                }
+                if gather.terms.end.as_ref().is_some_and(|end| *term >= **end) {
+                    return Ok(());
+                }
+                if !gather.offer(place) && gather.terms.is_one() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part of a file that is `len` long; none when the part does not lie in it.
+async fn part(file: &File, len: u64, position: u64, part_len: u64) -> Result<Option<IoBuf>, DiskError> {
+    let fits =
+        position.checked_add(part_len).is_some_and(|end| end <= len) && part_len <= PART_LEN_MAX as u64;
+    if !fits {
+        return Ok(None);
+    }
+    file.read_exact_at(position, part_len as usize).await.map(Some)
+}
+
+/// Reads the next record over the one before; the length of its term.
+fn read_record(reader: &mut Reader<'_>, record: &mut Vec<u8>) -> Option<usize> {
+    let shared = usize::try_from(read_unsigned(reader).ok()?).ok()?;
+    let rest = usize::try_from(read_unsigned(reader).ok()?).ok()?;
+    let term_len = usize::try_from(read_unsigned(reader).ok()?).ok()?;
+    if shared > record.len() {
+        return None;
+    }
+    record.truncate(shared);
+    record.extend_from_slice(reader.bytes(rest).ok()?);
+    (term_len <= record.len()).then_some(term_len)
+}
+
+/// Where the segments' lists of blocks are, and the count of records.
+fn read_directory(bytes: &[u8]) -> Option<(Vec<(u64, u64)>, u64)> {
+    let mut reader = Reader::new(bytes);
+    let count =
+        usize::try_from(read_unsigned(&mut reader).ok()?).ok().filter(|count| *count <= bytes.len())?;
+    let mut segments = Vec::with_capacity(count);
+    for _ in 0..count {
+        segments.push((read_unsigned(&mut reader).ok()?, read_unsigned(&mut reader).ok()?));
+    }
+    let records = read_unsigned(&mut reader).ok()?;
+    reader.is_empty().then_some((segments, records))
+}
+
+fn read_blocks(bytes: &[u8]) -> Option<Vec<Block>> {
+    let mut reader = Reader::new(bytes);
+    let count =
+        usize::try_from(read_unsigned(&mut reader).ok()?).ok().filter(|count| *count <= bytes.len())?;
+    let mut blocks = Vec::with_capacity(count);
+    for _ in 0..count {
+        let position = read_unsigned(&mut reader).ok()?;
+        let len = u32::try_from(read_unsigned(&mut reader).ok()?).ok()?;
+        let mut part = || -> Option<Box<[u8]>> {
+            let len = usize::try_from(read_unsigned(&mut reader).ok()?).ok()?;
+            Some(reader.bytes(len).ok()?.into())
+        };
+        let (term, place) = (part()?, part()?);
+        blocks.push(Block { position, len, term, place });
+    }
+    reader.is_empty().then_some(blocks)
+}

@@ -1,0 +1,109 @@
+//! The terms of a memtable.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use mutation::PartitionUpdate;
+use rt::preempt::Pace;
+use schema::Table;
+
+use crate::definition::Definition;
+use crate::gather::Gather;
+use crate::place;
+
+/// The memory of a term, and of a place, beside its bytes: pointers, lengths and their share of a tree's nodes.
+const OVERHEAD: usize = 40;
+
+type Terms = BTreeMap<Box<[u8]>, BTreeSet<Box<[u8]>>>;
+
+/// The terms of one index in a memtable.
+#[derive(Debug)]
+pub struct MemoryIndex {
+    definition: Arc<Definition>,
+    terms: RefCell<Terms>,
+    bytes: Cell<usize>,
+}
+
+impl MemoryIndex {
+    /// Of an empty memtable.
+    pub fn new(definition: Arc<Definition>) -> Self {
+        Self { definition, terms: RefCell::default(), bytes: Cell::new(0) }
+    }
+
+    /// The definition of its index.
+    pub fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// Takes the terms of a write that its memtable takes.
+    pub fn add(&self, table: &Table, update: &PartitionUpdate) {
+        let mut bytes = self.bytes.get();
+        let mut terms = self.terms.borrow_mut();
+        let mut place = Vec::new();
+        let rows = update.rows().iter().map(|row| (row, false));
+        for (row, is_static) in update.static_row.iter().map(|row| (row, true)).chain(rows) {
+            place.clear();
+            self.definition.terms_of(table, &update.key, row, is_static, |term| {
+                if place.is_empty() {
+                    place::encode(&update.key, (!is_static).then_some(&row.clustering), &mut place);
+                }
+                if !terms.contains_key(term) {
+                    bytes += term.len() + OVERHEAD;
+                    terms.insert(term.into(), BTreeSet::new());
+                }
+                let places = terms.get_mut(term).expect("it was put there");
+                if places.insert(place.as_slice().into()) {
+                    bytes += place.len() + OVERHEAD;
+                }
+            });
+        }
+        self.bytes.set(bytes);
+    }
+
+    /// Offers the places of the terms that are wanted.
+    pub(crate) async fn gather(&self, gather: &mut Gather) {
+        if gather.is_void() {
+            return;
+        }
+        let mut pace = Pace::new();
+        let mut next: Bound<Box<[u8]>> = Bound::Included(gather.terms.start.as_slice().into());
+        loop {
+            let mut pauses_at = None;
+            {
+                let terms = self.terms.borrow();
+                let from = (next.as_ref().map(|term| &**term), Bound::Unbounded);
+                for (term, places) in terms.range::<[u8], _>(from) {
+                    if gather.terms.end.as_ref().is_some_and(|end| **term >= **end) {
+                        break;
+                    }
+                    let from = (Bound::Included(gather.start.clone().into_boxed_slice()), Bound::Unbounded);
+                    for place in places.range::<Box<[u8]>, _>(from) {
+                        pace.count(1);
+                        if !gather.offer(place) {
+                            break;
+                        }
+                    }
+                    pace.count(1);
+                    if pace.is_due() {
+                        pauses_at = Some(term.clone());
+                        break;
+                    }
+                }
+            }
+            match pauses_at {
+                None => return,
+                Some(term) => {
+                    pace.pause().await;
+                    next = Bound::Excluded(term);
+                }
+            }
+        }
+    }
+}
