@@ -57,6 +57,14 @@ pub enum SchemaEdit {
 }
 
 impl SchemaEdit {
+    /// Whether it changes roles or service levels, which older versions of the log's readers do not know.
+    pub(crate) fn is_about_roles(&self) -> bool {
+        matches!(
+            self,
+            Self::PutRole(_) | Self::DropRole(_) | Self::PutServiceLevel(_) | Self::DropServiceLevel(_)
+        )
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

@@ -89,6 +89,8 @@ pub(crate) struct StoredRole {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     permissions: BTreeMap<String, BTreeSet<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    datacenters: Option<BTreeSet<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     service_level: Option<String>,
 }
 
@@ -258,6 +260,7 @@ pub(crate) fn store_role(role: &Role) -> StoredRole {
         salted_hash: role.salted_hash,
         member_of: role.member_of,
         permissions: role.permissions,
+        datacenters: role.datacenters,
         service_level: role.service_level,
     }
 }
@@ -270,6 +273,7 @@ pub(crate) fn load_role(stored: StoredRole) -> Role {
         salted_hash: stored.salted_hash,
         member_of: stored.member_of,
         permissions: stored.permissions,
+        datacenters: stored.datacenters,
         service_level: stored.service_level,
     }
 }

@@ -18,6 +18,7 @@ use session::{AnswerBooking, Client, Statement, StatementMessage};
 use wire::ResponseWriter;
 
 use crate::Config;
+use crate::config::is_class;
 use crate::node::Boot;
 
 /// Idle workers that are pooled, each some kilobytes.
@@ -114,6 +115,9 @@ fn limits(config: &Config) -> ExecLimits {
         prepared_bytes: bytes(config.prepared_statements_cache_size),
         tombstone_warn_threshold: u32::try_from(config.tombstone_warn_threshold).unwrap_or(u32::MAX),
         slow_after: config.slow_query_log_timeout,
+        authorizes: is_class(&config.authorizer, "CassandraAuthorizer"),
+        restricts_datacenters: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
+        bcrypt_cost: config.auth_bcrypt_gensalt_log2_rounds,
     }
 }
 

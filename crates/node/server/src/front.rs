@@ -15,7 +15,7 @@ use mutation::PartitionUpdate;
 use replica::ReadCommand;
 use rt::mesh::Mesh;
 use rt::{Rt, Task};
-use session::{AllowAll, ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
+use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
@@ -72,7 +72,7 @@ impl Front {
                 shard_aware_port_ssl: shard_aware_port_ssl(&boot.config),
                 tablets: false,
             },
-            Rc::new(AllowAll),
+            crate::login::authenticator(rt, &boot.config, &coordinator),
             endpoint.sessions,
             processor,
         );

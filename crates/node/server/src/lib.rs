@@ -11,6 +11,7 @@ mod error;
 mod executor;
 mod facts;
 mod front;
+mod login;
 mod member;
 mod node;
 mod orders;

@@ -35,6 +35,9 @@ const MESH_QUEUE_MAX: usize = 4096;
 /// How long a node that starts waits to hear of the others before it serves.
 const HEARING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a node that starts waits for the first superuser to be created.
+const SUPERUSER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The assumed memory of a node, where it is unknown, as in a simulation.
 const MEMORY_ASSUMED: u64 = 4 << 30;
 
@@ -313,10 +316,29 @@ async fn enter(
         unless_stopped(rt, async { Ok(membership.catch_up(rt.now() + HEARING_TIMEOUT).await?) }).await?;
     }
     membership.check_disk()?;
+    create_superuser(rt, begun, follower).await;
     follower.order_all(Listen {}).await?;
     membership.set_ready(true);
     changes.start();
     Ok(())
+}
+
+/// Sees to it that there is a role to log in as. Where that cannot be decided soon, the node lets clients in all the same, and goes
+/// on trying.
+async fn create_superuser(rt: &Rt, begun: &Begun, follower: &Follower) {
+    let config = &begun.boot.config;
+    if !crate::login::asks_for_passwords(config) {
+        return;
+    }
+    let Some(running) = follower.running() else { return };
+    let (coordinator, config, own) = (running.coordinator().clone(), config.clone(), rt.clone());
+    let work = rt.uncancelled(rt::Group::Maintenance, async move {
+        let create = crate::login::create_superuser(&own, &config, &coordinator);
+        select(pin!(create), pin!(own.stop_requested())).await;
+    });
+    if rt.timeout(SUPERUSER_TIMEOUT, work).await.is_err() {
+        tracing::warn!("it is not decided yet whether a first superuser is needed");
+    }
 }
 
 /// The number of this process lifetime.

@@ -2,13 +2,17 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use coordinator::{Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
-use cql::ast::{BatchKind, Statement};
+use auth::password::Hash;
+use cluster::SchemaEdit;
+use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
+use cql::ast::{BatchKind, Password, Statement};
 use mutation::{PartitionUpdate, Timestamp};
 use rt::Instant;
-use schema::ServiceLevel;
+use schema::{Schema, ServiceLevel};
 
+use crate::access::{ANONYMOUS, Access, unauthorized};
 use crate::backend::{Clock, Coordinator, NodeInfo};
 use crate::conditional;
 use crate::ddl::{self, DdlContext};
@@ -22,6 +26,7 @@ use crate::modification::ModificationPlan;
 use crate::modification::batch;
 use crate::plan::Plan;
 use crate::request::{Caller, ExecLimits, Parameters, Request, TimeoutKind};
+use crate::roles::{self, Planned, RoleContext};
 use crate::select::{self, SelectPlan};
 use crate::sink::{Outcome, Sink};
 use crate::trace::Trace;
@@ -37,6 +42,7 @@ pub struct Executor<C> {
     call: CallContext,
     node: NodeInfo,
     limits: ExecLimits,
+    access: Access,
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
     default_service_level: ServiceLevel,
@@ -52,6 +58,7 @@ impl<C: Coordinator> Executor<C> {
             clock,
             node,
             watch: Watch::new(limits.slow_after),
+            access: Access::new(limits.authorizes),
             limits,
             default_service_level: ServiceLevel::default(),
             last_timestamp: Cell::new(0),
@@ -164,6 +171,10 @@ impl<C: Coordinator> Executor<C> {
         request: &mut Request<'_>,
         sink: &mut S,
     ) -> Result<Outcome> {
+        if self.access.is_enabled() {
+            let (schema, principal) = (self.coordinator.schema(), &request.caller.principal);
+            self.access.check(plan, principal, request.keyspace, &schema)?;
+        }
         match plan {
             Plan::Select(plan) => {
                 self.select(plan, binds, request, sink).await?;
@@ -207,6 +218,12 @@ impl<C: Coordinator> Executor<C> {
         request: &Request<'_>,
         sink: &mut S,
     ) -> Result<Outcome> {
+        if self.access.is_enabled() {
+            let (schema, principal) = (self.coordinator.schema(), &request.caller.principal);
+            let check =
+                |(plan, _): &(&ModificationPlan, _)| self.access.check_modification(plan, principal, &schema);
+            statements.iter().try_for_each(check)?;
+        }
         batch::check(kind, statements.iter().map(|(plan, _)| *plan))?;
         let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
         self.write_batch(kind, statements, request, timestamp, sink).await
@@ -365,48 +382,117 @@ impl<C: Coordinator> Executor<C> {
                 describe::run(ast, &lookup, cluster, request, sink)?;
                 Ok(Outcome::Rows)
             }
-            _ => self.change_schema(statement, request.keyspace, sink).await,
+            statement if roles::is_change(statement) => self.change_roles(statement, request, sink).await,
+            statement if roles::is_about_roles(statement) => {
+                let view = self.coordinator.view();
+                roles::list(statement, &self.role_context(&schema, &view, request)?, sink)
+            }
+            _ => self.change_schema(statement, request, sink).await,
+        }
+    }
+
+    fn role_context<'a>(
+        &'a self,
+        schema: &'a Arc<Schema>,
+        view: &'a ClusterView,
+        request: &'a Request<'_>,
+    ) -> Result<RoleContext<'a>> {
+        let Some(performer) = self.access.performer(schema, &request.caller.principal) else {
+            return unauthorized(ANONYMOUS);
+        };
+        Ok(RoleContext { schema, performer, keyspace: request.keyspace, view, limits: &self.limits })
+    }
+
+    /// Carries out a statement that changes roles. A password is hashed once, whatever else changes meanwhile.
+    async fn change_roles<S: Sink>(
+        &self,
+        statement: &Statement,
+        request: &Request<'_>,
+        sink: &mut S,
+    ) -> Result<Outcome> {
+        let (mut hash, mut generated) = (None, None);
+        let mut tries = 0;
+        while tries < SCHEMA_CHANGE_TRIES_MAX {
+            let (schema, view) = (self.coordinator.schema(), self.coordinator.view());
+            let context = self.role_context(&schema, &view, request)?;
+            let change = match roles::plan(statement, &context, hash.as_deref())? {
+                Planned::Hash(password) => {
+                    let password = match password {
+                        Password::Plain(text) => text,
+                        _ => generated.insert(auth::password::generated(self.clock.random())).clone(),
+                    };
+                    let made = Hash::new(&password, self.limits.bcrypt_cost, self.clock.random()).await;
+                    hash = Some(made.to_string());
+                    continue;
+                }
+                Planned::Change(change) => change,
+            };
+            tries += 1;
+            if self.propose(&schema, change.edits).await? {
+                change.warnings.into_iter().for_each(|warning| sink.warn(warning));
+                if let Some(password) = generated {
+                    roles::show_generated(&password, sink);
+                    return Ok(Outcome::Rows);
+                }
+                return Ok(Outcome::Void);
+            }
+        }
+        Err(moved())
+    }
+
+    /// Proposes edits that were planned against a schema; false when it is not the schema any more.
+    async fn propose(&self, schema: &Schema, edits: Vec<SchemaEdit>) -> Result<bool> {
+        if edits.is_empty() {
+            return Ok(true);
+        }
+        match self.coordinator.change_schema(schema.version(), edits).await {
+            Ok(()) => Ok(true),
+            Err(SchemaChangeError::Moved) => Ok(false),
+            Err(SchemaChangeError::Invalid(text)) => Err(ExecError::Invalid(text)),
+            // As a write that too few replicas acknowledged in time: it is made, and clients may not count on it yet.
+            Err(SchemaChangeError::Behind { used, live }) => {
+                Err(ExecError::Request(RequestError::WriteTimeout {
+                    consistency: Consistency::All,
+                    received: used,
+                    required: live,
+                    kind: WriteKind::Simple,
+                }))
+            }
+            Err(SchemaChangeError::Failed(text)) => Err(ExecError::SchemaNotSaved(text)),
         }
     }
 
     async fn change_schema<S: Sink>(
         &self,
         statement: &Statement,
-        keyspace: Option<&str>,
+        request: &Request<'_>,
         sink: &mut S,
     ) -> Result<Outcome> {
+        // Without permissions nobody needs any on what he creates.
+        let creator = request.caller.principal.role.filter(|_| self.access.is_enabled());
         for _ in 0..SCHEMA_CHANGE_TRIES_MAX {
             let (schema, view) = (self.coordinator.schema(), self.coordinator.view());
             let context = DdlContext {
                 lookup: Lookup { schema: &schema },
-                keyspace,
+                keyspace: request.keyspace,
                 view: &view,
                 table_id: self.call.time_uuid(),
                 now_micros: self.timestamp(),
             };
-            let outcome = ddl::plan(statement, &context)?;
-            if !outcome.edits.is_empty() {
-                match self.coordinator.change_schema(schema.version(), outcome.edits).await {
-                    Ok(()) => {}
-                    Err(SchemaChangeError::Moved) => continue,
-                    Err(SchemaChangeError::Invalid(text)) => return Err(ExecError::Invalid(text)),
-                    // As a write that too few replicas acknowledged in time: it is made, and clients may not count on it yet.
-                    Err(SchemaChangeError::Behind { used, live }) => {
-                        return Err(ExecError::Request(RequestError::WriteTimeout {
-                            consistency: Consistency::All,
-                            received: used,
-                            required: live,
-                            kind: WriteKind::Simple,
-                        }));
-                    }
-                    Err(SchemaChangeError::Failed(text)) => return Err(ExecError::SchemaNotSaved(text)),
-                }
+            let mut outcome = ddl::plan(statement, &context)?;
+            outcome.edits.extend(roles::effects(&schema, &outcome.edits, creator));
+            if self.propose(&schema, outcome.edits).await? {
+                outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));
+                return Ok(outcome.change.map_or(Outcome::Void, Outcome::SchemaChange));
             }
-            outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));
-            return Ok(outcome.change.map_or(Outcome::Void, Outcome::SchemaChange));
         }
-        Err(ExecError::SchemaNotSaved(format!(
-            "The schema was changed by others {SCHEMA_CHANGE_TRIES_MAX} times while this statement tried to; try again"
-        )))
+        Err(moved())
     }
+}
+
+/// The schema was another one each time.
+fn moved() -> ExecError {
+    ExecError::SchemaNotSaved(format!(
+        "The schema was changed by others {SCHEMA_CHANGE_TRIES_MAX} times while this statement tried to; try again"
+    ))
 }

@@ -6,6 +6,7 @@
 //! at both ends: [`native`] is that of the native protocol, and the only module that knows it. None of them knows
 //! connections, files, or how many nodes there are.
 
+mod access;
 pub mod backend;
 mod conditional;
 pub mod ddl;
@@ -20,7 +21,9 @@ pub mod lookup;
 pub mod modification;
 pub mod native;
 pub mod plan;
+mod redact;
 pub mod request;
+mod roles;
 pub mod select;
 pub mod sink;
 mod trace;

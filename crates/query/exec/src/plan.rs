@@ -81,6 +81,7 @@ impl Plan {
             }
             other => {
                 let known = crate::ddl::is_schema_change(&other)
+                    || crate::roles::is_about_roles(&other)
                     || matches!(other, Statement::Use(_) | Statement::Describe(_));
                 if !known {
                     return Err(ExecError::unsupported(other.name()));

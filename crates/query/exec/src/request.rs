@@ -45,6 +45,12 @@ pub struct ExecLimits {
     pub slow_after: Duration,
     /// `prepared_statements_cache_size`, in bytes.
     pub prepared_bytes: usize,
+    /// Whether `authorizer` asks for permissions.
+    pub authorizes: bool,
+    /// Whether `network_authorizer` looks at the datacenters of roles.
+    pub restricts_datacenters: bool,
+    /// `auth_bcrypt_gensalt_log2_rounds`, the cost of passwords' hashes.
+    pub bcrypt_cost: u32,
 }
 
 impl Default for ExecLimits {
@@ -62,6 +68,9 @@ impl Default for ExecLimits {
             tombstone_warn_threshold: 1000,
             slow_after: Duration::from_millis(500),
             prepared_bytes: 10 << 20,
+            authorizes: false,
+            restricts_datacenters: false,
+            bcrypt_cost: auth::password::COST_DEFAULT,
         }
     }
 }

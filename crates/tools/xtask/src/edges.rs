@@ -77,11 +77,12 @@ pub const TABLE: &[Row] = &[
     row("coordinator", "cluster", "stdx types schema mutation rt topology paxos rpc hints replica cluster"),
     row("membership", "cluster", "schema rt topology gossip rpc engine cluster streaming coordinator"),
     // query: statements.
+    row("auth", "query", "stdx types schema rt cql"),
     row("catalog", "query", "stdx types schema mutation topology coordinator"),
     row(
         "exec",
         "query",
-        "stdx types schema mutation rt topology cql wire replica cluster coordinator catalog",
+        "stdx types schema mutation rt topology cql wire replica cluster coordinator auth catalog",
     ),
     // front: what clients and operators speak.
     row("session", "front", "stdx rt wire tls"),
@@ -94,7 +95,7 @@ pub const TABLE: &[Row] = &[
     row(
         "server",
         "node",
-        "schema mutation rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership catalog exec session admin",
+        "schema mutation rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership auth catalog exec session admin",
     ),
     row("torc", "node", "types rt rt-uring topology sstable cluster server bench sim"),
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).

@@ -17,6 +17,8 @@ pub struct Role {
     pub member_of: BTreeSet<String>,
     /// Names of permissions that were granted to it itself, by resource (`data/ks/t`).
     pub permissions: BTreeMap<String, BTreeSet<String>>,
+    /// The datacenters in which clients may authenticate as it; none for all.
+    pub datacenters: Option<BTreeSet<String>>,
     /// The service level that is attached to it itself.
     pub service_level: Option<String>,
 }

@@ -17,7 +17,9 @@ use topology::HostId;
 use super::error::ProposeError;
 use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
-use crate::state::{Command, CommandId, MemberStatus, Outcome, Proposal, Refused};
+use crate::state::{
+    Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_ROLES,
+};
 use crate::{DroppedTable, SchemaEdit};
 
 /// How long a member that is believed to be alive is given before it is asked again.
@@ -64,6 +66,20 @@ pub struct GroupStatus {
     pub leader: Option<HostId>,
     /// Voters and learners.
     pub membership: raft::Membership,
+}
+
+/// Why some member could not decode these edits; none when all can. A member that cannot would stop.
+fn unreadable_for<'m>(edits: &[SchemaEdit], mut members: impl Iterator<Item = &'m Member>) -> Option<String> {
+    if !edits.iter().any(SchemaEdit::is_about_roles) {
+        return None;
+    }
+    let old = members.find(|member| {
+        member.status != MemberStatus::Left && member.info.state_version < STATE_VERSION_OF_ROLES
+    })?;
+    Some(format!(
+        "Node {} runs version {}, which does not know roles; upgrade every node first",
+        old.info.internode, old.info.release_version
+    ))
 }
 
 impl Group {
@@ -169,6 +185,9 @@ impl Group {
         deadline: Instant,
         alive: impl Fn(HostId) -> bool,
     ) -> Result<SchemaAgreement, ChangeSchemaError> {
+        if let Some(why) = unreadable_for(&edits, self.inner.state().members.values()) {
+            return Err(ChangeSchemaError::Invalid(why));
+        }
         let proposed = match self.propose(Command::SchemaChange { base, edits }, deadline).await {
             Err(error @ (ProposeError::Unreadable(_) | ProposeError::TooLarge { .. })) => {
                 return Err(ChangeSchemaError::Invalid(error.to_string()));
@@ -412,5 +431,38 @@ pub(crate) async fn await_in_use(inner: &Rc<Inner>, number: u64) -> u64 {
         }
         // The writer is held by `inner`.
         let _ = reader.changed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::Location;
+
+    use super::*;
+    use crate::state::{MemberInfo, STATE_VERSION};
+
+    #[test]
+    fn roles_wait_until_every_member_knows_them() {
+        let member = |state_version, status| Member {
+            number: 1,
+            info: MemberInfo {
+                internode: "10.0.0.1:7000".parse().unwrap(),
+                native: "10.0.0.1:9042".parse().unwrap(),
+                location: Location::new("dc1", "r1"),
+                shard_count: 1,
+                release_version: "0.1".to_owned(),
+                state_version,
+            },
+            status,
+            tokens: Vec::new(),
+            replaces: None,
+        };
+        let role = [SchemaEdit::PutRole(schema::Role::new("ann"))];
+        let members = [member(STATE_VERSION, MemberStatus::Normal), member(2, MemberStatus::Normal)];
+        let why = unreadable_for(&role, members.iter()).expect("one is too old");
+        assert!(why.contains("10.0.0.1:7000"), "{why}");
+        assert_eq!(unreadable_for(&[SchemaEdit::DropKeyspace("ks".to_owned())], members.iter()), None);
+        assert_eq!(unreadable_for(&role, members[..1].iter()), None);
+        assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
     }
 }

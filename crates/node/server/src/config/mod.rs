@@ -4,6 +4,7 @@
 //! (`commitlog_segment_size_in_mb`) are understood. Options that only mean something to another database are read and logged;
 //! an unknown one is an error that names the nearest known one.
 
+mod auth;
 mod cluster;
 mod connections;
 mod encryption;
@@ -13,10 +14,11 @@ mod rackdc;
 mod value;
 mod yaml;
 
+pub(crate) use auth::is_class;
 pub(crate) use encryption::EncryptionFiles;
 pub use foreign::LeftOut;
 pub use options::{Config, OptionInfo};
-pub use value::{OptionValue, Size};
+pub use value::{OptionValue, Secret, Size};
 
 /// A configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

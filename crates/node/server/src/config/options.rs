@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::value::{OptionValue, Size};
+use super::value::{OptionValue, Secret, Size};
 use super::{ConfigError, nearest};
 
 /// An option's description in help texts and `system_views.settings`.
@@ -214,8 +214,14 @@ options! {
     native_transport_max_concurrent_connections_per_ip: u64 = 0, "Connections of one client address; 0 for no limit.";
     #[alias("native_transport_idle_timeout_in_ms", "ms")]
     native_transport_idle_timeout: Duration = Duration::ZERO, "Time after which an idle connection is closed; 0 for never.";
-    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are; only AllowAllAuthenticator so far.";
-    authorizer: String = "AllowAllAuthorizer".to_owned(), "Authorization; only AllowAllAuthorizer so far.";
+    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are: AllowAllAuthenticator (not at all) or PasswordAuthenticator.";
+    authorizer: String = "AllowAllAuthorizer".to_owned(), "Whether roles need permissions: AllowAllAuthorizer (no) or CassandraAuthorizer.";
+    network_authorizer: String = "AllowAllNetworkAuthorizer".to_owned(), "Whether roles may log in only in their datacenters: AllowAllNetworkAuthorizer (no) or CassandraNetworkAuthorizer.";
+    auth_superuser_name: String = "cassandra".to_owned(), "Name of the superuser that is created where there is no role yet.";
+    auth_superuser_salted_password: Secret = Secret::default(), "bcrypt hash of that superuser's password; without it the password is cassandra, and counts from loopback addresses only.";
+    auth_bcrypt_gensalt_log2_rounds: u32 = 10, "Cost of the hashes of passwords, as a power of two: each step doubles the time of a login.";
+    auth_failed_logins_max: u32 = 20, "Failed logins in a row after which a shard refuses an address; 0 for no limit.";
+    auth_lockout_duration: Duration = Duration::from_secs(30), "How long an address is refused then.";
     partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
     endpoint_snitch: String = "GossipingPropertyFileSnitch".to_owned(), "How the node knows its place: GossipingPropertyFileSnitch (cassandra-rackdc.properties beside torc.yaml, or datacenter and rack) or SimpleSnitch (datacenter1, rack1).";
     #[alias("blocked_reactor_notify_ms", "ms")]
@@ -259,8 +265,11 @@ impl Config {
         let policies = ["stop", "stop_paranoid", "best_effort", "ignore", "die"];
         one_of("disk_failure_policy", &self.disk_failure_policy, &policies)?;
         self.check_ranges()?;
-        one_of("authenticator", &self.authenticator, &["AllowAllAuthenticator"])?;
-        one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer"])?;
+        one_of("authenticator", &self.authenticator, &["AllowAllAuthenticator", "PasswordAuthenticator"])?;
+        one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer", "CassandraAuthorizer"])?;
+        let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
+        one_of("network_authorizer", &self.network_authorizer, &authorizers)?;
+        self.check_auth()?;
         one_of("partitioner", &self.partitioner, &["Murmur3Partitioner"])?;
         one_of(
             "endpoint_snitch",

@@ -33,6 +33,26 @@ impl OptionValue for String {
     }
 }
 
+/// A text that is shown nowhere.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.show())
+    }
+}
+
+impl OptionValue for Secret {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self(text.to_owned()))
+    }
+
+    fn show(&self) -> String {
+        if self.0.is_empty() { String::new() } else { "<redacted>".to_owned() }
+    }
+}
+
 impl OptionValue for bool {
     fn parse(text: &str) -> Result<Self, String> {
         match text.to_ascii_lowercase().as_str() {

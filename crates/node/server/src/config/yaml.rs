@@ -217,7 +217,7 @@ num_tokens: 4
         assert_eq!(config.num_tokens, 4);
         for (text, said) in [
             ("cdc_enabled: true", "option cdc_enabled: 'true' is not valid: anything else is not built yet"),
-            ("network_authorizer: CassandraNetworkAuthorizer", "expected AllowAllNetworkAuthorizer"),
+            ("cidr_authorizer: CassandraCIDRAuthorizer", "expected AllowAllCIDRAuthorizer"),
             ("listen_interface: eth0", "give the address with listen_address"),
             ("concurrent_raeds: 1", "unknown option 'concurrent_raeds'"),
         ] {

@@ -25,6 +25,7 @@ use crate::expr::bind::Binds;
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::plan::Plan;
+use crate::redact::redacted;
 use crate::sink::too_large;
 use crate::trace::Trace;
 use encode::{ResultWriter, write_outcome};
@@ -93,7 +94,7 @@ impl<C: Coordinator> NativeFrontend<C> {
             trace_parameters(text, &query.parameters)
         });
         let result = self.query_inner(client, text, &query.parameters, trace.as_ref(), out).await;
-        self.executor.end(began, || text.to_owned());
+        self.executor.end(began, || redacted(text).into_owned());
         self.finish(result, client, trace, out).await;
     }
 
@@ -105,7 +106,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         trace: Option<&Trace>,
         out: &mut ResponseWriter,
     ) -> Result<()> {
-        self.executor.note(trace, || format!("Parsing {text}"));
+        self.executor.note(trace, || format!("Parsing {}", redacted(text)));
         let keyspace = parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let keyspace = keyspace.or(client.keyspace.as_deref());
         let schema = self.executor.coordinator().schema();
@@ -124,7 +125,7 @@ impl<C: Coordinator> NativeFrontend<C> {
     ) {
         let text = prepare.text.as_str();
         let trace = self.executor.begin_trace(tracing, ("PREPARE", "Preparing CQL3 query"), || {
-            vec![("query".to_owned(), text.to_owned())]
+            vec![("query".to_owned(), redacted(text).into_owned())]
         });
         let keyspace = prepare.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let result = self.prepare_inner(keyspace.or(client.keyspace.as_deref()), text, out).await;
@@ -187,7 +188,7 @@ impl<C: Coordinator> NativeFrontend<C> {
                 let known = execute.result_metadata_id.as_deref();
                 let result =
                     self.run(&prepared, client, &execute.parameters, known, trace.as_ref(), out).await;
-                self.executor.end(began, || prepared.text.to_string());
+                self.executor.end(began, || redacted(&prepared.text).into_owned());
                 result
             }
             Err(error) => Err(error),
@@ -309,7 +310,11 @@ impl<C: Coordinator> NativeFrontend<C> {
         let result = if out.is_too_large() { result.and(Err(too_large())) } else { result };
         if let Err(error) = &result {
             out.error(&errors::cql_error(error));
-            self.executor.note(trace.as_ref(), || format!("Request failed: {error}"));
+            self.executor.note(trace.as_ref(), || match error {
+                // It may quote a part of the statement that is a password.
+                ExecError::Syntax(_) => "Request failed: a syntax error".to_owned(),
+                error => format!("Request failed: {error}"),
+            });
         }
         let Some(trace) = trace else { return };
         if trace.asked {

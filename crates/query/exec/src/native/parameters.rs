@@ -79,7 +79,7 @@ fn named(values: &Values, name: &str) -> Result<usize> {
 pub fn trace_parameters(text: &str, parameters: &QueryParameters) -> Vec<(String, String)> {
     let mut all = vec![("consistency_level".to_owned(), parameters.consistency.name().to_owned())];
     if !text.is_empty() {
-        all.push(("query".to_owned(), text.to_owned()));
+        all.push(("query".to_owned(), crate::redact::redacted(text).into_owned()));
     }
     if let Some(size) = parameters.page_size {
         all.push(("page_size".to_owned(), size.to_string()));

@@ -27,6 +27,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The text without the passwords of roles, for tables that show it.
+    pub fn shown_text(&self) -> String {
+        crate::redact::redacted(&self.text).into_owned()
+    }
+
     /// Parses and resolves a statement.
     ///
     /// # Errors

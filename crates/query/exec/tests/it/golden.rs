@@ -33,6 +33,8 @@ pub struct Node {
     cluster: Memory,
     frontend: NativeFrontend<Memory>,
     keyspace: std::cell::RefCell<Option<Rc<str>>>,
+    /// The role of the client.
+    role: std::cell::RefCell<Option<String>>,
 }
 
 pub fn dialect() -> Dialect {
@@ -46,14 +48,25 @@ impl Node {
 
     /// A node of that cluster.
     pub fn of(cluster: Memory) -> Self {
+        Self::with_limits(cluster, ExecLimits::default())
+    }
+
+    /// A node of that cluster with other settings.
+    pub fn with_limits(cluster: Memory, limits: ExecLimits) -> Self {
         let node = NodeInfo {
             cluster_name: "test".to_owned(),
             snitch: "SimpleSnitch".to_owned(),
             address: "127.0.0.1:9042".parse().unwrap(),
         };
         let clock = Rc::new(TestClock::default());
-        let executor = Executor::new(cluster.clone(), clock, node, ExecLimits::default());
-        Self { cluster, frontend: NativeFrontend::new(Rc::new(executor)), keyspace: Default::default() }
+        let executor = Executor::new(cluster.clone(), clock, node, limits);
+        let frontend = NativeFrontend::new(Rc::new(executor));
+        Self { cluster, frontend, keyspace: Default::default(), role: Default::default() }
+    }
+
+    /// The client is another role from here on.
+    pub fn log_in(&self, role: &str) {
+        *self.role.borrow_mut() = Some(role.to_owned());
     }
 
     /// The options of a table that exists.
@@ -102,10 +115,11 @@ impl Node {
     async fn carry_out(&self, request: &Request, out: &mut ResponseWriter) {
         let set = |keyspace: &str| *self.keyspace.borrow_mut() = Some(keyspace.into());
         let keyspace = self.keyspace.borrow().clone();
+        let role = self.role.borrow().clone();
         let client = ClientState {
             keyspace,
             caller: Caller {
-                principal: Principal { role: None, address: "127.0.0.1:5000".parse().unwrap() },
+                principal: Principal { role: role.as_deref(), address: "127.0.0.1:5000".parse().unwrap() },
                 service_level: self.frontend.executor().default_service_level(),
             },
             set_keyspace: &set,
@@ -279,6 +293,9 @@ pub fn check_on(node: &Node, name: &str) {
             };
             actual.push_str(&format!("{line}\n{}\n", show(&answer)));
             answered = true;
+        } else if let Some(role) = line.strip_prefix('@') {
+            node.log_in(role);
+            actual.push_str(&format!("{line}\n"));
         } else if line.starts_with('#') || (line.is_empty() && !answered) {
             actual.push_str(line);
             actual.push('\n');

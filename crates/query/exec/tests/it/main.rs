@@ -9,6 +9,7 @@ mod options;
 mod paging;
 mod plans;
 mod preemption;
+mod roles;
 mod schema_change;
 mod sinks;
 mod tables;

@@ -1,0 +1,268 @@
+//! How clients of a node prove who they are: passwords against the roles of the schema, and the first superuser.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::password::Hash;
+use auth::{Lockout, LockoutLimits};
+use bytes::Bytes;
+use cluster::SchemaEdit;
+use coordinator::{Coordinator, SchemaChangeError};
+use rt::sync::Semaphore;
+use rt::{Group, LocalBoxFuture, Rt};
+use schema::Role;
+use session::{AllowAll, Authenticator, SaslExchange, SaslStep};
+use wire::{CqlError, ErrorKind};
+
+use crate::Config;
+use crate::config::is_class;
+
+/// The password of the first superuser, which counts from loopback addresses only.
+const DEFAULT_PASSWORD: &str = "cassandra";
+/// Logins of a shard that wait for their password to be hashed; more are refused.
+const LOGINS_MAX: usize = 256;
+/// Time between two attempts to create the first superuser.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Whether clients need a password.
+pub(crate) fn asks_for_passwords(config: &Config) -> bool {
+    is_class(&config.authenticator, "PasswordAuthenticator")
+}
+
+/// The authenticator of a shard's sessions.
+pub(crate) fn authenticator(rt: &Rt, config: &Config, coordinator: &Coordinator) -> Rc<dyn Authenticator> {
+    if !asks_for_passwords(config) {
+        return Rc::new(AllowAll);
+    }
+    let limits =
+        LockoutLimits { failures_max: config.auth_failed_logins_max, duration: config.auth_lockout_duration };
+    Rc::new(Passwords(Rc::new(Login {
+        rt: rt.clone(),
+        coordinator: coordinator.clone(),
+        superuser: config.auth_superuser_name.clone(),
+        checks_datacenter: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
+        cost: config.auth_bcrypt_gensalt_log2_rounds,
+        lockout: Lockout::new(limits),
+        hashing: Semaphore::new(1),
+        waiting: Cell::new(0),
+    })))
+}
+
+/// SASL PLAIN against the roles of the schema.
+struct Passwords(Rc<Login>);
+
+impl Authenticator for Passwords {
+    fn class(&self) -> Option<&str> {
+        Some("org.apache.cassandra.auth.PasswordAuthenticator")
+    }
+
+    fn begin(&self, address: SocketAddr) -> Box<dyn SaslExchange> {
+        Box::new(Exchange { login: self.0.clone(), address })
+    }
+}
+
+struct Exchange {
+    login: Rc<Login>,
+    address: SocketAddr,
+}
+
+impl SaslExchange for Exchange {
+    fn step(&mut self, token: Option<Bytes>) -> LocalBoxFuture<Result<SaslStep, CqlError>> {
+        let (login, address) = (self.login.clone(), self.address);
+        Box::pin(async move { login.log_in(address, token.unwrap_or_default()).await })
+    }
+}
+
+/// What logins of a shard share.
+struct Login {
+    rt: Rt,
+    coordinator: Coordinator,
+    superuser: String,
+    checks_datacenter: bool,
+    cost: u32,
+    lockout: Lockout,
+    /// One password is hashed at a time: more would take as long together, and each longer.
+    hashing: Semaphore,
+    waiting: Cell<usize>,
+}
+
+fn bad_credentials(text: impl Into<String>) -> CqlError {
+    CqlError::new(ErrorKind::AuthenticationFailed, text.into())
+}
+
+/// Name and password of a message of SASL PLAIN (RFC 4616): `[authzid] NUL authcid NUL passwd`.
+fn decode(token: &[u8]) -> Result<(String, String), CqlError> {
+    let mut parts = token.rsplitn(3, |byte| *byte == 0);
+    let password = parts.next().unwrap_or_default();
+    let user = parts.next();
+    if parts.next().is_some_and(|rest| rest.contains(&0)) {
+        return Err(bad_credentials(
+            "Credential format error: username or password is empty or contains NUL(\\0) character",
+        ));
+    }
+    if user.is_none() || password.is_empty() {
+        return Err(bad_credentials("Password must not be null"));
+    }
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec());
+    match (text(user.unwrap_or_default()), text(password)) {
+        (Ok(user), _) if user.is_empty() => Err(bad_credentials("Authentication ID must not be null")),
+        (Ok(user), Ok(password)) if password.len() <= auth::password::PASSWORD_LEN_MAX => {
+            Ok((user, password))
+        }
+        _ => Err(bad_credentials("Name and password must be UTF-8, and the password not too long")),
+    }
+}
+
+impl Login {
+    async fn log_in(self: Rc<Self>, address: SocketAddr, token: Bytes) -> Result<SaslStep, CqlError> {
+        if let Some(remaining) = self.lockout.remaining(address.ip(), self.rt.now()) {
+            return Err(bad_credentials(format!(
+                "Too many failed logins from {}; try again in {} s",
+                address.ip(),
+                remaining.as_secs() + 1
+            )));
+        }
+        let (user, password) = decode(&token)?;
+        let role = self.coordinator.schema().role(&user).cloned();
+        let hash = role.as_ref().and_then(|role| role.salted_hash.as_deref()).and_then(Hash::parse);
+        let known = hash.is_some();
+        // As long for a role that is not there, so that the time does not say which are.
+        let hash = hash.unwrap_or_else(|| Hash::of_nobody(self.cost));
+        let is_default = password == DEFAULT_PASSWORD && user == self.superuser;
+        if !self.matches(hash, password).await? || !known {
+            if self.lockout.failed(address.ip(), self.rt.now()) {
+                tracing::warn!(
+                    "{} is locked out: too many failed logins, the last as {user:?}",
+                    address.ip()
+                );
+            }
+            return Err(bad_credentials(format!("Provided username {user} and/or password are incorrect")));
+        }
+        if is_default && !address.ip().to_canonical().is_loopback() {
+            let why = format!(
+                "Role {user} still has its default password, which is accepted from a loopback address only; log in \
+                 on a node and change it: ALTER ROLE {user} WITH PASSWORD = '...'"
+            );
+            tracing::warn!("login from {} refused: {why}", address.ip());
+            return Err(bad_credentials(why));
+        }
+        self.check_place(role.as_deref(), &user)?;
+        self.lockout.succeeded(address.ip());
+        Ok(SaslStep::Success { user, token: None })
+    }
+
+    /// Whether a role may log in at all, and here.
+    fn check_place(&self, role: Option<&Role>, user: &str) -> Result<(), CqlError> {
+        if role.is_none_or(|role| !role.can_login) {
+            return Err(bad_credentials(format!("{user} is not permitted to log in")));
+        }
+        let view = self.coordinator.view();
+        let own = &view.node(view.own()).location.datacenter;
+        let allowed = role.and_then(|role| role.datacenters.as_ref());
+        if self.checks_datacenter && allowed.is_some_and(|names| !names.contains(own.as_str())) {
+            return Err(CqlError::new(
+                ErrorKind::Unauthorized,
+                format!("You do not have access to this datacenter ({own})"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Hashes the password in a group of few shares, so that logins do not slow requests down.
+    async fn matches(self: &Rc<Self>, hash: Hash, password: String) -> Result<bool, CqlError> {
+        if self.waiting.get() >= LOGINS_MAX {
+            let text = format!("{LOGINS_MAX} logins are waiting already");
+            return Err(CqlError::new(ErrorKind::Overloaded, text));
+        }
+        let _waiting = Waiting::new(self.clone());
+        let hashing = self.hashing.clone();
+        let work = async move {
+            let _permit = hashing.acquire(1).await;
+            hash.matches(&password).await
+        };
+        // Dropped with the connection, it ends the work.
+        Ok(self.rt.spawn(Group::Maintenance, work).await)
+    }
+}
+
+/// A login that waits for its hash; counted while it lives.
+struct Waiting(Rc<Login>);
+
+impl Waiting {
+    fn new(login: Rc<Login>) -> Self {
+        login.waiting.set(login.waiting.get() + 1);
+        Self(login)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.set(self.0.waiting.get() - 1);
+    }
+}
+
+/// Creates the first superuser where there is no role yet; tries until that is decided.
+pub(crate) async fn create_superuser(rt: &Rt, config: &Config, coordinator: &Coordinator) {
+    let mut hash = None;
+    loop {
+        let schema = coordinator.schema();
+        if schema.roles().next().is_some() {
+            return;
+        }
+        let salted = match (&hash, config.auth_superuser_salted_password.0.as_str()) {
+            (Some(known), _) => String::clone(known),
+            (None, "") => {
+                let mut salt = [0; 16];
+                rt.fill_random(&mut salt);
+                let cost = config.auth_bcrypt_gensalt_log2_rounds;
+                hash.insert(Hash::new(DEFAULT_PASSWORD, cost, salt).await.to_string()).clone()
+            }
+            (None, given) => given.to_owned(),
+        };
+        let name = config.auth_superuser_name.clone();
+        let role =
+            Role { can_login: true, is_superuser: true, salted_hash: Some(salted), ..Role::new(&name) };
+        match coordinator.change_schema(schema.version(), vec![SchemaEdit::PutRole(role)]).await {
+            Ok(()) | Err(SchemaChangeError::Behind { .. }) => {
+                tracing::info!("created the superuser role {name:?}");
+                if config.auth_superuser_salted_password.0.is_empty() {
+                    tracing::warn!(
+                        "role {name:?} has the default password, with which it may log in from loopback addresses only; \
+                         change it: ALTER ROLE {name} WITH PASSWORD = '...'"
+                    );
+                }
+                return;
+            }
+            Err(SchemaChangeError::Moved) => {}
+            Err(error) => {
+                tracing::warn!("the superuser role is not created yet: {error}");
+                rt.sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_sasl_plain() {
+        let read = |token: &[u8]| match decode(token) {
+            Ok((user, password)) => format!("{user}:{password}"),
+            Err(error) => error.message,
+        };
+        assert_eq!(read(b"\0ann\0secret"), "ann:secret");
+        assert_eq!(read(b"zid\0ann\0secret"), "ann:secret");
+        assert_eq!(read(b"ann\0secret"), "ann:secret");
+        for bad in [&b""[..], b"\0ann\0", b"secret", b"\0\0"] {
+            assert_eq!(read(bad), "Password must not be null", "{bad:?}");
+        }
+        assert_eq!(read(b"\0\0secret"), "Authentication ID must not be null");
+        assert!(read(b"\0a\0b\0c").starts_with("Credential format error"));
+        assert!(read(b"\0a\0\xff").contains("UTF-8"));
+        assert!(read(&[&b"\0a\0"[..], &[b'x'; 2000]].concat()).contains("too long"));
+    }
+}

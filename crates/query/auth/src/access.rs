@@ -1,0 +1,117 @@
+//! What roles may do, computed once for a schema. A schema is an immutable value, so that an entry is right for as long as the
+//! schema is the same one: a change of roles or grants is a new schema, and empties the cache of every shard that uses it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use schema::{Schema, Table, TableId};
+use stdx::HashMap;
+
+use crate::{Permission, PermissionSet, Resource, roles};
+
+/// Roles whose access is cached; more of them empty the cache.
+const ROLES_MAX: usize = 4096;
+
+/// What the roles of a shard's clients may do.
+#[derive(Default)]
+pub struct AccessCache {
+    roles: RefCell<HashMap<Box<str>, Rc<RoleAccess>>>,
+    /// The schema that the entries were computed from.
+    schema: RefCell<Option<Arc<Schema>>>,
+    computed: Cell<u64>,
+}
+
+/// What one role may do.
+#[derive(Debug, Default)]
+pub struct RoleAccess {
+    /// It and the roles that were granted to it.
+    pub roles: BTreeSet<String>,
+    /// Whether it may do everything.
+    pub is_superuser: bool,
+    /// Grants of all of these roles, by the resource's name.
+    granted: BTreeMap<String, PermissionSet>,
+    /// What it may do on tables, parents included.
+    tables: RefCell<HashMap<TableId, PermissionSet>>,
+}
+
+impl AccessCache {
+    /// How often the access of a role was computed.
+    pub fn computed(&self) -> u64 {
+        self.computed.get()
+    }
+
+    /// What a role may do under this schema: nothing, when it is not there.
+    pub fn role(&self, schema: &Arc<Schema>, role: &str) -> Rc<RoleAccess> {
+        self.adapt(schema);
+        if let Some(known) = self.roles.borrow().get(role) {
+            return known.clone();
+        }
+        self.computed.set(self.computed.get() + 1);
+        let access = Rc::new(RoleAccess::new(schema, role));
+        let mut all = self.roles.borrow_mut();
+        if all.len() >= ROLES_MAX {
+            all.clear();
+        }
+        all.insert(role.into(), access.clone());
+        access
+    }
+
+    /// What a role may do on a table. Allocates nothing once it is known.
+    pub fn on_table(&self, schema: &Arc<Schema>, role: &str, table: &Table) -> PermissionSet {
+        self.adapt(schema);
+        if let Some(known) = self.roles.borrow().get(role) {
+            return known.on_table(table);
+        }
+        self.role(schema, role).on_table(table)
+    }
+
+    fn adapt(&self, schema: &Arc<Schema>) {
+        let known = self.schema.borrow().as_ref().is_some_and(|known| Arc::ptr_eq(known, schema));
+        if !known {
+            self.roles.borrow_mut().clear();
+            *self.schema.borrow_mut() = Some(schema.clone());
+        }
+    }
+}
+
+impl RoleAccess {
+    /// What a role may do under a schema.
+    pub fn new(schema: &Schema, role: &str) -> Self {
+        let names = roles::effective(schema, role);
+        let mut granted: BTreeMap<String, PermissionSet> = BTreeMap::new();
+        for role in names.iter().filter_map(|name| schema.role(name)) {
+            for (resource, permissions) in &role.permissions {
+                let set = granted.entry(resource.clone()).or_default();
+                *set = set.with(PermissionSet::from_names(permissions));
+            }
+        }
+        let is_superuser = names.iter().filter_map(|name| schema.role(name)).any(|role| role.is_superuser);
+        Self { roles: names, is_superuser, granted, tables: RefCell::default() }
+    }
+
+    /// What it may do on a resource, by grants there and on its parents.
+    pub fn on(&self, resource: &Resource) -> PermissionSet {
+        if self.is_superuser {
+            return resource.applicable();
+        }
+        let granted = |resource: Resource| self.granted.get(&resource.name()).copied().unwrap_or_default();
+        resource.chain().map(granted).fold(PermissionSet::NONE, PermissionSet::with)
+    }
+
+    /// Whether it has a permission on a resource.
+    pub fn allows(&self, permission: Permission, resource: &Resource) -> bool {
+        // A superuser may do everything, whether or not it has a meaning there.
+        self.is_superuser || self.on(resource).has(permission)
+    }
+
+    fn on_table(&self, table: &Table) -> PermissionSet {
+        if let Some(known) = self.tables.borrow().get(&table.id) {
+            return *known;
+        }
+        let set = self.on(&Resource::table(table));
+        self.tables.borrow_mut().insert(table.id, set);
+        set
+    }
+}

@@ -1,0 +1,17 @@
+//! Roles, permissions and passwords, as far as they can be decided without a statement or a connection.
+//!
+//! Pure over the schema, which holds roles and their grants (docs/design/auth.md): which roles a role has ([`roles`]), what is a
+//! resource and what are its parents ([`Resource`]), what a role may do there ([`AccessCache`]). Passwords are hashed in slices
+//! between which other tasks run ([`password`]), and addresses that guess are locked out ([`Lockout`]).
+
+mod access;
+mod lockout;
+pub mod password;
+mod permission;
+mod resource;
+pub mod roles;
+
+pub use access::{AccessCache, RoleAccess};
+pub use lockout::{Lockout, LockoutLimits};
+pub use permission::{Permission, PermissionSet};
+pub use resource::Resource;

@@ -1,0 +1,276 @@
+//! Whether the caller may run a plan: looked at each time it runs, since a plan is shared by all clients that prepared it.
+//!
+//! Reads and writes of tables cost two lookups by hash and allocate nothing once the role and the table are known to the shard
+//! (`auth::AccessCache`). Statements that change the schema are rare, and name their resources.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use auth::{AccessCache, Permission, Resource, RoleAccess};
+use cql::ast::{QualifiedName, Statement};
+use schema::{Schema, Table};
+use types::CqlType;
+
+use crate::error::{ExecError, Result};
+use crate::lookup::{Lookup, keyspace_of};
+use crate::modification::ModificationPlan;
+use crate::plan::Plan;
+use crate::request::Principal;
+
+/// Authorisation on one shard.
+pub(crate) struct Access {
+    cache: AccessCache,
+    /// Whether `authorizer` asks for permissions.
+    enabled: bool,
+}
+
+/// The role that a statement about roles or the schema is run for.
+pub(crate) struct Performer<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// What it may do.
+    pub(crate) access: Rc<RoleAccess>,
+    /// Whether permissions are asked for.
+    pub(crate) restricted: bool,
+}
+
+/// An error of class Unauthorized.
+pub(crate) fn unauthorized<T>(text: impl Into<String>) -> Result<T> {
+    Err(ExecError::Unauthorized(text.into()))
+}
+
+/// The refusal of requests that only a known role may make.
+pub(crate) const ANONYMOUS: &str = "You have to be logged in and not anonymous to perform this request";
+
+/// Tables that everybody may read, for drivers and tools depend on them.
+fn is_readable_by_all(table: &Table) -> bool {
+    match table.keyspace.as_str() {
+        "system_schema" | "system_virtual_schema" | "system_traces" => true,
+        "system" => {
+            matches!(
+                table.name.as_str(),
+                "local" | "peers" | "peers_v2" | "size_estimates" | "table_estimates"
+            )
+        }
+        _ => false,
+    }
+}
+
+impl Access {
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self { cache: AccessCache::default(), enabled }
+    }
+
+    /// Whether permissions are asked for.
+    #[inline]
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// The role of a request; none for an anonymous one.
+    pub(crate) fn performer<'a>(
+        &self,
+        schema: &Arc<Schema>,
+        principal: &Principal<'a>,
+    ) -> Option<Performer<'a>> {
+        let name = principal.role?;
+        Some(Performer { name, access: self.cache.role(schema, name), restricted: self.enabled })
+    }
+
+    /// Refuses a plan that the caller may not run.
+    ///
+    /// # Errors
+    /// Cassandra's, with the permission that is missing.
+    pub(crate) fn check(
+        &self,
+        plan: &Plan,
+        principal: &Principal<'_>,
+        keyspace: Option<&str>,
+        schema: &Arc<Schema>,
+    ) -> Result<()> {
+        match plan {
+            Plan::Select(plan) => self.check_table(Permission::Select, &plan.table, principal, schema),
+            Plan::Modification(plan) => self.check_modification(plan, principal, schema),
+            Plan::Batch(plan) => plan
+                .statements
+                .iter()
+                .try_for_each(|statement| self.check_modification(statement, principal, schema)),
+            Plan::Truncate(plan) => self.check_table(Permission::Modify, &plan.table, principal, schema),
+            Plan::Other(statement) => self.check_other(statement, principal, keyspace, schema),
+        }
+    }
+
+    /// Refuses a write that the caller may not make. A condition reads.
+    pub(crate) fn check_modification(
+        &self,
+        plan: &ModificationPlan,
+        principal: &Principal<'_>,
+        schema: &Arc<Schema>,
+    ) -> Result<()> {
+        self.check_table(Permission::Modify, &plan.table, principal, schema)?;
+        if plan.conditions.is_empty() {
+            return Ok(());
+        }
+        self.check_table(Permission::Select, &plan.table, principal, schema)
+    }
+
+    fn check_table(
+        &self,
+        permission: Permission,
+        table: &Table,
+        principal: &Principal<'_>,
+        schema: &Arc<Schema>,
+    ) -> Result<()> {
+        let Some(role) = principal.role else { return unauthorized(ANONYMOUS) };
+        if self.cache.on_table(schema, role, table).has(permission) {
+            return Ok(());
+        }
+        if permission == Permission::Select && is_readable_by_all(table) {
+            return Ok(());
+        }
+        refused(role, permission, &Resource::table(table))
+    }
+
+    /// Statements about roles are checked where they are carried out.
+    fn check_other(
+        &self,
+        statement: &Statement,
+        principal: &Principal<'_>,
+        keyspace: Option<&str>,
+        schema: &Arc<Schema>,
+    ) -> Result<()> {
+        let Some(performer) = self.performer(schema, principal) else { return unauthorized(ANONYMOUS) };
+        match statement {
+            Statement::CreateTrigger(_) if !performer.access.is_superuser => {
+                return unauthorized("Only superusers are allowed to perform CREATE TRIGGER queries");
+            }
+            Statement::DropTrigger(_) if !performer.access.is_superuser => {
+                // Cassandra's spelling.
+                return unauthorized("Only superusers are allowed to perfrom DROP TRIGGER queries");
+            }
+            _ => {}
+        }
+        match needed(statement, keyspace, &Lookup { schema })? {
+            Some((permission, resource)) => performer.ensure(permission, &resource),
+            None if names_missing(statement) || is_checked_elsewhere(statement) => Ok(()),
+            None if performer.access.is_superuser => Ok(()),
+            None => {
+                unauthorized(format!("Only superusers are allowed to perform {} queries", statement.name()))
+            }
+        }
+    }
+}
+
+fn refused<T>(role: &str, permission: Permission, resource: &Resource) -> Result<T> {
+    unauthorized(format!(
+        "User {role} has no {} permission on {resource} or any of its parents",
+        permission.name()
+    ))
+}
+
+impl Performer<'_> {
+    /// Whether it has a permission.
+    pub(crate) fn may(&self, permission: Permission, resource: &Resource) -> bool {
+        !self.restricted || self.access.allows(permission, resource)
+    }
+
+    /// Refuses what it has no permission for.
+    pub(crate) fn ensure(&self, permission: Permission, resource: &Resource) -> Result<()> {
+        if self.may(permission, resource) { Ok(()) } else { refused(self.name, permission, resource) }
+    }
+}
+
+/// The permission that a statement about the schema needs; none for one that everybody may run, or that names what is not there.
+fn needed(
+    statement: &Statement,
+    session: Option<&str>,
+    lookup: &Lookup<'_>,
+) -> Result<Option<(Permission, Resource)>> {
+    use Permission::{Alter, Create, Drop};
+    let of = |name: &QualifiedName| keyspace_of(name, session).map(str::to_owned);
+    let tables_of = |name: &QualifiedName| of(name).map(Resource::AllTables);
+    let table =
+        |name: &QualifiedName| of(name).map(|keyspace| Resource::Table { keyspace, name: name.name.clone() });
+    let home = |name: &QualifiedName| of(name).map(|keyspace| lookup.keyspace(&keyspace));
+    Ok(Some(match statement {
+        Statement::CreateKeyspace(_) => (Create, Resource::Data),
+        Statement::AlterKeyspace(ast) => (Alter, Resource::Keyspace(ast.name.name.clone())),
+        Statement::DropKeyspace(ast) => (Drop, Resource::Keyspace(ast.name.name.clone())),
+        Statement::CreateTable(ast) => (Create, tables_of(&ast.name)?),
+        Statement::AlterTable(ast) => (Alter, table(&ast.name)?),
+        Statement::DropTable(ast) => (Drop, table(&ast.name)?),
+        Statement::CreateType(ast) => (Create, tables_of(&ast.name)?),
+        Statement::AlterType(ast) => (Alter, tables_of(&ast.name)?),
+        Statement::DropType(ast) => (Drop, tables_of(&ast.name)?),
+        Statement::DropIndex(ast) => match home(&ast.name)?.and_then(|home| home.index(&ast.name.name)) {
+            Some((table, _)) => (Alter, Resource::table(table)),
+            None => return Ok(None),
+        },
+        Statement::DropView(ast) => {
+            let view = home(&ast.name)?.and_then(|home| home.tables.get(&ast.name.name));
+            let base = view.and_then(|view| view.derivation.as_ref()).map(|derivation| derivation.base());
+            match base.and_then(|base| lookup.schema.table_by_id(base)) {
+                Some(base) => (Alter, Resource::table(base)),
+                None => return Ok(None),
+            }
+        }
+        Statement::DropFunction(ast) => {
+            let named = |home: &schema::Keyspace| -> Vec<Vec<CqlType>> {
+                let same = home.functions.values().filter(|one| one.name == ast.name.name);
+                same.map(|one| one.argument_types().cloned().collect()).collect()
+            };
+            let overloads = home(&ast.name)?.map(|home| named(home)).unwrap_or_default();
+            return one_function(of(&ast.name)?, &ast.name.name, overloads, ast.args.as_deref(), lookup);
+        }
+        Statement::DropAggregate(ast) => {
+            let named = |home: &schema::Keyspace| -> Vec<Vec<CqlType>> {
+                let same = home.aggregates.values().filter(|one| one.name == ast.name.name);
+                same.map(|one| one.arguments.clone()).collect()
+            };
+            let overloads = home(&ast.name)?.map(|home| named(home)).unwrap_or_default();
+            return one_function(of(&ast.name)?, &ast.name.name, overloads, ast.args.as_deref(), lookup);
+        }
+        Statement::CreateIndex(ast) => (Alter, table(&ast.table)?),
+        Statement::CreateView(ast) => (Alter, table(&ast.base)?),
+        Statement::CreateFunction(ast) => (Create, Resource::FunctionsIn(of(&ast.name)?)),
+        Statement::CreateAggregate(ast) => (Create, Resource::FunctionsIn(of(&ast.name)?)),
+        _ => return Ok(None),
+    }))
+}
+
+/// Whether a statement needs the permission of what it names, so that none is needed where that is not there: the planner says so.
+fn names_missing(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::DropIndex(_)
+            | Statement::DropView(_)
+            | Statement::DropFunction(_)
+            | Statement::DropAggregate(_)
+    )
+}
+
+/// Whether a statement needs no permission, or is checked where it is carried out.
+fn is_checked_elsewhere(statement: &Statement) -> bool {
+    matches!(statement, Statement::Use(_) | Statement::Describe(_)) || crate::roles::is_about_roles(statement)
+}
+
+/// The function that a DROP means, if the overloads leave no doubt: the planner refuses the rest.
+fn one_function(
+    keyspace: String,
+    name: &str,
+    overloads: Vec<Vec<CqlType>>,
+    arguments: Option<&[cql::ast::DataType]>,
+    lookup: &Lookup<'_>,
+) -> Result<Option<(Permission, Resource)>> {
+    let wanted = match arguments {
+        None => None,
+        Some(types) => {
+            let resolve = |ty| crate::type_name::resolve(ty, lookup.schema, &keyspace);
+            Some(types.iter().map(resolve).collect::<Result<Vec<_>>>()?)
+        }
+    };
+    let mut meant =
+        overloads.into_iter().filter(|types| wanted.as_ref().is_none_or(|wanted| wanted == types));
+    let (Some(arguments), None) = (meant.next(), meant.next()) else { return Ok(None) };
+    Ok(Some((Permission::Drop, Resource::Function { keyspace, name: name.to_owned(), arguments })))
+}

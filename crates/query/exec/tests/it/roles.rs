@@ -1,0 +1,122 @@
+//! Roles and permissions: statements by several roles, held against Cassandra 5.0.6 (`testdata/roles.txt`), and the path of prepared
+//! statements, which are shared by roles with different permissions.
+
+use cluster::SchemaEdit;
+use exec::ExecLimits;
+use exec::backend::Coordinator as _;
+use schema::{Role, Schema};
+use wire::client::{AnswerBody, BatchItem, ResultBody};
+use wire::{BatchType, Value};
+
+use crate::golden::{Node, block_on, check_on, show};
+use crate::memory::Memory;
+
+/// A node with a superuser that asks for permissions.
+fn node() -> (Memory, Node) {
+    let cluster = Memory::new();
+    let role = Role { can_login: true, is_superuser: true, ..Role::new("cassandra") };
+    let change = cluster.change_schema(cluster.schema().version(), vec![SchemaEdit::PutRole(role)]);
+    block_on(change).expect("the first role");
+    let limits =
+        ExecLimits { authorizes: true, restricts_datacenters: true, bcrypt_cost: 4, ..Default::default() };
+    let node = Node::with_limits(cluster.clone(), limits);
+    node.log_in("cassandra");
+    (cluster, node)
+}
+
+#[test]
+fn roles_and_permissions() {
+    check_on(&node().1, "roles.txt");
+}
+
+#[test]
+fn without_an_authorizer_nothing_can_be_granted() {
+    let cluster = Memory::new();
+    let node = Node::with_limits(cluster, ExecLimits { bcrypt_cost: 4, ..ExecLimits::default() });
+    for text in ["CREATE ROLE a", "LIST ROLES", "GRANT SELECT ON ALL KEYSPACES TO a", "DROP ROLE IF EXISTS a"]
+    {
+        let shown = show(&node.query(text));
+        assert_eq!(
+            shown,
+            "! Unauthorized: You have to be logged in and not anonymous to perform this request"
+        );
+    }
+    node.log_in("somebody");
+    node.run("CREATE ROLE a");
+    assert_eq!(
+        show(&node.query("GRANT SELECT ON ALL KEYSPACES TO a")),
+        "! Invalid: GRANT operation is not supported by AllowAllAuthorizer"
+    );
+    assert_eq!(
+        show(&node.query("ALTER ROLE a WITH ACCESS TO DATACENTERS {'x'}")),
+        "! Unauthorized: Only superusers are allowed to alter access to datacenters."
+    );
+}
+
+fn prepare(node: &Node, text: &str) -> Vec<u8> {
+    match node.request(|request| request.prepare(text, None)).body {
+        AnswerBody::Result(ResultBody::Prepared(prepared)) => prepared.metadata.id.to_vec(),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn prepared_statements_are_checked_each_time() {
+    let (_, node) = node();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int PRIMARY KEY, v int)");
+    node.run("CREATE ROLE ann");
+    let select = prepare(&node, "SELECT v FROM ks.t WHERE k = ?");
+    let insert = prepare(&node, "INSERT INTO ks.t (k, v) VALUES (?, 1)");
+    let unless = prepare(&node, "INSERT INTO ks.t (k, v) VALUES (?, 1) IF NOT EXISTS");
+    let key = 1_i32.to_be_bytes();
+    let execute = |role: &str, id: &[u8]| {
+        node.log_in(role);
+        let values = [Value::Set(&key)];
+        show(&node.request(|request| request.execute(id, &[], &Node::values(&values))))
+    };
+    let refused = |permission: &str| {
+        format!(
+            "! Unauthorized: User ann has no {permission} permission on <table ks.t> or any of its parents"
+        )
+    };
+    assert_eq!(execute("cassandra", &insert), "void");
+    assert_eq!(execute("ann", &select), refused("SELECT"));
+    assert_eq!(execute("ann", &insert), refused("MODIFY"));
+    node.log_in("cassandra");
+    node.run("GRANT MODIFY ON ks.t TO ann");
+    assert_eq!(execute("ann", &insert), "void");
+    assert_eq!(execute("ann", &unless), refused("SELECT"), "a condition reads");
+    let batch = |role: &str, id: &[u8]| {
+        node.log_in(role);
+        let values = [Value::Set(&key)];
+        let items = [BatchItem::Prepared(id, &values)];
+        show(&node.request(|request| request.batch(BatchType::Logged, &items, &Node::values(&[]))))
+    };
+    assert_eq!(batch("ann", &insert), "void");
+    node.log_in("cassandra");
+    node.run("REVOKE MODIFY ON ks.t FROM ann");
+    assert_eq!(batch("ann", &insert), refused("MODIFY"));
+    assert_eq!(execute("ann", &insert), refused("MODIFY"));
+    node.log_in("cassandra");
+    node.run("GRANT SELECT ON KEYSPACE ks TO ann");
+    assert!(execute("ann", &select).contains("\n  1"));
+    node.log_in("cassandra");
+    node.run("DROP ROLE ann");
+    assert_eq!(execute("ann", &select), refused("SELECT"));
+}
+
+#[test]
+fn a_password_is_hashed_and_never_shown() {
+    let (cluster, node) = node();
+    node.run("CREATE ROLE ann WITH PASSWORD = 'secret' AND LOGIN = true");
+    let schema: std::sync::Arc<Schema> = cluster.schema();
+    let hash = schema.role("ann").unwrap().salted_hash.clone().expect("a hash");
+    let matches = |text: &str| block_on(auth::password::Hash::parse(&hash).expect("bcrypt").matches(text));
+    assert!(matches("secret") && !matches("Secret"));
+    let rows = node.rows("CREATE ROLE gen WITH GENERATED PASSWORD AND LOGIN = true");
+    let password = String::from_utf8(rows[0][0].clone().unwrap()).unwrap();
+    assert!(password.len() >= 16 && password.chars().all(|c| c.is_ascii_alphanumeric()));
+    let stored = cluster.schema().role("gen").unwrap().salted_hash.clone().unwrap();
+    assert!(block_on(auth::password::Hash::parse(&stored).unwrap().matches(&password)));
+}
