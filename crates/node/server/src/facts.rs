@@ -58,7 +58,7 @@ pub(crate) fn prepared(statements: &[Rc<exec::native::Prepared>]) -> Vec<Prepare
     let one = |prepared: &Rc<exec::native::Prepared>| PreparedFacts {
         id: prepared.metadata.id.to_vec(),
         keyspace: prepared.keyspace.clone(),
-        text: prepared.text.clone(),
+        text: prepared.shown_text(),
     };
     statements.iter().map(one).collect()
 }

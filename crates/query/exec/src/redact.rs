@@ -31,7 +31,10 @@ mod tests {
             ("CREATE ROLE a WITH PASSWORD = 's3' AND LOGIN = true", "CREATE ROLE a WITH PASSWORD *******"),
             ("/* ü */ alter user \"Ä\" with password 's3'", "/* ü */ alter user \"Ä\" with password *******"),
             ("ALTER ROLE a WITH HASHED PASSWORD='s3'", "ALTER ROLE a WITH HASHED PASSWORD *******"),
-            ("ALTER ROLE a WITH LOGIN = true AND PASSWORD='s3'", "ALTER ROLE a WITH LOGIN = true AND PASSWORD *******"),
+            (
+                "ALTER ROLE a WITH LOGIN = true AND PASSWORD='s3'",
+                "ALTER ROLE a WITH LOGIN = true AND PASSWORD *******",
+            ),
             ("SELECT password FROM t", "SELECT password FROM t"),
             ("LIST ROLES", "LIST ROLES"),
             ("", ""),
