@@ -75,7 +75,7 @@ impl SaslExchange for Exchange {
     }
 }
 
-/// What logins of a shard share.
+/// The state that logins of a shard share.
 struct Login {
     rt: Rt,
     coordinator: Coordinator,

@@ -1,4 +1,4 @@
-//! What roles may do, computed once for a schema. A schema is an immutable value, so that an entry is right for as long as the
+//! The access of roles, computed once for a schema. A schema is an immutable value, so that an entry is right for as long as the
 //! schema is the same one: a change of roles or grants is a new schema, and empties the cache of every shard that uses it.
 
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use crate::{Permission, PermissionSet, Resource, roles};
 /// Roles whose access is cached; more of them empty the cache.
 const ROLES_MAX: usize = 4096;
 
-/// What the roles of a shard's clients may do.
+/// The access of the roles of a shard's clients.
 #[derive(Default)]
 pub struct AccessCache {
     roles: RefCell<HashMap<Box<str>, Rc<RoleAccess>>>,
@@ -23,7 +23,7 @@ pub struct AccessCache {
     computed: Cell<u64>,
 }
 
-/// What one role may do.
+/// The access of one role.
 #[derive(Debug, Default)]
 pub struct RoleAccess {
     /// It and the roles that were granted to it.
@@ -32,7 +32,7 @@ pub struct RoleAccess {
     pub is_superuser: bool,
     /// Grants of all of these roles, by the resource's name.
     granted: BTreeMap<String, PermissionSet>,
-    /// What it may do on tables, parents included.
+    /// Its permissions on tables, those on parents included.
     tables: RefCell<HashMap<TableId, PermissionSet>>,
 }
 
@@ -42,7 +42,7 @@ impl AccessCache {
         self.computed.get()
     }
 
-    /// What a role may do under this schema: nothing, when it is not there.
+    /// The access of a role under this schema: nothing, when it is not there.
     pub fn role(&self, schema: &Arc<Schema>, role: &str) -> Rc<RoleAccess> {
         self.adapt(schema);
         if let Some(known) = self.roles.borrow().get(role) {
@@ -58,7 +58,7 @@ impl AccessCache {
         access
     }
 
-    /// What a role may do on a table. Allocates nothing once it is known.
+    /// The permissions of a role on a table. Allocates nothing once it is known.
     pub fn on_table(&self, schema: &Arc<Schema>, role: &str, table: &Table) -> PermissionSet {
         self.adapt(schema);
         if let Some(known) = self.roles.borrow().get(role) {
@@ -77,7 +77,7 @@ impl AccessCache {
 }
 
 impl RoleAccess {
-    /// What a role may do under a schema.
+    /// The access of a role under a schema.
     pub fn new(schema: &Schema, role: &str) -> Self {
         let names = roles::effective(schema, role);
         let mut granted: BTreeMap<String, PermissionSet> = BTreeMap::new();
@@ -91,7 +91,7 @@ impl RoleAccess {
         Self { roles: names, is_superuser, granted, tables: RefCell::default() }
     }
 
-    /// What it may do on a resource, by grants there and on its parents.
+    /// Its permissions on a resource, by grants there and on its parents.
     pub fn on(&self, resource: &Resource) -> PermissionSet {
         if self.is_superuser {
             return resource.applicable();

@@ -7,7 +7,7 @@ use types::CqlType;
 
 use crate::{Permission, PermissionSet};
 
-/// What a permission is about.
+/// The object of a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// All keyspaces.

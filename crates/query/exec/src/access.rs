@@ -28,7 +28,7 @@ pub(crate) struct Access {
 pub(crate) struct Performer<'a> {
     /// Its name.
     pub(crate) name: &'a str,
-    /// What it may do.
+    /// Its permissions.
     pub(crate) access: Rc<RoleAccess>,
     /// Whether permissions are asked for.
     pub(crate) restricted: bool,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What stands in place of a password and all that follows it.
+/// Stands in place of a password and all that follows it.
 const REDACTED: &str = " *******";
 
 fn find(text: &str, word: &str) -> Option<usize> {

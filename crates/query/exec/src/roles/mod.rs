@@ -21,11 +21,11 @@ use crate::sink::Sink;
 pub(crate) use effects::effects;
 pub use lists::list;
 
-/// What planning depends on beside the statement.
+/// The input of planning beside the statement.
 pub struct RoleContext<'a> {
     /// The schema, which holds the roles.
     pub(crate) schema: &'a Arc<Schema>,
-    /// Who runs the statement.
+    /// The role that runs the statement.
     pub(crate) performer: Performer<'a>,
     /// The session's keyspace.
     pub(crate) keyspace: Option<&'a str>,

@@ -80,7 +80,7 @@ fn checked(
     Ok((resource, set))
 }
 
-/// What a role was granted itself on a resource.
+/// The permissions that a role was granted itself on a resource.
 fn granted(role: &RoleName, resource: &Resource, context: &RoleContext<'_>) -> PermissionSet {
     let known = context.schema.role(&role.name).and_then(|role| role.permissions.get(&resource.name()));
     known.map(PermissionSet::from_names).unwrap_or_default()
