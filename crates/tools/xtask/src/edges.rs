@@ -53,6 +53,7 @@ pub const TABLE: &[Row] = &[
     row("paxos", "protocol", ""),
     row("cql", "protocol", ""),
     row("wire", "protocol", "stdx topology"),
+    row("items", "protocol", ""),
     // network: bytes between nodes.
     row("tls", "network", "rt"),
     row("rpc", "network", "stdx rt topology tls"),

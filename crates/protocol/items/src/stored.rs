@@ -1,0 +1,40 @@
+//! The stored form of attributes that are no key: a byte for the type and the value, as ScyllaDB's Alternator documents it. Strings,
+//! bytes, booleans and numbers have a form of their own; the rest is the API's JSON.
+
+use crate::{Number, Value, json};
+
+const STRING: u8 = 0;
+const BINARY: u8 = 1;
+const BOOLEAN: u8 = 2;
+const NUMBER: u8 = 3;
+const JSON: u8 = 4;
+
+/// The stored form.
+pub fn encode(value: &Value) -> Vec<u8> {
+    let with = |kind: u8, bytes: &[u8]| {
+        let mut out = Vec::with_capacity(1 + bytes.len());
+        out.push(kind);
+        out.extend_from_slice(bytes);
+        out
+    };
+    match value {
+        Value::S(text) => with(STRING, text.as_bytes()),
+        Value::B(bytes) => with(BINARY, bytes),
+        Value::Bool(truth) => with(BOOLEAN, &[u8::from(*truth)]),
+        Value::N(number) => with(NUMBER, &number.to_decimal()),
+        _ => with(JSON, json::value(value).to_string().as_bytes()),
+    }
+}
+
+/// The value; none when the bytes are not of this form, which a writer in CQL may have left.
+pub fn decode(bytes: &[u8]) -> Option<Value> {
+    let (kind, bytes) = bytes.split_first()?;
+    match *kind {
+        STRING => Some(Value::S(std::str::from_utf8(bytes).ok()?.to_owned())),
+        BINARY => Some(Value::B(bytes.to_vec())),
+        BOOLEAN => Some(Value::Bool(*bytes.first()? != 0)),
+        NUMBER => Number::from_decimal(bytes).map(Value::N),
+        JSON => json::read_value(&serde_json::from_slice(bytes).ok()?).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,4 @@
+//! Expressions and values against golden tables.
+
+mod expressions;
+mod values;
