@@ -582,7 +582,7 @@ impl Driver {
                 if let Some(peer) = known.flatten()
                     && (peer.number, peer.host) == (number, host)
                 {
-                    inner.greet(&peer);
+                    inner.greet([&peer]);
                 }
             };
             self.inner.rt.spawn(Tasks::Maintenance, ask).detach();

@@ -235,11 +235,13 @@ impl Inner {
         known.or_else(|| self.greeted.borrow().get(&number).map(|(host, _)| *host))
     }
 
-    /// Others said where a host is that is not in the state yet: it can be answered from now on.
-    pub(crate) fn greet(&self, peer: &JoinPeer) {
-        let shard_count = peer.shard_count.max(1);
-        let info = PeerInfo { address: peer.internode, shard_count, near: Near::Unknown };
-        self.greeted.borrow_mut().insert(peer.number, (peer.host, info));
+    /// Others said where hosts are that are not in the state yet: they can be answered from now on.
+    pub(crate) fn greet<'a>(&self, peers: impl IntoIterator<Item = &'a JoinPeer>) {
+        for peer in peers {
+            let shard_count = peer.shard_count.max(1);
+            let info = PeerInfo { address: peer.internode, shard_count, near: Near::Unknown };
+            self.greeted.borrow_mut().insert(peer.number, (peer.host, info));
+        }
         self.publish_peers();
     }
 

@@ -292,10 +292,7 @@ impl Blank {
         let host = config.host;
         let (group, driver) = begin(&rt, &messenger, config, log, stored).await?;
         group.inner.cluster_id.set(answer.cluster_id);
-        for peer in answer.peers.iter().filter(|peer| peer.host != host) {
-            group.inner.greet(peer);
-        }
-        group.inner.publish_peers();
+        group.inner.greet(answer.peers.iter().filter(|peer| peer.host != host));
         run(&group, driver, &responder);
         let member = |applied: &Applied| applied.state.member(host).is_some();
         match group.wait_for(deadline, member).await {
