@@ -152,8 +152,13 @@ impl<C: Coordinator> Executor<C> {
         Request::new(caller, parameters, keyspace, trace, &*self.clock, &self.limits)
     }
 
+    /// Time and randomness.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     /// A timestamp that no statement of this shard had before.
-    fn timestamp(&self) -> Timestamp {
+    pub fn timestamp(&self) -> Timestamp {
         let timestamp = self.clock.wall_micros().max(self.last_timestamp.get() + 1);
         self.last_timestamp.set(timestamp);
         timestamp
@@ -438,6 +443,25 @@ impl<C: Coordinator> Executor<C> {
             }
         }
         Err(moved())
+    }
+
+    /// Changes the schema as `plan` says, which is given the schema, the cluster, and an id for a new table. It is asked again when
+    /// others change the schema meanwhile; without edits nothing is changed.
+    ///
+    /// # Errors
+    /// Those of `plan`, and when the cluster cannot make the change.
+    pub async fn change_schema_by<E: From<ExecError>>(
+        &self,
+        plan: impl Fn(&Schema, &ClusterView, [u8; 16]) -> std::result::Result<Vec<SchemaEdit>, E>,
+    ) -> std::result::Result<(), E> {
+        for _ in 0..SCHEMA_CHANGE_TRIES_MAX {
+            let (schema, view) = (self.coordinator.schema(), self.coordinator.view());
+            let edits = plan(&schema, &view, self.call.time_uuid())?;
+            if self.propose(&schema, edits).await? {
+                return Ok(());
+            }
+        }
+        Err(moved().into())
     }
 
     /// Proposes edits that were planned against a schema; false when it is not the schema any more.

@@ -1,0 +1,133 @@
+//! Errors of the API: type, status and text.
+
+use coordinator::RequestError;
+use exec::ExecError;
+use serde_json::{Value as Json, json};
+
+/// The type of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the API's names")]
+pub enum ErrorKind {
+    Validation,
+    Serialization,
+    UnknownOperation,
+    ResourceNotFound,
+    ResourceInUse,
+    ConditionalCheckFailed,
+    RequestLimitExceeded,
+    InternalServer,
+    ServiceUnavailable,
+}
+
+impl ErrorKind {
+    /// `__type` of the body.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Validation => "com.amazonaws.dynamodb.v20120810#ValidationException",
+            Self::Serialization => "com.amazon.coral.service#SerializationException",
+            Self::UnknownOperation => "com.amazon.coral.service#UnknownOperationException",
+            Self::ResourceNotFound => "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException",
+            Self::ResourceInUse => "com.amazonaws.dynamodb.v20120810#ResourceInUseException",
+            Self::ConditionalCheckFailed => {
+                "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
+            }
+            Self::RequestLimitExceeded => "com.amazonaws.dynamodb.v20120810#RequestLimitExceeded",
+            Self::InternalServer => "com.amazonaws.dynamodb.v20120810#InternalServerError",
+            Self::ServiceUnavailable => "com.amazonaws.dynamodb.v20120810#ServiceUnavailable",
+        }
+    }
+
+    /// Status of HTTP.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::InternalServer => 500,
+            Self::ServiceUnavailable => 503,
+            _ => 400,
+        }
+    }
+}
+
+/// A request that did not succeed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    /// Its type.
+    pub kind: ErrorKind,
+    /// Its text.
+    pub message: String,
+    /// The item that a condition failed for, where it was asked for.
+    pub item: Option<Json>,
+}
+
+impl ApiError {
+    /// An error of this kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), item: None }
+    }
+
+    /// A `ValidationException`.
+    pub fn validation(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Validation, message)
+    }
+
+    /// A condition that did not hold.
+    pub fn condition_failed(item: Option<Json>) -> Self {
+        Self { item, ..Self::new(ErrorKind::ConditionalCheckFailed, "The conditional request failed") }
+    }
+
+    /// The body.
+    pub fn body(&self) -> Json {
+        let mut body = json!({ "__type": self.kind.name(), "message": self.message });
+        if let (Some(item), Some(members)) = (&self.item, body.as_object_mut()) {
+            members.insert("Item".to_owned(), item.clone());
+        }
+        body
+    }
+}
+
+impl From<items::Error> for ApiError {
+    fn from(error: items::Error) -> Self {
+        match error {
+            items::Error::Validation(text) => Self::validation(text),
+            items::Error::Serialization(text) => Self::new(ErrorKind::Serialization, text),
+        }
+    }
+}
+
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Overloaded(text) => Self::new(ErrorKind::RequestLimitExceeded, text),
+            RequestError::Invalid(text) => Self::validation(text),
+            RequestError::Unavailable { consistency, required, alive } => Self::new(
+                ErrorKind::ServiceUnavailable,
+                format!(
+                    "{} needs {required} replicas, and {alive} are alive; nothing was tried",
+                    consistency.name()
+                ),
+            ),
+            other => Self::new(
+                ErrorKind::InternalServer,
+                format!("The request was not carried out in time: {other:?}"),
+            ),
+        }
+    }
+}
+
+impl From<ExecError> for ApiError {
+    fn from(error: ExecError) -> Self {
+        match error {
+            ExecError::Request(error) => error.into(),
+            ExecError::Invalid(text) => Self::validation(text),
+            other => Self::new(ErrorKind::InternalServer, format!("{other:?}")),
+        }
+    }
+}
+
+/// A result of this crate.
+pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
+
+/// A `ValidationException` with this text.
+macro_rules! invalid {
+    ($($text:tt)*) => { Err($crate::error::ApiError::validation(format!($($text)*))) };
+}
+pub(crate) use invalid;

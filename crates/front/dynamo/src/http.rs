@@ -1,0 +1,295 @@
+//! One connection: HTTP/1.1 with hyper over the shard's stream, requests one after the other, within limits of bytes and time.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use exec::backend::Coordinator;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::rt::ReadBufCursor;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response};
+use rt::{Instant, Rt, Stream};
+
+use crate::{Answer, ApiError, Dynamo, ErrorKind};
+
+/// Bytes of a request's header, and what hyper buffers of a connection.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+/// Lines of a request's header.
+const HEADERS_MAX: usize = 100;
+/// Before an operation's name in `X-Amz-Target`.
+const TARGET_PREFIX: &str = "DynamoDB_20120810.";
+
+/// Limits of the port, each of one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Bytes of the bodies of all requests under way.
+    pub bytes_in_flight_max: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// How long a connection may stand still: without a request, with a part of a header, or with an answer that its client does not
+    /// take.
+    pub idle_timeout: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            body_bytes_max: 16 << 20,
+            bytes_in_flight_max: 64 << 20,
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The bytes of requests under way on this shard.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(Cell<usize>);
+
+/// Bytes that a request has of them.
+struct Booking<'a> {
+    of: &'a InFlight,
+    bytes: usize,
+}
+
+impl Booking<'_> {
+    /// Takes so many bytes in all, unless there are too many.
+    fn raise(&mut self, bytes: usize, max: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        // A single request of the largest size is always possible.
+        if self.of.0.get() > 0 && self.of.0.get().saturating_add(more) > max && more > 0 {
+            return false;
+        }
+        self.of.0.set(self.of.0.get() + more);
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Booking<'_> {
+    fn drop(&mut self) {
+        self.of.0.set(self.of.0.get() - self.bytes);
+    }
+}
+
+/// When a connection moved last, and whether it carries out a request.
+pub(crate) struct Progress {
+    since: Cell<Instant>,
+    serving: Cell<bool>,
+}
+
+impl Progress {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { since: Cell::new(now), serving: Cell::new(false) }
+    }
+
+    /// Whether a request is being carried out.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.serving.get()
+    }
+}
+
+/// The state that all connections of a shard share.
+pub(crate) struct Service<C> {
+    pub(crate) rt: Rt,
+    pub(crate) dynamo: Dynamo<C>,
+    pub(crate) limits: HttpLimits,
+    pub(crate) in_flight: InFlight,
+}
+
+/// Serves a connection to its end, or until it stands still for too long.
+pub(crate) async fn serve<C: Coordinator>(service: Rc<Service<C>>, stream: Stream, progress: Rc<Progress>) {
+    let rt = service.rt.clone();
+    let idle = service.limits.idle_timeout;
+    let io = Io { rt: rt.clone(), stream, progress: progress.clone() };
+    let counted = progress.clone();
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (service, progress) = (service.clone(), counted.clone());
+        async move {
+            progress.serving.set(true);
+            let response = respond(&service, request).await;
+            progress.serving.set(false);
+            progress.since.set(service.rt.now());
+            Ok::<_, Infallible>(response)
+        }
+    });
+    // hyper would take the date from the system's clock, past the simulation.
+    let connection = hyper::server::conn::http1::Builder::new()
+        .auto_date_header(false)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(io, answer);
+    let mut connection = pin!(connection);
+    let mut timer = rt.sleep_until(progress.since.get() + idle);
+    poll_fn(|cx| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Err(error) = ended {
+                tracing::debug!("a connection of the DynamoDB API ended: {error}");
+            }
+            return Poll::Ready(());
+        }
+        while Pin::new(&mut timer).poll(cx).is_ready() {
+            let deadline = progress.since.get() + idle;
+            if !progress.is_serving() && rt.now() >= deadline {
+                return Poll::Ready(());
+            }
+            timer = rt.sleep_until(deadline.max(rt.now() + Duration::from_secs(1)));
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+async fn respond<C: Coordinator>(service: &Service<C>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
+        // What load balancers ask.
+        let host = header(&head.headers, "host").unwrap_or_default();
+        return response(service, 200, "text/plain", format!("healthy: {host}"), false);
+    }
+    let mut booking = Booking { of: &service.in_flight, bytes: 0 };
+    let read = read_body(service, body, &mut booking);
+    let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
+        Ok(Ok(body)) => (carry_out(service, &head.method, &head.headers, &body).await, false),
+        Ok(Err(error)) => (answer_of(&error), true),
+        Err(_) => (
+            answer_of(&ApiError::new(ErrorKind::Serialization, "The request's body did not arrive in time")),
+            true,
+        ),
+    };
+    response(service, answer.status, "application/x-amz-json-1.0", answer.body, closes)
+}
+
+fn answer_of(error: &ApiError) -> Answer {
+    Answer { status: error.kind.status(), body: error.body().to_string() }
+}
+
+async fn carry_out<C: Coordinator>(
+    service: &Service<C>,
+    method: &Method,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Answer {
+    if header(headers, "content-encoding").is_some_and(|encoding| encoding != "identity") {
+        let text = "Compressed requests are not supported: send them without Content-Encoding";
+        return answer_of(&ApiError::new(ErrorKind::Serialization, text));
+    }
+    let target = header(headers, "x-amz-target").and_then(|target| target.strip_prefix(TARGET_PREFIX));
+    match target {
+        Some(operation) if method == Method::POST => {
+            let host = header(headers, "host").unwrap_or_default();
+            service.dynamo.call(operation, body, host).await
+        }
+        _ => answer_of(&ApiError::new(ErrorKind::UnknownOperation, "")),
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+async fn read_body<C>(
+    service: &Service<C>,
+    mut body: Incoming,
+    booking: &mut Booking<'_>,
+) -> Result<Bytes, ApiError> {
+    let limits = &service.limits;
+    let too_large =
+        || ApiError::validation(format!("The request's body has more than {} bytes", limits.body_bytes_max));
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limits.body_bytes_max {
+        return Err(too_large());
+    }
+    let busy = || {
+        let text = "Too many bytes of requests are under way on this node; try again";
+        ApiError::new(ErrorKind::RequestLimitExceeded, text)
+    };
+    // A body is paid for as it arrives: an announcement costs a client nothing.
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame
+            .map_err(|_| ApiError::new(ErrorKind::Serialization, "The request's body cannot be read"))?;
+        let Some(data) = frame.data_ref() else { continue };
+        let bytes = read.len() + data.len();
+        if bytes > limits.body_bytes_max {
+            return Err(too_large());
+        }
+        if !booking.raise(bytes, limits.bytes_in_flight_max) {
+            return Err(busy());
+        }
+        read.extend_from_slice(data);
+    }
+    Ok(read.freeze())
+}
+
+fn response<C>(
+    service: &Service<C>,
+    status: u16,
+    content_type: &'static str,
+    body: String,
+    closes: bool,
+) -> Response<Full<Bytes>> {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
+    let mut random = [0; 52];
+    service.rt.fill_random(&mut random);
+    let id: String = random.iter().map(|byte| char::from(DIGITS[usize::from(byte & 31)])).collect();
+    let mut response = Response::builder()
+        .status(status)
+        .header(hyper::header::CONTENT_TYPE, content_type)
+        .header("x-amzn-RequestId", id)
+        .header("x-amz-crc32", crc32fast::hash(body.as_bytes()).to_string());
+    if closes {
+        response = response.header(hyper::header::CONNECTION, "close");
+    }
+    response.body(Full::new(Bytes::from(body))).expect("status and headers are valid")
+}
+
+/// A shard's socket as hyper wants it.
+struct Io {
+    rt: Rt,
+    stream: Stream,
+    progress: Rc<Progress>,
+}
+
+impl hyper::rt::Read for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = [0u8; 8192];
+        let room = bytes.len().min(buf.remaining());
+        let len = ready!(self.stream.poll_read(cx, &mut bytes[..room]))?;
+        buf.put_slice(&bytes[..len]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl hyper::rt::Write for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(self.stream.poll_write(cx, bytes))?;
+        self.progress.since.set(self.rt.now());
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,18 @@
+//! The DynamoDB API: HTTP connections, requests, and operations on the shard's coordinator (docs/design/dynamo.md).
+//!
+//! Items, expressions and messages are those of crate `items`. Tables are those of the schema: a keyspace each, with the
+//! attributes that are no key in one map, as ScyllaDB's Alternator documents it.
+
+mod error;
+mod http;
+mod operations;
+mod request;
+mod server;
+mod store;
+mod table;
+
+pub use error::{ApiError, ErrorKind};
+pub use http::HttpLimits;
+pub use operations::{Answer, Dynamo};
+pub use server::{HandOver, HandOverEndpoint, Server, hand_over_mesh};
+pub use store::Isolation;

@@ -1,0 +1,128 @@
+//! BatchGetItem.
+
+use exec::backend::Coordinator;
+use futures_util::future::try_join_all;
+use items::{Item, Projection, Substitutions, item_size, json};
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::{Dynamo, capacity, read_units};
+use crate::error::{Result, invalid};
+use crate::request::{Capacity, Request, table_name};
+use crate::table::{self, ApiTable, RowKey};
+
+/// Keys of a request.
+const KEYS_MAX: usize = 100;
+/// Keys that are read at once.
+const KEYS_AT_ONCE: usize = 10;
+/// Bytes of items after which the remaining keys stay unprocessed.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// The keys of one table.
+struct Part<'a> {
+    table: ApiTable,
+    json: &'a Json,
+    keys: Vec<(Item, RowKey)>,
+    projection: Option<Projection>,
+    consistent: bool,
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn batch_get_item(&self, request: &Request) -> Result<Json> {
+        let asked = request.capacity()?;
+        let parts = self.parts_to_get(request)?;
+        let (mut responses, mut left, mut consumed) = (Map::new(), Map::new(), Vec::new());
+        let mut bytes = 0;
+        for part in &parts {
+            let (mut found, mut units) = (Vec::new(), 0.0);
+            let mut keys = part.keys.chunks(KEYS_AT_ONCE);
+            let mut unread: Vec<Json> = Vec::new();
+            for chunk in keys.by_ref() {
+                if bytes >= ANSWER_BYTES {
+                    unread.extend(chunk.iter().map(|(key, _)| json::item(key)));
+                    continue;
+                }
+                let store = self.store();
+                let reads = chunk.iter().map(|(_, key)| store.get(&part.table, key, part.consistent));
+                for item in try_join_all(reads).await? {
+                    let size = item.as_ref().map_or(0, item_size);
+                    bytes += size;
+                    units += read_units(size, part.consistent);
+                    if let Some(item) = item {
+                        let shown =
+                            part.projection.as_ref().map_or_else(|| item.clone(), |one| one.apply(&item));
+                        found.push(json::item(&shown));
+                    }
+                }
+            }
+            let name = part.table.name();
+            responses.insert(name.to_owned(), Json::Array(found));
+            if !unread.is_empty() {
+                let mut rest = part.json.clone();
+                if let Some(members) = rest.as_object_mut() {
+                    members.insert("Keys".to_owned(), Json::Array(unread));
+                }
+                left.insert(name.to_owned(), rest);
+            }
+            consumed.push(capacity(name, asked, units));
+        }
+        let mut answer = to_json!({ "Responses": responses, "UnprocessedKeys": left });
+        if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
+            members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed));
+        }
+        Ok(answer)
+    }
+
+    fn parts_to_get<'a>(&self, request: &'a Request) -> Result<Vec<Part<'a>>> {
+        let tables = json::read_map(request.required("RequestItems")?)?;
+        if tables.is_empty() {
+            return invalid!(
+                "1 validation error detected: Value '{{}}' at 'requestItems' failed to satisfy constraint: Member must \
+                 have length greater than or equal to 1"
+            );
+        }
+        let schema = self.schema();
+        let (mut parts, mut count) = (Vec::new(), 0);
+        for (name, json) in tables {
+            let fields = json::read_map(json)?;
+            let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
+            let keys = field("Keys").map(json::read_list).transpose()?.unwrap_or_default();
+            if keys.is_empty() {
+                return invalid!(
+                    "1 validation error detected: Value '[]' at 'requestItems.{name}.member.keys' failed to satisfy \
+                     constraint: Member must have length greater than or equal to 1"
+                );
+            }
+            count += keys.len();
+            if count > KEYS_MAX {
+                return invalid!("Too many items requested for the BatchGetItem call");
+            }
+            let expression = field("ProjectionExpression").map(json::read_string).transpose()?;
+            let given = [("ProjectionExpression", expression.is_some())];
+            if let (Some(_), Some(_)) = (field("AttributesToGet"), expression) {
+                return invalid!(
+                    "Can not use both expression and non-expression parameters in the same request: Non-expression \
+                     parameters: {{AttributesToGet}} Expression parameters: {{ProjectionExpression}}"
+                );
+            }
+            let names = Substitutions::read(field("ExpressionAttributeNames"), None, &given, &[])?;
+            let projection = match expression {
+                Some(text) => Some(Projection::parse(text, &names)?),
+                None => field("AttributesToGet").map(items::legacy::attributes_to_get).transpose()?,
+            };
+            names.check_used()?;
+            let consistent = field("ConsistentRead").map(json::read_bool).transpose()?.unwrap_or(false);
+            let table = table::find(&schema, &table_name(name)?)?;
+            let mut read: Vec<(Item, RowKey)> = Vec::with_capacity(keys.len());
+            for key in keys {
+                let item = json::read_item(key)?;
+                let key = table.key(&item)?;
+                if read.iter().any(|(known, _)| *known == item) {
+                    return invalid!("Provided list of item keys contains duplicates");
+                }
+                read.push((item, key));
+            }
+            parts.push(Part { table, json, keys: read, projection, consistent });
+        }
+        Ok(parts)
+    }
+}

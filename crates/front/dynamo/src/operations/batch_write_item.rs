@@ -1,0 +1,170 @@
+//! BatchWriteItem.
+
+use exec::backend::Coordinator;
+use futures_util::future::join_all;
+use items::{Item, item_size, json};
+use mutation::PartitionUpdate;
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::{Dynamo, capacity, check_size, write_units};
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::request::{Capacity, Request, table_name};
+use crate::table::{self, ApiTable, RowKey, RowWrite};
+
+/// Requests of a batch.
+const REQUESTS_MAX: usize = 25;
+
+/// A write of a batch.
+struct Write<'a> {
+    table: ApiTable,
+    key: RowKey,
+    write: RowWrite,
+    json: &'a Json,
+    units: f64,
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn batch_write_item(&self, request: &Request) -> Result<Json> {
+        let asked = request.capacity()?;
+        request.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
+        let writes = self.parts_to_write(request)?;
+        // Writes of one partition are made together.
+        let mut groups: Vec<Vec<&Write<'_>>> = Vec::new();
+        for write in &writes {
+            let same = |first: &&Write<'_>| {
+                first.table.table.id == write.table.table.id && first.key.partition == write.key.partition
+            };
+            match groups.iter_mut().find(|group| group.first().is_some_and(same)) {
+                Some(group) => group.push(write),
+                None => groups.push(vec![write]),
+            }
+        }
+        let results = join_all(groups.iter().map(|group| self.write_group(group))).await;
+        let failed = results.iter().filter(|result| result.is_err()).count();
+        let mut left: Map<String, Json> = Map::new();
+        let all_failed = failed == groups.len();
+        for (group, result) in groups.iter().zip(results) {
+            match result {
+                Ok(()) => {}
+                Err(error) if all_failed || error.kind == ErrorKind::Validation => return Err(error),
+                Err(_) => {
+                    for write in group {
+                        let list = left.entry(write.table.name()).or_insert_with(|| Json::Array(Vec::new()));
+                        if let Some(list) = list.as_array_mut() {
+                            list.push(write.json.clone());
+                        }
+                    }
+                }
+            }
+        }
+        let mut answer = to_json!({ "UnprocessedItems": left });
+        if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
+            let mut consumed: Vec<(&str, f64)> = Vec::new();
+            for write in &writes {
+                match consumed.iter_mut().find(|(name, _)| *name == write.table.name()) {
+                    Some((_, units)) => *units += write.units,
+                    None => consumed.push((write.table.name(), write.units)),
+                }
+            }
+            let consumed = consumed.into_iter().map(|(name, units)| capacity(name, asked, units));
+            members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
+        }
+        Ok(answer)
+    }
+
+    /// Makes the writes of one partition.
+    async fn write_group(&self, group: &[&Write<'_>]) -> Result<()> {
+        let Some(first) = group.first() else { return Ok(()) };
+        let store = self.store();
+        let now = store.now();
+        let update = |timestamp| {
+            let table = &first.table;
+            let mut update = PartitionUpdate::new(table.table.clone(), first.key.partition.clone());
+            for write in group {
+                update.add_row(table.row(&write.key, &write.write, timestamp, now));
+            }
+            update
+        };
+        if store.writes_blindly(&first.table) {
+            return store.write(vec![update(self.executor.timestamp())]).await;
+        }
+        let rows = group.iter().map(|write| &write.key.clustering);
+        let command = first.table.read_rows(&first.key.partition, rows, now);
+        store.transact(&command, &mut |_, ballot| Ok::<_, ApiError>(Some(update(ballot)))).await
+    }
+
+    fn parts_to_write<'a>(&self, request: &'a Request) -> Result<Vec<Write<'a>>> {
+        let tables = json::read_map(request.required("RequestItems")?)?;
+        if tables.is_empty() {
+            return invalid!(
+                "1 validation error detected: Value '{{}}' at 'requestItems' failed to satisfy constraint: Member must \
+                 have length greater than or equal to 1"
+            );
+        }
+        let schema = self.schema();
+        let mut writes: Vec<Write<'a>> = Vec::new();
+        for (name, list) in tables {
+            let list = json::read_list(list)?;
+            if list.is_empty() {
+                return invalid!(
+                    "1 validation error detected: Value '[]' at 'requestItems.{name}.member' failed to satisfy \
+                     constraint: Member must have length greater than or equal to 1"
+                );
+            }
+            if writes.len() + list.len() > REQUESTS_MAX {
+                return invalid!("Too many items requested for the BatchWriteItem call");
+            }
+            let table = table::find(&schema, &table_name(name)?)?;
+            for json in list {
+                let write = read_write(&table, json)?;
+                let same = |known: &Write<'_>| {
+                    known.table.table.id == table.table.id
+                        && known.key.partition == write.key.partition
+                        && known.key.clustering == write.key.clustering
+                };
+                if writes.iter().any(same) {
+                    return invalid!("Provided list of item keys contains duplicates");
+                }
+                writes.push(write);
+            }
+        }
+        Ok(writes)
+    }
+}
+
+fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
+    let members = json::read_map(json)?;
+    let member = |name: &str, inner: &str| -> Result<Option<Item>> {
+        let Some(member) = members.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
+        match json::read_map(member)?.get(inner) {
+            Some(item) => Ok(Some(json::read_item(item)?)),
+            None => invalid!(
+                "1 validation error detected: Value null at 'requestItems.{}.member.1.member.{}.{}' failed to satisfy \
+                 constraint: Member must not be null",
+                table.name(),
+                if name == "PutRequest" { "putRequest" } else { "deleteRequest" },
+                if inner == "Item" { "item" } else { "key" }
+            ),
+        }
+    };
+    let (key, write, bytes) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?) {
+        (Some(item), None) => {
+            check_size(&item, "Item size has exceeded the maximum allowed size")?;
+            let bytes = item_size(&item);
+            (table.key_of_item(&item)?, RowWrite::Put(item), bytes)
+        }
+        (None, Some(key)) => (table.key(&key)?, RowWrite::Delete, 0),
+        (None, None) => {
+            return invalid!(
+                "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
+            );
+        }
+        (Some(_), Some(_)) => {
+            return invalid!(
+                "Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported \
+                 datatypes"
+            );
+        }
+    };
+    Ok(Write { table: table.clone(), key, write, json, units: write_units(bytes) })
+}

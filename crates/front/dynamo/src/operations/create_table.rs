@@ -1,0 +1,255 @@
+//! CreateTable.
+
+use std::collections::BTreeMap;
+
+use cluster::SchemaEdit;
+use coordinator::ClusterView;
+use exec::backend::Coordinator;
+use items::json;
+use schema::{Keyspace, Replication, Schema, TableBuilder, TableId};
+use serde_json::{Map, Value as Json, json as to_json};
+use types::CqlType;
+
+use super::describe_table::description;
+use super::{Dynamo, refuse, tags};
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::request::{Request, TABLE_NAME_MAX, constraint};
+use crate::table::{self, ATTRIBUTES, Details, column_type, keyspace_name};
+
+/// Replicas of a table in a datacenter that has as many nodes, as ScyllaDB chooses.
+const REPLICAS: usize = 3;
+/// The longest name of a key attribute.
+const KEY_NAME_MAX: usize = 255;
+
+/// The key of a table that is to be created: name and column type.
+pub(super) struct KeySchema {
+    hash: (String, CqlType),
+    range: Option<(String, CqlType)>,
+}
+
+fn text<'a>(fields: &'a Map<String, Json>, name: &str, place: &str) -> Result<&'a str> {
+    match fields.get(name).filter(|value| !value.is_null()) {
+        Some(value) => Ok(json::read_string(value)?),
+        None => constraint("null", place, "Member must not be null"),
+    }
+}
+
+/// `AttributeDefinitions` and `KeySchema`, held against each other.
+pub(super) fn key_schema(request: &Request) -> Result<KeySchema> {
+    let mut definitions: Vec<(&str, &str)> = Vec::new();
+    for (at, definition) in json::read_list(request.required("AttributeDefinitions")?)?.iter().enumerate() {
+        let fields = json::read_map(definition)?;
+        let place = |member: &str| format!("attributeDefinitions.{}.member.{member}", at + 1);
+        let name = text(fields, "AttributeName", &place("attributeName"))?;
+        let kind = text(fields, "AttributeType", &place("attributeType"))?;
+        if column_type(kind).is_none() {
+            return constraint(
+                kind,
+                &place("attributeType"),
+                "Member must satisfy enum value set: [B, N, S]",
+            );
+        }
+        if name.is_empty() || name.len() > KEY_NAME_MAX {
+            return constraint(
+                name,
+                &place("attributeName"),
+                if name.is_empty() {
+                    "Member must have length greater than or equal to 1"
+                } else {
+                    "Member must have length less than or equal to 255"
+                },
+            );
+        }
+        if definitions.iter().any(|(known, _)| *known == name) {
+            return invalid!(
+                "One or more parameter values were invalid: Cannot set the AttributeDefinitions of attribute {name} twice"
+            );
+        }
+        definitions.push((name, kind));
+    }
+    let list = json::read_list(request.required("KeySchema")?)?;
+    if list.is_empty() {
+        return constraint("[]", "keySchema", "Member must have length greater than or equal to 1");
+    }
+    if list.len() > 2 {
+        return constraint("[...]", "keySchema", "Member must have length less than or equal to 2");
+    }
+    let mut keys: Vec<(&str, &str)> = Vec::new();
+    for (at, element) in list.iter().enumerate() {
+        let fields = json::read_map(element)?;
+        let place = |member: &str| format!("keySchema.{}.member.{member}", at + 1);
+        let name = text(fields, "AttributeName", &place("attributeName"))?;
+        let kind = text(fields, "KeyType", &place("keyType"))?;
+        if !["HASH", "RANGE"].contains(&kind) {
+            return constraint(kind, &place("keyType"), "Member must satisfy enum value set: [HASH, RANGE]");
+        }
+        keys.push((name, kind));
+    }
+    check_keys(&keys, &definitions)?;
+    let column = |name: &str| {
+        let kind = definitions.iter().find(|(known, _)| *known == name).map_or("B", |(_, kind)| kind);
+        (name.to_owned(), column_type(kind).unwrap_or(CqlType::Blob))
+    };
+    let mut keys = keys.into_iter().map(|(name, _)| column(name));
+    let Some(hash) = keys.next() else {
+        return constraint("[]", "keySchema", "Member must have length greater than or equal to 1");
+    };
+    Ok(KeySchema { hash, range: keys.next() })
+}
+
+fn check_keys(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()> {
+    const WRONG: &str = "One or more parameter values were invalid:";
+    let names = |list: &[(&str, &str)]| list.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    if keys.first().is_some_and(|(_, kind)| *kind != "HASH") {
+        return invalid!("Invalid KeySchema: The first KeySchemaElement is not a HASH key type");
+    }
+    if keys.get(1).is_some_and(|(_, kind)| *kind != "RANGE") {
+        return invalid!("Invalid KeySchema: The second KeySchemaElement is not a RANGE key type");
+    }
+    if let [(hash, _), (range, _)] = keys
+        && hash == range
+    {
+        return invalid!("Both the Hash Key and the Range Key element in the KeySchema have the same name");
+    }
+    if keys.iter().any(|(name, _)| !definitions.iter().any(|(known, _)| known == name)) {
+        return invalid!(
+            "{WRONG} Some index key attributes are not defined in AttributeDefinitions. Keys: [{}], \
+             AttributeDefinitions: [{}]",
+            names(keys),
+            names(definitions)
+        );
+    }
+    if keys.len() != definitions.len() {
+        return invalid!(
+            "{WRONG} Number of attributes in KeySchema does not exactly match number of attributes defined in \
+             AttributeDefinitions"
+        );
+    }
+    if let Some((name, _)) = keys.iter().find(|(name, _)| *name == ATTRIBUTES) {
+        return invalid!("{WRONG} The name {name} is reserved for Torc and cannot be that of a key");
+    }
+    Ok(())
+}
+
+/// Billing of `CreateTable` and `UpdateTable`.
+pub(super) fn billing(request: &Request, details: &mut Details) -> Result<()> {
+    const WRONG: &str = "One or more parameter values were invalid:";
+    if let Some(mode) = request.one_of("BillingMode", &["PROVISIONED", "PAY_PER_REQUEST"])? {
+        details.on_demand = mode == "PAY_PER_REQUEST";
+    }
+    let Some(throughput) = request.get("ProvisionedThroughput") else {
+        if !details.on_demand && (details.read_units == 0 || details.write_units == 0) {
+            return invalid!(
+                "{WRONG} ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED"
+            );
+        }
+        return Ok(());
+    };
+    if details.on_demand {
+        return invalid!(
+            "{WRONG} Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
+        );
+    }
+    let fields = json::read_map(throughput)?;
+    let units = |name: &str| -> Result<i64> {
+        let place = format!("provisionedThroughput.{}{}", name[..1].to_lowercase(), &name[1..]);
+        match fields.get(name).filter(|value| !value.is_null()).map(json::read_integer).transpose()? {
+            None => constraint("null", &place, "Member must not be null"),
+            Some(units) if units < 1 => {
+                constraint(&units.to_string(), &place, "Member must have value greater than or equal to 1")
+            }
+            Some(units) if units > 1_000_000_000_000 => {
+                invalid!("Given value {units} for {name} is out of bounds")
+            }
+            Some(units) => Ok(units),
+        }
+    };
+    details.read_units = units("ReadCapacityUnits")?;
+    details.write_units = units("WriteCapacityUnits")?;
+    Ok(())
+}
+
+/// Refuses what would need derived tables or streams.
+pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
+    for (name, what) in [
+        ("LocalSecondaryIndexes", "local secondary indexes"),
+        ("GlobalSecondaryIndexes", "global secondary indexes"),
+        ("GlobalSecondaryIndexUpdates", "global secondary indexes"),
+        ("VectorIndexes", "vector indexes"),
+        ("ReplicaUpdates", "global tables by ReplicaUpdates; tables are in every datacenter"),
+        ("ResourcePolicy", "resource policies"),
+    ] {
+        let is_empty = request.get(name).is_none_or(|value| value.as_array().is_some_and(Vec::is_empty));
+        if !is_empty {
+            return invalid!("{name}: Torc does not support {what} yet");
+        }
+    }
+    let enabled = |name: &str, flag: &str| {
+        let value = request.get(name).and_then(|value| value.get(flag));
+        value.and_then(Json::as_bool) == Some(true)
+    };
+    if enabled("StreamSpecification", "StreamEnabled") {
+        return invalid!("StreamSpecification: Torc does not support streams yet");
+    }
+    if enabled("SSESpecification", "Enabled") {
+        return invalid!("SSESpecification: Torc does not encrypt tables");
+    }
+    Ok(())
+}
+
+/// The replication of a new table.
+fn replication(view: &ClusterView) -> Replication {
+    let sizes = view.datacenter_sizes();
+    let factor = |nodes: usize| if nodes >= REPLICAS { REPLICAS as u32 } else { 1 };
+    let factors = sizes.into_iter().map(|(name, nodes)| (name.to_owned(), factor(nodes)));
+    Replication::NetworkTopology { factors: factors.collect::<BTreeMap<_, _>>() }
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn create_table(&self, request: &Request) -> Result<Json> {
+        let name = request.table_name()?;
+        if name.len() > TABLE_NAME_MAX {
+            return invalid!("TableName: Torc allows names of at most {TABLE_NAME_MAX} characters");
+        }
+        let keys = key_schema(request)?;
+        refuse_unsupported(request)?;
+        refuse(request, &["OnDemandThroughput", "WarmThroughput"])?;
+        let mut details = Details {
+            created: (self.executor.clock().wall_micros() / 1000) as f64 / 1000.0,
+            protected: request.boolean("DeletionProtectionEnabled")?.unwrap_or(false),
+            class: table_class(request)?,
+            ..Details::default()
+        };
+        billing(request, &mut details)?;
+        if let Some(tags) = request.get("Tags") {
+            details.tags = tags::read(tags)?.into_iter().collect();
+            tags::check(&details)?;
+        }
+        let plan = |schema: &Schema, view: &ClusterView, id: [u8; 16]| {
+            let keyspace = keyspace_name(&name);
+            if schema.keyspace(&keyspace).is_some() {
+                let text = format!("Table already exists: {name}");
+                return Err(ApiError::new(ErrorKind::ResourceInUse, text));
+            }
+            let mut builder = TableBuilder::new(&keyspace, &name, TableId(id))
+                .partition_key(&keys.hash.0, keys.hash.1.clone());
+            if let Some((name, ty)) = &keys.range {
+                builder = builder.clustering(name, ty.clone(), false);
+            }
+            builder = builder.regular(ATTRIBUTES, CqlType::map(CqlType::Text, CqlType::Blob, false));
+            details.write(&mut builder.options.extensions);
+            let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
+            let keyspace = Keyspace::new(keyspace, replication(view));
+            Ok(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
+        };
+        self.executor.change_schema_by(plan).await?;
+        let table = table::find_named(&self.schema(), &name)?;
+        Ok(to_json!({ "TableDescription": description(&table, "ACTIVE") }))
+    }
+}
+
+/// `TableClass`.
+pub(super) fn table_class(request: &Request) -> Result<Option<String>> {
+    let class = request.one_of("TableClass", &["STANDARD", "STANDARD_INFREQUENT_ACCESS"])?;
+    Ok(class.map(str::to_owned))
+}

@@ -1,0 +1,32 @@
+//! DeleteTable.
+
+use cluster::SchemaEdit;
+use coordinator::ClusterView;
+use exec::backend::Coordinator;
+use schema::Schema;
+use serde_json::{Value as Json, json};
+
+use super::Dynamo;
+use super::describe_table::description;
+use crate::error::{Result, invalid};
+use crate::request::Request;
+use crate::table::{self, keyspace_name};
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn delete_table(&self, request: &Request) -> Result<Json> {
+        let name = request.table_name()?;
+        let table = table::find_named(&self.schema(), &name)?;
+        let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
+            let table = table::find_named(schema, &name)?;
+            if table.details().protected {
+                return invalid!(
+                    "Resource cannot be deleted as it is currently protected against deletion. Disable deletion \
+                     protection first."
+                );
+            }
+            Ok(vec![SchemaEdit::DropKeyspace(keyspace_name(&name))])
+        };
+        self.executor.change_schema_by(plan).await?;
+        Ok(json!({ "TableDescription": description(&table, "DELETING") }))
+    }
+}

@@ -1,0 +1,58 @@
+//! DescribeTable.
+
+use exec::backend::Coordinator;
+use serde_json::{Value as Json, json};
+
+use super::Dynamo;
+use crate::error::Result;
+use crate::request::Request;
+use crate::table::{self, ApiTable};
+
+/// A table as the API shows it. Items and bytes are not counted.
+pub(super) fn description(table: &ApiTable, status: &str) -> Json {
+    let details = table.details();
+    let definitions: Vec<Json> =
+        table.keys().map(|key| json!({ "AttributeName": key.name, "AttributeType": key.kind })).collect();
+    let keys: Vec<Json> = table
+        .keys()
+        .zip(["HASH", "RANGE"])
+        .map(|(key, kind)| json!({ "AttributeName": key.name, "KeyType": kind }))
+        .collect();
+    let mut out = json!({
+        "TableName": table.name(),
+        "TableStatus": status,
+        "TableArn": table.arn(),
+        "TableId": table.table.id.to_string(),
+        "CreationDateTime": details.created,
+        "AttributeDefinitions": definitions,
+        "KeySchema": keys,
+        "ProvisionedThroughput": {
+            "NumberOfDecreasesToday": 0,
+            "ReadCapacityUnits": details.read_units,
+            "WriteCapacityUnits": details.write_units,
+        },
+        "ItemCount": 0,
+        "TableSizeBytes": 0,
+        "DeletionProtectionEnabled": details.protected,
+    });
+    if let Some(members) = out.as_object_mut() {
+        if details.on_demand {
+            let summary = json!({
+                "BillingMode": "PAY_PER_REQUEST",
+                "LastUpdateToPayPerRequestDateTime": details.created,
+            });
+            members.insert("BillingModeSummary".to_owned(), summary);
+        }
+        if let Some(class) = details.class {
+            members.insert("TableClassSummary".to_owned(), json!({ "TableClass": class }));
+        }
+    }
+    out
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) fn describe_table(&self, request: &Request) -> Result<Json> {
+        let table = table::find_named(&self.schema(), &request.table_name()?)?;
+        Ok(json!({ "Table": description(&table, "ACTIVE") }))
+    }
+}

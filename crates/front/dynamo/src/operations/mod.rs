@@ -1,0 +1,256 @@
+//! The operations, one a file, and how a request finds its own.
+
+mod batch_get_item;
+mod batch_write_item;
+mod create_table;
+mod delete_item;
+mod delete_table;
+mod describe_table;
+mod get_item;
+mod limits;
+mod list_tables;
+mod page;
+mod put_item;
+mod query;
+mod scan;
+mod tags;
+mod update_item;
+mod update_table;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::SchemaEdit;
+use exec::Executor;
+use exec::backend::Coordinator;
+use items::{Item, item_size, json};
+use schema::Schema;
+use serde_json::{Map, Value as Json, json as to_json};
+
+use crate::Isolation;
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::request::{Capacity, Request};
+use crate::store::Store;
+use crate::table::{self, ApiTable};
+
+/// The most bytes of an item.
+const ITEM_BYTES_MAX: usize = 400 << 10;
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+}
+
+/// The API on one shard.
+pub struct Dynamo<C> {
+    executor: Rc<Executor<C>>,
+    isolation: Isolation,
+}
+
+impl<C> Clone for Dynamo<C> {
+    fn clone(&self) -> Self {
+        Self { executor: self.executor.clone(), isolation: self.isolation }
+    }
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    /// The API over the shard's executor; `isolation` is that of tables that have none of their own.
+    pub fn new(executor: Rc<Executor<C>>, isolation: Isolation) -> Self {
+        Self { executor, isolation }
+    }
+
+    /// Carries out a request: the operation's name, as `X-Amz-Target` gives it behind the version, and the body. `host` is where the
+    /// client found the node.
+    pub async fn call(&self, operation: &str, body: &[u8], host: &str) -> Answer {
+        match self.run(operation, body, host).await {
+            Ok(body) => Answer { status: 200, body: body.to_string() },
+            Err(error) => Answer { status: error.kind.status(), body: error.body().to_string() },
+        }
+    }
+
+    async fn run(&self, operation: &str, body: &[u8], host: &str) -> Result<Json> {
+        if !OPERATIONS.contains(&operation) {
+            return match UNSUPPORTED.contains(&operation) {
+                true => Err(ApiError::new(
+                    ErrorKind::UnknownOperation,
+                    format!("{operation} is an operation of DynamoDB that Torc does not have"),
+                )),
+                false => Err(ApiError::new(ErrorKind::UnknownOperation, "")),
+            };
+        }
+        let request = Request::parse(body)?;
+        let request = &request;
+        match operation {
+            "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
+            "BatchWriteItem" => Box::pin(self.batch_write_item(request)).await,
+            "CreateTable" => Box::pin(self.create_table(request)).await,
+            "DeleteItem" => Box::pin(self.delete_item(request)).await,
+            "DeleteTable" => Box::pin(self.delete_table(request)).await,
+            "DescribeContinuousBackups" => self.describe_continuous_backups(request),
+            "DescribeEndpoints" => Ok(limits::endpoints(host)),
+            "DescribeLimits" => Ok(limits::limits()),
+            "DescribeTable" => self.describe_table(request),
+            "DescribeTimeToLive" => self.describe_time_to_live(request),
+            "GetItem" => Box::pin(self.get_item(request)).await,
+            "ListTables" => self.list_tables(request),
+            "ListTagsOfResource" => self.list_tags_of_resource(request),
+            "PutItem" => Box::pin(self.put_item(request)).await,
+            "Query" => Box::pin(self.query(request)).await,
+            "Scan" => Box::pin(self.scan(request)).await,
+            "TagResource" => Box::pin(self.tag_resource(request)).await,
+            "UntagResource" => Box::pin(self.untag_resource(request)).await,
+            "UpdateItem" => Box::pin(self.update_item(request)).await,
+            _ => Box::pin(self.update_table(request)).await,
+        }
+    }
+
+    fn store(&self) -> Store<'_, C> {
+        Store { executor: &self.executor, isolation: self.isolation }
+    }
+
+    fn schema(&self) -> Arc<Schema> {
+        self.executor.coordinator().schema()
+    }
+
+    fn table(&self, request: &Request) -> Result<ApiTable> {
+        table::find(&self.schema(), &request.table_name()?)
+    }
+
+    /// Changes a table of the schema by `change`, which may be called again when others change the schema meanwhile.
+    async fn change_table(
+        &self,
+        find: impl Fn(&Schema) -> Result<ApiTable>,
+        change: impl Fn(&ApiTable, &mut table::Details) -> Result<()>,
+    ) -> Result<ApiTable> {
+        let plan = |schema: &Schema, _: &coordinator::ClusterView, _: [u8; 16]| {
+            let found = find(schema)?;
+            let mut details = found.details();
+            change(&found, &mut details)?;
+            let mut builder = found.table.to_builder();
+            details.write(&mut builder.options.extensions);
+            let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
+            Ok::<_, ApiError>(vec![SchemaEdit::PutTable(table)])
+        };
+        self.executor.change_schema_by(plan).await?;
+        find(&self.schema())
+    }
+}
+
+/// The operations that there are.
+const OPERATIONS: [&str; 20] = [
+    "BatchGetItem",
+    "BatchWriteItem",
+    "CreateTable",
+    "DeleteItem",
+    "DeleteTable",
+    "DescribeContinuousBackups",
+    "DescribeEndpoints",
+    "DescribeLimits",
+    "DescribeTable",
+    "DescribeTimeToLive",
+    "GetItem",
+    "ListTables",
+    "ListTagsOfResource",
+    "PutItem",
+    "Query",
+    "Scan",
+    "TagResource",
+    "UntagResource",
+    "UpdateItem",
+    "UpdateTable",
+];
+
+/// Operations of AWS that are refused by name.
+const UNSUPPORTED: [&str; 37] = [
+    "BatchExecuteStatement",
+    "CreateBackup",
+    "CreateGlobalTable",
+    "DeleteBackup",
+    "DeleteResourcePolicy",
+    "DescribeBackup",
+    "DescribeContributorInsights",
+    "DescribeExport",
+    "DescribeGlobalTable",
+    "DescribeGlobalTableSettings",
+    "DescribeImport",
+    "DescribeKinesisStreamingDestination",
+    "DescribeTableReplicaAutoScaling",
+    "DisableKinesisStreamingDestination",
+    "EnableKinesisStreamingDestination",
+    "ExecuteStatement",
+    "ExecuteTransaction",
+    "ExportTableToPointInTime",
+    "GetResourcePolicy",
+    "ImportTable",
+    "ListBackups",
+    "ListContributorInsights",
+    "ListExports",
+    "ListGlobalTables",
+    "ListImports",
+    "PutResourcePolicy",
+    "RestoreTableFromBackup",
+    "RestoreTableToPointInTime",
+    "TransactGetItems",
+    "TransactWriteItems",
+    "UpdateContinuousBackups",
+    "UpdateContributorInsights",
+    "UpdateGlobalTable",
+    "UpdateGlobalTableSettings",
+    "UpdateKinesisStreamingDestination",
+    "UpdateTableReplicaAutoScaling",
+    "UpdateTimeToLive",
+];
+
+/// Refuses a parameter that has no effect yet.
+fn refuse(request: &Request, names: &[&str]) -> Result<()> {
+    match names.iter().find(|name| request.has(name)) {
+        Some(name) => invalid!("{name} is a parameter of DynamoDB that Torc does not support yet"),
+        None => Ok(()),
+    }
+}
+
+/// Adds the capacity that a request consumed, where it was asked for.
+fn add_capacity(answer: &mut Map<String, Json>, table: &ApiTable, asked: Capacity, units: f64) {
+    if asked == Capacity::None {
+        return;
+    }
+    answer.insert("ConsumedCapacity".to_owned(), capacity(table.name(), asked, units));
+}
+
+fn capacity(table: &str, asked: Capacity, units: f64) -> Json {
+    let mut out = to_json!({ "TableName": table, "CapacityUnits": units });
+    if let (Capacity::Indexes, Some(members)) = (asked, out.as_object_mut()) {
+        members.insert("Table".to_owned(), to_json!({ "CapacityUnits": units }));
+    }
+    out
+}
+
+/// Units of a write of an item of this size.
+fn write_units(bytes: usize) -> f64 {
+    bytes.div_ceil(1024).max(1) as f64
+}
+
+/// Units of a read of so many bytes.
+fn read_units(bytes: usize, consistent: bool) -> f64 {
+    bytes.div_ceil(4096).max(1) as f64 * if consistent { 1.0 } else { 0.5 }
+}
+
+/// Refuses an item that is too large.
+fn check_size(item: &Item, message: &str) -> Result<()> {
+    if item_size(item) > ITEM_BYTES_MAX {
+        return invalid!("{message}");
+    }
+    if item.values().any(|value| value.depth() > items::NESTING_MAX) {
+        return invalid!("Nesting Levels have exceeded supported limits");
+    }
+    Ok(())
+}
+
+/// The error of a condition that does not hold.
+fn condition_failed(old: Option<&Item>, shows_old: bool) -> ApiError {
+    ApiError::condition_failed(old.filter(|_| shows_old).map(json::item))
+}

@@ -1,0 +1,182 @@
+//! Pages of items, filtered and projected, as Query and Scan return them.
+
+use exec::backend::Coordinator;
+use items::{Condition, Item, Projection, Substitutions, item_size, json};
+use replica::{Limits, ReadCommand};
+use rt::preempt::Pace;
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::{Dynamo, add_capacity, read_units};
+use crate::error::{ApiError, Result, invalid};
+use crate::request::{Capacity, Request};
+use crate::store::read_consistency;
+use crate::table::{ApiTable, RowKey};
+
+/// The bytes of items after which a page ends.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The parameters of a page of a Query or Scan.
+pub(super) struct PageRequest {
+    limit: usize,
+    consistent: bool,
+    pub(super) filter: Option<Condition>,
+    projection: Option<Projection>,
+    counts: bool,
+    capacity: Capacity,
+}
+
+impl PageRequest {
+    /// `verb` is that of messages; `legacy` the filter of before expressions with a small first letter.
+    pub(super) fn read(
+        request: &Request,
+        substitutions: &Substitutions,
+        (verb, legacy_name, legacy): (&str, &str, &str),
+    ) -> Result<Self> {
+        let select = request.one_of(
+            "Select",
+            &["SPECIFIC_ATTRIBUTES", "COUNT", "ALL_ATTRIBUTES", "ALL_PROJECTED_ATTRIBUTES"],
+        )?;
+        let chosen = ["ProjectionExpression", "AttributesToGet"].into_iter().find(|name| request.has(name));
+        match (select, chosen) {
+            (Some("ALL_PROJECTED_ATTRIBUTES"), _) if !request.has("IndexName") => {
+                return invalid!(
+                    "One or more parameter values were invalid: ALL_PROJECTED_ATTRIBUTES can be used only when {verb} \
+                     using an IndexName"
+                );
+            }
+            (Some("SPECIFIC_ATTRIBUTES"), None) => {
+                return invalid!(
+                    "Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES"
+                );
+            }
+            (Some(select), Some(chosen)) if select != "SPECIFIC_ATTRIBUTES" => {
+                let select = if select == "COUNT" { "only the Count" } else { select };
+                return invalid!("Cannot specify the {chosen} when choosing to get {select}");
+            }
+            _ => {}
+        }
+        let projection = request.projection(substitutions)?;
+        let filter = match request.string("FilterExpression")? {
+            Some(text) => Some(Condition::parse(text, "FilterExpression", substitutions)?),
+            None => {
+                let operator = request.string("ConditionalOperator")?;
+                let filter = request.get(legacy_name);
+                filter.map(|filter| items::legacy::filter(legacy, filter, operator)).transpose()?
+            }
+        };
+        Ok(Self {
+            limit: request
+                .integer("Limit", 1, i64::from(i32::MAX))?
+                .map_or(usize::MAX, |limit| limit as usize),
+            consistent: request.boolean("ConsistentRead")?.unwrap_or(false),
+            filter,
+            projection,
+            counts: select == Some("COUNT"),
+            capacity: request.capacity()?,
+        })
+    }
+
+    /// Refuses filters on attributes of the key, which a Query has conditions for.
+    pub(super) fn check_filter(&self, table: &ApiTable, request: &Request) -> Result<()> {
+        let mut roots = Vec::new();
+        if let Some(filter) = &self.filter {
+            filter.roots(&mut roots);
+        }
+        match table.keys().find(|key| roots.contains(&key.name)) {
+            Some(key) if request.has("FilterExpression") => invalid!(
+                "Filter Expression can only contain non-primary key attributes: Primary key attribute: {}",
+                key.name
+            ),
+            Some(key) => invalid!(
+                "QueryFilter can only contain non-primary key attributes: Primary key attribute: {}",
+                key.name
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The key behind which a page begins.
+pub(super) fn start_key(request: &Request, table: &ApiTable) -> Result<Option<RowKey>> {
+    let Some(key) = request.get("ExclusiveStartKey") else { return Ok(None) };
+    let key = json::read_item(key).map_err(|error| match error {
+        items::Error::Validation(text) => {
+            ApiError::validation(format!("The provided starting key is invalid: {text}"))
+        }
+        other => other.into(),
+    })?;
+    let key = table.key(&key).map_err(|error| ApiError {
+        message: format!("The provided starting key is invalid: {}", error.message),
+        ..error
+    })?;
+    Ok(Some(key))
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    /// Reads a page.
+    pub(super) async fn page(
+        &self,
+        table: &ApiTable,
+        mut command: ReadCommand,
+        page: &PageRequest,
+    ) -> Result<Json> {
+        let store = self.store();
+        let (mut found, mut scanned, mut count, mut bytes) = (Vec::new(), 0usize, 0usize, 0usize);
+        let mut last: Option<Item> = None;
+        let mut pace = Pace::default();
+        let is_cut = 'pages: loop {
+            let left = page.limit - scanned;
+            command.limits = Limits { rows: left as u64, bytes: PAGE_BYTES, ..Limits::NONE };
+            let read = store.read(&command, read_consistency(page.consistent)).await?;
+            for partition in &read.partitions {
+                for row in partition.rows.iter().filter(|row| row.is_live(command.now)) {
+                    pace.step().await;
+                    let item = table.item(&partition.key, row, command.now)?;
+                    scanned += 1;
+                    let size = item_size(&item);
+                    pace.count(size / 4096);
+                    bytes += size;
+                    let key = table.key_attributes(&item);
+                    if page.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
+                        count += 1;
+                        if !page.counts {
+                            let shown = match &page.projection {
+                                Some(projection) => json::item(&projection.apply(&item)),
+                                None => json::item(&item),
+                            };
+                            found.push(shown);
+                        }
+                    }
+                    last = Some(key);
+                    if scanned >= page.limit || bytes >= PAGE_BYTES {
+                        break 'pages true;
+                    }
+                }
+            }
+            match read.more {
+                Some(more) => command.resume = Some(more),
+                None => break false,
+            }
+            pace.step().await;
+        };
+        let mut answer = Map::new();
+        if !page.counts {
+            answer.insert("Items".to_owned(), Json::Array(found));
+        }
+        answer.insert("Count".to_owned(), to_json!(count));
+        answer.insert("ScannedCount".to_owned(), to_json!(scanned));
+        if let (true, Some(last)) = (is_cut, last) {
+            answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
+        }
+        add_capacity(&mut answer, table, page.capacity, read_units(bytes, page.consistent));
+        Ok(Json::Object(answer))
+    }
+}
+
+/// Refuses the name of an index: no table has one.
+pub(super) fn check_index(request: &Request) -> Result<()> {
+    match request.string("IndexName")? {
+        Some(name) => invalid!("The table does not have the specified index: {name}"),
+        None => Ok(()),
+    }
+}

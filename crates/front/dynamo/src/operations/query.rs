@@ -1,0 +1,116 @@
+//! Query.
+
+use exec::backend::Coordinator;
+use items::Value;
+use items::condition::Comparison;
+use items::key_condition::{KeyCondition, RangeCondition};
+use mutation::{Bound, RowRange, Side, Slices};
+use replica::{Keys, Partitions, ReadCommand};
+use serde_json::Value as Json;
+
+use super::Dynamo;
+use super::page::{PageRequest, check_index, start_key};
+use crate::error::{Result, invalid};
+use crate::request::Request;
+use crate::table::{ApiTable, RowKey, key_bytes};
+
+/// The rows that a condition on the range key means.
+fn rows(table: &ApiTable, condition: &RangeCondition) -> RowRange {
+    let bound = |value: &Value, side: Side| Bound::new(&table.table, &[Some(&key_bytes(value))], side);
+    let (bottom, top) = (Bound::bottom(), Bound::top());
+    let (start, end) = match condition {
+        RangeCondition::Compare(comparison, value) => match comparison {
+            Comparison::Eq | Comparison::Ne => (bound(value, Side::Before), bound(value, Side::After)),
+            Comparison::Lt => (bottom, bound(value, Side::Before)),
+            Comparison::Le => (bottom, bound(value, Side::After)),
+            Comparison::Gt => (bound(value, Side::After), top),
+            Comparison::Ge => (bound(value, Side::Before), top),
+        },
+        RangeCondition::Between(low, high) => (bound(low, Side::Before), bound(high, Side::After)),
+        RangeCondition::BeginsWith(prefix) => {
+            let mut next = key_bytes(prefix);
+            // The first bytes behind all that begin so.
+            while next.last() == Some(&0xff) {
+                next.pop();
+            }
+            let end = match next.last_mut() {
+                Some(byte) => {
+                    *byte += 1;
+                    Bound::new(&table.table, &[Some(&next)], Side::Before)
+                }
+                None => top,
+            };
+            (bound(prefix, Side::Before), end)
+        }
+    };
+    RowRange { start, end }
+}
+
+/// The part of the rows that lies behind the start key in the order of the read.
+fn behind(table: &ApiTable, range: RowRange, start: &RowKey, reversed: bool) -> Result<RowRange> {
+    let outside = "The provided starting key is outside query boundaries based on provided conditions";
+    if !range.contains(&start.clustering) {
+        return invalid!("{outside}");
+    }
+    Ok(match reversed {
+        false => RowRange { start: Bound::after_row(&table.table, &start.clustering), ..range },
+        true => RowRange { end: Bound::before_row(&table.table, &start.clustering), ..range },
+    })
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn query(&self, request: &Request) -> Result<Json> {
+        request.table_name()?;
+        let expressions = ["FilterExpression", "KeyConditionExpression"];
+        request.check_mixed(
+            &["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"],
+            &["ProjectionExpression", "FilterExpression", "KeyConditionExpression"],
+        )?;
+        let substitutions = request.substitutions(&expressions, &["ProjectionExpression"])?;
+        let page = PageRequest::read(request, &substitutions, ("Querying", "QueryFilter", "queryFilter"))?;
+        let table = self.table(request)?;
+        check_index(request)?;
+        let (hash, range) = (table.hash(), table.range());
+        let (hash, range) = ((hash.name, hash.kind), range.map(|range| (range.name, range.kind)));
+        let condition = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
+            (Some(text), _) => KeyCondition::parse(text, &substitutions, hash, range)?,
+            (None, Some(conditions)) => {
+                KeyCondition::of_parts(items::legacy::key_conditions(conditions)?, hash, range)?
+            }
+            (None, None) => {
+                return invalid!(
+                    "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."
+                );
+            }
+        };
+        substitutions.check_used()?;
+        page.check_filter(&table, request)?;
+        let partition = table.partition(&condition.hash)?;
+        let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
+        let mut rows = condition.range.as_ref().map_or_else(RowRange::all, |range| rows(&table, range));
+        let mut is_over = false;
+        if let Some(start) = start_key(request, &table)? {
+            if start.partition != partition {
+                return invalid!(
+                    "The provided starting key is outside query boundaries based on provided conditions"
+                );
+            }
+            match table.range() {
+                Some(_) => rows = behind(&table, rows, &start, reversed)?,
+                None => is_over = true,
+            }
+        }
+        let slices = match table.range() {
+            _ if is_over => Slices::new(Vec::new()),
+            Some(_) => Slices::new(vec![rows]),
+            None => Slices::all(),
+        };
+        let keys = Partitions::Keys(Keys::from_iter([partition]));
+        let command = ReadCommand {
+            slices,
+            reversed,
+            ..ReadCommand::all_of(table.table.clone(), keys, self.store().now())
+        };
+        self.page(&table, command, &page).await
+    }
+}

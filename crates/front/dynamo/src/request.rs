@@ -1,0 +1,219 @@
+//! The members of a request: their types, their limits, and what AWS says when they are not kept.
+
+use items::json;
+use items::{Condition, Item, Projection, Substitutions};
+use serde_json::{Map, Value as Json};
+
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+
+/// The longest name of a table: what the name of its directory can hold. AWS allows 255.
+pub(crate) const TABLE_NAME_MAX: usize = 222;
+
+/// The members of a request.
+pub(crate) struct Request {
+    members: Map<String, Json>,
+}
+
+/// The form in which a request asks for its consumed capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capacity {
+    None,
+    Total,
+    Indexes,
+}
+
+/// One broken constraint in AWS's words.
+pub(crate) fn constraint<T>(value: &str, place: &str, constraint: &str) -> Result<T> {
+    let value = if value == "null" { value.to_owned() } else { format!("'{}'", shortened(value)) };
+    invalid!(
+        "1 validation error detected: Value {value} at '{place}' failed to satisfy constraint: {constraint}"
+    )
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(1000).collect()
+}
+
+/// The place of a member in messages: its name with a small first letter.
+fn place(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map_or_else(String::new, |first| first.to_ascii_lowercase().to_string() + chars.as_str())
+}
+
+/// The name of a table, when it may be one.
+pub(crate) fn table_name(name: &str) -> Result<String> {
+    // An ARN names a table, too.
+    let name = match name.strip_prefix("arn:").and_then(|arn| arn.rsplit_once(":table/")) {
+        Some((_, name)) => name,
+        None => name,
+    };
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.len() < 3 {
+        return constraint(name, "tableName", "Member must have length greater than or equal to 3");
+    }
+    if name.len() > 255 {
+        return constraint(name, "tableName", "Member must have length less than or equal to 255");
+    }
+    if !name.chars().all(is_valid) {
+        return constraint(
+            name,
+            "tableName",
+            "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+",
+        );
+    }
+    Ok(name.to_owned())
+}
+
+impl Request {
+    /// The request in a body.
+    ///
+    /// # Errors
+    /// When it is no JSON object.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self> {
+        match serde_json::from_slice(body) {
+            Ok(Json::Object(members)) => Ok(Self { members }),
+            Ok(_) => Err(ApiError::new(ErrorKind::Serialization, "Unexpected field type")),
+            Err(_) => Err(ApiError::new(ErrorKind::Serialization, "The request's body is not valid JSON")),
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Json> {
+        self.members.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    pub(crate) fn required(&self, name: &str) -> Result<&Json> {
+        match self.get(name) {
+            Some(value) => Ok(value),
+            None => constraint("null", &place(name), "Member must not be null"),
+        }
+    }
+
+    pub(crate) fn string(&self, name: &str) -> Result<Option<&str>> {
+        Ok(self.get(name).map(json::read_string).transpose()?)
+    }
+
+    pub(crate) fn boolean(&self, name: &str) -> Result<Option<bool>> {
+        Ok(self.get(name).map(json::read_bool).transpose()?)
+    }
+
+    pub(crate) fn integer(&self, name: &str, least: i64, most: i64) -> Result<Option<i64>> {
+        let Some(value) = self.get(name).map(json::read_integer).transpose()? else { return Ok(None) };
+        let bound = match value {
+            value if value < least => format!("greater than or equal to {least}"),
+            value if value > most => format!("less than or equal to {most}"),
+            value => return Ok(Some(value)),
+        };
+        constraint(&value.to_string(), &place(name), &format!("Member must have value {bound}"))
+    }
+
+    pub(crate) fn one_of(&self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
+        let Some(value) = self.string(name)? else { return Ok(None) };
+        match allowed.iter().find(|one| **one == value) {
+            Some(one) => Ok(Some(*one)),
+            None => constraint(
+                value,
+                &place(name),
+                &format!("Member must satisfy enum value set: [{}]", allowed.join(", ")),
+            ),
+        }
+    }
+
+    pub(crate) fn table_name(&self) -> Result<String> {
+        let Some(name) = self.get("TableName") else {
+            return constraint("null", "tableName", "Member must not be null");
+        };
+        table_name(json::read_string(name)?)
+    }
+
+    pub(crate) fn capacity(&self) -> Result<Capacity> {
+        Ok(match self.one_of("ReturnConsumedCapacity", &["INDEXES", "TOTAL", "NONE"])? {
+            Some("TOTAL") => Capacity::Total,
+            Some("INDEXES") => Capacity::Indexes,
+            _ => Capacity::None,
+        })
+    }
+
+    /// `ReturnValues`, of which this operation allows some.
+    pub(crate) fn return_values(&self, allowed: &[&str], refusal: &str) -> Result<&'static str> {
+        let all = ["ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW"];
+        let value = self.one_of("ReturnValues", &all)?.unwrap_or("NONE");
+        if !allowed.contains(&value) {
+            return invalid!("{refusal}");
+        }
+        self.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
+        Ok(value)
+    }
+
+    /// Whether the item is to be shown when its condition fails.
+    pub(crate) fn returns_old_on_failure(&self) -> Result<bool> {
+        let value = self.one_of("ReturnValuesOnConditionCheckFailure", &["ALL_OLD", "NONE"])?;
+        Ok(value == Some("ALL_OLD"))
+    }
+
+    /// An item or a key.
+    pub(crate) fn item(&self, name: &str) -> Result<Item> {
+        Ok(json::read_item(self.required(name)?)?)
+    }
+
+    /// Refuses parameters of before expressions beside expressions.
+    pub(crate) fn check_mixed(&self, legacy: &[&str], expressions: &[&str]) -> Result<()> {
+        let given = |names: &[&str]| {
+            names
+                .iter()
+                .filter(|name| self.has(name))
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let (legacy, expressions) = (given(legacy), given(expressions));
+        if legacy.is_empty() || expressions.is_empty() {
+            return Ok(());
+        }
+        invalid!(
+            "Can not use both expression and non-expression parameters in the same request: Non-expression parameters: \
+             {{{legacy}}} Expression parameters: {{{expressions}}}"
+        )
+    }
+
+    /// Names and values; `with_values` are the expressions that may use values, `others` those that may not.
+    pub(crate) fn substitutions(&self, with_values: &[&str], others: &[&str]) -> Result<Substitutions> {
+        let expressions: Vec<(&str, bool)> =
+            with_values.iter().chain(others).map(|name| (*name, self.has(name))).collect();
+        let (names, values) = (self.get("ExpressionAttributeNames"), self.get("ExpressionAttributeValues"));
+        let values = values.filter(|_| !with_values.is_empty());
+        Ok(Substitutions::read(names, values, &expressions, with_values)?)
+    }
+
+    /// `ConditionExpression` or `Expected`.
+    pub(crate) fn condition(&self, substitutions: &Substitutions) -> Result<Option<Condition>> {
+        if let Some(text) = self.string("ConditionExpression")? {
+            return Ok(Some(Condition::parse(text, "ConditionExpression", substitutions)?));
+        }
+        let operator = self.string("ConditionalOperator")?;
+        match self.get("Expected") {
+            Some(expected) => {
+                let condition = items::legacy::expected(expected, operator)?;
+                // An empty map asks nothing.
+                Ok(Some(condition).filter(|condition| !matches!(condition, Condition::And(all) | Condition::Or(all) if all.is_empty())))
+            }
+            None if operator.is_some() => {
+                invalid!(
+                    "One or more parameter values were invalid: ConditionalOperator can only be used when Filter or Expected has two or more elements"
+                )
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// `ProjectionExpression` or `AttributesToGet`.
+    pub(crate) fn projection(&self, substitutions: &Substitutions) -> Result<Option<Projection>> {
+        if let Some(text) = self.string("ProjectionExpression")? {
+            return Ok(Some(Projection::parse(text, substitutions)?));
+        }
+        Ok(self.get("AttributesToGet").map(items::legacy::attributes_to_get).transpose()?)
+    }
+}

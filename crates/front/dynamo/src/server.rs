@@ -1,0 +1,143 @@
+//! The port: shard 0 accepts, and the shards take turns with the connections.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use exec::backend::Coordinator;
+use rt::mesh::{Endpoint, Mesh, Port};
+use rt::{DetachedStream, Group, ListenOptions, Listener, NetError, Rt, ShardId, Stream, Task};
+
+use crate::http::{InFlight, Progress, Service, serve};
+use crate::{Dynamo, HttpLimits};
+
+/// How long the acceptor waits when the system has no more sockets.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often a node that stops looks whether requests are done.
+const STOP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A connection on its way to the shard that serves it.
+pub struct HandOver(DetachedStream);
+
+/// A shard's end of the mesh on which connections travel.
+pub type HandOverEndpoint = Endpoint<HandOver, ()>;
+
+/// One end a shard.
+pub fn hand_over_mesh(shard_count: u16, queue_max: usize) -> Vec<HandOverEndpoint> {
+    Mesh::new(shard_count, queue_max)
+}
+
+/// The API's port on one shard.
+pub struct Server<C>(Rc<Inner<C>>);
+
+struct Inner<C> {
+    service: Rc<Service<C>>,
+    port: Port<HandOver, ()>,
+    accepting: RefCell<Option<Task<()>>>,
+    stopped: Cell<bool>,
+    next: Cell<u64>,
+    open: RefCell<BTreeMap<u64, (Rc<Progress>, Task<()>)>>,
+}
+
+impl<C: Coordinator> Server<C> {
+    /// Ready to serve connections, but not listening.
+    pub fn new(rt: &Rt, dynamo: Dynamo<C>, limits: HttpLimits, endpoint: HandOverEndpoint) -> Self {
+        let port = endpoint.attach(rt);
+        let service = Service { rt: rt.clone(), dynamo, limits, in_flight: InFlight::default() };
+        let inner = Rc::new(Inner {
+            service: Rc::new(service),
+            port: port.clone(),
+            accepting: RefCell::default(),
+            stopped: Cell::new(false),
+            next: Cell::new(0),
+            open: RefCell::default(),
+        });
+        let this = Rc::downgrade(&inner);
+        port.serve(move |_, given| {
+            if let Some(inner) = this.upgrade()
+                && let Ok(stream) = inner.service.rt.net().attach(given.0)
+            {
+                inner.own(stream);
+            }
+            std::future::ready(())
+        });
+        Self(inner)
+    }
+
+    /// Opens the port, for all shards; gives its address.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, NetError> {
+        let rt = &self.0.service.rt;
+        let listener = rt.net().listen(address, ListenOptions::default()).await?;
+        let address = listener.local_addr().unwrap_or(address);
+        let accepting = rt.spawn(Group::Statement, accept(self.0.clone(), listener));
+        *self.0.accepting.borrow_mut() = Some(accepting);
+        Ok(address)
+    }
+
+    /// Closes the port, and the connections when their requests are done; those that are not within `grace` are cut.
+    pub async fn stop(&self, grace: Duration) {
+        self.0.stopped.set(true);
+        let accepting = self.0.accepting.borrow_mut().take();
+        if let Some(accepting) = accepting {
+            accepting.cancel().await;
+        }
+        let rt = &self.0.service.rt;
+        let deadline = rt.now() + grace;
+        loop {
+            let idle: Vec<_> = {
+                let mut open = self.0.open.borrow_mut();
+                let idle = open.iter().filter(|(_, (progress, _))| !progress.is_serving());
+                let idle: Vec<u64> = idle.map(|(number, _)| *number).collect();
+                idle.into_iter().filter_map(|number| open.remove(&number)).collect()
+            };
+            drop(idle);
+            if self.0.open.borrow().is_empty() || rt.now() >= deadline {
+                break;
+            }
+            rt.sleep(STOP_INTERVAL).await;
+        }
+        let left = std::mem::take(&mut *self.0.open.borrow_mut());
+        if !left.is_empty() {
+            tracing::warn!("{} connections of the DynamoDB API were still busy and are cut", left.len());
+        }
+    }
+}
+
+impl<C: Coordinator> Inner<C> {
+    /// Serves a connection from now on; closes it when there are too many.
+    fn own(self: &Rc<Self>, stream: Stream) {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let mut open = self.open.borrow_mut();
+        open.retain(|_, (_, task)| !task.is_finished());
+        if self.stopped.get() || open.len() >= self.service.limits.connections_max {
+            return;
+        }
+        let rt = &self.service.rt;
+        let progress = Rc::new(Progress::new(rt.now()));
+        let task = rt.spawn(Group::Statement, serve(self.service.clone(), stream, progress.clone()));
+        open.insert(number, (progress, task));
+    }
+}
+
+async fn accept<C: Coordinator>(inner: Rc<Inner<C>>, listener: Listener) {
+    let (own, shards) = (inner.service.rt.shard(), inner.port.shard_count());
+    let mut target = own;
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            inner.service.rt.sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        if target == own {
+            inner.own(stream);
+        } else if let Ok(detached) = stream.detach() {
+            inner.port.call(target, HandOver(detached)).await;
+        }
+        target = ShardId((target.0 + 1) % shards.max(1));
+    }
+}

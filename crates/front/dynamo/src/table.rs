@@ -1,0 +1,455 @@
+//! Tables of the API as tables of the schema: keys, rows, and what only the API knows of a table, which stands in its extensions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use items::{Item, Value, stored};
+use mutation::row::ColumnData;
+use mutation::{
+    Bound, Cell, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate,
+    Row, RowRange, Seconds, Slices, Timestamp,
+};
+use replica::{Keys, Partitions, ReadCommand};
+use schema::{Column, ColumnId, Schema, Table};
+use serde_json::{Value as Json, json};
+use types::CqlType;
+
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+
+/// The name of a table's keyspace is this and the table's name.
+const KEYSPACE_PREFIX: &str = "alternator_";
+/// The column of the attributes that are no key.
+pub(crate) const ATTRIBUTES: &str = ":attrs";
+/// The extension that makes a table one of the API.
+const EXTENSION: &str = "dynamodb";
+/// The tag by which ScyllaDB sets the isolation of a table's writes.
+pub(crate) const ISOLATION_TAG: &str = "system:write_isolation";
+/// The extension that repeats this tag, so that requests need not parse the tags.
+const ISOLATION_EXTENSION: &str = "dynamodb_write_isolation";
+
+const HASH_BYTES_MAX: usize = 2048;
+const RANGE_BYTES_MAX: usize = 1024;
+
+/// The keyspace of a table.
+pub(crate) fn keyspace_name(table: &str) -> String {
+    format!("{KEYSPACE_PREFIX}{table}")
+}
+
+/// The column type of a key's type, and back.
+pub(crate) fn column_type(kind: &str) -> Option<CqlType> {
+    Some(match kind {
+        "S" => CqlType::Text,
+        "N" => CqlType::Decimal,
+        "B" => CqlType::Blob,
+        _ => return None,
+    })
+}
+
+fn kind_of(column: &Column) -> Option<&'static str> {
+    Some(match column.ty {
+        CqlType::Text => "S",
+        CqlType::Decimal => "N",
+        CqlType::Blob => "B",
+        _ => return None,
+    })
+}
+
+/// A column of the key: name and type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyColumn<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) kind: &'static str,
+}
+
+/// A table of the API.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiTable {
+    pub(crate) table: Arc<Table>,
+    hash: &'static str,
+    range: Option<&'static str>,
+    attributes: ColumnId,
+}
+
+/// The key of a row.
+#[derive(Clone, Debug)]
+pub(crate) struct RowKey {
+    pub(crate) partition: DecoratedKey,
+    pub(crate) clustering: Clustering,
+}
+
+/// A change of a row.
+#[derive(Clone, Debug)]
+pub(crate) enum RowWrite {
+    /// It becomes this item.
+    Put(Item),
+    /// It becomes the second item; attributes that are in neither are left alone.
+    Update(Item, Item),
+    /// These attributes are given and removed, whatever there is.
+    Blind(Item, Vec<String>),
+    /// It is deleted.
+    Delete,
+}
+
+/// Finds a table.
+pub(crate) fn find(schema: &Schema, name: &str) -> Result<ApiTable> {
+    let missing = || ApiError::new(ErrorKind::ResourceNotFound, "Requested resource not found");
+    find_table(schema, name).ok_or_else(missing)
+}
+
+/// Finds a table whose name is to be in the error.
+pub(crate) fn find_named(schema: &Schema, name: &str) -> Result<ApiTable> {
+    find_table(schema, name).ok_or_else(|| {
+        let text = format!("Requested resource not found: Table: {name} not found");
+        ApiError::new(ErrorKind::ResourceNotFound, text)
+    })
+}
+
+fn find_table(schema: &Schema, name: &str) -> Option<ApiTable> {
+    ApiTable::of(schema.table(&keyspace_name(name), name)?)
+}
+
+/// The names of all tables of the API, in order.
+pub(crate) fn names(schema: &Schema) -> Vec<String> {
+    let tables = schema.keyspaces().filter_map(|keyspace| {
+        let name = keyspace.name.strip_prefix(KEYSPACE_PREFIX)?;
+        ApiTable::of(keyspace.tables.get(name)?).map(|_| name.to_owned())
+    });
+    let mut names: Vec<String> = tables.collect();
+    names.sort();
+    names
+}
+
+impl ApiTable {
+    fn of(table: &Arc<Table>) -> Option<Self> {
+        if !table.options.extensions.contains_key(EXTENSION) {
+            return None;
+        }
+        let hash = kind_of(table.partition_key().first()?)?;
+        let range = table.clustering().first().map(kind_of);
+        let column = table.column(ATTRIBUTES)?;
+        let (attributes, is_map) = (column.id, column.is_complex());
+        if !is_map || range == Some(None) {
+            return None;
+        }
+        Some(Self { table: table.clone(), hash, range: range.flatten(), attributes })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.table.name
+    }
+
+    pub(crate) fn hash(&self) -> KeyColumn<'_> {
+        // A table has a partition key.
+        KeyColumn {
+            name: self.table.partition_key().first().map_or("", |column| &column.name),
+            kind: self.hash,
+        }
+    }
+
+    pub(crate) fn range(&self) -> Option<KeyColumn<'_>> {
+        let column = self.table.clustering().first()?;
+        Some(KeyColumn { name: &column.name, kind: self.range? })
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyColumn<'_>> {
+        std::iter::once(self.hash()).chain(self.range())
+    }
+
+    pub(crate) fn isolation(&self) -> Option<&[u8]> {
+        self.table.options.extensions.get(ISOLATION_EXTENSION).map(Vec::as_slice)
+    }
+
+    // ---- keys
+
+    /// The key of an item that is to be stored.
+    pub(crate) fn key_of_item(&self, item: &Item) -> Result<RowKey> {
+        for key in self.keys() {
+            let Some(value) = item.get(key.name) else {
+                return invalid!(
+                    "One or more parameter values were invalid: Missing the key {} in the item",
+                    key.name
+                );
+            };
+            if value.type_name() != key.kind {
+                return invalid!(
+                    "One or more parameter values were invalid: Type mismatch for key {} expected: {} actual: {}",
+                    key.name,
+                    key.kind,
+                    value.type_name()
+                );
+            }
+        }
+        self.row_key(item)
+    }
+
+    /// A key, which has the key attributes and no others.
+    pub(crate) fn key(&self, key: &Item) -> Result<RowKey> {
+        let fits = |column: KeyColumn<'_>| {
+            key.get(column.name).is_some_and(|value| value.type_name() == column.kind)
+        };
+        if key.len() != self.keys().count() || !self.keys().all(fits) {
+            return invalid!("The provided key element does not match the schema");
+        }
+        self.row_key(key)
+    }
+
+    fn row_key(&self, item: &Item) -> Result<RowKey> {
+        let part = |column: KeyColumn<'_>| {
+            let value = item.get(column.name).map(key_bytes).unwrap_or_default();
+            let what = match column.kind {
+                "S" if value.is_empty() => "string",
+                "B" if value.is_empty() => "binary",
+                _ => return Ok(value),
+            };
+            invalid!(
+                "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an \
+                 empty {what} value. Key: {}",
+                column.name
+            )
+        };
+        let partition = part(self.hash())?;
+        if partition.len() > HASH_BYTES_MAX {
+            return invalid!(
+                "One or more parameter values were invalid: Size of hashkey has exceeded the maximum size limit \
+                 of{HASH_BYTES_MAX} bytes"
+            );
+        }
+        let clustering = match self.range() {
+            None => Clustering::empty(),
+            Some(column) => {
+                let value = part(column)?;
+                if value.len() > RANGE_BYTES_MAX {
+                    return invalid!(
+                        "One or more parameter values were invalid: Aggregated size of all range keys has exceeded the \
+                         size limit of {RANGE_BYTES_MAX} bytes"
+                    );
+                }
+                Clustering::new(&self.table, &[Some(&value)])
+            }
+        };
+        Ok(RowKey { partition: DecoratedKey::new(Bytes::from(partition)), clustering })
+    }
+
+    /// The partition of a hash key.
+    pub(crate) fn partition(&self, hash: &Value) -> Result<DecoratedKey> {
+        let bytes = key_bytes(hash);
+        if bytes.len() > HASH_BYTES_MAX {
+            return invalid!(
+                "One or more parameter values were invalid: Size of hashkey has exceeded the maximum size limit \
+                 of{HASH_BYTES_MAX} bytes"
+            );
+        }
+        Ok(DecoratedKey::new(Bytes::from(bytes)))
+    }
+
+    /// The key attributes of an item.
+    pub(crate) fn key_attributes(&self, item: &Item) -> Item {
+        let keys = self.keys();
+        keys.filter_map(|key| Some((key.name.to_owned(), item.get(key.name)?.clone()))).collect()
+    }
+
+    // ---- rows
+
+    /// A read of these rows of one partition.
+    pub(crate) fn read_rows<'a>(
+        &self,
+        partition: &DecoratedKey,
+        rows: impl Iterator<Item = &'a Clustering>,
+        now: Seconds,
+    ) -> ReadCommand {
+        let range = |key: &Clustering| RowRange {
+            start: Bound::before_row(&self.table, key),
+            end: Bound::after_row(&self.table, key),
+        };
+        let slices = match self.range() {
+            Some(_) => Slices::new(rows.map(range).collect()),
+            None => Slices::all(),
+        };
+        let keys = Partitions::Keys(Keys::from_iter([partition.clone()]));
+        ReadCommand { slices, ..ReadCommand::all_of(self.table.clone(), keys, now) }
+    }
+
+    /// The item that a row is.
+    pub(crate) fn item(&self, partition: &DecoratedKey, row: &Row, now: Seconds) -> Result<Item> {
+        let mut item = Item::new();
+        if let Some(complex) = row.complex(self.attributes) {
+            for element in complex.cells.iter().filter(|element| element.cell.is_live(now)) {
+                let name = std::str::from_utf8(&element.path).ok();
+                let value = stored::decode(&element.cell.value);
+                let (Some(name), Some(value)) = (name, value) else {
+                    return Err(self.foreign("an attribute"));
+                };
+                item.insert(name.to_owned(), value);
+            }
+        }
+        let mut insert = |column: Option<KeyColumn<'_>>, bytes: &[u8]| -> Result<()> {
+            let Some(column) = column else { return Ok(()) };
+            let value = key_value(column.kind, bytes).ok_or_else(|| self.foreign("a key"))?;
+            item.insert(column.name.to_owned(), value);
+            Ok(())
+        };
+        insert(Some(self.hash()), &partition.key)?;
+        if let Some(bytes) = row.clustering.components().next() {
+            insert(self.range(), bytes.unwrap_or_default())?;
+        }
+        Ok(item)
+    }
+
+    /// The error for data that was written through CQL and is no item.
+    fn foreign(&self, what: &str) -> ApiError {
+        let text = format!(
+            "Table {} has {what} that is no value of DynamoDB; it was written through CQL",
+            self.name()
+        );
+        ApiError::new(ErrorKind::InternalServer, text)
+    }
+
+    /// The row that a write makes.
+    pub(crate) fn row(&self, key: &RowKey, write: &RowWrite, timestamp: Timestamp, now: Seconds) -> Row {
+        let mut row = Row::new(key.clustering.clone());
+        let is_attribute = |name: &str| !self.keys().any(|key| key.name == name);
+        let live = |name: &String, value: &Value| ComplexCell {
+            path: Bytes::from(name.clone().into_bytes()),
+            cell: Cell::live(timestamp, Bytes::from(stored::encode(value))),
+        };
+        let dead = |name: &String| ComplexCell {
+            path: Bytes::from(name.clone().into_bytes()),
+            cell: Cell::tombstone(timestamp, now),
+        };
+        let mut attributes = Complex::empty();
+        // By name: cells stand in the order of their paths.
+        let mut cells: BTreeMap<&String, ComplexCell> = BTreeMap::new();
+        match write {
+            RowWrite::Delete => {
+                row.deletion = DeletionTime::new(timestamp, now);
+                return row;
+            }
+            RowWrite::Put(item) => {
+                attributes.deletion = DeletionTime::new(timestamp - 1, now);
+                cells.extend(item.iter().map(|(name, value)| (name, live(name, value))));
+            }
+            RowWrite::Update(old, new) => {
+                cells.extend(
+                    old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name, dead(name))),
+                );
+                let changed = new.iter().filter(|(name, value)| old.get(*name) != Some(value));
+                cells.extend(changed.map(|(name, value)| (name, live(name, value))));
+            }
+            RowWrite::Blind(set, removed) => {
+                cells.extend(removed.iter().map(|name| (name, dead(name))));
+                cells.extend(set.iter().map(|(name, value)| (name, live(name, value))));
+            }
+        }
+        attributes.cells =
+            cells.into_iter().filter(|(name, _)| is_attribute(name)).map(|(_, cell)| cell).collect();
+        row.liveness = LivenessInfo::forever(timestamp);
+        if !attributes.is_empty() {
+            row.set(self.attributes, ColumnData::Complex(attributes));
+        }
+        row
+    }
+
+    /// The update of one row.
+    pub(crate) fn update(
+        &self,
+        key: &RowKey,
+        write: &RowWrite,
+        timestamp: Timestamp,
+        now: Seconds,
+    ) -> PartitionUpdate {
+        let rows = vec![self.row(key, write, timestamp, now)];
+        PartitionUpdate::with_rows(self.table.clone(), key.partition.clone(), rows)
+    }
+
+    // ---- what only the API knows
+
+    pub(crate) fn details(&self) -> Details {
+        Details::read(&self.table)
+    }
+
+    pub(crate) fn arn(&self) -> String {
+        arn(self.name())
+    }
+}
+
+/// The ARN of a table; there is one region and one account.
+pub(crate) fn arn(table: &str) -> String {
+    format!("arn:aws:dynamodb:torc:000000000000:table/{table}")
+}
+
+/// The stored bytes of a key's value.
+pub(crate) fn key_bytes(value: &Value) -> Vec<u8> {
+    match value {
+        Value::S(text) => text.as_bytes().to_vec(),
+        Value::N(number) => number.to_decimal(),
+        Value::B(bytes) => bytes.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn key_value(kind: &str, bytes: &[u8]) -> Option<Value> {
+    match kind {
+        "S" => Some(Value::S(std::str::from_utf8(bytes).ok()?.to_owned())),
+        "N" => items::Number::from_decimal(bytes).map(Value::N),
+        _ => Some(Value::B(bytes.to_vec())),
+    }
+}
+
+/// The properties of a table that only the API has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Details {
+    /// Seconds since 1970.
+    pub(crate) created: f64,
+    pub(crate) on_demand: bool,
+    pub(crate) read_units: i64,
+    pub(crate) write_units: i64,
+    pub(crate) protected: bool,
+    pub(crate) class: Option<String>,
+    pub(crate) tags: BTreeMap<String, String>,
+}
+
+impl Details {
+    fn read(table: &Table) -> Self {
+        let bytes = table.options.extensions.get(EXTENSION).map(Vec::as_slice).unwrap_or_default();
+        let json: Json = serde_json::from_slice(bytes).unwrap_or_default();
+        let integer = |name: &str| json.get(name).and_then(Json::as_i64).unwrap_or(0);
+        let boolean = |name: &str| json.get(name).and_then(Json::as_bool).unwrap_or(false);
+        let tags = json.get("tags").and_then(Json::as_object);
+        Self {
+            created: json.get("created").and_then(Json::as_f64).unwrap_or(0.0),
+            on_demand: boolean("on_demand"),
+            read_units: integer("read_units"),
+            write_units: integer("write_units"),
+            protected: boolean("protected"),
+            class: json.get("class").and_then(Json::as_str).map(str::to_owned),
+            tags: tags
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+                .collect(),
+        }
+    }
+
+    /// Puts it into a table's extensions.
+    pub(crate) fn write(&self, extensions: &mut BTreeMap<String, Vec<u8>>) {
+        let json = json!({
+            "created": self.created,
+            "on_demand": self.on_demand,
+            "read_units": self.read_units,
+            "write_units": self.write_units,
+            "protected": self.protected,
+            "class": self.class,
+            "tags": self.tags,
+        });
+        extensions.insert(EXTENSION.to_owned(), json.to_string().into_bytes());
+        match self.tags.get(ISOLATION_TAG) {
+            Some(mode) => {
+                extensions.insert(ISOLATION_EXTENSION.to_owned(), mode.clone().into_bytes());
+            }
+            None => {
+                extensions.remove(ISOLATION_EXTENSION);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Requests of the API against a table in memory: golden table `testdata/requests.txt`.
+
+#[path = "../../../../query/exec/tests/it/memory.rs"]
+#[expect(dead_code, reason = "the tests of exec need more of it")]
+mod memory;
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+#[allow(unused_imports, reason = "`memory` is of these crates, too")]
+use {catalog::computed_keyspaces as _, topology::HostId as _};
+
+use dynamo::{Answer, Dynamo, Isolation};
+use exec::{ExecLimits, Executor, NodeInfo};
+use memory::{Memory, TestClock};
+use serde_json::{Value as Json, json};
+
+/// Futures over a table in memory are ready when they are polled.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future = pin!(future);
+    for _ in 0..100_000 {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+    panic!("the future waits for something");
+}
+
+fn api(isolation: Isolation) -> Dynamo<Memory> {
+    let node = NodeInfo {
+        cluster_name: "c".to_owned(),
+        snitch: "s".to_owned(),
+        address: ([127, 0, 0, 1], 9042).into(),
+    };
+    let executor = Executor::new(Memory::new(), Rc::new(TestClock::default()), node, ExecLimits::default());
+    Dynamo::new(Rc::new(executor), isolation)
+}
+
+fn call(api: &Dynamo<Memory>, operation: &str, body: &str) -> Answer {
+    ready(api.call(operation, body.as_bytes(), "localhost:8000"))
+}
+
+/// An answer for the table: what is random is left out.
+fn shown(answer: &Answer) -> String {
+    let mut body: Json = serde_json::from_str(&answer.body).expect("an answer is JSON");
+    for name in ["TableDescription", "Table"] {
+        if let Some(table) = body.get_mut(name).and_then(Json::as_object_mut) {
+            for random in ["TableId", "CreationDateTime"] {
+                assert!(table.shift_remove(random).is_some());
+            }
+            if let Some(summary) = table.get_mut("BillingModeSummary").and_then(Json::as_object_mut) {
+                summary.shift_remove("LastUpdateToPayPerRequestDateTime");
+            }
+        }
+    }
+    if answer.status == 200 {
+        return body.to_string();
+    }
+    let kind = body["__type"].as_str().unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
+    let item = body.get("Item").map(|item| format!(" {item}")).unwrap_or_default();
+    format!("! {} {kind}: {}{item}", answer.status, body["message"].as_str().unwrap_or_default())
+}
+
+#[test]
+fn the_table_of_requests_holds() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/requests.txt");
+    let table = std::fs::read_to_string(&file).expect("testdata/requests.txt");
+    let api = api(Isolation::Always);
+    let mut out = String::new();
+    for line in table.lines() {
+        if line.starts_with("    ") {
+            continue;
+        }
+        writeln!(out, "{line}").unwrap();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (operation, body) = line.split_once(' ').unwrap_or((line, "{}"));
+        writeln!(out, "    {}", shown(&call(&api, operation, body))).unwrap();
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&file, &out).expect("the table can be written");
+        return;
+    }
+    for (was, is) in table.lines().zip(out.lines()) {
+        assert_eq!(was, is);
+    }
+    assert_eq!(table, out);
+}
+
+fn create(api: &Dynamo<Memory>, name: &str, range: Option<&str>) {
+    let mut definitions = vec![json!({ "AttributeName": "p", "AttributeType": "S" })];
+    let mut keys = vec![json!({ "AttributeName": "p", "KeyType": "HASH" })];
+    if let Some(kind) = range {
+        definitions.push(json!({ "AttributeName": "c", "AttributeType": kind }));
+        keys.push(json!({ "AttributeName": "c", "KeyType": "RANGE" }));
+    }
+    let body = json!({
+        "TableName": name, "AttributeDefinitions": definitions, "KeySchema": keys, "BillingMode": "PAY_PER_REQUEST"
+    });
+    let answer = call(api, "CreateTable", &body.to_string());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+fn body_of(answer: Answer) -> Json {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+/// All pages of a Query or Scan: what they found, and how many pages there were.
+fn pages(api: &Dynamo<Memory>, operation: &str, mut request: Json) -> (Vec<String>, usize) {
+    let (mut found, mut count) = (Vec::new(), 0);
+    loop {
+        let answer = body_of(call(api, operation, &request.to_string()));
+        count += 1;
+        let items = answer["Items"].as_array().expect("items");
+        found.extend(
+            items.iter().map(|item| {
+                format!("{}{}", item["p"]["S"].as_str().unwrap(), item["c"]["N"].as_str().unwrap())
+            }),
+        );
+        match answer.get("LastEvaluatedKey") {
+            Some(key) => request["ExclusiveStartKey"] = key.clone(),
+            None => return (found, count),
+        }
+        assert!(count < 1000, "paging ends");
+    }
+}
+
+#[test]
+fn pages_have_every_item_once_in_both_directions_and_by_segments() {
+    for isolation in [Isolation::Always, Isolation::OnlyRmw] {
+        let api = api(isolation);
+        create(&api, "paged", Some("N"));
+        let numbers = ["-100", "-1.5", "0", "2", "10", "1e5"];
+        for p in ["a", "b", "c"] {
+            for c in numbers {
+                let item = json!({ "TableName": "paged", "Item": { "p": { "S": p }, "c": { "N": c } } });
+                body_of(call(&api, "PutItem", &item.to_string()));
+            }
+        }
+        let shown = ["-100", "-1.5", "0", "2", "10", "100000"];
+        for limit in 1..8 {
+            for forward in [true, false] {
+                let query = json!({
+                    "TableName": "paged", "KeyConditionExpression": "p = :p", "Limit": limit,
+                    "ExpressionAttributeValues": { ":p": { "S": "b" } }, "ScanIndexForward": forward
+                });
+                let (found, _) = pages(&api, "Query", query);
+                let mut wanted: Vec<String> = shown.iter().map(|c| format!("b{c}")).collect();
+                if !forward {
+                    wanted.reverse();
+                }
+                assert_eq!(found, wanted, "limit {limit}, forward {forward}");
+            }
+            let mut all: Vec<String> = Vec::new();
+            for segment in 0..3 {
+                let scan =
+                    json!({ "TableName": "paged", "Limit": limit, "Segment": segment, "TotalSegments": 3 });
+                all.extend(pages(&api, "Scan", scan).0);
+            }
+            let (whole, _) = pages(&api, "Scan", json!({ "TableName": "paged", "Limit": limit }));
+            assert_eq!(all, whole, "segments in order are the ring in order");
+            assert_eq!(all.len(), 18);
+            all.sort();
+            all.dedup();
+            assert_eq!(all.len(), 18);
+        }
+    }
+}
+
+#[test]
+fn large_items_end_a_page_at_a_megabyte() {
+    let api = api(Isolation::OnlyRmw);
+    create(&api, "large", Some("N"));
+    for c in 0..8 {
+        let item = json!({ "TableName": "large", "Item": {
+            "p": { "S": "a" }, "c": { "N": c.to_string() }, "v": { "S": "x".repeat(300_000) }
+        } });
+        body_of(call(&api, "PutItem", &item.to_string()));
+    }
+    let query = json!({
+        "TableName": "large", "KeyConditionExpression": "p = :p", "ExpressionAttributeValues": { ":p": { "S": "a" } }
+    });
+    let first = body_of(call(&api, "Query", &query.to_string()));
+    assert_eq!(first["Count"], 4);
+    assert_eq!(pages(&api, "Query", query).0.len(), 8);
+    let item = json!({ "TableName": "large", "Item": {
+        "p": { "S": "a" }, "c": { "N": "9" }, "v": { "S": "x".repeat(410_000) }
+    } });
+    let answer = call(&api, "PutItem", &item.to_string());
+    assert!(answer.body.contains("Item size has exceeded the maximum allowed size"));
+}
+
+#[test]
+fn a_write_mode_that_forbids_reads_refuses_conditions() {
+    let api = api(Isolation::ForbidRmw);
+    create(&api, "forbid", None);
+    let put = json!({ "TableName": "forbid", "Item": { "p": { "S": "a" } } });
+    body_of(call(&api, "PutItem", &put.to_string()));
+    let mut conditional = put;
+    conditional["ConditionExpression"] = json!("attribute_not_exists(p)");
+    let answer = call(&api, "PutItem", &conditional.to_string());
+    assert!(answer.body.contains("forbid_rmw"), "{}", answer.body);
+    let tag = json!({
+        "ResourceArn": "arn:aws:dynamodb:torc:000000000000:table/forbid",
+        "Tags": [{ "Key": "system:write_isolation", "Value": "always" }]
+    });
+    body_of(call(&api, "TagResource", &tag.to_string()));
+    let answer = call(&api, "PutItem", &conditional.to_string());
+    assert!(answer.body.contains("ConditionalCheckFailedException"), "the tag decides: {}", answer.body);
+}
+
+#[test]
+fn hostile_bodies_are_refused() {
+    let api = api(Isolation::Always);
+    create(&api, "hostile", None);
+    for body in [
+        "",
+        "[]",
+        "null",
+        "{",
+        "\u{0}",
+        "{\"TableName\":5}",
+        &"[".repeat(100_000),
+        &"{\"a\":".repeat(100_000),
+    ] {
+        for operation in ["PutItem", "Query", "CreateTable", "BatchWriteItem", "UpdateItem", "TagResource"] {
+            assert_eq!(call(&api, operation, body).status, 400);
+        }
+    }
+    let number = "9".repeat(1_000_000);
+    let put = json!({ "TableName": "hostile", "Item": { "p": { "S": "a" }, "n": { "N": number } } });
+    let answer = call(&api, "PutItem", &put.to_string());
+    assert!(answer.body.contains("Number overflow"), "{}", answer.body.len());
+    let deep = format!("{}{{\"S\":\"x\"}}{}", r#"{"L":["#.repeat(33), "]}".repeat(33));
+    let put = format!(r#"{{"TableName":"hostile","Item":{{"p":{{"S":"a"}},"d":{deep}}}}}"#);
+    assert!(call(&api, "PutItem", &put).body.contains("Nesting Levels have exceeded supported limits"));
+}
