@@ -17,6 +17,7 @@ use crate::select::selection::Outputs;
 use crate::where_clause::access::{AccessPath, KeyAccess, RangeAccess};
 use crate::where_clause::choice::{Choice, TupleChoice, TupleValue};
 use crate::where_clause::filter::{Filter, Test};
+use crate::where_clause::index::{IndexAccess, Wanted};
 use crate::where_clause::{RowRestriction, SliceEnd, TokenRange};
 
 /// A plan as text, a line for each of its parts; bind markers are `?` with their number.
@@ -166,6 +167,7 @@ fn access(path: &AccessPath, table: &Table) -> String {
     let parts = match path {
         AccessPath::Key(access) | AccessPath::Keys(access) | AccessPath::Slice(access) => keys(access, table),
         AccessPath::Range(access) | AccessPath::Full(access) => range(access, table),
+        AccessPath::Index(access) => index(access, table),
     };
     format!("{}: {}", path.name(), parts.join("; "))
 }
@@ -183,6 +185,27 @@ fn range(access: &RangeAccess, table: &Table) -> Vec<String> {
     let ring = || "the whole ring".to_owned();
     let mut parts = vec![access.token.as_ref().map_or_else(ring, |range| token(range, table))];
     parts.extend(rows(&access.rows, table));
+    parts
+}
+
+fn index(access: &IndexAccess, table: &Table) -> Vec<String> {
+    let column = &access.column;
+    let end = |sign: &str, end: &Option<(Expr, bool)>| {
+        let (value, included) = end.as_ref()?;
+        Some(format!("{column} {sign}{} {}", if *included { "=" } else { "" }, expr(value, table)))
+    };
+    let wanted = match &access.wanted {
+        Wanted::Equal(value) => format!("{column} has {}", expr(value, table)),
+        Wanted::Entry(key, value) => format!("{column}[{}] = {}", expr(key, table), expr(value, table)),
+        Wanted::Like(pattern) => format!("{column} like {}", expr(pattern, table)),
+        Wanted::Slice { from, to } => {
+            let ends = [end(">", from), end("<", to)];
+            ends.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+        }
+    };
+    let places = if access.partitions { "partitions" } else { "rows" };
+    let mut parts = vec![format!("{places} of {} where {wanted}", access.index)];
+    parts.extend(range(&access.range, table));
     parts
 }
 
@@ -254,6 +277,7 @@ fn filter(filter: &Filter, table: &Table) -> String {
         Test::In(choice) => choice_text(choice, table),
         Test::Contains(value) => format!("contains {}", expr(value, table)),
         Test::ContainsKey(value) => format!("contains key {}", expr(value, table)),
+        Test::Like(pattern) => format!("like {}", expr(pattern, table)),
         Test::Entry(key, value) => {
             return format!("{}[{}] = {}", filter.name, expr(key, table), expr(value, table));
         }

@@ -1,6 +1,7 @@
 //! Statements that change the schema: each is planned, purely, into edits of a known version of the schema.
 
 mod compaction;
+mod index;
 mod keyspace;
 mod objects;
 pub mod options;
@@ -97,6 +98,7 @@ pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> 
         Statement::DropType(ast) => user_type::drop(ast, context),
         Statement::DropFunction(ast) => objects::drop_function(ast, context),
         Statement::DropAggregate(ast) => objects::drop_aggregate(ast, context),
+        Statement::CreateIndex(ast) => index::create(ast, context),
         Statement::DropIndex(ast) => objects::drop_index(ast, context),
         Statement::DropView(ast) => objects::drop_view(ast, context),
         Statement::DropTrigger(ast) => objects::drop_trigger(ast, context),
@@ -119,6 +121,7 @@ pub fn is_schema_change(statement: &Statement) -> bool {
             | Statement::DropType(_)
             | Statement::DropFunction(_)
             | Statement::DropAggregate(_)
+            | Statement::CreateIndex(_)
             | Statement::DropIndex(_)
             | Statement::DropView(_)
             | Statement::DropTrigger(_)

@@ -1,5 +1,6 @@
 //! SELECT: resolved to a [`SelectPlan`], carried out by [`run`].
 
+mod places;
 pub mod run;
 pub mod selection;
 mod sort;
@@ -129,13 +130,18 @@ impl SelectPlan {
         })
     }
 
+    /// Whether a secondary index finds its rows.
+    pub fn uses_index(&self) -> bool {
+        matches!(self.access, AccessPath::Index(_))
+    }
+
     /// The warning that an aggregation over many partitions deserves.
     pub fn aggregation_warning(&self) -> Option<&'static str> {
         if !self.selection.is_aggregate() || self.computed {
             return None;
         }
         match &self.access {
-            AccessPath::Range(_) | AccessPath::Full(_) => {
+            AccessPath::Range(_) | AccessPath::Full(_) | AccessPath::Index(_) => {
                 Some("Aggregation query used without partition key")
             }
             AccessPath::Keys(_) => Some("Aggregation query used on multiple partition keys (IN restriction)"),
@@ -215,6 +221,9 @@ fn order_by(
     }
     if let Some(ordering) = ast.order_by.iter().find(|ordering| ordering.ann_of.is_some()) {
         return Err(ExecError::unsupported(format_args!("ORDER BY {} ANN OF", ordering.column.name)));
+    }
+    if restrictions.uses_index {
+        return invalid!("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");
     }
     if restrictions.keys.is_none() {
         return invalid!(

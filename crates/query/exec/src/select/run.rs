@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use mutation::{DecoratedKey, PartitionRange, Slices};
-use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use replica::{Form, IndexQuery, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 use rt::preempt::Pace;
 
 use super::SelectPlan;
+use super::places::Places;
 use super::sort::Sorted;
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
@@ -19,7 +20,7 @@ use crate::where_clause::filter::BoundFilter;
 use crate::where_clause::{TokenRange, bounds};
 
 /// Bytes that one read from the replicas may hold.
-const READ_BYTES_MAX: usize = 1 << 20;
+pub(super) const READ_BYTES_MAX: usize = 1 << 20;
 /// A page of a paged result ends when it has grown to so many bytes, however few rows it has.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 /// Rows that one read fetches when not every row is returned.
@@ -33,13 +34,42 @@ struct Pages<'a, C> {
     timeout: TimeoutKind,
     ended: bool,
     tombstones: u64,
+    /// Of a plan that uses an index.
+    places: Option<Box<Places>>,
 }
 
-impl<C: Coordinator> Pages<'_, C> {
+impl<'a, C: Coordinator> Pages<'a, C> {
+    /// The pages of a command of which the result takes `left` rows.
+    fn new(
+        plan: &SelectPlan,
+        coordinator: &'a C,
+        request: &'a Request<'a>,
+        env: &Env<'_>,
+        (command, left): (ReadCommand, u64),
+    ) -> Result<Self> {
+        let timeout = if plan.access.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
+        let mut places = None;
+        if let AccessPath::Index(access) = &plan.access {
+            let table = &plan.table;
+            request.note(|| format!("Executing read on {} using index {}", table.full_name(), access.index));
+            let query = IndexQuery { index: access.index.clone(), predicate: access.predicate(env)? };
+            let reduced = plan.selection.is_aggregate() || plan.group_width.is_some();
+            let page = request.page_size.map_or(u64::MAX, u64::from);
+            let wanted = if reduced { u64::MAX } else { left.min(page) };
+            places = Some(Box::new(Places::new(&command, query, access.partitions, wanted)));
+        }
+        Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, places })
+    }
+
     /// The next page of at most `rows` rows; none when everything was read.
     async fn next(&mut self, rows: u64) -> Result<Option<ReadPage>> {
         if self.ended {
             return Ok(None);
+        }
+        if let Some(places) = &mut self.places {
+            let page = Box::pin(places.next(self.coordinator, self.request, rows)).await?;
+            self.tombstones += page.as_ref().map_or(0, |page| page.tombstones);
+            return Ok(page);
         }
         self.command.limits.rows = rows;
         let deadline = self.request.deadline(self.timeout);
@@ -52,7 +82,7 @@ impl<C: Coordinator> Pages<'_, C> {
 }
 
 /// One read; that of a traced request is kept apart, so that the others' futures stay small.
-async fn read<C: Coordinator>(
+pub(super) async fn read<C: Coordinator>(
     coordinator: &C,
     request: &Request<'_>,
     command: &ReadCommand,
@@ -113,12 +143,11 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         }
         return Ok(rows.byte_count());
     };
-    let counts_here = !filters.is_empty() || plan.group_width.is_some();
+    let counts_here = !filters.is_empty() || plan.group_width.is_some() || plan.uses_index();
     let command =
         command(plan, request, partitions, slices, state, if counts_here { u64::MAX } else { per_partition });
-    let timeout = if plan.access.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
-    let pages = Pages { coordinator, request, command, timeout, ended: false, tombstones: 0 };
     let left = state.map_or(limit, |state| state.left.min(limit));
+    let pages = Pages::new(plan, coordinator, request, env, (command, left))?;
     let mut emitter = Emitter {
         plan,
         request,
@@ -160,6 +189,7 @@ fn partitions(plan: &SelectPlan, request: &Request<'_>, env: &Env<'_>) -> Result
         AccessPath::Range(access) | AccessPath::Full(access) => {
             return Ok(range(&access.token)?.map(Partitions::Range));
         }
+        AccessPath::Index(access) => return Ok(range(&access.range.token)?.map(Partitions::Range)),
         AccessPath::Key(access) | AccessPath::Keys(access) | AccessPath::Slice(access) => access,
     };
     let mut keys = bounds::partition_keys(&plan.table, &access.keys, env)?;
@@ -311,7 +341,7 @@ impl<R: RowSink> Emitter<'_, R> {
         }
         loop {
             let fetch = self.left.min(self.page_left);
-            let fetch = if self.filters.is_empty() { fetch } else { SCAN_ROWS };
+            let fetch = if self.filters.is_empty() && pages.places.is_none() { fetch } else { SCAN_ROWS };
             let Some(page) = pages.next(fetch).await? else { break };
             let more = page.more.clone();
             if self.emit_page(&page).await? {

@@ -3,6 +3,7 @@
 use schema::Table;
 
 use super::choice::{Choice, TupleChoice};
+use super::index::IndexAccess;
 use super::{Restrictions, RowRestriction, TokenRange};
 
 /// The partitions that their keys name, and the rows of each.
@@ -25,7 +26,7 @@ pub struct RangeAccess {
     pub rows: Vec<RowRestriction>,
 }
 
-/// How a plan finds its rows. A secondary index will be another variant.
+/// How a plan finds its rows.
 #[derive(Clone, Debug)]
 pub enum AccessPath {
     /// One row at most: the whole primary key is given by `=`.
@@ -38,6 +39,8 @@ pub enum AccessPath {
     Range(RangeAccess),
     /// The partitions of a token range, of which a filter lets some rows through.
     Full(RangeAccess),
+    /// The rows that a secondary index finds, of which a filter lets some through.
+    Index(IndexAccess),
 }
 
 impl AccessPath {
@@ -45,6 +48,7 @@ impl AccessPath {
     pub fn of(restrictions: &Restrictions, table: &Table) -> Self {
         let (token, rows) = (restrictions.token.clone(), restrictions.rows.clone());
         match restrictions.keys.clone() {
+            None if let Some(index) = &restrictions.index => Self::Index(index.clone()),
             Some(keys) => Self::of_keys(KeyAccess { keys, rows, token }, table),
             None if rows.is_empty() && restrictions.filters.is_empty() => {
                 Self::Range(RangeAccess { token, rows })
@@ -72,6 +76,7 @@ impl AccessPath {
             Self::Slice(_) => "slice",
             Self::Range(_) => "range",
             Self::Full(_) => "full",
+            Self::Index(_) => "index",
         }
     }
 
@@ -79,7 +84,7 @@ impl AccessPath {
     pub fn names_partitions(&self) -> bool {
         match self {
             Self::Key(_) | Self::Keys(_) | Self::Slice(_) => true,
-            Self::Range(_) | Self::Full(_) => false,
+            Self::Range(_) | Self::Full(_) | Self::Index(_) => false,
         }
     }
 
@@ -88,6 +93,7 @@ impl AccessPath {
         match self {
             Self::Key(access) | Self::Keys(access) | Self::Slice(access) => &access.rows,
             Self::Range(access) | Self::Full(access) => &access.rows,
+            Self::Index(access) => &access.range.rows,
         }
     }
 }

@@ -23,6 +23,44 @@ pub enum Test {
     ContainsKey(Expr),
     /// `column[key] = value`
     Entry(Expr, Expr),
+    /// `LIKE`
+    Like(Expr),
+}
+
+/// The patterns of LIKE that an index answers.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LikePattern {
+    /// `abc`: the text itself.
+    Whole(Bytes),
+    /// `abc%`: texts that begin so.
+    Prefix(Bytes),
+}
+
+impl LikePattern {
+    /// A pattern on a column.
+    pub fn parse(pattern: &Bytes, column: &str) -> Result<Self> {
+        let refused = |form: &str, term: &[u8]| {
+            let term = String::from_utf8_lossy(term);
+            let shown = crate::ddl::options::shown(&term);
+            invalid!("{column} LIKE '{form}' {shown} is only supported on properly indexed columns")
+        };
+        match &**pattern {
+            [] | [b'%'] | [b'%', b'%'] => invalid!("LIKE value can't be empty."),
+            [b'%', term @ .., b'%'] => refused("%<term>%", term),
+            [b'%', term @ ..] => refused("%<term>", term),
+            [prefix @ .., b'%'] => Ok(Self::Prefix(pattern.slice_ref(prefix))),
+            _ => Ok(Self::Whole(pattern.clone())),
+        }
+    }
+}
+
+/// The value of a condition, which neither is null nor left out.
+pub fn required(expr: &Expr, column: &str, env: &Env<'_>) -> Result<Bytes> {
+    match expr.eval(env)? {
+        Value::Set(bytes) => Ok(bytes),
+        Value::Null => invalid!("Unsupported null value for column {column}"),
+        Value::Unset => invalid!("Unsupported unset value for column {column}"),
+    }
 }
 
 /// A condition on one column.
@@ -50,22 +88,20 @@ enum BoundTest {
     Contains(Bytes),
     ContainsKey(Bytes),
     Entry(Bytes, Bytes),
+    Like(LikePattern),
 }
 
 impl Filter {
     /// Evaluates the values that the filter compares with.
     pub fn bind(&self, env: &Env<'_>) -> Result<BoundFilter<'_>> {
-        let value = |expr: &Expr| match expr.eval(env)? {
-            Value::Set(bytes) => Ok(bytes),
-            Value::Null => invalid!("Unsupported null value for column {}", self.name),
-            Value::Unset => invalid!("Unsupported unset value for column {}", self.name),
-        };
+        let value = |expr: &Expr| required(expr, &self.name, env);
         let test = match &self.test {
             Test::Compare(operator, expr) => BoundTest::Compare(*operator, value(expr)?),
             Test::In(choice) => BoundTest::In(in_values(choice, &self.name, env, true)?),
             Test::Contains(expr) => BoundTest::Contains(value(expr)?),
             Test::ContainsKey(expr) => BoundTest::ContainsKey(value(expr)?),
             Test::Entry(key, expr) => BoundTest::Entry(value(key)?, value(expr)?),
+            Test::Like(pattern) => BoundTest::Like(LikePattern::parse(&value(pattern)?, &self.name)?),
         };
         Ok(BoundFilter { column: &self.column, test })
     }
@@ -120,6 +156,8 @@ impl BoundFilter<'_> {
                     ComparisonOperator::GreaterOrEqual => order.is_ge(),
                 }
             }
+            BoundTest::Like(LikePattern::Whole(wanted)) => value == *wanted,
+            BoundTest::Like(LikePattern::Prefix(prefix)) => value.starts_with(prefix),
             BoundTest::In(others) => others.iter().any(|other| ty.compare(&value, other).is_eq()),
             BoundTest::Contains(wanted) => match ty {
                 CqlType::List { element, .. } => {

@@ -6,13 +6,16 @@ pub mod access;
 pub mod bounds;
 pub mod choice;
 pub mod filter;
+pub mod index;
 
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
 use schema::{Column, ColumnKind, Table};
 use types::CqlType;
 
+use self::access::RangeAccess;
 use self::choice::{Choice, TupleChoice, TupleValue};
 use self::filter::{Filter, Test};
+use self::index::{IndexAccess, Restriction};
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Expr;
 use crate::expr::literal::term_text;
@@ -74,6 +77,10 @@ pub struct Restrictions {
     pub restricts_regular: bool,
     /// For each partition key column the marker bound to it by `=`.
     pub key_markers: Vec<Option<u32>>,
+    /// Whether a secondary index finds some of the rows, so that Cassandra would use it.
+    pub uses_index: bool,
+    /// The index that finds the rows of partitions that no key names.
+    pub index: Option<IndexAccess>,
 }
 
 impl Restrictions {
@@ -126,6 +133,8 @@ struct Collector<'r, 'a> {
     multis: Vec<Multi>,
     token: Option<TokenRange>,
     filters: Vec<Filter>,
+    /// Whether an index finds one of the restrictions: the others may filter what it finds.
+    has_index: bool,
 }
 
 /// Which statement the clause belongs to: modifications allow less.
@@ -183,6 +192,7 @@ pub fn resolve(
         multis: Vec::new(),
         token: None,
         filters: Vec::new(),
+        has_index: false,
     };
     for relation in relations {
         collector.add(relation)?;
@@ -281,7 +291,11 @@ impl<'a> Collector<'_, 'a> {
             }
             Predicate::Contains { negated: false, key, value } => self.contains(column, *key, value),
             Predicate::Like(term) => {
-                self.resolver.term(term, &receiver)?;
+                let pattern = self.resolver.term(term, &receiver)?;
+                if self.statement.is_select() && index::has_patterns(self.table, column) {
+                    self.filter(column, Test::Like(pattern));
+                    return Ok(());
+                }
                 invalid!(
                     "LIKE restriction is only supported on properly indexed columns. {} LIKE {} is not valid.",
                     column.name,
@@ -576,12 +590,20 @@ impl<'a> Collector<'_, 'a> {
 
     fn finish(mut self) -> Result<Restrictions> {
         let mut out = Restrictions { token: self.token.take(), ..Restrictions::default() };
+        let table = self.table;
+        let restrictions = match self.statement.is_select() && !table.indexes.is_empty() {
+            true => Restriction::collect(table, &self.singles, &self.multis, &self.filters),
+            false => Vec::new(),
+        };
+        self.has_index = restrictions.iter().any(|one| one.has_index(table));
+        let key_in = self.singles[..table.partition_key().len()].iter().any(|singles| index::is_in(singles));
         self.partition_key(&mut out)?;
         self.clustering(&mut out)?;
         self.values()?;
         out.filters.append(&mut self.filters);
         let restricts = |kind| out.filters.iter().any(|f| f.column.kind == kind);
-        out.restricts_clustering |= restricts(ColumnKind::Clustering);
+        let clustering_filtered = restricts(ColumnKind::Clustering);
+        out.restricts_clustering |= clustering_filtered;
         out.restricts_regular = restricts(ColumnKind::Regular);
         out.restricts_values = out.restricts_regular || restricts(ColumnKind::Static);
         if out.restricts_values && !self.statement.is_select() {
@@ -590,11 +612,48 @@ impl<'a> Collector<'_, 'a> {
             let named: String = out.filters.iter().filter(value).map(|f| format!("{} ", f.name)).collect();
             return invalid!("Non PRIMARY KEY columns found in where clause: {named}");
         }
-        let filtered = !out.filters.is_empty() || (out.keys.is_none() && !out.rows.is_empty());
+        let by_index = self.by_index(&mut out, &restrictions);
+        if out.uses_index && key_in {
+            return invalid!(
+                "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported"
+            );
+        }
+        let filtered = match out.uses_index {
+            true => !by_index,
+            false => !out.filters.is_empty() || (out.keys.is_none() && !out.rows.is_empty()),
+        };
         if filtered && !self.statement.filtering() {
             return filtering_needed();
         }
+        if out.uses_index && out.keys.is_none() {
+            let range = RangeAccess { token: out.token.clone(), rows: out.rows.clone() };
+            out.index = index::choose(table, &restrictions, range);
+        }
         Ok(out)
+    }
+
+    /// Whether an index is used, in Cassandra's order of decisions, and whether indexes alone find what has to be found then:
+    /// a clustering column counts where its restriction filters.
+    fn by_index(&self, out: &mut Restrictions, restrictions: &[Restriction<'_>]) -> bool {
+        if !self.has_index {
+            return false;
+        }
+        let of = |kind: ColumnKind| restrictions.iter().filter(move |one| one.kind() == Some(kind));
+        let partial = out.keys.is_none() && of(ColumnKind::PartitionKey).next().is_some();
+        let mut uses = out.keys.is_none() && (out.token.is_none() || partial);
+        let keys_filter = uses;
+        let gap = out.filters.iter().any(|filter| filter.column.kind == ColumnKind::Clustering);
+        uses |= gap;
+        uses |= out.keys.is_none() && of(ColumnKind::Clustering).any(|one| one.has_index(self.table));
+        let rows_filter = uses;
+        uses |= out.restricts_values;
+        out.uses_index = uses;
+        let filters = restrictions.iter().filter(|one| match one.kind() {
+            Some(ColumnKind::PartitionKey) => keys_filter,
+            Some(ColumnKind::Clustering) => rows_filter,
+            Some(ColumnKind::Static | ColumnKind::Regular) | None => true,
+        });
+        index::covers(self.table, filters)
     }
 
     fn partition_key(&mut self, out: &mut Restrictions) -> Result<()> {
@@ -635,7 +694,7 @@ impl<'a> Collector<'_, 'a> {
             out.keys = Some(choices.collect());
             return Ok(());
         }
-        if !self.statement.filtering() {
+        if !self.statement.filtering() && !self.has_index {
             return filtering_needed();
         }
         for (column, singles) in key.iter().zip(singles) {
@@ -741,7 +800,7 @@ impl<'a> Collector<'_, 'a> {
             if singles.is_empty() && !multis.iter().any(|m| m.first == at) {
                 continue;
             }
-            if !self.statement.filtering() {
+            if !self.statement.filtering() && !self.has_index {
                 if let Some(slice) = sliced {
                     return invalid!(
                         "Clustering column \"{}\" cannot be restricted (preceding column \"{}\" is restricted by a \

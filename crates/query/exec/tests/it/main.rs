@@ -3,6 +3,7 @@
 mod fuzz;
 mod golden;
 mod hostile;
+mod indexes;
 mod memory;
 mod objects;
 mod options;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cluster::SchemaEdit;
 use cluster::state::{Command, CommandId, Proposal};
 use coordinator::{
@@ -13,12 +14,15 @@ use coordinator::{
 use exec::ExecError;
 use exec::backend::{Clock, Coordinator, Decide};
 use mutation::row::ColumnData;
-use mutation::{Cell, DecoratedKey, Fragment, PartitionUpdate, Row, counter};
+use mutation::{
+    Cell, Clustering, Complex, DecoratedKey, Fragment, LivenessInfo, PartitionUpdate, Row, counter,
+};
 use replica::page::{PageBuilder, Progress};
-use replica::{Partitions, ReadCommand, ReadPage, TraceLog};
+use replica::{IndexQuery, Partitions, Predicate, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
-use schema::{Schema, Table, TableId};
+use schema::{ColumnKind, IndexedPart, Schema, Table, TableId};
 use topology::{HostId, Location};
+use types::CqlType;
 
 /// Seconds at which the clock starts.
 pub const START_SECONDS: i64 = 1_700_000_000;
@@ -80,6 +84,8 @@ pub struct Memory {
     deadline: Rc<StdCell<Option<Instant>>>,
     /// Live nodes that do not use a schema in time.
     behind: u32,
+    /// Reads of places.
+    index_reads: Rc<StdCell<u64>>,
 }
 
 impl Memory {
@@ -116,12 +122,18 @@ impl Memory {
             versions: Rc::default(),
             deadline: Rc::default(),
             behind: 0,
+            index_reads: Rc::default(),
         }
     }
 
     /// The same where so many live nodes do not use a new schema in time.
     pub fn with_behind(self, behind: u32) -> Self {
         Self { behind, ..self }
+    }
+
+    /// Reads of places since this was asked.
+    pub fn index_reads(&self) -> u64 {
+        self.index_reads.take()
     }
 
     /// The deadline of the last operation since this was asked; none when there was no operation.
@@ -179,6 +191,80 @@ impl Memory {
     }
 }
 
+/// The places that an index finds in a partition. It may find too many, as terms of older versions do: every fourth row is a place.
+fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<PartitionUpdate> {
+    let index = table.indexes.get(&query.index).expect("the index exists");
+    let target = &index.targets[0];
+    let column = table.column(&target.column).expect("the column exists");
+    let within = |ty: &types::CqlType, value: &[u8]| match &query.predicate {
+        Predicate::Equal(wanted) => ty.compare(value, wanted).is_eq(),
+        Predicate::Entry { .. } => unreachable!("of entries alone"),
+        Predicate::Range { from, to } => {
+            let low = from.as_ref().is_none_or(|(end, included)| {
+                let order = ty.compare(value, end);
+                order.is_gt() || (*included && order.is_eq())
+            });
+            let high = to.as_ref().is_none_or(|(end, included)| {
+                let order = ty.compare(value, end);
+                order.is_lt() || (*included && order.is_eq())
+            });
+            low && high
+        }
+    };
+    let of_elements = |complex: &Complex| {
+        complex.cells.iter().map(|one| (&one.path[..], &one.cell.value[..])).any(|(path, value)| {
+            match (&column.ty, target.part) {
+                (CqlType::Map { key, value: ty, .. }, IndexedPart::Entries) => match &query.predicate {
+                    Predicate::Entry { key: wanted, value: other } => {
+                        key.compare(path, wanted).is_eq() && ty.compare(value, other).is_eq()
+                    }
+                    other => panic!("an index on entries is asked for {other:?}"),
+                },
+                (CqlType::Map { key, .. }, IndexedPart::Keys) => within(key, path),
+                (CqlType::Map { value: ty, .. } | CqlType::List { element: ty, .. }, _) => within(ty, value),
+                (CqlType::Set { element, .. }, _) => within(element, path),
+                (other, _) => panic!("{other:?} has no elements"),
+            }
+        })
+    };
+    let of_row = |row: &Row| match row.column(column.id) {
+        Some(ColumnData::Simple(cell)) => within(&column.ty, &cell.value),
+        Some(ColumnData::Complex(complex)) => of_elements(complex),
+        None => false,
+    };
+    let mut out = PartitionUpdate::new(held.table.clone(), held.key.clone());
+    let component = |at: usize| {
+        let count = table.partition_key().len();
+        DecoratedKey::components(&held.key.key, count).expect("a key has its components")[at].to_vec()
+    };
+    let position = usize::from(column.position);
+    let found_key = column.kind == ColumnKind::PartitionKey && within(&column.ty, &component(position));
+    if found_key || (column.kind == ColumnKind::Static && held.static_row.as_ref().is_some_and(of_row)) {
+        let id = table.static_columns().first().expect("the tests have a static column").id;
+        let cell = ColumnData::Simple(Cell::live(1, Bytes::new()));
+        out.add_static(Row::from_columns(Clustering::empty(), vec![(id, cell)]));
+    }
+    for (at, row) in held.rows().iter().enumerate() {
+        let finds = match column.kind {
+            ColumnKind::PartitionKey => found_key,
+            ColumnKind::Static => false,
+            ColumnKind::Clustering => row
+                .clustering
+                .components()
+                .nth(position)
+                .flatten()
+                .is_some_and(|value| within(&column.ty, value)),
+            ColumnKind::Regular => at % 4 == 0 || of_row(row),
+        };
+        if finds {
+            let mut place = Row::new(row.clustering.clone());
+            place.liveness = LivenessInfo::forever(1);
+            out.add_row(place);
+        }
+    }
+    (out.static_row.is_some() || !out.rows().is_empty()).then_some(out)
+}
+
 impl Coordinator for Memory {
     fn schema(&self) -> Arc<Schema> {
         self.schema.borrow().clone()
@@ -203,6 +289,17 @@ impl Coordinator for Memory {
         let computed = catalog::schema_rows(&command.table, &self.schema.borrow()).unwrap_or_default();
         let computed: Partitioned = computed.into_iter().map(|update| (update.key.clone(), update)).collect();
         let table = tables.get(&command.table.id).unwrap_or(&computed);
+        let found: Partitioned;
+        let table = match &command.index {
+            None => table,
+            Some(query) => {
+                assert!(!command.reversed, "places come in ring order");
+                let places = table.values().filter_map(|held| places(&command.table, query, held));
+                found = places.map(|update| (update.key.clone(), update)).collect();
+                self.index_reads.set(self.index_reads.get() + 1);
+                &found
+            }
+        };
         let mut partitions: Vec<&PartitionUpdate> = match &command.partitions {
             Partitions::Keys(keys) => keys.iter().filter_map(|key| table.get(key)).collect(),
             Partitions::Range(range) => table.values().filter(|p| range.contains(&p.key)).collect(),

@@ -21,9 +21,8 @@ fn shown(text: &str, schema: &Arc<Schema>) -> String {
 }
 
 /// Statements that change the schema are run, the plans of all others are shown.
-#[test]
-fn access_paths() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/plans.txt");
+fn check(name: &str, plans_min: usize) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     let text = std::fs::read_to_string(&path).unwrap();
     let cluster = Memory::new();
     let node = Node::of(cluster.clone());
@@ -43,11 +42,21 @@ fn access_paths() {
             actual.push('\n');
         }
     }
-    assert!(plans >= 60, "the table has {plans} plans");
+    assert!(plans >= plans_min, "the table has {plans} plans");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &actual).unwrap();
         return;
     }
     let first = text.lines().zip(actual.lines()).find(|(expected, got)| expected != got);
     assert_eq!(actual, text, "the first difference: {first:?}");
+}
+
+#[test]
+fn access_paths() {
+    check("plans.txt", 60);
+}
+
+#[test]
+fn access_paths_by_way_of_indexes() {
+    check("index_plans.txt", 200);
 }

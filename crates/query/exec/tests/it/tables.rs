@@ -32,3 +32,8 @@ fn statements_about_a_cluster_of_several_datacenters() {
 fn conditional_statements() {
     check("conditional.txt");
 }
+
+#[test]
+fn indexes() {
+    check("indexes.txt");
+}

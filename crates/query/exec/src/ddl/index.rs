@@ -1,0 +1,368 @@
+//! CREATE INDEX: the target and its class are checked as Cassandra checks them, and an option without an effect here is refused.
+
+use std::collections::BTreeMap;
+
+use cluster::SchemaEdit;
+use cql::ast::{CreateIndex, IndexTarget as TargetAst};
+use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Table};
+use types::CqlType;
+
+use super::options::{config, map, shown};
+use super::{DdlContext, Outcome, check_not_system};
+use crate::error::{ExecError, Result, invalid};
+use crate::lookup::keyspace_of;
+use crate::sink::{ChangeType, SchemaTarget};
+use crate::where_clause::index::{Family, LOCAL, is_vector};
+
+/// The longest name of an index, which is a directory.
+const NAME_LEN_MAX: usize = 255;
+/// Options of SAI that change the terms of a text, each with the value that leaves it alone.
+const ANALYSIS: [(&str, &str); 3] = [("case_sensitive", "true"), ("normalize", "false"), ("ascii", "false")];
+/// Options of SAI that take an analyzer.
+const ANALYZERS: [&str; 2] = ["index_analyzer", "query_analyzer"];
+/// Options of SAI for vectors.
+const VECTOR_OPTIONS: [&str; 4] =
+    ["similarity_function", "maximum_node_connections", "construction_beam_width", "optimize_for"];
+
+/// The class of an index and its options, from the end of the statement.
+struct Implementation {
+    /// None for the built-in one.
+    class: Option<String>,
+    family: Family,
+    options: BTreeMap<String, String>,
+}
+
+impl Implementation {
+    fn of(ast: &CreateIndex) -> Result<Self> {
+        let mut options = BTreeMap::new();
+        for property in &ast.properties {
+            if property.name != "options" {
+                return Err(ExecError::Syntax(format!("Unknown property '{}'", shown(&property.name))));
+            }
+            options = map(property)?;
+        }
+        let using = ast.using.as_deref().unwrap_or(LOCAL);
+        if !ast.custom && using.eq_ignore_ascii_case(LOCAL) {
+            if !options.is_empty() {
+                return invalid!("Cannot specify options for a non-CUSTOM index");
+            }
+            return Ok(Self { class: None, family: Family::Local, options });
+        }
+        for name in ["class_name", "target"] {
+            if options.contains_key(name) {
+                return invalid!("Cannot specify {name} as a CUSTOM option");
+            }
+        }
+        match Family::of_class(Some(using)) {
+            Some(family) => Ok(Self { class: Some(using.to_owned()), family, options }),
+            None => config(format!("Unable to find custom indexer class '{}'", shown(using))),
+        }
+    }
+}
+
+pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outcome> {
+    let implementation = Implementation::of(ast)?;
+    let keyspace = keyspace_of(&ast.table, context.keyspace)?;
+    check_not_system(context, keyspace)?;
+    let Some(home) = context.lookup.schema.keyspace(keyspace) else {
+        return invalid!("Keyspace '{keyspace}' doesn't exist");
+    };
+    let Some(table) = home.tables.get(&ast.table.name) else {
+        return invalid!("Table '{}' doesn't exist", ast.table.name);
+    };
+    if let Some(name) = &ast.name
+        && home.index(&name.name).is_some()
+    {
+        return exists(ast, format!("Index '{}' already exists", name.name));
+    }
+    if table.is_counter() {
+        return invalid!("Secondary indexes on counter tables aren't supported");
+    }
+    if table.is_view() {
+        return invalid!("Secondary indexes on materialized views aren't supported");
+    }
+    let targets = targets(ast, &implementation, table)?;
+    let name = match &ast.name {
+        Some(name) => name.name.clone(),
+        None => free_name(home, table, &targets),
+    };
+    let index =
+        Index { name, targets, class: implementation.class.clone(), options: implementation.options.clone() };
+    let same = |other: &&Index| {
+        (&other.class, &other.targets, &other.options) == (&index.class, &index.targets, &index.options)
+    };
+    if let Some(other) = table.indexes.values().find(same) {
+        let text = format!("Index {} is a duplicate of existing index {}", index.name, other.name);
+        return exists(ast, text);
+    }
+    check_name(&index.name)?;
+    match implementation.family {
+        Family::Local => {}
+        Family::StorageAttached => check_storage_attached(&index, table)?,
+        Family::Sasi => check_sasi(&index, table)?,
+    }
+    for target in &index.targets {
+        check_vector(table, target)?;
+    }
+    let mut outcome = Outcome::new(ChangeType::Updated, keyspace, SchemaTarget::Table(table.name.clone()));
+    let mut builder = table.to_builder();
+    builder.indexes.insert(index.name.clone(), index);
+    outcome.edits.push(SchemaEdit::PutTable(builder.build().expect("columns are as they were")));
+    Ok(outcome)
+}
+
+fn exists(ast: &CreateIndex, text: String) -> Result<Outcome> {
+    if ast.if_not_exists { Ok(Outcome::nothing()) } else { invalid!("{text}") }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || !name.chars().all(is_word) {
+        return config(format!("Illegal index name {}", shown(name)));
+    }
+    if name.len() > NAME_LEN_MAX {
+        return config(format!(
+            "The name of an index has {} characters: at most {NAME_LEN_MAX} are allowed",
+            name.len()
+        ));
+    }
+    Ok(())
+}
+
+fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}
+
+/// `t_c_idx`, or the first of `t_c_idx_1` and so on that no index of the keyspace has.
+fn free_name(home: &Keyspace, table: &Table, targets: &[IndexTarget]) -> String {
+    let base = match targets {
+        [target] => format!("{}_{}_idx", table.name, target.column),
+        _ => format!("{}_idx", table.name),
+    };
+    let base: String = base.chars().filter(|character| is_word(*character)).collect();
+    let mut name = base.clone();
+    let mut number = 0;
+    while home.index(&name).is_some() {
+        number += 1;
+        name = format!("{base}_{number}");
+    }
+    name
+}
+
+/// The targets, which fit their columns.
+fn targets(ast: &CreateIndex, implementation: &Implementation, table: &Table) -> Result<Vec<IndexTarget>> {
+    let custom = implementation.class.is_some();
+    if ast.targets.is_empty() && !custom {
+        return invalid!("Only CUSTOM indexes can be created without specifying a target column");
+    }
+    if ast.targets.len() > 1 && !custom {
+        let local = ast.targets.iter().any(|target| matches!(target, TargetAst::PartitionKey(_)));
+        if local {
+            return Err(ExecError::unsupported("A local index (with the partition key as a target)"));
+        }
+        return invalid!("Only CUSTOM indexes support multiple columns");
+    }
+    let mut out: Vec<IndexTarget> = Vec::with_capacity(ast.targets.len());
+    for target in &ast.targets {
+        let (column, part) = match target {
+            TargetAst::Column(column) => (column, None),
+            TargetAst::Values(column) => (column, Some(IndexedPart::Values)),
+            TargetAst::Keys(column) => (column, Some(IndexedPart::Keys)),
+            TargetAst::Entries(column) => (column, Some(IndexedPart::Entries)),
+            TargetAst::Full(column) => (column, Some(IndexedPart::Full)),
+            TargetAst::PartitionKey(_) => {
+                return Err(ExecError::unsupported("A local index (with the partition key as a target)"));
+            }
+        };
+        if out.iter().any(|other| other.column == column.name) {
+            return invalid!("Duplicate column '{}' in index target list", column.name);
+        }
+        let Some(found) = table.column(&column.name) else {
+            return invalid!("Undefined column name {} in table {}", column.name, table.full_name());
+        };
+        out.push(IndexTarget { column: column.name.clone(), part: part_of(found, part, table)? });
+    }
+    Ok(out)
+}
+
+/// The part of a column's value that a target means.
+fn part_of(column: &Column, part: Option<IndexedPart>, table: &Table) -> Result<IndexedPart> {
+    let (name, ty) = (&column.name, &column.ty);
+    if ty.is_or_contains_duration() {
+        return match ty {
+            CqlType::Duration => invalid!("Secondary indexes are not supported on duration columns"),
+            ty if ty.is_collection() => {
+                invalid!("Secondary indexes are not supported on collections containing durations")
+            }
+            ty if ty.is_tuple() => {
+                invalid!("Secondary indexes are not supported on tuples containing durations")
+            }
+            _ => invalid!("Secondary indexes are not supported on UDTs containing durations"),
+        };
+    }
+    if column.kind == ColumnKind::PartitionKey && table.partition_key().len() == 1 {
+        return invalid!("Cannot create secondary index on the only partition key column {name}");
+    }
+    // A column without a word around it stands for the values of a collection.
+    let part = part.unwrap_or(if ty.is_collection() { IndexedPart::Values } else { IndexedPart::Whole });
+    let word = part.word().unwrap_or_default();
+    if ty.is_frozen_collection() && part != IndexedPart::Full {
+        return invalid!(
+            "Cannot create {word}() index on frozen column {name}. Frozen collections are immutable and must be fully \
+             indexed by using the 'full({name})' modifier"
+        );
+    }
+    if !ty.is_frozen_collection() && part == IndexedPart::Full {
+        return invalid!("full() indexes can only be created on frozen collections");
+    }
+    if !ty.is_collection() && part != IndexedPart::Whole {
+        return invalid!(
+            "Cannot create {word}() index on {name}. Non-collection columns only support simple indexes"
+        );
+    }
+    let needs_map = matches!(part, IndexedPart::Keys | IndexedPart::Entries);
+    if needs_map && !matches!(ty, CqlType::Map { .. }) {
+        return invalid!("Cannot create index on {word} of column {name} with non-map type");
+    }
+    if ty.is_udt() && column.is_complex() {
+        return invalid!("Cannot create index on non-frozen UDT column {name}");
+    }
+    Ok(part)
+}
+
+/// The types of a term of an index.
+fn term_types<'a>(column: &'a Column, part: IndexedPart) -> Vec<&'a CqlType> {
+    match (&column.ty, part) {
+        (CqlType::List { element, .. } | CqlType::Set { element, .. }, IndexedPart::Values) => vec![element],
+        (CqlType::Map { value, .. }, IndexedPart::Values) => vec![value],
+        (CqlType::Map { key, .. }, IndexedPart::Keys) => vec![key],
+        (CqlType::Map { key, value, .. }, IndexedPart::Entries) => vec![key, value],
+        (ty, _) => vec![ty],
+    }
+}
+
+fn check_vector(table: &Table, target: &IndexTarget) -> Result<()> {
+    let column = table.column(&target.column);
+    match column.is_some_and(|column| term_types(column, target.part).into_iter().any(is_vector)) {
+        true => Err(ExecError::unsupported(format_args!("An index on vectors (column {})", target.column))),
+        false => Ok(()),
+    }
+}
+
+/// The rules of SAI, in Cassandra's order.
+fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
+    let target = match index.targets.as_slice() {
+        [target] => target,
+        [] => return invalid!("Failed to retrieve target column for: "),
+        targets => {
+            let names: Vec<String> = targets.iter().map(ToString::to_string).collect();
+            return invalid!(
+                "A storage-attached index cannot be created over multiple columns: {}",
+                names.join(", ")
+            );
+        }
+    };
+    let name = &target.column;
+    let taken = |other: &Index| {
+        Family::of_class(other.class.as_deref()) == Some(Family::StorageAttached)
+            && other.targets == index.targets
+    };
+    if table.indexes.values().any(taken) {
+        return invalid!("Cannot create more than one storage-attached index on the same column: {name}");
+    }
+    if !name.chars().all(is_word) {
+        return invalid!("Column '{name}' contains non-alphanumeric-underscore characters");
+    }
+    let known = |name: &str| {
+        ANALYSIS.iter().any(|(known, _)| *known == name)
+            || ANALYZERS.contains(&name)
+            || VECTOR_OPTIONS.contains(&name)
+    };
+    let unknown: Vec<&str> = index.options.keys().map(String::as_str).filter(|name| !known(name)).collect();
+    if !unknown.is_empty() {
+        let unknown = unknown.join(", ");
+        return config(format!(
+            "Properties specified [{}] are not understood by StorageAttachedIndex",
+            shown(&unknown)
+        ));
+    }
+    let column = table.column(name).expect("targets are columns");
+    check_options(&index.options, column)?;
+    for ty in term_types(column, target.part) {
+        let nested = ty.is_collection() || ty.is_tuple() || ty.is_udt();
+        if matches!(ty, CqlType::Blob) || nested && ty.is_multi_cell() {
+            return invalid!("Unsupported type: {}", ty.cql_name());
+        }
+    }
+    Ok(())
+}
+
+/// Options of SAI: those with an effect on terms are not carried out yet.
+fn check_options(options: &BTreeMap<String, String>, column: &Column) -> Result<()> {
+    let vector = VECTOR_OPTIONS.iter().any(|name| options.contains_key(*name));
+    if vector && !is_vector(&column.ty) {
+        return invalid!("CQL type {} cannot have vector options", column.ty.cql_name());
+    }
+    let analysis: Vec<(&str, &str)> = ANALYSIS
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(ANALYZERS)
+        .filter_map(|name| Some((name, options.get(name)?.as_str())))
+        .collect();
+    if analysis.is_empty() {
+        return Ok(());
+    }
+    if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+        // In the order of names.
+        let listed = options.iter().filter(|(name, _)| analysis.iter().any(|(known, _)| known == name));
+        let listed: Vec<String> = listed.map(|(name, value)| format!("'{name}': '{value}'")).collect();
+        let listed = listed.join(", ");
+        return invalid!(
+            "Analysis options are not supported on primary key columns, but found {{{}}}",
+            shown(&listed)
+        );
+    }
+    if !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
+        return invalid!("CQL type {} cannot be analyzed.", column.ty.cql_name());
+    }
+    for (name, value) in analysis {
+        let Some((_, neutral)) = ANALYSIS.iter().find(|(known, _)| *known == name) else {
+            return Err(ExecError::unsupported(format_args!("The option '{name}' of an index")));
+        };
+        let lower = value.to_ascii_lowercase();
+        if lower != "true" && lower != "false" {
+            return invalid!("Illegal value for boolean option '{name}': {}", shown(value));
+        }
+        if lower != *neutral {
+            return Err(ExecError::unsupported(format_args!("The option '{name}' = {lower} of an index")));
+        }
+    }
+    Ok(())
+}
+
+/// The rules of SASI. Of its modes there is PREFIX, and no analyzer.
+fn check_sasi(index: &Index, table: &Table) -> Result<()> {
+    let [target] = index.targets.as_slice() else {
+        return config(format!("failed to retrieve target column for: {}", index.target()));
+    };
+    let column = table.column(&target.column).expect("targets are columns");
+    if column.is_complex() {
+        return config("complex columns are not yet supported by SASI");
+    }
+    if column.kind == ColumnKind::PartitionKey {
+        return config("partition key columns are not yet supported by SASI");
+    }
+    for (name, value) in &index.options {
+        match (name.as_str(), value.to_ascii_uppercase().as_str()) {
+            ("mode", "PREFIX") | ("analyzed", "FALSE") => {}
+            ("mode", "CONTAINS" | "SPARSE") => {
+                return Err(ExecError::unsupported(format_args!("The mode {value} of a SASI index")));
+            }
+            ("mode", _) => return config(format!("Incorrect index mode: {}", shown(value))),
+            _ => {
+                let name = shown(name);
+                return Err(ExecError::unsupported(format_args!("The option '{name}' of a SASI index")));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Reading by way of a secondary index: pages of places first, then the rows that are there.
+//!
+//! A place may be stale, so whoever gets the rows filters them as any others (docs/design/index.md). What is held is bounded by a
+//! page of places and by the first pages of a few partitions.
+
+use std::collections::VecDeque;
+
+use futures_util::future::join_all;
+use mutation::{Bound, Clustering, ColumnSelection, DecoratedKey, RowRange, Side, Slices};
+use replica::{IndexQuery, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use schema::Table;
+use smallvec::SmallVec;
+
+use super::run::{READ_BYTES_MAX, read};
+use crate::backend::Coordinator;
+use crate::error::Result;
+use crate::request::{Request, TimeoutKind};
+
+/// The most places that one read fetches.
+const PLACES_MAX: u64 = 1_000;
+/// The fewest, because some may be stale.
+const PLACES_MIN: u64 = 16;
+/// The most partitions that are read at once.
+const PARTITIONS_AT_ONCE: usize = 16;
+
+/// The rows of a partition that an index has found.
+struct Place {
+    key: DecoratedKey,
+    /// The rows; none for all of them.
+    rows: Option<Vec<Clustering>>,
+    /// Where the result before this one ended, in the partition.
+    resume: Option<Resume>,
+}
+
+/// The first page of a partition, and how to get the others.
+struct Found {
+    command: ReadCommand,
+    /// Behind the last place of the partition.
+    end: Resume,
+    /// None when it has to be read.
+    page: Option<ReadPage>,
+}
+
+/// The partitions that an index finds, in ring order.
+pub(super) struct Places {
+    /// Reads places.
+    query: ReadCommand,
+    /// Reads rows, with partitions and slices put in.
+    rows: ReadCommand,
+    /// Whether the index finds partitions and not rows.
+    partitions: bool,
+    /// Rows that the result still takes.
+    wanted: u64,
+    /// All places were read.
+    exhausted: bool,
+    queue: VecDeque<Place>,
+    ready: VecDeque<Found>,
+}
+
+impl Places {
+    /// The rows of `command`, a read of a range, that the index finds; about `wanted` are needed.
+    pub(super) fn new(command: &ReadCommand, query: IndexQuery, partitions: bool, wanted: u64) -> Self {
+        let mut queue = VecDeque::new();
+        let mut resume = command.resume.clone();
+        if partitions && let Some(inside) = resume.take_if(|resume| resume.clustering.is_some()) {
+            // The partition goes on by itself, and its place is not asked for again.
+            resume = Some(behind(&inside.key));
+            queue.push_back(Place { key: inside.key.clone(), rows: None, resume: Some(inside) });
+        }
+        let query = ReadCommand {
+            // A partition has no place among rows.
+            slices: if partitions { Slices::all() } else { command.slices.clone() },
+            columns: ColumnSelection::All,
+            reversed: false,
+            limits: Limits {
+                rows: wanted.clamp(PLACES_MIN, PLACES_MAX),
+                rows_per_partition: u64::MAX,
+                bytes: READ_BYTES_MAX,
+            },
+            resume,
+            index: Some(query.into()),
+            ..command.clone()
+        };
+        let rows = ReadCommand { resume: None, ..command.clone() };
+        Self { query, rows, partitions, wanted, exhausted: false, queue, ready: VecDeque::new() }
+    }
+
+    /// The next page of rows, of one partition; none behind the last. Its `more` is where the result may go on.
+    pub(super) async fn next<C: Coordinator>(
+        &mut self,
+        coordinator: &C,
+        request: &Request<'_>,
+        rows: u64,
+    ) -> Result<Option<ReadPage>> {
+        loop {
+            if let Some(mut found) = self.ready.pop_front() {
+                let mut page = match found.page.take() {
+                    Some(page) => page,
+                    None => {
+                        found.command.limits.rows = rows;
+                        read(coordinator, request, &found.command, request.deadline(TimeoutKind::Read))
+                            .await?
+                    }
+                };
+                if page.more.is_some() {
+                    found.command.resume = page.more.clone();
+                    self.ready.push_front(found);
+                } else if !(self.exhausted && self.queue.is_empty() && self.ready.is_empty()) {
+                    page.more = Some(found.end);
+                }
+                return Ok(Some(page));
+            }
+            if self.queue.is_empty() {
+                if self.exhausted {
+                    return Ok(None);
+                }
+                self.fetch_places(coordinator, request).await?;
+            } else {
+                self.fetch_rows(coordinator, request, rows).await?;
+            }
+        }
+    }
+
+    async fn fetch_places<C: Coordinator>(&mut self, coordinator: &C, request: &Request<'_>) -> Result<()> {
+        let page = read(coordinator, request, &self.query, request.deadline(TimeoutKind::Range)).await?;
+        self.exhausted = page.more.is_none();
+        self.query.resume = page.more.map(|more| match self.partitions {
+            // All of the partition is read, whatever other places it has.
+            true => behind(&more.key),
+            false => more,
+        });
+        let places: usize = page.partitions.iter().map(|partition| partition.rows.len().max(1)).sum();
+        request.note(|| format!("Index {} found {places} places", self.index_name()));
+        for partition in page.partitions {
+            self.queue.extend(self.place(partition));
+        }
+        Ok(())
+    }
+
+    fn index_name(&self) -> &str {
+        self.query.index.as_ref().map_or("", |query| &query.index)
+    }
+
+    /// The place of a partition; none when the slices of the statement leave nothing of it.
+    fn place(&self, partition: PartitionResult) -> Option<Place> {
+        let key = partition.key;
+        if self.partitions {
+            return Some(Place { key, rows: None, resume: None });
+        }
+        let rows = partition.rows.into_iter().map(|row| row.clustering);
+        let rows: Vec<Clustering> = rows.filter(|row| self.rows.slices.contains(row)).collect();
+        (!rows.is_empty()).then_some(Place { key, rows: Some(rows), resume: None })
+    }
+
+    /// Reads the first pages of the next partitions.
+    async fn fetch_rows<C: Coordinator>(
+        &mut self,
+        coordinator: &C,
+        request: &Request<'_>,
+        rows: u64,
+    ) -> Result<()> {
+        let at_once = usize::try_from(self.wanted).unwrap_or(usize::MAX).clamp(1, PARTITIONS_AT_ONCE);
+        let places: Vec<Place> = self.queue.drain(..at_once.min(self.queue.len())).collect();
+        let mut batch: Vec<Found> = places.into_iter().map(|place| self.found(place, rows)).collect();
+        let deadline = request.deadline(TimeoutKind::Read);
+        let reads = batch.iter().map(|found| read(coordinator, request, &found.command, deadline));
+        let pages = join_all(reads).await;
+        for (found, page) in batch.iter_mut().zip(pages) {
+            found.page = Some(page?);
+        }
+        self.ready.extend(batch);
+        Ok(())
+    }
+
+    /// The read of a place.
+    fn found(&self, place: Place, rows: u64) -> Found {
+        let table = &self.rows.table;
+        let end = match place.rows.as_ref().and_then(|rows| rows.last()) {
+            Some(last) => Resume { clustering: Some(last.clone()), ..behind(&place.key) },
+            None => behind(&place.key),
+        };
+        let slices = match &place.rows {
+            Some(rows) => Slices::new(rows.iter().map(|row| only(table, row)).collect()),
+            None => self.rows.slices.clone(),
+        };
+        let command = ReadCommand {
+            partitions: Partitions::Keys(Keys::from_iter([place.key])),
+            slices,
+            resume: place.resume,
+            limits: Limits { rows, ..self.rows.limits },
+            ..self.rows.clone()
+        };
+        Found { command, end, page: None }
+    }
+}
+
+/// Behind a partition.
+fn behind(key: &DecoratedKey) -> Resume {
+    Resume { key: key.clone(), clustering: None, rows_in_partition: 0 }
+}
+
+/// The range of one row.
+fn only(table: &Table, row: &Clustering) -> RowRange {
+    let values: SmallVec<[Option<&[u8]>; 4]> = row.components().collect();
+    RowRange { start: Bound::new(table, &values, Side::Before), end: Bound::new(table, &values, Side::After) }
+}

@@ -1,0 +1,349 @@
+//! Which restrictions a secondary index finds: whether a statement needs ALLOW FILTERING, as in Cassandra, and the index that
+//! a plan uses.
+//!
+//! All indexes are stored in one way (docs/design/index.md), but each class answers what Cassandra's of that name answers, so
+//! that a statement is taken or refused by both.
+
+use bytes::Bytes;
+use cql::ast::ComparisonOperator;
+use replica::Predicate;
+use schema::{Column, ColumnKind, Index, IndexedPart, Table};
+use types::CqlType;
+
+use super::access::RangeAccess;
+use super::choice::{Choice, TupleChoice, TupleValue};
+use super::filter::{Filter, LikePattern, Test, required};
+use super::{Multi, MultiKind, Single, is_start};
+use crate::error::Result;
+use crate::expr::{Env, Expr};
+
+/// A question to an index.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// A value.
+    Equal(Expr),
+    /// A key of a map with a value.
+    Entry(Expr, Expr),
+    /// The values between two ends, and whether an end belongs to them.
+    Slice {
+        /// The least value.
+        from: Option<(Expr, bool)>,
+        /// The greatest value.
+        to: Option<(Expr, bool)>,
+    },
+    /// A pattern of LIKE.
+    Like(Expr),
+}
+
+impl Wanted {
+    /// Of several, the ones that find fewer rows come first.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Equal(_) | Self::Entry(..) => 0,
+            Self::Like(_) => 1,
+            Self::Slice { .. } => 2,
+        }
+    }
+}
+
+/// The rows that an index finds.
+#[derive(Clone, Debug)]
+pub struct IndexAccess {
+    /// Name of the index.
+    pub index: String,
+    /// The column that it indexes.
+    pub column: String,
+    /// The values.
+    pub wanted: Wanted,
+    /// Whether it finds partitions and not rows: of a static or a partition key column.
+    pub partitions: bool,
+    /// Where.
+    pub range: RangeAccess,
+}
+
+impl IndexAccess {
+    /// The question to the index.
+    pub fn predicate(&self, env: &Env<'_>) -> Result<Predicate> {
+        let end = |end: &Option<(Expr, bool)>| -> Result<Option<(Bytes, bool)>> {
+            let Some((expr, included)) = end else { return Ok(None) };
+            Ok(Some((required(expr, &self.column, env)?, *included)))
+        };
+        Ok(match &self.wanted {
+            Wanted::Equal(value) => Predicate::Equal(required(value, &self.column, env)?),
+            Wanted::Entry(key, value) => Predicate::Entry {
+                key: required(key, &self.column, env)?,
+                value: required(value, &self.column, env)?,
+            },
+            Wanted::Slice { from, to } => Predicate::Range { from: end(from)?, to: end(to)? },
+            Wanted::Like(pattern) => {
+                match LikePattern::parse(&required(pattern, &self.column, env)?, &self.column)? {
+                    LikePattern::Whole(value) => Predicate::Equal(value),
+                    LikePattern::Prefix(prefix) => {
+                        let to = behind_prefix(&prefix).map(|end| (end, false));
+                        Predicate::Range { from: Some((prefix, true)), to }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// The least text behind all texts with a prefix; none when there is no such text.
+fn behind_prefix(prefix: &[u8]) -> Option<Bytes> {
+    let kept = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=kept].to_vec();
+    end[kept] += 1;
+    Some(end.into())
+}
+
+/// The abilities of an index, by the name of its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Cassandra's first indexes: equality.
+    Local,
+    /// SAI: equality and ranges, several at once.
+    StorageAttached,
+    /// SASI: equality, ranges, prefixes of texts.
+    Sasi,
+}
+
+/// The class of SASI.
+pub const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
+/// The name of the built-in indexes in USING.
+pub const LOCAL: &str = "legacy_local_table";
+/// The names of SAI in USING.
+const STORAGE_ATTACHED: [&str; 3] =
+    ["sai", "StorageAttachedIndex", "org.apache.cassandra.index.sai.StorageAttachedIndex"];
+
+impl Family {
+    /// The family of an implementation; none when there is no such class.
+    pub fn of_class(class: Option<&str>) -> Option<Self> {
+        let Some(class) = class else { return Some(Self::Local) };
+        if STORAGE_ATTACHED.iter().any(|name| name.eq_ignore_ascii_case(class)) {
+            return Some(Self::StorageAttached);
+        }
+        (class == SASI).then_some(Self::Sasi)
+    }
+
+    /// Whether it finds ranges of values of a type.
+    fn orders(self, ty: &CqlType) -> bool {
+        let plain = !(ty.is_collection() || ty.is_tuple() || ty.is_udt() || is_vector(ty));
+        match self {
+            Self::Local => false,
+            Self::StorageAttached => {
+                plain && !matches!(ty, CqlType::Text | CqlType::Ascii | CqlType::Boolean | CqlType::Uuid)
+            }
+            Self::Sasi => plain && !matches!(ty, CqlType::Text | CqlType::Ascii),
+        }
+    }
+}
+
+/// Whether values are vectors, which no index finds yet.
+pub fn is_vector(ty: &CqlType) -> bool {
+    matches!(ty, CqlType::Vector { .. })
+}
+
+/// One condition of a column.
+#[derive(Debug)]
+enum Condition {
+    Equal(Expr),
+    Slice(Vec<(ComparisonOperator, Expr)>),
+    Contains(Expr),
+    ContainsKey(Expr),
+    Entry(Expr, Expr),
+    Like(Expr),
+    /// A condition that no index finds.
+    Other,
+}
+
+/// A restriction as an index sees it: conditions of one column, or the parts of a tuple.
+#[derive(Debug)]
+pub(super) struct Restriction<'a> {
+    parts: Vec<(&'a Column, Condition)>,
+    /// Whether each part must be found, as of a tuple, or one of them, as of several CONTAINS.
+    tuple: bool,
+}
+
+impl Condition {
+    fn of_test(test: &Test) -> Self {
+        match test {
+            Test::Contains(value) => Self::Contains(value.clone()),
+            Test::ContainsKey(key) => Self::ContainsKey(key.clone()),
+            Test::Entry(key, value) => Self::Entry(key.clone(), value.clone()),
+            Test::Like(pattern) => Self::Like(pattern.clone()),
+            Test::Compare(..) | Test::In(_) => Self::Other,
+        }
+    }
+
+    fn of_singles(singles: &[Single]) -> Self {
+        match singles {
+            [Single::Equal(value)] => Self::Equal(value.clone()),
+            [Single::In(_)] => Self::Other,
+            slices => Self::Slice(
+                slices
+                    .iter()
+                    .filter_map(|single| match single {
+                        Single::Slice(operator, expr) => Some((*operator, expr.clone())),
+                        _ => None,
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
+    /// The question to an index of the column; none when it does not find the condition.
+    fn wanted(&self, index: &Index, column: &Column) -> Option<Wanted> {
+        let part = index.targets.iter().find(|target| target.column == column.name)?.part;
+        let family = Family::of_class(index.class.as_deref())?;
+        let whole = matches!(part, IndexedPart::Whole | IndexedPart::Full);
+        match self {
+            Self::Equal(value) => whole.then(|| Wanted::Equal(value.clone())),
+            Self::Slice(ends) => (whole && family.orders(&column.ty)).then(|| {
+                let end = |start: bool| {
+                    let found = ends.iter().find(|(operator, _)| is_start(*operator) == start);
+                    found.map(|(operator, expr)| {
+                        let included = matches!(
+                            operator,
+                            ComparisonOperator::GreaterOrEqual | ComparisonOperator::LessOrEqual
+                        );
+                        (expr.clone(), included)
+                    })
+                };
+                Wanted::Slice { from: end(true), to: end(false) }
+            }),
+            Self::Contains(value) => (part == IndexedPart::Values).then(|| Wanted::Equal(value.clone())),
+            Self::ContainsKey(key) => (part == IndexedPart::Keys).then(|| Wanted::Equal(key.clone())),
+            Self::Entry(key, value) => {
+                (part == IndexedPart::Entries).then(|| Wanted::Entry(key.clone(), value.clone()))
+            }
+            Self::Like(pattern) => {
+                (finds_patterns(index, column) && whole).then(|| Wanted::Like(pattern.clone()))
+            }
+            Self::Other => None,
+        }
+    }
+}
+
+/// Whether an index answers LIKE on a column.
+fn finds_patterns(index: &Index, column: &Column) -> bool {
+    index.depends_on(&column.name)
+        && Family::of_class(index.class.as_deref()) == Some(Family::Sasi)
+        && matches!(column.ty, CqlType::Text | CqlType::Ascii)
+}
+
+/// Whether LIKE may restrict a column.
+pub(super) fn has_patterns(table: &Table, column: &Column) -> bool {
+    table.indexes.values().any(|index| finds_patterns(index, column))
+}
+
+impl<'a> Restriction<'a> {
+    /// The restrictions of a WHERE clause.
+    pub(super) fn collect(
+        table: &'a Table,
+        singles: &[Vec<Single>],
+        multis: &[Multi],
+        filters: &[Filter],
+    ) -> Vec<Self> {
+        let mut out = Vec::new();
+        for (column, singles) in table.columns().iter().zip(singles) {
+            if !singles.is_empty() {
+                out.push(Self { parts: vec![(column, Condition::of_singles(singles))], tuple: false });
+            }
+            let tests = filters.iter().filter(|filter| filter.name == column.name);
+            let parts: Vec<_> = tests.map(|filter| (column, Condition::of_test(&filter.test))).collect();
+            if !parts.is_empty() {
+                out.push(Self { parts, tuple: false });
+            }
+        }
+        for multi in multis {
+            let columns = table.clustering().iter().skip(multi.first).take(multi.width);
+            let values = match &multi.kind {
+                MultiKind::Choice(TupleChoice::One(TupleValue::Parts(values))) => Some(values),
+                MultiKind::Choice(TupleChoice::List(list)) => match list.as_slice() {
+                    [TupleValue::Parts(values)] => Some(values),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let condition = |at: usize| match values.and_then(|values| values.get(at)) {
+                Some(value) => Condition::Equal(value.clone()),
+                None => Condition::Other,
+            };
+            let parts = columns.enumerate().map(|(at, column)| (column, condition(at))).collect();
+            out.push(Self { parts, tuple: true });
+        }
+        out
+    }
+
+    /// Of which columns it is.
+    pub(super) fn kind(&self) -> Option<ColumnKind> {
+        self.parts.first().map(|(column, _)| column.kind)
+    }
+
+    /// Whether an index finds it, or a part of it.
+    pub(super) fn has_index(&self, table: &Table) -> bool {
+        table.indexes.values().any(|index| self.wanted(index).next().is_some())
+    }
+
+    fn wanted(&self, index: &'a Index) -> impl Iterator<Item = (&'a Column, Wanted)> {
+        self.parts
+            .iter()
+            .filter_map(move |(column, condition)| Some((*column, condition.wanted(index, column)?)))
+    }
+
+    /// Whether these indexes, which are asked together, find all that it asks for.
+    fn is_covered(&self, group: &[&Index]) -> bool {
+        if self.tuple {
+            let found = |(column, condition): &(&Column, Condition)| {
+                group.iter().any(|index| condition.wanted(index, column).is_some())
+            };
+            return self.parts.iter().all(found);
+        }
+        // Several CONTAINS of a column are answered together by SAI alone.
+        group.iter().any(|index| {
+            let answers = self.parts.len() == 1
+                || Family::of_class(index.class.as_deref()) == Some(Family::StorageAttached);
+            answers && self.parts.iter().any(|(column, one)| one.wanted(index, column).is_some())
+        })
+    }
+}
+
+/// Whether the indexes of a table that are asked together find everything that these restrictions ask for.
+pub(super) fn covers<'a>(table: &Table, restrictions: impl Iterator<Item = &'a Restriction<'a>>) -> bool {
+    let restrictions: Vec<&Restriction<'_>> = restrictions.collect();
+    let (attached, others): (Vec<&Index>, Vec<&Index>) = table
+        .indexes
+        .values()
+        .partition(|index| Family::of_class(index.class.as_deref()) == Some(Family::StorageAttached));
+    let covers = |group: &[&Index]| restrictions.iter().all(|one| one.is_covered(group));
+    covers(&attached) || others.iter().any(|index| covers(std::slice::from_ref(index)))
+}
+
+/// The index for a plan: one that finds a value before one that finds a range, and the first by name of those.
+pub(super) fn choose(
+    table: &Table,
+    restrictions: &[Restriction<'_>],
+    range: RangeAccess,
+) -> Option<IndexAccess> {
+    let candidates = table.indexes.values().flat_map(|index| {
+        let found = restrictions.iter().flat_map(move |one| {
+            one.parts.iter().filter_map(move |(column, condition)| {
+                Some((index, *column, condition.wanted(index, column)?))
+            })
+        });
+        found.collect::<Vec<_>>()
+    });
+    let (index, column, wanted) = candidates.min_by_key(|(_, _, wanted)| wanted.rank())?;
+    Some(IndexAccess {
+        index: index.name.clone(),
+        column: column.name.clone(),
+        wanted,
+        partitions: matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static),
+        range,
+    })
+}
+
+/// Whether a choice is a list or a marker of one.
+pub(super) fn is_in(singles: &[Single]) -> bool {
+    singles.iter().any(|single| matches!(single, Single::In(Choice::List(_) | Choice::Marker(_))))
+}

@@ -1,0 +1,235 @@
+//! Reads by way of an index: the answer of an index is the answer of a filter, in pages of any size.
+
+use bytes::Bytes;
+use wire::client::{AnswerBody, ResultBody};
+
+use crate::golden::{Node, show};
+use crate::memory::Memory;
+
+/// Cells of a row.
+type Cells = Vec<Option<Vec<u8>>>;
+
+/// A small generator of numbers.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Two tables with the same rows: `t` has indexes and `plain` has none.
+fn filled(seed: u64) -> (Node, Memory) {
+    let memory = Memory::new();
+    let node = Node::of(memory.clone());
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    for table in ["t", "plain"] {
+        node.run(&format!(
+            "CREATE TABLE ks.{table} (k int, k2 int, c int, d text, s int static, v int, w text, x int, l list<int>, \
+             st set<int>, m map<text, int>, f frozen<list<int>>, PRIMARY KEY ((k, k2), c, d)) \
+             WITH CLUSTERING ORDER BY (c DESC, d ASC)"
+        ));
+    }
+    for target in ["v", "w", "s", "k", "d", "l", "st", "m", "keys(m)", "entries(m)", "full(f)"] {
+        node.run(&format!("CREATE INDEX ON ks.t ({target}) USING 'sai'"));
+    }
+    node.run(
+        "CREATE CUSTOM INDEX prefixes ON ks.t (w) USING 'org.apache.cassandra.index.sasi.SASIIndex' \
+         WITH OPTIONS = {'mode': 'PREFIX'}",
+    );
+    let mut draw = Draw(seed);
+    for _ in 0..400 {
+        let (k, k2) = (draw.below(6), draw.below(3));
+        let (c, d) = (draw.below(5), ["a", "b", "ab"][draw.below(3) as usize]);
+        let change = match draw.below(10) {
+            0 => format!("s = {} WHERE k = {k} AND k2 = {k2}", draw.below(3)),
+            1 => format!("v = null, w = null WHERE k = {k} AND k2 = {k2} AND c = {c} AND d = '{d}'"),
+            2 => format!(
+                "m['{}'] = {}, l = l + [{}], st = st + {{{}}} WHERE k = {k} AND k2 = {k2} AND c = {c} AND d = '{d}'",
+                ["x", "y"][draw.below(2) as usize],
+                draw.below(3),
+                draw.below(3),
+                draw.below(3)
+            ),
+            n => format!(
+                "v = {}, w = '{}', x = {n}, f = [{}] WHERE k = {k} AND k2 = {k2} AND c = {c} AND d = '{d}'",
+                draw.below(4),
+                ["a", "ab", "abc", "b", "é"][draw.below(5) as usize],
+                draw.below(3)
+            ),
+        };
+        let deleted = (draw.below(25) == 0).then(|| format!("WHERE k = {k} AND k2 = {k2} AND c = {c}"));
+        for table in ["t", "plain"] {
+            node.run(&format!("UPDATE ks.{table} SET {change}"));
+            if let Some(rows) = &deleted {
+                node.run(&format!("DELETE FROM ks.{table} {rows}"));
+            }
+        }
+    }
+    // A partition with nothing but a static row.
+    for table in ["t", "plain"] {
+        node.run(&format!("INSERT INTO ks.{table} (k, k2, s) VALUES (1, 77, 1)"));
+    }
+    (node, memory)
+}
+
+/// All rows of a query, in pages of this size.
+fn paged(node: &Node, text: &str, size: i32) -> Vec<Cells> {
+    let mut all = Vec::new();
+    let mut state: Option<Bytes> = None;
+    for _ in 0..2000 {
+        let answer = node.request(|request| {
+            let mut parameters = Node::values(&[]);
+            parameters.page_size = Some(size);
+            parameters.paging_state = state.as_deref();
+            request.query(text, &parameters);
+        });
+        let AnswerBody::Result(ResultBody::Rows(rows)) = answer.body else {
+            panic!("{text}: {}", show(&answer));
+        };
+        let page = rows.to_vec().unwrap();
+        assert!(page.len() <= size as usize, "{text}: a page of {} rows", page.len());
+        all.extend(page);
+        state = rows.paging_state;
+        if state.is_none() {
+            return all;
+        }
+    }
+    panic!("{text}: the pages do not end");
+}
+
+/// Conditions that an index finds.
+const CONDITIONS: [&str; 24] = [
+    "v = 1",
+    "v = 1 AND w = 'ab'",
+    "v = 1 AND x = 7",
+    "v > 1",
+    "v >= 1 AND v < 3 AND w = 'a'",
+    "v BETWEEN 1 AND 2",
+    "w = 'é'",
+    "s = 1",
+    "s = 1 AND v = 2",
+    "s > 0 AND c > 1",
+    "k = 1",
+    "k > 2 AND v = 0",
+    "k = 1 AND c = 3",
+    "d = 'ab'",
+    "d = 'a' AND v = 1",
+    "l CONTAINS 1",
+    "l CONTAINS 1 AND l CONTAINS 2",
+    "st CONTAINS 2",
+    "m CONTAINS 1",
+    "m CONTAINS KEY 'x'",
+    "m['x'] = 1",
+    "m['x'] = 1 AND m['y'] = 0",
+    "f = [1]",
+    "token(k, k2) > 0 AND v = 1 AND c IN (1, 2)",
+];
+
+#[test]
+fn an_index_answers_what_a_filter_answers() {
+    for seed in 1..4 {
+        let (node, memory) = filled(seed);
+        let mut rows = 0;
+        for condition in CONDITIONS {
+            for (select, end) in [
+                ("k, k2, c, d, s, v", ""),
+                ("k, k2, c, d", "PER PARTITION LIMIT 2"),
+                ("k, k2, c, d", "LIMIT 5"),
+                ("k, k2, c, d", "PER PARTITION LIMIT 1 LIMIT 4"),
+                ("count(*), max(v), min(x)", ""),
+                ("k, k2, count(*)", "GROUP BY k, k2"),
+                ("k, k2, c, count(*)", "GROUP BY k, k2, c LIMIT 3"),
+            ] {
+                let text = |table: &str| {
+                    format!("SELECT {select} FROM ks.{table} WHERE {condition} {end} ALLOW FILTERING")
+                };
+                let expected = node.rows(&text("plain"));
+                assert_eq!(memory.index_reads(), 0, "{condition}");
+                assert_eq!(node.rows(&text("t")), expected, "{condition} {end} of {select}, seed {seed}");
+                assert!(memory.index_reads() > 0, "{condition} uses an index");
+                for size in [1, 2, 3, 7, 100] {
+                    assert_eq!(
+                        paged(&node, &text("t"), size),
+                        expected,
+                        "{condition} {end} of {select} in pages of {size}, seed {seed}"
+                    );
+                }
+                memory.index_reads();
+                rows += expected.len();
+            }
+        }
+        assert!(rows > 1000, "{rows} rows make no test");
+    }
+}
+
+#[test]
+fn distinct_partitions_by_way_of_an_index() {
+    let (node, memory) = filled(9);
+    for condition in ["s = 1", "k = 1", "k > 0 AND s > 0"] {
+        let text = |table: &str| {
+            format!("SELECT DISTINCT k, k2, s FROM ks.{table} WHERE {condition} ALLOW FILTERING")
+        };
+        let expected = node.rows(&text("plain"));
+        assert!(expected.len() > 1, "{condition}");
+        for size in [1, 2, 100] {
+            assert_eq!(paged(&node, &text("t"), size), expected, "{condition} in pages of {size}");
+        }
+        assert!(memory.index_reads() > 0, "{condition} uses an index");
+    }
+}
+
+#[test]
+fn prefixes_by_way_of_an_index() {
+    let (node, memory) = filled(5);
+    let rows = |condition: &str| {
+        let mut rows = node.rows(&format!("SELECT k, k2, c, d, w FROM ks.t WHERE {condition}"));
+        assert!(memory.index_reads() > 0, "{condition} uses an index");
+        rows.sort();
+        rows
+    };
+    let all = node.rows("SELECT k, k2, c, d, w FROM ks.plain");
+    for (pattern, prefix) in [("a%", "a"), ("ab%", "ab"), ("é%", "é"), ("abc", "abc"), ("zz%", "zz")] {
+        let begins = |row: &&Cells| row[4].as_ref().is_some_and(|w| w.starts_with(prefix.as_bytes()));
+        let mut expected: Vec<Cells> = all.iter().filter(begins).cloned().collect();
+        expected.sort();
+        assert_eq!(rows(&format!("w LIKE '{pattern}'")), expected, "{pattern}");
+        if prefix != "zz" {
+            assert!(!expected.is_empty(), "{pattern}");
+        }
+    }
+}
+
+/// More places than one read of places fetches, in one partition and in many.
+#[test]
+fn more_places_than_a_read_fetches() {
+    let memory = Memory::new();
+    let node = Node::of(memory.clone());
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int, k2 int, c int, s int static, v int, PRIMARY KEY ((k, k2), c))");
+    for target in ["v", "s", "k"] {
+        node.run(&format!("CREATE INDEX ON ks.t ({target})"));
+    }
+    for k in 0..60 {
+        node.run(&format!("INSERT INTO ks.t (k, k2, s) VALUES ({k}, 0, {})", k % 2));
+        for c in 0..if k == 7 { 2500 } else { 3 } {
+            node.run(&format!("INSERT INTO ks.t (k, k2, c, v) VALUES ({k}, 0, {c}, {})", c % 2));
+        }
+    }
+    for (condition, rows) in [("v = 1", 1250 + 59), ("s = 1", 2500 + 29 * 3), ("k = 7", 2500)] {
+        let text = format!("SELECT k, c FROM ks.t WHERE {condition}");
+        assert_eq!(node.rows(&text).len(), rows, "{condition}");
+        for size in [100, 999, 5000] {
+            let mut all = paged(&node, &text, size);
+            assert_eq!(all.len(), rows, "{condition} in pages of {size}");
+            all.sort();
+            all.dedup();
+            assert_eq!(all.len(), rows, "{condition}: no row twice");
+        }
+    }
+    // A few rows need few places.
+    memory.index_reads();
+    assert_eq!(node.rows("SELECT k, c FROM ks.t WHERE v = 1 LIMIT 1").len(), 1);
+    assert_eq!(memory.index_reads(), 1);
+}
