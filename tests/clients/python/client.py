@@ -531,6 +531,43 @@ def test_describe():
     assert any(KEYSPACE in row for row in found), found
 
 
+def test_indexes():
+    session.execute("CREATE TABLE ix (k int, c int, v text, n int, m map<text, int>, PRIMARY KEY (k, c))")
+    for k in range(10):
+        for c in range(20):
+            session.execute(
+                "INSERT INTO ix (k, c, v, n, m) VALUES (%s, %s, %s, %s, %s)", (k, c, "even" if c % 2 == 0 else "odd", c, {"k": k})
+            )
+    session.execute("CREATE INDEX ON ix (v)")
+    session.execute("CREATE INDEX ix_n ON ix (n) USING 'sai'")
+    session.execute("CREATE INDEX ix_m ON ix (entries(m)) USING 'sai'")
+    raises(InvalidRequest, lambda: session.execute("CREATE INDEX again ON ix (v)"), "duplicate of existing index ix_v_idx")
+    found = cluster.metadata.keyspaces[KEYSPACE].tables["ix"].indexes
+    equal(sorted(found), ["ix_m", "ix_n", "ix_v_idx"], "indexes in the driver's metadata")
+    equal(found["ix_n"].index_options["class_name"], "sai", "class of the index")
+
+    def ready():
+        try:
+            return len(rows("SELECT k FROM ix WHERE n = 3")) == 10 and len(rows("SELECT k FROM ix WHERE v = 'odd'")) == 100
+        except Exception:  # an index is not available until it is built
+            return False
+
+    wait_until(ready, "the indexes to be built")
+    equal(sorted(row[0] for row in rows("SELECT c FROM ix WHERE n > 17")), [18] * 10 + [19] * 10, "a range")
+    equal(len(rows("SELECT c FROM ix WHERE m['k'] = 4")), 20, "entries")
+    paged = session.execute(SimpleStatement("SELECT k, c FROM ix WHERE v = 'odd'", fetch_size=7))
+    equal(len({(row[0], row[1]) for row in paged}), 100, "pages")
+    prepared = session.prepare("SELECT c FROM ix WHERE k = ? AND v = ?")
+    equal(len(rows(prepared, (3, "odd"))), 10, "within a partition")
+    session.execute("UPDATE ix SET v = 'odd' WHERE k = 1 AND c = 0")
+    session.execute("DELETE FROM ix WHERE k = 2 AND c = 1")
+    equal(len(rows("SELECT c FROM ix WHERE v = 'odd'")), 100, "after an update and a deletion")
+    equal(len(rows("SELECT c FROM ix WHERE v = 'even'")), 99, "after an update")
+    raises(InvalidRequest, lambda: session.execute("SELECT * FROM ix WHERE v = 'odd' AND n = 1"), "ALLOW FILTERING")
+    session.execute("DROP INDEX ix_v_idx")
+    raises(InvalidRequest, lambda: session.execute("SELECT * FROM ix WHERE v = 'odd'"), "ALLOW FILTERING")
+
+
 def test_row_factory():
     other = open_cluster(row_factory=dict_factory)
     try:
