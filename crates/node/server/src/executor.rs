@@ -193,11 +193,12 @@ async fn process(
     let set_keyspace = |keyspace: &str| client.set_keyspace(keyspace);
     let booking = RefCell::new(AnswerBooking::default());
     let answer_room = |cx: &mut Context<'_>| booking.borrow_mut().poll(client, cx);
+    let service_level = executor.executor().service_level(client.role());
     let state = ClientState {
         keyspace: client.keyspace(),
         caller: Caller {
             principal: Principal { role: client.role(), address: client.address },
-            service_level: executor.executor().default_service_level(),
+            service_level: &service_level,
         },
         set_keyspace: &set_keyspace,
         answer_room: &answer_room,

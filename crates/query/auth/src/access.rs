@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use schema::{Schema, Table, TableId};
+use schema::{Schema, ServiceLevel, Table, TableId};
 use stdx::HashMap;
 
 use crate::{Permission, PermissionSet, Resource, roles};
@@ -30,6 +30,8 @@ pub struct RoleAccess {
     pub roles: BTreeSet<String>,
     /// Whether it may do everything.
     pub is_superuser: bool,
+    /// How its requests are served.
+    pub service_level: Rc<ServiceLevel>,
     /// Grants of all of these roles, by the resource's name.
     granted: BTreeMap<String, PermissionSet>,
     /// Its permissions on tables, those on parents included.
@@ -56,6 +58,15 @@ impl AccessCache {
         }
         all.insert(role.into(), access.clone());
         access
+    }
+
+    /// How the requests of a role are served. Allocates nothing once it is known.
+    pub fn service_level(&self, schema: &Arc<Schema>, role: &str) -> Rc<ServiceLevel> {
+        self.adapt(schema);
+        if let Some(known) = self.roles.borrow().get(role) {
+            return known.service_level.clone();
+        }
+        self.role(schema, role).service_level.clone()
     }
 
     /// The permissions of a role on a table. Allocates nothing once it is known.
@@ -88,7 +99,8 @@ impl RoleAccess {
             }
         }
         let is_superuser = names.iter().filter_map(|name| schema.role(name)).any(|role| role.is_superuser);
-        Self { roles: names, is_superuser, granted, tables: RefCell::default() }
+        let service_level = Rc::new(roles::service_level(schema, role).level);
+        Self { roles: names, is_superuser, service_level, granted, tables: RefCell::default() }
     }
 
     /// Its permissions on a resource, by grants there and on its parents.

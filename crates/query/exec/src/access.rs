@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use auth::{AccessCache, Permission, Resource, RoleAccess};
 use cql::ast::{QualifiedName, Statement};
-use schema::{Schema, Table};
+use schema::{Schema, ServiceLevel, Table};
 use types::CqlType;
 
 use crate::error::{ExecError, Result};
@@ -65,6 +65,11 @@ impl Access {
     #[inline]
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
+    }
+
+    /// How the requests of a role are served.
+    pub(crate) fn service_level(&self, schema: &Arc<Schema>, role: &str) -> Rc<ServiceLevel> {
+        self.cache.service_level(schema, role)
     }
 
     /// The role of a request; none for an anonymous one.

@@ -45,7 +45,7 @@ pub struct Executor<C> {
     access: Access,
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
-    default_service_level: ServiceLevel,
+    default_service_level: Rc<ServiceLevel>,
 }
 
 impl<C: Coordinator> Executor<C> {
@@ -60,7 +60,7 @@ impl<C: Coordinator> Executor<C> {
             watch: Watch::new(limits.slow_after),
             access: Access::new(limits.authorizes),
             limits,
-            default_service_level: ServiceLevel::default(),
+            default_service_level: Rc::default(),
             last_timestamp: Cell::new(0),
         }
     }
@@ -73,6 +73,14 @@ impl<C: Coordinator> Executor<C> {
     /// The node's settings.
     pub fn limits(&self) -> &ExecLimits {
         &self.limits
+    }
+
+    /// How the requests of a client are served: by the service levels of its role under the present schema.
+    pub fn service_level(&self, role: Option<&str>) -> Rc<ServiceLevel> {
+        match role {
+            Some(role) => self.access.service_level(&self.coordinator.schema(), role),
+            None => self.default_service_level.clone(),
+        }
     }
 
     /// The service level of clients that have none of their own.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use auth::{AccessCache, Permission, PermissionSet, Resource, roles};
-use schema::{Keyspace, Replication, Role, Schema, TableBuilder, TableId};
+use schema::{Keyspace, Replication, Role, Schema, ServiceLevel, TableBuilder, TableId, WorkloadType};
 use types::CqlType;
 
 fn role(name: &str, member_of: &[&str], grants: &[(&str, &[&str])]) -> Role {
@@ -86,4 +86,33 @@ fn another_schema_is_seen_at_once() {
     assert_eq!(may(&after), PermissionSet::NONE);
     assert!(may(&before).has(Permission::Select));
     assert_eq!(cache.computed(), 3);
+}
+
+#[test]
+fn service_levels_of_granted_roles_are_combined() {
+    let level = |name: &str, millis: Option<u64>, shares, workload| ServiceLevel {
+        timeout: millis.map(std::time::Duration::from_millis),
+        shares,
+        workload,
+        ..ServiceLevel::new(name)
+    };
+    let with = |role: Role, level: &str| Role { service_level: Some(level.to_owned()), ..role };
+    let schema = schema([
+        with(role("ann", &["batchers", "quick"], &[]), "own"),
+        with(Role::new("batchers"), "b"),
+        with(Role::new("quick"), "q"),
+        with(Role::new("lost"), "dropped"),
+    ]);
+    let schema = Schema::clone(&schema)
+        .with_service_level(level("own", Some(500), 300, WorkloadType::Interactive))
+        .with_service_level(level("b", None, 200, WorkloadType::Batch))
+        .with_service_level(level("q", Some(50), 1000, WorkloadType::Unspecified));
+    let found = roles::service_level(&schema, "ann");
+    assert_eq!(found.level, level("own", Some(50), 200, WorkloadType::Batch));
+    let of = (found.timeout_of.as_str(), found.shares_of.as_str(), found.workload_of.as_str());
+    assert_eq!(of, ("q", "b", "b"));
+    for other in ["lost", "nobody"] {
+        let found = roles::service_level(&schema, other);
+        assert_eq!((found.level.timeout, found.level.shares), (None, 1000), "{other}");
+    }
 }

@@ -63,6 +63,7 @@ pub fn list<S: Sink>(statement: &Statement, context: &RoleContext<'_>, sink: &mu
             Ok(Outcome::Rows)
         }
         Statement::ListPermissions(ast) => list_permissions(ast, context, sink),
+        Statement::ListServiceLevels(ast) => super::levels::list(ast, context, sink),
         other => Err(ExecError::unsupported(other.name())),
     }
 }

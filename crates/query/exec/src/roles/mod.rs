@@ -2,6 +2,7 @@
 //! into rows; who runs it is checked first, in Cassandra's order and with its texts.
 
 mod effects;
+mod levels;
 mod lists;
 mod manage;
 mod permissions;
@@ -61,6 +62,7 @@ pub fn is_about_roles(statement: &Statement) -> bool {
                 | Statement::ListUsers
                 | Statement::ListSuperusers
                 | Statement::ListPermissions(_)
+                | Statement::ListServiceLevels(_)
         )
 }
 
@@ -78,6 +80,11 @@ pub(crate) fn is_change(statement: &Statement) -> bool {
             | Statement::RevokeRole(_)
             | Statement::GrantPermissions(_)
             | Statement::RevokePermissions(_)
+            | Statement::CreateServiceLevel(_)
+            | Statement::AlterServiceLevel(_)
+            | Statement::DropServiceLevel(_)
+            | Statement::AttachServiceLevel(_)
+            | Statement::DetachServiceLevel(_)
     )
 }
 
@@ -106,6 +113,11 @@ pub(crate) fn plan(statement: &Statement, context: &RoleContext<'_>, hash: Optio
         Statement::RevokeRole(ast) => manage::revoke(ast, context)?,
         Statement::GrantPermissions(ast) => permissions::grant(ast, context)?,
         Statement::RevokePermissions(ast) => permissions::revoke(ast, context)?,
+        Statement::CreateServiceLevel(ast) => levels::create(ast, context)?,
+        Statement::AlterServiceLevel(ast) => levels::alter(ast, context)?,
+        Statement::DropServiceLevel(ast) => levels::drop(ast, context)?,
+        Statement::AttachServiceLevel(ast) => levels::attach(ast, context)?,
+        Statement::DetachServiceLevel(ast) => levels::detach(ast, context)?,
         other => return Err(ExecError::unsupported(other.name())),
     };
     Ok(Planned::Change(change))

@@ -64,6 +64,11 @@ impl Node {
         Self { cluster, frontend, keyspace: Default::default(), role: Default::default() }
     }
 
+    /// How requests of a role are served.
+    pub fn service_level(&self, role: &str) -> Rc<schema::ServiceLevel> {
+        self.frontend.executor().service_level(Some(role))
+    }
+
     /// The client is another role from here on.
     pub fn log_in(&self, role: &str) {
         *self.role.borrow_mut() = Some(role.to_owned());
@@ -116,11 +121,12 @@ impl Node {
         let set = |keyspace: &str| *self.keyspace.borrow_mut() = Some(keyspace.into());
         let keyspace = self.keyspace.borrow().clone();
         let role = self.role.borrow().clone();
+        let service_level = self.frontend.executor().service_level(role.as_deref());
         let client = ClientState {
             keyspace,
             caller: Caller {
                 principal: Principal { role: role.as_deref(), address: "127.0.0.1:5000".parse().unwrap() },
-                service_level: self.frontend.executor().default_service_level(),
+                service_level: &service_level,
             },
             set_keyspace: &set,
             answer_room: &|_| std::task::Poll::Ready(()),

@@ -120,3 +120,23 @@ fn a_password_is_hashed_and_never_shown() {
     let stored = cluster.schema().role("gen").unwrap().salted_hash.clone().unwrap();
     assert!(block_on(auth::password::Hash::parse(&stored).unwrap().matches(&password)));
 }
+
+#[test]
+fn requests_of_a_role_have_the_timeout_of_its_service_level() {
+    let (cluster, node) = node();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int PRIMARY KEY, v int)");
+    let level = |role: &str| node.service_level(role).timeout;
+    assert_eq!(level("cassandra"), None);
+    node.run("CREATE SERVICE LEVEL fast WITH timeout = 50ms");
+    node.run("ATTACH SERVICE LEVEL fast TO cassandra");
+    assert_eq!(level("cassandra"), Some(std::time::Duration::from_millis(50)));
+    assert_eq!(cluster.schema().role("cassandra").unwrap().service_level.as_deref(), Some("fast"));
+    node.run("ALTER SERVICE LEVEL fast WITH timeout = 70ms");
+    assert_eq!(
+        level("cassandra"),
+        Some(std::time::Duration::from_millis(70)),
+        "open connections see it at once"
+    );
+    assert_eq!(level("nobody"), None);
+}

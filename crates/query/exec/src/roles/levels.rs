@@ -1,0 +1,265 @@
+//! Service levels: CREATE, ALTER, DROP, ATTACH, DETACH and LIST, with ScyllaDB's attributes.
+
+use std::time::Duration;
+
+use auth::roles;
+use cluster::SchemaEdit;
+use cql::ast::{
+    AlterServiceLevel, AttachServiceLevel, CreateServiceLevel, DetachServiceLevel, DropServiceLevel,
+    ListServiceLevels, Property,
+};
+use schema::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};
+use types::CqlType;
+use types::duration::Duration as CqlDuration;
+
+use super::manage::ChangedRoles;
+use super::{RoleChange, RoleContext, lists};
+use crate::access::unauthorized;
+use crate::error::{ExecError, Result, invalid};
+use crate::sink::{Outcome, RowSink, Sink};
+
+/// The most shares of a service level.
+const SHARES_MAX: u32 = 1000;
+/// The longest name of a service level.
+const NAME_LEN_MAX: usize = 256;
+
+/// The warning about attributes that are stored and shown, and change nothing yet.
+const WITHOUT_EFFECT: &str = "shares and workload_type of service levels are stored and have no effect yet: requests of all \
+                              service levels share one scheduling group";
+
+/// Refuses a change by somebody who may not make it: where permissions are asked for, it takes a superuser.
+fn check(permission: &str, context: &RoleContext<'_>) -> Result<()> {
+    let performer = &context.performer;
+    if !performer.restricted || performer.access.is_superuser {
+        return Ok(());
+    }
+    unauthorized(format!(
+        "User {} has no {permission} permission on <all service levels> or any of its parents",
+        performer.name
+    ))
+}
+
+fn timeout(property: &Property) -> Result<Option<Duration>> {
+    let text = property.value.text().unwrap_or_default();
+    if text.eq_ignore_ascii_case("null") {
+        return Ok(None);
+    }
+    let Ok(duration) = CqlDuration::parse(text) else {
+        return invalid!("Invalid timeout value: {text}; expected a duration such as 500ms, or null");
+    };
+    if duration.months != 0 || duration.days != 0 {
+        return invalid!("Timeout values cannot be longer than 24h");
+    }
+    const LONGEST: i64 = 24 * 3600 * 1_000_000_000;
+    match u64::try_from(duration.nanos) {
+        Ok(nanos) if nanos > 0 && duration.nanos <= LONGEST && nanos % 1_000_000 == 0 => {
+            Ok(Some(Duration::from_nanos(nanos)))
+        }
+        Ok(nanos) if nanos > 0 && duration.nanos > LONGEST => {
+            invalid!("Timeout values cannot be longer than 24h")
+        }
+        Ok(nanos) if nanos > 0 => invalid!("Timeout values must be expressed in millisecond granularity"),
+        _ => invalid!("Timeout values must be positive"),
+    }
+}
+
+/// The level with these attributes; whether one of them has no effect.
+fn apply(properties: &[Property], level: &mut ServiceLevel) -> Result<bool> {
+    let mut without_effect = false;
+    for property in properties {
+        let text = property.value.text().unwrap_or_default();
+        match property.name.as_str() {
+            "timeout" => level.timeout = timeout(property)?,
+            "shares" => {
+                without_effect = true;
+                level.shares = match text.parse() {
+                    Ok(shares) if (1..=SHARES_MAX).contains(&shares) => shares,
+                    _ if text.eq_ignore_ascii_case("null") => SHARES_DEFAULT,
+                    _ => {
+                        return invalid!("'SHARES' can only take values of 1-{SHARES_MAX} (given {text})");
+                    }
+                };
+            }
+            "workload_type" => {
+                without_effect = true;
+                let name = if text.eq_ignore_ascii_case("null") { "unspecified" } else { text };
+                level.workload = match WorkloadType::from_name(name) {
+                    Some(workload) => workload,
+                    None => return invalid!("Invalid workload type: {text}"),
+                };
+            }
+            name => return Err(ExecError::Syntax(format!("Unknown property '{name}'"))),
+        }
+    }
+    Ok(without_effect)
+}
+
+fn put(properties: &[Property], mut level: ServiceLevel) -> Result<RoleChange> {
+    let without_effect = apply(properties, &mut level)?;
+    let warnings = if without_effect { vec![WITHOUT_EFFECT.to_owned()] } else { Vec::new() };
+    Ok(RoleChange { edits: vec![SchemaEdit::PutServiceLevel(level)], warnings })
+}
+
+fn missing<T>(name: &str) -> Result<T> {
+    invalid!("Service Level {name} doesn't exists.")
+}
+
+pub(super) fn create(ast: &CreateServiceLevel, context: &RoleContext<'_>) -> Result<RoleChange> {
+    check("CREATE", context)?;
+    let name = &ast.name.name;
+    if name.is_empty() || name.len() > NAME_LEN_MAX {
+        return invalid!("The name of a service level must have 1 to {NAME_LEN_MAX} bytes");
+    }
+    if name == DEFAULT_SERVICE_LEVEL {
+        return invalid!(
+            "The name '{DEFAULT_SERVICE_LEVEL}' is that of the service level of roles without one"
+        );
+    }
+    if context.schema.service_level(name).is_some() {
+        if ast.if_not_exists {
+            return Ok(RoleChange::default());
+        }
+        return invalid!("Service Level {name} already exists");
+    }
+    put(&ast.properties, ServiceLevel::new(name.clone()))
+}
+
+pub(super) fn alter(ast: &AlterServiceLevel, context: &RoleContext<'_>) -> Result<RoleChange> {
+    check("ALTER", context)?;
+    match context.schema.service_level(&ast.name.name) {
+        Some(level) => put(&ast.properties, ServiceLevel::clone(level)),
+        None => missing(&ast.name.name),
+    }
+}
+
+pub(super) fn drop(ast: &DropServiceLevel, context: &RoleContext<'_>) -> Result<RoleChange> {
+    check("DROP", context)?;
+    let name = &ast.name.name;
+    if context.schema.service_level(name).is_none() {
+        return if ast.if_exists { Ok(RoleChange::default()) } else { missing(name) };
+    }
+    let mut changed = ChangedRoles::new(context.schema);
+    for role in context.schema.roles().filter(|role| role.service_level.as_ref() == Some(name)) {
+        changed.change(&role.name, |role| role.service_level = None);
+    }
+    let mut edits = changed.edits();
+    edits.push(SchemaEdit::DropServiceLevel(name.clone()));
+    Ok(RoleChange { edits, warnings: Vec::new() })
+}
+
+/// Sets the level of a role, or removes it.
+fn set(role: &str, level: Option<&str>, context: &RoleContext<'_>) -> Result<RoleChange> {
+    check("AUTHORIZE", context)?;
+    if context.schema.role(role).is_none() {
+        return invalid!("Role {role} doesn't exist.");
+    }
+    if let Some(level) = level
+        && context.schema.service_level(level).is_none()
+    {
+        return missing(level);
+    }
+    let mut changed = ChangedRoles::new(context.schema);
+    changed.change(role, |role| role.service_level = level.map(str::to_owned));
+    Ok(RoleChange { edits: changed.edits(), warnings: Vec::new() })
+}
+
+pub(super) fn attach(ast: &AttachServiceLevel, context: &RoleContext<'_>) -> Result<RoleChange> {
+    set(&ast.role.name, Some(&ast.name.name), context)
+}
+
+pub(super) fn detach(ast: &DetachServiceLevel, context: &RoleContext<'_>) -> Result<RoleChange> {
+    set(&ast.role.name, None, context)
+}
+
+fn show_levels<'l, S: Sink>(levels: impl Iterator<Item = &'l ServiceLevel>, sink: &mut S) {
+    let columns = [
+        ("service_level", CqlType::Text),
+        ("timeout", CqlType::Duration),
+        ("workload_type", CqlType::Text),
+        ("shares", CqlType::Int),
+    ];
+    lists::rows(sink, "service_levels", &columns, |rows| {
+        for level in levels {
+            let nanos = |timeout: Duration| i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
+            let timeout =
+                level.timeout.map(|timeout| CqlDuration { months: 0, days: 0, nanos: nanos(timeout) });
+            rows.cell(Some(level.name.as_bytes()));
+            rows.cell(timeout.map(|timeout| timeout.to_bytes()).as_deref());
+            rows.cell(Some(level.workload.name().as_bytes()));
+            rows.cell(Some(&i32::try_from(level.shares).unwrap_or(i32::MAX).to_be_bytes()));
+            rows.end_row();
+        }
+    });
+}
+
+fn show_attached<'r, S: Sink>(attached: impl Iterator<Item = (&'r str, &'r str)>, sink: &mut S) {
+    let columns = [("role", CqlType::Text), ("service_level", CqlType::Text)];
+    lists::rows(sink, "role_attributes", &columns, |rows| {
+        for (role, level) in attached {
+            rows.cell(Some(role.as_bytes()));
+            rows.cell(Some(level.as_bytes()));
+            rows.end_row();
+        }
+    });
+}
+
+/// The combined levels of a role and of those granted to it , and the level that each attribute is of.
+fn show_effective<S: Sink>(role: &str, context: &RoleContext<'_>, sink: &mut S) {
+    let effective = roles::service_level(context.schema, role);
+    let columns = [
+        ("service_level_option", CqlType::Text),
+        ("effective_service_level", CqlType::Text),
+        ("value", CqlType::Text),
+    ];
+    lists::rows(sink, "effective_service_level", &columns, |rows| {
+        let timeout = effective.level.timeout.map(|timeout| format!("{}ms", timeout.as_millis()));
+        for (option, of, value) in [
+            ("workload_type", &effective.workload_of, Some(effective.level.workload.name().to_owned())),
+            ("timeout", &effective.timeout_of, timeout),
+            ("shares", &effective.shares_of, Some(effective.level.shares.to_string())),
+        ] {
+            rows.cell(Some(option.as_bytes()));
+            rows.cell(Some(of.as_bytes()));
+            rows.cell(value.as_deref().map(str::as_bytes));
+            rows.end_row();
+        }
+    });
+}
+
+/// LIST SERVICE LEVEL in its forms.
+pub(super) fn list<S: Sink>(
+    ast: &ListServiceLevels,
+    context: &RoleContext<'_>,
+    sink: &mut S,
+) -> Result<Outcome> {
+    check("DESCRIBE", context)?;
+    let known = |role: &str| match context.schema.role(role) {
+        Some(known) => Ok(known),
+        None => invalid!("Role {role} doesn't exist."),
+    };
+    match ast {
+        ListServiceLevels::One(name) => match context.schema.service_level(&name.name) {
+            Some(level) => show_levels(std::iter::once(&**level), sink),
+            None => return missing(&name.name),
+        },
+        ListServiceLevels::All => show_levels(context.schema.service_levels().map(|level| &**level), sink),
+        ListServiceLevels::AttachedTo(role) => {
+            let role = known(&role.name)?;
+            let level = role.service_level.as_deref();
+            show_attached(level.map(|level| (role.name.as_str(), level)).into_iter(), sink);
+        }
+        ListServiceLevels::AllAttached => {
+            let attached = |role: &'_ std::sync::Arc<schema::Role>| role.service_level.is_some();
+            let roles: Vec<_> = context.schema.roles().filter(|role| attached(role)).collect();
+            let pairs = roles.iter().map(|role| {
+                (role.name.as_str(), role.service_level.as_deref().unwrap_or(DEFAULT_SERVICE_LEVEL))
+            });
+            show_attached(pairs, sink);
+        }
+        ListServiceLevels::EffectiveOf(role) => {
+            known(&role.name)?;
+            show_effective(&role.name, context, sink);
+        }
+    }
+    Ok(Outcome::Rows)
+}
