@@ -249,8 +249,7 @@ pub(super) fn list<S: Sink>(
             show_attached(level.map(|level| (role.name.as_str(), level)).into_iter(), sink);
         }
         ListServiceLevels::AllAttached => {
-            let attached = |role: &'_ std::sync::Arc<schema::Role>| role.service_level.is_some();
-            let roles: Vec<_> = context.schema.roles().filter(|role| attached(role)).collect();
+            let roles: Vec<_> = context.schema.roles().filter(|role| role.service_level.is_some()).collect();
             let pairs = roles.iter().map(|role| {
                 (role.name.as_str(), role.service_level.as_deref().unwrap_or(DEFAULT_SERVICE_LEVEL))
             });
