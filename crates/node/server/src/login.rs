@@ -117,13 +117,7 @@ fn decode(token: &[u8]) -> Result<(String, String), CqlError> {
 
 impl Login {
     async fn log_in(self: Rc<Self>, address: SocketAddr, token: Bytes) -> Result<SaslStep, CqlError> {
-        if let Some(remaining) = self.lockout.remaining(address.ip(), self.rt.now()) {
-            return Err(bad_credentials(format!(
-                "Too many failed logins from {}; try again in {} s",
-                address.ip(),
-                remaining.as_secs() + 1
-            )));
-        }
+        self.check_lockout(address)?;
         let (user, password) = decode(&token)?;
         let role = self.coordinator.schema().role(&user).cloned();
         let hash = role.as_ref().and_then(|role| role.salted_hash.as_deref()).and_then(Hash::parse);
@@ -131,7 +125,7 @@ impl Login {
         // As long for a role that is not there, so that the time does not say which are.
         let hash = hash.unwrap_or_else(|| Hash::of_nobody(self.cost));
         let is_default = password == DEFAULT_PASSWORD && user == self.superuser;
-        if !self.matches(hash, password).await? || !known {
+        if !self.matches(address, hash, password).await? || !known {
             if self.lockout.failed(address.ip(), self.rt.now()) {
                 tracing::warn!(
                     "{} is locked out: too many failed logins, the last as {user:?}",
@@ -153,6 +147,16 @@ impl Login {
         Ok(SaslStep::Success { user, token: None })
     }
 
+    /// Refuses an address that has failed too often.
+    fn check_lockout(&self, address: SocketAddr) -> Result<(), CqlError> {
+        let Some(remaining) = self.lockout.remaining(address.ip(), self.rt.now()) else { return Ok(()) };
+        Err(bad_credentials(format!(
+            "Too many failed logins from {}; try again in {} s",
+            address.ip(),
+            remaining.as_secs() + 1
+        )))
+    }
+
     /// Whether a role may log in at all, and here.
     fn check_place(&self, role: Option<&Role>, user: &str) -> Result<(), CqlError> {
         if role.is_none_or(|role| !role.can_login) {
@@ -171,19 +175,26 @@ impl Login {
     }
 
     /// Hashes the password in a group of few shares, so that logins do not slow requests down.
-    async fn matches(self: &Rc<Self>, hash: Hash, password: String) -> Result<bool, CqlError> {
+    async fn matches(
+        self: &Rc<Self>,
+        address: SocketAddr,
+        hash: Hash,
+        password: String,
+    ) -> Result<bool, CqlError> {
         if self.waiting.get() >= LOGINS_MAX {
             let text = format!("{LOGINS_MAX} logins are waiting already");
             return Err(CqlError::new(ErrorKind::Overloaded, text));
         }
         let _waiting = Waiting::new(self.clone());
-        let hashing = self.hashing.clone();
+        let login = self.clone();
         let work = async move {
-            let _permit = hashing.acquire(1).await;
-            hash.matches(&password).await
+            let _permit = login.hashing.acquire(1).await;
+            // Others of this address may have failed meanwhile: guesses that come at once count like guesses in a row.
+            login.check_lockout(address)?;
+            Ok(hash.matches(&password).await)
         };
         // Dropped with the connection, it ends the work.
-        Ok(self.rt.spawn(Group::Maintenance, work).await)
+        self.rt.spawn(Group::Maintenance, work).await
     }
 }
 
