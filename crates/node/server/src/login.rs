@@ -1,11 +1,12 @@
 //! How clients of a node prove who they are: passwords against the roles of the schema, and the first superuser.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use auth::password::Hash;
+use auth::password::{COST_MIN, Hash};
 use auth::{Lockout, LockoutLimits};
 use bytes::Bytes;
 use cluster::SchemaEdit;
@@ -23,6 +24,8 @@ use crate::config::is_class;
 const DEFAULT_PASSWORD: &str = "cassandra";
 /// Logins of a shard that wait for their password to be hashed; more are refused.
 const LOGINS_MAX: usize = 256;
+/// Passwords of a shard that are known to be right; more of them are forgotten together.
+const VERIFIED_MAX: usize = 1024;
 /// Time between two attempts to create the first superuser.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -45,6 +48,7 @@ pub(crate) fn authenticator(rt: &Rt, config: &Config, coordinator: &Coordinator)
         checks_datacenter: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
         cost: config.auth_bcrypt_gensalt_log2_rounds,
         lockout: Lockout::new(limits),
+        verified: RefCell::default(),
         hashing: Semaphore::new(1),
         waiting: Cell::new(0),
     })))
@@ -83,6 +87,9 @@ struct Login {
     checks_datacenter: bool,
     cost: u32,
     lockout: Lockout,
+    /// By the hash of a role's password: a cheap hash of the password that was found right, so that the many connections of a
+    /// driver do not cost a whole one each. In memory only, and of no use once the role has another password.
+    verified: RefCell<BTreeMap<String, Hash>>,
     /// One password is hashed at a time: more would take as long together, and each longer.
     hashing: Semaphore,
     waiting: Cell<usize>,
@@ -191,10 +198,34 @@ impl Login {
             let _permit = login.hashing.acquire(1).await;
             // Others of this address may have failed meanwhile: guesses that come at once count like guesses in a row.
             login.check_lockout(address)?;
-            Ok(hash.matches(&password).await)
+            Ok(login.verify(hash, &password).await)
         };
         // Dropped with the connection, it ends the work.
         self.rt.spawn(Group::Maintenance, work).await
+    }
+}
+
+impl Login {
+    /// Whether a hash is that of a password. The cheap hash is made even where none is known, so that the time does not say whose
+    /// password was right before.
+    async fn verify(&self, hash: Hash, password: &str) -> bool {
+        let stored = hash.to_string();
+        let known = self.verified.borrow().get(&stored).cloned();
+        if known.unwrap_or_else(|| Hash::of_nobody(COST_MIN)).matches(password).await {
+            return true;
+        }
+        if !hash.matches(password).await {
+            return false;
+        }
+        let mut salt = [0; 16];
+        self.rt.fill_random(&mut salt);
+        let cheap = Hash::new(password, COST_MIN, salt).await;
+        let mut verified = self.verified.borrow_mut();
+        if verified.len() >= VERIFIED_MAX {
+            verified.clear();
+        }
+        verified.insert(stored, cheap);
+        true
     }
 }
 
