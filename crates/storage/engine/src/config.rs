@@ -37,6 +37,8 @@ pub struct Canaries {
     pub unlimited_memtables: bool,
     /// Where deletions wait for a repair, everything is taken for repaired at this moment.
     pub all_repaired: bool,
+    /// The index of an SSTable leaves out one row in four.
+    pub lost_places: bool,
 }
 
 /// Settings of one shard's engine. Byte limits are this shard's part of the node's.

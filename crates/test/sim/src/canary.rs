@@ -239,6 +239,13 @@ impl Canary {
             |injected| injected.engine.unlimited_memtables = true,
         ),
         checked(
+            "lost-places",
+            "the index of an SSTable leaves out one row in four",
+            (Focus::Rows, 5, None),
+            "indexed",
+            |injected| injected.engine.lost_places = true,
+        ),
+        checked(
             "rollback-unnoticed",
             "a node whose disk was restored from an older image serves",
             (Focus::Rollback, 2, Some(0)),

@@ -19,6 +19,7 @@ use crate::client::{Connection, Failure};
 use crate::cluster::bounded::Watcher;
 use crate::cluster::ddl::{self, Changer, SharedSchema};
 use crate::cluster::health::{Health, Machine, Served};
+use crate::cluster::indexed::{self, Indexer, SharedIndexed};
 use crate::cluster::lwt::{self, LwtTables};
 use crate::cluster::plan::{ClusterPlan, Copies, SEEDS};
 use crate::cluster::replicating::{self, Replicator, SharedCopied};
@@ -48,11 +49,13 @@ pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(15);
 const CHANGE_PAUSE_MICROS: u64 = 150_000;
 /// Draws of the client of timestamps, above those of all others.
 const STAMPER_STREAM: u64 = 1 << 50;
+/// Draws of the client of indexes.
+const INDEXER_STREAM: u64 = 1 << 51;
 /// How often a join may be retried before the quiescent phase.
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// The checks of a quiescent phase, in this order.
-const CHECKS: [&str; 18] = [
+const CHECKS: [&str; 19] = [
     "kept",
     "truncation",
     "left_behind",
@@ -61,6 +64,7 @@ const CHECKS: [&str; 18] = [
     "resurrection",
     "replicating",
     "truncating",
+    "indexed",
     "durable",
     "atomic",
     "equal",
@@ -125,6 +129,7 @@ pub(crate) struct ClusterDirector {
     pub(crate) stamps: SharedStamps,
     pub(crate) schema: SharedSchema,
     pub(crate) cut: SharedCut,
+    pub(crate) indexed: SharedIndexed,
     pub(crate) copied: SharedCopied,
     /// Draws that came later than others.
     pub(crate) details: Rng,
@@ -395,6 +400,9 @@ impl ClusterDirector {
         }
         if self.plan.truncates {
             self.change_schema(&mut connection, &truncating::create_text()).await;
+            for text in indexed::create_texts() {
+                self.change_schema(&mut connection, &text).await;
+            }
         }
         if self.plan.probes {
             self.change_schema(&mut connection, &available::create_text()).await;
@@ -519,6 +527,15 @@ impl ClusterDirector {
                 rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
             };
             tasks.push(self.rt.spawn(Group::Statement, truncater.run()));
+            let indexer = Indexer {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                indexed: self.indexed.clone(),
+                plan: self.plan.clone(),
+                servers: servers.to_vec(),
+                rng: self.sim.rng(INDEXER_STREAM + self.sim.now().as_nanos() as u64),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, indexer.run()));
         }
         if !self.plan.replications.is_empty() {
             let replicator = Replicator {
@@ -598,6 +615,8 @@ impl ClusterDirector {
             "replicating" => Ok(()),
             "truncating" if self.plan.truncates => truncating::check(self).await,
             "truncating" => Ok(()),
+            "indexed" if self.plan.truncates => indexed::check(self).await,
+            "indexed" => Ok(()),
             "durable" => durable::check(self).await,
             "atomic" => atomic::check(self),
             "equal" => equal::check(self).await,

@@ -11,6 +11,7 @@ mod durable;
 mod equal;
 mod focus;
 mod health;
+mod indexed;
 mod kept;
 mod left_behind;
 mod lwt;
@@ -47,6 +48,7 @@ use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member, Place};
 pub use crate::cluster::focus::Focus;
 use crate::cluster::health::Served;
+use crate::cluster::indexed::SharedIndexed;
 use crate::cluster::lwt::LwtTables;
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::replicating::SharedCopied;
@@ -169,6 +171,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             lwt: LwtTables::new(&directed),
             stamps: Rc::new(RefCell::new(Stamps::new())),
             cut: SharedCut::default(),
+            indexed: SharedIndexed::default(),
             copied: SharedCopied::default(),
             details: Rng::new(seed, DETAILS_STREAM),
             schema: Rc::new(RefCell::new(Known::all(directed.changers))),
