@@ -84,6 +84,7 @@ CLIENTS = {
     "go": go,
     "node": node,
     "rust": rust,
+    "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
 }
 
 
@@ -162,7 +163,8 @@ def main():
     unknown = [name for name in options.names if name not in CLIENTS]
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
-    names = options.names or list(CLIENTS)
+    # Cassandra has no DynamoDB API.
+    names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name != "boto3"]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
     if not options.torc:

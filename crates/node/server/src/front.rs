@@ -34,23 +34,26 @@ const ANSWER_BYTES_LEAST: usize = 16 << 20;
 pub(crate) struct FrontEndpoint {
     sessions: SessionsEndpoint,
     statements: StatementsEndpoint,
+    alternator: dynamo::HandOverEndpoint,
 }
 
 impl FrontEndpoint {
     /// One a shard.
     pub(crate) fn all(shard_count: u16, queue_max: usize) -> Vec<Self> {
         let ends = session::sessions_mesh(shard_count).into_iter().zip(Mesh::new(shard_count, queue_max));
-        ends.map(|(sessions, statements)| Self { sessions, statements }).collect()
+        let ends = ends.zip(dynamo::hand_over_mesh(shard_count, queue_max));
+        ends.map(|((sessions, statements), alternator)| Self { sessions, statements, alternator }).collect()
     }
 }
 
-/// The CQL server of one shard.
+/// The CQL server and the DynamoDB API of one shard.
 pub(crate) struct Front {
     rt: Rt,
     config: Config,
     client_tls: Option<ClientTls>,
     sessions: Sessions<Processor>,
     executor: ShardFrontend,
+    alternator: dynamo::Server<Coordinator>,
     announcer: Announcer,
     /// Names slow statements in the log; none when nobody wants to know.
     _slow: Option<Task<()>>,
@@ -92,6 +95,10 @@ impl Front {
             executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
+        let isolation = dynamo::Isolation::from_name(&boot.config.alternator_write_isolation);
+        let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default());
+        let alternator =
+            dynamo::Server::new(rt, api, alternator_limits(rt, &boot.config), endpoint.alternator);
         let watches = !boot.config.slow_query_log_timeout.is_zero();
         Self {
             _slow: watches.then(|| executor::tell_slow(rt, &executor)),
@@ -100,6 +107,7 @@ impl Front {
             client_tls: boot.client_tls.clone(),
             sessions,
             executor,
+            alternator,
             announcer,
         }
     }
@@ -109,7 +117,7 @@ impl Front {
         if self.rt.shard().0 != 0 {
             return Ok(());
         }
-        self.sessions.listen_with(self.client_tls.clone()).await.map(|_| ()).map_err(|error| {
+        self.sessions.listen_with(self.client_tls.clone()).await.map_err(|error| {
             let config = &self.config;
             let port = error.address.map_or(0, |address| address.port());
             let (what, option) = if port == config.native_shard_aware_transport_port {
@@ -122,7 +130,15 @@ impl Front {
                 ("the CQL port", "native_transport_port")
             };
             NodeError::Listen { what, option, error }
-        })
+        })?;
+        let config = &self.config;
+        if config.alternator_port != 0 {
+            let address = config.alternator_address.unwrap_or(config.rpc_address);
+            let listening = self.alternator.listen(SocketAddr::new(address, config.alternator_port)).await;
+            let (what, option) = ("the port of the DynamoDB API", "alternator_port");
+            listening.map_err(|error| NodeError::Listen { what, option, error })?;
+        }
+        Ok(())
     }
 
     /// The share of requests that are traced although their client does not ask for it.
@@ -169,10 +185,26 @@ impl Front {
     /// Finishes the requests under way and closes the connections.
     pub(crate) async fn stop(&self) {
         self.announcer.stop();
+        self.alternator.stop(STOP_GRACE).await;
         let left = self.sessions.stop(STOP_GRACE).await;
         if left > 0 {
             tracing::warn!("{left} connections were still busy after {STOP_GRACE:?} and are cut");
         }
+    }
+}
+
+/// This shard's part of what the DynamoDB API may take.
+fn alternator_limits(rt: &Rt, config: &Config) -> dynamo::HttpLimits {
+    let shards = usize::from(rt.shard_count()).max(1);
+    let memory = usize::try_from(config.memory_size.0).unwrap_or(usize::MAX);
+    let defaults = dynamo::HttpLimits::default();
+    dynamo::HttpLimits {
+        connections_max: (config.connection_limits().alternator / shards)
+            .max(1)
+            .min(defaults.connections_max),
+        // A body is parsed into several times its bytes.
+        bytes_in_flight_max: (memory / 64 / shards).max(defaults.body_bytes_max),
+        ..defaults
     }
 }
 

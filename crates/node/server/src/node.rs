@@ -86,6 +86,8 @@ pub struct ReadyReport {
     pub cql: std::net::SocketAddr,
     /// The address of shard-aware clients.
     pub shard_aware: Option<std::net::SocketAddr>,
+    /// The address of the DynamoDB API.
+    pub alternator: Option<std::net::SocketAddr>,
     /// The address of administration.
     pub api: Option<std::net::SocketAddr>,
     /// The address of metrics.
@@ -204,6 +206,8 @@ impl ReadyReport {
         ReadyReport {
             cql: (address, config.native_transport_port).into(),
             shard_aware: (port != 0).then(|| (address, port).into()),
+            alternator: (config.alternator_port != 0)
+                .then(|| (config.alternator_address.unwrap_or(address), config.alternator_port).into()),
             api: admin.api_address(),
             metrics: admin.metrics_address(),
             start_millis: rt.now().as_nanos() / 1_000_000,

@@ -8,6 +8,9 @@ use server::Config;
 
 use crate::{local_cluster, node};
 
+/// The port of the DynamoDB API: that of DynamoDB Local.
+const ALTERNATOR_PORT: u16 = 8000;
+
 /// Runs a node for development, or several.
 pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     let mut config = Config::default();
@@ -19,7 +22,12 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     };
     config.data_file_directories = directory.join("data");
     config.commitlog_segment_size = server::Size::mib(8);
+    config.alternator_port = ALTERNATOR_PORT;
     node::apply(&mut config, arguments)?;
+    if !config.asks_nobody() && arguments.get_one::<String>("alternator_port").is_none() {
+        // The DynamoDB API cannot ask clients who they are yet.
+        config.alternator_port = 0;
+    }
     place(&mut config, arguments);
     let nodes = *arguments.get_one::<u16>("nodes").expect("it has a default");
     let configs = if nodes == 1 { vec![config] } else { several(&config, &directory, nodes, arguments)? };
@@ -82,6 +90,7 @@ fn several(
                 listen_address: shifted(config.listen_address)?,
                 api_address: shifted(config.api_address)?,
                 prometheus_address: shifted(config.prometheus_address)?,
+                alternator_address: config.alternator_address.map(shifted).transpose()?,
                 data_file_directories: directory.join(format!("node{}", at + 1)).join("data"),
                 ..config.clone()
             };

@@ -135,7 +135,12 @@ fn ready_line(report: &ReadyReport) -> String {
         report.shards,
         if report.shards == 1 { "" } else { "s" }
     );
-    let more = [("shard-aware CQL", report.shard_aware), ("REST", report.api), ("metrics", report.metrics)];
+    let more = [
+        ("shard-aware CQL", report.shard_aware),
+        ("DynamoDB API", report.alternator),
+        ("REST", report.api),
+        ("metrics", report.metrics),
+    ];
     for (what, address) in more {
         if let Some(address) = address {
             line.push_str(&format!(", {what} on {address}"));

@@ -13,6 +13,8 @@ pub(crate) struct ConnectionLimits {
     pub(crate) internode_out: usize,
     /// Of each of the two HTTP ports.
     pub(crate) http: usize,
+    /// Of clients of the DynamoDB API.
+    pub(crate) alternator: usize,
 }
 
 impl Config {
@@ -25,7 +27,12 @@ impl Config {
             files => usize::try_from((files / of).max(4)).unwrap_or(usize::MAX),
         };
         let internode_out = part(32).saturating_mul(3);
-        ConnectionLimits { cql: part(4), internode: part(8), internode_out, http: part(64) }
+        // Where the DynamoDB API is on it has a quarter of what CQL clients would have.
+        let (cql, alternator) = match self.alternator_port {
+            0 => (part(4), 0),
+            _ => (part(16).saturating_mul(3), part(16)),
+        };
+        ConnectionLimits { cql, internode: part(8), internode_out, http: part(64), alternator }
     }
 }
 
@@ -36,15 +43,18 @@ mod tests {
     #[test]
     fn files_keep_half_of_the_descriptors() {
         let limits = |files| Config { max_open_files: files, ..Config::default() }.connection_limits();
-        let of_256 = ConnectionLimits { cql: 64, internode: 32, internode_out: 24, http: 4 };
+        let of_256 = ConnectionLimits { cql: 64, internode: 32, internode_out: 24, http: 4, alternator: 0 };
         assert_eq!(limits(256), of_256);
         let many = limits(1 << 20);
         assert_eq!((many.cql, many.internode, many.internode_out), (1 << 18, 1 << 17, 3 << 15));
         for files in [256, 1024, 65_536] {
-            let ConnectionLimits { cql, internode, internode_out, http } = limits(files);
+            let ConnectionLimits { cql, internode, internode_out, http, alternator: _ } = limits(files);
             assert!((cql + internode + internode_out + 2 * http) as u64 <= files / 2);
             assert!(internode_out < internode);
         }
         assert_eq!(limits(0).cql, usize::MAX, "no limit is known");
+        let both =
+            Config { max_open_files: 256, alternator_port: 8000, ..Config::default() }.connection_limits();
+        assert_eq!((both.cql, both.alternator), (48, 16));
     }
 }

@@ -152,6 +152,11 @@ options! {
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
     prometheus_port: u16 = 9180, "Port of the metrics; 0 for none.";
     http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, separated by commas; addresses and localhost always may be used.";
+    alternator_port: u16 = 0, "Port of the DynamoDB API; 0 for none, 8000 with torc dev.";
+    alternator_address: Option<IpAddr> = None, "Address of the DynamoDB API; rpc_address by default.";
+    alternator_https_port: u16 = 0, "Port of the DynamoDB API with TLS; only 0 so far.";
+    alternator_write_isolation: String = "always_use_lwt".to_owned(), "How writes of the DynamoDB API are kept apart, where a table's tag system:write_isolation does not say: always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw.";
+    alternator_enforce_authorization: bool = false, "Requests of the DynamoDB API must be signed by a role; only false so far.";
     max_open_files: u64 = 0, "Files and sockets that the node may have open; 0 for the limit of the process. Half of them are for files.";
     #[alias("max_heap_size", "")]
     memory_size: Size = Size(0), "Memory that the node may use; 0 for the memory of the machine or the limit of the container.";
@@ -282,6 +287,7 @@ impl Config {
             &["none", "all", "dc", "rack"],
         )?;
         self.check_encryption()?;
+        self.check_alternator()?;
         one_of("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
         one_of("internode_compressor", &self.internode_compressor, &["lz4", "zstd"])?;
         self.check_cluster()?;
@@ -302,6 +308,39 @@ impl Config {
             ));
         }
         Ok(())
+    }
+
+    /// A node that authenticates CQL clients does not serve others without.
+    fn check_alternator(&self) -> Result<(), ConfigError> {
+        if dynamo::Isolation::from_name(&self.alternator_write_isolation).is_none() {
+            let expected = "expected always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw".to_owned();
+            let (name, value) =
+                ("alternator_write_isolation".to_owned(), self.alternator_write_isolation.clone());
+            return Err(ConfigError::Value { name, value, expected });
+        }
+        let refused = |text: &str| Err(ConfigError::Conflict(text.to_owned()));
+        if self.alternator_https_port != 0 {
+            return refused("alternator_https_port is not supported yet: the DynamoDB API has no TLS");
+        }
+        if self.alternator_enforce_authorization {
+            return refused(
+                "alternator_enforce_authorization is not supported yet: the DynamoDB API asks nobody who they are",
+            );
+        }
+        if self.alternator_port != 0 && !self.asks_nobody() {
+            return refused(
+                "alternator_port with an authenticator would serve everybody: the DynamoDB API cannot check signatures yet",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether clients need not say who they are.
+    pub fn asks_nobody(&self) -> bool {
+        self.authenticator
+            .rsplit('.')
+            .next()
+            .is_some_and(|name| name.eq_ignore_ascii_case("AllowAllAuthenticator"))
     }
 
     fn check_ranges(&self) -> Result<(), ConfigError> {

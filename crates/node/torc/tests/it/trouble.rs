@@ -79,7 +79,8 @@ fn a_port_in_use() {
     refused(&other, &["the CQL port", "9042", "native_transport_port"]);
     other =
         other.option("native_transport_port", "9043").option("native_shard_aware_transport_port", "19043");
-    other.start();
+    refused(&other, &["the port of the DynamoDB API", "8000", "alternator_port"]);
+    other.option("alternator_port", "0").start();
     drop(node);
 }
 

@@ -1,0 +1,344 @@
+"""The AWS SDK for Python against the DynamoDB API of a running node: `client.py HOST CQL_PORT torc`.
+
+The port is TEST_DYNAMODB_PORT, 8000 by default. Client and resource, waiters, paginators, expressions, errors by their types.
+"""
+
+import concurrent.futures
+import decimal
+import os
+import socket
+import sys
+import time
+import traceback
+import uuid
+
+import boto3
+from boto3.dynamodb.conditions import Attr, Key
+from boto3.dynamodb.types import Binary
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+HOST = sys.argv[1]
+PORT = int(os.environ.get("TEST_DYNAMODB_PORT", "8000"))
+OPTIONS = {
+    "endpoint_url": f"http://{HOST}:{PORT}",
+    "region_name": "us-east-1",
+    "aws_access_key_id": "any",
+    "aws_secret_access_key": "any",
+    "config": Config(retries={"max_attempts": 2}, max_pool_connections=32),
+}
+client = boto3.client("dynamodb", **OPTIONS)
+resource = boto3.resource("dynamodb", **OPTIONS)
+passed, failed = 0, 0
+
+
+def check(name, test):
+    """Runs one test and prints its line."""
+    global passed, failed
+    try:
+        test()
+    except Exception as error:  # every failure is reported, none ends the run
+        failed += 1
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:400]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})")
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename.endswith("client.py"):
+                print(f"     at line {frame.lineno}: {frame.line}")
+    else:
+        passed += 1
+        print(f"ok {name}")
+
+
+def refused(code, text, call, **arguments):
+    """The call fails with this error, whose message contains the text."""
+    try:
+        call(**arguments)
+    except ClientError as error:
+        assert error.response["Error"]["Code"] == code, error
+        assert text in error.response["Error"]["Message"], error
+        return error.response
+    raise AssertionError(f"not refused: {call} {arguments}")
+
+
+def new_table(range_type=None, hash_type="S"):
+    """A table with the key p, and c if it has a range key."""
+    name = "t_" + uuid.uuid4().hex[:12]
+    definitions = [{"AttributeName": "p", "AttributeType": hash_type}]
+    schema = [{"AttributeName": "p", "KeyType": "HASH"}]
+    if range_type:
+        definitions.append({"AttributeName": "c", "AttributeType": range_type})
+        schema.append({"AttributeName": "c", "KeyType": "RANGE"})
+    table = resource.create_table(
+        TableName=name, AttributeDefinitions=definitions, KeySchema=schema, BillingMode="PAY_PER_REQUEST"
+    )
+    table.wait_until_exists()
+    return table
+
+
+def tables():
+    table = new_table("N")
+    described = client.describe_table(TableName=table.name)["Table"]
+    assert described["TableStatus"] == "ACTIVE" and described["TableArn"].endswith(":table/" + table.name)
+    assert [key["AttributeName"] for key in described["KeySchema"]] == ["p", "c"]
+    names = [name for page in client.get_paginator("list_tables").paginate(PaginationConfig={"PageSize": 1}) for name in page["TableNames"]]
+    assert table.name in names and len(names) == len(set(names))
+    refused("ResourceInUseException", "Table already exists", client.create_table, TableName=table.name,
+            AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}], BillingMode="PAY_PER_REQUEST")  # fmt: skip
+    client.update_table(TableName=table.name, BillingMode="PROVISIONED",
+                        ProvisionedThroughput={"ReadCapacityUnits": 3, "WriteCapacityUnits": 4})  # fmt: skip
+    units = client.describe_table(TableName=table.name)["Table"]["ProvisionedThroughput"]
+    assert (units["ReadCapacityUnits"], units["WriteCapacityUnits"]) == (3, 4)
+    client.tag_resource(ResourceArn=described["TableArn"], Tags=[{"Key": "a", "Value": "b"}])
+    assert client.list_tags_of_resource(ResourceArn=described["TableArn"])["Tags"] == [{"Key": "a", "Value": "b"}]
+    table.delete()
+    table.wait_until_not_exists()
+    refused("ResourceNotFoundException", "not found", client.describe_table, TableName=table.name)
+    refused("ResourceNotFoundException", "Requested resource not found", table.get_item, Key={"p": "a", "c": 1})
+
+
+DOCUMENT = {
+    "p": "k",
+    "s": "grüße ☃",
+    "n": decimal.Decimal("-12345678901234567890123456789.012345678"),
+    "small": decimal.Decimal("1E-130"),
+    "b": Binary(bytes(range(256))),
+    "t": True,
+    "f": False,
+    "z": None,
+    "ss": {"a", "b"},
+    "ns": {decimal.Decimal(1), decimal.Decimal("2.5")},
+    "bs": {Binary(b"x"), Binary(b"y")},
+    "l": [decimal.Decimal(1), "x", [], {"deep": [None, {"er": False}]}],
+    "m": {"": "empty name", "weird.name#": {}},
+    "empty": "",
+}
+
+
+def documents():
+    table = new_table()
+    table.put_item(Item=DOCUMENT)
+    assert table.get_item(Key={"p": "k"}, ConsistentRead=True)["Item"] == DOCUMENT
+    assert "Item" not in table.get_item(Key={"p": "nobody"})
+    old = table.put_item(Item={"p": "k", "x": 1}, ReturnValues="ALL_OLD")["Attributes"]
+    assert old == DOCUMENT
+    assert table.get_item(Key={"p": "k"}, ConsistentRead=True)["Item"] == {"p": "k", "x": 1}, "a put replaces"
+    assert table.delete_item(Key={"p": "k"}, ReturnValues="ALL_OLD")["Attributes"] == {"p": "k", "x": 1}
+    assert "Item" not in table.get_item(Key={"p": "k"}, ConsistentRead=True)
+    table.put_item(Item={"p": "k"})
+    assert table.get_item(Key={"p": "k"}, ConsistentRead=True)["Item"] == {"p": "k"}, "a key alone is an item"
+    capacity = table.get_item(Key={"p": "k"}, ReturnConsumedCapacity="TOTAL")["ConsumedCapacity"]
+    assert capacity["CapacityUnits"] == 0.5 and capacity["TableName"] == table.name
+
+
+def conditions():
+    table = new_table()
+    table.put_item(Item={"p": "k", "n": 1}, ConditionExpression=Attr("p").not_exists())
+    failed = refused("ConditionalCheckFailedException", "The conditional request failed", table.put_item,
+                     Item={"p": "k"}, ConditionExpression=Attr("p").not_exists(),
+                     ReturnValuesOnConditionCheckFailure="ALL_OLD")  # fmt: skip
+    assert failed["Item"] == {"p": {"S": "k"}, "n": {"N": "1"}}, failed
+    table.delete_item(Key={"p": "k"}, ConditionExpression=Attr("n").between(0, 5) & ~Attr("n").eq(3))
+    refused("ConditionalCheckFailedException", "", table.delete_item, Key={"p": "k"}, ConditionExpression=Attr("n").eq(1))
+    for expression, message in [
+        ("n = ", 'Syntax error; token: "<EOF>"'),
+        ("name = n", "reserved keyword: name"),
+        ("#x = n", "attribute name: #x"),
+        ("n = :x", "attribute value: :x"),
+        ("foo(n)", "Invalid function name; function: foo"),
+    ]:
+        refused("ValidationException", message, table.put_item, Item={"p": "k"}, ConditionExpression=expression)
+    refused("ValidationException", "unused in expressions: keys: {:u}", table.put_item, Item={"p": "k"},
+            ConditionExpression="attribute_exists(p)", ExpressionAttributeValues={":u": 1})  # fmt: skip
+
+
+def updates():
+    table = new_table()
+
+    def update(expression, values=None, returns="ALL_NEW", **more):
+        if values:
+            more["ExpressionAttributeValues"] = values
+        return table.update_item(Key={"p": "k"}, UpdateExpression=expression, ReturnValues=returns, **more).get("Attributes")
+
+    assert update("SET a = :a, l = :l, m = :m", {":a": 1, ":l": [1, 2, 3], ":m": {"x": {"y": 1}}})["a"] == 1
+    assert update("SET a = a + :one, l[1] = :s, m.x.y = m.x.y - :one ADD c :one REMOVE l[0]", {":one": 1, ":s": "two"}) == {
+        "p": "k", "a": 2, "l": ["two", 3], "m": {"x": {"y": 0}}, "c": 1}  # fmt: skip
+    assert update("SET l = list_append(l, :l), b = if_not_exists(b, :one)", {":l": ["end"], ":one": 1}, "UPDATED_NEW") == {
+        "l": ["two", 3, "end"], "b": 1}  # fmt: skip
+    assert update("ADD tags :t", {":t": {"x", "y"}})["tags"] == {"x", "y"}
+    assert "tags" not in update("DELETE tags :t", {":t": {"x", "y"}})
+    assert update("SET a = :a", {":a": 9}, "UPDATED_OLD") == {"a": 2}
+    refused("ValidationException", "part of the key", update, expression="SET p = :a", values={":a": 9})
+    refused("ValidationException", "incorrect data type", update, expression="ADD l :a", values={":a": 9})
+    refused("ValidationException", "does not exist in the item", update, expression="SET a = nope")
+    refused("ValidationException", "overlap", update, expression="SET a = :a, a = :a", values={":a": 9})
+    refused("ConditionalCheckFailedException", "", update, expression="SET a = :a", values={":a": 1},
+            ConditionExpression="attribute_not_exists(a)")  # fmt: skip
+    legacy = client.update_item(TableName=table.name, Key={"p": {"S": "q"}}, ReturnValues="ALL_NEW",
+                                AttributeUpdates={"n": {"Action": "ADD", "Value": {"N": "4"}}},
+                                Expected={"n": {"Exists": False}})  # fmt: skip
+    assert legacy["Attributes"] == {"p": {"S": "q"}, "n": {"N": "4"}}
+
+
+def counters_do_not_lose_updates():
+    table = new_table()
+
+    def add(_):
+        for _ in range(10):
+            table.update_item(Key={"p": "k"}, UpdateExpression="SET n = if_not_exists(n, :zero) + :one",
+                              ExpressionAttributeValues={":zero": 0, ":one": 1})  # fmt: skip
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(8)))
+    assert table.get_item(Key={"p": "k"}, ConsistentRead=True)["Item"]["n"] == 80
+
+
+def queries():
+    table = new_table("N")
+    with table.batch_writer() as batch:
+        for p in ("a", "b"):
+            for c in range(-30, 70):
+                batch.put_item(Item={"p": p, "c": c, "even": c % 2 == 0, "pad": "x" * 100})
+    everything = Key("p").eq("a")
+    pages = client.get_paginator("query").paginate(
+        TableName=table.name, KeyConditionExpression="p = :p", ExpressionAttributeValues={":p": {"S": "a"}},
+        PaginationConfig={"PageSize": 7})  # fmt: skip
+    assert [int(item["c"]["N"]) for page in pages for item in page["Items"]] == list(range(-30, 70))
+    found = table.query(KeyConditionExpression=everything & Key("c").between(-5, 5), ScanIndexForward=False)
+    assert [item["c"] for item in found["Items"]] == list(range(5, -6, -1))
+    for condition, wanted in [
+        (Key("c").lt(-28), [-30, -29]),
+        (Key("c").lte(-29), [-30, -29]),
+        (Key("c").gt(67), [68, 69]),
+        (Key("c").gte(68), [68, 69]),
+        (Key("c").eq(7), [7]),
+        (Key("c").eq(700), []),
+    ]:
+        assert [item["c"] for item in table.query(KeyConditionExpression=everything & condition)["Items"]] == wanted
+    counted = table.query(KeyConditionExpression=everything, FilterExpression=Attr("even").eq(True), Select="COUNT")
+    assert (counted["Count"], counted["ScannedCount"]) == (50, 100) and "Items" not in counted
+    projected = table.query(KeyConditionExpression=everything & Key("c").eq(1), ProjectionExpression="c")
+    assert projected["Items"] == [{"c": 1}]
+    refused("ValidationException", "missed key schema element: p", table.query, KeyConditionExpression=Key("c").eq(1))
+    text = new_table("S")
+    for c in ("a", "ab", "abc", "b", "ab\U0010ffff"):
+        text.put_item(Item={"p": "a", "c": c})
+    found = text.query(KeyConditionExpression=everything & Key("c").begins_with("ab"))["Items"]
+    assert [item["c"] for item in found] == ["ab", "abc", "ab\U0010ffff"]
+
+
+def scans():
+    table = new_table("N", "N")
+    with table.batch_writer() as batch:
+        for p in range(20):
+            for c in range(10):
+                batch.put_item(Item={"p": p, "c": c})
+    wanted = sorted((p, c) for p in range(20) for c in range(10))
+    found = []
+    for segment in range(4):
+        start = {}
+        while True:
+            page = table.scan(Segment=segment, TotalSegments=4, Limit=9, **start)
+            found += [(item["p"], item["c"]) for item in page["Items"]]
+            if "LastEvaluatedKey" not in page:
+                break
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+    assert sorted(found) == wanted
+    filtered = table.scan(FilterExpression=Attr("c").is_in([3, 4]))
+    assert filtered["Count"] == 40 and filtered["ScannedCount"] == 200
+
+
+def batches():
+    table = new_table()
+    with table.batch_writer() as batch:
+        for p in range(30):
+            batch.put_item(Item={"p": str(p), "v": p})
+    with table.batch_writer() as batch:
+        batch.delete_item(Key={"p": "29"})
+    found = resource.batch_get_item(RequestItems={table.name: {"Keys": [{"p": str(p)} for p in range(30)], "ConsistentRead": True}})
+    assert sorted(item["v"] for item in found["Responses"][table.name]) == list(range(29)) and not found["UnprocessedKeys"]
+    twice = {"PutRequest": {"Item": {"p": {"S": "a"}}}}
+    refused("ValidationException", "contains duplicates", client.batch_write_item, RequestItems={table.name: [twice, twice]})
+    refused("ValidationException", "Too many items", client.batch_write_item,
+            RequestItems={table.name: [{"PutRequest": {"Item": {"p": {"S": str(p)}}}} for p in range(26)]})  # fmt: skip
+
+
+def limits():
+    table = new_table()
+    put = table.put_item
+    refused("ValidationException", "Item size has exceeded", put, Item={"p": "k", "v": "x" * 410_000})
+    put(Item={"p": "k", "v": "x" * 400_000})
+    assert len(table.get_item(Key={"p": "k"})["Item"]["v"]) == 400_000
+    refused("ValidationException", "hashkey", put, Item={"p": "x" * 2049})
+    refused("ValidationException", "empty string value", put, Item={"p": ""})
+    refused("ValidationException", "Missing the key p", put, Item={"q": "a"})
+    refused("ValidationException", "Type mismatch for key p expected: S actual: N", put, Item={"p": 1})
+    refused("ValidationException", "does not match the schema", table.get_item, Key={"q": "a"})
+    deep = []
+    for _ in range(32):
+        deep = [deep]
+    refused("ValidationException", "Nesting Levels", put, Item={"p": "k", "d": deep})
+    refused("ValidationException", "Number overflow", client.put_item, TableName=table.name,
+            Item={"p": {"S": "k"}, "n": {"N": "9" * 1_000_000}})  # fmt: skip
+
+
+def refusals_by_name():
+    refused("UnknownOperationException", "TransactGetItems", client.transact_get_items,
+            TransactItems=[{"Get": {"TableName": "abc", "Key": {"p": {"S": "a"}}}}])  # fmt: skip
+    refused("ValidationException", "GlobalSecondaryIndexes", client.create_table, TableName="with_index",
+            AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}], BillingMode="PAY_PER_REQUEST",
+            GlobalSecondaryIndexes=[{"IndexName": "idx", "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}],
+                                     "Projection": {"ProjectionType": "ALL"}}])  # fmt: skip
+
+
+def raw_connections():
+    """What no SDK sends."""
+
+    def ask(data, seconds=5):
+        with socket.create_connection((HOST, PORT), seconds) as raw:
+            raw.sendall(data)
+            raw.settimeout(seconds)
+            received = b""
+            while True:
+                try:
+                    more = raw.recv(65536)
+                except TimeoutError:
+                    return received
+                if not more or (received + more).endswith(b"}"):
+                    return received + more
+                received += more
+
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\n"
+    assert b"x-amz-crc32" in ask(head + b"Content-Length: 2\r\n\r\n{}").lower()
+    assert b"SerializationException" in ask(head + b"Content-Length: 1\r\n\r\n{")
+    assert b" 400 " in ask(head + b"Content-Length: 99999999999\r\n\r\n{").splitlines()[0]
+    assert b"UnknownOperationException" in ask(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+    both = head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"
+    assert b"smuggled" not in ask(both, 1)
+    pipelined = ask((head + b"Content-Length: 2\r\n\r\n{}") * 3, 1)
+    assert pipelined.count(b"TableNames") >= 1
+    # A client that announces much and sends nothing takes nothing from others.
+    slow = [socket.create_connection((HOST, PORT), 5) for _ in range(50)]
+    for one in slow:
+        one.sendall(head + b"Content-Length: 16000000\r\n\r\n{")
+    begun = time.monotonic()
+    client.list_tables()
+    assert time.monotonic() - begun < 2
+    for one in slow:
+        one.close()
+
+
+check("tables, waiters, tags", tables)
+check("documents of every type", documents)
+check("conditions", conditions)
+check("updates", updates)
+check("counters under contention", counters_do_not_lose_updates)
+check("queries", queries)
+check("scans by segments", scans)
+check("batches", batches)
+check("limits", limits)
+check("refusals by name", refusals_by_name)
+check("raw connections", raw_connections)
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)
