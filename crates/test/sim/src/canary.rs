@@ -241,7 +241,7 @@ impl Canary {
         checked(
             "lost-places",
             "the index of an SSTable leaves out one row in four",
-            (Focus::Rows, 5, None),
+            (Focus::Rows, 2, Some(0)),
             "indexed",
             |injected| injected.engine.lost_places = true,
         ),

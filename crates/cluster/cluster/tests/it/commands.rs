@@ -183,12 +183,21 @@ fn role() -> impl Strategy<Value = Role> {
     let members = prop::collection::btree_set(text(), 0..3);
     let permissions = prop::collection::btree_map(text(), prop::collection::btree_set(text(), 0..3), 0..3);
     let texts = (text(), prop::option::of(text()), prop::option::of(text()));
-    (texts, any::<bool>(), any::<bool>(), members, permissions).prop_map(
-        |((name, salted_hash, service_level), can_login, is_superuser, member_of, permissions)| Role {
+    let datacenters = prop::option::of(prop::collection::btree_set(text(), 0..3));
+    (texts, any::<bool>(), any::<bool>(), members, permissions, datacenters).prop_map(
+        |(
+            (name, salted_hash, service_level),
+            can_login,
+            is_superuser,
+            member_of,
+            permissions,
+            datacenters,
+        )| Role {
             name,
             can_login,
             is_superuser,
             salted_hash,
+            datacenters,
             member_of,
             permissions,
             service_level,
