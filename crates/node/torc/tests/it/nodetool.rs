@@ -111,6 +111,7 @@ fn nodes_that_share_an_address_are_told_apart() {
         ("api_port", "10100"),
         ("prometheus_port", "9280"),
         ("native_shard_aware_transport_port", "0"),
+        ("alternator_port", "0"),
     ];
     let second = ports.iter().fold(second, |setup, (port, number)| setup.option(port, number));
     let places = [("api_address", &address[..]), ("seeds", &seeds), ("num_tokens", "6"), ("rack", "r2")];
