@@ -50,7 +50,7 @@ def free_ports(host, count):
 
 def ipv6(world):
     """Two nodes on the one loopback address of IPv6, told apart by their ports: a cluster of its own."""
-    names = ("storage_port", "native_transport_port", "native_shard_aware_transport_port", "api_port", "prometheus_port")
+    names = ("storage_port", "native_transport_port", "native_shard_aware_transport_port", "api_port", "prometheus_port", "alternator_port")
     nodes, seed = [], None
     with tempfile.TemporaryDirectory() as folder:
         try:
