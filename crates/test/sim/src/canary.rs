@@ -185,7 +185,7 @@ impl Canary {
         checked(
             "truncated-rounds",
             "voters go on with rounds from before a TRUNCATE",
-            (Focus::Rows, 10, Some(0)),
+            (Focus::Rows, 35, Some(12)),
             "lwt",
             |injected| injected.coordinator.rounds_outlive_truncate = true,
         ),
