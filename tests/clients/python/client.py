@@ -20,6 +20,7 @@ from cassandra import (
     InvalidRequest,
     OperationTimedOut,
     ProtocolVersion,
+    ReadFailure,
     Unavailable,
 )
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
@@ -547,9 +548,14 @@ def test_indexes():
     equal(found["ix_n"].index_options["class_name"], "sai", "class of the index")
 
     def ready():
+        conditions = {"n = 3": 10, "v = 'odd'": 100, "m['k'] = 4": 20}
         try:
-            return len(rows("SELECT k FROM ix WHERE n = 3")) == 10 and len(rows("SELECT k FROM ix WHERE v = 'odd'")) == 100
-        except Exception:  # an index is not available until it is built
+            # An index is not available until it is built, on each replica.
+            return all(
+                len(rows(SimpleStatement(f"SELECT k FROM ix WHERE {condition}", consistency_level=ConsistencyLevel.ALL))) == count
+                for condition, count in conditions.items()
+            )
+        except ReadFailure:
             return False
 
     wait_until(ready, "the indexes to be built")
