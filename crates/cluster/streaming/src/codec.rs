@@ -12,8 +12,10 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use schema::TableId;
 use sstable::Component;
-use stdx::{Reader, ShortRead};
+use stdx::Reader;
 use topology::TokenRange;
+
+use crate::transfer::CodecError;
 
 const VERSION: u8 = 1;
 /// The attempt of a question that only asks how much it would be.
@@ -33,26 +35,6 @@ pub struct RequestId(pub [u8; 16]);
 impl std::fmt::Display for RequestId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// Bytes that are no message.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CodecError {
-    /// It is of a version that is not known.
-    #[error("version {0} is not known")]
-    Version(u8),
-    /// It ends too early, or goes on after its end.
-    #[error("it is too short or too long")]
-    Length,
-    /// A field has no meaning, or is beyond its limit.
-    #[error("{0}")]
-    Field(&'static str),
-}
-
-impl From<ShortRead> for CodecError {
-    fn from(_: ShortRead) -> Self {
-        Self::Length
     }
 }
 

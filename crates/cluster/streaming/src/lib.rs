@@ -25,7 +25,7 @@ use rt::sync::Semaphore;
 use rt::{DiskError, Rt, Task};
 use topology::HostId;
 
-pub use codec::{Answer, CodecError, Offered, Question, RequestId, SourceState};
+pub use codec::{Answer, Offered, Question, RequestId, SourceState};
 pub use error::FetchError;
 pub use fetch::{Fetched, Peer};
 

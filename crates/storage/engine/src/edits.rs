@@ -26,7 +26,7 @@ pub(crate) struct Edits {
     awaited: Cell<u32>,
 }
 
-/// A moment in the life of a table's edits: what was asked to stop later is not meant.
+/// A point in the sequence of a table's edits: requests to stop that come later do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     stops: u64,

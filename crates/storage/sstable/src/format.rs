@@ -145,7 +145,7 @@ impl IndexCursor {
         }
     }
 
-    /// An error about what was read last.
+    /// An error about the last item read.
     pub(crate) fn corrupt(&self, expected: impl Into<String>, found: impl Into<String>) -> SstableError {
         match self {
             Self::Big(cursor) => cursor.corrupt(expected, found),

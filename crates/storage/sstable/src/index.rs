@@ -45,7 +45,7 @@ pub(crate) struct ReadPartition {
     pub(crate) rows_at: u64,
     /// Its deletion.
     pub(crate) deletion: DeletionTime,
-    /// The range deletion in force behind what was read last.
+    /// The range deletion in force after the last item read.
     pub(crate) open: DeletionTime,
     /// What the index says of it.
     pub(crate) entry: Option<Entry>,

@@ -1,4 +1,4 @@
-//! Locks of partitions, in the order of arrival: requests on one partition wait for each other instead of drawing ever higher ballots.
+//! Locks of partitions, in the order of arrival: requests on one partition wait for each other instead of contending with ever higher ballots.
 
 use std::cell::RefCell;
 use std::rc::Rc;

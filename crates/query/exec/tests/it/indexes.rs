@@ -1,10 +1,8 @@
 //! Reads by way of an index: the answer of an index is the answer of a filter, in pages of any size.
 
-use bytes::Bytes;
-use wire::client::{AnswerBody, ResultBody};
-
-use crate::golden::{Node, show};
+use crate::golden::Node;
 use crate::memory::Memory;
+use crate::paging::paged_within;
 
 /// Cells of a row.
 type Cells = Vec<Option<Vec<u8>>>;
@@ -74,29 +72,8 @@ fn filled(seed: u64) -> (Node, Memory) {
     (node, memory)
 }
 
-/// All rows of a query, in pages of this size.
 fn paged(node: &Node, text: &str, size: i32) -> Vec<Cells> {
-    let mut all = Vec::new();
-    let mut state: Option<Bytes> = None;
-    for _ in 0..2000 {
-        let answer = node.request(|request| {
-            let mut parameters = Node::values(&[]);
-            parameters.page_size = Some(size);
-            parameters.paging_state = state.as_deref();
-            request.query(text, &parameters);
-        });
-        let AnswerBody::Result(ResultBody::Rows(rows)) = answer.body else {
-            panic!("{text}: {}", show(&answer));
-        };
-        let page = rows.to_vec().unwrap();
-        assert!(page.len() <= size as usize, "{text}: a page of {} rows", page.len());
-        all.extend(page);
-        state = rows.paging_state;
-        if state.is_none() {
-            return all;
-        }
-    }
-    panic!("{text}: the pages do not end");
+    paged_within(node, text, size, 2000)
 }
 
 /// Conditions that an index finds.

@@ -24,11 +24,11 @@ fn filled() -> Node {
     node
 }
 
-/// All rows of a query, fetched in pages of this size.
-fn paged(node: &Node, text: &str, size: i32) -> Vec<Vec<Option<Vec<u8>>>> {
+/// All rows of a query, fetched in pages of this size, of which there must be at most `pages_max`.
+pub fn paged_within(node: &Node, text: &str, size: i32, pages_max: usize) -> Vec<Vec<Option<Vec<u8>>>> {
     let mut all = Vec::new();
     let mut state: Option<Bytes> = None;
-    for _ in 0..1000 {
+    for _ in 0..pages_max {
         let answer = node.request(|request| {
             let mut parameters = Node::values(&[]);
             parameters.page_size = Some(size);
@@ -47,6 +47,10 @@ fn paged(node: &Node, text: &str, size: i32) -> Vec<Vec<Option<Vec<u8>>>> {
         }
     }
     panic!("{text}: the pages do not end");
+}
+
+fn paged(node: &Node, text: &str, size: i32) -> Vec<Vec<Option<Vec<u8>>>> {
+    paged_within(node, text, size, 1000)
 }
 
 const QUERIES: [&str; 18] = [

@@ -141,7 +141,7 @@ impl ReverseWalk {
         }
     }
 
-    /// Hands on what was read of the block.
+    /// Emits the items read from the block.
     pub(super) fn drain(&mut self, out: &mut FragmentBuffer, budget: &mut usize) {
         while *budget > 0 {
             match self.block.pop() {

@@ -54,7 +54,7 @@ fn update() {
         let mut bytes = random.of(&corpus).clone();
         change(random, &mut bytes, &corpus);
         if let Ok(Some(read)) = decode_update(Version::V1, &Bytes::from(bytes), |_| Some(small_table())) {
-            // What was read can be written, and is the same when it is read again.
+            // A decoded update can be encoded, and decodes to the same.
             let mut again = Vec::new();
             encode_update(&read, &mut again);
             let second =
