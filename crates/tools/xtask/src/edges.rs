@@ -54,6 +54,7 @@ pub const TABLE: &[Row] = &[
     row("cql", "protocol", ""),
     row("wire", "protocol", "stdx topology"),
     row("items", "protocol", ""),
+    row("views", "protocol", "types schema mutation"),
     // network: bytes between nodes.
     row("tls", "network", "rt"),
     row("rpc", "network", "stdx rt topology tls"),

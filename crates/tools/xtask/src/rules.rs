@@ -3,8 +3,10 @@
 use crate::source::Source;
 
 /// Crates that are values and state machines: `now` is an argument, and nothing else comes from outside.
-pub const PURE: &[&str] =
-    &["stdx", "types", "schema", "mutation", "cql", "wire", "topology", "raft", "gossip", "paxos", "model"];
+pub const PURE: &[&str] = &[
+    "stdx", "types", "schema", "mutation", "cql", "wire", "topology", "raft", "gossip", "paxos", "views",
+    "model",
+];
 
 /// Crates that may touch the machine directly: the production backend, the binary, and tools that are clients.
 const FREE: &[&str] = &["rt-uring", "torc", "bench", "testkit", "xtask"];

@@ -1,0 +1,150 @@
+//! The changes of a view that follow from a write of one base partition.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mutation::row::ColumnData;
+use mutation::{Bound, Cell, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
+use schema::Table;
+
+use crate::View;
+use crate::definition::Presence;
+use crate::image::difference;
+
+impl View {
+    /// The rows of a base partition that have to be read before [`View::changes`] is asked about an update: those that it writes, and those in what
+    /// it deletes.
+    pub fn rows_read(base: &Table, update: &PartitionUpdate) -> Slices {
+        if !update.deletion.is_live() {
+            return Slices::all();
+        }
+        let row = |row: &Row| RowRange {
+            start: Bound::before_row(base, &row.clustering),
+            end: Bound::after_row(base, &row.clustering),
+        };
+        let ranges = update.range_tombstones.iter();
+        let ranges = ranges.map(|range| RowRange { start: range.start.clone(), end: range.end.clone() });
+        Slices::new(update.rows().iter().map(row).chain(ranges).collect())
+    }
+
+    /// The changes of the view that follow from `update` of a base partition, one update for each partition of it. `before` is what the base replica had of the
+    /// rows that [`View::rows_read`] tells, with all that deletes in them and live or not. Deletions are made at `now`.
+    ///
+    /// The result is right for a view that has all that was derived from `before`; merging it twice, late, or with what other replicas
+    /// derive does no harm.
+    ///
+    /// # Panics
+    /// When the two are not of one partition.
+    pub fn changes(
+        &self,
+        before: &PartitionUpdate,
+        update: &PartitionUpdate,
+        now: Seconds,
+    ) -> Vec<PartitionUpdate> {
+        assert_eq!(before.key, update.key, "updates of one partition");
+        let mut changes = Changes { view: self, now, updates: BTreeMap::new() };
+        let written = update.rows().iter().map(|row| &row.clustering);
+        let deletes = !update.deletion.is_live() || !update.range_tombstones.is_empty();
+        let deleted = before.rows().iter().map(|row| &row.clustering);
+        let deleted = deleted.filter(|key| deletes && !deletion_at(update, key).is_live());
+        for clustering in written.chain(deleted).collect::<BTreeSet<_>>() {
+            let old = row_at(before, clustering, before.table.as_ref());
+            let mut new = old.clone();
+            new.merge(row_at(update, clustering, before.table.as_ref()), &before.table);
+            changes.row(&before.key, &old, &new);
+        }
+        changes.updates.into_values().filter(|update| !update.is_empty()).collect()
+    }
+
+    /// The rows of the view that follow from those of a base partition, as a build of the view writes them.
+    pub fn all(&self, base: &PartitionUpdate, now: Seconds) -> Vec<PartitionUpdate> {
+        self.changes(&PartitionUpdate::new(base.table.clone(), base.key.clone()), base, now)
+    }
+}
+
+/// The deletion of rows with this key in an update, their own apart.
+fn deletion_at(update: &PartitionUpdate, clustering: &Clustering) -> mutation::DeletionTime {
+    update.deletion.max(update.range_tombstones.covering(clustering))
+}
+
+/// A row of an update with the deletions around it.
+fn row_at(update: &PartitionUpdate, clustering: &Clustering, table: &Table) -> Row {
+    let mut row = Row::new(clustering.clone());
+    row.deletion = deletion_at(update, clustering);
+    if let Ok(at) = update.rows().binary_search_by(|probe| probe.clustering.cmp(clustering)) {
+        let mut own = update.rows()[at].clone();
+        own.normalise();
+        row.merge(own, table);
+    }
+    row
+}
+
+struct Changes<'a> {
+    view: &'a View,
+    now: Seconds,
+    updates: BTreeMap<DecoratedKey, PartitionUpdate>,
+}
+
+impl Changes<'_> {
+    /// Adds what follows from one base row that was `old` and is `new`.
+    fn row(&mut self, key: &DecoratedKey, old: &Row, new: &Row) {
+        // A deletion of what was not there says nothing.
+        if old == new || says_nothing(old) && says_nothing(new) {
+            return;
+        }
+        let (from, to) = (self.view.place(key, old), self.view.place(key, new));
+        if from != to
+            && let Some(from) = from
+        {
+            let left = self.left(from.clustering, old, new);
+            self.add(from.key, left);
+            if let Some(to) = to {
+                self.add(to.key, self.view.image(to.clustering, new));
+            }
+            return;
+        }
+        let Some(to) = to else { return };
+        let image = self.view.image(to.clustering.clone(), new);
+        let change = match from {
+            None => image,
+            Some(_) => difference(&self.view.image(to.clustering, old), &image, self.now),
+        };
+        self.add(to.key, change);
+    }
+
+    /// The change of a view row whose base row went to another place, or is in the view no more.
+    fn left(&self, clustering: Clustering, old: &Row, new: &Row) -> Row {
+        let Presence::Cell { base, hidden } = &self.view.presence else {
+            panic!("a key of key columns does not change");
+        };
+        let mut row = Row::new(clustering);
+        if new.deletion.supersedes(&old.deletion) {
+            row.deletion = new.deletion;
+        }
+        let (Some(before), Some(after)) = (old.cell(*base), new.cell(*base)) else { return row };
+        // Below the timestamp of the new value, for the old one may yet be written again with it. At a tie the new value itself
+        // hides the old: it is not equal to the key's value.
+        let hides = match after.timestamp > before.timestamp && !after.is_tombstone() {
+            true => Cell::tombstone(after.timestamp - 1, self.now),
+            false => after.clone(),
+        };
+        row.set(*hidden, ColumnData::Simple(hides));
+        row
+    }
+
+    fn add(&mut self, key: DecoratedKey, row: Row) {
+        if row.is_empty() {
+            return;
+        }
+        let table = &self.view.table;
+        let update = self
+            .updates
+            .entry(key)
+            .or_insert_with_key(|key| PartitionUpdate::new(table.clone(), key.clone()));
+        update.add_row(row);
+    }
+}
+
+/// Whether nothing was known of a row but deletions.
+fn says_nothing(row: &Row) -> bool {
+    row.liveness.is_none() && row.columns().is_empty()
+}
