@@ -14,6 +14,10 @@ pub enum ErrorKind {
     ResourceNotFound,
     ResourceInUse,
     ConditionalCheckFailed,
+    IdempotentParameterMismatch,
+    TransactionCanceled,
+    TransactionConflict,
+    TransactionInProgress,
     RequestLimitExceeded,
     InternalServer,
     ServiceUnavailable,
@@ -31,6 +35,12 @@ impl ErrorKind {
             Self::ConditionalCheckFailed => {
                 "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
             }
+            Self::IdempotentParameterMismatch => {
+                "com.amazonaws.dynamodb.v20120810#IdempotentParameterMismatchException"
+            }
+            Self::TransactionCanceled => "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+            Self::TransactionConflict => "com.amazonaws.dynamodb.v20120810#TransactionConflictException",
+            Self::TransactionInProgress => "com.amazonaws.dynamodb.v20120810#TransactionInProgressException",
             Self::RequestLimitExceeded => "com.amazonaws.dynamodb.v20120810#RequestLimitExceeded",
             Self::InternalServer => "com.amazonaws.dynamodb.v20120810#InternalServerError",
             Self::ServiceUnavailable => "com.amazonaws.dynamodb.v20120810#ServiceUnavailable",
@@ -56,12 +66,14 @@ pub struct ApiError {
     pub message: String,
     /// The item that a condition failed for, where it was asked for.
     pub item: Option<Json>,
+    /// Why a transaction was cancelled, for each of its items.
+    pub reasons: Vec<Json>,
 }
 
 impl ApiError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), item: None }
+        Self { kind, message: message.into(), item: None, reasons: Vec::new() }
     }
 
     /// A `ValidationException`.
@@ -74,9 +86,51 @@ impl ApiError {
         Self { item, ..Self::new(ErrorKind::ConditionalCheckFailed, "The conditional request failed") }
     }
 
+    /// A transaction that is cancelled: why, for each of its items; none for those that were not the reason.
+    pub fn cancelled(reasons: &[Option<Self>]) -> Self {
+        let code = |reason: &Option<Self>| reason.as_ref().map_or("None", Self::reason_code);
+        let codes: Vec<&str> = reasons.iter().map(code).collect();
+        let message = format!(
+            "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
+            codes.join(", ")
+        );
+        let shown = |reason: &Option<Self>| match reason {
+            None => json!({ "Code": "None" }),
+            Some(error) => {
+                let mut shown = json!({ "Code": error.reason_code(), "Message": error.message });
+                if let (Some(item), Some(members)) = (&error.item, shown.as_object_mut()) {
+                    members.insert("Item".to_owned(), item.clone());
+                }
+                shown
+            }
+        };
+        let reasons = reasons.iter().map(shown).collect();
+        Self { reasons, ..Self::new(ErrorKind::TransactionCanceled, message) }
+    }
+
+    fn reason_code(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::ConditionalCheckFailed => "ConditionalCheckFailed",
+            ErrorKind::TransactionConflict => "TransactionConflict",
+            _ => "ValidationError",
+        }
+    }
+
+    /// Whether it is a reason to cancel a transaction, and not a failure to carry it out.
+    pub fn is_reason(&self) -> bool {
+        let reasons =
+            [ErrorKind::ConditionalCheckFailed, ErrorKind::TransactionConflict, ErrorKind::Validation];
+        reasons.contains(&self.kind)
+    }
+
     /// The body.
     pub fn body(&self) -> Json {
         let mut body = json!({ "__type": self.kind.name(), "message": self.message });
+        if let (false, Some(members)) = (self.reasons.is_empty(), body.as_object_mut()) {
+            // Clients of this error look for a capital letter.
+            members.insert("Message".to_owned(), self.message.clone().into());
+            members.insert("CancellationReasons".to_owned(), Json::Array(self.reasons.clone()));
+        }
         if let (Some(item), Some(members)) = (&self.item, body.as_object_mut()) {
             members.insert("Item".to_owned(), item.clone());
         }

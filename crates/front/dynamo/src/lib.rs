@@ -10,6 +10,7 @@ mod request;
 mod server;
 mod store;
 mod table;
+mod transaction;
 
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;

@@ -35,7 +35,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// The place of a member in messages: its name with a small first letter.
-fn place(name: &str) -> String {
+pub(crate) fn place(name: &str) -> String {
     let mut chars = name.chars();
     chars.next().map_or_else(String::new, |first| first.to_ascii_lowercase().to_string() + chars.as_str())
 }
@@ -75,6 +75,14 @@ impl Request {
             Ok(_) => Err(ApiError::new(ErrorKind::Serialization, "Unexpected field type")),
             Err(_) => Err(ApiError::new(ErrorKind::Serialization, "The request's body is not valid JSON")),
         }
+    }
+
+    /// A part of a request, of which the same is asked as of a request of its own.
+    ///
+    /// # Errors
+    /// When it is no JSON object.
+    pub(crate) fn part(json: &Json) -> Result<Self> {
+        Ok(Self { members: json::read_map(json)?.clone() })
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {

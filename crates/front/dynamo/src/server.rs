@@ -36,6 +36,7 @@ struct Inner<C> {
     service: Rc<Service<C>>,
     port: Port<HandOver, ()>,
     accepting: RefCell<Option<Task<()>>>,
+    sweeping: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
     next: Cell<u64>,
     open: RefCell<BTreeMap<u64, (Rc<Progress>, Task<()>)>>,
@@ -50,6 +51,7 @@ impl<C: Coordinator> Server<C> {
             service: Rc::new(service),
             port: port.clone(),
             accepting: RefCell::default(),
+            sweeping: RefCell::default(),
             stopped: Cell::new(false),
             next: Cell::new(0),
             open: RefCell::default(),
@@ -76,15 +78,20 @@ impl<C: Coordinator> Server<C> {
         let address = listener.local_addr().unwrap_or(address);
         let accepting = rt.spawn(Group::Statement, accept(self.0.clone(), listener));
         *self.0.accepting.borrow_mut() = Some(accepting);
+        let service = self.0.service.clone();
+        let sweeping = rt.spawn(Group::Maintenance, async move { service.dynamo.sweep(&service.rt).await });
+        *self.0.sweeping.borrow_mut() = Some(sweeping);
         Ok(address)
     }
 
     /// Closes the port, and the connections when their requests are done; those that are not within `grace` are cut.
     pub async fn stop(&self, grace: Duration) {
         self.0.stopped.set(true);
-        let accepting = self.0.accepting.borrow_mut().take();
-        if let Some(accepting) = accepting {
-            accepting.cancel().await;
+        for task in [&self.0.accepting, &self.0.sweeping] {
+            let task = task.borrow_mut().take();
+            if let Some(task) = task {
+                task.cancel().await;
+            }
         }
         let rt = &self.0.service.rt;
         let deadline = rt.now() + grace;

@@ -1,14 +1,23 @@
 //! Reads and writes of rows, by the isolation that a table's writes have.
 
-use coordinator::{CasOptions, Consistency, WriteKind, WriteOptions};
+use std::collections::BTreeMap;
+
+use coordinator::{CasOptions, ClusterView, Consistency, WriteKind, WriteOptions};
 use exec::backend::Coordinator;
 use exec::{ExecError, Executor};
 use items::Item;
 use mutation::{PartitionUpdate, Seconds, Timestamp};
 use replica::{ReadCommand, ReadPage};
+use schema::Replication;
 
 use crate::error::{ApiError, Result, invalid};
-use crate::table::{ApiTable, RowKey, RowWrite};
+use crate::table::{ApiTable, RowKey, RowWrite, State};
+use crate::transaction::conflict;
+
+/// Replicas of a table in a datacenter that has as many nodes, as ScyllaDB chooses.
+const REPLICAS: usize = 3;
+/// How often a write carries out what decided transactions have left on its rows before it gives up.
+const SETTLED_MAX: usize = 16;
 
 /// How writes of a table are kept apart, by ScyllaDB's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,9 +77,19 @@ impl<C: Coordinator> Store<'_, C> {
 
     /// The item of a key.
     pub(crate) async fn get(&self, table: &ApiTable, key: &RowKey, consistent: bool) -> Result<Option<Item>> {
+        let state = self.state(table, key, consistent).await?;
+        if !consistent || state.intent.is_none() {
+            return Ok(state.item);
+        }
+        let key = table.key_of_row(key)?;
+        self.visible(state.item, &key, state.intent.as_ref(), &mut BTreeMap::new()).await
+    }
+
+    /// The state of the row of a key.
+    pub(crate) async fn state(&self, table: &ApiTable, key: &RowKey, consistent: bool) -> Result<State> {
         let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), self.now());
         let page = self.read(&command, read_consistency(consistent)).await?;
-        first_item(table, &page, command.now)
+        table.state_of(&page, key, command.now)
     }
 
     fn isolation(&self, table: &ApiTable) -> Isolation {
@@ -123,15 +142,43 @@ impl<C: Coordinator> Store<'_, C> {
         Ok(self.executor.coordinator().write(updates, options).await?)
     }
 
-    async fn agree(&self, table: &ApiTable, key: &RowKey, decide: Decide<'_>) -> Result<()> {
+    /// Writes what `decide` says of an item, with nothing agreed on in between.
+    ///
+    /// # Errors
+    /// Those of `decide`, and a conflict while a transaction holds the item.
+    pub(crate) async fn agree(&self, table: &ApiTable, key: &RowKey, decide: Decide<'_>) -> Result<()> {
         let now = self.now();
         let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
         let mut decided = |page: &ReadPage, ballot: Timestamp| -> Result<Option<PartitionUpdate>> {
-            let item = first_item(table, page, now)?;
+            let item = table.state_of(page, key, now)?.item;
             let write = decide(item.as_ref())?;
             Ok(write.map(|write| table.update(key, &write, ballot, now)))
         };
-        self.transact(&command, &mut decided).await
+        self.agree_on(table, &command, &mut decided).await
+    }
+
+    /// A lightweight transaction on rows that no transaction holds; one that is decided is carried out first.
+    pub(crate) async fn agree_on(
+        &self,
+        table: &ApiTable,
+        command: &ReadCommand,
+        decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>>,
+    ) -> Result<()> {
+        for _ in 0..SETTLED_MAX {
+            let mut held = Vec::new();
+            let mut decided = |page: &ReadPage, ballot: Timestamp| {
+                held = table.held(page, command.now)?;
+                if held.is_empty() { decide(page, ballot) } else { Ok(None) }
+            };
+            self.transact(command, &mut decided).await?;
+            if held.is_empty() {
+                return Ok(());
+            }
+            for (key, intent) in held {
+                self.settle(table, &key, &intent).await?;
+            }
+        }
+        Err(conflict())
     }
 
     /// A lightweight transaction on one partition. An error of `decide` is settled before it is returned: nothing that was not
@@ -167,9 +214,10 @@ impl<C: Coordinator> Store<'_, C> {
     }
 }
 
-/// The item of a page that has one at most.
-pub(crate) fn first_item(table: &ApiTable, page: &ReadPage, now: Seconds) -> Result<Option<Item>> {
-    let Some(partition) = page.partitions.first() else { return Ok(None) };
-    let Some(row) = partition.rows.iter().find(|row| row.is_live(now)) else { return Ok(None) };
-    table.item(&partition.key, row, now).map(Some)
+/// The replication of a keyspace of the API that is created now.
+pub(crate) fn replication(view: &ClusterView) -> Replication {
+    let sizes = view.datacenter_sizes();
+    let factor = |nodes: usize| if nodes >= REPLICAS { REPLICAS as u32 } else { 1 };
+    let factors = sizes.into_iter().map(|(name, nodes)| (name.to_owned(), factor(nodes)));
+    Replication::NetworkTopology { factors: factors.collect() }
 }

@@ -10,17 +10,20 @@ use mutation::{
     Bound, Cell, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate,
     Row, RowRange, Seconds, Slices, Timestamp,
 };
-use replica::{Keys, Partitions, ReadCommand};
+use replica::{Keys, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Schema, Table};
 use serde_json::{Value as Json, json};
 use types::CqlType;
 
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::transaction::Intent;
 
 /// The name of a table's keyspace is this and the table's name.
 const KEYSPACE_PREFIX: &str = "alternator_";
 /// The column of the attributes that are no key.
 pub(crate) const ATTRIBUTES: &str = ":attrs";
+/// Where an intent stands among the attributes, of which none has an empty name.
+const INTENT: &str = "";
 /// The extension that makes a table one of the API.
 const EXTENSION: &str = "dynamodb";
 /// The tag by which ScyllaDB sets the isolation of a table's writes.
@@ -89,6 +92,23 @@ pub(crate) enum RowWrite {
     Blind(Item, Vec<String>),
     /// It is deleted.
     Delete,
+    /// A transaction is about to change it.
+    Prepare(Intent),
+    /// The transaction is committed: these attributes are given and removed.
+    Commit(Item, Vec<String>),
+    /// The transaction changes nothing.
+    Release,
+}
+
+/// The content of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct State {
+    /// The item without what a transaction has prepared.
+    pub(crate) item: Option<Item>,
+    /// The intent of a transaction.
+    pub(crate) intent: Option<Intent>,
+    /// The latest write of the row that is still to be seen.
+    pub(crate) version: Timestamp,
 }
 
 /// Finds a table.
@@ -270,30 +290,77 @@ impl ApiTable {
         ReadCommand { slices, ..ReadCommand::all_of(self.table.clone(), keys, now) }
     }
 
-    /// The item that a row is.
-    pub(crate) fn item(&self, partition: &DecoratedKey, row: &Row, now: Seconds) -> Result<Item> {
+    /// The state of a row of a page; that of a row that is not there when the page does not have it.
+    pub(crate) fn state_of(&self, page: &ReadPage, key: &RowKey, now: Seconds) -> Result<State> {
+        let partition = page.partitions.iter().find(|one| one.key == key.partition);
+        let row = partition.and_then(|one| one.rows.iter().find(|row| row.clustering == key.clustering));
+        row.map_or_else(|| Ok(State::default()), |row| self.state(key, row, now))
+    }
+
+    /// The state of a row.
+    pub(crate) fn state(&self, key: &RowKey, row: &Row, now: Seconds) -> Result<State> {
         let mut item = Item::new();
+        let mut intent = None;
+        let mut version = row.liveness.timestamp;
         if let Some(complex) = row.complex(self.attributes) {
-            for element in complex.cells.iter().filter(|element| element.cell.is_live(now)) {
+            version = version.max(complex.deletion.timestamp);
+            for element in &complex.cells {
+                version = version.max(element.cell.timestamp);
+                if !element.cell.is_live(now) {
+                    continue;
+                }
+                let value = &element.cell.value;
+                if element.path.is_empty() {
+                    intent = Some(Intent::decode(value).ok_or_else(|| self.foreign("an attribute"))?);
+                    continue;
+                }
                 let name = std::str::from_utf8(&element.path).ok();
-                let value = stored::decode(&element.cell.value);
-                let (Some(name), Some(value)) = (name, value) else {
+                let (Some(name), Some(value)) = (name, stored::decode(value)) else {
                     return Err(self.foreign("an attribute"));
                 };
                 item.insert(name.to_owned(), value);
             }
         }
+        // An intent alone makes no item.
+        let is_item =
+            !item.is_empty() || if intent.is_some() { row.liveness.is_live(now) } else { row.is_live(now) };
+        if is_item {
+            item.extend(self.key_of_row(key)?);
+        }
+        Ok(State { item: is_item.then_some(item), intent, version })
+    }
+
+    /// The key attributes of a row.
+    pub(crate) fn key_of_row(&self, key: &RowKey) -> Result<Item> {
+        let mut item = Item::new();
         let mut insert = |column: Option<KeyColumn<'_>>, bytes: &[u8]| -> Result<()> {
             let Some(column) = column else { return Ok(()) };
             let value = key_value(column.kind, bytes).ok_or_else(|| self.foreign("a key"))?;
             item.insert(column.name.to_owned(), value);
             Ok(())
         };
-        insert(Some(self.hash()), &partition.key)?;
-        if let Some(bytes) = row.clustering.components().next() {
+        insert(Some(self.hash()), &key.partition.key)?;
+        if let Some(bytes) = key.clustering.components().next() {
             insert(self.range(), bytes.unwrap_or_default())?;
         }
         Ok(item)
+    }
+
+    /// The rows of a page that a transaction holds.
+    pub(crate) fn held(&self, page: &ReadPage, now: Seconds) -> Result<Vec<(RowKey, Intent)>> {
+        let mut held = Vec::new();
+        for partition in &page.partitions {
+            for row in &partition.rows {
+                let has_intent = row.complex(self.attributes).is_some_and(|complex| {
+                    complex.cells.first().is_some_and(|one| one.path.is_empty() && one.cell.is_live(now))
+                });
+                let key = RowKey { partition: partition.key.clone(), clustering: row.clustering.clone() };
+                if has_intent && let Some(intent) = self.state(&key, row, now)?.intent {
+                    held.push((key, intent));
+                }
+            }
+        }
+        Ok(held)
     }
 
     /// The error for data that was written through CQL and is no item.
@@ -309,17 +376,15 @@ impl ApiTable {
     pub(crate) fn row(&self, key: &RowKey, write: &RowWrite, timestamp: Timestamp, now: Seconds) -> Row {
         let mut row = Row::new(key.clustering.clone());
         let is_attribute = |name: &str| !self.keys().any(|key| key.name == name);
-        let live = |name: &String, value: &Value| ComplexCell {
-            path: Bytes::from(name.clone().into_bytes()),
-            cell: Cell::live(timestamp, Bytes::from(stored::encode(value))),
-        };
-        let dead = |name: &String| ComplexCell {
-            path: Bytes::from(name.clone().into_bytes()),
-            cell: Cell::tombstone(timestamp, now),
-        };
+        let element =
+            |name: &str, cell: Cell| ComplexCell { path: Bytes::copy_from_slice(name.as_bytes()), cell };
+        let with = |name: &str, value: Vec<u8>| element(name, Cell::live(timestamp, Bytes::from(value)));
+        let live = |name: &str, value: &Value| with(name, stored::encode(value));
+        let dead = |name: &str| element(name, Cell::tombstone(timestamp, now));
         let mut attributes = Complex::empty();
         // By name: cells stand in the order of their paths.
-        let mut cells: BTreeMap<&String, ComplexCell> = BTreeMap::new();
+        let mut cells: BTreeMap<&str, ComplexCell> = BTreeMap::new();
+        let mut makes_item = true;
         match write {
             RowWrite::Delete => {
                 row.deletion = DeletionTime::new(timestamp, now);
@@ -327,23 +392,37 @@ impl ApiTable {
             }
             RowWrite::Put(item) => {
                 attributes.deletion = DeletionTime::new(timestamp - 1, now);
-                cells.extend(item.iter().map(|(name, value)| (name, live(name, value))));
+                cells.extend(item.iter().map(|(name, value)| (name.as_str(), live(name, value))));
             }
             RowWrite::Update(old, new) => {
-                cells.extend(
-                    old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name, dead(name))),
-                );
+                let gone = old.keys().filter(|name| !new.contains_key(*name));
+                cells.extend(gone.map(|name| (name.as_str(), dead(name))));
                 let changed = new.iter().filter(|(name, value)| old.get(*name) != Some(value));
-                cells.extend(changed.map(|(name, value)| (name, live(name, value))));
+                cells.extend(changed.map(|(name, value)| (name.as_str(), live(name, value))));
             }
             RowWrite::Blind(set, removed) => {
-                cells.extend(removed.iter().map(|name| (name, dead(name))));
-                cells.extend(set.iter().map(|(name, value)| (name, live(name, value))));
+                cells.extend(removed.iter().map(|name| (name.as_str(), dead(name))));
+                cells.extend(set.iter().map(|(name, value)| (name.as_str(), live(name, value))));
+            }
+            RowWrite::Prepare(intent) => {
+                makes_item = false;
+                cells.insert(INTENT, with(INTENT, intent.encode()));
+            }
+            RowWrite::Commit(set, removed) => {
+                cells.extend(removed.iter().map(|name| (name.as_str(), dead(name))));
+                cells.extend(set.iter().map(|(name, value)| (name.as_str(), live(name, value))));
+                cells.insert(INTENT, dead(INTENT));
+            }
+            RowWrite::Release => {
+                makes_item = false;
+                cells.insert(INTENT, dead(INTENT));
             }
         }
         attributes.cells =
             cells.into_iter().filter(|(name, _)| is_attribute(name)).map(|(_, cell)| cell).collect();
-        row.liveness = LivenessInfo::forever(timestamp);
+        if makes_item {
+            row.liveness = LivenessInfo::forever(timestamp);
+        }
         if !attributes.is_empty() {
             row.set(self.attributes, ColumnData::Complex(attributes));
         }

@@ -90,7 +90,7 @@ impl<C: Coordinator> Dynamo<C> {
         }
         let rows = group.iter().map(|write| &write.key.clustering);
         let command = first.table.read_rows(&first.key.partition, rows, now);
-        store.transact(&command, &mut |_, ballot| Ok::<_, ApiError>(Some(update(ballot)))).await
+        store.agree_on(&first.table, &command, &mut |_, ballot| Ok::<_, ApiError>(Some(update(ballot)))).await
     }
 
     fn parts_to_write<'a>(&self, request: &'a Request) -> Result<Vec<Write<'a>>> {

@@ -1,12 +1,10 @@
 //! CreateTable.
 
-use std::collections::BTreeMap;
-
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use exec::backend::Coordinator;
 use items::json;
-use schema::{Keyspace, Replication, Schema, TableBuilder, TableId};
+use schema::{Keyspace, Schema, TableBuilder, TableId};
 use serde_json::{Map, Value as Json, json as to_json};
 use types::CqlType;
 
@@ -14,10 +12,9 @@ use super::describe_table::description;
 use super::{Dynamo, refuse, tags};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
+use crate::store::replication;
 use crate::table::{self, ATTRIBUTES, Details, column_type, keyspace_name};
 
-/// Replicas of a table in a datacenter that has as many nodes, as ScyllaDB chooses.
-const REPLICAS: usize = 3;
 /// The longest name of a key attribute.
 const KEY_NAME_MAX: usize = 255;
 
@@ -195,14 +192,6 @@ pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
         return invalid!("SSESpecification: Torc does not encrypt tables");
     }
     Ok(())
-}
-
-/// The replication of a new table.
-fn replication(view: &ClusterView) -> Replication {
-    let sizes = view.datacenter_sizes();
-    let factor = |nodes: usize| if nodes >= REPLICAS { REPLICAS as u32 } else { 1 };
-    let factors = sizes.into_iter().map(|(name, nodes)| (name.to_owned(), factor(nodes)));
-    Replication::NetworkTopology { factors: factors.collect::<BTreeMap<_, _>>() }
 }
 
 impl<C: Coordinator> Dynamo<C> {

@@ -14,8 +14,11 @@ mod put_item;
 mod query;
 mod scan;
 mod tags;
+mod transact_get_items;
+mod transact_write_items;
 mod update_item;
 mod update_table;
+mod write;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,6 +27,7 @@ use cluster::SchemaEdit;
 use exec::Executor;
 use exec::backend::Coordinator;
 use items::{Item, item_size, json};
+use rt::Rt;
 use schema::Schema;
 use serde_json::{Map, Value as Json, json as to_json};
 
@@ -32,6 +36,8 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Capacity, Request};
 use crate::store::Store;
 use crate::table::{self, ApiTable};
+use crate::transaction::SWEEP_INTERVAL;
+use write::{Decided, ItemWrite};
 
 /// The most bytes of an item.
 const ITEM_BYTES_MAX: usize = 400 << 10;
@@ -72,6 +78,34 @@ impl<C: Coordinator> Dynamo<C> {
         }
     }
 
+    /// Finishes the transactions that their coordinators have left behind and whose records have this node as their first replica; how
+    /// many there were.
+    ///
+    /// # Errors
+    /// When records cannot be read.
+    pub async fn finish_abandoned(&self) -> Result<usize, ApiError> {
+        self.store().sweep().await
+    }
+
+    /// [`Dynamo::finish_abandoned`] now and then, for ever.
+    pub(crate) async fn sweep(&self, rt: &Rt) {
+        loop {
+            rt.sleep(SWEEP_INTERVAL).await;
+            match self.finish_abandoned().await {
+                Ok(0) => {}
+                Ok(count) => {
+                    tracing::info!("finished {count} transactions of the DynamoDB API that were left behind")
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        "transactions that were left behind were not looked for: {}",
+                        error.message
+                    );
+                }
+            }
+        }
+    }
+
     async fn run(&self, operation: &str, body: &[u8], host: &str) -> Result<Json> {
         if !OPERATIONS.contains(&operation) {
             return match UNSUPPORTED.contains(&operation) {
@@ -101,6 +135,8 @@ impl<C: Coordinator> Dynamo<C> {
             "PutItem" => Box::pin(self.put_item(request)).await,
             "Query" => Box::pin(self.query(request)).await,
             "Scan" => Box::pin(self.scan(request)).await,
+            "TransactGetItems" => Box::pin(self.transact_get_items(request)).await,
+            "TransactWriteItems" => Box::pin(self.transact_write_items(request)).await,
             "TagResource" => Box::pin(self.tag_resource(request)).await,
             "UntagResource" => Box::pin(self.untag_resource(request)).await,
             "UpdateItem" => Box::pin(self.update_item(request)).await,
@@ -110,6 +146,20 @@ impl<C: Coordinator> Dynamo<C> {
 
     fn store(&self) -> Store<'_, C> {
         Store { executor: &self.executor, isolation: self.isolation }
+    }
+
+    /// Carries out a write of one item, which `looks` at the item also when the write does not depend on it.
+    async fn write_item(&self, write: &ItemWrite, looks: bool) -> Result<Decided> {
+        let store = self.store();
+        let reads = looks || write.reads();
+        let is_blind = !reads && store.writes_blindly(&write.table);
+        let mut decided = Decided::default();
+        let mut decide = |old: Option<&Item>| {
+            decided = write.decide(old)?;
+            Ok(if is_blind { write.blind() } else { write.row_write(&decided) })
+        };
+        store.modify(&write.table, &write.key, reads, &mut decide).await?;
+        Ok(decided)
     }
 
     fn schema(&self) -> Arc<Schema> {
@@ -141,7 +191,7 @@ impl<C: Coordinator> Dynamo<C> {
 }
 
 /// The operations that there are.
-const OPERATIONS: [&str; 20] = [
+const OPERATIONS: [&str; 22] = [
     "BatchGetItem",
     "BatchWriteItem",
     "CreateTable",
@@ -159,13 +209,15 @@ const OPERATIONS: [&str; 20] = [
     "Query",
     "Scan",
     "TagResource",
+    "TransactGetItems",
+    "TransactWriteItems",
     "UntagResource",
     "UpdateItem",
     "UpdateTable",
 ];
 
 /// Operations of AWS that are refused by name.
-const UNSUPPORTED: [&str; 37] = [
+const UNSUPPORTED: [&str; 35] = [
     "BatchExecuteStatement",
     "CreateBackup",
     "CreateGlobalTable",
@@ -194,8 +246,6 @@ const UNSUPPORTED: [&str; 37] = [
     "PutResourcePolicy",
     "RestoreTableFromBackup",
     "RestoreTableToPointInTime",
-    "TransactGetItems",
-    "TransactWriteItems",
     "UpdateContinuousBackups",
     "UpdateContributorInsights",
     "UpdateGlobalTable",
@@ -250,7 +300,12 @@ fn check_size(item: &Item, message: &str) -> Result<()> {
     Ok(())
 }
 
-/// The error of a condition that does not hold.
-fn condition_failed(old: Option<&Item>, shows_old: bool) -> ApiError {
-    ApiError::condition_failed(old.filter(|_| shows_old).map(json::item))
+/// The answer to a write of one item; `shown` are the attributes that were asked for.
+fn written(write: &ItemWrite, decided: &Decided, shown: Option<&Option<Item>>, asked: Capacity) -> Json {
+    let mut answer = Map::new();
+    if let Some(Some(item)) = shown {
+        answer.insert("Attributes".to_owned(), json::item(item));
+    }
+    add_capacity(&mut answer, &write.table, asked, decided.units());
+    Json::Object(answer)
 }

@@ -1,5 +1,7 @@
 //! Pages of items, filtered and projected, as Query and Scan return them.
 
+use std::collections::BTreeMap;
+
 use exec::backend::Coordinator;
 use items::{Condition, Item, Projection, Substitutions, item_size, json};
 use replica::{Limits, ReadCommand};
@@ -123,6 +125,7 @@ impl<C: Coordinator> Dynamo<C> {
         let store = self.store();
         let (mut found, mut scanned, mut count, mut bytes) = (Vec::new(), 0usize, 0usize, 0usize);
         let mut last: Option<Item> = None;
+        let mut decided = BTreeMap::new();
         let mut pace = Pace::default();
         let is_cut = 'pages: loop {
             let left = page.limit - scanned;
@@ -131,7 +134,16 @@ impl<C: Coordinator> Dynamo<C> {
             for partition in &read.partitions {
                 for row in partition.rows.iter().filter(|row| row.is_live(command.now)) {
                     pace.step().await;
-                    let item = table.item(&partition.key, row, command.now)?;
+                    let key = RowKey { partition: partition.key.clone(), clustering: row.clustering.clone() };
+                    let state = table.state(&key, row, command.now)?;
+                    let item = match &state.intent {
+                        Some(intent) if page.consistent => {
+                            let key = table.key_of_row(&key)?;
+                            store.visible(state.item, &key, Some(intent), &mut decided).await?
+                        }
+                        _ => state.item,
+                    };
+                    let Some(item) = item else { continue };
                     scanned += 1;
                     let size = item_size(&item);
                     pace.count(size / 4096);

@@ -1,46 +1,21 @@
 //! PutItem.
 
 use exec::backend::Coordinator;
-use items::{Item, item_size, json};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
-use super::{Dynamo, add_capacity, check_size, condition_failed, write_units};
+use super::Dynamo;
+use super::write::ItemWrite;
 use crate::error::Result;
 use crate::request::Request;
-use crate::table::RowWrite;
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn put_item(&self, request: &Request) -> Result<Json> {
         request.table_name()?;
-        let item = request.item("Item")?;
         let returns =
             request.return_values(&["NONE", "ALL_OLD"], "ReturnValues can only be ALL_OLD or NONE")?;
-        request.check_mixed(&["Expected", "ConditionalOperator"], &["ConditionExpression"])?;
-        let substitutions = request.substitutions(&["ConditionExpression"], &[])?;
-        let condition = request.condition(&substitutions)?;
-        substitutions.check_used()?;
-        let shows_old = request.returns_old_on_failure()?;
         let capacity = request.capacity()?;
-        check_size(&item, "Item size has exceeded the maximum allowed size")?;
-        let table = self.table(request)?;
-        let key = table.key_of_item(&item)?;
-        let mut found: Option<Item> = None;
-        let mut decide = |old: Option<&Item>| {
-            let empty = Item::new();
-            if condition.as_ref().is_some_and(|condition| !condition.holds(old.unwrap_or(&empty))) {
-                return Err(condition_failed(old, shows_old));
-            }
-            found = old.cloned();
-            Ok(Some(RowWrite::Put(item.clone())))
-        };
-        let reads = condition.is_some() || returns == "ALL_OLD";
-        self.store().modify(&table, &key, reads, &mut decide).await?;
-        let mut answer = Map::new();
-        if let (Some(old), "ALL_OLD") = (&found, returns) {
-            answer.insert("Attributes".to_owned(), json::item(old));
-        }
-        let bytes = item_size(&item).max(found.as_ref().map_or(0, item_size));
-        add_capacity(&mut answer, &table, capacity, write_units(bytes));
-        Ok(Json::Object(answer))
+        let write = ItemWrite::put(request, || self.table(request))?;
+        let decided = self.write_item(&write, returns == "ALL_OLD").await?;
+        Ok(super::written(&write, &decided, (returns == "ALL_OLD").then_some(&decided.before), capacity))
     }
 }

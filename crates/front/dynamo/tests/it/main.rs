@@ -3,6 +3,7 @@
 #[path = "../../../../query/exec/tests/it/memory.rs"]
 #[expect(dead_code, reason = "the tests of exec need more of it")]
 mod memory;
+mod transactions;
 
 use std::fmt::Write as _;
 use std::future::Future;

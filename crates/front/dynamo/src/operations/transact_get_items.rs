@@ -1,0 +1,132 @@
+//! TransactGetItems.
+//!
+//! Items are read twice. When none has changed from the first to the second, and no transaction held one, all of them were so at
+//! one moment in between. An item that is not there has no version by which a change would show: then the items are held by a
+//! transaction that changes nothing.
+
+use std::cell::RefCell;
+
+use exec::backend::Coordinator;
+use futures_util::future::try_join_all;
+use items::{Item, Projection, item_size, json};
+use mutation::Timestamp;
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::transact_write_items::{check_twice, consumed, parts};
+use super::{Dynamo, read_units};
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::request::Request;
+use crate::table::{self, ApiTable, RowKey};
+use crate::transaction::{Effect, Origin, Participant, Verdict, conflict};
+
+/// How often items are read again that have changed meanwhile.
+const READS_MAX: usize = 4;
+/// Bytes of the items of an answer.
+const BYTES_MAX: usize = 4 << 20;
+
+/// An item that is asked for.
+struct Get {
+    table: ApiTable,
+    key: RowKey,
+    key_item: Item,
+    projection: Option<Projection>,
+}
+
+/// A reading of all items: each with its version.
+type Reading = Vec<(Option<Item>, Timestamp)>;
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn transact_get_items(&self, request: &Request) -> Result<Json> {
+        let asked = request.capacity()?;
+        let list = parts(request)?;
+        let gets = list.iter().map(|part| self.part_to_get(part)).collect::<Result<Vec<_>>>()?;
+        check_twice(gets.iter().map(|get| (get.table.name(), &get.key)))?;
+        let items = self.read_at_once(&gets).await?;
+        if items.iter().flatten().map(item_size).sum::<usize>() > BYTES_MAX {
+            return invalid!("Transaction request size exceeds the maximum allowed size of 4 MB");
+        }
+        let shown = |(get, item): (&Get, &Option<Item>)| match (item, &get.projection) {
+            (None, _) => to_json!({}),
+            (Some(item), None) => to_json!({ "Item": json::item(item) }),
+            (Some(item), Some(projection)) => to_json!({ "Item": json::item(&projection.apply(item)) }),
+        };
+        let mut answer = Map::new();
+        answer.insert("Responses".to_owned(), gets.iter().zip(&items).map(shown).collect());
+        let units = gets
+            .iter()
+            .zip(&items)
+            .map(|(get, item)| (get.table.name(), read_units(item.as_ref().map_or(0, item_size), true)));
+        if let Some(consumed) = consumed(units, "ReadCapacityUnits", asked) {
+            answer.insert("ConsumedCapacity".to_owned(), consumed);
+        }
+        Ok(Json::Object(answer))
+    }
+
+    fn part_to_get(&self, part: &Json) -> Result<Get> {
+        let part = Request::part(part)?;
+        let inner = Request::part(part.required("Get")?)?;
+        let name = inner.table_name()?;
+        let key_item = inner.item("Key")?;
+        let substitutions = inner.substitutions(&[], &["ProjectionExpression"])?;
+        let projection = inner.projection(&substitutions)?;
+        substitutions.check_used()?;
+        let table = table::find(&self.schema(), &name)?;
+        let key = table.key(&key_item)?;
+        Ok(Get { table, key, key_item, projection })
+    }
+
+    async fn read_at_once(&self, gets: &[Get]) -> Result<Vec<Option<Item>>> {
+        let mut before: Option<Reading> = None;
+        for _ in 0..READS_MAX {
+            let Some(reading) = self.read_all(gets).await? else {
+                before = None;
+                continue;
+            };
+            if reading.iter().any(|(item, _)| item.is_none()) {
+                return self.hold_all(gets).await;
+            }
+            if before.as_ref() == Some(&reading) {
+                return Ok(reading.into_iter().map(|(item, _)| item).collect());
+            }
+            before = Some(reading);
+        }
+        let reasons: Vec<Option<ApiError>> = gets.iter().map(|_| Some(conflict())).collect();
+        Err(ApiError::cancelled(&reasons))
+    }
+
+    /// Reads all items; none when a transaction held one of them.
+    async fn read_all(&self, gets: &[Get]) -> Result<Option<Reading>> {
+        let store = self.store();
+        let states = try_join_all(gets.iter().map(|get| store.state(&get.table, &get.key, true))).await?;
+        let mut is_free = true;
+        for (get, state) in gets.iter().zip(&states) {
+            let Some(intent) = &state.intent else { continue };
+            is_free = false;
+            match store.settle(&get.table, &get.key, intent).await {
+                Err(error) if error.kind != ErrorKind::TransactionConflict => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(is_free.then(|| states.into_iter().map(|state| (state.item, state.version)).collect()))
+    }
+
+    /// Reads all items by a transaction that changes none of them.
+    async fn hold_all(&self, gets: &[Get]) -> Result<Vec<Option<Item>>> {
+        let participants: Vec<Participant<'_>> = gets
+            .iter()
+            .map(|get| Participant { table: &get.table, key: &get.key, key_item: &get.key_item })
+            .collect();
+        let found = RefCell::new(vec![None; gets.len()]);
+        let look = |at: usize, item: Option<&Item>| {
+            if let Some(place) = found.borrow_mut().get_mut(at) {
+                *place = item.cloned();
+            }
+            Ok(Effect::Nothing)
+        };
+        let origin = Origin { token: None, fingerprint: 0 };
+        match self.store().transaction(origin, &participants, &look).await? {
+            Verdict::Committed => Ok(found.into_inner()),
+            Verdict::Cancelled(reasons) => Err(ApiError::cancelled(&reasons)),
+        }
+    }
+}

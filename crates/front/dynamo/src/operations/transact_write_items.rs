@@ -1,0 +1,152 @@
+//! TransactWriteItems.
+
+use std::collections::BTreeMap;
+
+use exec::backend::Coordinator;
+use items::{item_size, json};
+use serde_json::{Map, Value as Json};
+
+use super::write::{Action, ItemWrite};
+use super::{Dynamo, capacity, write_units};
+use crate::error::{ApiError, Result, invalid};
+use crate::request::{Capacity, Request, constraint, place};
+use crate::table::{self, RowKey};
+use crate::transaction::{Origin, Participant, Verdict};
+
+/// Items of a transaction.
+pub(super) const ITEMS_MAX: usize = 100;
+/// Bytes of the items that a transaction gives.
+const BYTES_MAX: usize = 4 << 20;
+/// Characters of a token.
+const TOKEN_MAX: usize = 36;
+
+/// The list of a transaction's parts.
+pub(super) fn parts(request: &Request) -> Result<&[Json]> {
+    let list = json::read_list(request.required("TransactItems")?)?;
+    let bound = match list.len() {
+        0 => "greater than or equal to 1",
+        count if count > ITEMS_MAX => "less than or equal to 100",
+        _ => return Ok(list),
+    };
+    let shown = if list.is_empty() { "[]" } else { "[...]" };
+    constraint(shown, "transactItems", &format!("Member must have length {bound}"))
+}
+
+/// Refuses an item that a transaction has twice.
+pub(super) fn check_twice<'a>(keys: impl Iterator<Item = (&'a str, &'a RowKey)>) -> Result<()> {
+    let mut known = std::collections::BTreeSet::new();
+    for (table, key) in keys {
+        if !known.insert((table, &key.partition, &key.clustering)) {
+            return invalid!("Transaction request cannot include multiple operations on one item");
+        }
+    }
+    Ok(())
+}
+
+/// The capacity that the parts of a transaction consumed, by table: twice that of a request alone.
+pub(super) fn consumed<'a>(
+    parts: impl Iterator<Item = (&'a str, f64)>,
+    kind: &str,
+    asked: Capacity,
+) -> Option<Json> {
+    if asked == Capacity::None {
+        return None;
+    }
+    let mut units: BTreeMap<&str, f64> = BTreeMap::new();
+    for (table, one) in parts {
+        *units.entry(table).or_default() += 2.0 * one;
+    }
+    let shown = |(table, units): (&str, f64)| {
+        let mut shown = capacity(table, asked, units);
+        if let Some(members) = shown.as_object_mut() {
+            members.insert(kind.to_owned(), units.into());
+        }
+        shown
+    };
+    Some(Json::Array(units.into_iter().map(shown).collect()))
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn transact_write_items(&self, request: &Request) -> Result<Json> {
+        let asked = request.capacity()?;
+        request.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
+        let token = request.string("ClientRequestToken")?;
+        if let Some(token) = token
+            && !(1..=TOKEN_MAX).contains(&token.chars().count())
+        {
+            let bound =
+                if token.is_empty() { "greater than or equal to 1" } else { "less than or equal to 36" };
+            return constraint(token, "clientRequestToken", &format!("Member must have length {bound}"));
+        }
+        let list = parts(request)?;
+        let read = |(at, part)| self.part_to_write(at, part);
+        let writes = list.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        check_twice(writes.iter().map(|write| (write.table.name(), &write.key)))?;
+        let given = |write: &ItemWrite| match &write.action {
+            Action::Put(item) => item_size(item),
+            _ => item_size(&write.key_item),
+        };
+        if writes.iter().map(given).sum::<usize>() > BYTES_MAX {
+            return invalid!("Transaction request size exceeds the maximum allowed size of 4 MB");
+        }
+        let participants: Vec<Participant<'_>> = writes
+            .iter()
+            .map(|write| Participant { table: &write.table, key: &write.key, key_item: &write.key_item })
+            .collect();
+        let text = Json::Array(list.to_vec()).to_string();
+        let origin = Origin { token, fingerprint: xxhash_rust::xxh3::xxh3_128(text.as_bytes()) };
+        let decide = |at: usize, old: Option<&items::Item>| match writes.get(at) {
+            Some(write) => write.effect(old),
+            None => Err(ApiError::validation("a participant of no write")),
+        };
+        match self.store().transaction(origin, &participants, &decide).await? {
+            Verdict::Cancelled(reasons) => Err(ApiError::cancelled(&reasons)),
+            Verdict::Committed => {
+                let mut answer = Map::new();
+                let units = writes.iter().map(|write| (write.table.name(), write_units(given(write))));
+                if let Some(consumed) = consumed(units, "WriteCapacityUnits", asked) {
+                    answer.insert("ConsumedCapacity".to_owned(), consumed);
+                }
+                Ok(Json::Object(answer))
+            }
+        }
+    }
+
+    /// One of Put, Update, Delete and ConditionCheck.
+    fn part_to_write(&self, at: usize, part: &Json) -> Result<ItemWrite> {
+        let part = Request::part(part)?;
+        let names = ["ConditionCheck", "Put", "Update", "Delete"];
+        let given: Vec<&str> = names.into_iter().filter(|name| part.has(name)).collect();
+        let name = match given[..] {
+            [name] => name,
+            [] => {
+                return invalid!(
+                    "Invalid Request: TransactWriteRequest should contain Delete or Put or Update request"
+                );
+            }
+            _ => return invalid!("TransactItems can only contain one of Check, Put, Update or Delete"),
+        };
+        let inner = Request::part(part.required(name)?)?;
+        let required = |expression: &str| match inner.has(expression) {
+            true => Ok(()),
+            false => {
+                let place = format!("transactItems.{}.member.{}.{}", at + 1, place(name), place(expression));
+                constraint("null", &place, "Member must not be null")
+            }
+        };
+        inner.table_name()?;
+        let find = || table::find(&self.schema(), &inner.table_name()?);
+        match name {
+            "Put" => ItemWrite::put(&inner, find),
+            "Delete" => ItemWrite::of_key(&inner, Action::Delete, find),
+            "Update" => {
+                required("UpdateExpression")?;
+                ItemWrite::update(&inner, find)
+            }
+            _ => {
+                required("ConditionExpression")?;
+                ItemWrite::of_key(&inner, Action::Check, find)
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A write of one item: what PutItem, UpdateItem, DeleteItem and the parts of a transaction have in common.
+
+use items::update::SetValue;
+use items::{Condition, Item, Substitutions, Update, item_size, json};
+
+use super::{check_size, write_units};
+use crate::error::{ApiError, Result};
+use crate::request::Request;
+use crate::table::{ApiTable, RowKey, RowWrite};
+use crate::transaction::Effect;
+
+/// The kind of a write.
+pub(super) enum Action {
+    Put(Item),
+    Update(Update),
+    Delete,
+    /// Nothing: its condition is all there is to it.
+    Check,
+}
+
+/// A write of one item.
+pub(super) struct ItemWrite {
+    pub(super) table: ApiTable,
+    pub(super) key: RowKey,
+    /// The key attributes.
+    pub(super) key_item: Item,
+    pub(super) action: Action,
+    condition: Option<Condition>,
+    shows_old: bool,
+}
+
+/// The item before a write and after it.
+#[derive(Default)]
+pub(super) struct Decided {
+    pub(super) before: Option<Item>,
+    pub(super) after: Option<Item>,
+}
+
+impl Decided {
+    /// The larger of both items counts.
+    pub(super) fn units(&self) -> f64 {
+        let size = |item: &Option<Item>| item.as_ref().map_or(0, item_size);
+        write_units(size(&self.before).max(size(&self.after)))
+    }
+}
+
+/// The update that a request asks for; without one the item is only made to exist.
+fn update(request: &Request, substitutions: &Substitutions) -> Result<Update> {
+    if let Some(text) = request.string("UpdateExpression")? {
+        return Ok(Update::parse(text, substitutions)?);
+    }
+    Ok(request.get("AttributeUpdates").map(items::legacy::updates).transpose()?.unwrap_or_default())
+}
+
+impl ItemWrite {
+    /// A put; `find` gives the table once all is checked that needs none.
+    pub(super) fn put(request: &Request, find: impl FnOnce() -> Result<ApiTable>) -> Result<Self> {
+        let item = request.item("Item")?;
+        let (condition, shows_old) = condition(request)?;
+        check_size(&item, "Item size has exceeded the maximum allowed size")?;
+        let table = find()?;
+        let key = table.key_of_item(&item)?;
+        let key_item = table.key_attributes(&item);
+        Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old })
+    }
+
+    /// A deletion, or a mere check of a condition.
+    pub(super) fn of_key(
+        request: &Request,
+        action: Action,
+        find: impl FnOnce() -> Result<ApiTable>,
+    ) -> Result<Self> {
+        let key_item = request.item("Key")?;
+        let (condition, shows_old) = condition(request)?;
+        let table = find()?;
+        let key = table.key(&key_item)?;
+        Ok(Self { table, key, key_item, action, condition, shows_old })
+    }
+
+    /// An update.
+    pub(super) fn update(request: &Request, find: impl FnOnce() -> Result<ApiTable>) -> Result<Self> {
+        let key_item = request.item("Key")?;
+        request.check_mixed(
+            &["AttributeUpdates", "Expected", "ConditionalOperator"],
+            &["UpdateExpression", "ConditionExpression"],
+        )?;
+        let substitutions = request.substitutions(&["UpdateExpression", "ConditionExpression"], &[])?;
+        let update = update(request, &substitutions)?;
+        let condition = request.condition(&substitutions)?;
+        substitutions.check_used()?;
+        let shows_old = request.returns_old_on_failure()?;
+        let table = find()?;
+        let key = table.key(&key_item)?;
+        update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
+        Ok(Self { table, key, key_item, action: Action::Update(update), condition, shows_old })
+    }
+
+    /// Whether what it writes depends on the item.
+    pub(super) fn reads(&self) -> bool {
+        self.condition.is_some() || matches!(&self.action, Action::Update(update) if update.reads())
+    }
+
+    /// The items before and after.
+    ///
+    /// # Errors
+    /// When the condition does not hold, or the item is not one that can be updated so.
+    pub(super) fn decide(&self, old: Option<&Item>) -> Result<Decided> {
+        if let Some(condition) = &self.condition
+            && !condition.holds(old.unwrap_or(&Item::new()))
+        {
+            return Err(ApiError::condition_failed(old.filter(|_| self.shows_old).map(json::item)));
+        }
+        let after = match &self.action {
+            Action::Put(item) => Some(item.clone()),
+            Action::Delete => None,
+            Action::Check => old.cloned(),
+            Action::Update(update) => {
+                let new = update.apply(old.unwrap_or(&self.key_item))?;
+                check_size(&new, "Item size to update has exceeded the maximum allowed size")?;
+                // A REMOVE alone makes no item of none.
+                let makes = old.is_some()
+                    || new.len() > self.key_item.len()
+                    || update.remove.is_empty() && update.delete.is_empty();
+                makes.then_some(new)
+            }
+        };
+        Ok(Decided { before: old.cloned(), after })
+    }
+
+    /// The row of a decision that was made by a look at the item.
+    pub(super) fn row_write(&self, decided: &Decided) -> Option<RowWrite> {
+        match (&self.action, &decided.before, &decided.after) {
+            (Action::Put(item), ..) => Some(RowWrite::Put(item.clone())),
+            (Action::Update(_), before, Some(after)) => {
+                let before = before.clone().unwrap_or_else(|| self.key_item.clone());
+                Some(RowWrite::Update(before, after.clone()))
+            }
+            // Who has seen that there is no item has nothing to delete.
+            (Action::Delete, Some(_), _) => Some(RowWrite::Delete),
+            _ => None,
+        }
+    }
+
+    /// The row of a write that does not look at the item.
+    pub(super) fn blind(&self) -> Option<RowWrite> {
+        match &self.action {
+            Action::Put(item) => Some(RowWrite::Put(item.clone())),
+            Action::Delete => Some(RowWrite::Delete),
+            Action::Check => None,
+            Action::Update(update) => {
+                let set = update.set.iter().filter_map(|(path, value)| match value {
+                    SetValue::Value(value) => Some((path.root.clone(), (**value).clone())),
+                    _ => None,
+                });
+                let removed = update.remove.iter().map(|path| path.root.clone());
+                Some(RowWrite::Blind(set.collect(), removed.collect()))
+            }
+        }
+    }
+
+    /// The effect of this write in a transaction.
+    pub(super) fn effect(&self, old: Option<&Item>) -> Result<Effect> {
+        let decided = self.decide(old)?;
+        Ok(match self.row_write(&decided) {
+            Some(RowWrite::Put(item)) => Effect::Put(item),
+            Some(RowWrite::Delete) => Effect::Delete,
+            Some(RowWrite::Update(before, after)) => {
+                let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
+                let set = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
+                let removed = before.into_keys().filter(|name| !after.contains_key(name)).collect();
+                Effect::Update(set, removed)
+            }
+            _ => Effect::Nothing,
+        })
+    }
+}
+
+/// The condition of a put, a deletion or a check, and whether the item is shown when it fails.
+fn condition(request: &Request) -> Result<(Option<Condition>, bool)> {
+    request.check_mixed(&["Expected", "ConditionalOperator"], &["ConditionExpression"])?;
+    let substitutions = request.substitutions(&["ConditionExpression"], &[])?;
+    let condition = request.condition(&substitutions)?;
+    substitutions.check_used()?;
+    Ok((condition, request.returns_old_on_failure()?))
+}

@@ -1,0 +1,149 @@
+//! Intents: what a transaction is about to do to an item, stored beside the item's attributes until the transaction is decided.
+
+use items::{Item, json};
+use serde_json::{Map, Value as Json, json as to_json};
+
+/// Of one attempt of a transaction.
+pub(crate) type Attempt = u128;
+
+/// The first byte of a stored intent; attributes have the bytes of `items::stored`.
+const PREPARED: u8 = 5;
+
+/// A prepared write of one item.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Intent {
+    /// The key of the record that says what became of the transaction.
+    pub(crate) record: String,
+    /// The attempt: a record is used again by a client that repeats a transaction which was cancelled.
+    pub(crate) attempt: Attempt,
+    /// The change of the item when the transaction is committed.
+    pub(crate) effect: Effect,
+}
+
+/// A change of an item.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Effect {
+    /// Nothing: the item was only looked at, and stays as it is until the transaction is decided.
+    Nothing,
+    /// It becomes this one.
+    Put(Item),
+    /// It has these attributes, and no longer those.
+    Update(Item, Vec<String>),
+    /// It is gone.
+    Delete,
+}
+
+impl Effect {
+    /// The item after the effect; `key` are its key attributes.
+    pub(crate) fn apply(&self, item: Option<Item>, key: &Item) -> Option<Item> {
+        match self {
+            Self::Nothing => item,
+            Self::Put(item) => Some(item.clone()),
+            Self::Update(set, removed) => {
+                let mut item = item.unwrap_or_else(|| key.clone());
+                item.retain(|name, _| !removed.contains(name));
+                item.extend(set.iter().map(|(name, value)| (name.clone(), value.clone())));
+                Some(item)
+            }
+            Self::Delete => None,
+        }
+    }
+}
+
+impl Intent {
+    /// The stored form.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut fields = Map::new();
+        fields.insert("record".to_owned(), self.record.clone().into());
+        fields.insert("attempt".to_owned(), hex(self.attempt).into());
+        match &self.effect {
+            Effect::Nothing => {}
+            Effect::Put(item) => {
+                fields.insert("put".to_owned(), json::item(item));
+            }
+            Effect::Update(set, removed) => {
+                fields.insert("set".to_owned(), json::item(set));
+                fields.insert("remove".to_owned(), to_json!(removed));
+            }
+            Effect::Delete => {
+                fields.insert("delete".to_owned(), true.into());
+            }
+        }
+        let mut out = vec![PREPARED];
+        out.extend_from_slice(Json::Object(fields).to_string().as_bytes());
+        out
+    }
+
+    /// The intent; none when the bytes are none, which a writer in CQL may have left.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (PREPARED, bytes) = bytes.split_first().map(|(kind, rest)| (*kind, rest))? else { return None };
+        let fields: Map<String, Json> = serde_json::from_slice(bytes).ok()?;
+        let text = |name: &str| fields.get(name)?.as_str();
+        let item = |name: &str| fields.get(name).map(json::read_item).transpose();
+        let effect = match (item("put").ok()?, item("set").ok()?, fields.contains_key("delete")) {
+            (Some(item), _, _) => Effect::Put(item),
+            (_, Some(set), _) => {
+                let removed = fields.get("remove")?.as_array()?;
+                let removed = removed.iter().map(|name| Some(name.as_str()?.to_owned()));
+                Effect::Update(set, removed.collect::<Option<_>>()?)
+            }
+            (None, None, true) => Effect::Delete,
+            (None, None, false) => Effect::Nothing,
+        };
+        Some(Self { record: text("record")?.to_owned(), attempt: unhex(text("attempt")?)?, effect })
+    }
+}
+
+/// An attempt as text.
+pub(crate) fn hex(id: Attempt) -> String {
+    format!("{id:032x}")
+}
+
+/// The attempt of a text.
+pub(crate) fn unhex(text: &str) -> Option<Attempt> {
+    Attempt::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use items::Value;
+
+    fn item(name: &str) -> Item {
+        Item::from([(name.to_owned(), Value::S("x".to_owned()))])
+    }
+
+    #[test]
+    fn every_effect_is_read_as_it_was_written() {
+        let effects = [
+            Effect::Nothing,
+            Effect::Put(item("a")),
+            Effect::Update(item("b"), vec!["c".to_owned()]),
+            Effect::Update(Item::new(), Vec::new()),
+            Effect::Delete,
+        ];
+        for effect in effects {
+            let intent = Intent { record: "\u{e9}\"".to_owned(), attempt: u128::MAX, effect };
+            assert_eq!(Intent::decode(&intent.encode()), Some(intent));
+        }
+    }
+
+    #[test]
+    fn what_is_no_intent_is_refused() {
+        for bytes in [&b""[..], b"\x05", b"\x05{}", b"\x04{}", b"\x05{\"record\":\"1\",\"attempt\":\"zz\"}"] {
+            assert_eq!(Intent::decode(bytes), None);
+        }
+    }
+
+    #[test]
+    fn effects_make_the_item_of_after() {
+        let key = item("k");
+        assert_eq!(Effect::Nothing.apply(None, &key), None);
+        assert_eq!(Effect::Delete.apply(Some(item("a")), &key), None);
+        let update = Effect::Update(item("b"), vec!["a".to_owned()]);
+        assert_eq!(update.apply(Some(item("a")), &key), Some(item("b")));
+        let mut made = item("k");
+        made.extend(item("b"));
+        assert_eq!(update.apply(None, &key), Some(made));
+    }
+}

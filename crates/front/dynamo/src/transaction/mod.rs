@@ -1,0 +1,343 @@
+//! Transactions over items of several partitions and tables (docs/design/transactions.md).
+//!
+//! A transaction writes its record, puts an intent on each of its items, and is committed by one lightweight transaction on its
+//! record. Who meets an intent asks the record, so what becomes visible becomes visible at once; and anyone finishes what a
+//! coordinator has left.
+
+mod intent;
+mod record;
+mod sweep;
+
+use std::collections::BTreeMap;
+
+use exec::backend::Coordinator;
+use futures_util::future::join_all;
+use items::Item;
+
+use crate::error::{ApiError, ErrorKind, Result};
+use crate::store::Store;
+use crate::table::{ApiTable, RowKey, RowWrite};
+use intent::Attempt;
+pub(crate) use intent::{Effect, Intent};
+use record::{Record, Status};
+pub(crate) use sweep::INTERVAL as SWEEP_INTERVAL;
+
+/// How often the outcome of a commit is asked for that was not answered in time.
+const COMMIT_TRIES_MAX: usize = 3;
+
+/// One item of a transaction.
+pub(crate) struct Participant<'a> {
+    pub(crate) table: &'a ApiTable,
+    pub(crate) key: &'a RowKey,
+    /// Its key attributes.
+    pub(crate) key_item: &'a Item,
+}
+
+/// Decides the change of a participant (by its number), given its item; an error is a reason to cancel.
+pub(crate) type DecideEffect<'a> = &'a dyn Fn(usize, Option<&Item>) -> Result<Effect>;
+
+/// The request of a transaction.
+pub(crate) struct Origin<'a> {
+    /// By which the client repeats it.
+    pub(crate) token: Option<&'a str>,
+    /// Of the request.
+    pub(crate) fingerprint: u128,
+}
+
+/// How a transaction ended.
+pub(crate) enum Verdict {
+    /// It is done, now or by an earlier request with the same token.
+    Committed,
+    /// It is not: why, for each participant; none for those that were not the reason.
+    Cancelled(Vec<Option<ApiError>>),
+}
+
+/// How the record of a transaction was found.
+enum Begun {
+    Started,
+    Done,
+    Failed(ApiError),
+}
+
+/// The error for an item that a transaction holds.
+pub(crate) fn conflict() -> ApiError {
+    ApiError::new(ErrorKind::TransactionConflict, "Transaction is ongoing for the item")
+}
+
+/// The write that replaces a committed or cancelled intent.
+fn settled(intent: &Intent, committed: bool) -> RowWrite {
+    match &intent.effect {
+        Effect::Put(item) if committed => RowWrite::Put(item.clone()),
+        Effect::Delete if committed => RowWrite::Delete,
+        Effect::Update(set, removed) if committed => RowWrite::Commit(set.clone(), removed.clone()),
+        _ => RowWrite::Release,
+    }
+}
+
+impl<C: Coordinator> Store<'_, C> {
+    /// Carries a transaction out.
+    pub(crate) async fn transaction(
+        &self,
+        origin: Origin<'_>,
+        participants: &[Participant<'_>],
+        decide: DecideEffect<'_>,
+    ) -> Result<Verdict> {
+        let attempt = Attempt::from_be_bytes(self.executor.clock().random());
+        let key = match origin.token {
+            Some(token) => format!("token:{token}"),
+            None => intent::hex(attempt),
+        };
+        let records = self.records_table().await?;
+        let item = |one: &Participant<'_>| (one.table.name().to_owned(), one.key_item.clone());
+        let fresh = Record {
+            status: Status::Pending,
+            attempt,
+            fingerprint: origin.fingerprint,
+            begun: self.executor.clock().wall_micros(),
+            items: participants.iter().map(item).collect(),
+        };
+        match self.change_record(&records, &key, |found| begin(found, &fresh)).await? {
+            Begun::Started => {}
+            Begun::Done => return Ok(Verdict::Committed),
+            Begun::Failed(error) => return Err(error),
+        }
+        let prepare = |(at, one)| self.prepare(one, (&key, attempt), move |item| decide(at, item));
+        let prepared = join_all(participants.iter().enumerate().map(prepare)).await;
+        let reasons: Vec<Option<ApiError>> = prepared.into_iter().map(Result::err).collect();
+        if reasons.iter().any(Option::is_some) {
+            self.cancel(&key, attempt, participants).await;
+            return match reasons.iter().flatten().find(|error| !error.is_reason()) {
+                Some(error) => Err(error.clone()),
+                None => Ok(Verdict::Cancelled(reasons)),
+            };
+        }
+        match self.commit(&key, attempt).await? {
+            Status::Committed | Status::Applied => {
+                self.apply(&key, attempt, participants).await;
+                Ok(Verdict::Committed)
+            }
+            // Another has taken it for abandoned.
+            Status::Pending | Status::Cancelled => {
+                self.finish_all(&key, attempt, participants, false).await;
+                Ok(Verdict::Cancelled(participants.iter().map(|_| Some(conflict())).collect()))
+            }
+        }
+    }
+
+    /// Puts an intent on an item.
+    async fn prepare(
+        &self,
+        one: &Participant<'_>,
+        (record, attempt): (&str, Attempt),
+        decide: impl Fn(Option<&Item>) -> Result<Effect>,
+    ) -> Result<()> {
+        let mut decided = |item: Option<&Item>| {
+            let intent = Intent { record: record.to_owned(), attempt, effect: decide(item)? };
+            Ok(Some(RowWrite::Prepare(intent)))
+        };
+        self.agree(one.table, one.key, &mut decided).await
+    }
+
+    /// Decides that an attempt is committed; what was decided, in the end.
+    async fn commit(&self, key: &str, attempt: Attempt) -> Result<Status> {
+        let table = self.records_table().await?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let decided = self.change_record(&table, key, |found| decide(found, attempt, Status::Committed));
+            match decided.await {
+                Err(error) if tries == COMMIT_TRIES_MAX => return Err(error),
+                Err(_) => {}
+                Ok(status) => return Ok(status),
+            }
+        }
+    }
+
+    /// Cancels an attempt and takes its intents back, as far as that is possible now.
+    async fn cancel(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
+        let Ok(table) = self.records_table().await else { return };
+        let cancelled = self.change_record(&table, key, |found| decide(found, attempt, Status::Cancelled));
+        // Who meets an intent cancels the attempt when it is abandoned.
+        if let Ok(Status::Cancelled) = cancelled.await {
+            self.finish_all(key, attempt, participants, false).await;
+        }
+    }
+
+    /// Carries out the effects of a committed attempt; what is left undone is done by those who meet it, and by the sweep.
+    async fn apply(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
+        if !self.finish_all(key, attempt, participants, true).await {
+            return;
+        }
+        if let Ok(table) = self.records_table().await {
+            let change = |found| decide(found, attempt, Status::Applied);
+            if let Err(error) = self.change_record(&table, key, change).await {
+                tracing::debug!("the record of transaction {key} stays: {}", error.message);
+            }
+        }
+    }
+
+    async fn finish_all(
+        &self,
+        record: &str,
+        attempt: Attempt,
+        participants: &[Participant<'_>],
+        committed: bool,
+    ) -> bool {
+        let finished = participants
+            .iter()
+            .map(|one| self.finish(one.table, one.key.clone(), (record.to_owned(), attempt), committed));
+        join_all(finished).await.into_iter().all(|result| result.is_ok())
+    }
+
+    /// Replaces an intent by what it comes to; nothing when it is not there any more.
+    async fn finish(
+        &self,
+        table: &ApiTable,
+        key: RowKey,
+        (record, attempt): (String, Attempt),
+        committed: bool,
+    ) -> Result<()> {
+        let now = self.now();
+        let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
+        self.transact(&command, &mut |page, ballot| {
+            let found = table.state_of(page, &key, now)?.intent;
+            let own = found.filter(|intent| intent.record == record && intent.attempt == attempt);
+            Ok(own.map(|intent| table.update(&key, &settled(&intent, committed), ballot, now)))
+        })
+        .await
+    }
+
+    /// Ends an intent that was met; an error when its transaction is not decided yet.
+    pub(crate) async fn settle(&self, table: &ApiTable, key: &RowKey, intent: &Intent) -> Result<()> {
+        let committed = match self.status(&intent.record, intent.attempt).await? {
+            Status::Pending => return Err(conflict()),
+            Status::Committed | Status::Applied => true,
+            Status::Cancelled => false,
+        };
+        self.finish(table, key.clone(), (intent.record.clone(), intent.attempt), committed).await
+    }
+
+    /// The state of an attempt. One that its coordinator has abandoned is cancelled first.
+    async fn status(&self, record: &str, attempt: Attempt) -> Result<Status> {
+        match self.record(record).await? {
+            Some(found) if found.attempt == attempt => {
+                if !found.is_abandoned(self.executor.clock().wall_micros()) {
+                    return Ok(found.status);
+                }
+                let table = self.records_table().await?;
+                self.change_record(&table, record, |found| decide(found, attempt, Status::Cancelled)).await
+            }
+            _ => Ok(Status::Cancelled),
+        }
+    }
+
+    /// The item that a reader sees where an intent is; `known` are attempts that were asked for before.
+    pub(crate) async fn visible(
+        &self,
+        item: Option<Item>,
+        key: &Item,
+        intent: Option<&Intent>,
+        known: &mut BTreeMap<Attempt, Status>,
+    ) -> Result<Option<Item>> {
+        let Some(intent) = intent else { return Ok(item) };
+        let status = match known.get(&intent.attempt) {
+            Some(status) => *status,
+            None => {
+                let status = self.status(&intent.record, intent.attempt).await?;
+                known.insert(intent.attempt, status);
+                status
+            }
+        };
+        Ok(match status {
+            Status::Committed | Status::Applied => intent.effect.apply(item, key),
+            Status::Pending | Status::Cancelled => item,
+        })
+    }
+}
+
+/// Takes a record for a new attempt. A token that is used again stands for the same transaction.
+fn begin(found: Option<Record>, fresh: &Record) -> (Option<Record>, Begun) {
+    let Some(found) = found else { return (Some(fresh.clone()), Begun::Started) };
+    if found.fingerprint != fresh.fingerprint {
+        let text = "Provided idempotent token is already used with a different set of parameters";
+        let error = ApiError::new(ErrorKind::IdempotentParameterMismatch, text);
+        return (None, Begun::Failed(error));
+    }
+    match found.status {
+        Status::Committed | Status::Applied => (None, Begun::Done),
+        Status::Cancelled => (Some(fresh.clone()), Begun::Started),
+        Status::Pending if found.is_abandoned(fresh.begun) => (Some(fresh.clone()), Begun::Started),
+        Status::Pending => {
+            let text = "Transaction with the provided token is in progress";
+            (None, Begun::Failed(ApiError::new(ErrorKind::TransactionInProgress, text)))
+        }
+    }
+}
+
+/// Decides on an attempt: a pending one becomes committed or cancelled, a committed one applied; what is decided stays. Gives the status
+/// of the attempt afterwards.
+fn decide(found: Option<Record>, attempt: Attempt, wanted: Status) -> (Option<Record>, Status) {
+    let Some(record) = found.filter(|record| record.attempt == attempt) else {
+        return (None, Status::Cancelled);
+    };
+    let goes = matches!(
+        (record.status, wanted),
+        (Status::Pending, Status::Committed | Status::Cancelled) | (Status::Committed, Status::Applied)
+    );
+    match goes {
+        true => (Some(Record { status: wanted, ..record }), wanted),
+        false => (None, record.status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(status: Status, attempt: Attempt) -> Record {
+        Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_decided_stays() {
+        use Status::{Applied, Cancelled, Committed, Pending};
+        for (found, wanted, after) in [
+            (Pending, Committed, Committed),
+            (Pending, Cancelled, Cancelled),
+            (Pending, Applied, Pending),
+            (Committed, Cancelled, Committed),
+            (Committed, Applied, Applied),
+            (Applied, Cancelled, Applied),
+            (Applied, Committed, Applied),
+            (Cancelled, Committed, Cancelled),
+            (Cancelled, Applied, Cancelled),
+        ] {
+            let (written, status) = decide(Some(record(found, 7)), 7, wanted);
+            assert_eq!((status, written.is_some()), (after, after != found), "{found:?} {wanted:?}");
+            // Another attempt took the record, which it can only when this one is not committed.
+            assert_eq!(decide(Some(record(found, 8)), 7, wanted), (None, Cancelled));
+        }
+        assert_eq!(decide(None, 7, Committed), (None, Cancelled));
+    }
+
+    #[test]
+    fn a_token_stands_for_one_transaction() {
+        let fresh = Record { begun: 5, ..record(Status::Pending, 2) };
+        assert!(matches!(begin(None, &fresh), (Some(_), Begun::Started)));
+        assert!(matches!(begin(Some(record(Status::Cancelled, 1)), &fresh), (Some(_), Begun::Started)));
+        for done in [Status::Committed, Status::Applied] {
+            assert!(matches!(begin(Some(record(done, 1)), &fresh), (None, Begun::Done)));
+        }
+        let (None, Begun::Failed(error)) = begin(Some(record(Status::Pending, 1)), &fresh) else {
+            panic!("a transaction in progress is begun again");
+        };
+        assert_eq!(error.kind, ErrorKind::TransactionInProgress);
+        let late = Record { begun: 60_000_000, ..fresh.clone() };
+        assert!(matches!(begin(Some(record(Status::Pending, 1)), &late), (Some(_), Begun::Started)));
+        let other = Record { fingerprint: 2, ..fresh };
+        let (None, Begun::Failed(error)) = begin(Some(record(Status::Applied, 1)), &other) else {
+            panic!("a token is used for two requests");
+        };
+        assert_eq!(error.kind, ErrorKind::IdempotentParameterMismatch);
+    }
+}

@@ -1,0 +1,260 @@
+//! The record of a transaction: one row, written by lightweight transactions alone, that says whether it is committed. What a record
+//! says of an attempt, it says of all intents of it at once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::SchemaEdit;
+use coordinator::{ClusterView, Consistency};
+use exec::backend::Coordinator;
+use items::{Item, json};
+use mutation::row::ColumnData;
+use mutation::{Cell, Clustering, DecoratedKey, PartitionUpdate, Row, Seconds, Timestamp};
+use replica::{Keys, Partitions, ReadCommand, ReadPage};
+use schema::{Keyspace, Schema, Table, TableBuilder, TableId};
+use serde_json::{Map, Value as Json, json as to_json};
+use types::CqlType;
+
+use super::intent::{Attempt, hex, unhex};
+use crate::error::{ApiError, ErrorKind, Result};
+use crate::store::{Store, replication};
+
+/// The keyspace: a table of the API has a name of three characters or more, so none has this one.
+const KEYSPACE: &str = "alternator_tx";
+const TABLE: &str = "transactions";
+const COLUMN: &str = "record";
+/// How long a record is kept whose transaction is over, seconds: so long AWS remembers a client's token.
+const KEPT_SECONDS: Seconds = 600;
+/// How long the record of a transaction that is not decided is kept at most, seconds. Without a record it is cancelled.
+const UNDECIDED_SECONDS: Seconds = 3600;
+/// How long a transaction may take to be decided before anyone may cancel it, microseconds.
+const ABANDONED_MICROS: i64 = 10_000_000;
+
+/// The state of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// It prepares its items.
+    Pending,
+    /// All of its effects are what readers see.
+    Committed,
+    /// All of its effects are what readers see, and no intent of it is left.
+    Applied,
+    /// None of its effects are.
+    Cancelled,
+}
+
+impl Status {
+    const ALL: [(Self, &str); 4] = [
+        (Self::Pending, "pending"),
+        (Self::Committed, "committed"),
+        (Self::Applied, "applied"),
+        (Self::Cancelled, "cancelled"),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(status, _)| *status == self).map_or("", |(_, name)| name)
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(status, _)| *status)
+    }
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Record {
+    pub(crate) status: Status,
+    pub(crate) attempt: Attempt,
+    /// Of the request, so that a token is not used for two.
+    pub(crate) fingerprint: u128,
+    /// When the attempt began, microseconds since 1970.
+    pub(crate) begun: i64,
+    /// The items of the transaction: table and key.
+    pub(crate) items: Vec<(String, Item)>,
+}
+
+impl Record {
+    /// Whether it is pending for longer than its coordinator would take.
+    pub(crate) fn is_abandoned(&self, now_micros: i64) -> bool {
+        self.status == Status::Pending && self.is_left_behind(now_micros)
+    }
+
+    /// Whether its coordinator would be done with it by now, and is not.
+    pub(crate) fn is_left_behind(&self, now_micros: i64) -> bool {
+        let is_over = matches!(self.status, Status::Applied | Status::Cancelled);
+        !is_over && now_micros > self.begun + ABANDONED_MICROS
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let item = |(table, key): &(String, Item)| to_json!({ "table": table, "key": json::item(key) });
+        let json = to_json!({
+            "status": self.status.name(),
+            "attempt": hex(self.attempt),
+            "fingerprint": hex(self.fingerprint),
+            "begun": self.begun,
+            "items": self.items.iter().map(item).collect::<Vec<_>>(),
+        });
+        json.to_string().into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let fields: Map<String, Json> = serde_json::from_slice(bytes).ok()?;
+        let text = |name: &str| fields.get(name)?.as_str();
+        let item = |json: &Json| {
+            let key = json::read_item(json.get("key")?).ok()?;
+            Some((json.get("table")?.as_str()?.to_owned(), key))
+        };
+        Some(Self {
+            status: Status::from_name(text("status")?)?,
+            attempt: unhex(text("attempt")?)?,
+            fingerprint: unhex(text("fingerprint")?)?,
+            begun: fields.get("begun")?.as_i64()?,
+            items: fields.get("items")?.as_array()?.iter().map(item).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Seconds until it is forgotten; none while an intent may need it.
+    fn ttl(&self) -> Option<Seconds> {
+        match self.status {
+            Status::Pending => Some(UNDECIDED_SECONDS),
+            Status::Committed => None,
+            Status::Applied | Status::Cancelled => Some(KEPT_SECONDS),
+        }
+    }
+}
+
+/// The table of records; none before the first transaction.
+pub(crate) fn table(schema: &Schema) -> Option<Arc<Table>> {
+    schema.table(KEYSPACE, TABLE).cloned()
+}
+
+fn partition(key: &str) -> DecoratedKey {
+    DecoratedKey::new(Bytes::copy_from_slice(key.as_bytes()))
+}
+
+fn read_command(table: &Arc<Table>, key: &str, now: Seconds) -> ReadCommand {
+    ReadCommand::all_of(table.clone(), Partitions::Keys(Keys::from_iter([partition(key)])), now)
+}
+
+fn update(table: &Arc<Table>, key: &str, record: &Record, at: Timestamp, now: Seconds) -> PartitionUpdate {
+    // Without a marker: the row is gone when its cell has expired.
+    let mut row = Row::new(Clustering::empty());
+    let value = Bytes::from(record.encode());
+    let cell = match record.ttl() {
+        None => Cell::live(at, value),
+        Some(ttl) => Cell::expiring(at, ttl, now.saturating_add(ttl), value),
+    };
+    if let Some(column) = table.column(COLUMN) {
+        row.set(column.id, ColumnData::Simple(cell));
+    }
+    PartitionUpdate::with_rows(table.clone(), partition(key), vec![row])
+}
+
+/// The records of a page, by key.
+pub(crate) fn records(table: &Table, page: &ReadPage, now: Seconds) -> Result<Vec<(String, Record)>> {
+    let foreign = || {
+        let text = format!("{KEYSPACE}.{TABLE} has a row that is no record of a transaction");
+        ApiError::new(ErrorKind::InternalServer, text)
+    };
+    let mut out = Vec::new();
+    let Some(column) = table.column(COLUMN) else { return Err(foreign()) };
+    for partition in &page.partitions {
+        for row in &partition.rows {
+            let Some(ColumnData::Simple(cell)) = row.column(column.id) else { continue };
+            if !cell.is_live(now) {
+                continue;
+            }
+            let key = std::str::from_utf8(&partition.key.key).map_err(|_| foreign())?;
+            let record = Record::decode(&cell.value).ok_or_else(foreign)?;
+            out.push((key.to_owned(), record));
+        }
+    }
+    Ok(out)
+}
+
+impl<C: Coordinator> Store<'_, C> {
+    /// The table of records, made when there is none.
+    pub(crate) async fn records_table(&self) -> Result<Arc<Table>> {
+        let coordinator = self.executor.coordinator();
+        if let Some(table) = table(&coordinator.schema()) {
+            return Ok(table);
+        }
+        let plan = |schema: &Schema, view: &ClusterView, id: [u8; 16]| {
+            if table(schema).is_some() {
+                return Ok(Vec::new());
+            }
+            let builder = TableBuilder::new(KEYSPACE, TABLE, TableId(id))
+                .partition_key("id", CqlType::Text)
+                .regular(COLUMN, CqlType::Text);
+            let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
+            let keyspace = Keyspace::new(KEYSPACE.to_owned(), replication(view));
+            Ok::<_, ApiError>(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
+        };
+        self.executor.change_schema_by(plan).await?;
+        let missing = || ApiError::new(ErrorKind::InternalServer, "The table of transactions is gone");
+        table(&coordinator.schema()).ok_or_else(missing)
+    }
+
+    /// The record of a key, with all that was agreed on before.
+    pub(crate) async fn record(&self, key: &str) -> Result<Option<Record>> {
+        let coordinator = self.executor.coordinator();
+        // Without the table, nothing was ever committed.
+        let Some(table) = table(&coordinator.schema()) else { return Ok(None) };
+        let command = read_command(&table, key, self.now());
+        let deadline = self.executor.clock().now() + self.executor.limits().read_timeout;
+        let page = coordinator.read_serial(&command, Consistency::LocalSerial, deadline).await?;
+        Ok(records(&table, &page, command.now)?.into_iter().next().map(|(_, record)| record))
+    }
+
+    /// Changes a record with nothing agreed on in between; gives what `change` gave for the record as it was.
+    pub(crate) async fn change_record<T>(
+        &self,
+        table: &Arc<Table>,
+        key: &str,
+        mut change: impl FnMut(Option<Record>) -> (Option<Record>, T),
+    ) -> Result<T> {
+        let now = self.now();
+        let mut told = None;
+        let mut decide = |page: &ReadPage, ballot: Timestamp| {
+            let found = records(table, page, now)?.into_iter().next().map(|(_, record)| record);
+            let (written, tells) = change(found);
+            told = Some(tells);
+            Ok(written.map(|record| update(table, key, &record, ballot, now)))
+        };
+        self.transact(&read_command(table, key, now), &mut decide).await?;
+        told.ok_or_else(|| ApiError::new(ErrorKind::InternalServer, "A record was not looked at"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use items::Value;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        for (status, _) in Status::ALL {
+            let key = Item::from([("p".to_owned(), Value::S("\u{e9}".to_owned()))]);
+            let record = Record {
+                status,
+                attempt: 7,
+                fingerprint: u128::MAX,
+                begun: 1_700_000_000_000_000,
+                items: vec![("abc".to_owned(), key)],
+            };
+            assert_eq!(Record::decode(&record.encode()), Some(record));
+        }
+        assert_eq!(Record::decode(b"{}"), None);
+        assert_eq!(Record::decode(b""), None);
+    }
+
+    #[test]
+    fn only_a_record_that_an_intent_may_need_is_kept_for_good() {
+        let record = |status| Record { status, attempt: 1, fingerprint: 1, begun: 0, items: Vec::new() };
+        let lasting = Status::ALL.iter().filter(|(status, _)| record(*status).ttl().is_none());
+        assert_eq!(lasting.map(|(status, _)| *status).collect::<Vec<_>>(), [Status::Committed]);
+        assert!(record(Status::Pending).is_abandoned(ABANDONED_MICROS + 1));
+        assert!(!record(Status::Pending).is_abandoned(ABANDONED_MICROS));
+        assert!(!record(Status::Committed).is_abandoned(i64::MAX));
+    }
+}
