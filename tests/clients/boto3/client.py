@@ -282,9 +282,88 @@ def limits():
             Item={"p": {"S": "k"}, "n": {"N": "9" * 1_000_000}})  # fmt: skip
 
 
+def transactions():
+    table, other = new_table(), new_table("N")
+    n = {":n": {"N": "1"}}
+    put = {"Put": {"TableName": table.name, "Item": {"p": {"S": "a"}, "n": {"N": "5"}}}}
+    update = {"Update": {"TableName": other.name, "Key": {"p": {"S": "b"}, "c": {"N": "1"}},
+                         "UpdateExpression": "ADD n :n", "ExpressionAttributeValues": n}}  # fmt: skip
+    for _ in range(2):
+        answer = client.transact_write_items(
+            TransactItems=[put, update], ClientRequestToken="token-1" + table.name[-8:], ReturnConsumedCapacity="TOTAL"
+        )
+    assert sorted(one["CapacityUnits"] for one in answer.get("ConsumedCapacity", [])) in ([], [2.0, 2.0]), answer
+    assert other.get_item(Key={"p": "b", "c": 1}, ConsistentRead=True)["Item"]["n"] == 1
+    try:
+        client.transact_write_items(TransactItems=[put], ClientRequestToken="token-1" + table.name[-8:])
+        raise AssertionError("a token for two requests")
+    except client.exceptions.IdempotentParameterMismatchException:
+        pass
+    check_b = {"ConditionCheck": {"TableName": other.name, "Key": {"p": {"S": "b"}, "c": {"N": "1"}},
+                                  "ConditionExpression": "n > :n", "ExpressionAttributeValues": n,
+                                  "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}}  # fmt: skip
+    delete = {"Delete": {"TableName": table.name, "Key": {"p": {"S": "a"}}}}
+    try:
+        client.transact_write_items(TransactItems=[delete, check_b])
+        raise AssertionError("a condition that does not hold")
+    except client.exceptions.TransactionCanceledException as error:
+        codes = [reason["Code"] for reason in error.response["CancellationReasons"]]
+        assert codes == ["None", "ConditionalCheckFailed"], error.response
+        assert error.response["CancellationReasons"][1]["Item"]["n"] == {"N": "1"}
+    found = client.transact_get_items(
+        TransactItems=[
+            {"Get": {"TableName": table.name, "Key": {"p": {"S": "a"}}}},
+            {"Get": {"TableName": table.name, "Key": {"p": {"S": "none"}}}},
+            {"Get": {"TableName": other.name, "Key": {"p": {"S": "b"}, "c": {"N": "1"}}, "ProjectionExpression": "n"}},
+        ]
+    )["Responses"]
+    assert found == [{"Item": {"p": {"S": "a"}, "n": {"N": "5"}}}, {}, {"Item": {"n": {"N": "1"}}}], found
+
+
+def transfers_under_contention():
+    """Money moves between accounts from many threads; no snapshot sees it on the way."""
+    table = new_table()
+    accounts = [f"a{at}" for at in range(6)]
+    for account in accounts:
+        table.put_item(Item={"p": account, "n": 100})
+    done = {"moved": 0, "cancelled": 0, "snapshots": 0}
+
+    def transfer(at):
+        sides = [(accounts[at % 6], -3), (accounts[(at * 5 + 1) % 6], 3)]
+        if sides[0][0] == sides[1][0]:
+            return
+        items = [
+            {"Update": {"TableName": table.name, "Key": {"p": {"S": account}}, "UpdateExpression": "ADD n :n",
+                        "ExpressionAttributeValues": {":n": {"N": str(amount)}}}}
+            for account, amount in sides
+        ]  # fmt: skip
+        try:
+            client.transact_write_items(TransactItems=items)
+            done["moved"] += 1
+        except client.exceptions.TransactionCanceledException:
+            done["cancelled"] += 1
+
+    def snapshot(_):
+        gets = [{"Get": {"TableName": table.name, "Key": {"p": {"S": account}}}} for account in accounts]
+        try:
+            found = client.transact_get_items(TransactItems=gets)["Responses"]
+        except client.exceptions.TransactionCanceledException:
+            return
+        total = sum(int(one["Item"]["n"]["N"]) for one in found)
+        assert total == 600, found
+        done["snapshots"] += 1
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        work = [pool.submit(snapshot if at % 4 == 0 else transfer, at) for at in range(160)]
+        for one in work:
+            one.result()
+    total = sum(int(item["n"]) for item in table.scan(ConsistentRead=True)["Items"])
+    assert total == 600, total
+    assert done["moved"] > 10 and done["snapshots"] > 0, done
+
+
 def refusals_by_name():
-    refused("UnknownOperationException", "TransactGetItems", client.transact_get_items,
-            TransactItems=[{"Get": {"TableName": "abc", "Key": {"p": {"S": "a"}}}}])  # fmt: skip
+    refused("UnknownOperationException", "ExecuteStatement", client.execute_statement, Statement="SELECT * FROM abc")
     refused("ValidationException", "GlobalSecondaryIndexes", client.create_table, TableName="with_index",
             AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}],
             KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}], BillingMode="PAY_PER_REQUEST",
@@ -337,6 +416,8 @@ check("counters under contention", counters_do_not_lose_updates)
 check("queries", queries)
 check("scans by segments", scans)
 check("batches", batches)
+check("transactions", transactions)
+check("transfers under contention", transfers_under_contention)
 check("limits", limits)
 check("refusals by name", refusals_by_name)
 check("raw connections", raw_connections)
