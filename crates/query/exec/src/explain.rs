@@ -219,7 +219,12 @@ fn token(range: &TokenRange, table: &Table) -> String {
 }
 
 fn rows(rows: &[RowRestriction], table: &Table) -> Vec<String> {
-    let mut at = 0;
+    rows_from(0, rows, table)
+}
+
+/// Restrictions that begin at a clustering column.
+fn rows_from(first: usize, rows: &[RowRestriction], table: &Table) -> Vec<String> {
+    let mut at = first;
     let mut parts = Vec::new();
     let names = |from: usize, width: usize| {
         let columns = table.clustering().iter().skip(from).take(width).map(|column| column.name.as_str());
@@ -243,13 +248,17 @@ fn rows(rows: &[RowRestriction], table: &Table) -> Vec<String> {
                 parts.push(format!("({}) {values}", names(at, *width)));
                 at += width;
             }
-            RowRestriction::Slice { start, end } => {
+            RowRestriction::Slice { start, end, except } => {
                 let side = |sign: &str, end: &Option<SliceEnd>| {
                     let end = end.as_ref()?;
                     let equal = if end.inclusive { "=" } else { "" };
                     Some(format!("({}) {sign}{equal} {}", names(at, end.width), tuple(&end.value, table)))
                 };
                 parts.extend([side(">", start), side("<", end)].into_iter().flatten());
+                for values in except {
+                    let without = std::slice::from_ref(values);
+                    parts.extend(rows_from(at, without, table).into_iter().map(|text| format!("not {text}")));
+                }
             }
         }
     }
@@ -272,17 +281,23 @@ fn choice_text(choice: &Choice, table: &Table) -> String {
 }
 
 fn filter(filter: &Filter, table: &Table) -> String {
-    let test = match &filter.test {
+    test(&filter.name, &filter.test, table)
+}
+
+fn test(name: &str, test: &Test, table: &Table) -> String {
+    let what = match test {
         Test::Compare(operator, value) => format!("{} {}", operator.symbol(), expr(value, table)),
         Test::In(choice) => choice_text(choice, table),
         Test::Contains(value) => format!("contains {}", expr(value, table)),
         Test::ContainsKey(value) => format!("contains key {}", expr(value, table)),
         Test::Like(pattern) => format!("like {}", expr(pattern, table)),
-        Test::Entry(key, value) => {
-            return format!("{}[{}] = {}", filter.name, expr(key, table), expr(value, table));
+        Test::Matches(pattern) => format!("matches {}", expr(pattern, table)),
+        Test::Not(inner) => return format!("not {}", self::test(name, inner, table)),
+        Test::Element { key, test, .. } => {
+            return self::test(&format!("{name}[{}]", expr(key, table)), test, table);
         }
     };
-    format!("{} {test}", filter.name)
+    format!("{name} {what}")
 }
 
 fn list(values: &[Expr], table: &Table) -> String {
@@ -304,6 +319,9 @@ fn expr(value: &Expr, table: &Table) -> String {
         Kind::Slice(inner, from, to) => {
             let end = |end: &Option<Box<Expr>>| end.as_ref().map_or_else(String::new, |end| expr(end, table));
             format!("{}[{}..{}]", expr(inner, table), end(from), end(to))
+        }
+        Kind::Extreme { greatest, of } => {
+            format!("{}({})", if *greatest { "greatest" } else { "least" }, list(&**of, table))
         }
         Kind::Call(function, args) => format!("{}({})", function.full_name(), list(args, table)),
         Kind::Build(parts) => format!("({})", list(parts, table)),

@@ -53,7 +53,20 @@ impl Parser<'_> {
         if self.eat(Kind::LeftBracket) {
             let key = self.term()?;
             self.expect(Kind::RightBracket)?;
-            return Ok((Target::Element(column, key), self.comparison()?));
+            let predicate = match self.kind() {
+                Kind::Keyword(Keyword::Between) => self.between()?,
+                Kind::Keyword(Keyword::In) => self.in_values(false)?,
+                Kind::Keyword(Keyword::Not) => {
+                    self.advance();
+                    self.in_values(true)?
+                }
+                Kind::Keyword(Keyword::Like) => {
+                    self.advance();
+                    Predicate::Like(self.term()?)
+                }
+                _ => self.comparison_or(&["BETWEEN", "IN", "NOT", "LIKE"])?,
+            };
+            return Ok((Target::Element(column, key), predicate));
         }
         let predicate = match self.kind() {
             Kind::Keyword(Keyword::Between) => self.between()?,
@@ -146,10 +159,6 @@ impl Parser<'_> {
             Kind::Equal => Err(self.rule("no viable alternative at input '=': equal is written '='")),
             _ => self.term(),
         }
-    }
-
-    fn comparison(&mut self) -> Result<Predicate> {
-        self.comparison_or(&[])
     }
 
     /// `op term`; the error names the other words that could stand instead.

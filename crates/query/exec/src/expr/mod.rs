@@ -64,6 +64,13 @@ pub enum Kind {
     Element(Box<Expr>, Box<Expr>),
     /// The part of a set or map between two keys, both included.
     Slice(Box<Expr>, Option<Box<Expr>>, Option<Box<Expr>>),
+    /// The lesser or the greater of two values, null when one of them is: an end of BETWEEN.
+    Extreme {
+        /// Whether it is the greater one.
+        greatest: bool,
+        /// The two.
+        of: Box<[Expr; 2]>,
+    },
     /// A call of a scalar function.
     Call(Rc<Function>, Vec<Expr>),
     /// A collection, tuple, user type or vector made of its parts; of a map keys and values in turn.
@@ -115,6 +122,13 @@ impl Expr {
         Self { ty, kind: Kind::Constant(value) }
     }
 
+    /// The lesser and the greater of two values of one type.
+    pub fn ordered(a: Self, b: Self) -> [Self; 2] {
+        let (ty, of) = (a.ty.clone(), Box::new([a, b]));
+        let end = |greatest, of| Self { ty: ty.clone(), kind: Kind::Extreme { greatest, of } };
+        [end(false, of.clone()), end(true, of)]
+    }
+
     /// The value, which may be unset when the expression is a marker.
     #[inline]
     pub fn eval(&self, env: &Env<'_>) -> Result<Value> {
@@ -159,6 +173,16 @@ impl Expr {
                     select_slice(&inner.ty, &value, end(from)?.as_deref(), end(to)?.as_deref()).map(Some)?;
                 // Without cells there is no collection of them, and so none in a slice.
                 Ok(slice.filter(|slice| !inner.ty.is_multi_cell() || slice[..] != elements::EMPTY))
+            }
+            Kind::Extreme { greatest, of } => {
+                let values = (of[0].eval(env)?, of[1].eval(env)?);
+                if values.0 == Value::Unset || values.1 == Value::Unset {
+                    return invalid!("Invalid unset value in BETWEEN");
+                }
+                let (Some(a), Some(b)) = (values.0.into_bytes(), values.1.into_bytes()) else {
+                    return Ok(None);
+                };
+                Ok(Some(if self.ty.compare(&a, &b).is_gt() == *greatest { a } else { b }))
             }
             Kind::Call(function, args) => {
                 let mut values = smallvec::SmallVec::<[Option<Bytes>; 4]>::with_capacity(args.len());
@@ -206,6 +230,7 @@ impl Expr {
                     || from.as_ref().is_some_and(|e| e.any(test))
                     || to.as_ref().is_some_and(|e| e.any(test))
             }
+            Kind::Extreme { of, .. } => of.iter().any(|one| one.any(test)),
             Kind::Call(_, parts) | Kind::Build(parts) => parts.iter().any(|part| part.any(test)),
         }
     }

@@ -772,7 +772,10 @@ impl<'a> Resolver<'a> {
                     Err(_) => Fit::None,
                 }
             }
-            SelectorKind::Negate(inner) => self.fit(inner, ty).min(Fit::Weak),
+            // A constant fits several types, and so does what is made of it.
+            SelectorKind::Negate(inner) if !matches!(inner.kind, SelectorKind::Column(_)) => {
+                self.fit(inner, ty).min(Fit::Weak)
+            }
             SelectorKind::Function(call) if call.name.name.ends_with("json") => Fit::Weak,
             _ => match self.infer(selector) {
                 Some(own) => fit_of_type(ty, &own),

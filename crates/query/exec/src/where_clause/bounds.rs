@@ -140,21 +140,8 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
             return Ok(Slices::none());
         };
         match restriction {
-            RowRestriction::Single(choice) => {
-                let column = &table.clustering()[first];
-                let values = match choice {
-                    Choice::One(expr) => match expr.eval(env)? {
-                        Value::Set(bytes) => vec![bytes],
-                        other => return key_refused(&other, &column.name),
-                    },
-                    _ => in_values(choice, &column.name, env, false)?,
-                };
-                prefixes = extend(prefixes, &values)?;
-            }
-            RowRestriction::Multi(width, choice) => {
-                let columns = &table.clustering()[first..][..*width];
-                let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
-                let tuples = tuples(choice, &names, env)?;
+            RowRestriction::Single(_) | RowRestriction::Multi(..) => {
+                let tuples = values_of(table, first, restriction, env)?;
                 if prefixes.len().saturating_mul(tuples.len()) > COMBINATIONS_MAX {
                     return too_many();
                 }
@@ -166,10 +153,22 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
                 }
                 prefixes = longer;
             }
-            RowRestriction::Slice { start, end } => {
+            RowRestriction::Slice { start, end, except } => {
+                let without = except
+                    .iter()
+                    .map(|values| values_of(table, first, values, env))
+                    .collect::<Result<Vec<_>>>()?
+                    .concat();
+                if prefixes.len().saturating_mul(without.len()) > COMBINATIONS_MAX {
+                    return too_many();
+                }
                 let mut ranges = Vec::new();
                 for prefix in &prefixes {
-                    ranges.extend(slice_of(table, prefix, start.as_ref(), end.as_ref(), env)?);
+                    let within = slice_of(table, prefix, start.as_ref(), end.as_ref(), env)?;
+                    match without.is_empty() {
+                        true => ranges.extend(within),
+                        false => ranges.extend(intersect(&within, &all_but(table, prefix, &without))),
+                    }
                 }
                 return Ok(Slices::new(ranges));
             }
@@ -186,6 +185,66 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
         }
     };
     Ok(Slices::new(prefixes.iter().map(range).collect()))
+}
+
+/// The values of `=` and `IN` for the columns from `first` on.
+fn values_of(
+    table: &Table,
+    first: usize,
+    restriction: &RowRestriction,
+    env: &Env<'_>,
+) -> Result<Vec<Prefix>> {
+    match restriction {
+        RowRestriction::Single(choice) => {
+            let name = &table.clustering()[first].name;
+            let values = match choice {
+                Choice::One(expr) => match expr.eval(env)? {
+                    Value::Set(bytes) => vec![bytes],
+                    other => return key_refused(&other, name),
+                },
+                _ => in_values(choice, name, env, false)?,
+            };
+            Ok(values.into_iter().map(|value| Prefix::from_iter([value])).collect())
+        }
+        RowRestriction::Multi(width, choice) => {
+            let columns = &table.clustering()[first..][..*width];
+            let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+            tuples(choice, &names, env)
+        }
+        RowRestriction::Slice { .. } => Ok(Vec::new()),
+    }
+}
+
+/// The ranges of rows with `prefix` that have none of these values behind it.
+fn all_but(table: &Table, prefix: &Prefix, values: &[Prefix]) -> Vec<RowRange> {
+    let range = |values: &[Option<&[u8]>]| RowRange {
+        start: Bound::new(table, values, Side::Before),
+        end: Bound::new(table, values, Side::After),
+    };
+    let before: SmallVec<[Option<&[u8]>; 4]> = prefix.iter().map(|value| Some(&**value)).collect();
+    let mut points: Vec<RowRange> = values
+        .iter()
+        .map(|tuple| {
+            let key: SmallVec<[Option<&[u8]>; 4]> =
+                before.iter().copied().chain(tuple.iter().map(|value| Some(&**value))).collect();
+            range(&key)
+        })
+        .collect();
+    points.sort_by(|a, b| a.start.cmp(&b.start));
+    let whole = range(&before);
+    let mut out = Vec::with_capacity(points.len() + 1);
+    let mut start = whole.start;
+    for point in points {
+        // A point may lie within the one before it, when their widths differ.
+        if point.start > start {
+            out.push(RowRange { start, end: point.start });
+            start = point.end;
+        } else if point.end > start {
+            start = point.end;
+        }
+    }
+    out.push(RowRange { start, end: whole.end });
+    out
 }
 
 /// The range of rows with one value in each of the columns: what most statements ask for.

@@ -6,6 +6,7 @@ use types::CqlType;
 use types::elements::Elements;
 
 use super::choice::Choice;
+use super::like::Wildcards;
 use crate::error::{Result, invalid};
 use crate::expr::row::{ColumnRef, RowView};
 use crate::expr::{Env, Expr, Value};
@@ -21,10 +22,21 @@ pub enum Test {
     Contains(Expr),
     /// `CONTAINS KEY`
     ContainsKey(Expr),
-    /// `column[key] = value`
-    Entry(Expr, Expr),
-    /// `LIKE`
+    /// A test of one element of a collection: of a map by its key, of a list by its place.
+    Element {
+        /// The key or place.
+        key: Expr,
+        /// Type of the element.
+        ty: CqlType,
+        /// What is asked of it.
+        test: Box<Test>,
+    },
+    /// `LIKE` of a column that an index answers it for.
     Like(Expr),
+    /// `LIKE` of any text.
+    Matches(Expr),
+    /// `NOT IN`, `NOT CONTAINS`: the value is not null and does not pass.
+    Not(Box<Test>),
 }
 
 /// The patterns of LIKE that an index answers.
@@ -78,32 +90,47 @@ pub struct Filter {
 #[derive(Debug)]
 pub struct BoundFilter<'a> {
     column: &'a ColumnRef,
-    test: BoundTest,
+    test: BoundTest<'a>,
 }
 
 #[derive(Debug)]
-enum BoundTest {
+enum BoundTest<'a> {
     Compare(ComparisonOperator, Bytes),
     In(Vec<Bytes>),
     Contains(Bytes),
     ContainsKey(Bytes),
-    Entry(Bytes, Bytes),
+    Element(Bytes, &'a CqlType, Box<BoundTest<'a>>),
     Like(LikePattern),
+    Matches(Wildcards),
+    Not(Box<BoundTest<'a>>),
 }
 
 impl Filter {
     /// Evaluates the values that the filter compares with.
     pub fn bind(&self, env: &Env<'_>) -> Result<BoundFilter<'_>> {
-        let value = |expr: &Expr| required(expr, &self.name, env);
-        let test = match &self.test {
-            Test::Compare(operator, expr) => BoundTest::Compare(*operator, value(expr)?),
-            Test::In(choice) => BoundTest::In(in_values(choice, &self.name, env, true)?),
-            Test::Contains(expr) => BoundTest::Contains(value(expr)?),
-            Test::ContainsKey(expr) => BoundTest::ContainsKey(value(expr)?),
-            Test::Entry(key, expr) => BoundTest::Entry(value(key)?, value(expr)?),
-            Test::Like(pattern) => BoundTest::Like(LikePattern::parse(&value(pattern)?, &self.name)?),
-        };
-        Ok(BoundFilter { column: &self.column, test })
+        Ok(BoundFilter { column: &self.column, test: self.test.bind(&self.name, env)? })
+    }
+}
+
+impl Test {
+    fn bind(&self, name: &str, env: &Env<'_>) -> Result<BoundTest<'_>> {
+        let value = |expr: &Expr| required(expr, name, env);
+        Ok(match self {
+            Self::Compare(operator, expr) => BoundTest::Compare(*operator, value(expr)?),
+            Self::In(choice) => BoundTest::In(in_values(choice, name, env, true)?),
+            Self::Contains(expr) => BoundTest::Contains(value(expr)?),
+            Self::ContainsKey(expr) => BoundTest::ContainsKey(value(expr)?),
+            Self::Element { key, ty, test } => {
+                BoundTest::Element(value(key)?, ty, Box::new(test.bind(name, env)?))
+            }
+            Self::Like(pattern) => BoundTest::Like(LikePattern::parse(&value(pattern)?, name)?),
+            Self::Matches(pattern) => BoundTest::Matches(Wildcards::parse(&value(pattern)?, name)?),
+            // With a null among them nobody knows whether a value is in.
+            Self::Not(inner) => BoundTest::Not(Box::new(match &**inner {
+                Self::In(choice) => BoundTest::In(in_values(choice, name, env, false)?),
+                other => other.bind(name, env)?,
+            })),
+        })
     }
 }
 
@@ -143,10 +170,15 @@ impl BoundFilter<'_> {
     /// Whether a row passes. Null passes nothing.
     pub fn matches(&self, row: &RowView<'_>) -> bool {
         let Some(value) = row.value(self.column) else { return false };
-        let ty = &self.column.ty;
-        match &self.test {
+        self.test.passes(&value, &self.column.ty)
+    }
+}
+
+impl BoundTest<'_> {
+    fn passes(&self, value: &[u8], ty: &CqlType) -> bool {
+        match self {
             BoundTest::Compare(operator, other) => {
-                let order = ty.compare(&value, other);
+                let order = ty.compare(value, other);
                 match operator {
                     ComparisonOperator::Equal => order.is_eq(),
                     ComparisonOperator::NotEqual => order.is_ne(),
@@ -156,30 +188,46 @@ impl BoundFilter<'_> {
                     ComparisonOperator::GreaterOrEqual => order.is_ge(),
                 }
             }
-            BoundTest::Like(LikePattern::Whole(wanted)) => value == *wanted,
+            BoundTest::Like(LikePattern::Whole(wanted)) => value == wanted,
             BoundTest::Like(LikePattern::Prefix(prefix)) => value.starts_with(prefix),
-            BoundTest::In(others) => others.iter().any(|other| ty.compare(&value, other).is_eq()),
+            BoundTest::Matches(pattern) => pattern.matches(value),
+            BoundTest::Not(inner) => !inner.passes(value, ty),
+            BoundTest::In(others) => others.iter().any(|other| ty.compare(value, other).is_eq()),
             BoundTest::Contains(wanted) => match ty {
-                CqlType::List { element, .. } => {
-                    any_element(Elements::of_list(&value), element, wanted, 0, 1)
-                }
-                CqlType::Set { element, .. } => any_element(Elements::of_set(&value), element, wanted, 0, 1),
-                CqlType::Map { value: ty, .. } => any_element(Elements::of_map(&value), ty, wanted, 1, 2),
+                CqlType::List { element, .. } => any_element(Elements::of_list(value), element, wanted, 0, 1),
+                CqlType::Set { element, .. } => any_element(Elements::of_set(value), element, wanted, 0, 1),
+                CqlType::Map { value: ty, .. } => any_element(Elements::of_map(value), ty, wanted, 1, 2),
                 _ => false,
             },
             BoundTest::ContainsKey(wanted) => match ty {
-                CqlType::Map { key, .. } => any_element(Elements::of_map(&value), key, wanted, 0, 2),
+                CqlType::Map { key, .. } => any_element(Elements::of_map(value), key, wanted, 0, 2),
                 _ => false,
             },
-            BoundTest::Entry(key, wanted) => {
-                let CqlType::Map { key: key_type, value: value_type, .. } = ty else { return false };
-                let Ok(entries) = Elements::of_map(&value) else { return false };
-                let items: Vec<&[u8]> = entries.filter_map(|e| e.ok().flatten()).collect();
-                items.chunks_exact(2).any(|entry| {
-                    key_type.compare(entry[0], key).is_eq() && value_type.compare(entry[1], wanted).is_eq()
-                })
+            BoundTest::Element(key, element, test) => {
+                element_at(value, ty, key).is_some_and(|found| test.passes(found, element))
             }
         }
+    }
+}
+
+/// The element of a map with a key, or of a list at a place.
+fn element_at<'a>(value: &'a [u8], ty: &CqlType, key: &[u8]) -> Option<&'a [u8]> {
+    match ty {
+        CqlType::Map { key: key_type, .. } => {
+            let mut entries = Elements::of_map(value).ok()?;
+            while let Some(found) = entries.next() {
+                let item = entries.next()?.ok()?;
+                if key_type.compare(found.ok()??, key).is_eq() {
+                    return item;
+                }
+            }
+            None
+        }
+        CqlType::List { .. } => {
+            let place = i32::from_be_bytes(key.try_into().ok()?);
+            Elements::of_list(value).ok()?.nth(usize::try_from(place).ok()?)?.ok()?
+        }
+        _ => None,
     }
 }
 

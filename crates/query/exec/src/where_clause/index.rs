@@ -169,9 +169,12 @@ impl Condition {
         match test {
             Test::Contains(value) => Self::Contains(value.clone()),
             Test::ContainsKey(key) => Self::ContainsKey(key.clone()),
-            Test::Entry(key, value) => Self::Entry(key.clone(), value.clone()),
+            Test::Element { key, test, .. } => match &**test {
+                Test::Compare(ComparisonOperator::Equal, value) => Self::Entry(key.clone(), value.clone()),
+                _ => Self::Other,
+            },
             Test::Like(pattern) => Self::Like(pattern.clone()),
-            Test::Compare(..) | Test::In(_) => Self::Other,
+            Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) => Self::Other,
         }
     }
 
@@ -179,6 +182,7 @@ impl Condition {
         match singles {
             [Single::Equal(value)] => Self::Equal(value.clone()),
             [Single::In(_)] => Self::Other,
+            slices if slices.iter().any(|slice| matches!(slice, Single::NotIn(_))) => Self::Other,
             slices => Self::Slice(
                 slices
                     .iter()

@@ -5,8 +5,11 @@
 pub mod access;
 pub mod bounds;
 pub mod choice;
+mod elements;
 pub mod filter;
 pub mod index;
+pub mod like;
+mod multi;
 
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
 use schema::{Column, ColumnKind, Table};
@@ -17,10 +20,10 @@ use self::choice::{Choice, TupleChoice, TupleValue};
 use self::filter::{Filter, Test};
 use self::index::{IndexAccess, Restriction};
 use crate::error::{ExecError, Result, invalid};
-use crate::expr::Expr;
 use crate::expr::literal::term_text;
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::ColumnRef;
+use crate::expr::{Expr, Kind};
 
 /// One end of a slice.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub enum RowRestriction {
         start: Option<SliceEnd>,
         /// Less than this.
         end: Option<SliceEnd>,
+        /// `NOT IN`: rows with these values do not belong to the slice.
+        except: Vec<RowRestriction>,
     },
 }
 
@@ -109,6 +114,14 @@ enum Single {
     Equal(Expr),
     In(Choice),
     Slice(ComparisonOperator, Expr),
+    NotIn(Choice),
+}
+
+impl Single {
+    /// Whether it leaves a range of values and not a choice among them.
+    fn is_slice(&self) -> bool {
+        matches!(self, Self::Slice(..) | Self::NotIn(_))
+    }
 }
 
 /// A relation on several clustering columns.
@@ -122,6 +135,7 @@ struct Multi {
 enum MultiKind {
     Choice(TupleChoice),
     Slice(ComparisonOperator, TupleValue),
+    NotIn(TupleChoice),
 }
 
 /// Collects relations.
@@ -267,17 +281,18 @@ impl<'a> Collector<'_, 'a> {
             Predicate::Between(low, high) => {
                 self.check_comparable(column, "BETWEEN")?;
                 check_slice(column)?;
-                let low = self.resolver.term(low, &receiver)?;
-                let high = self.resolver.term(high, &receiver)?;
+                let [low, high] = self.between(low, high, &receiver)?;
                 self.merge(column, Single::Slice(ComparisonOperator::GreaterOrEqual, low))?;
                 self.merge(column, Single::Slice(ComparisonOperator::LessOrEqual, high))
             }
-            Predicate::In { negated: true, .. } => {
-                Err(ExecError::unsupported(format_args!("NOT IN (on column {})", column.name)))
+            Predicate::In { negated: true, values } => {
+                self.check_comparable(column, "NOT IN")?;
+                let choice = self.choice(&receiver, values)?;
+                self.merge(column, Single::NotIn(choice))
             }
             Predicate::In { negated: false, values } => {
                 self.check_comparable(column, "IN")?;
-                let single = match self.choice(column, values)? {
+                let single = match self.choice(&receiver, values)? {
                     // A list of one is an equality.
                     Choice::List(mut exprs) if exprs.len() == 1 => {
                         Single::Equal(exprs.pop().expect("there is one"))
@@ -286,14 +301,15 @@ impl<'a> Collector<'_, 'a> {
                 };
                 self.merge(column, single)
             }
-            Predicate::Contains { negated: true, .. } => {
-                Err(ExecError::unsupported(format_args!("NOT CONTAINS (on column {})", column.name)))
-            }
-            Predicate::Contains { negated: false, key, value } => self.contains(column, *key, value),
+            Predicate::Contains { negated, key, value } => self.contains(column, *negated, *key, value),
             Predicate::Like(term) => {
                 let pattern = self.resolver.term(term, &receiver)?;
                 if self.statement.is_select() && index::has_patterns(self.table, column) {
                     self.filter(column, Test::Like(pattern));
+                    return Ok(());
+                }
+                if self.statement.filtering() && matches!(column.ty, CqlType::Text | CqlType::Ascii) {
+                    self.filter(column, Test::Matches(pattern));
                     return Ok(());
                 }
                 invalid!(
@@ -308,61 +324,25 @@ impl<'a> Collector<'_, 'a> {
         }
     }
 
-    fn choice(&mut self, column: &Column, values: &InValues) -> Result<Choice> {
+    /// The ends of BETWEEN, which may be written in either order.
+    fn between(&mut self, low: &Term, high: &Term, receiver: &Receiver<'_>) -> Result<[Expr; 2]> {
+        let low = self.resolver.term(low, receiver)?;
+        Ok(Expr::ordered(low, self.resolver.term(high, receiver)?))
+    }
+
+    fn choice(&mut self, receiver: &Receiver<'_>, values: &InValues) -> Result<Choice> {
         match values {
             InValues::List(terms) => {
-                let receiver = Receiver::column(column);
-                let exprs = terms.iter().map(|term| self.resolver.term(term, &receiver));
+                let exprs = terms.iter().map(|term| self.resolver.term(term, receiver));
                 exprs.collect::<Result<_>>().map(Choice::List)
             }
             InValues::Marker(marker) => {
-                let ty = CqlType::list(column.ty.clone(), false);
-                let receiver = Receiver::owned(format!("in({})", column.name), ty);
+                let ty = CqlType::list(CqlType::clone(&receiver.ty), false);
+                let receiver = Receiver::owned(format!("in({})", receiver.name), ty);
                 let term = Term::new(TermKind::Marker(marker.clone()));
                 self.resolver.term(&term, &receiver).map(Choice::Marker)
             }
         }
-    }
-
-    fn contains(&mut self, column: &'a Column, key: bool, value: &Term) -> Result<()> {
-        let (name, ty) = match (&column.ty, key) {
-            (CqlType::Map { key, .. }, true) => ("key", key),
-            (CqlType::Map { value, .. }, false) => ("value", value),
-            (CqlType::List { element, .. } | CqlType::Set { element, .. }, false) => ("value", element),
-            (CqlType::List { .. } | CqlType::Set { .. }, true) => {
-                return invalid!("Cannot use CONTAINS KEY on non-map column {}", column.name);
-            }
-            _ => {
-                let operator = if key { "CONTAINS KEY" } else { "CONTAINS" };
-                return invalid!("Cannot use {operator} on non-collection column {}", column.name);
-            }
-        };
-        let receiver = Receiver::new(format!("{name}({})", column.name), ty);
-        let expr = self.resolver.term(value, &receiver)?;
-        self.filter(column, if key { Test::ContainsKey(expr) } else { Test::Contains(expr) });
-        Ok(())
-    }
-
-    fn element(&mut self, column: &'a Column, key: &Term, predicate: &Predicate) -> Result<()> {
-        let CqlType::Map { key: key_type, value: value_type, .. } = &column.ty else {
-            return match &column.ty {
-                CqlType::List { .. } => {
-                    invalid!(
-                        "Indexes on list entries ({}[index] = value) are not currently supported.",
-                        column.name
-                    )
-                }
-                _ => invalid!("Column {} cannot be used as a map", column.name),
-            };
-        };
-        let Predicate::Compare(ComparisonOperator::Equal, term) = predicate else {
-            return invalid!("Only EQ relations are supported on map entries");
-        };
-        let key = self.resolver.term(key, &Receiver::new(format!("key({})", column.name), key_type))?;
-        let value =
-            self.resolver.term(term, &Receiver::new(format!("value({})", column.name), value_type))?;
-        self.filter(column, Test::Entry(key, value));
-        Ok(())
     }
 
     fn filter(&mut self, column: &Column, test: Test) {
@@ -380,7 +360,8 @@ impl<'a> Collector<'_, 'a> {
             if is_one || matches!(new, Single::Equal(_)) {
                 return more_than_one("an Equal");
             }
-            if !matches!((&multi.kind, &new), (MultiKind::Slice(..), Single::Slice(..))) {
+            let slices = matches!(multi.kind, MultiKind::Slice(..) | MultiKind::NotIn(_));
+            if !(slices && new.is_slice()) {
                 return more_than_one("a IN");
             }
         }
@@ -390,153 +371,17 @@ impl<'a> Collector<'_, 'a> {
             match (first, &new) {
                 (Single::Equal(_), _) => return more_than_one("an Equal"),
                 (Single::In(_), _) => return more_than_one("a IN"),
-                (Single::Slice(..), Single::Equal(_) | Single::In(_)) => {
+                (Single::Slice(..) | Single::NotIn(_), Single::Equal(_) | Single::In(_)) => {
                     return invalid!(
                         "Column \"{name}\" cannot be restricted by both an equality and an inequality relation"
                     );
                 }
-                (Single::Slice(..), Single::Slice(operator, _)) => check_same_end(held, *operator, name)?,
+                (_, Single::Slice(operator, _)) => check_same_end(held, *operator, name)?,
+                (_, Single::NotIn(_)) => {}
             }
         }
         held.push(new);
         Ok(())
-    }
-
-    fn multi(&mut self, names: &[String], predicate: &Predicate) -> Result<()> {
-        let mut columns: Vec<&'a Column> = Vec::with_capacity(names.len());
-        for name in names {
-            let column = self.resolver.column(name)?;
-            if column.kind != ColumnKind::Clustering {
-                return invalid!(
-                    "Multi-column relations can only be applied to clustering columns but was applied to: {name}"
-                );
-            }
-            if columns.iter().any(|c| c.id == column.id) {
-                return invalid!("Column \"{name}\" appeared twice in a relation: ({})", names.join(", "));
-            }
-            columns.push(column);
-        }
-        let Some(first) = columns.first().map(|column| usize::from(column.position)) else {
-            return invalid!("A multi-column relation needs columns");
-        };
-        if columns.iter().enumerate().any(|(at, column)| usize::from(column.position) != first + at) {
-            let values = match predicate {
-                Predicate::Compare(operator, term) => format!("{} {}", operator.symbol(), term_text(term)),
-                _ => "IN (...)".to_owned(),
-            };
-            return invalid!(
-                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({}) {values}",
-                names.join(", ")
-            );
-        }
-        let kind = self.multi_kind(names, &columns, predicate)?;
-        self.merge_multi(Multi { first, width: names.len(), names: names.to_vec(), kind })
-    }
-
-    fn multi_kind(
-        &mut self,
-        names: &[String],
-        columns: &[&Column],
-        predicate: &Predicate,
-    ) -> Result<MultiKind> {
-        Ok(match predicate {
-            Predicate::Compare(ComparisonOperator::Equal, term) => {
-                MultiKind::Choice(TupleChoice::One(self.tuple_value(columns, term)?))
-            }
-            Predicate::Compare(ComparisonOperator::NotEqual, term) => {
-                return invalid!(
-                    "Unsupported \"!=\" relation: ({}) != {}",
-                    names.join(", "),
-                    term_text(term)
-                );
-            }
-            Predicate::Compare(operator, term) => {
-                MultiKind::Slice(*operator, self.tuple_value(columns, term)?)
-            }
-            Predicate::In { negated: false, values: InValues::List(terms) } => {
-                let values = terms.iter().map(|term| self.tuple_value(columns, term));
-                MultiKind::Choice(TupleChoice::List(values.collect::<Result<_>>()?))
-            }
-            Predicate::In { negated: false, values: InValues::Marker(marker) } => {
-                let ty = CqlType::list(CqlType::tuple(columns.iter().map(|c| c.ty.clone())), false);
-                let receiver = Receiver::owned(format!("in({})", names.join(",")), ty);
-                let term = Term::new(TermKind::Marker(marker.clone()));
-                MultiKind::Choice(TupleChoice::Marker(self.resolver.term(&term, &receiver)?))
-            }
-            _ => return invalid!("Unsupported multi-column relation on ({})", names.join(", ")),
-        })
-    }
-
-    fn merge_multi(&mut self, new: Multi) -> Result<()> {
-        let key_len = self.table.partition_key().len();
-        let is_one = |kind: &MultiKind| matches!(kind, MultiKind::Choice(TupleChoice::One(_)));
-        let more_than_one = |name: &str, what| {
-            invalid!("{name} cannot be restricted by more than one relation if it includes {what}")
-        };
-        for (at, name) in new.names.iter().enumerate() {
-            let singles = &self.singles[key_len + new.first + at];
-            let Some(held) = singles.first() else { continue };
-            if matches!(held, Single::Equal(_)) || is_one(&new.kind) {
-                return more_than_one(name, "an Equal");
-            }
-            match (held, &new.kind) {
-                (Single::Slice(..), MultiKind::Slice(operator, _)) => {
-                    check_same_end(singles, *operator, name)?
-                }
-                _ => return more_than_one(name, "a IN"),
-            }
-        }
-        for held in &self.multis {
-            let Some(name) = held.names.iter().find(|name| new.names.contains(name)) else { continue };
-            match (&held.kind, &new.kind) {
-                (MultiKind::Slice(a, _), MultiKind::Slice(b, _)) if is_start(*a) != is_start(*b) => {}
-                (MultiKind::Slice(a, _), MultiKind::Slice(..)) => {
-                    let end = if is_start(*a) { "start" } else { "end" };
-                    return invalid!(
-                        "More than one restriction was found for the {end} bound on {}",
-                        new.names.join(" ,")
-                    );
-                }
-                (a, b) if is_one(a) || is_one(b) => return more_than_one(name, "an Equal"),
-                _ => return more_than_one(name, "a IN"),
-            }
-        }
-        self.multis.push(new);
-        Ok(())
-    }
-
-    fn tuple_value(&mut self, columns: &[&Column], term: &Term) -> Result<TupleValue> {
-        match &term.kind {
-            TermKind::Tuple(parts) => {
-                if parts.len() != columns.len() {
-                    return invalid!(
-                        "Expected {} elements in value tuple, but got {}: {}",
-                        columns.len(),
-                        parts.len(),
-                        term_text(term)
-                    );
-                }
-                let exprs = parts
-                    .iter()
-                    .zip(columns)
-                    .map(|(part, column)| self.resolver.term(part, &Receiver::column(column)));
-                exprs.collect::<Result<_>>().map(TupleValue::Parts)
-            }
-            TermKind::Marker(_) => {
-                let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
-                let ty = CqlType::tuple(columns.iter().map(|c| c.ty.clone()));
-                let receiver = Receiver::owned(format!("({})", names.join(",")), ty);
-                Ok(TupleValue::Whole(self.resolver.term(term, &receiver)?))
-            }
-            _ => match columns {
-                [column] => Ok(TupleValue::Parts(vec![self.resolver.term(term, &Receiver::column(column))?])),
-                _ => invalid!(
-                    "Expected {} elements in value tuple, but got 1: {}",
-                    columns.len(),
-                    term_text(term)
-                ),
-            },
-        }
     }
 
     fn token(&mut self, names: &[String], predicate: &Predicate) -> Result<()> {
@@ -559,10 +404,24 @@ impl<'a> Collector<'_, 'a> {
         if names.iter().zip(&key).any(|(a, b)| a != b) {
             return invalid!("The token function arguments must be in the partition key order: {key_text}");
         }
+        let receiver = Receiver::owned("partition key token", CqlType::Bigint);
+        if let Predicate::Between(low, high) = predicate {
+            let [low, high] = self.between(low, high, &receiver)?;
+            self.token_end(&key_text, ComparisonOperator::GreaterOrEqual, low)?;
+            return self.token_end(&key_text, ComparisonOperator::LessOrEqual, high);
+        }
         let Predicate::Compare(operator, term) = predicate else {
             return invalid!("The token() function can only be compared by =, <, <=, > and >=");
         };
-        let expr = self.resolver.term(term, &Receiver::owned("partition key token", CqlType::Bigint))?;
+        let expr = self.resolver.term(term, &receiver)?;
+        if *operator == ComparisonOperator::NotEqual {
+            return invalid!("Unsupported \"!=\" relation: token({key_text}) != {}", term_text(term));
+        }
+        self.token_end(&key_text, *operator, expr)
+    }
+
+    /// Adds a bound of the token, or both when it is equal.
+    fn token_end(&mut self, key_text: &str, operator: ComparisonOperator, expr: Expr) -> Result<()> {
         let held = self.token.get_or_insert_default();
         let more = |end| invalid!("More than one restriction was found for the {end} bound on {key_text}");
         match operator {
@@ -575,15 +434,12 @@ impl<'a> Collector<'_, 'a> {
                 held.start = Some((expr.clone(), true));
                 held.end = Some((expr, true));
             }
-            ComparisonOperator::NotEqual => {
-                return invalid!("Unsupported \"!=\" relation: token({key_text}) != {}", term_text(term));
-            }
-            _ if is_start(*operator) && held.start.is_some() => return more("start"),
-            _ if is_start(*operator) => {
-                held.start = Some((expr, *operator == ComparisonOperator::GreaterOrEqual));
+            _ if is_start(operator) && held.start.is_some() => return more("start"),
+            _ if is_start(operator) => {
+                held.start = Some((expr, operator == ComparisonOperator::GreaterOrEqual));
             }
             _ if held.end.is_some() => return more("end"),
-            _ => held.end = Some((expr, *operator == ComparisonOperator::LessOrEqual)),
+            _ => held.end = Some((expr, operator == ComparisonOperator::LessOrEqual)),
         }
         Ok(())
     }
@@ -662,12 +518,12 @@ impl<'a> Collector<'_, 'a> {
         out.key_markers = singles
             .iter()
             .map(|singles| match singles.as_slice() {
-                [Single::Equal(Expr { kind: crate::expr::Kind::Bind(at), .. })] => Some(*at),
+                [Single::Equal(Expr { kind: Kind::Bind(at), .. })] => Some(*at),
                 _ => None,
             })
             .collect();
         let restricted = singles.iter().filter(|s| !s.is_empty()).count();
-        let sliced = singles.iter().flatten().any(|s| matches!(s, Single::Slice(..)));
+        let sliced = singles.iter().flatten().any(Single::is_slice);
         if !self.statement.is_select() {
             if sliced {
                 return invalid!(
@@ -689,7 +545,7 @@ impl<'a> Collector<'_, 'a> {
             let choices = singles.into_iter().flatten().map(|single| match single {
                 Single::Equal(expr) => Choice::One(expr),
                 Single::In(choice) => choice,
-                Single::Slice(..) => unreachable!("no slice was found"),
+                Single::Slice(..) | Single::NotIn(_) => unreachable!("no slice was found"),
             });
             out.keys = Some(choices.collect());
             return Ok(());
@@ -709,6 +565,7 @@ impl<'a> Collector<'_, 'a> {
                 Single::Equal(expr) => Test::Compare(ComparisonOperator::Equal, expr),
                 Single::Slice(operator, expr) => Test::Compare(operator, expr),
                 Single::In(choice) => Test::In(choice),
+                Single::NotIn(choice) => Test::Not(Box::new(Test::In(choice))),
             };
             self.filter(column, test);
         }
@@ -726,13 +583,12 @@ impl<'a> Collector<'_, 'a> {
         while at < columns.len() {
             let singles = &self.singles[key_len + at];
             let starting = multis.iter().position(|m| m.first == at);
-            let is_slice = singles.iter().any(|s| matches!(s, Single::Slice(..)))
-                || multis.iter().any(|m| m.first == at && matches!(m.kind, MultiKind::Slice(..)));
+            let is_slice = singles.iter().any(Single::is_slice)
+                || multis.iter().any(|m| m.first == at && !matches!(m.kind, MultiKind::Choice(_)));
             if is_slice {
-                let (start, end) = self.slice_at(key_len + at, &mut multis, at);
-                let width = [&start, &end].into_iter().flatten().map(|e| e.width).max();
-                out.rows.push(RowRestriction::Slice { start, end });
-                sliced = Some(at + width.unwrap_or(1) - 1);
+                let (slice, width) = self.slice_at(key_len + at, &mut multis, at);
+                out.rows.push(slice);
+                sliced = Some(at + width - 1);
                 break;
             }
             if let Some(index) = starting {
@@ -746,7 +602,7 @@ impl<'a> Collector<'_, 'a> {
             let choice = match single {
                 Single::Equal(expr) => Choice::One(expr),
                 Single::In(choice) => choice,
-                Single::Slice(..) => unreachable!("slices were taken before"),
+                Single::Slice(..) | Single::NotIn(_) => unreachable!("slices were taken before"),
             };
             out.rows.push(RowRestriction::Single(choice));
             at += 1;
@@ -754,14 +610,10 @@ impl<'a> Collector<'_, 'a> {
         self.leftover_clustering(multis, sliced, at, scans)
     }
 
-    /// Takes the slice that begins at a clustering column.
-    fn slice_at(
-        &mut self,
-        single: usize,
-        multis: &mut Vec<Multi>,
-        first: usize,
-    ) -> (Option<SliceEnd>, Option<SliceEnd>) {
-        let (mut start, mut end) = (None, None);
+    /// Takes the slice that begins at a clustering column, and how many columns it restricts.
+    fn slice_at(&mut self, single: usize, multis: &mut Vec<Multi>, first: usize) -> (RowRestriction, usize) {
+        let (mut start, mut end, mut except) = (None, None, Vec::new());
+        let mut widest = 1;
         let mut put = |operator: ComparisonOperator, value: TupleValue, width: usize| {
             let inclusive =
                 matches!(operator, ComparisonOperator::GreaterOrEqual | ComparisonOperator::LessOrEqual);
@@ -769,21 +621,29 @@ impl<'a> Collector<'_, 'a> {
             *slot = Some(SliceEnd { value, inclusive, width });
         };
         for slice in std::mem::take(&mut self.singles[single]) {
-            if let Single::Slice(operator, expr) = slice {
-                put(operator, TupleValue::Parts(vec![expr]), 1);
+            match slice {
+                Single::Slice(operator, expr) => put(operator, TupleValue::Parts(vec![expr]), 1),
+                Single::NotIn(choice) => except.push(RowRestriction::Single(choice)),
+                Single::Equal(_) | Single::In(_) => {}
             }
         }
         let mut rest = Vec::new();
         for multi in multis.drain(..) {
+            if multi.first == first {
+                widest = widest.max(multi.width);
+            }
             match multi.kind {
                 MultiKind::Slice(operator, value) if multi.first == first => {
                     put(operator, value, multi.width)
+                }
+                MultiKind::NotIn(choice) if multi.first == first => {
+                    except.push(RowRestriction::Multi(multi.width, choice));
                 }
                 kind => rest.push(Multi { kind, ..multi }),
             }
         }
         *multis = rest;
-        (start, end)
+        (RowRestriction::Slice { start, end, except }, widest)
     }
 
     /// Restrictions behind a gap or a slice filter rows, where that is allowed.

@@ -24,6 +24,11 @@ fn rows_and_functions() {
 }
 
 #[test]
+fn relations() {
+    check("relations.txt");
+}
+
+#[test]
 fn statements_about_a_cluster_of_several_datacenters() {
     check_on(&Node::of(Memory::with_nodes(&["a", "b", "a", "a"])), "cluster.txt");
 }
