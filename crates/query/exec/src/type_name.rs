@@ -73,10 +73,7 @@ pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType
             if !(1..=DIMENSION_MAX).contains(dimension) {
                 return invalid!("vectors may only have positive dimensions; given {dimension}");
             }
-            if element.is_or_contains_counter() {
-                return invalid!("Counters are not allowed inside vectors");
-            }
-            CqlType::vector(element.freeze(), dimension.unsigned_abs())
+            CqlType::vector(element, dimension.unsigned_abs())
         }
         DataType::Frozen(inner) => {
             let mut plain = &**inner;
@@ -104,15 +101,25 @@ pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType
                 None => return invalid!("Unknown type {of}.{}", name.name),
             }
         }
-        DataType::Custom(class) => match CqlType::parse_class_name(class) {
-            Ok((CqlType::Custom(_), _)) | Err(_) => {
-                return Err(ExecError::Syntax(format!(
-                    "Error setting type {class}: Unable to find abstract-type class \
-                     'org.apache.cassandra.db.marshal.{class}'"
-                )));
-            }
-            Ok((ty, _)) => ty,
-        },
+        DataType::Custom(class) => of_class(class)?.0,
+    })
+}
+
+/// The type of a class's name, and whether it is in `ReversedType`.
+pub fn of_class(class: &str) -> Result<(CqlType, bool)> {
+    let found = match CqlType::parse_class_name(class) {
+        Ok((CqlType::Custom(name), reversed)) => {
+            types::custom::known(&name).map(|name| (CqlType::Custom(name.into()), reversed))
+        }
+        Ok(found) => Some(found),
+        Err(_) => None,
+    };
+    let package = if class.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
+    found.ok_or_else(|| {
+        let class = crate::ddl::options::shown(class);
+        ExecError::Syntax(format!(
+            "Error setting type {class}: Unable to find abstract-type class '{package}{class}'"
+        ))
     })
 }
 

@@ -179,7 +179,8 @@ fn native_of_class(class: &str) -> Option<CqlType> {
         "ShortType" => CqlType::Smallint,
         "UTF8Type" => CqlType::Text,
         "TimeType" => CqlType::Time,
-        "TimestampType" => CqlType::Timestamp,
+        // The second name is that of a version before 1.2, with the same values.
+        "TimestampType" | "DateType" => CqlType::Timestamp,
         "TimeUUIDType" => CqlType::Timeuuid,
         "ByteType" => CqlType::Tinyint,
         "UUIDType" => CqlType::Uuid,
@@ -327,7 +328,7 @@ impl<'a> Parser<'a> {
         let dimension = self.word("a dimension")?.parse().ok().filter(|dimension| *dimension > 0);
         let dimension = dimension.ok_or_else(|| self.error("a dimension"))?;
         self.eat(b')', "')'")?;
-        Ok(CqlType::vector(element.freeze(), dimension))
+        Ok(CqlType::vector(element, dimension))
     }
 
     /// A class that is not ours: kept whole, with whatever is in its parentheses.

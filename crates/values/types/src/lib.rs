@@ -9,6 +9,7 @@ pub mod calendar;
 mod class_name;
 mod compare;
 mod cql_type;
+pub mod custom;
 pub mod decimal;
 pub mod duration;
 pub mod elements;

@@ -137,6 +137,9 @@ impl CqlType {
             CqlType::Boolean => return boolean(text),
             CqlType::Date => return Ok(parse_date(text)?.to_be_bytes().to_vec()),
             CqlType::Time => return Ok(parse_time(text)?.to_be_bytes().to_vec()),
+            CqlType::Custom(class) if let Some(value) = crate::custom::from_string(class, text) => {
+                return value;
+            }
             CqlType::Blob
             | CqlType::Custom(_)
             | CqlType::List { .. }

@@ -157,7 +157,8 @@ fn date_and_time(text: &str) -> Option<i64> {
 fn only_date(text: &str) -> Option<i64> {
     let mut parser = Parser { text };
     let date = parser.padded_date()?;
-    let offset_ms = parser.zone()?;
+    // A date alone, and not one with a time, may have a small z.
+    let offset_ms = if parser.text == "z" { parser.eat('z').then_some(0)? } else { parser.zone()? };
     parser.text.is_empty().then(|| epoch_ms(date, -offset_ms))
 }
 

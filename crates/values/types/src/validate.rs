@@ -66,10 +66,7 @@ impl CqlType {
             CqlType::Tuple(fields) => validate_tuple(fields, bytes),
             CqlType::Udt { ty, .. } => validate_udt(ty, bytes),
             CqlType::Vector { element, dimension } => self.validate_vector(element, *dimension, bytes),
-            CqlType::Custom(class) if is_empty_type(class) && !bytes.is_empty() => {
-                Err(TypeError::refused("EmptyType only accept empty values"))
-            }
-            CqlType::Custom(_) => Ok(()),
+            CqlType::Custom(class) => crate::custom::validate(class, bytes),
         }
     }
 

@@ -36,7 +36,18 @@ fn settings(
             }
             "durable_writes" => out.durable_writes = Some(options::boolean(property)?),
             // Tablets are a matter of placement, which this keyspace leaves to the ring.
-            "tablets" => return Err(ExecError::unsupported("The keyspace option 'tablets'")),
+            "tablets" => {
+                let map = options::map(property)?;
+                let off = |(name, value): (&String, &String)| {
+                    name == "enabled" && value.eq_ignore_ascii_case("false")
+                };
+                if !map.iter().all(off) {
+                    return Err(ExecError::Config(
+                        "Tablets are not supported: replicas are placed by virtual nodes. Use tablets = {'enabled': false}"
+                            .to_owned(),
+                    ));
+                }
+            }
             other => return Err(ExecError::Syntax(format!("Unknown property '{other}'"))),
         }
     }
@@ -46,7 +57,7 @@ fn settings(
 fn factor(text: &str) -> Result<u32> {
     // `3/1` asks for transient replicas.
     if text.contains('/') {
-        return Err(ExecError::unsupported("Transient replication"));
+        return Err(ExecError::Config("Transient replication is not enabled on this node".to_owned()));
     }
     match text.parse::<i32>() {
         Ok(value) => match u32::try_from(value) {
@@ -87,8 +98,13 @@ fn replication(
             network_topology(keyspace, &map, everywhere.as_deref(), old, context)
         }
         "EverywhereStrategy" => Ok(Replication::Everywhere),
-        "LocalStrategy" => Err(ExecError::Config(
-            "Unable to use given strategy class: LocalStrategy is reserved for internal use.".to_owned(),
+        "LocalStrategy" => {
+            invalid!("Unable to use given strategy class: LocalStrategy is reserved for internal use.")
+        }
+        "OldNetworkTopologyStrategy" => Err(ExecError::Config(
+            "The support for the OldNetworkTopologyStrategy has been removed in C* version 4.0. The keyspace strategy should \
+             be switch to NetworkTopologyStrategy"
+                .to_owned(),
         )),
         _ => Err(ExecError::Config(format!(
             "Unable to find replication strategy class '{}{}'",

@@ -163,6 +163,35 @@ pub fn apply(options: &mut TableOptions, properties: &[Property], is_counter: bo
     Ok(())
 }
 
+/// Whether changes are captured, in Cassandra's form or in ScyllaDB's.
+fn cdc(property: &Property) -> Result<bool> {
+    let enabled = match &property.value {
+        PropertyValue::Map(_) => cdc_of_scylla(property)?,
+        _ => boolean(property)?,
+    };
+    match enabled {
+        true => config("cdc = true is not supported yet: nothing would capture the changes; use cdc = false"),
+        false => Ok(false),
+    }
+}
+
+/// Whether ScyllaDB's form of the option asks for changes to be captured.
+fn cdc_of_scylla(property: &Property) -> Result<bool> {
+    let mut enabled = false;
+    for (name, value) in map(property)? {
+        let refused = || config(format!("Invalid value for CDC option \"{name}\": {}", shown(&value)));
+        match (name.as_str(), value.to_lowercase().as_str()) {
+            ("enabled", "true") => enabled = true,
+            ("enabled" | "postimage", "true" | "false") => {}
+            ("preimage", "true" | "false" | "full") | ("delta", "full" | "keys") => {}
+            ("ttl", seconds) if seconds.parse::<u32>().is_ok() => {}
+            ("enabled" | "preimage" | "postimage" | "delta" | "ttl", _) => return refused(),
+            _ => return config(format!("Invalid CDC option: {}", shown(&name))),
+        }
+    }
+    Ok(enabled)
+}
+
 fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
     match property.name.as_str() {
         "comment" => options.comment = string(property)?.to_owned(),
@@ -177,14 +206,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
             options.bloom_filter_fp_chance = value;
         }
         "caching" => options.caching = caching(property)?,
-        "cdc" => {
-            if boolean(property)? {
-                return config(
-                    "cdc = true is not supported yet: nothing would capture the changes; use cdc = false",
-                );
-            }
-            options.cdc = false;
-        }
+        "cdc" => options.cdc = cdc(property)?,
         "compaction" => options.compaction = super::compaction::compaction(property)?,
         "compression" => options.compression = compression(property)?,
         "crc_check_chance" => options.crc_check_chance = chance(property)?,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
 use cql::ast::{
-    AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, Direction, DropTable, Ident, PrimaryKey,
+    AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, DataType, Direction, DropTable, Ident,
+    PrimaryKey,
 };
 use schema::{COLUMNS_MAX, ColumnKind, Derivation, Table, TableBuilder, TableId};
 use stdx::{HashMap, HashSet};
@@ -53,13 +54,14 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
-    // Properties are checked first, as the parser of Cassandra does.
+    let exists = home.tables.contains_key(name);
+    if exists && ast.if_not_exists {
+        return Ok(Outcome::nothing());
+    }
+    // Properties are checked before the name, as in Cassandra.
     let mut table_options = schema::TableOptions::default();
     options::apply(&mut table_options, &ast.properties, false)?;
-    if home.tables.contains_key(name) {
-        if ast.if_not_exists {
-            return Ok(Outcome::nothing());
-        }
+    if exists {
         return Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() });
     }
     check_name(name, "Table").map_err(|text| ExecError::Config(format!("{full}: {text}")))?;
@@ -122,8 +124,22 @@ fn check_compact(columns: &[(&ColumnDefinition, CqlType)], primary: &PrimaryKey)
     match (primary.clustering.is_empty(), values) {
         (true, 0) => invalid!("No definition found that is not part of the PRIMARY KEY"),
         (false, 2..) => {
+            let key: HashSet<&str> = primary
+                .partition
+                .iter()
+                .chain(&primary.clustering)
+                .map(|ident| ident.name.as_str())
+                .collect();
+            let mut others: Vec<&str> = columns
+                .iter()
+                .map(|(column, _)| column.name.name.as_str())
+                .filter(|name| !key.contains(name))
+                .collect();
+            others.sort_unstable();
             invalid!(
-                "COMPACT STORAGE with composite PRIMARY KEY allows no more than one column not part of the PRIMARY KEY"
+                "COMPACT STORAGE with composite PRIMARY KEY allows no more than one column not part of the PRIMARY KEY \
+                 (got: {})",
+                others.join(", ")
             )
         }
         _ => Ok(()),
@@ -184,7 +200,11 @@ fn add_columns(
         builder = builder.partition_key(&ident.name, key_column(ident)?);
     }
     for (at, ident) in primary.clustering.iter().enumerate() {
-        let descending = order.get(at).is_some_and(|(_, direction)| *direction == Direction::Descending);
+        let descending = order.get(at).is_some_and(|(_, direction)| *direction == Direction::Descending)
+            || by_name.get(ident.name.as_str()).is_some_and(|(column, _)| is_reversed(&column.data_type));
+        if by_name.get(ident.name.as_str()).is_some_and(|(_, ty)| matches!(ty, CqlType::Custom(_))) {
+            return invalid!("Custom types have no order and cannot be clustering columns: '{}'", ident.name);
+        }
         builder = builder.clustering(&ident.name, key_column(ident)?, descending);
     }
     for (column, ty) in columns.iter().filter(|(c, _)| !in_key.contains(c.name.name.as_str())) {
@@ -195,6 +215,11 @@ fn add_columns(
         };
     }
     Ok(builder)
+}
+
+/// Whether a type is written as `'ReversedType(…)'`, which makes a clustering column descend.
+fn is_reversed(ty: &DataType) -> bool {
+    matches!(ty, DataType::Custom(class) if crate::type_name::of_class(class).is_ok_and(|(_, reversed)| reversed))
 }
 
 /// A non-frozen user type has one cell a field, so that its fields cannot have cells of their own.
@@ -310,6 +335,9 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
         AlterTableOperation::Mask { .. } => return Err(ExecError::unsupported("ALTER TABLE ... MASKED")),
         AlterTableOperation::Constrain { .. } => return Err(ExecError::unsupported("ALTER TABLE ... CHECK")),
         AlterTableOperation::Add { if_not_exists, columns } => {
+            if table.compact_storage {
+                return invalid!("Cannot add new column to a COMPACT STORAGE table");
+            }
             let changed = add(builder, table, columns, *if_not_exists, context)?;
             views = widened_views(table, &changed, context)?;
             changed

@@ -43,6 +43,12 @@ pub fn value(constant: &Constant, name: &str, ty: &CqlType) -> Result<Bytes> {
         );
     }
     let text = match constant {
+        // Types of a class alone have texts of their own, and bytes beside them.
+        Constant::Hex(text) if matches!(ty, CqlType::Custom(_)) => {
+            let bytes = CqlType::Blob.from_string(text.get(2..).unwrap_or_default())?;
+            ty.validate(&bytes)?;
+            return Ok(bytes.into());
+        }
         Constant::Hex(text) => text.get(2..).unwrap_or_default(),
         other => other.text(),
     };

@@ -260,6 +260,7 @@ impl ModificationPlan {
                 before.column.name == column.name
                     && (sets(&before.operation)
                         || sets(&assignment.operation)
+                        || same_field(&before.operation, &assignment.operation)
                         || !(column.is_complex() || adds_up && adds(&before.operation)))
             });
             if twice {
@@ -706,6 +707,12 @@ impl ModificationPlan {
 }
 
 /// The table of a modification, unless its rows are computed.
+/// Whether both set one field of a user type, of which the second would hide the first.
+fn same_field(before: &cql::ast::Operation, new: &cql::ast::Operation) -> bool {
+    use cql::ast::Operation::SetField;
+    matches!((before, new), (SetField(a, _), SetField(b, _)) if a.name == b.name)
+}
+
 fn writable(
     lookup: &Lookup<'_>,
     name: &cql::ast::QualifiedName,

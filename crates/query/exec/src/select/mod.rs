@@ -88,7 +88,7 @@ impl SelectPlan {
         let group_width = group_by(ast, &table, &restrictions)?;
         let (reversed, sort) = order_by(ast, &table, &restrictions)?;
         if ast.distinct {
-            check_distinct(ast, &table, &selection)?;
+            check_distinct(ast, &table, &selection, &restrictions)?;
         }
         let limit = limit_of(ast.limit.as_ref(), "[limit]", &mut resolver)?;
         let per_partition_limit =
@@ -301,7 +301,12 @@ fn check_distinct_filter(ast: &Select, table: &Table) -> Result<()> {
     Ok(())
 }
 
-fn check_distinct(ast: &Select, table: &Table, selection: &Selection) -> Result<()> {
+fn check_distinct(
+    ast: &Select,
+    table: &Table,
+    selection: &Selection,
+    restrictions: &Restrictions,
+) -> Result<()> {
     if ast.per_partition_limit.is_some() {
         return invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
     }
@@ -320,6 +325,10 @@ fn check_distinct(ast: &Select, table: &Table, selection: &Selection) -> Result<
             "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
             column.name
         );
+    }
+    // Who names the partitions knows their keys.
+    if restrictions.keys.is_some() {
+        return Ok(());
     }
     for column in table.partition_key() {
         if !selected.iter().any(|c| c.id == column.id) {

@@ -28,7 +28,7 @@ pub enum Test {
         key: Expr,
         /// Type of the element.
         ty: CqlType,
-        /// What is asked of it.
+        /// The test of the element.
         test: Box<Test>,
     },
     /// `LIKE` of a column that an index answers it for.

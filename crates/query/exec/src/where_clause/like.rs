@@ -13,7 +13,7 @@ const PART_CHARACTERS_MAX: usize = 64;
 /// A pattern, ready for many values.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wildcards {
-    /// What stands between two `%`; what is before the first and behind the last `%` is anchored.
+    /// The texts between the `%`; the first and the last are anchored.
     parts: Vec<Part>,
 }
 
@@ -89,7 +89,7 @@ impl Part {
         Ok(Self::Any(characters, ascii))
     }
 
-    /// What is behind the part at the start of a text.
+    /// The rest behind the part at the start of a text.
     fn at_start<'a>(&self, text: &'a str) -> Option<&'a str> {
         match self {
             Self::Plain(plain) => text.strip_prefix(plain.as_str()),
@@ -103,7 +103,7 @@ impl Part {
         }
     }
 
-    /// What is before the part at the end of a text.
+    /// The rest before the part at the end of a text.
     fn at_end<'a>(&self, text: &'a str) -> Option<&'a str> {
         match self {
             Self::Plain(plain) => text.strip_suffix(plain.as_str()),
