@@ -18,7 +18,7 @@ use schema::{Schema, Table};
 use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 
-use crate::remote::malformed;
+use crate::peer_error::malformed;
 
 const MESSAGE_VERSION: u8 = 1;
 /// The version of the mutations of [`MESSAGE_VERSION`], and of a row whose `version` is a [`Scope`].

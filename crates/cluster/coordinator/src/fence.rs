@@ -8,28 +8,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use bytes::{Buf, Bytes};
-use futures_util::future::join_all;
-use mutation::{DecoratedKey, PartitionUpdate};
-use rpc::{Messenger, Refusal, Verb};
 use rt::sync::{Gate, GateGuard, Watch};
-use rt::{Group, Instant, ShardId};
-use schema::Table;
-use topology::{HostId, NodeIndex};
-
-use crate::remote::{self, PeerError};
-use crate::shard_calls::{CatchUp, Drain, EnforceTopology};
-use crate::{ClusterView, Coordinator};
-
-/// Bytes of the number before a body.
-pub(crate) const STAMP_LEN: usize = 8;
-/// How long the log is asked, for all who wait together.
-const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A source that has not heard of the change for so long is not waited for: another is asked the next time.
-const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
+use topology::HostId;
 
 /// One shard's part of it.
 pub(crate) struct Fence {
@@ -42,9 +23,9 @@ pub(crate) struct Fence {
     /// Who was let in before.
     before: RefCell<Vec<Gate>>,
     /// Shard 0: the ring that every shard has.
-    published: Watch<u64>,
+    pub(crate) published: Watch<u64>,
     /// Shard 0: the log is being asked.
-    asking: Cell<bool>,
+    pub(crate) asking: Cell<bool>,
     /// The latest ring that others were asked for, and who is known to have it and to be done with what it had let in before.
     enforced: RefCell<(u64, BTreeSet<HostId>)>,
 }
@@ -66,7 +47,7 @@ impl Default for Fence {
 impl Fence {
     /// Lets a request in that goes by a ring of this number, if that is not over.
     #[inline]
-    fn admit(&self, ring: u64) -> Option<GateGuard> {
+    pub(crate) fn admit(&self, ring: u64) -> Option<GateGuard> {
         if ring < self.least.get() {
             return None;
         }
@@ -97,7 +78,7 @@ impl Fence {
     }
 
     /// Returns when nothing is under way that was let in before the shard had its ring.
-    async fn drained(&self) {
+    pub(crate) async fn drained(&self) {
         loop {
             let Some(gate) = self.before.borrow().first().cloned() else { return };
             gate.close().await;
@@ -106,12 +87,12 @@ impl Fence {
     }
 
     /// Whether a node is known to have a ring and to be done with what it had let in before.
-    fn has_enforced(&self, host: HostId, ring: u64) -> bool {
+    pub(crate) fn has_enforced(&self, host: HostId, ring: u64) -> bool {
         let enforced = self.enforced.borrow();
         enforced.0 >= ring && enforced.1.contains(&host)
     }
 
-    fn note_enforced(&self, host: HostId, ring: u64) {
+    pub(crate) fn note_enforced(&self, host: HostId, ring: u64) {
         let mut enforced = self.enforced.borrow_mut();
         if enforced.0 < ring {
             *enforced = (ring, BTreeSet::new());
@@ -127,241 +108,6 @@ impl Fence {
             self.published.set(ring);
         }
     }
-}
-
-/// A body behind the number of a view's ring.
-pub(crate) fn stamped(view: &ClusterView, body: &[u8]) -> Bytes {
-    let mut out = stamp(view, body.len());
-    out.extend_from_slice(body);
-    out.into()
-}
-
-/// The number of a view's ring, and room for a body.
-pub(crate) fn stamp(view: &ClusterView, room: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(STAMP_LEN + room);
-    out.extend_from_slice(&view.ring_number().to_be_bytes());
-    out
-}
-
-impl Coordinator {
-    /// By the ring of which number a request was sent; 0 when it has none.
-    pub(crate) fn ring_of(body: &Bytes) -> u64 {
-        body.split_first_chunk::<STAMP_LEN>().map_or(0, |(number, _)| u64::from_be_bytes(*number))
-    }
-
-    /// Takes the number off a body that another node sent, unless its ring is over. The request is under way until the guard goes.
-    pub(crate) fn admit(&self, mut body: Bytes) -> Result<(Bytes, GateGuard), Refusal> {
-        let Some((number, _)) = body.split_first_chunk::<STAMP_LEN>() else {
-            return Err(remote::malformed("a request without the number of its ring"));
-        };
-        let ring = u64::from_be_bytes(*number);
-        let Some(guard) = self.fence().admit(ring).or_else(|| self.admit_all()) else {
-            self.count(|stats| stats.refused_old_ring += 1);
-            return Err(remote::old_ring(ring));
-        };
-        body.advance(STAMP_LEN);
-        Ok((body, guard))
-    }
-
-    /// Lets in what uses exactly the topology version that this shard has, until the guard goes.
-    ///
-    /// # Errors
-    /// The topology version of this shard, when that is another one.
-    pub fn admit_exactly(&self, topology: u64) -> Result<GateGuard, u64> {
-        let own = self.view().ring_number();
-        let guard = (own == topology).then(|| self.fence().enter()).flatten();
-        guard.ok_or(own)
-    }
-
-    /// An injected bug lets everybody in.
-    fn admit_all(&self) -> Option<GateGuard> {
-        self.injected().no_fence.then(|| self.fence().enter()).flatten()
-    }
-
-    /// The same of what this node asks itself.
-    pub(crate) fn admit_own(&self, view: &ClusterView) -> Result<GateGuard, PeerError> {
-        let ring = view.ring_number();
-        self.fence().admit(ring).ok_or_else(|| PeerError::OldRing(remote::old_ring(ring).message))
-    }
-
-    /// The same of writes: by an earlier ring, which is not over, this node may have been a replica and have dropped what it had since.
-    pub(crate) fn admit_own_writes(
-        &self,
-        view: &ClusterView,
-        updates: &[PartitionUpdate],
-    ) -> Result<GateGuard, PeerError> {
-        let guard = self.admit_own(view)?;
-        match self.check_owned(view.ring_number(), updates) {
-            Ok(()) => Ok(guard),
-            Err(refusal) => Err(PeerError::OldRing(refusal.message)),
-        }
-    }
-
-    /// Refuses writes of tokens that this node does not own any more, which were sent by an earlier ring: they would lie here unseen, and
-    /// come back with the tokens when their deletion has been forgotten.
-    pub(crate) fn check_owned(&self, ring: u64, updates: &[PartitionUpdate]) -> Result<(), Refusal> {
-        self.refuse_unless(ring, || updates.iter().all(|update| self.takes(update)))
-    }
-
-    /// The same of a vote about a partition: a commit is a write, and what a former replica promises or accepts has no weight.
-    pub(crate) fn check_voter(&self, ring: u64, table: &Table, key: &DecoratedKey) -> Result<(), Refusal> {
-        self.refuse_unless(ring, || self.takes_token(table, key.token))
-    }
-
-    fn refuse_unless(&self, ring: u64, owns: impl FnOnce() -> bool) -> Result<(), Refusal> {
-        let injected = self.injected();
-        let late = self.fence().is_earlier(ring) && !injected.owns_everything && !injected.no_fence;
-        if !late || owns() {
-            return Ok(());
-        }
-        self.count(|stats| stats.refused_old_ring += 1);
-        Err(remote::old_ring(ring))
-    }
-
-    /// Waits until nothing is under way on this node that was let in before it had its ring; whether it is so in time.
-    pub async fn settle(&self, patience: Duration) -> bool {
-        self.enforce_here(self.view().ring_number(), self.rt().now() + patience).await
-    }
-
-    /// Waits until this node has a later ring than that of a number; whether it has.
-    pub(crate) async fn catch_up(&self, ring: u64, deadline: Instant) -> bool {
-        if self.rt().now() >= deadline {
-            return false;
-        }
-        if self.view().ring_number() > ring {
-            return true;
-        }
-        self.count(|stats| stats.caught_up += 1);
-        self.port().ask(ShardId(0), CatchUp { topology: ring + 1, deadline }).await
-    }
-
-    /// Shard 0: waits until all shards have the ring of a number; whether they have.
-    pub(crate) async fn reach_ring(&self, ring: u64, deadline: Instant) -> bool {
-        let mut published = self.fence().published.reader();
-        while *self.fence().published.get() < ring {
-            self.ask_log();
-            if !matches!(self.rt().timeout_at(deadline, published.changed()).await, Ok(Ok(()))) {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Shard 0: the same, and nothing is under way on any shard that was let in before.
-    pub(crate) async fn enforce_ring(&self, ring: u64, deadline: Instant) -> bool {
-        if !self.reach_ring(ring, deadline).await {
-            return false;
-        }
-        let drained = join_all(self.port().ask_each(Drain { deadline })).await;
-        drained.into_iter().all(|in_time| in_time)
-    }
-
-    /// Waits until nothing is under way on this shard that was let in before it had its ring; whether it is so in time.
-    pub(crate) async fn drain(&self, deadline: Instant) -> bool {
-        self.rt().timeout_at(deadline, self.fence().drained()).await.is_ok()
-    }
-
-    /// Hears what the log says, once for all who want to know.
-    fn ask_log(&self) {
-        let Some(group) = self.group().cloned() else { return };
-        if self.fence().asking.replace(true) {
-            return;
-        }
-        let coordinator = self.clone();
-        let ask = async move {
-            let deadline = coordinator.rt().now() + ASK_TIMEOUT;
-            if let Err(error) = group.barrier(deadline).await {
-                tracing::warn!(
-                    "another node has a newer topology version, and the cluster's log does not answer: {error}"
-                );
-            }
-            coordinator.fence().asking.set(false);
-        };
-        self.rt().spawn(Group::Statement, ask).detach();
-    }
-
-    /// Waits until the live nodes have this node's ring and nothing is under way that they had let in before, so that nobody needs to
-    /// be refused when the rings before are over: up to `patience`, for the fence makes sure of what this only makes smooth.
-    pub async fn run_out(&self, patience: Duration) {
-        let (view, deadline) = (self.view(), self.rt().now() + patience);
-        let live = (0..view.nodes().len()).map(|at| NodeIndex(at as u16)).filter(|node| view.is_alive(*node));
-        let asked = live.map(|node| self.enforce(&view, node, deadline));
-        for why in join_all(asked).await.into_iter().filter_map(Result::err) {
-            tracing::info!("a node may have requests under way that began before a topology change: {why}");
-        }
-    }
-
-    /// Has a node hear of this node's ring, and waits until it has done with what it had let in before.
-    async fn enforce(&self, view: &ClusterView, node: NodeIndex, deadline: Instant) -> Result<(), String> {
-        let (ring, host) = (view.ring_number(), view.node(node).host);
-        if self.fence().has_enforced(host, ring) {
-            return Ok(());
-        }
-        if node == view.own() {
-            if !self.enforce_here(ring, deadline).await {
-                return Err("not in time".to_owned());
-            }
-        } else {
-            let number = Bytes::copy_from_slice(&ring.to_be_bytes());
-            let asked = self.remote().call(view.node(node), 0, Verb::Ring, number, deadline).await;
-            asked.map_err(|error| error.message().to_owned())?;
-        }
-        self.fence().note_enforced(host, ring);
-        Ok(())
-    }
-
-    /// The same of this node; whether it is so in time.
-    async fn enforce_here(&self, ring: u64, deadline: Instant) -> bool {
-        self.port().ask(ShardId(0), EnforceTopology { topology: ring, deadline }).await
-    }
-
-    /// Has a node from which files are fetched refuse whoever has not heard of the topology change: what those would write there
-    /// later would be missed.
-    pub async fn fence_host(&self, host: HostId) -> Result<(), String> {
-        let view = self.view();
-        match view.index_of(host) {
-            Some(index) => self.fence_sources(&view, &[index]).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Has nodes from which ranges are fetched refuse whoever has not heard of the topology change: what those would write there
-    /// later would be missed.
-    pub(crate) async fn fence_sources(
-        &self,
-        view: &ClusterView,
-        sources: &[NodeIndex],
-    ) -> Result<(), String> {
-        if !view.is_changing() {
-            return Ok(());
-        }
-        let deadline = self.rt().now() + FENCE_TIMEOUT;
-        for source in sources {
-            self.enforce(view, *source, deadline).await.map_err(|why| {
-                let address = view.node(*source).internode;
-                format!("{address} does not refuse yet writes of the previous topology version: {why}")
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// Answers those who want this node to have heard of a ring.
-pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
-    let server = coordinator.clone();
-    messenger.serve(Verb::Ring, move |incoming| {
-        let coordinator = server.clone();
-        async move {
-            let Ok(number) = <[u8; STAMP_LEN]>::try_from(&*incoming.body) else {
-                return Err(remote::malformed("the number of a ring has 8 bytes"));
-            };
-            let ring = u64::from_be_bytes(number);
-            match coordinator.enforce_here(ring, incoming.deadline).await {
-                true => Ok(Bytes::new()),
-                false => Err(remote::not_heard(ring)),
-            }
-        }
-    });
 }
 
 #[cfg(test)]

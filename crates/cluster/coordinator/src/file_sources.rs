@@ -7,7 +7,7 @@ use schema::Table;
 use topology::{HostId, NodeIndex, TokenRange};
 
 use crate::contact;
-use crate::pull::{PullFrom, holders};
+use crate::holders::{PullFrom, holders};
 use crate::view::ClusterView;
 use crate::{Coordinator, RequestError};
 
@@ -31,9 +31,9 @@ impl Coordinator {
         ranges: &[TokenRange],
         from: PullFrom<'_>,
     ) -> Result<Vec<FileSource>, RequestError> {
-        let erm = self.erm(table)?;
-        let (view, lost) = (&erm.view, self.injected().lost_range);
-        if self.injected().unmoved_replication && erm.other_replication.is_some() {
+        let erm = self.context().erm(table)?;
+        let (view, lost) = (&erm.view, self.context().injected().lost_range);
+        if self.context().injected().unmoved_replication && erm.other_replication.is_some() {
             return Ok(Vec::new());
         }
         let asked = ranges.iter().filter(|range| !(lost && range.upto % 4 == 0));

@@ -31,16 +31,17 @@ impl Coordinator {
     /// # Panics
     /// On another shard, and when it is called twice.
     pub fn follow(&self, group: &cluster::group::Group, view: ViewMaker) {
-        assert_eq!(self.rt().shard(), ShardId(0), "shard 0 follows the log");
-        self.set_group(group.clone());
+        assert_eq!(self.context().rt().shard(), ShardId(0), "shard 0 follows the log");
+        self.context().set_group(group.clone());
         let (coordinator, group) = (self.clone(), group.clone());
         let task = async move { coordinator.run_following(group, view).await };
-        self.set_following(Some(self.rt().spawn(Group::Maintenance, task)));
+        *self.operations().following.borrow_mut() = Some(self.context().rt().spawn(Group::Maintenance, task));
     }
 
     /// Ends [`Coordinator::follow`].
     pub async fn stop_following(&self) {
-        if let Some(task) = self.set_following(None) {
+        let task = self.operations().following.borrow_mut().take();
+        if let Some(task) = task {
             task.cancel().await;
         }
     }
@@ -48,8 +49,8 @@ impl Coordinator {
     /// Hands a view to every shard.
     pub async fn publish_view(&self, view: ClusterView) {
         let view = Arc::new(view);
-        join_all(self.port().ask_each(UseView { view: view.clone() })).await;
-        self.fence().note_published(view.ring_number());
+        join_all(self.context().port().ask_each(UseView { view: view.clone() })).await;
+        self.context().fence().note_published(view.ring_number());
     }
 
     async fn run_following(&self, group: cluster::group::Group, view: ViewMaker) {
@@ -59,7 +60,7 @@ impl Coordinator {
             if let Some(view) = view(&state) {
                 self.publish_view(view).await;
             }
-            if state.schema.version() != self.schema().version() {
+            if state.schema.version() != self.context().schema().version() {
                 self.take_over(&group, &state.schema).await;
             }
             group.schema_in_use(state.schema_number);
@@ -71,21 +72,22 @@ impl Coordinator {
 
     /// Gives a schema to every shard, and removes what it has no longer.
     async fn take_over(&self, group: &cluster::group::Group, schema: &Arc<Schema>) {
-        let old = self.schema();
-        self.rt().buggify("schema: a change is taken over").await;
+        let old = self.context().schema();
+        self.context().rt().buggify("schema: a change is taken over").await;
         // Engines first: a shard must be able to store what another shard's client may write at once.
-        while let Err(error) = self.replica().set_schema(&Arc::new(schema.stored())).await {
+        while let Err(error) = self.context().replica().set_schema(&Arc::new(schema.stored())).await {
             if error == ReplicaError::Stopped {
                 return;
             }
             tracing::error!("a schema change is not applied yet, and is retried: {error}");
-            self.rt().sleep(RETRY_PAUSE).await;
+            self.context().rt().sleep(RETRY_PAUSE).await;
         }
-        join_all(self.port().ask_each(UseSchema { schema: schema.clone() })).await;
+        join_all(self.context().port().ask_each(UseSchema { schema: schema.clone() })).await;
         // The tables are gone for everyone: files that cannot be removed now are no failure of the statement.
-        let at_micros = self.rt().wall_micros();
+        let at_micros = self.context().rt().wall_micros();
         for table in dropped_tables(&old, schema) {
-            let dropped = self.replica().table_operation(table, TableOperation::Drop { at_micros }).await;
+            let dropped =
+                self.context().replica().table_operation(table, TableOperation::Drop { at_micros }).await;
             if let Err(error) = dropped {
                 tracing::warn!("removing the files of a dropped table is left to the next start: {error}");
             }
@@ -100,7 +102,12 @@ impl Coordinator {
         // The log may be ahead of what the engines have taken over: a table that they still have keeps its directory.
         let gone = |dropped: &DroppedTable| schema.table_by_id(dropped.id).is_none();
         for dropped in group.unfinished_drops().into_iter().filter(gone) {
-            match self.replica().remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id).await {
+            match self
+                .context()
+                .replica()
+                .remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id)
+                .await
+            {
                 Ok(true) => finished.push(dropped.id),
                 Ok(false) => {}
                 Err(error) => tracing::warn!("the directory of a dropped table stays: {error}"),
@@ -120,16 +127,16 @@ impl Coordinator {
         base: [u8; 16],
         edits: Vec<SchemaEdit>,
     ) -> Result<(), SchemaChangeError> {
-        let Some(group) = self.group() else {
+        let Some(group) = self.context().group() else {
             return Err(SchemaChangeError::Failed("this node does not belong to a cluster yet".to_owned()));
         };
-        let deadline = self.rt().now() + CHANGE_TIMEOUT;
-        let (view, early) = (self.view(), self.injected().early_schema);
+        let deadline = self.context().rt().now() + CHANGE_TIMEOUT;
+        let (view, early) = (self.context().view(), self.context().injected().early_schema);
         let own = view.node(view.own()).host;
-        let alive = |host| self.view().is_alive_host(host) && (!early || host == own);
+        let alive = |host| self.context().view().is_alive_host(host) && (!early || host == own);
         match group.change_schema(base, edits, deadline, alive).await {
             Ok(agreement) => {
-                let view = self.view();
+                let view = self.context().view();
                 let live = view.nodes().iter().filter(|node| view.is_alive_host(node.host)).count();
                 agreed(&agreement.behind, live)
             }

@@ -11,32 +11,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use futures_util::future::{Either, join, join_all, select};
-use replica::TraceLog;
-use rpc::{Incoming, Messenger, Refusal, Target, Verb};
-use rt::sync::{Notify, oneshot};
-use rt::{Group, Instant, Rt};
-use schema::Table;
+use rpc::Refusal;
+use rt::Rt;
+use rt::sync::oneshot;
 use smallvec::SmallVec;
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{HashMap, Reader};
-use topology::{HostId, NodeIndex, Replicas, Sharder};
+use topology::{HostId, NodeIndex, Replicas};
 
-use crate::Coordinator;
-use crate::remote::{self, Server, malformed};
-use crate::traced;
+use crate::peer_error::malformed;
 use crate::view::ClusterView;
-use crate::write::Ongoing;
 
 const VERSION: u8 = 1;
-/// The one node is not waited for any longer, however much time the write has.
-const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// Nodes that one is asked to pass a write on to; a datacenter has fewer replicas.
 const OTHERS_MAX: u64 = 256;
 
@@ -108,7 +97,7 @@ impl Outcomes {
     }
 
     /// The outcome of a write arrived. One whose write no longer waits is dropped.
-    fn tell(&self, number: u64, has_it: bool) {
+    pub(crate) fn tell(&self, number: u64, has_it: bool) {
         if let Some(sender) = self.waiting.borrow_mut().remove(&number) {
             // The receiver may have given up.
             let _ = sender.send(has_it);
@@ -122,7 +111,7 @@ impl Outcomes {
     }
 }
 
-fn encode(shard: u16, others: &[(HostId, u64)], apply: &[u8]) -> Bytes {
+pub(crate) fn encode(shard: u16, others: &[(HostId, u64)], apply: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(16 + 24 * others.len() + apply.len());
     out.push(VERSION);
     out.extend_from_slice(&shard.to_be_bytes());
@@ -136,9 +125,9 @@ fn encode(shard: u16, others: &[(HostId, u64)], apply: &[u8]) -> Bytes {
 }
 
 /// A write to pass on: who waits for the outcomes, whom to tell, and the write.
-type Passed = (u16, Vec<(HostId, u64)>, Bytes);
+pub(crate) type Passed = (u16, Vec<(HostId, u64)>, Bytes);
 
-fn decode(body: &Bytes) -> Result<Passed, Refusal> {
+pub(crate) fn decode(body: &Bytes) -> Result<Passed, Refusal> {
     let mut reader = Reader::new(body);
     let short = |_| malformed("a write to pass on that ends too early");
     if reader.u8().map_err(short)? != VERSION {
@@ -158,14 +147,14 @@ fn decode(body: &Bytes) -> Result<Passed, Refusal> {
     Ok((shard, others, body.slice_ref(reader.rest())))
 }
 
-fn encode_outcome(number: u64, has_it: bool) -> Bytes {
+pub(crate) fn encode_outcome(number: u64, has_it: bool) -> Bytes {
     let mut out = vec![VERSION];
     out.extend_from_slice(&number.to_be_bytes());
     out.push(u8::from(has_it));
     out.into()
 }
 
-fn decode_outcome(body: &[u8]) -> Option<(u64, bool)> {
+pub(crate) fn decode_outcome(body: &[u8]) -> Option<(u64, bool)> {
     match body {
         [VERSION, number @ .., has_it @ 0..=1] => {
             Some((u64::from_be_bytes(number.try_into().ok()?), *has_it == 1))
@@ -174,51 +163,15 @@ fn decode_outcome(body: &[u8]) -> Option<(u64, bool)> {
     }
 }
 
-impl Ongoing {
-    /// Writes to replicas of another datacenter by way of one of them.
-    pub(crate) async fn forward(self: Rc<Self>, route: Route, token: i64, table: Arc<Table>, body: Bytes) {
-        let outcomes = self.coordinator().forwarded();
-        let others: Vec<(NodeIndex, Expected<'_>)> =
-            route.others.iter().map(|node| (*node, Expected::new(outcomes))).collect();
-        let view = self.view();
-        let named: Vec<(HostId, u64)> =
-            others.iter().map(|(node, expected)| (view.node(*node).host, expected.number)).collect();
-        let message = encode(self.coordinator().shard(), &named, &body);
-        let broken = Notify::new();
-        // Who is silent for half of the time is not waited for with the other half.
-        let now = self.coordinator().rt().now();
-        let patience = now + ((self.deadline() - now) / 2).min(PATIENCE_MAX);
-        let first = async {
-            if !self.send_as(route.first, token, &table, (Verb::Forward, message, &body)).await {
-                broken.notify_all();
-            }
-        };
-        let each = others.into_iter().map(|(node, expected)| {
-            // Before the first is asked: a notice is for those who wait already.
-            let broken = broken.notified();
-            let (ongoing, table, body) = (&self, &table, &body);
-            async move {
-                let told = ongoing.coordinator().rt().timeout_at(patience, select(expected, broken)).await;
-                match told {
-                    Ok(Either::Left((true, _))) => ongoing.acknowledged(node),
-                    Ok(_) | Err(_) => ongoing.send(node, token, table, body.clone()).await,
-                }
-            }
-        });
-        let each: Vec<_> = each.collect();
-        join(first, join_all(each)).await;
-    }
-}
-
 /// An outcome that is waited for; forgotten when it is not any more.
-struct Expected<'a> {
+pub(crate) struct Expected<'a> {
     outcomes: &'a Outcomes,
-    number: u64,
+    pub(crate) number: u64,
     receiver: oneshot::Receiver<bool>,
 }
 
 impl<'a> Expected<'a> {
-    fn new(outcomes: &'a Outcomes) -> Self {
+    pub(crate) fn new(outcomes: &'a Outcomes) -> Self {
         let (number, receiver) = outcomes.expect();
         Self { outcomes, number, receiver }
     }
@@ -236,89 +189,6 @@ impl Drop for Expected<'_> {
     fn drop(&mut self) {
         self.outcomes.forget(self.number);
     }
-}
-
-/// This node's part in forwarding: the writes of others that it forwards, and the outcomes of its own writes.
-pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
-    let server = coordinator.clone();
-    messenger.serve(Verb::Forward, move |incoming| {
-        let server = Server { coordinator: server.clone() };
-        async move { server.forward(&incoming, &incoming.body, None).await }
-    });
-    let told = coordinator.clone();
-    messenger.serve(Verb::Outcome, move |incoming| {
-        let outcome = decode_outcome(&incoming.body);
-        if let Some((number, has_it)) = outcome {
-            told.forwarded().tell(number, has_it);
-        }
-        async move {
-            match outcome {
-                Some(_) => Ok(Bytes::new()),
-                None => Err(malformed("an outcome that is none")),
-            }
-        }
-    });
-}
-
-impl Server {
-    /// Applies a write that came by `incoming` as a forward's body, and passes it on to the others of this datacenter, with the steps of
-    /// each where they are recorded.
-    pub(crate) async fn forward(
-        &self,
-        incoming: &Incoming,
-        body: &Bytes,
-        trace: Option<&TraceLog>,
-    ) -> Result<Bytes, Refusal> {
-        let (shard, others, apply) = decode(body)?;
-        let coordinator = &self.coordinator;
-        // What is passed on must not keep the connection's whole buffer.
-        let apply = Bytes::copy_from_slice(&apply);
-        let to = Target::Host { host: incoming.from, shard };
-        for (host, number) in others {
-            let (coordinator, apply, deadline) = (coordinator.clone(), apply.clone(), incoming.deadline);
-            let session = trace.map(TraceLog::session);
-            let tell = async move {
-                let has_it = pass_on(&coordinator, host, (apply, session), deadline).await;
-                let messenger = &coordinator.remote().remote.messenger;
-                messenger.send(to, Verb::Outcome, encode_outcome(number, has_it));
-            };
-            self.coordinator.rt().spawn(Group::Statement, tell).detach();
-        }
-        self.answer(Verb::Apply, apply, trace).await
-    }
-}
-
-/// Writes to another replica of this node's datacenter, and records its events where a session is given; whether it acknowledged.
-async fn pass_on(
-    coordinator: &Coordinator,
-    host: HostId,
-    (apply, session): (Bytes, Option<[u8; 16]>),
-    deadline: Instant,
-) -> bool {
-    let view = coordinator.view();
-    let Some(node) = view.index_of(host) else { return false };
-    let Some(token) = token_of(coordinator, &apply) else { return false };
-    let shard = Sharder::new(view.node(node).shards).shard_of(token);
-    let (verb, body) = match session {
-        None => (Verb::Apply, apply),
-        Some(session) => (Verb::Traced, traced::encode(session, Verb::Apply, &apply)),
-    };
-    let messenger = &coordinator.remote().remote.messenger;
-    let answer = messenger.call(Target::Host { host, shard }, verb, body, deadline).await;
-    // Where it is left out, because the table was truncated since, the coordinator is to ask itself.
-    answer.is_ok_and(|answer| answer.is_empty())
-}
-
-/// The token of a write, which says to which shard it goes.
-fn token_of(coordinator: &Coordinator, apply: &Bytes) -> Option<i64> {
-    let schema = coordinator.schema();
-    if apply.len() < remote::BEGUN_LEN {
-        return None;
-    }
-    let updates =
-        remote::decode_updates(&apply.slice(remote::BEGUN_LEN..), |id| schema.table_by_id(id).cloned())
-            .ok()?;
-    updates.first().map(|update| update.key.token)
 }
 
 #[cfg(test)]

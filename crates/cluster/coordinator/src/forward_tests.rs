@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::view::{Phase, ViewNode};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use topology::Location;
 

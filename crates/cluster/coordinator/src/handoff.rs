@@ -20,7 +20,9 @@ use rt::{Group, Instant, Task};
 use schema::{Table, TableId};
 use topology::{HostId, NodeIndex};
 
-use crate::remote::{self, PeerError};
+use crate::context::Context;
+use crate::message;
+use crate::peer_error::PeerError;
 use crate::{ClusterView, Coordinator, HintKeeper};
 
 /// How often it is looked whether there is something to deliver.
@@ -33,7 +35,7 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Handoff(Rc<Inner>);
 
 struct Inner {
-    coordinator: Coordinator,
+    context: Context,
     hints: Hints,
     /// Bytes a second that the whole cluster may bring to a node; 0 for no limit.
     throttle_bytes: Cell<u64>,
@@ -87,7 +89,7 @@ impl Handoff {
         let newest = hints.hosts().iter().map(|(_, figures)| figures.newest_micros).max();
         let handoff = Self(Rc::new(Inner {
             latest_micros: Cell::new(newest.unwrap_or(i64::MIN)),
-            coordinator: coordinator.clone(),
+            context: coordinator.context().clone(),
             throttle_bytes: Cell::new(hints.throttle()),
             hints,
             down_since: RefCell::default(),
@@ -107,7 +109,7 @@ impl Handoff {
         }));
         let inner = Rc::clone(&handoff.0);
         let run = async move { inner.run().await };
-        *handoff.0.task.borrow_mut() = Some(coordinator.rt().spawn(Group::Maintenance, run));
+        *handoff.0.task.borrow_mut() = Some(coordinator.context().rt().spawn(Group::Maintenance, run));
         handoff
     }
 
@@ -126,7 +128,7 @@ impl Handoff {
     /// Changes how many bytes a second all nodes together may bring to one, of this shard's part; 0 for no limit.
     pub fn set_throttle(&self, bytes: u64) {
         self.0.throttle_bytes.set(bytes);
-        self.0.share_throttle(&self.0.coordinator.view());
+        self.0.share_throttle(&self.0.context.view());
     }
 
     /// Ends deliveries, and makes durable what is kept. Nothing is kept any more.
@@ -147,7 +149,7 @@ impl Handoff {
 impl Inner {
     fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
         self.latest_micros.set(self.latest_micros.get().max(begun_micros));
-        let (now, now_micros) = (self.coordinator.rt().now(), self.coordinator.rt().wall_micros());
+        let (now, now_micros) = (self.context.rt().now(), self.context.rt().wall_micros());
         // By the monotonic clock: a wall clock that jumps by hours does not make an outage longer than max_hint_window.
         let down_since = self.down_since.borrow().get(&host).map(|since| now - *since);
         let hint = Hint {
@@ -163,7 +165,7 @@ impl Inner {
     }
 
     fn note_view(&self, view: &ClusterView) {
-        let now = self.coordinator.rt().now();
+        let now = self.context.rt().now();
         let mut away = self.down_since.borrow_mut();
         for (index, node) in view.indexes().zip(view.nodes()) {
             if view.is_alive(index) {
@@ -198,7 +200,7 @@ impl Inner {
     }
 
     async fn run(self: Rc<Self>) {
-        let rt = self.coordinator.rt();
+        let rt = self.context.rt();
         loop {
             self.deliver_all();
             select(pin!(rt.sleep(PERIOD)), pin!(self.changed.notified())).await;
@@ -207,7 +209,7 @@ impl Inner {
 
     /// Begins to deliver to every node that is there.
     fn deliver_all(self: &Rc<Self>) {
-        let view = self.coordinator.view();
+        let view = self.context.view();
         let mut deliveries = self.deliveries.borrow_mut();
         deliveries.retain(|_, delivery| !delivery.is_finished());
         for (host, _) in self.hints.hosts() {
@@ -217,12 +219,12 @@ impl Inner {
             }
             let inner = Rc::clone(self);
             let deliver = async move { inner.deliver_to(host).await };
-            deliveries.insert(host, self.coordinator.rt().spawn(Group::Maintenance, deliver));
+            deliveries.insert(host, self.context.rt().spawn(Group::Maintenance, deliver));
         }
     }
 
     async fn deliver_to(&self, host: HostId) {
-        let schema = self.coordinator.schema();
+        let schema = self.context.schema();
         let grace = |table| schema.table_by_id(TableId(table)).map(|table| crate::late::late_seconds(table));
         let outcome = self.hints.replay_within(host, grace, |hint| self.deliver(host, hint)).await;
         let (delivered, left_out) = (outcome.delivered, outcome.left_out);
@@ -242,7 +244,7 @@ impl Inner {
     }
 
     fn name(&self, host: HostId) -> String {
-        let view = self.coordinator.view();
+        let view = self.context.view();
         match view.index_of(host) {
             Some(index) => view.node(index).internode.to_string(),
             None => host.to_string(),
@@ -250,12 +252,12 @@ impl Inner {
     }
 
     async fn deliver(&self, host: HostId, hint: KeptHint) -> Result<(), NotDelivered> {
-        let rt = self.coordinator.rt();
+        let rt = self.context.rt();
         rt.buggify("hints: the next is delivered").await;
         if rt.buggify_fails("hints: a delivery fails") {
             return Err(NotDelivered::Away);
         }
-        let view = self.coordinator.view();
+        let view = self.context.view();
         let index = view.index_of(host);
         // Before this node has a view of the cluster's log, it knows nobody.
         let has_left = || view.ring_number() > 0 || self.left.borrow().contains(&host);
@@ -264,23 +266,23 @@ impl Inner {
             None if !has_left() => return Err(NotDelivered::NotMember),
             Some(_) | None => {}
         }
-        let schema = self.coordinator.schema();
+        let schema = self.context.schema();
         let table = TableId(hint.table);
-        let truncated_at = self.coordinator.replica().engine().truncated_at(table);
+        let truncated_at = self.context.replica().engine().truncated_at(table);
         if schema.table_by_id(table).is_none() || truncated_at >= hint.begun_micros {
             // It was dropped or truncated since.
             return Ok(());
         }
-        let updates = remote::decode_updates(&hint.update, |id| schema.table_by_id(id).cloned());
+        let updates = message::decode_updates(&hint.update, |id| schema.table_by_id(id).cloned());
         let updates = updates.map_err(|refusal| NotDelivered::Unreadable(refusal.message))?;
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
         if let Some(index) = index {
-            let takes = match self.coordinator.keyspace_of(&first.table) {
+            let takes = match self.context.keyspace_of(&first.table) {
                 Ok((placement, _)) => placement.takes(index, token),
                 Err(_) => true,
             };
-            if takes || self.coordinator.injected().owns_everything {
+            if takes || self.context.injected().owns_everything {
                 return self.bring(&view, index, token, &hint).await;
             }
         }
@@ -298,7 +300,7 @@ impl Inner {
     ) -> Result<(), NotDelivered> {
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
-        let Ok((placement, _)) = self.coordinator.keyspace_of(&first.table) else { return Ok(()) };
+        let Ok((placement, _)) = self.context.keyspace_of(&first.table) else { return Ok(()) };
         let owners = placement.replicas(token).iter().copied().chain(placement.pending(token));
         for owner in owners {
             if owner != view.own() {
@@ -309,11 +311,11 @@ impl Inner {
                 continue;
             }
             let failed = |why: String| NotDelivered::Peer(why);
-            let admitted = self.coordinator.admit_own_writes(view, &updates);
+            let admitted = self.context.admit_own_writes(view, &updates);
             let _under_way = admitted.map_err(|error| failed(error.message().to_owned()))?;
             let write = Write::all(Origin::Hint, updates.clone());
             let write = write.with_truncation(Truncation::LeavesOut(hint.begun_micros));
-            let applied = self.coordinator.replica().apply(write).await;
+            let applied = self.context.replica().apply(write).await;
             applied.map_err(|error| failed(error.to_string()))?;
         }
         Ok(())
@@ -327,9 +329,9 @@ impl Inner {
         token: i64,
         hint: &KeptHint,
     ) -> Result<(), NotDelivered> {
-        let deadline = self.coordinator.rt().now() + DELIVERY_TIMEOUT;
-        let body = remote::begun_body(view, hint.begun_micros, &hint.update);
-        let (remote, peer) = (self.coordinator.remote(), view.node(node));
+        let deadline = self.context.rt().now() + DELIVERY_TIMEOUT;
+        let body = message::begun_body(view, hint.begun_micros, &hint.update);
+        let (remote, peer) = (self.context.remote(), view.node(node));
         match remote.call(peer, token, Verb::Hint, body, deadline).await {
             Ok(_) => Ok(()),
             // It will not be taken tomorrow either, and those behind it wait.

@@ -12,14 +12,16 @@
 //! refused by the others.
 
 use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
 use std::time::Duration;
 
+use rt::mesh::Port;
 use rt::sync::Semaphore;
-use rt::{Group, Instant, LocalBoxFuture, ShardId};
+use rt::{Group, Instant, LocalBoxFuture, Rt, ShardId};
 
-use crate::read::EffectiveReplicationMap;
-use crate::shard_calls::ConfirmLog;
-use crate::{Consistency, Coordinator, RequestError};
+use crate::replication_map::EffectiveReplicationMap;
+use crate::shard_calls::{ConfirmLog, NodeRequest, NodeResponse};
+use crate::{Consistency, RequestError};
 
 /// For how long a confirmation by the cluster's log counts, from when it was asked for.
 pub const LEASE: Duration = Duration::from_secs(40);
@@ -33,8 +35,13 @@ const FAILURE_COUNTS: Duration = Duration::from_secs(1);
 /// Asks the cluster's log, until a deadline; whether it has confirmed.
 pub type Confirm = Box<dyn Fn(Instant) -> LocalBoxFuture<bool>>;
 
-/// One shard's confirmation.
-pub(crate) struct Lease {
+/// One shard's confirmation. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Lease(Rc<Inner>);
+
+struct Inner {
+    rt: Rt,
+    port: Port<NodeRequest, NodeResponse>,
     /// When the last confirmation was asked for.
     confirmed: Cell<Option<Instant>>,
     /// Until when a failure counts.
@@ -45,30 +52,28 @@ pub(crate) struct Lease {
     confirm: OnceCell<Confirm>,
 }
 
-impl Default for Lease {
-    fn default() -> Self {
-        Self {
+impl Lease {
+    pub(crate) fn new(rt: &Rt, port: &Port<NodeRequest, NodeResponse>) -> Self {
+        Self(Rc::new(Inner {
+            rt: rt.clone(),
+            port: port.clone(),
             confirmed: Cell::new(None),
             failed_until: Cell::new(Instant::START),
             asking: Semaphore::new(1),
             confirm: OnceCell::new(),
-        }
+        }))
     }
-}
 
-impl Lease {
     fn is_younger(&self, than: Duration, now: Instant) -> bool {
-        self.confirmed.get().is_some_and(|at| now < at + than)
+        self.0.confirmed.get().is_some_and(|at| now < at + than)
     }
-}
 
-impl Coordinator {
     /// Asks `confirm` instead of the group for confirmations of the cluster's log, on shard 0.
     ///
     /// # Panics
     /// When it is called twice.
-    pub fn confirm_with(&self, confirm: Confirm) {
-        assert!(self.lease().confirm.set(confirm).is_ok(), "there is one log");
+    pub(crate) fn confirm_with(&self, confirm: Confirm) {
+        assert!(self.0.confirm.set(confirm).is_ok(), "there is one log");
     }
 
     /// Waits until this node may use the replicas of a token, or of all tokens, at a level. Without a topology change it may.
@@ -76,7 +81,7 @@ impl Coordinator {
     /// # Errors
     /// When the cluster's log has not confirmed for [`LEASE`] that this node has heard everything, and does not now.
     #[inline]
-    pub(crate) async fn hold_lease(
+    pub(crate) async fn hold(
         &self,
         erm: &EffectiveReplicationMap,
         token: Option<i64>,
@@ -86,10 +91,10 @@ impl Coordinator {
         if !erm.placement.is_leased(token) || erm.injected.no_lease {
             return Ok(());
         }
-        self.hold_lease_while_changing(consistency, deadline).await
+        self.hold_while_changing(consistency, deadline).await
     }
 
-    async fn hold_lease_while_changing(
+    async fn hold_while_changing(
         &self,
         consistency: Consistency,
         deadline: Instant,
@@ -97,14 +102,14 @@ impl Coordinator {
         if matches!(consistency, Consistency::Any | Consistency::One | Consistency::LocalOne) {
             return Ok(());
         }
-        let (lease, now) = (self.lease(), self.rt().now());
-        if lease.is_younger(LEASE, now) {
-            if !lease.is_younger(RENEWED_AFTER, now) && now >= lease.failed_until.get() {
+        let now = self.0.rt.now();
+        if self.is_younger(LEASE, now) {
+            if !self.is_younger(RENEWED_AFTER, now) && now >= self.0.failed_until.get() {
                 self.renew_besides();
             }
             return Ok(());
         }
-        if now < lease.failed_until.get() || !self.renew(deadline).await {
+        if now < self.0.failed_until.get() || !self.renew(deadline).await {
             return Err(RequestError::Overloaded(format!(
                 "the topology changes, and this node has not reached a majority of the cluster's log for {} s: \
                  another node may read other replicas by now",
@@ -115,42 +120,44 @@ impl Coordinator {
     }
 
     fn renew_besides(&self) {
-        let Some(asking) = self.lease().asking.try_acquire(1) else { return };
-        let coordinator = self.clone();
+        let Some(asking) = self.0.asking.try_acquire(1) else { return };
+        let lease = self.clone();
         let renew = async move {
-            coordinator.ask_for_lease(coordinator.rt().now() + ASK_TIMEOUT).await;
+            lease.ask(lease.0.rt.now() + ASK_TIMEOUT).await;
             drop(asking);
         };
-        self.rt().spawn(Group::Statement, renew).detach();
+        self.0.rt.spawn(Group::Statement, renew).detach();
     }
 
     /// Asks for a confirmation, once for all who want one; whether there is one.
     async fn renew(&self, deadline: Instant) -> bool {
-        let lease = self.lease();
-        let Ok(Ok(_asking)) = self.rt().timeout_at(deadline, lease.asking.acquire(1)).await else {
+        let Ok(Ok(_asking)) = self.0.rt.timeout_at(deadline, self.0.asking.acquire(1)).await else {
             return false;
         };
-        let now = self.rt().now();
-        if lease.is_younger(LEASE, now) {
+        let now = self.0.rt.now();
+        if self.is_younger(LEASE, now) {
             return true;
         }
-        now >= lease.failed_until.get() && self.ask_for_lease(deadline.min(now + ASK_TIMEOUT)).await
+        now >= self.0.failed_until.get() && self.ask(deadline.min(now + ASK_TIMEOUT)).await
     }
 
-    async fn ask_for_lease(&self, deadline: Instant) -> bool {
-        let lease = self.lease();
-        let confirmed = self.port().ask(ShardId(0), ConfirmLog { deadline }).await;
+    async fn ask(&self, deadline: Instant) -> bool {
+        let confirmed = self.0.port.ask(ShardId(0), ConfirmLog { deadline }).await;
         match confirmed {
-            Some(at) => lease.confirmed.set(lease.confirmed.get().max(Some(at))),
-            None => lease.failed_until.set(self.rt().now() + FAILURE_COUNTS),
+            Some(at) => self.0.confirmed.set(self.0.confirmed.get().max(Some(at))),
+            None => self.0.failed_until.set(self.0.rt.now() + FAILURE_COUNTS),
         }
         confirmed.is_some()
     }
 
     /// Shard 0: when the log was asked, if it has confirmed that this node has heard everything up to then.
-    pub(crate) async fn confirm_log(&self, deadline: Instant) -> Option<Instant> {
-        let asked = self.rt().now();
-        let confirmed = match (self.lease().confirm.get(), self.group()) {
+    pub(crate) async fn confirm_log(
+        &self,
+        group: Option<&cluster::group::Group>,
+        deadline: Instant,
+    ) -> Option<Instant> {
+        let asked = self.0.rt.now();
+        let confirmed = match (self.0.confirm.get(), group) {
             (Some(confirm), _) => confirm(deadline).await,
             (None, Some(group)) => group.barrier(deadline).await.is_ok(),
             // Nobody but this node decides.

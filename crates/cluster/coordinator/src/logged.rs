@@ -14,19 +14,20 @@ use futures_util::stream::FuturesUnordered;
 use mutation::PartitionUpdate;
 use replica::{Origin, ReplicaError, Truncation, Write};
 use rpc::{Refusal, Verb};
-use rt::{Group, Task};
+use rt::Group;
 use schema::{Replication, Table};
 use topology::{NodeIndex, Replicas};
 
 use crate::batch_row::{self, KeptBatch};
-use crate::remote::PeerError;
-use crate::write::Age;
-use crate::{ClusterView, Consistency, Coordinator, Phase, RequestError, WriteKind, WriteOptions};
+use crate::batchlog::Batchlog;
+use crate::context::Context;
+use crate::ongoing::Age;
+use crate::peer_error::PeerError;
+use crate::write::Writes;
+use crate::{ClusterView, Consistency, Phase, RequestError, WriteKind, WriteOptions};
 
 /// Nodes beside the coordinator that keep a batch, at most.
 const HOLDERS_MAX: usize = 2;
-/// Pause between looks for batches that were left.
-const REPLAY_PERIOD: Duration = Duration::from_secs(10);
 
 /// Who keeps a batch beside this node: live nodes of its datacenter that are no longer joining, in other racks than its own and in
 /// different ones where there are such. `turn` varies the choice.
@@ -54,26 +55,38 @@ fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
     order.into_iter().map(|(_, node)| node).take(HOLDERS_MAX).collect()
 }
 
-impl Coordinator {
+/// Logged batches of one shard.
+pub(crate) struct Batches<'a> {
+    context: &'a Context,
+    log: &'a Batchlog,
+}
+
+impl<'a> Batches<'a> {
+    pub(crate) fn new(context: &'a Context, log: &'a Batchlog) -> Self {
+        Self { context, log }
+    }
+
     /// Writes a batch of several partitions. On success enough replicas of each partition have acknowledged it; after an error all of
     /// it is written later or nothing.
-    pub(crate) async fn write_logged(
+    pub(crate) async fn write(
         &self,
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        let writes = self.plan_with_lease(updates, &options).await?;
-        let view = self.view();
-        let holders = choose_holders(&view, self.next_turn());
-        let active = self.batchlog().begin(writes.iter().map(|write| &write.update));
+        let writes = Writes::new(self.context).plan_with_lease(updates, &options).await?;
+        let view = self.context.view();
+        let holders = choose_holders(&view, self.context.next_turn());
+        let active = self.log.begin(writes.iter().map(|write| &write.update));
         self.keep_batch(&view, &active.batch, &holders, options).await.inspect_err(|_| {
             // Nothing of it was applied: it had better not come later. Whoever does not hear of that applies all of it.
             self.forget_later(&view, &active.batch, &holders);
         })?;
-        if self.injected().early_removal {
+        if self.context.injected().early_removal {
             self.forget_later(&view, &active.batch, &holders);
         }
-        let result = self.write_planned(writes, options, Age::New(self.begin_write())).await;
+        let result = Writes::new(self.context)
+            .write_planned(writes, options, Age::New(self.context.begin_write()))
+            .await;
         if result.is_ok() {
             self.forget_later(&view, &active.batch, &holders);
         }
@@ -88,14 +101,14 @@ impl Coordinator {
         holders: &Replicas,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        let schema = self.schema();
+        let schema = self.context.schema();
         let Some(batches) = batch_row::table_of(&schema) else { return Ok(()) };
         let message = batch.to_message();
         let token = batch.key.token;
         let mut asked: FuturesUnordered<_> = holders
             .iter()
             .map(|node| {
-                self.remote().call(
+                self.context.remote().call(
                     view.node(*node),
                     token,
                     Verb::BatchStore,
@@ -104,7 +117,7 @@ impl Coordinator {
                 )
             })
             .collect();
-        let here = self.replica().apply(Write::one(Origin::System, batch.row(batches)));
+        let here = self.context.replica().apply(Write::one(Origin::System, batch.row(batches)));
         let stored = async {
             match join(here, next_stored(&mut asked)).await {
                 (Ok(()), Err(None)) if holders.is_empty() => Ok(()),
@@ -117,7 +130,7 @@ impl Coordinator {
                 (Err(_), elsewhere) => elsewhere,
             }
         };
-        match self.rt().timeout_at(options.deadline, stored).await {
+        match self.context.rt().timeout_at(options.deadline, stored).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(Some(why))) => Err(RequestError::Invalid(why)),
             Ok(Err(None)) | Err(_) => Err(not_kept(options)),
@@ -128,16 +141,17 @@ impl Coordinator {
     fn forget_later(&self, view: &ClusterView, batch: &KeptBatch, holders: &Replicas) {
         let removal = batch.to_removal();
         for node in holders {
-            self.remote().tell(view.node(*node), batch.key.token, Verb::BatchRemove, removal.clone());
+            self.context.remote().tell(view.node(*node), batch.key.token, Verb::BatchRemove, removal.clone());
         }
-        let (coordinator, key, at_micros) = (self.clone(), batch.key.clone(), batch.at_micros);
+        let (context, log) = (self.context.clone(), self.log.clone());
+        let (key, at_micros) = (batch.key.clone(), batch.at_micros);
         let forget = async move {
-            let schema = coordinator.schema();
+            let schema = context.schema();
             if let Some(batches) = batch_row::table_of(&schema) {
-                coordinator.batchlog().forget(batches, key, at_micros).await;
+                log.forget(batches, key, at_micros).await;
             }
         };
-        self.rt().spawn(Group::Statement, forget).detach();
+        self.context.rt().spawn(Group::Statement, forget).detach();
     }
 
     /// Keeps a batch that another node coordinates.
@@ -146,12 +160,12 @@ impl Coordinator {
         body: &Bytes,
     ) -> Result<impl Future<Output = Result<(), ReplicaError>> + use<>, Refusal> {
         let batch = KeptBatch::from_message(body)?;
-        self.batchlog().note_kept(batch.key.clone(), batch.at_micros);
-        let coordinator = self.clone();
+        self.log.note_kept(batch.key.clone(), batch.at_micros);
+        let context = self.context.clone();
         Ok(async move {
-            match batch_row::table_of(&coordinator.schema()) {
+            match batch_row::table_of(&context.schema()) {
                 Some(batches) => {
-                    coordinator.replica().apply(Write::one(Origin::System, batch.row(batches))).await
+                    context.replica().apply(Write::one(Origin::System, batch.row(batches))).await
                 }
                 None => Ok(()),
             }
@@ -164,15 +178,15 @@ impl Coordinator {
         body: &Bytes,
     ) -> Result<impl Future<Output = Result<(), ReplicaError>> + use<>, Refusal> {
         let (key, at_micros) = KeptBatch::from_removal(body)?;
-        let coordinator = self.clone();
+        let (context, log) = (self.context.clone(), self.log.clone());
         Ok(async move {
-            let now = coordinator.rt().wall_micros();
-            match batch_row::table_of(&coordinator.schema()) {
+            let now = context.rt().wall_micros();
+            match batch_row::table_of(&context.schema()) {
                 Some(batches) => {
                     // One that stays is seen to later: on a full disk this fails, or ends with its message's time.
                     let removal = batch_row::removal(batches, key.clone(), at_micros, now);
-                    coordinator.replica().apply(Write::one(Origin::System, removal)).await?;
-                    coordinator.batchlog().note_gone(&key);
+                    context.replica().apply(Write::one(Origin::System, removal)).await?;
+                    log.note_gone(&key);
                     Ok(())
                 }
                 None => Ok(()),
@@ -180,26 +194,13 @@ impl Coordinator {
         })
     }
 
-    /// Looks every ten seconds for batches of several nodes that this shard keeps and that were left: it has them for longer than `age`, which
-    /// should be twice the time that a write may take. Ends when the result is dropped.
-    pub fn replay_left_batches(&self, age: Duration) -> Task<()> {
-        let coordinator = self.clone();
-        self.rt().spawn(Group::Maintenance, async move {
-            loop {
-                coordinator.rt().sleep(REPLAY_PERIOD).await;
-                if let Err(error) = coordinator.replay_older(age).await {
-                    tracing::warn!("system.batches cannot be read and will be tried again: {error}");
-                }
-            }
-        })
-    }
-
-    async fn replay_older(&self, age: Duration) -> Result<(), ReplicaError> {
+    /// Applies the batches of several nodes that this shard keeps for longer than `age` and that nobody is applying.
+    pub(crate) async fn replay_older(&self, age: Duration) -> Result<(), ReplicaError> {
         let mut not_yet = 0;
-        for key in self.batchlog().left(age) {
-            match self.batchlog().find(&key).await? {
+        for key in self.log.left(age) {
+            match self.log.find(&key).await? {
                 Some(batch) => not_yet += u64::from(self.replay_left(batch, age / 2).await.is_err()),
-                None => self.batchlog().note_gone(&key),
+                None => self.log.note_gone(&key),
             }
         }
         if not_yet > 0 {
@@ -210,24 +211,24 @@ impl Coordinator {
 
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.
     async fn replay_left(&self, batch: KeptBatch, timeout: Duration) -> Result<(), RequestError> {
-        let schema = self.schema();
-        let updates = match batch.fresh_updates(&schema, self.rt().wall_micros()) {
+        let schema = self.context.schema();
+        let updates = match batch.fresh_updates(&schema, self.context.rt().wall_micros()) {
             Ok(updates) => updates,
             Err(error) => {
                 // It stays, for whoever can read it; the next start tries it again.
                 tracing::warn!("{error}");
-                self.batchlog().note_gone(&batch.key);
+                self.log.note_gone(&batch.key);
                 return Ok(());
             }
         };
-        let engine = self.replica().engine();
+        let engine = self.context.replica().engine();
         let later = |update: &PartitionUpdate| engine.truncated_at(update.table.id) < batch.at_micros;
         let (here, elsewhere) = self.split(updates.into_iter().filter(later).collect());
         if !here.is_empty() {
-            let _under_way = self.fence().enter();
+            let _under_way = self.context.fence().enter();
             let write = Write::all(Origin::Batchlog, here);
             let write = write.with_truncation(Truncation::LeavesOut(batch.at_micros));
-            let applied = self.replica().apply(write).await;
+            let applied = self.context.replica().apply(write).await;
             applied.map_err(|error| RequestError::Overloaded(error.to_string()))?;
         }
         // One that cannot be written now does not keep the others waiting.
@@ -242,10 +243,19 @@ impl Coordinator {
         }
         outcome?;
         if let Some(batches) = batch_row::table_of(&schema) {
-            self.batchlog().forget(batches, batch.key, batch.at_micros).await;
+            self.log.forget(batches, batch.key, batch.at_micros).await;
         }
-        self.batchlog().note_replayed();
+        self.log.note_replayed();
         Ok(())
+    }
+
+    /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.
+    fn split(&self, updates: Vec<PartitionUpdate>) -> (Vec<PartitionUpdate>, Vec<PartitionUpdate>) {
+        let is_here = |update: &PartitionUpdate| {
+            let replication = self.context.keyspace_of(&update.table).map(|(_, replication)| replication);
+            self.context.view().is_alone() || matches!(replication, Ok(Replication::Local))
+        };
+        updates.into_iter().partition(is_here)
     }
 
     async fn write_left(
@@ -255,17 +265,17 @@ impl Coordinator {
         timeout: Duration,
     ) -> Result<(), RequestError> {
         let consistency = self.replay_level(&update.table);
-        let deadline = self.rt().now() + timeout;
+        let deadline = self.context.rt().now() + timeout;
         let options = WriteOptions { consistency, kind: WriteKind::Batch, deadline };
-        let writes = self.plan_with_lease(vec![update], &options).await?;
-        self.write_planned(writes, options, Age::Late(at_micros)).await
+        let writes = Writes::new(self.context).plan_with_lease(vec![update], &options).await?;
+        Writes::new(self.context).write_planned(writes, options, Age::Late(at_micros)).await
     }
 
     /// How many replicas must have an update before its batch is taken out: a quorum, of this datacenter where it has replicas.
     fn replay_level(&self, table: &Table) -> Consistency {
-        let view = self.view();
+        let view = self.context.view();
         let own = &view.node(view.own()).location.datacenter;
-        match self.keyspace_of(table) {
+        match self.context.keyspace_of(table) {
             Ok((_, Replication::NetworkTopology { factors }))
                 if factors.get(own).is_some_and(|copies| *copies > 0) =>
             {

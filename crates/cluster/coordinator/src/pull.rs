@@ -14,16 +14,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use mutation::{PartitionRange, RingPosition};
 use replica::{Form, Limits, Origin, Partitions, ReadCommand, ReadPage, Truncation, Write};
 use schema::Table;
 use topology::{HostId, NodeIndex, Replicas, TokenRange};
 
-use crate::contact::{self, Needs};
-use crate::read::EffectiveReplicationMap;
-use crate::read::{ReadOptions, Reader};
+use crate::contact;
+use crate::holders::{PullFrom, holders, partition_ranges};
+use crate::message;
+use crate::peer_error::PeerError;
+use crate::reader::{ReadOptions, Reader};
 use crate::reconcile::{Reconciled, reconcile};
-use crate::remote::{self, PeerError};
+use crate::replication_map::EffectiveReplicationMap;
+use crate::truncate::Truncations;
 use crate::{Consistency, Coordinator, Phase, RequestError};
 
 /// Bytes that one step reads from a replica.
@@ -58,27 +60,6 @@ impl std::ops::AddAssign for PullStats {
     }
 }
 
-/// A range of tokens as ranges that do not go around the ring's end.
-pub fn partition_ranges(range: TokenRange) -> Vec<PartitionRange> {
-    let (after, upto) = (RingPosition::AfterToken(range.after), RingPosition::AfterToken(range.upto));
-    if range.after < range.upto {
-        return vec![PartitionRange { start: after, end: upto }];
-    }
-    let PartitionRange { start, end } = PartitionRange::all();
-    vec![PartitionRange { start, end: upto }, PartitionRange { start: after, end }]
-}
-
-/// Whom a range is fetched from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PullFrom<'a> {
-    /// So many of its replicas that they share one with whatever acknowledged a write at QUORUM. This node may be one.
-    Quorum,
-    /// The same without this node, as far as there are others.
-    Others,
-    /// So many of its replicas in a datacenter that they share one with a write at its LOCAL_QUORUM.
-    Datacenter(&'a str),
-}
-
 #[derive(Debug, PartialEq, Eq)]
 enum Sources {
     These(Replicas),
@@ -86,38 +67,6 @@ enum Sources {
     Nobody,
     /// Whoever had it is gone for good.
     Gone,
-}
-
-/// Who has a token's range, and how many of them have whatever was written at the consistency in question. There may be fewer
-/// replicas than copies.
-pub(crate) fn holders(
-    erm: &EffectiveReplicationMap,
-    token: i64,
-    from: PullFrom<'_>,
-) -> (Vec<NodeIndex>, usize) {
-    let view = &erm.view;
-    let all = erm.placement.replicas(token);
-    let consistency = Consistency::Quorum;
-    match from {
-        PullFrom::Quorum => {
-            let written = Needs::new(consistency, &erm.replication, view, &[]).required();
-            (all.to_vec(), written)
-        }
-        PullFrom::Others => {
-            let written = Needs::new(consistency, &erm.replication, view, &[]).required();
-            // This node may be one of those that acknowledged.
-            (
-                all.iter().copied().filter(|node| *node != view.own()).collect(),
-                written.saturating_sub(1).max(1),
-            )
-        }
-        PullFrom::Datacenter(name) => {
-            let here = |node: &NodeIndex| view.node(*node).location.datacenter == name && *node != view.own();
-            let replicas: Vec<NodeIndex> = all.iter().copied().filter(here).collect();
-            let written = replicas.len() / 2 + 1;
-            (replicas, written)
-        }
-    }
 }
 
 /// Who loses a token's range by the change for which it is fetched, and is there to be asked. Fails while one is down and may come back: it
@@ -210,33 +159,34 @@ impl Coordinator {
         from: PullFrom<'_>,
         have: Option<HostId>,
     ) -> Result<PullStats, RequestError> {
-        if self.injected().lost_range && range.upto % 4 == 0 {
+        if self.context().injected().lost_range && range.upto % 4 == 0 {
             return Ok(PullStats::default());
         }
-        if self.injected().one_source && have.is_some() {
+        if self.context().injected().one_source && have.is_some() {
             return Ok(PullStats::default());
         }
-        let erm = self.erm(table)?;
-        if self.injected().unmoved_replication && erm.other_replication.is_some() {
+        let erm = self.context().erm(table)?;
+        if self.context().injected().unmoved_replication && erm.other_replication.is_some() {
             return Ok(PullStats::default());
         }
         let consistency = Consistency::Quorum;
         let index = have.and_then(|host| erm.view.index_of(host));
-        let chosen = sources(self, &erm, range.upto, from, index, self.next_turn())?;
+        let chosen = sources(self, &erm, range.upto, from, index, self.context().next_turn())?;
         let mut voters: Replicas = index.into_iter().collect();
         if let Sources::These(sources) = &chosen {
             voters.extend(sources.iter().copied());
         }
-        self.fence_sources(&erm.view, &voters).await.map_err(RequestError::Overloaded)?;
+        self.context().fence_sources(&erm.view, &voters).await.map_err(RequestError::Overloaded)?;
         // Before the rows: what is committed by then is among them.
-        self.carry_votes(&erm, table, range, &voters).await?;
+        self.lwt().carry_votes(&erm, table, range, &voters).await?;
         let sources = match chosen {
             Sources::These(sources) => sources,
             Sources::Nobody => return Ok(PullStats::default()),
             Sources::Gone => return Ok(PullStats { lost: 1, ..PullStats::default() }),
         };
         let mut stats = PullStats::default();
-        let now = u32::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0);
+        let truncations = Truncations::new(self.context());
+        let now = u32::try_from(self.context().rt().wall_micros() / 1_000_000).unwrap_or(0);
         // Where the last step found nothing lacking, the next one probably does not either.
         let mut is_equal = have.is_some();
         for part in partition_ranges(range) {
@@ -247,12 +197,12 @@ impl Coordinator {
                 ..ReadCommand::all_of(table.clone(), Partitions::Range(part), now)
             };
             loop {
-                let options = ReadOptions { consistency, deadline: self.rt().now() + STEP_TIMEOUT };
-                let reader = Reader::new(self, erm.clone(), options);
-                let truncated = self.truncated_at(table.id).await;
+                let options = ReadOptions { consistency, deadline: self.context().rt().now() + STEP_TIMEOUT };
+                let reader = Reader::new(self.context(), erm.clone(), options);
+                let truncated = truncations.truncated_at(table.id).await;
                 let place = (range.upto, &truncated[..]);
                 let (step, more) = pull_step(&reader, &command, &sources, place, is_equal).await?;
-                if self.truncated_at(table.id).await != truncated {
+                if truncations.truncated_at(table.id).await != truncated {
                     continue;
                 }
                 is_equal = step.partitions == 0;
@@ -278,7 +228,7 @@ async fn pull_step(
     let failed =
         |(node, error): (NodeIndex, PeerError)| reader.not_enough(0, sources.len(), false, &[(node, error)]);
     let own = reader.erm.view.own();
-    let body = remote::encode_command(&reader.erm.view, command);
+    let body = message::encode_command(&reader.erm.view, command);
     let mine = reader.page(own, command, body.clone(), token).await.map_err(|error| failed((own, error)))?;
     let others: Vec<NodeIndex> = sources.iter().copied().filter(|node| *node != own).collect();
     if compare && have_the_same(reader, command, &body, &others, token, &mine).await.map_err(failed)? {
@@ -297,7 +247,7 @@ async fn pull_step(
     if !lacking.is_empty() {
         let write = Write::all(Origin::Streaming, lacking);
         let write = write.with_truncation(Truncation::LeavesOutSince(truncated));
-        let applied = reader.coordinator.replica().apply(write).await;
+        let applied = reader.context.replica().apply(write).await;
         applied.map_err(|error| failed((own, error.into())))?;
     }
     Ok((stats, page.more))
@@ -316,7 +266,7 @@ async fn have_the_same(
         reader.digest(node, command, body.clone(), token).await.map_err(|error| (node, error))
     };
     let digests = try_join_all(sources.iter().map(|node| digest(*node))).await?;
-    let expected = reader.coordinator.digest_of(command, mine);
+    let expected = reader.context.digest_of(command, mine);
     Ok(digests.iter().all(|digest| *digest == expected))
 }
 
@@ -339,7 +289,7 @@ async fn source_pages(
     };
     let digests = try_join_all(rest.iter().map(|node| digest(*node)));
     let (first, digests) = futures_util::future::try_join(page(*first), digests).await?;
-    let expected = reader.coordinator.digest_of(command, &first);
+    let expected = reader.context.digest_of(command, &first);
     if digests.iter().all(|digest| *digest == expected) {
         return Ok((vec![first], true));
     }

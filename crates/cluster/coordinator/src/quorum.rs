@@ -10,8 +10,8 @@ use topology::{NodeIndex, Replicas};
 
 use crate::RequestError;
 use crate::contact::{Needs, Tally};
-use crate::read::Reader;
-use crate::remote::PeerError;
+use crate::peer_error::PeerError;
+use crate::reader::Reader;
 
 /// A question to one replica, and what it answers.
 pub(crate) type Asked<'f, T> = Pin<Box<dyn Future<Output = (NodeIndex, Result<T, PeerError>)> + 'f>>;
@@ -54,13 +54,13 @@ impl<'a> Quorum<'a> {
         ask: impl Fn(NodeIndex, &[NodeIndex]) -> Asked<'f, T>,
         mut take: impl FnMut(T) -> bool,
     ) {
-        let (coordinator, view) = (self.reader.coordinator, &self.reader.erm.view);
-        let (rt, deadline) = (coordinator.rt(), self.reader.options.deadline);
+        let (context, view) = (self.reader.context, &self.reader.erm.view);
+        let (rt, deadline) = (context.rt(), self.reader.options.deadline);
         let mut asked: FuturesUnordered<Asked<'f, T>> = FuturesUnordered::new();
         for node in first {
             asked.push(ask(*node, &self.answered));
         }
-        let delay = coordinator.speculation(self.table);
+        let delay = context.speculation(self.table);
         let mut speculate = delay.map(|delay| rt.now() + delay);
         let mut complete = false;
         while !(complete && self.tally.is_met()) {
@@ -82,7 +82,7 @@ impl<'a> Quorum<'a> {
                 Err(_) => {
                     // Those asked are slow: one more; and after as long the next, for it may be as slow.
                     speculate = delay.filter(|delay| !delay.is_zero()).map(|delay| rt.now() + delay);
-                    coordinator.count(|stats| stats.speculated += 1);
+                    context.count(|stats| stats.speculated += 1);
                     true
                 }
             };

@@ -1,9 +1,6 @@
 //! Reads of several replicas: one sends its rows, the others a digest of theirs. When these differ, `read_repair` goes on.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -11,93 +8,57 @@ use futures_util::stream::StreamExt;
 use mutation::{PartitionRange, RingPosition};
 use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Resume};
 use rt::Instant;
-use schema::{Replication, SpeculativeRetry};
 use topology::{NodeIndex, Placement, Replicas};
 
 use crate::contact::{self, Needs};
+use crate::context::Context;
+use crate::message;
 use crate::quorum::{Asked, Quorum};
 use crate::read_repair::Participants;
+use crate::reader::{ReadOptions, Reader};
 use crate::reconcile::to_live;
-use crate::remote::{self, PeerError};
-use crate::view::ClusterView;
-use crate::{Consistency, Coordinator, Copies, ReplicaFailure, RequestError};
+use crate::replication_map::EffectiveReplicationMap;
+use crate::{Consistency, RequestError};
 
 /// Partitions of an IN that are read at once.
 const KEYS_AT_ONCE: usize = 16;
 /// Parts of the ring that are read at once, at most.
 const RANGES_AT_ONCE_MAX: usize = 32;
 
-/// What a read needs to know of its keyspace and of the cluster.
-#[derive(Clone)]
-pub(crate) struct EffectiveReplicationMap {
-    pub(crate) view: Arc<ClusterView>,
-    pub(crate) placement: Arc<Copies>,
-    pub(crate) replication: Replication,
-    /// How it will be, or was, while the keyspace's replicas move.
-    pub(crate) other_replication: Option<Replication>,
-    pub(crate) injected: crate::Canaries,
-}
-
-/// How a read is to be done.
-#[derive(Clone, Copy)]
-pub(crate) struct ReadOptions {
-    pub(crate) consistency: Consistency,
-    pub(crate) deadline: Instant,
-}
-
 enum Answer {
     Page(ReadPage),
     Digest(u128),
 }
 
-impl Coordinator {
-    /// Reads from the replicas of a keyspace that has several.
-    pub(crate) async fn read_replicas(
-        &self,
-        erm: EffectiveReplicationMap,
-        command: &ReadCommand,
-        consistency: Consistency,
-        deadline: Instant,
-    ) -> Result<ReadPage, RequestError> {
-        let mut reader = Reader::new(self, erm, ReadOptions { consistency, deadline });
-        let token = match &command.partitions {
-            Partitions::Keys(keys) if keys.len() == 1 => Some(keys[0].token),
-            Partitions::Keys(_) | Partitions::Range(_) => None,
+/// Reads from the replicas of a keyspace that has several.
+pub(crate) async fn read_replicas(
+    context: &Context,
+    erm: EffectiveReplicationMap,
+    command: &ReadCommand,
+    consistency: Consistency,
+    deadline: Instant,
+) -> Result<ReadPage, RequestError> {
+    let mut reader = Reader::new(context, erm, ReadOptions { consistency, deadline });
+    let token = match &command.partitions {
+        Partitions::Keys(keys) if keys.len() == 1 => Some(keys[0].token),
+        Partitions::Keys(_) | Partitions::Range(_) => None,
+    };
+    loop {
+        context.lease().hold(&reader.erm, token, consistency, deadline).await?;
+        let result = match &command.partitions {
+            Partitions::Keys(keys) if keys.len() == 1 => reader.key(command).await,
+            Partitions::Keys(_) => reader.keys(command).await,
+            Partitions::Range(range) => reader.range(command, range).await,
         };
-        loop {
-            self.hold_lease(&reader.erm, token, consistency, deadline).await?;
-            let result = match &command.partitions {
-                Partitions::Keys(keys) if keys.len() == 1 => reader.key(command).await,
-                Partitions::Keys(_) => reader.keys(command).await,
-                Partitions::Range(range) => reader.range(command, range).await,
-            };
-            let goes_by = reader.erm.view.ring_number();
-            if result.is_ok() || !reader.met_later_ring.get() || !self.catch_up(goes_by, deadline).await {
-                return result;
-            }
-            reader = Reader::new(self, self.erm(&command.table)?, reader.options);
+        let goes_by = reader.erm.view.ring_number();
+        if result.is_ok() || !reader.met_later_ring.get() || !context.catch_up(goes_by, deadline).await {
+            return result;
         }
+        reader = Reader::new(context, context.erm(&command.table)?, reader.options);
     }
 }
 
-/// A read under way.
-pub(crate) struct Reader<'a> {
-    pub(crate) coordinator: &'a Coordinator,
-    pub(crate) erm: EffectiveReplicationMap,
-    pub(crate) options: ReadOptions,
-    /// A replica has refused, for this uses a stale topology version.
-    met_later_ring: Cell<bool>,
-}
-
-impl<'a> Reader<'a> {
-    pub(crate) fn new(
-        coordinator: &'a Coordinator,
-        erm: EffectiveReplicationMap,
-        options: ReadOptions,
-    ) -> Self {
-        Self { coordinator, erm, options, met_later_ring: Cell::new(false) }
-    }
-
+impl Reader<'_> {
     /// One partition.
     async fn key(&self, command: &ReadCommand) -> Result<ReadPage, RequestError> {
         let Partitions::Keys(keys) = &command.partitions else { unreachable!("only called for a key") };
@@ -186,8 +147,8 @@ impl<'a> Reader<'a> {
         let candidates = contact::candidates(
             view,
             replicas,
-            self.coordinator.next_turn(),
-            &self.coordinator.slow_among(view, replicas),
+            self.context.next_turn(),
+            &self.context.slow_among(view, replicas),
         );
         let chosen = needs.choose(consistency, view, &candidates)?;
         if let [one] = chosen.as_slice()
@@ -217,94 +178,6 @@ impl<'a> Reader<'a> {
             None => self.reconciled(command, answered, &participants).await,
         }
     }
-
-    /// A replica's rows.
-    pub(crate) async fn page(
-        &self,
-        node: NodeIndex,
-        command: &ReadCommand,
-        body: Bytes,
-        token: i64,
-    ) -> Result<ReadPage, PeerError> {
-        let (coordinator, view, deadline) = (self.coordinator, &self.erm.view, self.options.deadline);
-        if node != view.own() {
-            return coordinator.remote().read(view.node(node), token, command, body, deadline).await;
-        }
-        self.own_page(command).await
-    }
-
-    /// The rows of this node's own replica.
-    async fn own_page(&self, command: &ReadCommand) -> Result<ReadPage, PeerError> {
-        let _under_way = self.coordinator.admit_own(&self.erm.view)?;
-        self.coordinator.read_here(command, self.options.deadline).await
-    }
-
-    /// What a replica's rows come to.
-    pub(crate) async fn digest(
-        &self,
-        node: NodeIndex,
-        command: &ReadCommand,
-        body: Bytes,
-        token: i64,
-    ) -> Result<u128, PeerError> {
-        let view = &self.erm.view;
-        if node == view.own() {
-            let page = self.page(node, command, body, token).await?;
-            return Ok(self.coordinator.digest_of(command, &page));
-        }
-        self.coordinator.remote().digest(view.node(node), token, body, self.options.deadline).await
-    }
-
-    fn timed_out(&self, received: usize, required: usize, data_present: bool) -> RequestError {
-        RequestError::ReadTimeout {
-            consistency: self.options.consistency,
-            received: received as u32,
-            required: required as u32,
-            data_present,
-        }
-    }
-
-    fn failed(
-        &self,
-        received: usize,
-        required: usize,
-        data_present: bool,
-        errors: &[(NodeIndex, PeerError)],
-    ) -> RequestError {
-        if let Some(why) = errors.iter().find_map(|(_, error)| match error {
-            PeerError::Invalid(why) => Some(why.clone()),
-            PeerError::Silent(_) | PeerError::Failed { .. } | PeerError::OldRing(_) => None,
-        }) {
-            return RequestError::Invalid(why);
-        }
-        let view = &self.erm.view;
-        let failures: Vec<ReplicaFailure> =
-            errors.iter().filter_map(|(node, error)| error.failure(remote::address(view, *node))).collect();
-        RequestError::ReadFailure {
-            consistency: self.options.consistency,
-            received: received as u32,
-            required: required as u32,
-            data_present,
-            failures,
-        }
-    }
-
-    /// Replicas failed, or were silent.
-    pub(crate) fn not_enough(
-        &self,
-        received: usize,
-        required: usize,
-        data_present: bool,
-        errors: &[(NodeIndex, PeerError)],
-    ) -> RequestError {
-        if errors.iter().any(|(_, error)| matches!(error, PeerError::OldRing(_))) {
-            self.met_later_ring.set(true);
-        }
-        if errors.iter().all(|(_, error)| matches!(error, PeerError::Silent(_))) {
-            return self.timed_out(received, required, data_present);
-        }
-        self.failed(received, required, data_present, errors)
-    }
 }
 
 /// One question to several replicas, until enough have answered and one of them with rows.
@@ -324,8 +197,8 @@ struct Gathered {
 impl Gather<'_> {
     /// Who answered, and the rows when all said the same.
     async fn run(&self, chosen: &[NodeIndex]) -> Result<(Replicas, Option<ReadPage>), RequestError> {
-        let (coordinator, participants) = (self.reader.coordinator, self.participants);
-        let body = remote::encode_command(&self.reader.erm.view, &self.command);
+        let (context, participants) = (self.reader.context, self.participants);
+        let body = message::encode_command(&self.reader.erm.view, &self.command);
         let mut gathered = Gathered::default();
         let mut quorum =
             Quorum::new(self.reader, &self.command.table, participants.needs, participants.candidates);
@@ -338,7 +211,7 @@ impl Gather<'_> {
             match answer {
                 Answer::Page(rows) => {
                     if let Some(known) = gathered.page.replace(rows) {
-                        gathered.digests.push(coordinator.digest_of(&self.command, &known));
+                        gathered.digests.push(context.digest_of(&self.command, &known));
                     }
                 }
                 Answer::Digest(digest) => gathered.digests.push(digest),
@@ -350,10 +223,10 @@ impl Gather<'_> {
         let has_rows = page.is_some();
         let answered = quorum.answered(has_rows, has_rows)?;
         let Some(rows) = page.as_ref().filter(|_| !digests.is_empty()) else { return Ok((answered, page)) };
-        let own = coordinator.digest_of(&self.command, rows);
+        let own = context.digest_of(&self.command, rows);
         let same = digests.iter().all(|digest| *digest == own);
         if !same {
-            coordinator.count(|stats| stats.mismatches += 1);
+            context.count(|stats| stats.mismatches += 1);
         }
         Ok((answered, page.filter(|_| same)))
     }
@@ -361,7 +234,7 @@ impl Gather<'_> {
     fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_, Answer> {
         Box::pin(async move {
             let (reader, command, token) = (self.reader, &self.command, self.participants.token);
-            let mut waits = reader.coordinator.wait_for(&reader.erm.view, node, command);
+            let mut waits = reader.context.wait_for(&reader.erm.view, node, command);
             let answer = if rows {
                 reader.page(node, command, body, token).await.map(Answer::Page)
             } else {
@@ -496,27 +369,6 @@ fn token_of(command: &ReadCommand) -> i64 {
     match &command.partitions {
         Partitions::Keys(keys) => keys.first().map_or(0, |key| key.token),
         Partitions::Range(range) => range.end.token(),
-    }
-}
-
-/// After how long a further replica is asked, when those asked have not answered. `latency` tells the latency below which a
-/// share (0–1) of the recent reads stayed.
-pub(crate) fn speculation_delay(
-    retry: &SpeculativeRetry,
-    latency: impl Fn(f64) -> Option<Duration>,
-) -> Option<Duration> {
-    // A schema of an earlier version may hold a number that is no time.
-    let millis = |millis: f64| Duration::try_from_secs_f64(millis.max(0.0) / 1000.0).unwrap_or(Duration::MAX);
-    match retry {
-        SpeculativeRetry::Never => None,
-        SpeculativeRetry::Always => Some(Duration::ZERO),
-        SpeculativeRetry::Millis(fixed) => Some(millis(*fixed)),
-        SpeculativeRetry::Percentile(percentile) => latency(percentile / 100.0),
-        SpeculativeRetry::Hybrid { min, percentile, millis: fixed } => {
-            let fixed = millis(*fixed);
-            let measured = latency(percentile / 100.0).unwrap_or(fixed);
-            Some(if *min { measured.min(fixed) } else { measured.max(fixed) })
-        }
     }
 }
 

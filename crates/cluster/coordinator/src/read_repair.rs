@@ -15,10 +15,11 @@ use topology::{NodeIndex, Replicas};
 
 use crate::RequestError;
 use crate::contact::Needs;
+use crate::message;
+use crate::peer_error::PeerError;
 use crate::quorum::Quorum;
-use crate::read::Reader;
+use crate::reader::Reader;
 use crate::reconcile::{Reconciled, reconcile_injected};
-use crate::remote::{self, PeerError};
 
 /// The replicas that may take part in one read.
 pub(crate) struct Participants<'a> {
@@ -55,10 +56,10 @@ impl Reader<'_> {
         let repairs_wanted = command.table.options.read_repair != "NONE"
             && !injected.skipped_repair
             && command.index.is_none();
-        let replica = self.coordinator.replica();
+        let replica = self.context.replica();
         loop {
             let truncated = replica.truncated_at(command.table.id);
-            let begun_micros = self.coordinator.begin_write();
+            let begun_micros = self.context.begin_write();
             let pages;
             (nodes, pages) = self.pages(&command, &nodes, participants).await?;
             // A replica that was read may have to do yet what another has done: what it had must not come back there.
@@ -88,7 +89,7 @@ impl Reader<'_> {
         nodes: &[NodeIndex],
         participants: &Participants<'_>,
     ) -> Result<(Replicas, Vec<ReadPage>), RequestError> {
-        let body = remote::encode_command(&self.erm.view, command);
+        let body = message::encode_command(&self.erm.view, command);
         let mut pages = Vec::with_capacity(nodes.len());
         let mut quorum = Quorum::new(self, &command.table, participants.needs, participants.candidates);
         let ask = |node: NodeIndex, _: &[NodeIndex]| {
@@ -120,7 +121,7 @@ impl Reader<'_> {
             return Ok(nodes);
         }
         let count = lacking.len() + pending.len();
-        self.coordinator.count(|stats| stats.repaired += count as u64);
+        self.context.count(|stats| stats.repaired += count as u64);
         let mut quorum = Quorum::new(self, &command.table, participants.needs, participants.candidates);
         let told: Replicas = lacking.iter().map(|(node, _)| *node).collect();
         nodes.iter().filter(|node| !told.contains(node)).for_each(|node| quorum.acknowledge(*node));
@@ -171,15 +172,15 @@ impl Reader<'_> {
         (begun_micros, truncated_at): (i64, i64),
     ) -> Result<(), PeerError> {
         let Some(token) = updates.first().map(|update| update.key.token) else { return Ok(()) };
-        let (coordinator, view, deadline) = (self.coordinator, &self.erm.view, self.options.deadline);
+        let (context, view, deadline) = (self.context, &self.erm.view, self.options.deadline);
         if node == view.own() {
-            let _under_way = coordinator.admit_own_writes(view, &updates)?;
+            let _under_way = context.admit_own_writes(view, &updates)?;
             let write = Write::all(Origin::ReadRepair, updates).in_parts();
             let write = write.with_truncation(Truncation::LeavesOutRead { begun_micros, truncated_at });
-            let applied = coordinator.replica().apply(write.traced(coordinator.trace()));
-            return coordinator.here(deadline, applied).await;
+            let applied = context.replica().apply(write.traced(context.trace()));
+            return context.here(deadline, applied).await;
         }
-        let body = remote::repair_updates(view, (begun_micros, truncated_at), &updates);
-        coordinator.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline).await.map(|_| ())
+        let body = message::repair_updates(view, (begun_micros, truncated_at), &updates);
+        context.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline).await.map(|_| ())
     }
 }

@@ -1,7 +1,8 @@
-//! How a read is split, put together and hurried: the pure parts.
+//! How a read is split and put together: the pure parts.
 
 use mutation::{Clustering, DecoratedKey, Row};
 use replica::PartitionResult;
+use schema::Replication;
 use testkit::data::{clustering, table};
 use topology::{HostId, Location, Ring, RingNode};
 
@@ -117,25 +118,4 @@ fn a_part_that_ended_early_ends_the_page() {
     let part = ReadPage { more: Some(place.clone()), ..page(vec![partition(1, 0..2)]) };
     assert!(assembly.push(part, false));
     assert_eq!(assembly.page.more, Some(place));
-}
-
-#[test]
-fn when_a_further_replica_is_asked() {
-    let measured = |share: f64| (share > 0.5).then_some(Duration::from_millis(20));
-    let millis = |retry: &SpeculativeRetry| speculation_delay(retry, measured).map(|delay| delay.as_millis());
-    let hybrid = |min, percentile, millis| SpeculativeRetry::Hybrid { min, percentile, millis };
-    assert_eq!(millis(&SpeculativeRetry::Never), None);
-    assert_eq!(millis(&SpeculativeRetry::Always), Some(0));
-    assert_eq!(millis(&SpeculativeRetry::Millis(7.0)), Some(7));
-    assert_eq!(millis(&SpeculativeRetry::Percentile(99.0)), Some(20));
-    assert_eq!(millis(&SpeculativeRetry::Percentile(10.0)), None, "not measured yet");
-    assert_eq!(millis(&hybrid(true, 99.0, 7.0)), Some(7));
-    assert_eq!(millis(&hybrid(false, 99.0, 7.0)), Some(20));
-    assert_eq!(millis(&hybrid(false, 10.0, 7.0)), Some(7));
-    // What an earlier version accepted: no time, and too long a time.
-    assert_eq!(millis(&SpeculativeRetry::Millis(f64::NAN)), Some(0));
-    for long in [f64::INFINITY, 1e300] {
-        assert_eq!(millis(&SpeculativeRetry::Millis(long)), Some(Duration::MAX.as_millis()));
-        assert_eq!(millis(&hybrid(true, 99.0, long)), Some(20));
-    }
 }

@@ -11,59 +11,50 @@ use rt::Instant;
 use schema::{Schema, TableId};
 use topology::HostId;
 
-use crate::paxos;
-use crate::paxos::LockRequest;
-use crate::{ClusterView, Coordinator, SchemaChangeError};
+use crate::paxos::messages::{self, LockRequest};
+use crate::{ClusterView, SchemaChangeError};
 
 rt::shard_calls! {
     /// What the coordinators of a node's shards ask of each other.
-    pub NodeRequest => NodeResponse, served by coordinator: &Coordinator {
+    pub NodeRequest => NodeResponse {
         /// To shard 0: change the schema, which the change was planned against with version `base`.
-        ChangeSchema { base: [u8; 16], edits: Vec<SchemaEdit> } -> Result<(), SchemaChangeError> =
-            coordinator.propose_schema(base, edits).await,
+        ChangeSchema { base: [u8; 16], edits: Vec<SchemaEdit> } -> Result<(), SchemaChangeError>,
         /// To the shard that owns a partition: vote.
-        Vote { ballotage: Box<paxos::Ballotage> } -> Box<paxos::Vote> =
-            Box::new(coordinator.vote(*ballotage).await),
+        Vote { ballotage: Box<messages::Ballotage> } -> Box<messages::Vote>,
         /// To the shard that owns a partition: lease its lock; whether it was granted in time.
-        AcquireLock { table: TableId, key: DecoratedKey, request: LockRequest } -> bool =
-            coordinator.lease_lock(table, &key, request).await,
+        AcquireLock { table: TableId, key: DecoratedKey, request: LockRequest } -> bool,
         /// To that shard: release a lease or cancel a request.
-        ReleaseLock { request: LockRequest } -> () = coordinator.release_lock(request),
+        ReleaseLock { request: LockRequest } -> (),
         /// To the shard that owns a partition: remember what another node's voter does.
-        MigrateVote { vote: Box<paxos::MigratedVote> } -> Result<(), ReplicaError> =
-            coordinator.remember_vote(*vote).await,
+        MigrateVote { vote: Box<messages::MigratedVote> } -> Result<(), ReplicaError>,
         /// To every shard: use this schema.
         #[derive(Clone)]
-        UseSchema { schema: Arc<Schema> } -> () = coordinator.use_schema(schema),
+        UseSchema { schema: Arc<Schema> } -> (),
         /// To every shard: these are the cluster's nodes.
         #[derive(Clone)]
-        UseView { view: Arc<ClusterView> } -> () = coordinator.use_view(view),
+        UseView { view: Arc<ClusterView> } -> (),
         /// To every shard: what is stored for nodes that are down, by node.
         #[derive(Clone)]
-        StoredHints {} -> Vec<(HostId, HintFigures)> = coordinator.stored_hints(),
+        StoredHints {} -> Vec<(HostId, HintFigures)>,
         /// To shard 0: ask the cluster's log whether this node has heard everything; when the log was asked, if it has confirmed.
-        ConfirmLog { deadline: Instant } -> Option<Instant> = coordinator.confirm_log(deadline).await,
+        ConfirmLog { deadline: Instant } -> Option<Instant>,
         /// To shard 0: wait until every shard has the topology version; whether it has in time.
-        CatchUp { topology: u64, deadline: Instant } -> bool = coordinator.reach_ring(topology, deadline).await,
+        CatchUp { topology: u64, deadline: Instant } -> bool,
         /// To shard 0: the same, and until nothing is under way that was let in before.
-        EnforceTopology { topology: u64, deadline: Instant } -> bool =
-            coordinator.enforce_ring(topology, deadline).await,
+        EnforceTopology { topology: u64, deadline: Instant } -> bool,
         /// To every shard: wait until nothing is under way that was let in before the shard had its topology version; whether it is so
         /// in time.
         #[derive(Clone)]
-        Drain { deadline: Instant } -> bool = coordinator.drain(deadline).await,
+        Drain { deadline: Instant } -> bool,
         /// To every shard: when the shard took up its last write or logged batch, or that of its last hint, microseconds;
         /// [`i64::MIN`] for never.
         #[derive(Clone)]
-        LatestPending {} -> i64 = coordinator.latest_pending(),
+        LatestPending {} -> i64,
         /// To every shard: when the shard truncated the table last, microseconds; [`i64::MIN`] for never.
         #[derive(Clone)]
-        TruncatedAt { table: TableId } -> i64 = coordinator.replica().truncated_at(table),
+        TruncatedAt { table: TableId } -> i64,
         /// To every shard: remember that the table was truncated at this time, microseconds, before this node had a part of it.
         #[derive(Clone)]
-        LearnTruncation { table: TableId, at_micros: i64 } -> Result<(), String> = {
-            let learnt = coordinator.replica().engine().learn_truncation(table, at_micros).await;
-            learnt.map_err(|error| error.to_string())
-        },
+        LearnTruncation { table: TableId, at_micros: i64 } -> Result<(), String>,
     }
 }

@@ -3,31 +3,16 @@
 //!
 //! The body of verb `traced`: version (1), id (16), the verb's number (1), and that verb's body.
 
-use std::net::IpAddr;
-
 use bytes::Bytes;
-use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, Row};
-use replica::{TraceEvent, TraceLog};
-use rpc::{Incoming, Refusal, Target, Verb};
-use rt::{Group, Instant};
-use schema::Table;
-use std::sync::Arc;
-use topology::Sharder;
+use rpc::{Refusal, Verb};
 
-use crate::remote::{Calls, PeerError, Server, malformed};
-use crate::view::ViewNode;
-use crate::{Consistency, Coordinator, WriteKind, WriteOptions};
+use crate::peer_error::malformed;
 
 const VERSION: u8 = 1;
 const HEADER_LEN: usize = 18;
-/// How long events are kept, in seconds.
-const TTL: u32 = 24 * 60 * 60;
-/// 100 ns intervals from 1582 to 1970.
-const UUID_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
-/// Verbs whose steps another node tells.
-const TRACED_VERBS: [Verb; 9] = [
+/// Verbs whose steps another node records.
+pub(crate) const TRACED_VERBS: [Verb; 9] = [
     Verb::Read,
     Verb::ReadDigest,
     Verb::Apply,
@@ -40,7 +25,7 @@ const TRACED_VERBS: [Verb; 9] = [
 ];
 
 /// What Cassandra calls a verb's message.
-fn message_name(verb: Verb) -> String {
+pub(crate) fn message_name(verb: Verb) -> String {
     match verb {
         Verb::Read | Verb::ReadDigest => "READ".to_owned(),
         Verb::Apply | Verb::Forward => "MUTATION".to_owned(),
@@ -49,7 +34,7 @@ fn message_name(verb: Verb) -> String {
     }
 }
 
-/// A request of a verb whose steps are to be told.
+/// A request of a verb whose steps are to be recorded.
 pub(crate) fn encode(session: [u8; 16], verb: Verb, body: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(HEADER_LEN + body.len());
     out.push(VERSION);
@@ -59,7 +44,7 @@ pub(crate) fn encode(session: [u8; 16], verb: Verb, body: &[u8]) -> Bytes {
     out.into()
 }
 
-fn decode(body: &Bytes) -> Result<([u8; 16], Verb, Bytes), Refusal> {
+pub(crate) fn decode(body: &Bytes) -> Result<([u8; 16], Verb, Bytes), Refusal> {
     let (Some((&[version], rest)), true) = (body.split_first_chunk::<1>(), body.len() >= HEADER_LEN) else {
         return Err(malformed("a traced request that ends too early"));
     };
@@ -72,139 +57,6 @@ fn decode(body: &Bytes) -> Result<([u8; 16], Verb, Bytes), Refusal> {
         .filter(|verb| TRACED_VERBS.contains(verb))
         .ok_or_else(|| malformed("a traced verb that is not"))?;
     Ok((*session, verb, body.slice(HEADER_LEN..)))
-}
-
-impl Calls<'_> {
-    /// [`Calls::call`] that tells its steps, and has the other node tell its own.
-    pub(crate) async fn call_traced(
-        self,
-        trace: &TraceLog,
-        node: &ViewNode,
-        token: i64,
-        (verb, body): (Verb, Bytes),
-        deadline: Instant,
-    ) -> Result<Bytes, PeerError> {
-        let (coordinator, address) = (self.coordinator, node.native.ip());
-        let (name, len) = (message_name(verb), body.len());
-        coordinator.note(trace, format!("Sending {name} message to /{address} message size {len} bytes"));
-        let (sent, body) = match TRACED_VERBS.contains(&verb) {
-            true => (Verb::Traced, encode(trace.session(), verb, &body)),
-            false => (verb, body),
-        };
-        let target = Target::Host { host: node.host, shard: Sharder::new(node.shards).shard_of(token) };
-        let answer = self.remote.messenger.call(target, sent, body, deadline).await;
-        match &answer {
-            Ok(_) => coordinator.note(trace, format!("Processing response from /{address}")),
-            Err(error) => coordinator.note(trace, format!("No response from /{address}: {error}")),
-        }
-        Ok(answer?)
-    }
-}
-
-impl Server {
-    /// Serves a traced request.
-    pub(crate) async fn answer_traced(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
-        let (session, verb, body) = decode(&incoming.body)?;
-        let coordinator = &self.coordinator;
-        let trace = TraceLog::of(session);
-        let began = (coordinator.rt().now(), coordinator.rt().wall_micros());
-        let view = coordinator.view();
-        let from = view.index_of(incoming.from).map_or(incoming.address.ip(), |at| view.node(at).native.ip());
-        coordinator.note(&trace, format!("{} message received from /{from}", message_name(verb)));
-        let answer = match verb {
-            Verb::Forward => self.forward(&incoming, &body, Some(&trace)).await,
-            _ => self.answer(verb, body, Some(&trace)).await,
-        };
-        if let Err(refusal) = &answer {
-            coordinator.note(&trace, refusal.message.clone());
-        }
-        coordinator.note(&trace, format!("Enqueuing response to /{from}"));
-        keep(coordinator, &trace, began);
-        answer
-    }
-}
-
-/// Keeps what this node did for a request of another. Nobody waits for it.
-fn keep(coordinator: &Coordinator, trace: &TraceLog, (began, began_micros): (Instant, i64)) {
-    let schema = coordinator.schema();
-    let Some(table) = schema.table("system_traces", "events") else { return };
-    let view = coordinator.view();
-    let rt = coordinator.rt();
-    let source = Source {
-        address: view.node(view.own()).native.ip(),
-        port: view.node(view.own()).internode.port(),
-        began,
-        began_micros,
-        node: rt.random_below(1 << 48) | 1 << 40,
-    };
-    let update = source.update(table, trace.session(), &trace.events());
-    let consistency = Consistency::Any;
-    let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: rt.now() + KEEP_TIMEOUT };
-    let writer = coordinator.clone();
-    let write = async move {
-        if let Err(error) = writer.write(vec![update], options).await {
-            tracing::debug!("what a traced request did here could not be kept: {error:?}");
-        }
-    };
-    rt.spawn(Group::Maintenance, write).detach();
-}
-
-const KEEP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// Who did the steps, and when it began.
-struct Source {
-    address: IpAddr,
-    port: u16,
-    began: Instant,
-    began_micros: i64,
-    /// Tells this node's ids from others'.
-    node: u64,
-}
-
-impl Source {
-    /// The rows of `system_traces.events`.
-    fn update(&self, table: &Arc<Table>, session: [u8; 16], events: &[TraceEvent]) -> PartitionUpdate {
-        let key = DecoratedKey::new(Bytes::copy_from_slice(&session));
-        let mut update = PartitionUpdate::new(table.clone(), key);
-        for (at, event) in events.iter().enumerate() {
-            let elapsed = event.at.duration_since(self.began).as_micros();
-            let elapsed = i32::try_from(elapsed).unwrap_or(i32::MAX);
-            let id = self.event_id(self.began_micros + i64::from(elapsed), at as u16);
-            let now = (self.began_micros / 1_000_000) as u32;
-            let mut row = Row::new(Clustering::new(table, &[Some(&id)]));
-            row.liveness = LivenessInfo::expiring(self.began_micros, TTL, now.saturating_add(TTL));
-            let address = match self.address {
-                IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
-                IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
-            };
-            for (name, value) in [
-                ("activity", Bytes::copy_from_slice(event.activity.as_bytes())),
-                ("source", address),
-                ("source_elapsed", Bytes::copy_from_slice(&elapsed.to_be_bytes())),
-                ("source_port", Bytes::copy_from_slice(&i32::from(self.port).to_be_bytes())),
-                ("thread", Bytes::copy_from_slice(format!("shard-{}", event.shard).as_bytes())),
-            ] {
-                if let Some(column) = table.column(name) {
-                    let cell = Cell::expiring(self.began_micros, TTL, now.saturating_add(TTL), value);
-                    row.set(column.id, ColumnData::Simple(cell));
-                }
-            }
-            update.add_row(row);
-        }
-        update
-    }
-
-    /// A version 1 UUID of this moment; `step` tells the events of one moment apart.
-    fn event_id(&self, micros: i64, step: u16) -> [u8; 16] {
-        let ticks = (micros.max(0) as u64) * 10 + UUID_EPOCH;
-        let mut id = [0; 16];
-        id[0..4].copy_from_slice(&(ticks as u32).to_be_bytes());
-        id[4..6].copy_from_slice(&((ticks >> 32) as u16).to_be_bytes());
-        id[6..8].copy_from_slice(&((ticks >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());
-        id[8..10].copy_from_slice(&(step & 0x3fff | 0x8000).to_be_bytes());
-        id[10..16].copy_from_slice(&self.node.to_be_bytes()[2..8]);
-        id
-    }
 }
 
 #[cfg(test)]
@@ -221,23 +73,5 @@ mod tests {
         // A traced request in a traced request would have no end.
         assert!(decode(&encode([7; 16], Verb::Traced, b"")).is_err());
         assert!(decode(&encode([7; 16], Verb::Truncate, b"")).is_err());
-    }
-
-    #[test]
-    fn ids_of_events_are_of_their_time_and_differ() {
-        let source = Source {
-            address: IpAddr::from([10, 0, 0, 1]),
-            port: 7000,
-            began: Instant::START,
-            began_micros: 0,
-            node: 0x0102_0304_0506,
-        };
-        // 2026-11-21T20:00:00Z.
-        let id = source.event_id(1_795_291_200_000_000, 3);
-        let ticks = u64::from_be_bytes([id[6] & 0xf, id[7], id[4], id[5], id[0], id[1], id[2], id[3]]);
-        assert_eq!((ticks - UUID_EPOCH) / 10, 1_795_291_200_000_000);
-        assert_eq!((id[6] >> 4, id[8] >> 6, id[9]), (1, 2, 3));
-        assert_eq!(id[10..], [1, 2, 3, 4, 5, 6]);
-        assert_ne!(id, source.event_id(1_795_291_200_000_000, 4));
     }
 }

@@ -13,8 +13,10 @@ use rt::Instant;
 use schema::{Replication, Table, TableId};
 use topology::NodeIndex;
 
-use crate::remote::{self, PeerError};
-use crate::{ClusterView, Consistency, Coordinator, RequestError};
+use crate::context::Context;
+use crate::peer_error::{self, PeerError};
+use crate::shard_calls;
+use crate::{ClusterView, Consistency, RequestError};
 
 /// A suffix of the client's error when it cannot name the shards that have truncated.
 const WHOLLY_OR_NOT: &str = "It may go on: each shard of each node truncates its part of the table wholly or not at all; repeat the \
@@ -25,19 +27,41 @@ const ROUNDS: usize = 2;
 /// And at most, while their times differ: votes and hints of later times may come in between.
 const ROUNDS_MAX: usize = 6;
 
-impl Coordinator {
+/// Truncations by one shard's coordinator.
+pub(crate) struct Truncations<'a> {
+    context: &'a Context,
+}
+
+impl<'a> Truncations<'a> {
+    pub(crate) fn new(context: &'a Context) -> Self {
+        Self { context }
+    }
+
     /// Removes everything from a table, on every node.
-    pub async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
-        let view = self.view();
-        if !view.is_alone() && self.keyspace_of(table)?.1 != Replication::Local {
+    pub(crate) async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
+        let view = self.context.view();
+        if !view.is_alone() && self.context.keyspace_of(table)?.1 != Replication::Local {
             return self.truncate_everywhere(&view, table, deadline).await;
         }
-        let now = self.rt().wall_micros();
-        let _under_way = self.fence().enter();
-        match self.rt().timeout_at(deadline, self.truncate_here(table.id, now)).await {
+        let now = self.context.rt().wall_micros();
+        let _under_way = self.context.fence().enter();
+        match self.context.rt().timeout_at(deadline, self.truncate_here(table.id, now)).await {
             Ok(outcome) => outcome.map(|_| ()).map_err(RequestError::Truncate),
             Err(_) => Err(timed_out(0)),
         }
+    }
+
+    /// When each shard of this node truncated a table last: what was read elsewhere before that is not to come here after it.
+    pub(crate) async fn truncated_at(&self, table: TableId) -> Vec<i64> {
+        join_all(self.context.port().ask_each(shard_calls::TruncatedAt { table })).await
+    }
+
+    /// A time behind every write, logged batch and hint that any shard has taken up, however the wall clock was moved meanwhile;
+    /// [`i64::MIN`] when there was none.
+    pub(crate) async fn behind_pending(&self) -> i64 {
+        let latest = join_all(self.context.port().ask_each(shard_calls::LatestPending {})).await;
+        let known = latest.into_iter().filter(|latest| *latest > i64::MIN);
+        known.map(|latest| latest.saturating_add(1)).max().unwrap_or(i64::MIN)
     }
 
     /// Every node of the ring, in the latest view of any of them, must be up: a down node would bring back its data.
@@ -55,15 +79,15 @@ impl Coordinator {
         }
         let mut at_micros = i64::MIN;
         for round in 1..=ROUNDS_MAX {
-            let began = self.rt().now();
+            let began = self.context.rt().now();
             let results = self.truncate_once(view, &nodes, (table.id, at_micros), deadline).await;
             let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
             // Who came meanwhile is to do it as often as the others.
-            let is_later = self.view().ring_number() > view.ring_number();
-            if is_later && self.rt().now() >= deadline {
+            let is_later = self.context.view().ring_number() > view.ring_number();
+            if is_later && self.context.rt().now() >= deadline {
                 return Err(timed_out(0));
             }
-            if is_later || met_later_ring && self.catch_up(view.ring_number(), deadline).await {
+            if is_later || met_later_ring && self.context.catch_up(view.ring_number(), deadline).await {
                 return Box::pin(self.truncate(table, deadline)).await;
             }
             let times = judge(view, &nodes, results)?;
@@ -72,7 +96,7 @@ impl Coordinator {
                 break;
             }
             // Behind whatever comes in while the next round is on its way, as long as that does not take longer than this one.
-            let took = i64::try_from((self.rt().now() - began).as_micros()).unwrap_or(0);
+            let took = i64::try_from((self.context.rt().now() - began).as_micros()).unwrap_or(0);
             at_micros = last.map_or(i64::MIN, |last| last.saturating_add(took).saturating_add(1));
         }
         Ok(())
@@ -86,16 +110,16 @@ impl Coordinator {
         (table, at_micros): (TableId, i64),
         deadline: Instant,
     ) -> Vec<Result<i64, PeerError>> {
-        let at_micros = at_micros.max(self.rt().wall_micros()).max(self.behind_pending().await);
+        let at_micros = at_micros.max(self.context.rt().wall_micros()).max(self.behind_pending().await);
         let one = |node: NodeIndex| async move {
             if node != view.own() {
-                return self.remote().truncate((view, node), table, at_micros, deadline).await;
+                return self.context.remote().truncate((view, node), table, at_micros, deadline).await;
             }
-            if self.fence().is_earlier(view.ring_number()) {
-                return Err(PeerError::OldRing(remote::old_ring(view.ring_number()).message));
+            if self.context.fence().is_earlier(view.ring_number()) {
+                return Err(PeerError::OldRing(peer_error::old_ring(view.ring_number()).message));
             }
             let truncated = async { self.truncate_here(table, at_micros).await.map_err(PeerError::Invalid) };
-            self.here(deadline, truncated).await
+            self.context.here(deadline, truncated).await
         };
         join_all(nodes.iter().map(|node| one(*node))).await
     }
@@ -108,7 +132,7 @@ impl Coordinator {
         let before = self.truncated_at(table).await.into_iter().max().unwrap_or(i64::MIN);
         let at_micros = at_micros.max(self.behind_pending().await).max(before.saturating_add(1));
         let operation = TableOperation::Truncate { at_micros };
-        outcome(&self.replica().table_operation_on_each(table, operation).await).map(|()| at_micros)
+        outcome(&self.context.replica().table_operation_on_each(table, operation).await).map(|()| at_micros)
     }
 }
 
@@ -127,7 +151,7 @@ fn judge(
             Err(
                 PeerError::Failed { message, .. } | PeerError::Invalid(message) | PeerError::OldRing(message),
             ) => {
-                let address = remote::address(view, *node);
+                let address = peer_error::address(view, *node);
                 return Err(RequestError::Truncate(format!("{message} (on {address})")));
             }
         }

@@ -72,6 +72,29 @@ macro_rules! shard_calls {
             ),* $(,)?
         }
     ) => {
+        $crate::shard_calls! {
+            $(#[$meta])*
+            $vis $request => $response {
+                $($(#[$call_meta])* $call { $($(#[$field_meta])* $field: $field_type),* } -> $answer),*
+            }
+        }
+
+        impl $request {
+            /// Answers it on the shard that was asked.
+            $vis async fn serve(self, $server: $server_type) -> $response {
+                $crate::serve_shard_call!(self, $request => $response { $($call { $($field),* } => $serve),* })
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis $request:ident => $response:ident {
+            $(
+                $(#[$call_meta:meta])*
+                $call:ident { $($(#[$field_meta:meta])* $field:ident: $field_type:ty),* $(,)? } -> $answer:ty
+            ),* $(,)?
+        }
+    ) => {
         $(#[$meta])*
         $vis enum $request {
             $(#[doc = concat!("[`", stringify!($call), "`].")] $call($call)),*
@@ -80,15 +103,6 @@ macro_rules! shard_calls {
         #[doc = concat!("The answer to a [`", stringify!($request), "`].")]
         $vis enum $response {
             $(#[doc = concat!("To [`", stringify!($call), "`].")] $call($answer)),*
-        }
-
-        impl $request {
-            /// Answers it on the shard that was asked.
-            $vis async fn serve(self, $server: $server_type) -> $response {
-                match self {
-                    $(Self::$call($call { $($field),* }) => $response::$call($serve)),*
-                }
-            }
         }
 
         $(
@@ -115,5 +129,18 @@ macro_rules! shard_calls {
                 }
             }
         )*
+    };
+}
+
+/// Answers a request of a list of [`shard_calls!`] that does not say how: one line a call, as an expression of the answer's type. For a
+/// server that stands above those who call, which need the list.
+#[macro_export]
+macro_rules! serve_shard_call {
+    ($asked:expr, $request:ident => $response:ident {
+        $($call:ident { $($field:ident),* $(,)? } => $serve:expr),* $(,)?
+    }) => {
+        match $asked {
+            $($request::$call($call { $($field),* }) => $response::$call($serve)),*
+        }
     };
 }

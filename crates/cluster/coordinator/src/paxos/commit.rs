@@ -10,15 +10,17 @@ use topology::{NodeIndex, Replicas};
 
 use super::codec::{Place, Value};
 use super::driver::Driver;
+use super::lwt::Lwt;
 use crate::contact::Tally;
-use crate::read::EffectiveReplicationMap;
-use crate::remote::{self, PeerError};
-use crate::write::{targets, write_error};
-use crate::{Consistency, Coordinator, RequestError, WriteKind, WriteOptions};
+use crate::message;
+use crate::ongoing::write_error;
+use crate::peer_error::PeerError;
+use crate::replication_map::{EffectiveReplicationMap, targets};
+use crate::{Consistency, RequestError, WriteKind, WriteOptions};
 
 /// A commit on its way. Goes on when the client has been answered.
 struct Committing {
-    coordinator: Coordinator,
+    lwt: Lwt,
     erm: EffectiveReplicationMap,
     proposal: Proposal<Value>,
     tally: RefCell<Tally>,
@@ -27,7 +29,7 @@ struct Committing {
     hinted: Cell<bool>,
     changed: Notify,
     deadline: Instant,
-    /// When the write of what was chosen began ([`Coordinator::begin_write`]).
+    /// When the write of what was chosen began ([`Context::begin_write`](crate::context::Context::begin_write)).
     begun_micros: i64,
 }
 
@@ -44,10 +46,10 @@ impl Driver<'_> {
             let (committing, ended) = self.commit_by(erm, proposal.clone(), consistency).await;
             let Err(error) = ended else { return Ok(()) };
             let deadline = self.options.deadline;
-            if !committing.met_later_ring() || !self.coordinator.catch_up(ring, deadline).await {
+            if !committing.met_later_ring() || !self.lwt.context.catch_up(ring, deadline).await {
                 return Err(error);
             }
-            erm = self.coordinator.erm(self.table())?;
+            erm = self.lwt.context.erm(self.table())?;
         }
     }
 
@@ -61,7 +63,7 @@ impl Driver<'_> {
         let (replicas, needs) = targets(&erm, self.key.token, consistency);
         let (live, away): (Replicas, Replicas) = replicas.into_iter().partition(|node| view.is_alive(*node));
         let committing = Rc::new(Committing {
-            coordinator: self.coordinator.clone(),
+            lwt: self.lwt.clone(),
             tally: RefCell::new(Tally::new(&needs, &view, &live)),
             erm,
             proposal,
@@ -69,15 +71,15 @@ impl Driver<'_> {
             hinted: Cell::new(false),
             changed: Notify::new(),
             deadline: self.options.deadline,
-            begun_micros: self.coordinator.begin_write(),
+            begun_micros: self.lwt.context.begin_write(),
         });
         let own = view.own();
         let told = &committing.proposal;
-        self.coordinator.tell(|| format!("Committing proposal {} at {}", told.ballot, consistency.name()));
+        self.lwt.context.tell(|| format!("Committing proposal {} at {}", told.ballot, consistency.name()));
         for node in live.iter().copied().filter(|node| *node != own) {
             let committing = committing.clone();
             let send = async move { committing.send(node).await };
-            self.coordinator.rt().spawn(Group::Statement, send).detach();
+            self.lwt.context.rt().spawn(Group::Statement, send).detach();
         }
         away.iter().for_each(|node| committing.hint(*node));
         if self.erm.injected.early_commit {
@@ -97,7 +99,7 @@ impl Committing {
         let place = Place { table: &update.table, key: &update.key };
         let request = Request::Commit(self.proposal.clone());
         let view = &self.erm.view;
-        let reply = self.coordinator.vote_of(view, node, &place, request, self.deadline).await;
+        let reply = self.lwt.vote_of(view, node, &place, request, self.deadline).await;
         let datacenter = view.datacenter(node);
         match reply {
             Ok(Reply::Committed) => self.tally.borrow_mut().acknowledge(node, datacenter),
@@ -127,19 +129,19 @@ impl Committing {
     /// Keeps the write for a replica that is away. Its voter learns of it from the next round.
     fn hint(&self, node: NodeIndex) {
         let Some(update) = &self.proposal.value else { return };
-        if self.proposal.id <= self.coordinator.truncation_floor(update.table.id) {
+        if self.proposal.id <= self.lwt.truncation_floor(update.table.id) {
             return;
         }
-        let body = remote::encode_updates(std::slice::from_ref(&**update));
+        let body = message::encode_updates(std::slice::from_ref(&**update));
         let host = self.erm.view.node(node).host;
-        if self.coordinator.keep_hint(host, &update.table, body, self.begun_micros) {
+        if self.lwt.context.keep_hint(host, &update.table, body, self.begun_micros) {
             self.hinted.set(true);
             self.changed.notify_all();
         }
     }
 
     async fn ended(&self, consistency: Consistency) -> Result<(), RequestError> {
-        let rt = self.coordinator.rt();
+        let rt = self.lwt.context.rt();
         loop {
             let changed = self.changed.notified();
             {

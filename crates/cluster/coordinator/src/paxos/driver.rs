@@ -13,12 +13,12 @@ use schema::Table;
 use topology::{NodeIndex, Replicas};
 
 use super::codec::{Place, Value};
+use super::lwt::Lwt;
 use super::node_locks::NodeLock;
-use super::{CasOptions, serial_quorum};
-use crate::read::EffectiveReplicationMap;
-use crate::remote::PeerError;
-use crate::write::targets;
-use crate::{Consistency, Coordinator, RequestError, WriteKind};
+use super::options::{CasOptions, serial_quorum};
+use crate::peer_error::PeerError;
+use crate::replication_map::{EffectiveReplicationMap, targets};
+use crate::{Consistency, RequestError, WriteKind};
 
 /// The longest first pause after others got in the way; doubled each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
@@ -47,7 +47,7 @@ type Asked<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = Heard> + 'a>>>;
 
 /// A request.
 pub(super) struct Driver<'a> {
-    pub(super) coordinator: &'a Coordinator,
+    pub(super) lwt: &'a Lwt,
     pub(super) erm: EffectiveReplicationMap,
     command: &'a ReadCommand,
     pub(super) key: &'a DecoratedKey,
@@ -62,7 +62,7 @@ pub(super) struct Driver<'a> {
 impl<'a> Driver<'a> {
     /// A request about the partition of a command. Fails when too few of its replicas live.
     pub(super) fn new(
-        coordinator: &'a Coordinator,
+        lwt: &'a Lwt,
         command: &'a ReadCommand,
         options: CasOptions,
         is_read: bool,
@@ -71,7 +71,7 @@ impl<'a> Driver<'a> {
             Partitions::Keys(keys) if keys.len() == 1 => &keys[0],
             _ => return Err(RequestError::Invalid("agreement is on one partition".to_owned())),
         };
-        let erm = coordinator.erm(&command.table)?;
+        let erm = lwt.context.erm(&command.table)?;
         let quorum = serial_quorum(options.serial);
         let (replicas, needs) = targets(&erm, key.token, quorum);
         let view = &erm.view;
@@ -83,17 +83,17 @@ impl<'a> Driver<'a> {
         needs.check(quorum, view, &live)?;
         let required = needs.required_of(&voters);
         let met_later_ring = Cell::new(false);
-        Ok(Self { coordinator, erm, command, key, options, voters, required, is_read, met_later_ring })
+        Ok(Self { lwt, erm, command, key, options, voters, required, is_read, met_later_ring })
     }
 
     /// After an error: the same request by a later ring, when voters refused this one's and nothing of it may be chosen yet.
     pub(super) async fn anew(&self, error: &RequestError) -> Result<Option<Self>, RequestError> {
         let uncertain = matches!(error, RequestError::CasUncertain { .. });
         let (ring, deadline) = (self.erm.view.ring_number(), self.options.deadline);
-        if uncertain || !self.met_later_ring.get() || !self.coordinator.catch_up(ring, deadline).await {
+        if uncertain || !self.met_later_ring.get() || !self.lwt.context.catch_up(ring, deadline).await {
             return Ok(None);
         }
-        let driver = Self::new(self.coordinator, self.command, self.options, self.is_read)?;
+        let driver = Self::new(self.lwt, self.command, self.options, self.is_read)?;
         driver.hold_lease().await?;
         Ok(Some(driver))
     }
@@ -117,7 +117,7 @@ impl<'a> Driver<'a> {
     /// Waits for earlier requests of this node on the partition.
     pub(super) async fn lock(&self) -> Result<NodeLock, RequestError> {
         let (until, end) = (self.options.contention_deadline, self.options.deadline);
-        match self.coordinator.lock_partition(self.table().id, self.key, until, end).await {
+        match self.lwt.lock_partition(self.table().id, self.key, until, end).await {
             Some(lock) => self.hold_lease().await.map(|()| lock),
             None => {
                 Err(self.contended(0, Expired { uncertain: false, received: 0, required: self.required }))
@@ -127,7 +127,7 @@ impl<'a> Driver<'a> {
 
     async fn hold_lease(&self) -> Result<(), RequestError> {
         let (token, options) = (Some(self.key.token), &self.options);
-        self.coordinator.hold_lease(&self.erm, token, options.serial, options.deadline).await
+        self.lwt.context.lease().hold(&self.erm, token, options.serial, options.deadline).await
     }
 
     /// Goes through rounds until one ends.
@@ -135,9 +135,9 @@ impl<'a> Driver<'a> {
         &self,
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
     ) -> Result<Decided, Failure<E>> {
-        let rt = self.coordinator.rt();
+        let rt = self.lwt.context.rt();
         // A topology change waits for rounds that are under way: refused between two of their steps they would end uncertain.
-        let _under_way = self.coordinator.fence().enter();
+        let _under_way = self.lwt.context.fence().enter();
         let mut proposer = Proposer::new(self.voters.len(), self.required);
         let mut asked: Asked<'_> = FuturesUnordered::new();
         let mut found = ReadPage::default();
@@ -148,7 +148,7 @@ impl<'a> Driver<'a> {
             action = match action {
                 Action::Send { sending, to, request } => {
                     let finishes = matches!(&request, Request::Commit(_) | Request::Repair(_));
-                    self.coordinator.paxos().count(|stats| stats.finished += u64::from(finishes));
+                    self.lwt.state.count(|stats| stats.finished += u64::from(finishes));
                     for voter in to {
                         asked.push(Box::pin(self.ask(sending, voter, request.clone())));
                     }
@@ -185,7 +185,7 @@ impl<'a> Driver<'a> {
                 Action::Again { above, contended } => {
                     if contended {
                         contentions += 1;
-                        self.coordinator.paxos().count(|stats| stats.contended += 1);
+                        self.lwt.state.count(|stats| stats.contended += 1);
                         if rt.now() >= self.options.contention_deadline {
                             return Err(Failure::Request(self.contended(contentions, proposer.expire())));
                         }
@@ -204,7 +204,7 @@ impl<'a> Driver<'a> {
 
     /// Records the next step of a traced request, in Cassandra's words.
     fn tell_of(&self, action: &Action<Value>) {
-        let Some(trace) = self.coordinator.trace() else { return };
+        let Some(trace) = self.lwt.context.trace() else { return };
         let said = match action {
             Action::Send { request, .. } => sends(request),
             Action::Decide(_) => "Reading existing values for CAS precondition".to_owned(),
@@ -215,11 +215,11 @@ impl<'a> Driver<'a> {
             Action::Nothing if !self.is_read => "CAS precondition does not match current values".to_owned(),
             _ => return,
         };
-        self.coordinator.note(trace, said);
+        self.lwt.context.note(trace, said);
     }
 
     fn ballot(&self, above: Ballot) -> Ballot {
-        self.coordinator.paxos().next_ballot(self.coordinator.rt().wall_micros(), above)
+        self.lwt.state.next_ballot(self.lwt.context.rt().wall_micros(), above)
     }
 
     async fn ask(&self, sending: u32, voter: usize, request: Request<Value>) -> Heard {
@@ -227,21 +227,21 @@ impl<'a> Driver<'a> {
         if !view.is_alive(node) {
             return (sending, voter, Err(PeerError::Silent("it is down".to_owned())));
         }
-        self.coordinator.rt().buggify("paxos: a voter is asked").await;
+        self.lwt.context.rt().buggify("paxos: a voter is asked").await;
         let place = self.place();
-        let reply = self.coordinator.vote_of(view, node, &place, request, self.options.deadline).await;
+        let reply = self.lwt.vote_of(view, node, &place, request, self.options.deadline).await;
         (sending, voter, reply)
     }
 
     async fn read(&self) -> Result<ReadPage, RequestError> {
         let quorum = serial_quorum(self.options.serial);
-        self.coordinator.read(self.command, quorum, self.options.deadline).await
+        self.lwt.reads.read(&self.lwt.context, self.command, quorum, self.options.deadline).await
     }
 
     /// How long to wait for those who got in the way.
     fn pause(&self, contentions: u32) -> Duration {
         let limit = PAUSE_FIRST.saturating_mul(1 << contentions.min(8)).min(PAUSE_MAX);
-        let micros = self.coordinator.rt().random_u64() % limit.as_micros() as u64;
+        let micros = self.lwt.context.rt().random_u64() % limit.as_micros() as u64;
         Duration::from_micros(micros)
     }
 
@@ -252,7 +252,7 @@ impl<'a> Driver<'a> {
     }
 
     fn contended(&self, contentions: u32, failure: Expired) -> RequestError {
-        self.coordinator.paxos().count(|stats| stats.contended_out += 1);
+        self.lwt.state.count(|stats| stats.contended_out += 1);
         self.expired(contentions, failure)
     }
 
@@ -263,7 +263,7 @@ impl<'a> Driver<'a> {
             return RequestError::ReadTimeout { consistency, received, required, data_present: false };
         }
         if failure.uncertain {
-            self.coordinator.paxos().count(|stats| stats.uncertain += 1);
+            self.lwt.state.count(|stats| stats.uncertain += 1);
             return RequestError::CasUncertain { consistency, received, required };
         }
         RequestError::CasTimeout { consistency, received, required, contentions, kind: WriteKind::Cas }

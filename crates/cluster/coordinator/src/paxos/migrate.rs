@@ -13,29 +13,22 @@ use schema::{Table, TableId};
 use topology::{Replicas, Sharder, TokenRange};
 
 use super::codec::Value;
+use super::lwt::Lwt;
+use super::messages::MigratedVote;
 use super::store::{VoteStore, memory_seconds};
 use super::vote::truncation_floor;
-use crate::pull::partition_ranges;
-use crate::read::{EffectiveReplicationMap, ReadOptions, Reader};
-use crate::remote::{self, PeerError};
+use crate::holders::partition_ranges;
+use crate::message;
+use crate::peer_error::PeerError;
+use crate::reader::{ReadOptions, Reader};
+use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{LearnTruncation, MigrateVote};
-use crate::{Consistency, Coordinator, RequestError};
+use crate::{Consistency, RequestError};
 
 /// Partitions whose votes are read at once.
 const STEP_ROWS: u64 = 1_000;
 const STEP_BYTES: usize = 1 << 20;
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What a voter of another node remembers of a partition.
-#[derive(Clone, Debug)]
-pub struct MigratedVote {
-    /// The table.
-    pub(crate) table: TableId,
-    /// The partition.
-    pub(crate) key: DecoratedKey,
-    /// What is remembered, of rounds that the voter's last truncation of the table has not ended.
-    pub(crate) state: AcceptorState<Value>,
-}
 
 /// A voter's votes on a table, as they are read.
 struct Votes<'a> {
@@ -46,7 +39,7 @@ struct Votes<'a> {
     truncated_at: &'a [i64],
 }
 
-impl Coordinator {
+impl Lwt {
     /// Remembers what the voters of a range do of a table's partitions; of how many each told.
     pub(crate) async fn carry_votes(
         &self,
@@ -55,24 +48,29 @@ impl Coordinator {
         range: TokenRange,
         sources: &Replicas,
     ) -> Result<u64, RequestError> {
-        let schema = self.schema();
+        let schema = self.context.schema();
         let Some(votes) = schema.table("system", "paxos") else { return Ok(0) };
         // What they voted on before is over there and must not begin again here; who truncates later tells this node, too.
         let mut truncated_at = Vec::with_capacity(sources.len());
         for source in sources.iter().filter(|source| **source != erm.view.own()) {
-            let options =
-                ReadOptions { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
-            let asked = self.remote().truncated_at((&erm.view, *source), table.id, options.deadline).await;
-            let reader = Reader::new(self, erm.clone(), options);
+            let options = ReadOptions {
+                consistency: Consistency::Quorum,
+                deadline: self.context.rt().now() + STEP_TIMEOUT,
+            };
+            let asked =
+                self.context.remote().truncated_at((&erm.view, *source), table.id, options.deadline).await;
+            let reader = Reader::new(&self.context, erm.clone(), options);
             let failed = |error| reader.not_enough(0, sources.len(), false, &[(*source, error)]);
             truncated_at.push((*source, asked.map_err(failed)?));
         }
         // A truncation that was answered is one that all of them have. Of one that has come to some only nothing is over yet.
         let learnt = truncated_at.iter().flat_map(|(_, times)| times).min().copied();
         if let Some(at_micros) = learnt.filter(|at_micros| *at_micros > i64::MIN) {
-            let options =
-                ReadOptions { consistency: Consistency::Quorum, deadline: self.rt().now() + STEP_TIMEOUT };
-            let reader = Reader::new(self, erm.clone(), options);
+            let options = ReadOptions {
+                consistency: Consistency::Quorum,
+                deadline: self.context.rt().now() + STEP_TIMEOUT,
+            };
+            let reader = Reader::new(&self.context, erm.clone(), options);
             let own = erm.view.own();
             let failed = |error| reader.not_enough(0, sources.len(), false, &[(own, error)]);
             self.learn_truncation(table.id, at_micros).await.map_err(failed)?;
@@ -86,11 +84,11 @@ impl Coordinator {
                 loop {
                     let options = ReadOptions {
                         consistency: Consistency::Quorum,
-                        deadline: self.rt().now() + STEP_TIMEOUT,
+                        deadline: self.context.rt().now() + STEP_TIMEOUT,
                     };
-                    let reader = Reader::new(self, erm.clone(), options);
+                    let reader = Reader::new(&self.context, erm.clone(), options);
                     let failed = |error| reader.not_enough(0, sources.len(), false, &[(*source, error)]);
-                    let body = remote::encode_command(&erm.view, &command);
+                    let body = message::encode_command(&erm.view, &command);
                     let page = reader.page(*source, &command, body, range.upto).await.map_err(failed)?;
                     let rows =
                         page.partitions.iter().filter_map(|found| Some((&found.key, found.rows.first()?)));
@@ -108,12 +106,12 @@ impl Coordinator {
 
     /// Has all shards of this node remember that a table was truncated before they had a part of it.
     async fn learn_truncation(&self, table: TableId, at_micros: i64) -> Result<(), PeerError> {
-        let asked = self.port().ask_each(LearnTruncation { table, at_micros });
+        let asked = self.context.port().ask_each(LearnTruncation { table, at_micros });
         join_all(asked).await.into_iter().try_for_each(|learnt| learnt.map_err(PeerError::Invalid))
     }
 
     fn seconds(&self) -> Seconds {
-        Seconds::try_from(self.rt().wall_micros() / 1_000_000).unwrap_or(0)
+        Seconds::try_from(self.context.rt().wall_micros() / 1_000_000).unwrap_or(0)
     }
 
     async fn carry(&self, of: &Votes<'_>, key: &DecoratedKey, row: &Row) -> Result<(), PeerError> {
@@ -121,19 +119,19 @@ impl Coordinator {
         let state = VoteStore::over(votes, table, key).remembered(row, self.seconds())?.state;
         let truncated_at = of.truncated_at[usize::from(of.sharder.shard_of(key.token))];
         let state = state.above(truncation_floor(truncated_at));
-        let owner = ShardId(self.replica().shard_of(key.token));
+        let owner = ShardId(self.context.replica().shard_of(key.token));
         let vote = Box::new(MigratedVote { table: table.id, key: key.clone(), state });
-        Ok(self.port().ask(owner, MigrateVote { vote }).await?)
+        Ok(self.context.port().ask(owner, MigrateVote { vote }).await?)
     }
 
     /// On the shard that owns the partition: remembers what another voter does, besides what this one remembers.
     pub(crate) async fn remember_vote(&self, carried: MigratedVote) -> Result<(), ReplicaError> {
         let MigratedVote { table, key, state } = carried;
-        let _lock = self.paxos().votes.lock(table, &key).await;
-        let schema = self.schema();
+        let _lock = self.state.votes.lock(table, &key).await;
+        let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
-        let remembered = store.load(self.replica(), self.seconds()).await?;
+        let remembered = store.load(self.context.replica(), self.seconds()).await?;
         let both = remembered.state.clone().merged(state.above(self.truncation_floor(table.id)));
         let rounds = |state: &AcceptorState<Value>| {
             (state.promised, state.accepted.as_ref().map(|open| open.ballot), state.committed_ballot())
@@ -141,7 +139,7 @@ impl Coordinator {
         if rounds(&both) == rounds(&remembered.state) {
             return Ok(());
         }
-        let now = self.rt().wall_micros();
+        let now = self.context.rt().wall_micros();
         let change = store.change(&remembered, &both, now);
         // Who says that it has seen a commit is taken to have what it wrote: both go into one entry of the log. The rows of the range
         // may have been read, or streamed, before the commit came to where its vote is from. What a truncation that is under way
@@ -149,9 +147,12 @@ impl Coordinator {
         match committed_value(&remembered.state, &both, now, memory_seconds(table)) {
             Some((value, written)) => {
                 let write = Write::all(Origin::PaxosCommit, vec![value, change]).synced();
-                self.replica().apply(write.with_truncation(Truncation::LeavesOut(written.micros))).await
+                self.context
+                    .replica()
+                    .apply(write.with_truncation(Truncation::LeavesOut(written.micros)))
+                    .await
             }
-            None => self.replica().apply(Write::one(Origin::System, change).synced()).await,
+            None => self.context.replica().apply(Write::one(Origin::System, change).synced()).await,
         }
     }
 }

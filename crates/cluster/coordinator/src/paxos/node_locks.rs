@@ -1,39 +1,16 @@
 //! The lock of a partition for lightweight transactions of the whole node. It stands on the shard that owns the partition; the other
 //! shards lease it. So coordinators of one node wait for each other instead of competing with ever higher ballots.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use mutation::DecoratedKey;
 use rt::{Group, Instant, ShardId};
 use schema::TableId;
-use stdx::HashMap;
 
 use super::locks::PartitionLock;
-use crate::Coordinator;
+use super::lwt::Lwt;
+use super::messages::LockRequest;
+use super::state::Lease;
+use crate::context::Context;
 use crate::shard_calls::{AcquireLock, ReleaseLock};
-
-/// A shard's request for the lock of a partition: the shard, the request's number there, and the time at which the request expires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockRequest {
-    pub(crate) from: ShardId,
-    pub(crate) number: u64,
-    pub(crate) until: Instant,
-}
-
-enum Lease {
-    /// Queued behind earlier requests.
-    Waiting,
-    Granted {
-        _lock: PartitionLock,
-    },
-    /// Released by the other shard, possibly before its request arrived.
-    Released,
-}
-
-/// Locks that other shards of this node have leased, with the time at which each lease expires.
-#[derive(Default)]
-pub(crate) struct Leases(RefCell<HashMap<(u16, u64), (Instant, Lease)>>);
 
 /// The node's lock of a partition, released on drop.
 pub(super) enum NodeLock {
@@ -43,12 +20,12 @@ pub(super) enum NodeLock {
 
 /// A lock that another shard has leased to this one, or a request for it.
 pub(super) struct LeasedLock {
-    coordinator: Rc<Coordinator>,
+    context: Context,
     owner: ShardId,
     request: LockRequest,
 }
 
-impl Coordinator {
+impl Lwt {
     /// Waits for earlier requests of this node on a partition, until `until`; a lease expires at `end`.
     pub(super) async fn lock_partition(
         &self,
@@ -57,17 +34,26 @@ impl Coordinator {
         until: Instant,
         end: Instant,
     ) -> Option<NodeLock> {
-        let owner = ShardId(self.replica().shard_of(key.token));
-        if owner == self.rt().shard() {
-            let lock = self.paxos().requests.lock(table, key);
-            return self.rt().timeout_at(until, lock).await.ok().map(|_lock| NodeLock::Local { _lock });
+        let owner = ShardId(self.context.replica().shard_of(key.token));
+        if owner == self.context.rt().shard() {
+            let lock = self.state.requests.lock(table, key);
+            return self
+                .context
+                .rt()
+                .timeout_at(until, lock)
+                .await
+                .ok()
+                .map(|_lock| NodeLock::Local { _lock });
         }
-        let request =
-            LockRequest { from: self.rt().shard(), number: self.paxos().next_lock_request(), until: end };
+        let request = LockRequest {
+            from: self.context.rt().shard(),
+            number: self.state.next_lock_request(),
+            until: end,
+        };
         // Released when this is dropped, also while the request is queued.
-        let lease = LeasedLock { coordinator: Rc::new(self.clone()), owner, request };
+        let lease = LeasedLock { context: self.context.clone(), owner, request };
         let acquire = AcquireLock { table, key: key.clone(), request };
-        match self.rt().timeout_at(until, self.port().ask(owner, acquire)).await {
+        match self.context.rt().timeout_at(until, self.context.port().ask(owner, acquire)).await {
             Ok(true) => Some(NodeLock::Leased { _lease: lease }),
             _ => None,
         }
@@ -76,17 +62,17 @@ impl Coordinator {
     /// Leases a lock to another shard; whether it was granted in time.
     pub(crate) async fn lease_lock(&self, table: TableId, key: &DecoratedKey, request: LockRequest) -> bool {
         let name = (request.from.0, request.number);
-        let leases = &self.paxos().leases;
+        let leases = &self.state.leases;
         {
             let mut leases = leases.0.borrow_mut();
-            let now = self.rt().now();
+            let now = self.context.rt().now();
             leases.retain(|_, (until, _)| *until > now);
             if leases.remove(&name).is_some() {
                 return false;
             }
             leases.insert(name, (request.until, Lease::Waiting));
         }
-        let lock = self.rt().timeout_at(request.until, self.paxos().requests.lock(table, key)).await;
+        let lock = self.context.rt().timeout_at(request.until, self.state.requests.lock(table, key)).await;
         let mut leases = leases.0.borrow_mut();
         match (lock, leases.get_mut(&name)) {
             (Ok(_lock), Some((_, lease @ Lease::Waiting))) => {
@@ -102,7 +88,7 @@ impl Coordinator {
 
     /// Another shard has released its lock or cancelled its request.
     pub(crate) fn release_lock(&self, request: LockRequest) {
-        let mut leases = self.paxos().leases.0.borrow_mut();
+        let mut leases = self.state.leases.0.borrow_mut();
         if leases.remove(&(request.from.0, request.number)).is_none() {
             leases.insert((request.from.0, request.number), (request.until, Lease::Released));
         }
@@ -111,10 +97,10 @@ impl Coordinator {
 
 impl Drop for LeasedLock {
     fn drop(&mut self) {
-        let (coordinator, owner, request) = (self.coordinator.clone(), self.owner, self.request);
+        let (context, owner, request) = (self.context.clone(), self.owner, self.request);
         let release = async move {
-            coordinator.port().ask(owner, ReleaseLock { request }).await;
+            context.port().ask(owner, ReleaseLock { request }).await;
         };
-        self.coordinator.rt().spawn(Group::Statement, release).detach();
+        self.context.rt().spawn(Group::Statement, release).detach();
     }
 }

@@ -11,27 +11,14 @@ use schema::TableId;
 use topology::NodeIndex;
 
 use super::codec::{self, CodecError, Place, RequestKind, Value};
+use super::lwt::Lwt;
+use super::messages::{Ballotage, Vote};
 use super::store::{VoteStore, memory_seconds};
-use crate::Coordinator;
 use crate::canaries;
-use crate::fence;
-use crate::remote::{self, PeerError};
+use crate::message;
+use crate::peer_error::{self, PeerError};
 use crate::shard_calls;
 use crate::view::ClusterView;
-
-/// A request to a voter of this node.
-#[derive(Clone, Debug)]
-pub struct Ballotage {
-    /// The table.
-    pub(crate) table: TableId,
-    /// The partition.
-    pub(crate) key: DecoratedKey,
-    /// What is asked.
-    pub(crate) request: Request<Value>,
-}
-
-/// The answer of a voter of this node.
-pub type Vote = Result<Reply<Value>, ReplicaError>;
 
 fn verb_of(request: &Request<Value>) -> Verb {
     match request {
@@ -49,17 +36,17 @@ pub(super) fn truncation_floor(at_micros: i64) -> Ballot {
     }
 }
 
-impl Coordinator {
+impl Lwt {
     /// Votes; to be called on the shard that owns the partition.
     pub(crate) async fn vote(&self, asked: Ballotage) -> Vote {
         let Ballotage { table, key, request } = asked;
-        let _lock = self.paxos().votes.lock(table, &key).await;
-        let schema = self.schema();
+        let _lock = self.state.votes.lock(table, &key).await;
+        let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
-        let now = self.rt().wall_micros();
+        let now = self.context.rt().wall_micros();
         let seconds = Seconds::try_from(now / 1_000_000).unwrap_or(0);
-        let remembered = store.load(self.replica(), seconds).await?;
+        let remembered = store.load(self.context.replica(), seconds).await?;
         // What was voted on before a TRUNCATE is not to come back after it.
         let floor = self.truncation_floor(table.id);
         let above;
@@ -70,11 +57,8 @@ impl Coordinator {
                 &above
             }
         };
-        match &request {
-            Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) => {
-                self.paxos().note_voted(*ballot)
-            }
-            Request::Commit(_) | Request::Repair(_) => {}
+        if let Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) = &request {
+            self.state.note_voted(*ballot);
         }
         match &request {
             // It would be forgotten at once: who counts on it is to know.
@@ -93,10 +77,10 @@ impl Coordinator {
             Request::Prepare(_) | Request::Propose(_) => None,
         };
         let step = step(known, request, now, memory);
-        let apply = step.apply.map(|update| canaries::committed(self.injected(), &update));
+        let apply = step.apply.map(|update| canaries::committed(self.context.injected(), &update));
         let mut changes: Vec<_> =
             step.state.map(|state| store.change(&remembered, &state, now)).into_iter().collect();
-        if self.injected().forgotten_promises && durable {
+        if self.context.injected().forgotten_promises && durable {
             changes.retain(|_| !matches!(step.reply, Reply::Promised { .. }));
         }
         if let (Some(update), Some(written)) = (apply, written) {
@@ -105,9 +89,10 @@ impl Coordinator {
                 updates.append(&mut changes);
             }
             // A truncation may be under way, which ends with a time behind this round, and must not leave what is written meanwhile.
-            let since = if self.injected().rounds_outlive_truncate { i64::MAX } else { written.micros };
+            let since =
+                if self.context.injected().rounds_outlive_truncate { i64::MAX } else { written.micros };
             let write = Write::all(Origin::PaxosCommit, updates);
-            self.replica().apply(write.with_truncation(Truncation::LeavesOut(since))).await?;
+            self.context.replica().apply(write.with_truncation(Truncation::LeavesOut(since))).await?;
             let floor = self.truncation_floor(table.id);
             if written <= floor {
                 return Ok(Reply::Refused { promised: floor });
@@ -115,18 +100,20 @@ impl Coordinator {
         }
         match (changes.is_empty(), durable) {
             (true, _) => {}
-            (false, true) => self.replica().apply(Write::all(Origin::System, changes).synced()).await?,
-            (false, false) => self.replica().apply(Write::all(Origin::System, changes)).await?,
+            (false, true) => {
+                self.context.replica().apply(Write::all(Origin::System, changes).synced()).await?
+            }
+            (false, false) => self.context.replica().apply(Write::all(Origin::System, changes)).await?,
         }
         Ok(step.reply)
     }
 
     /// Rounds up to this one ended with a table's last truncation on this shard.
     pub(crate) fn truncation_floor(&self, table: TableId) -> Ballot {
-        if self.injected().rounds_outlive_truncate {
+        if self.context.injected().rounds_outlive_truncate {
             return Ballot::NONE;
         }
-        truncation_floor(self.replica().engine().truncated_at(table))
+        truncation_floor(self.context.replica().engine().truncated_at(table))
     }
 
     /// Asks the voter of this node.
@@ -137,16 +124,16 @@ impl Coordinator {
         request: Request<Value>,
         trace: Option<&TraceLog>,
     ) -> Result<Reply<Value>, PeerError> {
-        let owner = ShardId(self.replica().shard_of(key.token));
+        let owner = ShardId(self.context.replica().shard_of(key.token));
         let told = trace.map(|trace| (trace, request.clone()));
         let asked = Ballotage { table, key: key.clone(), request };
-        let vote = if owner == self.rt().shard() {
+        let vote = if owner == self.context.rt().shard() {
             self.vote(asked).await
         } else {
-            *self.port().ask(owner, shard_calls::Vote { ballotage: Box::new(asked) }).await
+            *self.context.port().ask(owner, shard_calls::Vote { ballotage: Box::new(asked) }).await
         };
         if let Some((trace, request)) = told {
-            trace.add(self.rt().now(), owner.0, done(&request, &vote));
+            trace.add(self.context.rt().now(), owner.0, done(&request, &vote));
         }
         vote.map_err(PeerError::from)
     }
@@ -161,25 +148,26 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Reply<Value>, PeerError> {
         if node == view.own() {
-            let _under_way = self.admit_own(view)?;
-            let owned = self.check_voter(view.ring_number(), place.table, place.key);
+            let _under_way = self.context.admit_own(view)?;
+            let owned = self.context.check_voter(view.ring_number(), place.table, place.key);
             owned.map_err(|refusal| PeerError::OldRing(refusal.message))?;
-            let vote = self.vote_here(place.table.id, place.key, request, self.trace());
-            return match self.rt().timeout_at(deadline, vote).await {
+            let vote = self.vote_here(place.table.id, place.key, request, self.context.trace());
+            return match self.context.rt().timeout_at(deadline, vote).await {
                 Ok(vote) => vote,
                 Err(_) => Err(PeerError::Silent("timed out".to_owned())),
             };
         }
         let verb = verb_of(&request);
-        let body = fence::stamped(view, &codec::encode_request(place.table.id, place.key, &request));
-        let answer = self.remote().call(view.node(node), place.key.token, verb, body, deadline).await?;
-        place.reply(&answer).map_err(|error| remote::unreadable(&error))
+        let body = message::stamped(view, &codec::encode_request(place.table.id, place.key, &request));
+        let answer =
+            self.context.remote().call(view.node(node), place.key.token, verb, body, deadline).await?;
+        place.reply(&answer).map_err(|error| peer_error::unreadable(&error))
     }
 }
 
 /// Answers a vote that another node asks for, which uses a topology version.
 pub(crate) async fn answer(
-    coordinator: &Coordinator,
+    lwt: &Lwt,
     verb: Verb,
     (ring, body): (u64, &Bytes),
     trace: Option<&TraceLog>,
@@ -189,17 +177,17 @@ pub(crate) async fn answer(
         Verb::PaxosPropose => RequestKind::Propose,
         _ => RequestKind::Commit,
     };
-    let schema = coordinator.schema();
+    let schema = lwt.context.schema();
     let asked = codec::decode_request(kind, body, |id| schema.table_by_id(id).cloned());
     let (table, key, request) = asked.map_err(|error| match error {
-        CodecError::UnknownTable(id) => remote::refusal(&ReplicaError::UnknownTable(id)),
-        other => remote::malformed(other),
+        CodecError::UnknownTable(id) => peer_error::refusal(&ReplicaError::UnknownTable(id)),
+        other => peer_error::malformed(other),
     })?;
-    coordinator.check_voter(ring, &table, &key)?;
-    let vote = coordinator.vote_here(table.id, &key, request, trace).await;
+    lwt.context.check_voter(ring, &table, &key)?;
+    let vote = lwt.vote_here(table.id, &key, request, trace).await;
     match vote {
         Ok(reply) => Ok(codec::encode_reply(&reply)),
-        Err(error) => Err(remote::refusal_of(&error)),
+        Err(error) => Err(peer_error::refusal_of(&error)),
     }
 }
 

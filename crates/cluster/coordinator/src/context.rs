@@ -1,0 +1,446 @@
+//! The context of a shard's requests, whatever they do: the shard's replica, the cluster as the shard sees it, where tables are, the way
+//! to other nodes and shards. The operations (`write`, `counter`, `read`, `logged`, `paxos`, ..) are given it, and not each other's state.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hints::HintFigures;
+use mutation::PartitionUpdate;
+use replica::{Read, ReadCommand, ReadPage, Replica, TraceLog};
+use rpc::Messenger;
+use rt::mesh::Port;
+use rt::{Instant, Rt, ShardId};
+use schema::{Keyspace, Replication, Schema, Table};
+use stdx::HashMap;
+use topology::{HostId, NodeIndex};
+
+use crate::contact::Needs;
+use crate::fence::Fence;
+use crate::forward::Outcomes;
+use crate::lease::Lease;
+use crate::peer_error::PeerError;
+use crate::recent::RecentReads;
+use crate::remote::{Calls, Remote};
+use crate::replication_map::EffectiveReplicationMap;
+use crate::shard_calls::{NodeRequest, NodeResponse};
+use crate::slowness::Waits;
+use crate::{Canaries, ClusterView, Consistency, Copies, RequestError};
+
+/// Keeps updates for nodes that are away.
+pub trait HintKeeper {
+    /// Keeps an update: for which node, of which table, as a message, of a write that began then (its coordinator); whether
+    /// it is kept.
+    fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool;
+    /// What is kept on this shard, by node.
+    fn kept(&self) -> Vec<(HostId, HintFigures)>;
+    /// When the latest write began of which something was kept, microseconds since the epoch; [`i64::MIN`] for none.
+    fn latest_micros(&self) -> i64;
+}
+
+/// What a coordinator counts of its dealings with other nodes' replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicationStats {
+    /// Reads for which a further replica was asked, because those asked first were slow.
+    pub speculated: u64,
+    /// Reads whose replicas did not say the same.
+    pub mismatches: u64,
+    /// Replicas that were told what a read found them to lack.
+    pub repaired: u64,
+    /// Writes that were sent to another datacenter once, for several replicas there.
+    pub forwarded: u64,
+    /// Requests of other nodes that were refused, because they used a stale topology version.
+    pub refused_old_ring: u64,
+    /// Requests for which this node heard of a later ring first, because replicas refused them.
+    pub caught_up: u64,
+    /// Updates that were kept for a node that was away.
+    pub hinted: u64,
+    /// Updates that could not be kept for a node that was away.
+    pub not_hinted: u64,
+}
+
+/// The state that the requests of one shard share, and the trace of one of them where it is traced. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Context(Rc<Shared>, Option<TraceLog>);
+
+struct Shared {
+    rt: Rt,
+    view: RefCell<Arc<ClusterView>>,
+    schema: RefCell<Arc<Schema>>,
+    /// Where the tables of a keyspace are, until nodes or keyspaces change.
+    placements: RefCell<HashMap<String, Arc<Copies>>>,
+    replica: Replica,
+    port: Port<NodeRequest, NodeResponse>,
+    remote: OnceCell<Remote>,
+    forwarded: Outcomes,
+    fence: Fence,
+    lease: Lease,
+    hints: OnceCell<Box<dyn HintKeeper>>,
+    /// The latest of [`Context::begin_write`].
+    begun_latest: Cell<i64>,
+    injected: Cell<Canaries>,
+    /// Which of several equal replicas is asked next.
+    turn: Cell<usize>,
+    replicated: Cell<ReplicationStats>,
+    /// Reads of several replicas, by table.
+    recent: RecentReads,
+    /// How long the reads of other nodes took.
+    waits: Waits,
+    /// Shard 0 only: the cluster's log, which decides on the schema.
+    group: OnceCell<cluster::group::Group>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        rt: Rt,
+        view: Arc<ClusterView>,
+        replica: Replica,
+        port: Port<NodeRequest, NodeResponse>,
+        schema: Arc<Schema>,
+    ) -> Self {
+        let shared = Shared {
+            forwarded: Outcomes::new(&rt),
+            lease: Lease::new(&rt, &port),
+            rt,
+            view: RefCell::new(view),
+            schema: RefCell::new(schema),
+            placements: RefCell::default(),
+            replica,
+            port,
+            remote: OnceCell::new(),
+            fence: Fence::default(),
+            hints: OnceCell::new(),
+            begun_latest: Cell::new(i64::MIN),
+            injected: Cell::default(),
+            turn: Cell::new(0),
+            replicated: Cell::default(),
+            recent: RecentReads::default(),
+            waits: Waits::default(),
+            group: OnceCell::new(),
+        };
+        Self(Rc::new(shared), None)
+    }
+
+    pub(crate) fn rt(&self) -> &Rt {
+        &self.0.rt
+    }
+
+    /// The node's data.
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.0.replica
+    }
+
+    pub(crate) fn port(&self) -> &Port<NodeRequest, NodeResponse> {
+        &self.0.port
+    }
+
+    /// The shard that this is.
+    pub(crate) fn shard(&self) -> u16 {
+        self.0.rt.shard().0
+    }
+
+    /// The schema in use on this shard.
+    pub(crate) fn schema(&self) -> Arc<Schema> {
+        self.0.schema.borrow().clone()
+    }
+
+    /// The cluster as this shard sees it.
+    pub(crate) fn view(&self) -> Arc<ClusterView> {
+        self.0.view.borrow().clone()
+    }
+
+    /// Takes over a changed view of the cluster; the one before.
+    pub(crate) fn use_view(&self, view: &Arc<ClusterView>) -> Arc<ClusterView> {
+        let old = self.0.view.replace(view.clone());
+        self.0.fence.take_over(view.ring_number(), view.fence());
+        // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
+        if !view.places_as(&old) {
+            self.0.placements.borrow_mut().clear();
+        }
+        self.0.waits.keep(|host| view.index_of(host).is_some());
+        // Shard 0's connections follow the cluster's log, which knows of nodes earlier.
+        if self.0.rt.shard() != ShardId(0)
+            && let Some(remote) = self.0.remote.get()
+        {
+            remote.set_peers(view);
+        }
+        old
+    }
+
+    /// Takes over a changed schema; the one before.
+    pub(crate) fn use_schema(&self, schema: &Arc<Schema>) -> Arc<Schema> {
+        let old = self.0.schema.replace(schema.clone());
+        self.0.placements.borrow_mut().retain(|name, _| {
+            let replication = |schema: &Schema| schema.keyspace(name).map(|it| it.replication.clone());
+            replication(&old).is_some_and(|before| replication(schema) == Some(before))
+        });
+        old
+    }
+
+    /// Reaches the other nodes through `messenger` from now on.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub(crate) fn connect(&self, messenger: &Messenger) {
+        let connected = self.0.remote.set(Remote::new(messenger.clone()));
+        assert!(connected.is_ok(), "a coordinator is connected once");
+    }
+
+    /// The way to other nodes.
+    pub(crate) fn remote(&self) -> Calls<'_> {
+        let remote = self.0.remote.get();
+        let remote = remote.expect("a node of several is connected before it learns of the others");
+        Calls { remote, rt: self.rt(), trace: self.trace() }
+    }
+
+    /// The cluster's log, on shard 0 once it follows it.
+    pub(crate) fn group(&self) -> Option<&cluster::group::Group> {
+        self.0.group.get()
+    }
+
+    pub(crate) fn set_group(&self, group: cluster::group::Group) {
+        assert!(self.0.group.set(group).is_ok(), "a coordinator follows one log");
+    }
+
+    /// Which topology versions are stale.
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.0.fence
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.0.lease
+    }
+
+    /// Writes that another node passes on, and whose outcomes it tells.
+    pub(crate) fn forwarded(&self) -> &Outcomes {
+        &self.0.forwarded
+    }
+
+    pub(crate) fn recent(&self) -> &RecentReads {
+        &self.0.recent
+    }
+
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.0.waits
+    }
+
+    /// The same for a traced request.
+    pub(crate) fn traced(&self, trace: &TraceLog) -> Self {
+        Self(self.0.clone(), Some(trace.clone()))
+    }
+
+    /// The trace of the request, if it is traced.
+    pub(crate) fn trace(&self) -> Option<&TraceLog> {
+        self.1.as_ref()
+    }
+
+    /// Records an event of a traced request.
+    pub(crate) fn tell(&self, activity: impl FnOnce() -> String) {
+        if let Some(trace) = self.trace() {
+            self.note(trace, activity());
+        }
+    }
+
+    pub(crate) fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
+        trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
+    }
+
+    pub(crate) fn keyspace_of(&self, table: &Table) -> Result<(Arc<Copies>, Replication), RequestError> {
+        let schema = self.0.schema.borrow();
+        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
+        let view = self.0.view.borrow();
+        let mut placements = self.0.placements.borrow_mut();
+        let placement = match placements.get(&table.keyspace) {
+            Some(placement) => placement.clone(),
+            None => {
+                let placement = Arc::new(view.place_keyspace(keyspace));
+                placements.insert(table.keyspace.clone(), placement.clone());
+                placement
+            }
+        };
+        Ok((placement, view.replication_of(keyspace).clone()))
+    }
+
+    /// What a request of a table with several replicas has to know.
+    pub(crate) fn erm(&self, table: &Table) -> Result<EffectiveReplicationMap, RequestError> {
+        let (placement, replication) = self.keyspace_of(table)?;
+        let (view, schema) = (self.view(), self.0.schema.borrow());
+        let keyspace = schema.keyspace(&table.keyspace);
+        let other_replication = keyspace.and_then(|keyspace| view.other_replication_of(keyspace)).cloned();
+        Ok(EffectiveReplicationMap {
+            view,
+            placement,
+            replication,
+            other_replication,
+            injected: self.injected(),
+        })
+    }
+
+    /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.
+    pub(crate) fn takes(&self, update: &PartitionUpdate) -> bool {
+        self.takes_token(&update.table, update.key.token)
+    }
+
+    /// Whether this node takes writes of a table's token: it is a replica, will be one, or was until reads have gone over.
+    pub(crate) fn takes_token(&self, table: &Table, token: i64) -> bool {
+        let Ok((placement, replication)) = self.keyspace_of(table) else { return true };
+        let own = self.0.view.borrow().own();
+        replication == Replication::Local || placement.takes(own, token)
+    }
+
+    /// Asks this node's own replica: like another's, it is silent when the time is over.
+    pub(crate) async fn here<T, E: Into<PeerError>>(
+        &self,
+        deadline: Instant,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, PeerError> {
+        match self.rt().timeout_at(deadline, answer).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(PeerError::Silent("timed out".to_owned())),
+        }
+    }
+
+    /// What this node's own replica has.
+    pub(crate) async fn read_here(
+        &self,
+        command: &ReadCommand,
+        deadline: Instant,
+    ) -> Result<ReadPage, PeerError> {
+        self.here(deadline, self.replica().read(Read::of(command).traced(self.trace()))).await
+    }
+
+    pub(crate) fn next_turn(&self) -> usize {
+        let turn = self.0.turn.get();
+        self.0.turn.set(turn.wrapping_add(1));
+        turn
+    }
+
+    /// Injects bugs, for tests of tests.
+    pub(crate) fn inject(&self, canaries: Canaries) {
+        self.0.injected.set(canaries);
+    }
+
+    pub(crate) fn injected(&self) -> Canaries {
+        self.0.injected.get()
+    }
+
+    /// What a page comes to, as replicas tell each other.
+    pub(crate) fn digest_of(&self, command: &ReadCommand, page: &ReadPage) -> u128 {
+        crate::canaries::digest(self.injected(), command, page)
+    }
+
+    /// When a write begins, microseconds since 1970: later than every truncation that this shard knows of, and known to those that come
+    /// (`LatestPending`), wherever the wall clock stands. What is left of the write, a hint, counts as of then: a truncation removes it
+    /// with what the other replicas have of the write.
+    pub(crate) fn begin_write(&self) -> i64 {
+        let truncated = self.0.replica.engine().truncated_latest();
+        let begun_micros = self.0.rt.wall_micros().max(truncated.saturating_add(1));
+        self.0.begun_latest.set(self.0.begun_latest.get().max(begun_micros));
+        begun_micros
+    }
+
+    /// Keeps an update for a node that is away; whether it was kept.
+    pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
+        if self.injected().dropped_hints {
+            return true;
+        }
+        let kept = self.0.hints.get().is_some_and(|keeper| keeper.keep(host, table, update, begun_micros));
+        self.count(|stats| if kept { stats.hinted += 1 } else { stats.not_hinted += 1 });
+        kept
+    }
+
+    /// Keeps updates for nodes that are down with `keeper` from now on.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub(crate) fn keep_hints_with(&self, keeper: Box<dyn HintKeeper>) {
+        assert!(self.0.hints.set(keeper).is_ok(), "hints have one keeper");
+    }
+
+    /// What this shard stores for nodes that are down.
+    pub(crate) fn stored_hints(&self) -> Vec<(HostId, HintFigures)> {
+        self.0.hints.get().map(|keeper| keeper.kept()).unwrap_or_default()
+    }
+
+    /// When this shard took up its last write, or that of its last hint, microseconds; [`i64::MIN`] for never.
+    pub(crate) fn latest_write(&self) -> i64 {
+        let hint = self.0.hints.get().map_or(i64::MIN, |keeper| keeper.latest_micros());
+        hint.max(self.0.begun_latest.get())
+    }
+
+    pub(crate) fn replication_stats(&self) -> ReplicationStats {
+        self.0.replicated.get()
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut ReplicationStats)) {
+        let mut stats = self.0.replicated.get();
+        change(&mut stats);
+        self.0.replicated.set(stats);
+    }
+
+    /// Where a table's rows come from, for a request at a consistency level.
+    pub(crate) fn kind(&self, table: &Table, consistency: Consistency) -> Result<Kind, RequestError> {
+        let schema = self.0.schema.borrow();
+        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
+        if keyspace.computes(&table.name) {
+            return Ok(Kind::Computed);
+        }
+        if keyspace.replication == Replication::Local {
+            return Ok(Kind::Stored);
+        }
+        let view = self.0.view.borrow();
+        if !view.is_alone() {
+            return Ok(Kind::Replicated);
+        }
+        if !keyspace.system {
+            check_alone(keyspace, consistency, &view)?;
+        }
+        Ok(Kind::Stored)
+    }
+
+    /// Whether a table's rows are computed when they are read.
+    pub(crate) fn is_computed(&self, table: &Table) -> bool {
+        let schema = self.0.schema.borrow();
+        schema.keyspace(&table.keyspace).is_some_and(|keyspace| keyspace.computes(&table.name))
+    }
+}
+
+/// Where a table's rows come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// On this node.
+    Stored,
+    /// On several nodes.
+    Replicated,
+    /// Nowhere: they are made when they are asked for.
+    Computed,
+}
+
+fn no_keyspace(table: &Table) -> RequestError {
+    RequestError::Invalid(format!("Keyspace {} does not exist", table.keyspace))
+}
+
+/// Whether a node alone can serve a consistency level: it holds one copy of whatever is kept in its datacenter.
+fn check_alone(
+    keyspace: &Keyspace,
+    consistency: Consistency,
+    view: &ClusterView,
+) -> Result<(), RequestError> {
+    // Nearly every keyspace of a node alone.
+    if matches!(keyspace.replication, Replication::Simple { factor: 1 }) {
+        match consistency {
+            Consistency::Two | Consistency::Three => {}
+            _ => return Ok(()),
+        }
+    }
+    let own = [view.own()];
+    let here = match &keyspace.replication {
+        Replication::NetworkTopology { factors } => {
+            factors.get(&view.node(view.own()).location.datacenter).is_some_and(|copies| *copies > 0)
+        }
+        _ => true,
+    };
+    let alive: &[NodeIndex] = if here { &own } else { &[] };
+    Needs::new(consistency, &keyspace.replication, view, &[]).check(consistency, view, alive)
+}

@@ -1,0 +1,140 @@
+//! Requests to other nodes' replicas and their answers, as bytes.
+//!
+//! | verb | body | answer |
+//! |---|---|---|
+//! | read, read_digest | command | page, or its digest (16 bytes) |
+//! | apply, read_repair | microseconds (8), updates | nothing, or microseconds (8): the time of a truncation since, and nothing was done |
+//! | hint | as apply | nothing |
+//! | increment | updates | updates: the state that the other replicas are to have |
+//! | batch_store, batch_remove | see `batch_row` | nothing |
+//! | truncate | version, table id, microseconds (8) | microseconds (8): the time that the node remembers, not before that |
+//! | truncate | version of asking, table id | { microseconds (8) } for each shard: when it truncated the table last |
+//! | ring | see `fence` | nothing |
+//! | traced | see `traced` | as without |
+//! | forward, outcome | see `forward` | nothing |
+//!
+//! Updates are: version, vint count, { vint length, update }. The microseconds before them say when the write began (since 1970; on the
+//! coordinator, `Context::begin_write`), so that none is applied behind a truncation that removed it elsewhere.
+//!
+//! All but batch_store, batch_remove, traced, forward and ring have the number of the ring before them (8 bytes; see `fence`).
+//! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::PartitionUpdate;
+use mutation::codec::{self, DecodedUpdates, UpdatesError};
+use replica::ReadCommand;
+use replica::read_codec;
+use rpc::Refusal;
+use schema::TableId;
+use stdx::Reader;
+
+use crate::peer_error::{PeerError, code, malformed, unreadable};
+use crate::view::ClusterView;
+
+/// Of a message of verb truncate that truncates.
+pub(crate) const TRUNCATES: u8 = 1;
+/// Of a message of verb truncate that asks when a table was truncated.
+pub(crate) const ASKS_TRUNCATION: u8 = 2;
+/// Bytes of the topology version before a body.
+pub(crate) const STAMP_LEN: usize = 8;
+/// Bytes before the updates of a write: the topology version, and when the write began.
+pub(crate) const BEGUN_LEN: usize = STAMP_LEN + 8;
+
+/// The topology version by which a request chose its replicas; 0 when it has none.
+pub(crate) fn ring_of(body: &Bytes) -> u64 {
+    body.split_first_chunk::<STAMP_LEN>().map_or(0, |(number, _)| u64::from_be_bytes(*number))
+}
+
+/// A body behind the number of a view's ring.
+pub(crate) fn stamped(view: &ClusterView, body: &[u8]) -> Bytes {
+    let mut out = stamp(view, body.len());
+    out.extend_from_slice(body);
+    out.into()
+}
+
+/// The number of a view's ring, and room for a body.
+pub(crate) fn stamp(view: &ClusterView, room: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(STAMP_LEN + room);
+    out.extend_from_slice(&view.ring_number().to_be_bytes());
+    out
+}
+
+/// A command as a message.
+pub(crate) fn encode_command(view: &ClusterView, command: &ReadCommand) -> Bytes {
+    let mut body = stamp(view, 128);
+    read_codec::encode_command(command, &mut body);
+    body.into()
+}
+
+/// Updates of a write that began at `begun_micros` as a message.
+pub(crate) fn begun_updates(view: &ClusterView, begun_micros: i64, updates: &[PartitionUpdate]) -> Bytes {
+    let mut body = stamp(view, 128);
+    body.extend_from_slice(&begun_micros.to_be_bytes());
+    put_updates(body, updates)
+}
+
+/// Updates with which a read that began at `begun_micros` repairs a replica, as a message; `truncated_at` as in [`Truncation::LeavesOutRead`].
+pub(crate) fn repair_updates(
+    view: &ClusterView,
+    (begun_micros, truncated_at): (i64, i64),
+    updates: &[PartitionUpdate],
+) -> Bytes {
+    let mut body = stamp(view, 128);
+    body.extend_from_slice(&begun_micros.to_be_bytes());
+    body.extend_from_slice(&truncated_at.to_be_bytes());
+    put_updates(body, updates)
+}
+
+/// [`begun_updates`] of what [`encode_updates`] made, or what stands behind [`BEGUN_LEN`] in another message.
+pub(crate) fn begun_body(view: &ClusterView, begun_micros: i64, updates: &[u8]) -> Bytes {
+    let mut body = stamp(view, 8 + updates.len());
+    body.extend_from_slice(&begun_micros.to_be_bytes());
+    body.extend_from_slice(updates);
+    body.into()
+}
+
+/// When the table of a write was truncated, if a replica has left it out for that reason, microseconds since 1970.
+pub(crate) fn truncation_of(answer: &Bytes) -> Result<Option<i64>, PeerError> {
+    match answer.is_empty() {
+        true => Ok(None),
+        false => Reader::new(answer).i64().map(Some).map_err(|short| unreadable(&short)),
+    }
+}
+
+/// When the write of a message began, and its updates as bytes; the number of the ring is gone from it.
+pub(crate) fn split_begun(body: &Bytes) -> Result<(i64, Bytes), Refusal> {
+    let mut reader = Reader::new(body);
+    let begun_micros = reader.i64().map_err(|_| malformed("the message ends too early"))?;
+    Ok((begun_micros, body.slice_ref(reader.rest())))
+}
+
+/// Updates as they are kept and answered, without the number of a ring.
+pub(crate) fn encode_updates(updates: &[PartitionUpdate]) -> Bytes {
+    put_updates(Vec::with_capacity(128), updates)
+}
+
+pub(crate) fn put_updates(mut body: Vec<u8>, updates: &[PartitionUpdate]) -> Bytes {
+    codec::encode_updates(updates, &mut body);
+    body.into()
+}
+
+/// The updates of a message.
+pub(crate) fn decode_updates(
+    body: &Bytes,
+    table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
+) -> Result<Vec<PartitionUpdate>, Refusal> {
+    decode_received(body, table).map(|decoded| decoded.updates)
+}
+
+/// The updates of a message, with their bytes.
+pub(crate) fn decode_received(
+    body: &Bytes,
+    table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
+) -> Result<DecodedUpdates, Refusal> {
+    codec::decode_updates(body, table).map_err(|error| match error {
+        UpdatesError::UnknownTable(_) => Refusal::new(code::UNKNOWN_TABLE, error.to_string()),
+        _ => malformed(error),
+    })
+}

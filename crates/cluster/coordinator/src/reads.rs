@@ -1,0 +1,69 @@
+//! Every read of a shard: where the rows of its table come from, and how long it took.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use replica::{ReadCommand, ReadPage};
+use rt::Instant;
+
+use crate::computed::{self, ComputedTables};
+use crate::context::{Context, Kind};
+use crate::latency::{Counters, RequestFigures};
+use crate::local;
+use crate::read::read_replicas;
+use crate::{Consistency, RequestError};
+
+/// The reads of one shard.
+#[derive(Default)]
+pub(crate) struct Reads {
+    counters: Counters,
+    computed: RefCell<Option<Rc<dyn ComputedTables>>>,
+}
+
+impl Reads {
+    /// Answers reads of computed keyspaces from `tables` from now on.
+    pub(crate) fn compute_with(&self, tables: Rc<dyn ComputedTables>) {
+        *self.computed.borrow_mut() = Some(tables);
+    }
+
+    /// Reads, those of computed tables apart.
+    pub(crate) fn figures(&self) -> RequestFigures {
+        self.counters.figures()
+    }
+
+    /// Reads.
+    pub(crate) async fn read(
+        &self,
+        context: &Context,
+        command: &ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<ReadPage, RequestError> {
+        let kind = context.kind(&command.table, consistency);
+        let kind = kind.inspect_err(|error| self.counters.failed(error))?;
+        if kind == Kind::Computed {
+            context.tell(|| format!("Computing {}", command.table.full_name()));
+            let tables = self.computed.borrow().clone();
+            let rows = match tables {
+                Some(tables) => tables.rows(command).await,
+                None => Vec::new(),
+            };
+            return Ok(computed::read(command, rows));
+        }
+        let began = context.rt().now();
+        let result = if kind == Kind::Replicated {
+            context.tell(|| format!("Reading {} from replicas", command.table.full_name()));
+            // Boxed: what several replicas take must not make every read's state larger.
+            let erm = context.erm(&command.table)?;
+            Box::pin(read_replicas(context, erm, command, consistency, deadline)).await
+        } else {
+            local::read(context, command, consistency, deadline).await
+        };
+        let now = context.rt().now();
+        if kind == Kind::Replicated {
+            context.note_recent(command, began, now);
+        }
+        self.counters.ended(now - began, &result);
+        result
+    }
+}

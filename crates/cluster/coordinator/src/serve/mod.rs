@@ -1,0 +1,236 @@
+//! This node's answers to other nodes (`message` has the bodies), and each shard's answers to the others of its node.
+
+mod forward;
+mod shards;
+mod traced;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::codec::DecodedUpdates;
+use replica::read_codec;
+use replica::{Origin, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Truncation, Write};
+use rpc::{Messenger, Refusal, Verb};
+use schema::{Schema, TableId};
+use stdx::Reader;
+
+use crate::Coordinator;
+use crate::context::Context;
+use crate::counter::add_here;
+use crate::logged::Batches;
+use crate::message::{
+    ASKS_TRUNCATION, STAMP_LEN, TRUNCATES, decode_received, encode_updates, ring_of, split_begun,
+};
+use crate::paxos;
+use crate::peer_error::{code, malformed, not_heard, old_ring, refusal, unread};
+use crate::truncate::Truncations;
+
+impl Coordinator {
+    /// Reaches the other nodes through `messenger` from now on, and answers them.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub fn connect(&self, messenger: &Messenger) {
+        self.context().connect(messenger);
+        serve(self, messenger);
+    }
+}
+
+/// This node's answers to other nodes.
+fn serve(coordinator: &Coordinator, messenger: &Messenger) {
+    let server = Rc::new(Server { coordinator: coordinator.clone() });
+    let on = |verb: Verb| {
+        let server = server.clone();
+        messenger.serve(verb, move |incoming| {
+            let server = server.clone();
+            async move { server.answer(verb, incoming.body, None).await }
+        });
+    };
+    let traced = server.clone();
+    messenger.serve(Verb::Traced, move |incoming| {
+        let server = traced.clone();
+        async move { server.answer_traced(incoming).await }
+    });
+    forward::serve(coordinator, messenger);
+    serve_ring(coordinator.context(), messenger);
+    [
+        Verb::Read,
+        Verb::ReadDigest,
+        Verb::Apply,
+        Verb::ReadRepair,
+        Verb::Hint,
+        Verb::Increment,
+        Verb::PaxosPrepare,
+        Verb::PaxosPropose,
+        Verb::PaxosCommit,
+        Verb::Truncate,
+        Verb::BatchStore,
+        Verb::BatchRemove,
+    ]
+    .into_iter()
+    .for_each(on);
+}
+
+pub(super) struct Server {
+    coordinator: Coordinator,
+}
+
+impl Server {
+    fn schema(&self) -> Arc<Schema> {
+        self.coordinator.context().schema()
+    }
+
+    fn batches(&self) -> Batches<'_> {
+        Batches::new(self.coordinator.context(), &self.coordinator.operations().batchlog)
+    }
+
+    fn replica(&self) -> &Replica {
+        self.coordinator.context().replica()
+    }
+
+    async fn answer(&self, verb: Verb, body: Bytes, trace: Option<&TraceLog>) -> Result<Bytes, Refusal> {
+        let ring = ring_of(&body);
+        // Who keeps a batch is not chosen by a token.
+        let (body, _under_way) = match verb {
+            Verb::BatchStore | Verb::BatchRemove => (body, None),
+            _ => self.coordinator.context().admit(body).map(|(body, guard)| (body, Some(guard)))?,
+        };
+        match verb {
+            Verb::Read => {
+                let (command, page) = self.read(&body, trace).await?;
+                let mut out = Vec::with_capacity(256);
+                read_codec::encode_page(&command, page, &mut out);
+                Ok(out.into())
+            }
+            Verb::ReadDigest => {
+                let (command, page) = self.read(&body, trace).await?;
+                let digest = self.coordinator.context().digest_of(&command, &page);
+                Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
+            }
+            Verb::Hint => self.hint(&body, ring).await,
+            Verb::Apply => self.apply((ring, &body), trace).await,
+            Verb::ReadRepair => self.read_repair((ring, &body), trace).await,
+            Verb::Increment => {
+                let mut states = Vec::new();
+                let updates = self.updates(&body)?.updates;
+                self.coordinator.context().check_owned(ring, &updates)?;
+                for update in updates {
+                    let state = add_here(self.coordinator.context(), update, trace).await;
+                    states.push(state.map_err(|error| refusal(&error))?);
+                }
+                Ok(encode_updates(&states))
+            }
+            Verb::PaxosPrepare | Verb::PaxosPropose | Verb::PaxosCommit => {
+                paxos::answer(&self.coordinator.lwt(), verb, (ring, &body), trace).await
+            }
+            // A node that joins by a later ring would not be told.
+            Verb::Truncate if self.coordinator.context().fence().is_earlier(ring) => Err(old_ring(ring)),
+            Verb::Truncate => {
+                let times = self.truncate(&body).await?;
+                Ok(times.into_iter().flat_map(i64::to_be_bytes).collect())
+            }
+            Verb::BatchStore => {
+                let kept = self.batches().keep_batch_of_another(&body)?.await;
+                kept.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+            }
+            Verb::BatchRemove => {
+                let removed = self.batches().remove_batch_of_another(&body)?.await;
+                removed.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+            }
+            other => Err(malformed(format!("{} is not served here", other.name()))),
+        }
+    }
+
+    /// Applies what a read has found that this replica lacks.
+    async fn read_repair(
+        &self,
+        (ring, body): (u64, &Bytes),
+        trace: Option<&TraceLog>,
+    ) -> Result<Bytes, Refusal> {
+        let mut reader = Reader::new(body);
+        let times = (reader.i64(), reader.i64());
+        let (Ok(begun_micros), Ok(truncated_at)) = times else {
+            return Err(malformed("the message ends too early"));
+        };
+        let received = self.updates(&body.slice_ref(reader.rest()))?;
+        self.coordinator.context().check_owned(ring, &received.updates)?;
+        let write = Write::received(Origin::ReadRepair, received).in_parts();
+        let write = write.with_truncation(Truncation::LeavesOutRead { begun_micros, truncated_at });
+        let applied = self.replica().apply(write.traced(trace)).await;
+        applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+    }
+
+    async fn apply(&self, (ring, body): (u64, &Bytes), trace: Option<&TraceLog>) -> Result<Bytes, Refusal> {
+        let (begun_micros, updates) = split_begun(body)?;
+        let received = self.updates(&updates)?;
+        self.coordinator.context().check_owned(ring, &received.updates)?;
+        let counts = received.updates.iter().any(|update| update.table.is_counter());
+        let origin = if counts { Origin::Counter } else { Origin::Client };
+        let write = Write::received(origin, received).with_truncation(Truncation::Refuses(begun_micros));
+        match self.replica().apply(write.traced(trace)).await {
+            Ok(()) => Ok(Bytes::new()),
+            Err(ReplicaError::Truncated(at_micros)) => Ok(Bytes::copy_from_slice(&at_micros.to_be_bytes())),
+            Err(error) => Err(refusal(&error)),
+        }
+    }
+
+    async fn hint(&self, body: &Bytes, ring: u64) -> Result<Bytes, Refusal> {
+        let (begun_micros, updates) = split_begun(body)?;
+        let received = self.updates(&updates)?;
+        self.coordinator.context().check_owned(ring, &received.updates)?;
+        let write =
+            Write::received(Origin::Hint, received).with_truncation(Truncation::LeavesOut(begun_micros));
+        let applied = self.replica().apply(write).await;
+        applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
+    }
+
+    async fn read(&self, body: &Bytes, trace: Option<&TraceLog>) -> Result<(ReadCommand, ReadPage), Refusal> {
+        let schema = self.schema();
+        let command =
+            read_codec::decode_command(body, |id| schema.table_by_id(id).cloned()).map_err(unread)?;
+        let page = self.replica().read(Read::of(&command).traced(trace)).await;
+        Ok((command, page.map_err(|error| refusal(&error))?))
+    }
+
+    fn updates(&self, body: &Bytes) -> Result<DecodedUpdates, Refusal> {
+        let schema = self.schema();
+        // What is kept must not keep the connection's whole buffer.
+        let body = Bytes::copy_from_slice(body);
+        decode_received(&body, |id| schema.table_by_id(id).cloned())
+    }
+
+    async fn truncate(&self, body: &Bytes) -> Result<Vec<i64>, Refusal> {
+        let mut reader = Reader::new(body);
+        let short = |_| malformed("the message ends too early");
+        let version = reader.u8().map_err(short)?;
+        if ![TRUNCATES, ASKS_TRUNCATION].contains(&version) {
+            return Err(malformed("a version of truncations that this node does not know"));
+        }
+        let table = TableId(reader.bytes(16).map_err(short)?.try_into().expect("16 bytes"));
+        if version == ASKS_TRUNCATION {
+            return Ok(Truncations::new(self.coordinator.context()).truncated_at(table).await);
+        }
+        let at_micros = reader.i64().map_err(short)?;
+        let truncated = Truncations::new(self.coordinator.context()).truncate_here(table, at_micros).await;
+        truncated.map(|at_micros| vec![at_micros]).map_err(|message| Refusal::new(code::STORAGE, message))
+    }
+}
+
+/// Answers those who want this node to have heard of a ring.
+fn serve_ring(context: &Context, messenger: &Messenger) {
+    let server = context.clone();
+    messenger.serve(Verb::Ring, move |incoming| {
+        let context = server.clone();
+        async move {
+            let Ok(number) = <[u8; STAMP_LEN]>::try_from(&*incoming.body) else {
+                return Err(malformed("the number of a ring has 8 bytes"));
+            };
+            let ring = u64::from_be_bytes(number);
+            match context.enforce_here(ring, incoming.deadline).await {
+                true => Ok(Bytes::new()),
+                false => Err(not_heard(ring)),
+            }
+        }
+    });
+}

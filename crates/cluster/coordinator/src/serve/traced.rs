@@ -1,0 +1,152 @@
+//! A traced request of another node: its events of this node go to `system_traces.events`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutation::row::ColumnData;
+use mutation::{Cell, Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, Row};
+use replica::{TraceEvent, TraceLog};
+use rpc::{Incoming, Refusal, Verb};
+use rt::{Group, Instant};
+use schema::Table;
+
+use super::Server;
+use crate::traced::{decode, message_name};
+use crate::{Consistency, Coordinator, WriteKind, WriteOptions};
+
+/// How long events are kept, in seconds.
+const TTL: u32 = 24 * 60 * 60;
+/// 100 ns intervals from 1582 to 1970.
+const UUID_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
+
+/// How long a write of events may take.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Server {
+    /// Serves a traced request.
+    pub(crate) async fn answer_traced(&self, incoming: Incoming) -> Result<Bytes, Refusal> {
+        let (session, verb, body) = decode(&incoming.body)?;
+        let coordinator = &self.coordinator;
+        let trace = TraceLog::of(session);
+        let began = (coordinator.context().rt().now(), coordinator.context().rt().wall_micros());
+        let view = coordinator.view();
+        let from = view.index_of(incoming.from).map_or(incoming.address.ip(), |at| view.node(at).native.ip());
+        coordinator.context().note(&trace, format!("{} message received from /{from}", message_name(verb)));
+        let answer = match verb {
+            Verb::Forward => self.forward(&incoming, &body, Some(&trace)).await,
+            _ => self.answer(verb, body, Some(&trace)).await,
+        };
+        if let Err(refusal) = &answer {
+            coordinator.context().note(&trace, refusal.message.clone());
+        }
+        coordinator.context().note(&trace, format!("Enqueuing response to /{from}"));
+        store_events(coordinator, &trace, began);
+        answer
+    }
+}
+
+/// Stores what this node did for a request of another. Nobody waits for it.
+fn store_events(coordinator: &Coordinator, trace: &TraceLog, (began, began_micros): (Instant, i64)) {
+    let schema = coordinator.schema();
+    let Some(table) = schema.table("system_traces", "events") else { return };
+    let view = coordinator.view();
+    let rt = coordinator.context().rt();
+    let source = Source {
+        address: view.node(view.own()).native.ip(),
+        port: view.node(view.own()).internode.port(),
+        began,
+        began_micros,
+        node: rt.random_below(1 << 48) | 1 << 40,
+    };
+    let update = source.update(table, trace.session(), &trace.events());
+    let consistency = Consistency::Any;
+    let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: rt.now() + STORE_TIMEOUT };
+    let writer = coordinator.clone();
+    let write = async move {
+        if let Err(error) = writer.write(vec![update], options).await {
+            tracing::debug!("what a traced request did here could not be stored: {error:?}");
+        }
+    };
+    rt.spawn(Group::Maintenance, write).detach();
+}
+
+/// Who did the steps, and when it began.
+struct Source {
+    address: IpAddr,
+    port: u16,
+    began: Instant,
+    began_micros: i64,
+    /// Tells this node's ids from others'.
+    node: u64,
+}
+
+impl Source {
+    /// The rows of `system_traces.events`.
+    fn update(&self, table: &Arc<Table>, session: [u8; 16], events: &[TraceEvent]) -> PartitionUpdate {
+        let key = DecoratedKey::new(Bytes::copy_from_slice(&session));
+        let mut update = PartitionUpdate::new(table.clone(), key);
+        for (at, event) in events.iter().enumerate() {
+            let elapsed = event.at.duration_since(self.began).as_micros();
+            let elapsed = i32::try_from(elapsed).unwrap_or(i32::MAX);
+            let id = self.event_id(self.began_micros + i64::from(elapsed), at as u16);
+            let now = (self.began_micros / 1_000_000) as u32;
+            let mut row = Row::new(Clustering::new(table, &[Some(&id)]));
+            row.liveness = LivenessInfo::expiring(self.began_micros, TTL, now.saturating_add(TTL));
+            let address = match self.address {
+                IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
+            };
+            for (name, value) in [
+                ("activity", Bytes::copy_from_slice(event.activity.as_bytes())),
+                ("source", address),
+                ("source_elapsed", Bytes::copy_from_slice(&elapsed.to_be_bytes())),
+                ("source_port", Bytes::copy_from_slice(&i32::from(self.port).to_be_bytes())),
+                ("thread", Bytes::copy_from_slice(format!("shard-{}", event.shard).as_bytes())),
+            ] {
+                if let Some(column) = table.column(name) {
+                    let cell = Cell::expiring(self.began_micros, TTL, now.saturating_add(TTL), value);
+                    row.set(column.id, ColumnData::Simple(cell));
+                }
+            }
+            update.add_row(row);
+        }
+        update
+    }
+
+    /// A version 1 UUID of this moment; `step` tells the events of one moment apart.
+    fn event_id(&self, micros: i64, step: u16) -> [u8; 16] {
+        let ticks = (micros.max(0) as u64) * 10 + UUID_EPOCH;
+        let mut id = [0; 16];
+        id[0..4].copy_from_slice(&(ticks as u32).to_be_bytes());
+        id[4..6].copy_from_slice(&((ticks >> 32) as u16).to_be_bytes());
+        id[6..8].copy_from_slice(&((ticks >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());
+        id[8..10].copy_from_slice(&(step & 0x3fff | 0x8000).to_be_bytes());
+        id[10..16].copy_from_slice(&self.node.to_be_bytes()[2..8]);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_events_are_of_their_time_and_differ() {
+        let source = Source {
+            address: IpAddr::from([10, 0, 0, 1]),
+            port: 7000,
+            began: Instant::START,
+            began_micros: 0,
+            node: 0x0102_0304_0506,
+        };
+        // 2026-11-21T20:00:00Z.
+        let id = source.event_id(1_795_291_200_000_000, 3);
+        let ticks = u64::from_be_bytes([id[6] & 0xf, id[7], id[4], id[5], id[0], id[1], id[2], id[3]]);
+        assert_eq!((ticks - UUID_EPOCH) / 10, 1_795_291_200_000_000);
+        assert_eq!((id[6] >> 4, id[8] >> 6, id[9]), (1, 2, 3));
+        assert_eq!(id[10..], [1, 2, 3, 4, 5, 6]);
+        assert_ne!(id, source.event_id(1_795_291_200_000_000, 4));
+    }
+}

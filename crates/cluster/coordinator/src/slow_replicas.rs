@@ -1,0 +1,107 @@
+//! Which replicas of a read are asked last, and after how long another is asked: by how long the reads of this shard took lately.
+
+use std::time::Duration;
+
+use replica::{Partitions, ReadCommand};
+use rt::Instant;
+use schema::{SpeculativeRetry, Table};
+use topology::NodeIndex;
+
+use crate::context::Context;
+use crate::slowness::{Hosts, Waiting};
+use crate::view::ClusterView;
+
+impl Context {
+    /// After how long a further replica of a table is asked.
+    pub(crate) fn speculation(&self, table: &Table) -> Option<Duration> {
+        let now = self.rt().now();
+        speculation_delay(&table.options.speculative_retry, |share| self.recent().below(table.id, share, now))
+    }
+
+    /// A read of one partition that began then has ended.
+    pub(crate) fn note_recent(&self, command: &ReadCommand, began: Instant, now: Instant) {
+        if is_of_one_partition(command) {
+            let known = |id| self.schema().table_by_id(id).is_some();
+            self.recent().ended(command.table.id, now - began, now, known);
+        }
+    }
+
+    /// Of these replicas, those that have been slow of late, compared with others as near.
+    pub(crate) fn slow_among(&self, view: &ClusterView, replicas: &[NodeIndex]) -> Hosts {
+        let now = self.rt().now();
+        let slow = |far: bool| {
+            let others = replicas.iter().filter(|node| **node != view.own() && view.is_alive(**node));
+            let equals =
+                others.filter(|node| (view.distance(**node) >= ClusterView::OTHER_DATACENTER) == far);
+            let equals: Hosts = equals.map(|node| view.node(*node).host).collect();
+            if equals.len() > 1 { self.waits().slow(&equals, now) } else { Hosts::new() }
+        };
+        let mut all = slow(false);
+        all.extend(slow(true));
+        all
+    }
+
+    /// A read is sent to a node: until what this gives is dropped, the node is waited for. None for what tells nothing of nodes.
+    pub(crate) fn wait_for(
+        &self,
+        view: &ClusterView,
+        node: NodeIndex,
+        command: &ReadCommand,
+    ) -> Option<Waiting<'_>> {
+        let tells = node != view.own() && is_of_one_partition(command);
+        tells.then(|| Waiting::new(self.waits(), self.rt(), view.node(node).host))
+    }
+}
+
+/// Reads of one partition are alike enough to be compared.
+fn is_of_one_partition(command: &ReadCommand) -> bool {
+    matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1)
+}
+
+/// After how long a further replica is asked, when those asked have not answered. `latency` tells the latency below which a
+/// share (0–1) of the recent reads stayed.
+pub(crate) fn speculation_delay(
+    retry: &SpeculativeRetry,
+    latency: impl Fn(f64) -> Option<Duration>,
+) -> Option<Duration> {
+    // A schema of an earlier version may hold a number that is no time.
+    let millis = |millis: f64| Duration::try_from_secs_f64(millis.max(0.0) / 1000.0).unwrap_or(Duration::MAX);
+    match retry {
+        SpeculativeRetry::Never => None,
+        SpeculativeRetry::Always => Some(Duration::ZERO),
+        SpeculativeRetry::Millis(fixed) => Some(millis(*fixed)),
+        SpeculativeRetry::Percentile(percentile) => latency(percentile / 100.0),
+        SpeculativeRetry::Hybrid { min, percentile, millis: fixed } => {
+            let fixed = millis(*fixed);
+            let measured = latency(percentile / 100.0).unwrap_or(fixed);
+            Some(if *min { measured.min(fixed) } else { measured.max(fixed) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_a_further_replica_is_asked() {
+        let measured = |share: f64| (share > 0.5).then_some(Duration::from_millis(20));
+        let millis =
+            |retry: &SpeculativeRetry| speculation_delay(retry, measured).map(|delay| delay.as_millis());
+        let hybrid = |min, percentile, millis| SpeculativeRetry::Hybrid { min, percentile, millis };
+        assert_eq!(millis(&SpeculativeRetry::Never), None);
+        assert_eq!(millis(&SpeculativeRetry::Always), Some(0));
+        assert_eq!(millis(&SpeculativeRetry::Millis(7.0)), Some(7));
+        assert_eq!(millis(&SpeculativeRetry::Percentile(99.0)), Some(20));
+        assert_eq!(millis(&SpeculativeRetry::Percentile(10.0)), None, "not measured yet");
+        assert_eq!(millis(&hybrid(true, 99.0, 7.0)), Some(7));
+        assert_eq!(millis(&hybrid(false, 99.0, 7.0)), Some(20));
+        assert_eq!(millis(&hybrid(false, 10.0, 7.0)), Some(7));
+        // What an earlier version accepted: no time, and too long a time.
+        assert_eq!(millis(&SpeculativeRetry::Millis(f64::NAN)), Some(0));
+        for long in [f64::INFINITY, 1e300] {
+            assert_eq!(millis(&SpeculativeRetry::Millis(long)), Some(Duration::MAX.as_millis()));
+            assert_eq!(millis(&hybrid(true, 99.0, long)), Some(20));
+        }
+    }
+}

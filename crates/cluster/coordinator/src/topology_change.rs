@@ -1,0 +1,47 @@
+//! The part of a shard's coordinator in a topology change: requests by stale topology versions run out, and the lease is confirmed.
+
+use std::time::Duration;
+
+use rt::sync::GateGuard;
+use topology::HostId;
+
+use crate::Coordinator;
+use crate::lease::Confirm;
+
+impl Coordinator {
+    /// Lets in what uses exactly the topology version that this shard has, until the guard goes.
+    ///
+    /// # Errors
+    /// The topology version of this shard, when that is another one.
+    pub fn admit_exactly(&self, topology: u64) -> Result<GateGuard, u64> {
+        self.context().admit_exactly(topology)
+    }
+
+    /// Waits until nothing is under way on this node that was let in before it had its topology version; whether it is so in time.
+    pub async fn settle(&self, patience: Duration) -> bool {
+        self.context().settle(patience).await
+    }
+
+    /// Waits until the live nodes have this node's topology version and nothing is under way that they had let in before, so that nobody
+    /// needs to be refused when the versions before are over: up to `patience`, for the fence makes sure of what this only makes smooth.
+    pub async fn run_out(&self, patience: Duration) {
+        self.context().run_out(patience).await;
+    }
+
+    /// Has a node from which files are fetched refuse whoever has not heard of the topology change: what those would write there
+    /// later would be missed.
+    ///
+    /// # Errors
+    /// When the node does not do so in time.
+    pub async fn fence_host(&self, host: HostId) -> Result<(), String> {
+        self.context().fence_host(host).await
+    }
+
+    /// Asks `confirm` instead of the group for confirmations of the cluster's log, on shard 0.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub fn confirm_with(&self, confirm: Confirm) {
+        self.context().lease().confirm_with(confirm);
+    }
+}
