@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use schema::{
     Derivation, Index, IndexTarget, IndexedPart, Role, ServiceLevel, Signature, Trigger, UserAggregate,
-    UserFunction, WorkloadType,
+    UserFunction, ViewCondition, ViewOperator, WorkloadType,
 };
 use serde::{Deserialize, Serialize};
 use types::CqlType;
@@ -72,9 +72,37 @@ pub(crate) struct StoredTrigger {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum StoredDerivation {
-    View { base: String, all_columns: bool, where_clause: String },
-    Index { base: String, index: String },
-    Cdc { base: String },
+    View {
+        base: String,
+        all_columns: bool,
+        where_clause: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        conditions: Vec<StoredCondition>,
+    },
+    Index {
+        base: String,
+        index: String,
+    },
+    Cdc {
+        base: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredCondition {
+    column: String,
+    operator: StoredOperator,
+    values: Vec<Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredOperator {
+    Equal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -230,9 +258,12 @@ pub(crate) fn load_trigger(stored: StoredTrigger) -> Trigger {
 pub(crate) fn store_derivation(derivation: &Derivation) -> StoredDerivation {
     let base = derivation.base().to_string();
     match derivation {
-        Derivation::View { all_columns, where_clause, .. } => {
-            StoredDerivation::View { base, all_columns: *all_columns, where_clause: where_clause.clone() }
-        }
+        Derivation::View { all_columns, where_clause, conditions, .. } => StoredDerivation::View {
+            base,
+            all_columns: *all_columns,
+            where_clause: where_clause.clone(),
+            conditions: conditions.iter().map(store_condition).collect(),
+        },
         Derivation::Index { index, .. } => StoredDerivation::Index { base, index: index.clone() },
         Derivation::Cdc { .. } => StoredDerivation::Cdc { base },
     }
@@ -243,12 +274,39 @@ pub(crate) fn load_derivation(stored: StoredDerivation) -> Result<Derivation, Sc
         parse_id(&text).ok_or(SchemaCodecError::Value { what: "id of a base table", found: text })
     };
     Ok(match stored {
-        StoredDerivation::View { base, all_columns, where_clause } => {
-            Derivation::View { base: id(base)?, all_columns, where_clause }
-        }
+        StoredDerivation::View { base, all_columns, where_clause, conditions } => Derivation::View {
+            base: id(base)?,
+            all_columns,
+            where_clause,
+            conditions: conditions.into_iter().map(load_condition).collect(),
+        },
         StoredDerivation::Index { base, index } => Derivation::Index { base: id(base)?, index },
         StoredDerivation::Cdc { base } => Derivation::Cdc { base: id(base)? },
     })
+}
+
+fn store_condition(condition: &ViewCondition) -> StoredCondition {
+    let operator = match condition.operator {
+        ViewOperator::Equal => StoredOperator::Equal,
+        ViewOperator::Less => StoredOperator::Less,
+        ViewOperator::LessOrEqual => StoredOperator::LessOrEqual,
+        ViewOperator::Greater => StoredOperator::Greater,
+        ViewOperator::GreaterOrEqual => StoredOperator::GreaterOrEqual,
+        ViewOperator::In => StoredOperator::In,
+    };
+    StoredCondition { column: condition.column.clone(), operator, values: condition.values.clone() }
+}
+
+fn load_condition(stored: StoredCondition) -> ViewCondition {
+    let operator = match stored.operator {
+        StoredOperator::Equal => ViewOperator::Equal,
+        StoredOperator::Less => ViewOperator::Less,
+        StoredOperator::LessOrEqual => ViewOperator::LessOrEqual,
+        StoredOperator::Greater => ViewOperator::Greater,
+        StoredOperator::GreaterOrEqual => ViewOperator::GreaterOrEqual,
+        StoredOperator::In => ViewOperator::In,
+    };
+    ViewCondition { column: stored.column, operator, values: stored.values }
 }
 
 pub(crate) fn store_role(role: &Role) -> StoredRole {

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use mutation::row::ColumnData;
 use mutation::{Clustering, DecoratedKey, Row};
-use schema::{Column, ColumnId, ColumnKind, Table};
+use schema::{Column, ColumnId, ColumnKind, Derivation, HIDDEN, Table, ViewCondition};
 use types::CqlType;
-
-use crate::{Condition, HIDDEN};
 
 /// The most bytes of a key column's value, and of a partition key as a whole.
 const KEY_MAX: usize = 65_535;
@@ -70,7 +68,7 @@ pub struct View {
 struct KeyColumn {
     source: Source,
     ty: CqlType,
-    conditions: Vec<Condition>,
+    conditions: Vec<ViewCondition>,
 }
 
 /// The place of a view row.
@@ -81,18 +79,18 @@ pub(crate) struct Place {
 }
 
 impl View {
-    /// Resolves a view against its base table. `conditions` are those of the view's WHERE beside `IS NOT NULL`, by column name.
+    /// Resolves a view against its base table.
     ///
     /// # Errors
     /// When the view's columns are not columns of the base, its key does not have all key columns of the base and at most one regular column, or
     /// a condition is not on a column of its key.
-    pub fn new(
-        base: &Table,
-        table: Arc<Table>,
-        conditions: &[(String, Condition)],
-    ) -> Result<Self, InvalidView> {
+    pub fn new(base: &Table, table: Arc<Table>) -> Result<Self, InvalidView> {
         let invalid =
             |reason: String| InvalidView { view: table.full_name(), base: base.full_name(), reason };
+        let conditions = match &table.derivation {
+            Some(Derivation::View { base: id, conditions, .. }) if *id == base.id => conditions,
+            _ => return Err(invalid("it is derived from something else".to_owned())),
+        };
         let mut regular = None;
         let mut key_column = |column: &Column| {
             let position = |of: &Column| usize::from(of.position);
@@ -107,8 +105,8 @@ impl View {
                 }
                 _ => return Err(invalid(format!("{} cannot be in its key", column.name))),
             };
-            let own = conditions.iter().filter(|(name, _)| *name == column.name);
-            let conditions = own.map(|(_, condition)| condition.clone()).collect();
+            let own = conditions.iter().filter(|condition| condition.column == column.name);
+            let conditions = own.cloned().collect();
             Ok(KeyColumn { source, ty: column.ty.clone(), conditions })
         };
         let partition_key: Vec<KeyColumn> =
@@ -123,14 +121,14 @@ impl View {
         if let Some(missing) = base_key.find(|column| !is_key(&column.name)) {
             return Err(invalid(format!("its key lacks {}", missing.name)));
         }
-        if let Some((name, _)) = conditions.iter().find(|(name, _)| !is_key(name)) {
-            return Err(invalid(format!("a condition on {name}, which is not in its key")));
+        if let Some(other) = conditions.iter().find(|condition| !is_key(&condition.column)) {
+            return Err(invalid(format!("a condition on {}, which is not in its key", other.column)));
         }
         if !table.static_columns().is_empty() {
             return Err(invalid("it has static columns".to_owned()));
         }
         let mut shown = Vec::new();
-        for column in table.regular_columns().iter().filter(|column| column.name != HIDDEN) {
+        for column in table.regular_columns().iter().filter(|column| !column.is_hidden()) {
             match base.column(&column.name).filter(|of| of.kind == ColumnKind::Regular) {
                 Some(of) => shown.push((of.id, column.id)),
                 None => return Err(invalid(format!("{} is no regular column of the base", column.name))),

@@ -140,7 +140,7 @@ pub fn create_view(view: &Table, base: &Table, internals: bool) -> String {
     };
     let selected = match all_columns {
         true => "*".to_owned(),
-        false => names(view.columns()),
+        false => names(view.shown_columns()),
     };
     let full_name =
         |table: &Table| format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));

@@ -111,7 +111,7 @@ fn options(table: &Table) -> [(&'static str, Datum); 23] {
 
 /// A materialized view; of a table that is none there is no row.
 fn view(rows: &mut RowBuilder, schema: &Schema, table: &Table) {
-    let Some(Derivation::View { base, all_columns, where_clause }) = &table.derivation else { return };
+    let Some(Derivation::View { base, all_columns, where_clause, .. }) = &table.derivation else { return };
     let base_name = schema.table_by_id(*base).map(|base| base.name.as_str());
     let own = [
         ("view_name", table.name.as_str().into()),
@@ -190,7 +190,7 @@ fn kind_name(kind: ColumnKind) -> &'static str {
 }
 
 fn columns(rows: &mut RowBuilder, table: &Table) {
-    for column in table.columns() {
+    for column in table.shown_columns() {
         let Column { name, kind, position, ty, descending, .. } = column;
         let order = match (kind, descending) {
             (ColumnKind::Clustering, false) => "asc",

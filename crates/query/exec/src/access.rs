@@ -94,7 +94,12 @@ impl Access {
         schema: &Arc<Schema>,
     ) -> Result<()> {
         match plan {
-            Plan::Select(plan) => self.check_table(Permission::Select, &plan.table, principal, schema),
+            Plan::Select(plan) => {
+                // Whoever reads a view reads its base.
+                let derivation = plan.table.derivation.as_ref().filter(|derivation| derivation.is_view());
+                let base = derivation.and_then(|derivation| schema.table_by_id(derivation.base()));
+                self.check_table(Permission::Select, base.unwrap_or(&plan.table), principal, schema)
+            }
             Plan::Modification(plan) => self.check_modification(plan, principal, schema),
             Plan::Batch(plan) => plan
                 .statements

@@ -512,6 +512,10 @@ impl<C: Coordinator> Executor<C> {
                 now_micros: self.timestamp(),
             };
             let mut outcome = ddl::plan(statement, &context)?;
+            if matches!(statement, Statement::CreateView(_)) && !outcome.edits.is_empty() {
+                // Its rows would not follow from writes of its base yet.
+                return Err(ExecError::unsupported(statement.name()));
+            }
             outcome.edits.extend(roles::effects(&schema, &outcome.edits, creator));
             if self.propose(&schema, outcome.edits).await? {
                 outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));

@@ -290,6 +290,7 @@ fn test(name: &str, test: &Test, table: &Table) -> String {
         Test::In(choice) => choice_text(choice, table),
         Test::Contains(value) => format!("contains {}", expr(value, table)),
         Test::ContainsKey(value) => format!("contains key {}", expr(value, table)),
+        Test::SameAs(_) => "is that of the base".to_owned(),
         Test::Like(pattern) => format!("like {}", expr(pattern, table)),
         Test::Matches(pattern) => format!("matches {}", expr(pattern, table)),
         Test::Not(inner) => return format!("not {}", self::test(name, inner, table)),

@@ -84,7 +84,7 @@ pub const TABLE: &[Row] = &[
     row(
         "exec",
         "query",
-        "stdx types schema mutation rt topology cql wire replica cluster coordinator auth catalog",
+        "stdx types schema mutation rt topology cql wire views replica cluster coordinator auth catalog",
     ),
     // front: what clients and operators speak.
     row("session", "front", "stdx rt wire tls"),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use types::quote_identifier;
+use types::{CqlType, quote_identifier};
 
 use crate::TableId;
 
@@ -99,6 +99,58 @@ pub struct Trigger {
     pub class: String,
 }
 
+/// How a condition of a view compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ViewOperator {
+    /// `=`
+    Equal,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `IN`
+    In,
+}
+
+/// A condition on a column of a view's key. (`IS NOT NULL` needs none: a row without a value in its key is in no view.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewCondition {
+    /// Name of the column.
+    pub column: String,
+    /// How it is compared.
+    pub operator: ViewOperator,
+    /// With what, as serialised: one value, or any number for `IN`.
+    pub values: Vec<Vec<u8>>,
+}
+
+impl ViewCondition {
+    /// Whether a value of the column, whose type is `ty`, fulfils it.
+    pub fn holds(&self, ty: &CqlType, value: &[u8]) -> bool {
+        self.values.iter().any(|with| {
+            let order = ty.compare(value, with);
+            match self.operator {
+                ViewOperator::Equal | ViewOperator::In => order.is_eq(),
+                ViewOperator::Less => order.is_lt(),
+                ViewOperator::LessOrEqual => order.is_le(),
+                ViewOperator::Greater => order.is_gt(),
+                ViewOperator::GreaterOrEqual => order.is_ge(),
+            }
+        })
+    }
+}
+
+/// Name of the column of a view that clients do not see, which tells whether a row is there (docs/design/views.md). No statement can
+/// name it.
+///
+/// In a view whose key has a regular column of the base table it is a copy of that column's cell, and a row of the view is there while
+/// the hidden cell is live and equal to the key's value. In another view it is a map with an element for each cell
+/// of a base column that the view does not show: a view row without anything else is there as long as one of them lives.
+pub const HIDDEN: &str = "";
+
 /// From what the rows of a derived table follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Derivation {
@@ -110,6 +162,8 @@ pub enum Derivation {
         all_columns: bool,
         /// Which rows, as the text after WHERE.
         where_clause: String,
+        /// The conditions of the text on columns of the view's key, beside `IS NOT NULL`.
+        conditions: Vec<ViewCondition>,
     },
     /// The storage of an index.
     Index {

@@ -12,7 +12,9 @@ mod role;
 mod service_level;
 mod table;
 
-pub use derived::{Derivation, Index, IndexTarget, IndexedPart, Trigger};
+pub use derived::{
+    Derivation, HIDDEN, Index, IndexTarget, IndexedPart, Trigger, ViewCondition, ViewOperator,
+};
 pub use function::{Signature, UserAggregate, UserFunction};
 pub use keyspace::{Keyspace, Replication, Schema};
 pub use options::{SpeculativeRetry, TableOptions, TombstoneGc};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use crate::{Derivation, Index, InvalidSchema, TableOptions, Trigger};
+use crate::{Derivation, HIDDEN, Index, InvalidSchema, TableOptions, Trigger};
 
 /// A table's identity for life: survives renames, differs between a dropped table and its successor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +71,11 @@ pub struct Column {
 }
 
 impl Column {
+    /// Whether clients do not see it.
+    pub fn is_hidden(&self) -> bool {
+        self.name == HIDDEN
+    }
+
     /// Whether it is kept as one cell an element (unfrozen collection or user type).
     pub fn is_complex(&self) -> bool {
         self.ty.is_multi_cell()
@@ -127,6 +132,11 @@ impl Table {
     /// All columns: partition key, clustering, static by name, regular by name.
     pub fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// The columns that clients see, in the order of [`Table::columns`].
+    pub fn shown_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| !column.is_hidden())
     }
 
     /// The partition key's columns in key order; never empty.

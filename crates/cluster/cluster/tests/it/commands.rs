@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use schema::{
     Derivation, DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, Replication, Role, ServiceLevel,
     Signature, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc, Trigger,
-    UserAggregate, UserFunction, UserType, WorkloadType,
+    UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator, WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -138,10 +138,24 @@ fn index() -> impl Strategy<Value = Index> {
 
 fn derivation() -> impl Strategy<Value = Derivation> {
     let base = any::<[u8; 16]>().prop_map(TableId);
+    let operators = vec![
+        ViewOperator::Equal,
+        ViewOperator::Less,
+        ViewOperator::LessOrEqual,
+        ViewOperator::Greater,
+        ViewOperator::GreaterOrEqual,
+        ViewOperator::In,
+    ];
+    let values = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..4), 0..3);
+    let condition = (text(), prop::sample::select(operators), values)
+        .prop_map(|(column, operator, values)| ViewCondition { column, operator, values });
+    let conditions = prop::collection::vec(condition, 0..3);
     prop_oneof![
-        (base.clone(), any::<bool>(), text()).prop_map(|(base, all_columns, where_clause)| {
-            Derivation::View { base, all_columns, where_clause }
-        }),
+        (base.clone(), any::<bool>(), text(), conditions).prop_map(
+            |(base, all_columns, where_clause, conditions)| {
+                Derivation::View { base, all_columns, where_clause, conditions }
+            }
+        ),
         (base.clone(), text()).prop_map(|(base, index)| Derivation::Index { base, index }),
         base.prop_map(|base| Derivation::Cdc { base }),
     ]

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use schema::{Derivation, Table, TableBuilder, TableId};
+use schema::{Derivation, HIDDEN, Table, TableBuilder, TableId, ViewCondition, ViewOperator};
 use types::CqlType;
-use views::{Condition, HIDDEN, Operator, View};
+use views::View;
 
 /// `p int, c int, a int, b int, m map<int, int>, s int static, PRIMARY KEY (p, c)`
 pub fn base() -> Arc<Table> {
@@ -20,11 +19,20 @@ pub fn base() -> Arc<Table> {
 }
 
 /// A view of [`base`] with these key columns and shown columns.
-pub fn view_table(base: &Table, partition_key: &[&str], clustering: &[&str], shown: &[&str]) -> Arc<Table> {
+fn view_table(
+    base: &Table,
+    (partition_key, clustering): (&[&str], &[&str]),
+    shown: &[&str],
+    conditions: &[ViewCondition],
+) -> Arc<Table> {
     let ty = |name: &str| base.column(name).expect("a column of the base").ty.clone();
     let mut builder = TableBuilder::new("ks", "v", TableId([2; 16]));
-    builder.derivation =
-        Some(Derivation::View { base: base.id, all_columns: false, where_clause: String::new() });
+    builder.derivation = Some(Derivation::View {
+        base: base.id,
+        all_columns: false,
+        where_clause: String::new(),
+        conditions: conditions.to_vec(),
+    });
     for name in partition_key {
         builder = builder.partition_key(*name, ty(name));
     }
@@ -46,21 +54,20 @@ pub fn view_table(base: &Table, partition_key: &[&str], clustering: &[&str], sho
 /// Views of [`base`].
 pub fn views(base: &Table) -> Vec<View> {
     let view = |partition_key: &[&str], clustering: &[&str], shown: &[&str], conditions: &[_]| {
-        let table = view_table(base, partition_key, clustering, shown);
-        View::new(base, table, conditions).expect("a view of the base")
+        let table = view_table(base, (partition_key, clustering), shown, conditions);
+        View::new(base, table).expect("a view of the base")
     };
-    let int = |value: i32| Bytes::copy_from_slice(&value.to_be_bytes());
+    let condition = |column: &str, operator, values: &[i32]| ViewCondition {
+        column: column.to_owned(),
+        operator,
+        values: values.iter().map(|value| value.to_be_bytes().to_vec()).collect(),
+    };
     vec![
         view(&["c"], &["p"], &["a", "b", "m"], &[]),
         view(&["c"], &["p"], &["b"], &[]),
-        view(&["p"], &["c"], &[], &[("c".to_owned(), Condition::In(vec![int(0), int(2)]))]),
+        view(&["p"], &["c"], &[], &[condition("c", ViewOperator::In, &[0, 2])]),
         view(&["a"], &["p", "c"], &["b", "m"], &[]),
         view(&["c", "a"], &["p"], &[], &[]),
-        view(
-            &["p"],
-            &["a", "c"],
-            &["m"],
-            &[("a".to_owned(), Condition::Compare(Operator::GreaterOrEqual, int(1)))],
-        ),
+        view(&["p"], &["a", "c"], &["m"], &[condition("a", ViewOperator::GreaterOrEqual, &[1])]),
     ]
 }

@@ -7,6 +7,7 @@ mod objects;
 pub mod options;
 mod table;
 mod user_type;
+mod view;
 
 use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
 use cluster::SchemaEdit;
@@ -100,6 +101,8 @@ pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> 
         Statement::DropAggregate(ast) => objects::drop_aggregate(ast, context),
         Statement::CreateIndex(ast) => index::create(ast, context),
         Statement::DropIndex(ast) => objects::drop_index(ast, context),
+        Statement::CreateView(ast) => view::create(ast, context),
+        Statement::AlterView(ast) => view::alter(ast, context),
         Statement::DropView(ast) => objects::drop_view(ast, context),
         Statement::DropTrigger(ast) => objects::drop_trigger(ast, context),
         other => Err(ExecError::unsupported(other.name())),
@@ -123,6 +126,8 @@ pub fn is_schema_change(statement: &Statement) -> bool {
             | Statement::DropAggregate(_)
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_)
+            | Statement::CreateView(_)
+            | Statement::AlterView(_)
             | Statement::DropView(_)
             | Statement::DropTrigger(_)
     )

@@ -363,6 +363,13 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
                 return Err(ExecError::Config("Invalid table id".to_owned()));
             }
             options::apply(&mut builder.options, properties, table.is_counter())?;
+            if has_views && builder.options.gc_grace_seconds == 0 {
+                return invalid!(
+                    "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since this value is \
+                     used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to \
+                     expire before being replayed."
+                );
+            }
             builder
         }
     };

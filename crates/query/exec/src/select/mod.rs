@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cql::ast::{Direction, Select, Selection as SelectionAst, SelectorKind, Term};
 use mutation::ColumnSelection;
-use schema::{Column, ColumnId, ColumnKind, Table};
+use schema::{Column, ColumnId, ColumnKind, HIDDEN, Table};
 use types::CqlType;
 
 use crate::error::{ExecError, Result, invalid};
@@ -20,7 +20,7 @@ use crate::lookup::Lookup;
 use crate::request::timeout_of;
 use crate::where_clause::access::AccessPath;
 use crate::where_clause::choice::TupleChoice;
-use crate::where_clause::filter::Filter;
+use crate::where_clause::filter::{Filter, Test};
 use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
 use selection::Selection;
 
@@ -80,8 +80,9 @@ impl SelectPlan {
             check_distinct_filter(ast, &table)?;
         }
         let filtering = ast.allow_filtering || computed;
-        let restrictions =
+        let mut restrictions =
             where_clause::resolve(&ast.filter, StatementKind::Select { filtering }, &mut resolver)?;
+        restrictions.filters.extend(view_filter(&table, lookup));
         if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
             return invalid!("Cannot restrict clustering columns when selecting only static columns");
         }
@@ -148,6 +149,18 @@ impl SelectPlan {
             AccessPath::Key(_) | AccessPath::Slice(_) => None,
         }
     }
+}
+
+/// The condition on which a row of a view is there whose key has a regular column of the base: the hidden copy of its cell lives and has
+/// the value that is in the key (docs/design/views.md).
+fn view_filter(view: &Table, lookup: &Lookup<'_>) -> Option<Filter> {
+    let derivation = view.derivation.as_ref().filter(|derivation| derivation.is_view())?;
+    let hidden = view.column(HIDDEN).filter(|column| !column.is_complex())?;
+    let base = lookup.schema.table_by_id(derivation.base())?;
+    let is_regular =
+        |column: &&Column| base.column(&column.name).is_some_and(|column| column.kind == ColumnKind::Regular);
+    let key = view.partition_key().iter().chain(view.clustering()).find(is_regular)?;
+    Some(Filter { column: hidden.into(), name: key.name.clone(), test: Test::SameAs(key.into()) })
 }
 
 fn limit_of(term: Option<&Term>, name: &'static str, resolver: &mut Resolver<'_>) -> Result<Option<Expr>> {

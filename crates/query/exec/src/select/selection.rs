@@ -48,7 +48,7 @@ pub struct Selection {
 
 /// The order in which `*` lists columns: keys, static columns, regular columns.
 fn all_columns(table: &Table) -> impl Iterator<Item = &Column> {
-    table.columns().iter()
+    table.shown_columns()
 }
 
 /// The name of a member of a JSON object: in quotes, and in quotes twice where the column's name needs them.

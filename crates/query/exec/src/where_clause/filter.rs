@@ -37,6 +37,8 @@ pub enum Test {
     Matches(Expr),
     /// `NOT IN`, `NOT CONTAINS`: the value is not null and does not pass.
     Not(Box<Test>),
+    /// Equal to another column: the hidden column of a view to that of its key.
+    SameAs(ColumnRef),
 }
 
 /// The patterns of LIKE that an index answers.
@@ -103,6 +105,7 @@ enum BoundTest<'a> {
     Like(LikePattern),
     Matches(Wildcards),
     Not(Box<BoundTest<'a>>),
+    SameAs(&'a ColumnRef),
 }
 
 impl Filter {
@@ -125,6 +128,7 @@ impl Test {
             }
             Self::Like(pattern) => BoundTest::Like(LikePattern::parse(&value(pattern)?, name)?),
             Self::Matches(pattern) => BoundTest::Matches(Wildcards::parse(&value(pattern)?, name)?),
+            Self::SameAs(column) => BoundTest::SameAs(column),
             // With a null among them nobody knows whether a value is in.
             Self::Not(inner) => BoundTest::Not(Box::new(match &**inner {
                 Self::In(choice) => BoundTest::In(in_values(choice, name, env, false)?),
@@ -170,12 +174,12 @@ impl BoundFilter<'_> {
     /// Whether a row passes. Null passes nothing.
     pub fn matches(&self, row: &RowView<'_>) -> bool {
         let Some(value) = row.value(self.column) else { return false };
-        self.test.passes(&value, &self.column.ty)
+        self.test.passes(&value, &self.column.ty, row)
     }
 }
 
 impl BoundTest<'_> {
-    fn passes(&self, value: &[u8], ty: &CqlType) -> bool {
+    fn passes(&self, value: &[u8], ty: &CqlType, row: &RowView<'_>) -> bool {
         match self {
             BoundTest::Compare(operator, other) => {
                 let order = ty.compare(value, other);
@@ -188,10 +192,11 @@ impl BoundTest<'_> {
                     ComparisonOperator::GreaterOrEqual => order.is_ge(),
                 }
             }
+            BoundTest::SameAs(other) => row.borrowed(other).is_some_and(|other| *other == *value),
             BoundTest::Like(LikePattern::Whole(wanted)) => value == wanted,
             BoundTest::Like(LikePattern::Prefix(prefix)) => value.starts_with(prefix),
             BoundTest::Matches(pattern) => pattern.matches(value),
-            BoundTest::Not(inner) => !inner.passes(value, ty),
+            BoundTest::Not(inner) => !inner.passes(value, ty, row),
             BoundTest::In(others) => others.iter().any(|other| ty.compare(value, other).is_eq()),
             BoundTest::Contains(wanted) => match ty {
                 CqlType::List { element, .. } => any_element(Elements::of_list(value), element, wanted, 0, 1),
@@ -204,7 +209,7 @@ impl BoundTest<'_> {
                 _ => false,
             },
             BoundTest::Element(key, element, test) => {
-                element_at(value, ty, key).is_some_and(|found| test.passes(found, element))
+                element_at(value, ty, key).is_some_and(|found| test.passes(found, element, row))
             }
         }
     }

@@ -174,7 +174,9 @@ impl Condition {
                 _ => Self::Other,
             },
             Test::Like(pattern) => Self::Like(pattern.clone()),
-            Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) => Self::Other,
+            Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) | Test::SameAs(_) => {
+                Self::Other
+            }
         }
     }
 

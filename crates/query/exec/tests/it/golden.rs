@@ -287,17 +287,22 @@ pub fn check(name: &str) {
 
 /// Runs every statement of a file on a node and compares what comes out.
 pub fn check_on(node: &Node, name: &str) {
+    check_with(node, name, |_| None);
+}
+
+/// [`check_on`] where `instead` may answer a statement itself, in the form of the file.
+pub fn check_with(node: &Node, name: &str, instead: impl Fn(&str) -> Option<String>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     let text = std::fs::read_to_string(&path).unwrap();
     let mut actual = String::new();
     let mut answered = false;
     for line in text.lines() {
         if let Some(statement) = line.strip_prefix("> ") {
-            let answer = match statement.strip_prefix("PREPARE ") {
-                Some(text) => node.request(|request| request.prepare(text, None)),
-                None => node.query(statement),
-            };
-            actual.push_str(&format!("{line}\n{}\n", show(&answer)));
+            let answer = instead(statement).unwrap_or_else(|| match statement.strip_prefix("PREPARE ") {
+                Some(text) => show(&node.request(|request| request.prepare(text, None))),
+                None => show(&node.query(statement)),
+            });
+            actual.push_str(&format!("{line}\n{answer}\n"));
             answered = true;
         } else if let Some(role) = line.strip_prefix('@') {
             node.log_in(role);

@@ -14,3 +14,4 @@ mod roles;
 mod schema_change;
 mod sinks;
 mod tables;
+mod views;

@@ -23,6 +23,7 @@ use rt::Instant;
 use schema::{ColumnKind, IndexedPart, Schema, Table, TableId};
 use topology::{HostId, Location};
 use types::CqlType;
+use views::View;
 
 /// Seconds at which the clock starts.
 pub const START_SECONDS: i64 = 1_700_000_000;
@@ -142,6 +143,7 @@ impl Memory {
     }
 
     fn put(&self, update: PartitionUpdate) {
+        self.derive(&update).into_iter().for_each(|update| self.put(update));
         let mut tables = self.tables.borrow_mut();
         let table = tables.entry(update.table.id).or_default();
         match table.get_mut(&update.key) {
@@ -153,6 +155,19 @@ impl Memory {
                 table.insert(key, fresh);
             }
         }
+    }
+
+    /// The changes of views that follow from an update of their base.
+    fn derive(&self, update: &PartitionUpdate) -> Vec<PartitionUpdate> {
+        let (schema, tables) = (self.schema.borrow(), self.tables.borrow());
+        let Some(home) = schema.keyspace(&update.table.keyspace) else { return Vec::new() };
+        let held = tables.get(&update.table.id).and_then(|table| table.get(&update.key)).cloned();
+        let held = held.unwrap_or_else(|| PartitionUpdate::new(update.table.clone(), update.key.clone()));
+        let of_view = |table: &Arc<Table>| {
+            let view = View::new(&update.table, table.clone()).expect("views fit their base");
+            view.changes(&held, update, START_SECONDS as u32)
+        };
+        home.views_of(update.table.id).flat_map(of_view).collect()
     }
 
     /// The fragments of a partition that a command asks for, in its order, with what deletions hide left out.

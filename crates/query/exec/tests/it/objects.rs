@@ -124,12 +124,14 @@ fn tables(schema: &Schema) -> Vec<SchemaEdit> {
         .clustering("c", CqlType::Int, false);
     mv.options.comment = "it's".to_owned();
     let where_clause = "k IS NOT NULL AND c IS NOT NULL AND v IS NOT NULL".to_owned();
-    mv.derivation = Some(Derivation::View { base: t.id, all_columns: false, where_clause });
+    mv.derivation =
+        Some(Derivation::View { base: t.id, all_columns: false, where_clause, conditions: Vec::new() });
     let mut all = TableBuilder::new("ks", "Mv2", TableId([0x52; 16]))
         .partition_key("V", CqlType::Text)
         .partition_key("K", CqlType::Int);
     let where_clause = "\"K\" IS NOT NULL AND \"V\" IS NOT NULL".to_owned();
-    all.derivation = Some(Derivation::View { base: other.id, all_columns: true, where_clause });
+    all.derivation =
+        Some(Derivation::View { base: other.id, all_columns: true, where_clause, conditions: Vec::new() });
     // What an index stores and a log of changes: neither is described, and both go with their table.
     let derived = |name: &str, id: u8, derivation| {
         let mut table = TableBuilder::new("ks", name, TableId([id; 16])).partition_key("v", CqlType::Text);
