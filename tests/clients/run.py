@@ -85,6 +85,11 @@ CLIENTS = {
     "node": node,
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
+    "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
+}
+# The options of the node that a client needs, when it cannot share one with the others.
+OPTIONS = {
+    "logins": ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer"),
 }
 
 
@@ -164,14 +169,23 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has no DynamoDB API.
-    names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name != "boto3"]
+    torc_only = ("boto3", "logins")
+    names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
     if not options.torc:
         parser.error("--torc or --host is needed")
+    shared = [name for name in names if name not in OPTIONS]
+    groups = ([(shared, ())] if shared else []) + [([name], OPTIONS[name]) for name in names if name in OPTIONS]
+    failed = sum(run_group(options, group, settings) for group, settings in groups)
+    sys.exit(1 if failed else 0)
+
+
+def run_group(options, names, settings):
+    """Runs clients against a throw-away node with these settings; how many tests failed."""
     with Workspace("clients") as folder:
         several = ("--nodes", str(options.nodes)) if options.nodes > 1 else ()
-        server = Torc(options.torc, folder, ADDRESS, options=several)
+        server = Torc(options.torc, folder, ADDRESS, options=(*several, *settings))
         print(f"torc was ready in {start(server, options.nodes):.2f} s on {ADDRESS}")
         try:
             failed = run_all(names, ADDRESS, CQL_PORT, "torc", options.nodes, server)
@@ -181,7 +195,7 @@ def main():
                 failed += 1
         finally:
             server.kill()
-        sys.exit(1 if failed else 0)
+        return failed
 
 
 if __name__ == "__main__":

@@ -282,6 +282,25 @@ def limits():
             Item={"p": {"S": "k"}, "n": {"N": "9" * 1_000_000}})  # fmt: skip
 
 
+def time_to_live():
+    table, now = new_table(), int(time.time())
+    specification = {"Enabled": True, "AttributeName": "ends"}
+    client.update_time_to_live(TableName=table.name, TimeToLiveSpecification=specification)
+    refused("ValidationException", "TimeToLive is already enabled", client.update_time_to_live,
+            TableName=table.name, TimeToLiveSpecification=specification)  # fmt: skip
+    described = client.describe_time_to_live(TableName=table.name)["TimeToLiveDescription"]
+    assert described == {"TimeToLiveStatus": "ENABLED", "AttributeName": "ends"}, described
+    for name, ends in [("over", now - 5), ("later", now + 3600), ("text", str(now - 5)), ("ancient", 1)]:
+        table.put_item(Item={"p": name, "ends": ends})
+    deadline = time.monotonic() + 40
+    while len(left := {item["p"] for item in table.scan()["Items"]}) == 4 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert left == {"later", "text", "ancient"}, left
+    off = {"Enabled": False, "AttributeName": "ends"}
+    client.update_time_to_live(TableName=table.name, TimeToLiveSpecification=off)
+    assert client.describe_time_to_live(TableName=table.name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED"
+
+
 def transactions():
     table, other = new_table(), new_table("N")
     n = {":n": {"N": "1"}}
@@ -416,6 +435,7 @@ check("counters under contention", counters_do_not_lose_updates)
 check("queries", queries)
 check("scans by segments", scans)
 check("batches", batches)
+check("time to live", time_to_live)
 check("transactions", transactions)
 check("transfers under contention", transfers_under_contention)
 check("limits", limits)

@@ -9,6 +9,11 @@ use serde_json::{Value as Json, json};
 #[expect(missing_docs, reason = "the API's names")]
 pub enum ErrorKind {
     Validation,
+    AccessDenied,
+    IncompleteSignature,
+    InvalidSignature,
+    MissingAuthenticationToken,
+    UnrecognizedClient,
     Serialization,
     UnknownOperation,
     ResourceNotFound,
@@ -28,6 +33,13 @@ impl ErrorKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Validation => "com.amazonaws.dynamodb.v20120810#ValidationException",
+            Self::AccessDenied => "com.amazon.coral.service#AccessDeniedException",
+            Self::IncompleteSignature => "com.amazon.coral.service#IncompleteSignatureException",
+            Self::InvalidSignature => "com.amazon.coral.service#InvalidSignatureException",
+            Self::MissingAuthenticationToken => {
+                "com.amazon.coral.service#MissingAuthenticationTokenException"
+            }
+            Self::UnrecognizedClient => "com.amazon.coral.service#UnrecognizedClientException",
             Self::Serialization => "com.amazon.coral.service#SerializationException",
             Self::UnknownOperation => "com.amazon.coral.service#UnknownOperationException",
             Self::ResourceNotFound => "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException",
@@ -172,6 +184,7 @@ impl From<ExecError> for ApiError {
         match error {
             ExecError::Request(error) => error.into(),
             ExecError::Invalid(text) => Self::validation(text),
+            ExecError::Unauthorized(text) => Self::new(ErrorKind::AccessDenied, text),
             other => Self::new(ErrorKind::InternalServer, format!("{other:?}")),
         }
     }

@@ -13,11 +13,13 @@ use bytes::{Bytes, BytesMut};
 use exec::backend::Coordinator;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
+use hyper::http::request::Parts;
 use hyper::rt::ReadBufCursor;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
 
+use crate::signature::Signed;
 use crate::{Answer, ApiError, Dynamo, ErrorKind};
 
 /// Bytes of a request's header, and what hyper buffers of a connection.
@@ -163,7 +165,7 @@ async fn respond<C: Coordinator>(service: &Service<C>, request: Request<Incoming
     let mut booking = Booking { of: &service.in_flight, bytes: 0 };
     let read = read_body(service, body, &mut booking);
     let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
-        Ok(Ok(body)) => (carry_out(service, &head.method, &head.headers, &body).await, false),
+        Ok(Ok(body)) => (carry_out(service, &head, &body).await, false),
         Ok(Err(error)) => (answer_of(&error), true),
         Err(_) => (
             answer_of(&ApiError::new(ErrorKind::Serialization, "The request's body did not arrive in time")),
@@ -177,21 +179,24 @@ fn answer_of(error: &ApiError) -> Answer {
     Answer { status: error.kind.status(), body: error.body().to_string() }
 }
 
-async fn carry_out<C: Coordinator>(
-    service: &Service<C>,
-    method: &Method,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Answer {
+async fn carry_out<C: Coordinator>(service: &Service<C>, head: &Parts, body: &[u8]) -> Answer {
+    let headers = &head.headers;
     if header(headers, "content-encoding").is_some_and(|encoding| encoding != "identity") {
         let text = "Compressed requests are not supported: send them without Content-Encoding";
         return answer_of(&ApiError::new(ErrorKind::Serialization, text));
     }
     let target = header(headers, "x-amz-target").and_then(|target| target.strip_prefix(TARGET_PREFIX));
     match target {
-        Some(operation) if method == Method::POST => {
-            let host = header(headers, "host").unwrap_or_default();
-            service.dynamo.call(operation, body, host).await
+        Some(operation) if head.method == Method::POST => {
+            let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+            let signed = Signed { method: head.method.as_str(), path, query, headers, body };
+            match service.dynamo.signer(&signed) {
+                Ok(role) => {
+                    let host = header(headers, "host").unwrap_or_default();
+                    service.dynamo.call(operation, body, host, role.as_deref()).await
+                }
+                Err(error) => answer_of(&error),
+            }
         }
         _ => answer_of(&ApiError::new(ErrorKind::UnknownOperation, "")),
     }

@@ -4,10 +4,14 @@
 //! attributes that are no key in one map, as ScyllaDB's Alternator documents it.
 
 mod error;
+mod expiry;
 mod http;
 mod operations;
+mod permissions;
+mod ranges;
 mod request;
 mod server;
+mod signature;
 mod store;
 mod table;
 mod transaction;

@@ -35,8 +35,10 @@ pub struct Server<C>(Rc<Inner<C>>);
 struct Inner<C> {
     service: Rc<Service<C>>,
     port: Port<HandOver, ()>,
+    ttl_period: Duration,
     accepting: RefCell<Option<Task<()>>>,
     sweeping: RefCell<Option<Task<()>>>,
+    expiring: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
     next: Cell<u64>,
     open: RefCell<BTreeMap<u64, (Rc<Progress>, Task<()>)>>,
@@ -44,14 +46,23 @@ struct Inner<C> {
 
 impl<C: Coordinator> Server<C> {
     /// Ready to serve connections, but not listening.
-    pub fn new(rt: &Rt, dynamo: Dynamo<C>, limits: HttpLimits, endpoint: HandOverEndpoint) -> Self {
+    /// `ttl_period` is the time between two looks for items whose time to live is over.
+    pub fn new(
+        rt: &Rt,
+        dynamo: Dynamo<C>,
+        limits: HttpLimits,
+        ttl_period: Duration,
+        endpoint: HandOverEndpoint,
+    ) -> Self {
         let port = endpoint.attach(rt);
         let service = Service { rt: rt.clone(), dynamo, limits, in_flight: InFlight::default() };
         let inner = Rc::new(Inner {
             service: Rc::new(service),
             port: port.clone(),
+            ttl_period,
             accepting: RefCell::default(),
             sweeping: RefCell::default(),
+            expiring: RefCell::default(),
             stopped: Cell::new(false),
             next: Cell::new(0),
             open: RefCell::default(),
@@ -81,13 +92,17 @@ impl<C: Coordinator> Server<C> {
         let service = self.0.service.clone();
         let sweeping = rt.spawn(Group::Maintenance, async move { service.dynamo.sweep(&service.rt).await });
         *self.0.sweeping.borrow_mut() = Some(sweeping);
+        let (service, period) = (self.0.service.clone(), self.0.ttl_period);
+        let expiring = rt
+            .spawn(Group::Maintenance, async move { service.dynamo.expire_every(&service.rt, period).await });
+        *self.0.expiring.borrow_mut() = Some(expiring);
         Ok(address)
     }
 
     /// Closes the port, and the connections when their requests are done; those that are not within `grace` are cut.
     pub async fn stop(&self, grace: Duration) {
         self.0.stopped.set(true);
-        for task in [&self.0.accepting, &self.0.sweeping] {
+        for task in [&self.0.accepting, &self.0.sweeping, &self.0.expiring] {
             let task = task.borrow_mut().take();
             if let Some(task) = task {
                 task.cancel().await;

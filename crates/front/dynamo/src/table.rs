@@ -485,6 +485,8 @@ pub(crate) struct Details {
     pub(crate) write_units: i64,
     pub(crate) protected: bool,
     pub(crate) class: Option<String>,
+    /// The attribute with the second since 1970 after which an item is deleted.
+    pub(crate) expires_by: Option<String>,
     pub(crate) tags: BTreeMap<String, String>,
 }
 
@@ -502,6 +504,7 @@ impl Details {
             write_units: integer("write_units"),
             protected: boolean("protected"),
             class: json.get("class").and_then(Json::as_str).map(str::to_owned),
+            expires_by: json.get("expires_by").and_then(Json::as_str).map(str::to_owned),
             tags: tags
                 .into_iter()
                 .flatten()
@@ -519,6 +522,7 @@ impl Details {
             "write_units": self.write_units,
             "protected": self.protected,
             "class": self.class,
+            "expires_by": self.expires_by,
             "tags": self.tags,
         });
         extensions.insert(EXTENSION.to_owned(), json.to_string().into_bytes());

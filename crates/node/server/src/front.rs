@@ -96,9 +96,16 @@ impl Front {
         };
         coordinator.compute_with(Rc::new(tables));
         let isolation = dynamo::Isolation::from_name(&boot.config.alternator_write_isolation);
-        let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default());
-        let alternator =
-            dynamo::Server::new(rt, api, alternator_limits(rt, &boot.config), endpoint.alternator);
+        let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
+            .enforcing_authorization(boot.config.alternator_enforce_authorization);
+        let ttl_period = boot.config.alternator_ttl_period;
+        let alternator = dynamo::Server::new(
+            rt,
+            api,
+            alternator_limits(rt, &boot.config),
+            ttl_period,
+            endpoint.alternator,
+        );
         let watches = !boot.config.slow_query_log_timeout.is_zero();
         Self {
             _slow: watches.then(|| executor::tell_slow(rt, &executor)),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ArgMatches;
 use server::Config;
@@ -10,6 +11,8 @@ use crate::{local_cluster, node};
 
 /// The port of the DynamoDB API: that of DynamoDB Local.
 const ALTERNATOR_PORT: u16 = 8000;
+/// Short: users who try out a time to live want to see its end.
+const ALTERNATOR_TTL_PERIOD: Duration = Duration::from_secs(10);
 
 /// Runs a node for development, or several.
 pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
@@ -23,10 +26,11 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     config.data_file_directories = directory.join("data");
     config.commitlog_segment_size = server::Size::mib(8);
     config.alternator_port = ALTERNATOR_PORT;
+    config.alternator_ttl_period = ALTERNATOR_TTL_PERIOD;
     node::apply(&mut config, arguments)?;
-    if !config.asks_nobody() && arguments.get_one::<String>("alternator_port").is_none() {
-        // The DynamoDB API cannot ask clients who they are yet.
-        config.alternator_port = 0;
+    if !config.asks_nobody() {
+        // Who asks CQL clients who they are asks others too.
+        config.alternator_enforce_authorization = true;
     }
     place(&mut config, arguments);
     let nodes = *arguments.get_one::<u16>("nodes").expect("it has a default");

@@ -82,6 +82,19 @@ impl Access {
         Some(Performer { name, access: self.cache.role(schema, name), restricted: self.enabled })
     }
 
+    /// Refuses what a role has no permission for.
+    pub(crate) fn authorize(
+        &self,
+        schema: &Arc<Schema>,
+        role: Option<&str>,
+        permission: Permission,
+        resource: &Resource,
+    ) -> Result<()> {
+        let Some(name) = role else { return unauthorized(ANONYMOUS) };
+        let performer = Performer { name, access: self.cache.role(schema, name), restricted: self.enabled };
+        performer.ensure(permission, resource)
+    }
+
     /// Refuses a plan that the caller may not run.
     ///
     /// # Errors

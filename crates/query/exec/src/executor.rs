@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use auth::password::Hash;
+use auth::{Permission, Resource};
 use cluster::SchemaEdit;
 use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
 use cql::ast::{BatchKind, Password, Statement};
@@ -453,18 +454,28 @@ impl<C: Coordinator> Executor<C> {
         Err(moved())
     }
 
+    /// Refuses what a role has no permission for, on a node that asks for permissions.
+    ///
+    /// # Errors
+    /// `Unauthorized`, with the permission that is missing.
+    pub fn authorize(&self, role: Option<&str>, permission: Permission, resource: &Resource) -> Result<()> {
+        self.access.authorize(&self.coordinator.schema(), role, permission, resource)
+    }
+
     /// Changes the schema as `plan` says, which is given the schema, the cluster, and an id for a new table. It is asked again when
-    /// others change the schema meanwhile; without edits nothing is changed.
+    /// others change the schema meanwhile; without edits nothing is changed. `creator` has every permission on what is created.
     ///
     /// # Errors
     /// Those of `plan`, and when the cluster cannot make the change.
     pub async fn change_schema_by<E: From<ExecError>>(
         &self,
+        creator: Option<&str>,
         plan: impl Fn(&Schema, &ClusterView, [u8; 16]) -> std::result::Result<Vec<SchemaEdit>, E>,
     ) -> std::result::Result<(), E> {
         for _ in 0..SCHEMA_CHANGE_TRIES_MAX {
             let (schema, view) = (self.coordinator.schema(), self.coordinator.view());
-            let edits = plan(&schema, &view, self.call.time_uuid())?;
+            let mut edits = plan(&schema, &view, self.call.time_uuid())?;
+            edits.extend(roles::effects(&schema, &edits, creator));
             if self.propose(&schema, edits).await? {
                 return Ok(());
             }

@@ -195,7 +195,7 @@ pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn create_table(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn create_table(&self, request: &Request, role: Option<&str>) -> Result<Json> {
         let name = request.table_name()?;
         if name.len() > TABLE_NAME_MAX {
             return invalid!("TableName: Torc allows names of at most {TABLE_NAME_MAX} characters");
@@ -231,7 +231,7 @@ impl<C: Coordinator> Dynamo<C> {
             let keyspace = Keyspace::new(keyspace, replication(view));
             Ok(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
         };
-        self.executor.change_schema_by(plan).await?;
+        self.executor.change_schema_by(role, plan).await?;
         let table = table::find_named(&self.schema(), &name)?;
         Ok(to_json!({ "TableDescription": description(&table, "ACTIVE") }))
     }

@@ -26,7 +26,7 @@ impl<C: Coordinator> Dynamo<C> {
             }
             Ok(vec![SchemaEdit::DropKeyspace(keyspace_name(&name))])
         };
-        self.executor.change_schema_by(plan).await?;
+        self.executor.change_schema_by(None, plan).await?;
         Ok(json!({ "TableDescription": description(&table, "DELETING") }))
     }
 }

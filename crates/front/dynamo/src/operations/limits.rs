@@ -1,4 +1,4 @@
-//! DescribeEndpoints, DescribeLimits, DescribeContinuousBackups and DescribeTimeToLive.
+//! DescribeEndpoints, DescribeLimits and DescribeContinuousBackups.
 
 use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
@@ -34,10 +34,5 @@ impl<C: Coordinator> Dynamo<C> {
             "ContinuousBackupsStatus": "DISABLED",
             "PointInTimeRecoveryDescription": { "PointInTimeRecoveryStatus": "DISABLED" },
         } }))
-    }
-
-    pub(super) fn describe_time_to_live(&self, request: &Request) -> Result<Json> {
-        table::find_named(&self.schema(), &request.table_name()?)?;
-        Ok(json!({ "TimeToLiveDescription": { "TimeToLiveStatus": "DISABLED" } }))
     }
 }

@@ -14,6 +14,7 @@ mod put_item;
 mod query;
 mod scan;
 mod tags;
+mod time_to_live;
 mod transact_get_items;
 mod transact_write_items;
 mod update_item;
@@ -22,7 +23,9 @@ mod write;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
+use auth::{Permission, Resource};
 use cluster::SchemaEdit;
 use exec::Executor;
 use exec::backend::Coordinator;
@@ -33,7 +36,9 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use crate::Isolation;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::permissions;
 use crate::request::{Capacity, Request};
+use crate::signature::{Signature, Signed};
 use crate::store::Store;
 use crate::table::{self, ApiTable};
 use crate::transaction::SWEEP_INTERVAL;
@@ -55,24 +60,63 @@ pub struct Answer {
 pub struct Dynamo<C> {
     executor: Rc<Executor<C>>,
     isolation: Isolation,
+    enforces_authorization: bool,
 }
 
 impl<C> Clone for Dynamo<C> {
     fn clone(&self) -> Self {
-        Self { executor: self.executor.clone(), isolation: self.isolation }
+        Self { executor: self.executor.clone(), ..*self }
     }
 }
 
 impl<C: Coordinator> Dynamo<C> {
     /// The API over the shard's executor; `isolation` is that of tables that have none of their own.
     pub fn new(executor: Rc<Executor<C>>, isolation: Isolation) -> Self {
-        Self { executor, isolation }
+        Self { executor, isolation, enforces_authorization: false }
+    }
+
+    /// The same where requests must be signed by a role, which needs the permissions that CQL asks for.
+    pub fn enforcing_authorization(self, enforces: bool) -> Self {
+        Self { enforces_authorization: enforces, ..self }
+    }
+
+    /// The role that has signed a request; none where nobody is asked. Its name is the access key, and the hash of its password the
+    /// secret, as in ScyllaDB.
+    ///
+    /// # Errors
+    /// When the request is not signed by a role that may log in.
+    pub(crate) fn signer(&self, request: &Signed<'_>) -> Result<Option<String>> {
+        if !self.enforces_authorization {
+            return Ok(None);
+        }
+        let signature = Signature::of(request)?;
+        let schema = self.schema();
+        let role = schema.role(&signature.key).filter(|role| role.can_login);
+        let Some(secret) = role.and_then(|role| role.salted_hash.as_deref()) else {
+            let text = "The security token included in the request is invalid.";
+            return Err(ApiError::new(ErrorKind::UnrecognizedClient, text));
+        };
+        signature.check(request, secret, self.executor.clock().wall_micros() / 1_000_000)?;
+        Ok(Some(signature.key))
+    }
+
+    /// Refuses a request that its role has no permission for.
+    fn authorize(&self, operation: &str, request: &Request, role: Option<&str>) -> Result<()> {
+        if !self.enforces_authorization {
+            return Ok(());
+        }
+        // Nobody in particular has decided on other operations.
+        let all = || vec![(Permission::Authorize, Resource::Data)];
+        for (permission, resource) in permissions::needed(operation, request).unwrap_or_else(all) {
+            self.executor.authorize(role, permission, &resource)?;
+        }
+        Ok(())
     }
 
     /// Carries out a request: the operation's name, as `X-Amz-Target` gives it behind the version, and the body. `host` is where the
-    /// client found the node.
-    pub async fn call(&self, operation: &str, body: &[u8], host: &str) -> Answer {
-        match self.run(operation, body, host).await {
+    /// client found the node, `role` who has signed the request.
+    pub async fn call(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Answer {
+        match self.run(operation, body, host, role).await {
             Ok(body) => Answer { status: 200, body: body.to_string() },
             Err(error) => Answer { status: error.kind.status(), body: error.body().to_string() },
         }
@@ -83,8 +127,35 @@ impl<C: Coordinator> Dynamo<C> {
     ///
     /// # Errors
     /// When records cannot be read.
-    pub async fn finish_abandoned(&self) -> Result<usize, ApiError> {
+    pub async fn finish_abandoned(&self) -> Result<u64, ApiError> {
         self.store().sweep().await
+    }
+
+    /// Deletes the items whose time to live is over, in the ranges of which this node is the first replica; how many there were.
+    ///
+    /// # Errors
+    /// When a table cannot be read or written.
+    pub async fn expire(&self) -> Result<u64, ApiError> {
+        self.store().expire().await
+    }
+
+    /// [`Dynamo::expire`] every `period`, for ever.
+    pub(crate) async fn expire_every(&self, rt: &Rt, period: Duration) {
+        loop {
+            rt.sleep(period).await;
+            match self.expire().await {
+                Ok(0) => {}
+                Ok(count) => {
+                    tracing::info!("deleted {count} items of the DynamoDB API whose time to live is over")
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        "items whose time to live is over were not all deleted: {}",
+                        error.message
+                    );
+                }
+            }
+        }
     }
 
     /// [`Dynamo::finish_abandoned`] now and then, for ever.
@@ -106,7 +177,7 @@ impl<C: Coordinator> Dynamo<C> {
         }
     }
 
-    async fn run(&self, operation: &str, body: &[u8], host: &str) -> Result<Json> {
+    async fn run(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Result<Json> {
         if !OPERATIONS.contains(&operation) {
             return match UNSUPPORTED.contains(&operation) {
                 true => Err(ApiError::new(
@@ -118,10 +189,11 @@ impl<C: Coordinator> Dynamo<C> {
         }
         let request = Request::parse(body)?;
         let request = &request;
+        self.authorize(operation, request, role)?;
         match operation {
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
             "BatchWriteItem" => Box::pin(self.batch_write_item(request)).await,
-            "CreateTable" => Box::pin(self.create_table(request)).await,
+            "CreateTable" => Box::pin(self.create_table(request, role)).await,
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
@@ -138,6 +210,7 @@ impl<C: Coordinator> Dynamo<C> {
             "TransactGetItems" => Box::pin(self.transact_get_items(request)).await,
             "TransactWriteItems" => Box::pin(self.transact_write_items(request)).await,
             "TagResource" => Box::pin(self.tag_resource(request)).await,
+            "UpdateTimeToLive" => Box::pin(self.update_time_to_live(request)).await,
             "UntagResource" => Box::pin(self.untag_resource(request)).await,
             "UpdateItem" => Box::pin(self.update_item(request)).await,
             _ => Box::pin(self.update_table(request)).await,
@@ -185,13 +258,13 @@ impl<C: Coordinator> Dynamo<C> {
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
             Ok::<_, ApiError>(vec![SchemaEdit::PutTable(table)])
         };
-        self.executor.change_schema_by(plan).await?;
+        self.executor.change_schema_by(None, plan).await?;
         find(&self.schema())
     }
 }
 
 /// The operations that there are.
-const OPERATIONS: [&str; 22] = [
+pub(crate) const OPERATIONS: [&str; 23] = [
     "BatchGetItem",
     "BatchWriteItem",
     "CreateTable",
@@ -214,10 +287,11 @@ const OPERATIONS: [&str; 22] = [
     "UntagResource",
     "UpdateItem",
     "UpdateTable",
+    "UpdateTimeToLive",
 ];
 
 /// Operations of AWS that are refused by name.
-const UNSUPPORTED: [&str; 35] = [
+const UNSUPPORTED: [&str; 34] = [
     "BatchExecuteStatement",
     "CreateBackup",
     "CreateGlobalTable",
@@ -252,7 +326,6 @@ const UNSUPPORTED: [&str; 35] = [
     "UpdateGlobalTableSettings",
     "UpdateKinesisStreamingDestination",
     "UpdateTableReplicaAutoScaling",
-    "UpdateTimeToLive",
 ];
 
 /// Refuses a parameter that has no effect yet.

@@ -190,7 +190,7 @@ impl<C: Coordinator> Store<'_, C> {
             let keyspace = Keyspace::new(KEYSPACE.to_owned(), replication(view));
             Ok::<_, ApiError>(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
         };
-        self.executor.change_schema_by(plan).await?;
+        self.executor.change_schema_by(None, plan).await?;
         let missing = || ApiError::new(ErrorKind::InternalServer, "The table of transactions is gone");
         table(&coordinator.schema()).ok_or_else(missing)
     }

@@ -3,62 +3,27 @@
 
 use std::time::Duration;
 
-use coordinator::Consistency;
 use exec::backend::Coordinator;
 use items::Item;
-use mutation::{PartitionRange, RingPosition};
-use replica::{Limits, Partitions, ReadCommand};
 
 use super::Participant;
 use super::record::{self, Record, Status};
 use crate::error::Result;
+use crate::ranges::OwnPages;
 use crate::store::Store;
 use crate::table::{self, ApiTable, RowKey};
 
 /// How often a node looks.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
-/// Records that are read at once.
-const PAGE_ROWS: u64 = 100;
-const PAGE_BYTES: usize = 1 << 20;
-
-/// The ranges from a token (not included) to another; a range around the ring's end is two.
-fn ranges(after: i64, upto: i64) -> Vec<PartitionRange> {
-    let range = |start, end| PartitionRange { start, end };
-    let (from, to) = (RingPosition::AfterToken(after), RingPosition::AfterToken(upto));
-    match after < upto {
-        true => vec![range(from, to)],
-        false => vec![
-            range(from, RingPosition::AfterToken(i64::MAX)),
-            range(RingPosition::BeforeToken(i64::MIN), to),
-        ],
-    }
-}
-
 impl<C: Coordinator> Store<'_, C> {
     /// Finishes what others have abandoned; how many transactions that were.
-    pub(crate) async fn sweep(&self) -> Result<usize> {
-        let coordinator = self.executor.coordinator();
-        let (schema, view) = (coordinator.schema(), coordinator.view());
-        let Some(table) = record::table(&schema) else { return Ok(0) };
-        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Ok(0) };
-        let copies = view.place_keyspace(keyspace);
-        let own = copies.now().primary_ranges_of(view.own());
+    pub(crate) async fn sweep(&self) -> Result<u64> {
+        let Some(table) = record::table(&self.executor.coordinator().schema()) else { return Ok(0) };
+        let mut pages = OwnPages::new(self, table.clone());
         let mut count = 0;
-        for range in own.flat_map(|range| ranges(range.after, range.upto)) {
-            let now = self.now();
-            let mut command = ReadCommand {
-                limits: Limits { rows: PAGE_ROWS, bytes: PAGE_BYTES, ..Limits::NONE },
-                ..ReadCommand::all_of(table.clone(), Partitions::Range(range), now)
-            };
-            loop {
-                let page = self.read(&command, Consistency::LocalQuorum).await?;
-                for (key, record) in record::records(&table, &page, now)? {
-                    count += usize::from(self.finish_abandoned(&key, record).await);
-                }
-                match page.more {
-                    Some(more) => command.resume = Some(more),
-                    None => break,
-                }
+        while let Some(page) = pages.next(self).await? {
+            for (key, record) in record::records(&table, &page, self.now())? {
+                count += u64::from(self.finish_abandoned(&key, record).await);
             }
         }
         Ok(count)
@@ -86,26 +51,5 @@ impl<C: Coordinator> Store<'_, C> {
             _ => self.cancel(key, attempt, &participants).await,
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mutation::DecoratedKey;
-
-    #[test]
-    fn ranges_have_each_token_once() {
-        let key = |token| DecoratedKey { token, key: bytes::Bytes::from_static(b"k") };
-        for (after, upto) in [(5, 9), (9, 5), (i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (7, 7)] {
-            let inside = |token: i64| match after < upto {
-                true => token > after && token <= upto,
-                false => token > after || token <= upto,
-            };
-            for token in [i64::MIN, -1, 5, 6, 7, 8, 9, 10, i64::MAX] {
-                let found = ranges(after, upto).iter().filter(|range| range.contains(&key(token))).count();
-                assert_eq!(found, usize::from(inside(token)), "{token} in {after}..{upto}");
-            }
-        }
     }
 }

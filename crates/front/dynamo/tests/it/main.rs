@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 #[allow(unused_imports, reason = "`memory` is of these crates, too")]
-use {catalog::computed_keyspaces as _, topology::HostId as _};
+use {catalog::computed_keyspaces as _, topology::HostId as _, views::View as _};
 
 use dynamo::{Answer, Dynamo, Isolation};
 use exec::{ExecLimits, Executor, NodeInfo};
@@ -43,7 +43,7 @@ fn api(isolation: Isolation) -> Dynamo<Memory> {
 }
 
 fn call(api: &Dynamo<Memory>, operation: &str, body: &str) -> Answer {
-    ready(api.call(operation, body.as_bytes(), "localhost:8000"))
+    ready(api.call(operation, body.as_bytes(), "localhost:8000", None))
 }
 
 /// An answer for the table: what is random is left out.
@@ -242,4 +242,27 @@ fn hostile_bodies_are_refused() {
     let deep = format!("{}{{\"S\":\"x\"}}{}", r#"{"L":["#.repeat(33), "]}".repeat(33));
     let put = format!(r#"{{"TableName":"hostile","Item":{{"p":{{"S":"a"}},"d":{deep}}}}}"#);
     assert!(call(&api, "PutItem", &put).body.contains("Nesting Levels have exceeded supported limits"));
+}
+
+#[test]
+fn items_whose_time_is_over_are_deleted() {
+    let api = api(Isolation::Always);
+    for name in ["ends", "lasts"] {
+        create(&api, name, None);
+        for at in 0..250 {
+            // The clock of the test stands at 1,700,000,000 seconds.
+            let ends = 1_700_000_000 - 100 + at;
+            let item = json!({ "p": { "S": format!("{at}") }, "t": { "N": ends.to_string() } });
+            let put = json!({ "TableName": name, "Item": item });
+            body_of(call(&api, "PutItem", &put.to_string()));
+        }
+    }
+    let specification = json!({ "Enabled": true, "AttributeName": "t" });
+    let update = json!({ "TableName": "ends", "TimeToLiveSpecification": specification });
+    body_of(call(&api, "UpdateTimeToLive", &update.to_string()));
+    let count =
+        |name: &str| body_of(call(&api, "Scan", &json!({ "TableName": name }).to_string()))["Count"].clone();
+    assert_eq!(ready(api.expire()), Ok(100));
+    assert_eq!((count("ends"), count("lasts")), (json!(150), json!(250)));
+    assert_eq!(ready(api.expire()), Ok(0));
 }

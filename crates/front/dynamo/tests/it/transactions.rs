@@ -231,7 +231,7 @@ struct Seen {
     cancelled: usize,
     unknown: usize,
     snapshots: usize,
-    swept: usize,
+    swept: u64,
 }
 
 fn amount(item: &Json) -> i64 {
@@ -239,7 +239,7 @@ fn amount(item: &Json) -> i64 {
 }
 
 async fn call(api: &Dynamo<Stepped>, operation: &str, body: &Json) -> (u16, Json) {
-    let answer = api.call(operation, body.to_string().as_bytes(), "localhost").await;
+    let answer = api.call(operation, body.to_string().as_bytes(), "localhost", None).await;
     (answer.status, serde_json::from_str(&answer.body).expect("JSON"))
 }
 

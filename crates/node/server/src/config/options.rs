@@ -156,7 +156,9 @@ options! {
     alternator_address: Option<IpAddr> = None, "Address of the DynamoDB API; rpc_address by default.";
     alternator_https_port: u16 = 0, "Port of the DynamoDB API with TLS; only 0 so far.";
     alternator_write_isolation: String = "always_use_lwt".to_owned(), "How writes of the DynamoDB API are kept apart, where a table's tag system:write_isolation does not say: always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw.";
-    alternator_enforce_authorization: bool = false, "Requests of the DynamoDB API must be signed by a role; only false so far.";
+    #[alias("alternator_ttl_period_in_seconds", "s")]
+    alternator_ttl_period: Duration = Duration::from_secs(86_400), "Time between two looks for items of the DynamoDB API whose time to live is over; 10s with torc dev.";
+    alternator_enforce_authorization: bool = false, "Requests of the DynamoDB API must be signed by a role: its name is the access key, its salted_hash in system_auth.roles the secret.";
     max_open_files: u64 = 0, "Files and sockets that the node may have open; 0 for the limit of the process. Half of them are for files.";
     #[alias("max_heap_size", "")]
     memory_size: Size = Size(0), "Memory that the node may use; 0 for the memory of the machine or the limit of the container.";
@@ -319,17 +321,15 @@ impl Config {
             return Err(ConfigError::Value { name, value, expected });
         }
         let refused = |text: &str| Err(ConfigError::Conflict(text.to_owned()));
+        if self.alternator_ttl_period.is_zero() {
+            return refused("alternator_ttl_period must be longer than nothing");
+        }
         if self.alternator_https_port != 0 {
             return refused("alternator_https_port is not supported yet: the DynamoDB API has no TLS");
         }
-        if self.alternator_enforce_authorization {
+        if self.alternator_port != 0 && !self.asks_nobody() && !self.alternator_enforce_authorization {
             return refused(
-                "alternator_enforce_authorization is not supported yet: the DynamoDB API asks nobody who they are",
-            );
-        }
-        if self.alternator_port != 0 && !self.asks_nobody() {
-            return refused(
-                "alternator_port with an authenticator would serve everybody: the DynamoDB API cannot check signatures yet",
+                "alternator_port with an authenticator would serve everybody: set alternator_enforce_authorization, too",
             );
         }
         Ok(())

@@ -1,0 +1,105 @@
+//! The permissions that operations need, by the grants that CQL has: SELECT to read, MODIFY to write (a condition included), CREATE on all
+//! keyspaces, ALTER and DROP.
+
+use auth::{Permission, Resource};
+use items::json;
+use serde_json::Value as Json;
+
+use crate::request::{Request, table_name};
+use crate::table::keyspace_name;
+
+use Permission::{Alter, Create, Drop, Modify, Select};
+
+/// The permissions that an operation needs. A request that is not valid may need none: it fails for what is wrong with it.
+/// None for an operation that is not known here.
+pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permission, Resource)>> {
+    let of = |permission: Permission, name: &str| {
+        let name = table_name(name).ok()?;
+        Some((permission, Resource::Table { keyspace: keyspace_name(&name), name }))
+    };
+    let one = |permission: Permission, member: &str| {
+        let name = request.get(member).and_then(Json::as_str);
+        name.and_then(|name| of(permission, name)).into_iter().collect()
+    };
+    let batch = |permission: Permission| {
+        let tables = request.get("RequestItems").and_then(|tables| json::read_map(tables).ok());
+        tables.into_iter().flat_map(|tables| tables.keys()).filter_map(|name| of(permission, name)).collect()
+    };
+    let parts = |permission: fn(&str) -> Permission| {
+        let list = request.get("TransactItems").and_then(Json::as_array);
+        let members = list.into_iter().flatten().filter_map(Json::as_object).flatten();
+        members.filter_map(|(kind, part)| of(permission(kind), part.get("TableName")?.as_str()?)).collect()
+    };
+    Some(match operation {
+        "GetItem" | "Query" | "Scan" => one(Select, "TableName"),
+        "PutItem" | "UpdateItem" | "DeleteItem" => one(Modify, "TableName"),
+        "UpdateTable" | "UpdateTimeToLive" => one(Alter, "TableName"),
+        "DeleteTable" => one(Drop, "TableName"),
+        "TagResource" | "UntagResource" => one(Alter, "ResourceArn"),
+        "BatchGetItem" => batch(Select),
+        "BatchWriteItem" => batch(Modify),
+        "TransactGetItems" => parts(|_| Select),
+        "TransactWriteItems" => parts(|kind| if kind == "ConditionCheck" { Select } else { Modify }),
+        "CreateTable" => vec![(Create, Resource::Data)],
+        "DescribeContinuousBackups"
+        | "DescribeEndpoints"
+        | "DescribeLimits"
+        | "DescribeTable"
+        | "DescribeTimeToLive"
+        | "ListTables"
+        | "ListTagsOfResource" => Vec::new(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(operation: &str, body: &str) -> String {
+        let request = Request::parse(body.as_bytes()).expect("a request");
+        let needed = needed(operation, &request).expect("an operation");
+        let shown = needed.iter().map(|(permission, on)| format!("{} {}", permission.name(), on.name()));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn every_operation_has_its_permissions() {
+        for operation in crate::operations::OPERATIONS {
+            let request = Request::parse(b"{}").expect("a request");
+            assert!(needed(operation, &request).is_some(), "{operation}");
+        }
+    }
+
+    #[test]
+    fn every_table_of_a_request_is_asked_for() {
+        let table = r#"{"TableName":"abc"}"#;
+        assert_eq!(shown("GetItem", table), "SELECT data/alternator_abc/abc");
+        assert_eq!(
+            shown("PutItem", r#"{"TableName":"arn:aws:x:table/abc"}"#),
+            "MODIFY data/alternator_abc/abc"
+        );
+        assert_eq!(
+            shown("TagResource", r#"{"ResourceArn":"arn:aws:x:table/abc"}"#),
+            "ALTER data/alternator_abc/abc"
+        );
+        assert_eq!(
+            shown("BatchWriteItem", r#"{"RequestItems":{"abc":[],"def":[]}}"#),
+            "MODIFY data/alternator_abc/abc, MODIFY data/alternator_def/def"
+        );
+        assert_eq!(
+            shown(
+                "TransactWriteItems",
+                r#"{"TransactItems":[{"Put":{"TableName":"abc"}},{"ConditionCheck":{"TableName":"def"}}]}"#
+            ),
+            "MODIFY data/alternator_abc/abc, SELECT data/alternator_def/def"
+        );
+        assert_eq!(
+            shown("TransactGetItems", r#"{"TransactItems":[{"Get":{"TableName":"abc"}},3]}"#),
+            "SELECT data/alternator_abc/abc"
+        );
+        assert_eq!(shown("CreateTable", table), "CREATE data");
+        assert_eq!(shown("ListTables", "{}"), "");
+        assert_eq!(shown("Query", r#"{"TableName":7}"#), "");
+    }
+}

@@ -1,0 +1,377 @@
+//! Signatures of requests: AWS Signature Version 4, in headers or in the query of a presigned URL. Pure: who signs is looked up by the
+//! caller, and the time is an argument.
+//!
+//! <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>
+
+use hyper::HeaderMap;
+use ring::{digest, hmac};
+use types::calendar::{Date, days_of};
+
+use crate::error::{ApiError, ErrorKind, Result};
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// How far the clocks of a client and a node may be apart, seconds.
+const SKEW_MAX: i64 = 15 * 60;
+/// How long a presigned request may be good for, seconds.
+const EXPIRES_MAX: i64 = 7 * 24 * 3600;
+
+/// The parts of a request that are signed.
+pub(crate) struct Signed<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    /// Behind the question mark.
+    pub(crate) query: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
+}
+
+/// The signature of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// The access key: the name of a role.
+    pub(crate) key: String,
+    /// Date, region, service and `aws4_request`.
+    scope: String,
+    headers: Vec<String>,
+    signature: Vec<u8>,
+    /// The time of the request as it was signed.
+    time: String,
+    presigned: bool,
+}
+
+fn error<T>(kind: ErrorKind, text: impl Into<String>) -> Result<T> {
+    Err(ApiError::new(kind, text))
+}
+
+fn incomplete<T>(text: &str) -> Result<T> {
+    error(ErrorKind::IncompleteSignature, text)
+}
+
+/// The seconds since 1970 of a time such as `20261123T174500Z`.
+fn seconds(time: &str) -> Option<i64> {
+    let bytes = time.as_bytes();
+    if bytes.len() != 16 || bytes.get(8) != Some(&b'T') || bytes.get(15) != Some(&b'Z') {
+        return None;
+    }
+    let number = |from: usize, to: usize| -> Option<i64> {
+        let digits = time.get(from..to)?;
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+    };
+    let (month, day) = (number(4, 6)?, number(6, 8)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let date = Date { year: number(0, 4)?, month: u32::try_from(month).ok()?, day: u32::try_from(day).ok()? };
+    Some(days_of(date) * 86_400 + number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?)
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(digest::digest(&digest::SHA256, bytes).as_ref())
+}
+
+fn mac(key: &[u8], text: &str) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
+}
+
+/// Decodes `%20` and the like; bytes that are no text are left as they are.
+fn unescaped(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(byte) = bytes.get(at) {
+        let escaped = (*byte == b'%').then(|| text.get(at + 1..at + 3).and_then(unhex)).flatten();
+        match escaped.as_deref() {
+            Some([value]) => {
+                out.push(*value);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Encodes all but letters, digits and `-_.~`.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+impl Signature {
+    /// The signature of a request.
+    ///
+    /// # Errors
+    /// When there is none, or it lacks a part.
+    pub(crate) fn of(request: &Signed<'_>) -> Result<Self> {
+        match request.headers.get("authorization").map(|value| value.to_str()) {
+            Some(Ok(value)) => Self::of_header(value, request),
+            Some(Err(_)) => incomplete("Authorization header is not valid"),
+            None => Self::of_query(request),
+        }
+    }
+
+    fn of_header(value: &str, request: &Signed<'_>) -> Result<Self> {
+        let Some(fields) = value.strip_prefix(ALGORITHM).filter(|rest| rest.starts_with(' ')) else {
+            return incomplete(&format!("Authorization header requires the algorithm {ALGORITHM}"));
+        };
+        let field = |name: &str| {
+            let mut fields = fields.split(',').filter_map(|field| field.trim().split_once('='));
+            match fields.find(|(known, _)| *known == name) {
+                Some((_, value)) => Ok(value),
+                None => incomplete(&format!("Authorization header requires '{name}' parameter.")),
+            }
+        };
+        let Some(time) = request.headers.get("x-amz-date").and_then(|value| value.to_str().ok()) else {
+            return incomplete("Authorization header requires existence of a 'X-Amz-Date' header.");
+        };
+        Self::new(field("Credential")?, field("SignedHeaders")?, field("Signature")?, time, false)
+    }
+
+    fn of_query(request: &Signed<'_>) -> Result<Self> {
+        let parameter = |name: &str| {
+            let mut all = request.query.split('&').filter_map(|one| one.split_once('='));
+            all.find(|(known, _)| *known == name).map(|(_, value)| unescaped(value))
+        };
+        let Some(signature) = parameter("X-Amz-Signature") else {
+            return error(ErrorKind::MissingAuthenticationToken, "Request is missing Authentication Token");
+        };
+        let required = |name: &str| match parameter(name) {
+            Some(value) => Ok(value),
+            None => incomplete(&format!("AWS query-string parameters must include '{name}'.")),
+        };
+        if required("X-Amz-Algorithm")? != ALGORITHM {
+            return incomplete(&format!("X-Amz-Algorithm must be {ALGORITHM}"));
+        }
+        let (credential, headers) = (required("X-Amz-Credential")?, required("X-Amz-SignedHeaders")?);
+        Self::new(&credential, &headers, &signature, &required("X-Amz-Date")?, true)
+    }
+
+    fn new(credential: &str, headers: &str, signature: &str, time: &str, presigned: bool) -> Result<Self> {
+        // A role's name may have slashes.
+        let mut parts = credential.rsplitn(5, '/');
+        let (end, service) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (region, date) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let key = parts.next().unwrap_or_default();
+        if key.is_empty() || end != "aws4_request" || time.get(..8) != Some(date) {
+            return error(
+                ErrorKind::InvalidSignature,
+                "Credential should be scoped to a valid key, the date of the request, region, service and 'aws4_request'.",
+            );
+        }
+        let headers: Vec<String> = headers.split(';').map(str::to_owned).collect();
+        if !headers.iter().any(|name| name == "host") {
+            return error(
+                ErrorKind::InvalidSignature,
+                "'Host' or ':authority' must be a 'SignedHeader' in the AWS Authorization.",
+            );
+        }
+        Ok(Self {
+            key: key.to_owned(),
+            scope: format!("{date}/{region}/{service}/{end}"),
+            headers,
+            signature: unhex(signature).unwrap_or_default(),
+            time: time.to_owned(),
+            presigned,
+        })
+    }
+
+    /// Refuses a request that is not signed with this secret, or not at this time (seconds since 1970).
+    ///
+    /// # Errors
+    /// `InvalidSignatureException`, with the reason.
+    pub(crate) fn check(&self, request: &Signed<'_>, secret: &str, now: i64) -> Result<()> {
+        self.check_time(request, now)?;
+        let canonical = self.canonical(request);
+        let text = format!("{ALGORITHM}\n{}\n{}\n{}", self.time, self.scope, sha256(canonical.as_bytes()));
+        let mut key = format!("AWS4{secret}").into_bytes();
+        for part in self.scope.split('/') {
+            key = mac(&key, part).as_ref().to_vec();
+        }
+        // The time that this takes does not tell where they differ.
+        match hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), text.as_bytes(), &self.signature) {
+            Ok(()) => Ok(()),
+            Err(_) => error(
+                ErrorKind::InvalidSignature,
+                "The request signature we calculated does not match the signature you provided. Check your AWS Secret \
+                 Access Key and signing method. Consult the service documentation for details.",
+            ),
+        }
+    }
+
+    fn check_time(&self, request: &Signed<'_>, now: i64) -> Result<()> {
+        let Some(time) = seconds(&self.time) else {
+            return error(ErrorKind::InvalidSignature, "Date must be in ISO-8601 'basic format'.");
+        };
+        let mut lasts = SKEW_MAX;
+        if self.presigned {
+            let parameters = request.query.split('&').filter_map(|one| one.split_once('='));
+            let given =
+                parameters.filter(|(name, _)| *name == "X-Amz-Expires").map(|(_, value)| value).next();
+            lasts = match given.and_then(|value| value.parse().ok()) {
+                Some(expires) if (1..=EXPIRES_MAX).contains(&expires) => expires,
+                _ => return incomplete("X-Amz-Expires must be from 1 to 604800 seconds"),
+            };
+        }
+        if time > now + SKEW_MAX {
+            let text =
+                format!("Signature not yet current: {} is still later than the time of the node", self.time);
+            return error(ErrorKind::InvalidSignature, text);
+        }
+        if time + lasts < now {
+            let text = format!("Signature expired: {} is now earlier than the node allows", self.time);
+            return error(ErrorKind::InvalidSignature, text);
+        }
+        Ok(())
+    }
+
+    /// The request in the form that is signed.
+    fn canonical(&self, request: &Signed<'_>) -> String {
+        let path = match request.path {
+            "" => "/".to_owned(),
+            path => path.split('/').map(escaped).collect::<Vec<_>>().join("/"),
+        };
+        let mut query: Vec<(String, String)> = request
+            .query
+            .split('&')
+            .filter(|one| !one.is_empty())
+            .map(|one| one.split_once('=').unwrap_or((one, "")))
+            .filter(|(name, _)| !self.presigned || *name != "X-Amz-Signature")
+            .map(|(name, value)| (escaped(&unescaped(name)), escaped(&unescaped(value))))
+            .collect();
+        query.sort();
+        let query: Vec<String> = query.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut headers = String::new();
+        for name in &self.headers {
+            let values = request.headers.get_all(name.as_str()).iter();
+            let words = |value: &str| value.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+            let values: Vec<String> =
+                values.map(|value| words(&String::from_utf8_lossy(value.as_bytes()))).collect();
+            headers.push_str(&format!("{name}:{}\n", values.join(",")));
+        }
+        format!(
+            "{}\n{path}\n{}\n{headers}\n{}\n{}",
+            request.method,
+            query.join("&"),
+            self.headers.join(";"),
+            sha256(request.body)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::{HeaderName, HeaderValue};
+
+    const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+
+    fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+            headers.append(name, HeaderValue::from_str(value).expect("a value"));
+        }
+        headers
+    }
+
+    /// The request `get-vanilla` of the examples that AWS publishes with its description.
+    #[test]
+    fn an_example_of_aws_is_right() {
+        let authorization = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, \
+                             SignedHeaders=host;x-amz-date, \
+                             Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31";
+        let lines = [
+            ("host", "example.amazonaws.com"),
+            ("x-amz-date", "20150830T123600Z"),
+            ("authorization", authorization),
+        ];
+        let headers = headers(&lines);
+        let request = Signed { method: "GET", path: "/", query: "", headers: &headers, body: b"" };
+        let signature = Signature::of(&request).expect("a signature");
+        assert_eq!(signature.key, "AKIDEXAMPLE");
+        let now = seconds("20150830T123600Z").expect("a time");
+        assert_eq!(now, 1_440_938_160);
+        assert_eq!(signature.check(&request, SECRET, now), Ok(()));
+        for wrong in [
+            signature.check(&request, "other", now),
+            signature.check(&Signed { method: "POST", ..request }, SECRET, now),
+            signature.check(&Signed { body: b"x", ..request }, SECRET, now),
+            signature.check(&Signed { query: "a=b", ..request }, SECRET, now),
+            signature.check(&Signed { path: "/x", ..request }, SECRET, now),
+            signature.check(&request, SECRET, now + SKEW_MAX + 1),
+            signature.check(&request, SECRET, now - SKEW_MAX - 1),
+        ] {
+            assert_eq!(wrong.expect_err("another request").kind, ErrorKind::InvalidSignature);
+        }
+    }
+
+    #[test]
+    fn what_is_no_signature_is_refused() {
+        let date = ("x-amz-date", "20150830T123600Z");
+        for (value, kind) in [
+            ("Basic abc", ErrorKind::IncompleteSignature),
+            ("AWS4-HMAC-SHA256", ErrorKind::IncompleteSignature),
+            ("AWS4-HMAC-SHA256 Credential=a", ErrorKind::IncompleteSignature),
+            ("AWS4-HMAC-SHA256 Credential=a, SignedHeaders=host, Signature=zz", ErrorKind::InvalidSignature),
+            (
+                "AWS4-HMAC-SHA256 Credential=a/20150830/r/s/aws4_request, SignedHeaders=x, Signature=00",
+                ErrorKind::InvalidSignature,
+            ),
+            (
+                "AWS4-HMAC-SHA256 Credential=a/20150829/r/s/aws4_request, SignedHeaders=host, Signature=00",
+                ErrorKind::InvalidSignature,
+            ),
+        ] {
+            let headers = headers(&[date, ("authorization", value)]);
+            let request = Signed { method: "POST", path: "/", query: "", headers: &headers, body: b"" };
+            assert_eq!(Signature::of(&request).expect_err(value).kind, kind, "{value}");
+        }
+        let none = HeaderMap::new();
+        for (query, kind) in [
+            ("", ErrorKind::MissingAuthenticationToken),
+            ("X-Amz-Signature=00", ErrorKind::IncompleteSignature),
+            ("X-Amz-Signature=%", ErrorKind::IncompleteSignature),
+        ] {
+            let request = Signed { method: "POST", path: "/", query, headers: &none, body: b"" };
+            assert_eq!(Signature::of(&request).expect_err(query).kind, kind, "{query}");
+        }
+        for time in ["", "20150830T123600", "2015083\u{e9}123600Z", "20151330T123600Z", "-0150830T123600Z"] {
+            assert_eq!(seconds(time), None);
+        }
+        // Of no length at all, and with bytes that are no digits.
+        for signature in ["", "0", "zz", "\u{e9}"] {
+            let value = format!(
+                "AWS4-HMAC-SHA256 Credential=a/b/20150830/r/s/aws4_request, SignedHeaders=host, Signature={signature}"
+            );
+            let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) else { continue };
+            let mut headers = headers(&[date]);
+            headers.insert("authorization", value);
+            let request = Signed { method: "POST", path: "/", query: "", headers: &headers, body: b"" };
+            if let Ok(found) = Signature::of(&request) {
+                assert_eq!(found.key, "a/b");
+                assert!(found.check(&request, "", 1_440_938_160).is_err());
+            }
+        }
+    }
+}

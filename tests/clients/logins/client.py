@@ -1,0 +1,212 @@
+"""Logins and permissions, with the Python driver and the AWS SDK: `client.py HOST CQL_PORT torc`.
+
+The node has PasswordAuthenticator and CassandraAuthorizer; the port of the DynamoDB API is TEST_DYNAMODB_PORT, 8000 by default.
+"""
+
+import hashlib
+import os
+import sys
+import time
+import traceback
+import urllib.error
+import urllib.request
+
+import boto3
+from botocore.auth import SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
+from cassandra import Unauthorized
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import Cluster, NoHostAvailable
+
+HOST, CQL_PORT = sys.argv[1], int(sys.argv[2])
+ENDPOINT = f"http://{HOST}:{os.environ.get('TEST_DYNAMODB_PORT', '8000')}"
+passed, failed = 0, 0
+clusters = []
+
+
+def check(name, test):
+    """Runs one test and prints its line."""
+    global passed, failed
+    try:
+        test()
+    except Exception as error:  # every failure is reported, none ends the run
+        failed += 1
+        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:400]}")
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename.endswith("client.py"):
+                print(f"     at line {frame.lineno}: {frame.line}")
+    else:
+        passed += 1
+        print(f"ok {name}")
+
+
+def session(user, password):
+    """A CQL session of a role."""
+    cluster = Cluster([HOST], CQL_PORT, auth_provider=PlainTextAuthProvider(user, password), connect_timeout=20)
+    clusters.append(cluster)
+    return cluster.connect()
+
+
+def superuser():
+    """A session of the first superuser, which a node creates just after it begins to serve."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return session("cassandra", "cassandra")
+        except NoHostAvailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def dynamodb(key, secret):
+    """A client of the DynamoDB API that signs with these."""
+    return boto3.client(
+        "dynamodb", endpoint_url=ENDPOINT, region_name="us-east-1", aws_access_key_id=key,
+        aws_secret_access_key=secret, config=Config(retries={"max_attempts": 1}),
+    )  # fmt: skip
+
+
+def refused(code, text, call, **arguments):
+    """The call fails with this error, whose message contains the text."""
+    try:
+        call(**arguments)
+    except ClientError as error:
+        assert error.response["Error"]["Code"] == code, error
+        assert text in error.response["Error"]["Message"], error
+        return
+    raise AssertionError(f"not refused: {call} {arguments}")
+
+
+root = superuser()
+for statement in (
+    "CREATE KEYSPACE IF NOT EXISTS logins WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    "CREATE TABLE IF NOT EXISTS logins.t (p int PRIMARY KEY, v int)",
+    "CREATE ROLE IF NOT EXISTS reader WITH PASSWORD = 'r' AND LOGIN = true",
+    "CREATE ROLE IF NOT EXISTS nobody WITH PASSWORD = 'n' AND LOGIN = true",
+    "CREATE ROLE IF NOT EXISTS locked WITH PASSWORD = 'l' AND LOGIN = false",
+    "GRANT SELECT ON logins.t TO reader",
+):
+    root.execute(statement)
+
+
+def secret(role):
+    """The secret of a role for signatures: the hash of its password."""
+    return root.execute("SELECT salted_hash FROM system_auth.roles WHERE role = %s", (role,)).one().salted_hash
+
+
+def logins():
+    for user, password in [("reader", "wrong"), ("none", "x"), ("locked", "l")]:
+        try:
+            session(user, password)
+        except NoHostAvailable as error:
+            assert "AuthenticationFailed" in repr(error.errors) or "Bad credentials" in repr(error.errors), error.errors
+        else:
+            raise AssertionError(f"{user} logged in")
+
+
+def permissions():
+    reader = session("reader", "r")
+    prepared = reader.prepare("SELECT v FROM logins.t WHERE p = ?")
+    reader.execute(prepared, (1,))
+    for statement in ("INSERT INTO logins.t (p, v) VALUES (1, 1)", "DROP TABLE logins.t", "TRUNCATE logins.t",
+                      "CREATE ROLE x", "SELECT * FROM system_auth.roles"):  # fmt: skip
+        try:
+            reader.execute(statement)
+        except Unauthorized:
+            continue
+        raise AssertionError(f"not refused: {statement}")
+    root.execute("REVOKE SELECT ON logins.t FROM reader")
+    try:
+        reader.execute(prepared, (1,))
+        raise AssertionError("a prepared statement outlives its permission")
+    except Unauthorized:
+        pass
+
+
+def signatures():
+    refused("UnrecognizedClientException", "security token", dynamodb("none", "x").list_tables)
+    refused("UnrecognizedClientException", "security token", dynamodb("locked", secret("locked") or "x").list_tables)
+    refused("InvalidSignatureException", "does not match", dynamodb("reader", "r").list_tables)
+    dynamodb("reader", secret("reader")).list_tables()
+    request = urllib.request.Request(
+        ENDPOINT, b"{}", {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}
+    )
+    try:
+        urllib.request.urlopen(request, timeout=10)
+        raise AssertionError("not signed")
+    except urllib.error.HTTPError as error:
+        assert b"MissingAuthenticationToken" in error.read()
+
+
+def presigned():
+    headers = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}
+    credentials = Credentials("reader", secret("reader"))
+
+    class Presigner(SigV4QueryAuth):
+        """Signs a body, too, which botocore takes for parameters of the query."""
+
+        def payload(self, request):
+            return hashlib.sha256(b"{}").hexdigest()
+
+    def ask(expires, body=b"{}"):
+        request = AWSRequest("POST", ENDPOINT + "/", headers)
+        Presigner(credentials, "dynamodb", "us-east-1", expires).add_auth(request)
+        sent = urllib.request.Request(request.url, body, headers)
+        return urllib.request.urlopen(sent, timeout=10).read()
+
+    assert b"TableNames" in ask(60)
+    for wrong in ({"expires": 0}, {"expires": 60, "body": b'{"Limit":1}'}):
+        try:
+            ask(**wrong)
+        except urllib.error.HTTPError as error:
+            assert b"Signature" in error.read()
+        else:
+            raise AssertionError(f"not refused: {wrong}")
+
+
+def grants():
+    owner, reader = dynamodb("cassandra", secret("cassandra")), dynamodb("reader", secret("reader"))
+    table = "granted"
+    create = {
+        "TableName": table, "AttributeDefinitions": [{"AttributeName": "p", "AttributeType": "S"}],
+        "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}], "BillingMode": "PAY_PER_REQUEST",
+    }  # fmt: skip
+    refused("AccessDeniedException", "CREATE", reader.create_table, **create)
+    owner.create_table(**create)
+    item = {"p": {"S": "a"}}
+    owner.put_item(TableName=table, Item=item)
+    refused("AccessDeniedException", "SELECT", reader.get_item, TableName=table, Key=item)
+    root.execute('GRANT SELECT ON "alternator_granted"."granted" TO reader')
+    assert reader.get_item(TableName=table, Key=item)["Item"] == item
+    refused("AccessDeniedException", "MODIFY", reader.put_item, TableName=table, Item=item)
+    put = {"Put": {"TableName": table, "Item": item}}
+    refused("AccessDeniedException", "MODIFY", reader.transact_write_items, TransactItems=[put])
+    refused("AccessDeniedException", "MODIFY", reader.batch_write_item,
+            RequestItems={table: [{"PutRequest": {"Item": item}}]})  # fmt: skip
+    refused("AccessDeniedException", "DROP", reader.delete_table, TableName=table)
+    # Who creates a table may do everything with it; nothing of that is left when it is gone.
+    root.execute("GRANT CREATE ON ALL KEYSPACES TO reader")
+    reader.create_table(**{**create, "TableName": "own"})
+    reader.put_item(TableName="own", Item=item)
+    reader.delete_table(TableName="own")
+    owner.create_table(**{**create, "TableName": "own"})
+    refused("AccessDeniedException", "MODIFY", reader.put_item, TableName="own", Item=item)
+    for name in (table, "own"):
+        owner.delete_table(TableName=name)
+
+
+check("logins", logins)
+check("permissions", permissions)
+check("signatures", signatures)
+check("presigned requests", presigned)
+check("grants of the DynamoDB API", grants)
+for statement in ("DROP KEYSPACE logins", "DROP ROLE reader", "DROP ROLE nobody", "DROP ROLE locked"):
+    root.execute(statement)
+for cluster in clusters:
+    cluster.shutdown()
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)
