@@ -81,10 +81,11 @@ pub const TABLE: &[Row] = &[
     // query: statements.
     row("auth", "query", "stdx types schema rt cql"),
     row("catalog", "query", "stdx types schema mutation topology coordinator"),
+    row("udf", "query", "stdx types schema rt"),
     row(
         "exec",
         "query",
-        "stdx types schema mutation rt topology cql wire views replica cluster coordinator auth catalog",
+        "stdx types schema mutation rt topology cql wire views replica cluster coordinator auth catalog udf",
     ),
     // front: what clients and operators speak.
     row("session", "front", "stdx rt wire tls"),
@@ -121,6 +122,7 @@ pub const RESTRICTED: &[(&str, &[&str], &str)] = &[
     ("socket2", &["rt-uring", "bench"], "sockets come through `rt`"),
     ("libc", &["rt-uring", "torc", "bench"], "only the backend makes system calls"),
     ("tikv-raft", &["raft"], "our crate `raft` keeps its order, its randomness and its codec in check"),
+    ("mlua", &["udf"], "user-defined code runs in one place"),
     ("slog", &["raft"], "events go through `tracing`"),
     ("rand", &[], "random numbers come from `rt`, so that a seed decides them"),
     ("hyper", &["admin", "dynamo"], "only the HTTP interfaces speak HTTP"),

@@ -1,0 +1,271 @@
+//! Calls of functions on one shard: compiled functions by definition, limits, and the slices of a call.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rt::Instant;
+use schema::UserFunction;
+use stdx::HashMap;
+use types::CqlType;
+
+use crate::error::{CallError, CompileError};
+use crate::lua;
+
+/// The longest source of a function, in bytes: it is part of the schema that every node holds.
+pub const BODY_BYTES_MAX: usize = 256 << 10;
+/// Functions that a shard has compiled; one more, and all are forgotten.
+const COMPILED_MAX: usize = 64;
+/// Instructions that a call may take for each millisecond of its limit.
+const INSTRUCTIONS_PER_MS: u64 = 400_000;
+
+/// Limits of calls; each by its name in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `user_defined_functions_enabled`
+    pub enabled: bool,
+    /// `user_defined_functions_fail_timeout`: the time of a call on its shard, without that of other tasks between its slices.
+    pub fail_after: Duration,
+    /// `user_defined_functions_warn_timeout`
+    pub warn_after: Duration,
+    /// `user_defined_function_allocation_limit_bytes`
+    pub memory_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            fail_after: Duration::from_millis(1500),
+            warn_after: Duration::from_millis(500),
+            memory_bytes: 1 << 20,
+        }
+    }
+}
+
+/// When a call yields to the other tasks of its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slices {
+    /// Instructions between two looks at the clock.
+    pub instructions_per_look: u32,
+    /// Instructions of a slice: what ends it where the clock stands still, as in the simulator.
+    pub instructions: u64,
+    /// How long a slice takes.
+    pub time: Duration,
+}
+
+impl Default for Slices {
+    fn default() -> Self {
+        Self { instructions_per_look: 100, instructions: 50_000, time: Duration::from_micros(500) }
+    }
+}
+
+/// The clock of the shard.
+pub type TimeSource = Rc<dyn Fn() -> Instant>;
+
+/// A call that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// The serialised result.
+    pub value: Option<Bytes>,
+    /// A warning for the client: the call took long.
+    pub warning: Option<String>,
+}
+
+/// Runs functions on one shard.
+pub struct Runtime {
+    limits: Limits,
+    slices: Slices,
+    clock: TimeSource,
+    compiled: RefCell<HashMap<usize, Rc<Compiled>>>,
+}
+
+/// A function as a shard runs it. It holds the definition, whose address is its key.
+struct Compiled {
+    definition: Arc<UserFunction>,
+    lua: lua::Pool,
+}
+
+/// Result of a slice of a call.
+pub(crate) enum Slice {
+    /// The call goes on.
+    Yielded,
+    /// The result.
+    Done(Option<Vec<u8>>),
+}
+
+/// The use of a call: shared with the hook that ends its slices.
+pub(crate) struct Meter {
+    clock: TimeSource,
+    slices: Slices,
+    began: Cell<Instant>,
+    /// Instructions of the slice.
+    instructions: Cell<u64>,
+}
+
+impl Meter {
+    pub(crate) fn new(clock: TimeSource, slices: Slices) -> Rc<Self> {
+        let began = Cell::new(clock());
+        Rc::new(Self { clock, slices, began, instructions: Cell::new(0) })
+    }
+
+    pub(crate) fn slices(&self) -> Slices {
+        self.slices
+    }
+
+    /// Counts instructions; whether the slice is over.
+    pub(crate) fn count(&self, instructions: u64) -> bool {
+        self.instructions.set(self.instructions.get() + instructions);
+        self.instructions.get() >= self.slices.instructions || self.time() >= self.slices.time
+    }
+
+    /// Whether a slice that should have ended long ago could not.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.instructions.get() >= self.slices.instructions.saturating_mul(20)
+            || self.time() >= 20 * self.slices.time
+    }
+
+    fn time(&self) -> Duration {
+        (self.clock)().duration_since(self.began.get())
+    }
+
+    fn begin_slice(&self) {
+        self.began.set((self.clock)());
+        self.instructions.set(0);
+    }
+}
+
+/// The language that runs the sources of a function, by the name after LANGUAGE.
+///
+/// # Errors
+/// When functions of the language cannot be created.
+pub fn language(name: &str) -> Result<(), CompileError> {
+    match name {
+        "lua" => Ok(()),
+        "java" | "javascript" => Err(CompileError(format!(
+            "User-defined functions in language {name} are not supported: there is no Java virtual machine here. Write the \
+             function with LANGUAGE lua"
+        ))),
+        _ => Err(CompileError(format!(
+            "User-defined functions in language {name} are not supported; supported languages: lua"
+        ))),
+    }
+}
+
+/// Checks the source of a function that is created.
+///
+/// # Errors
+/// When the language is not supported, or the source is too long or no function of the language.
+pub fn check(function: &UserFunction, limits: &Limits) -> Result<(), CompileError> {
+    language(&function.language)?;
+    if function.body.len() > BODY_BYTES_MAX {
+        return Err(CompileError(format!(
+            "The source of function '{}.{}' has {} bytes: at most {BODY_BYTES_MAX} are allowed",
+            function.keyspace,
+            function.name,
+            function.body.len()
+        )));
+    }
+    let failed = |detail: String| {
+        CompileError(format!(
+            "Failed to compile function '{}.{}' for language {}: {detail}",
+            function.keyspace, function.name, function.language
+        ))
+    };
+    lua::check(function, limits).map_err(failed)
+}
+
+/// `User defined function ks.f : (int) -> int ran longer than 500ms`
+pub(crate) fn ran_longer(function: &UserFunction, limit: Duration) -> String {
+    let types: Vec<String> = function.argument_types().map(CqlType::cql_name_unfrozen).collect();
+    format!(
+        "User defined function {}.{} : ({}) -> {} ran longer than {}ms",
+        function.keyspace,
+        function.name,
+        types.join(", "),
+        function.returns.cql_name_unfrozen(),
+        limit.as_millis()
+    )
+}
+
+impl Runtime {
+    /// A runtime within these limits.
+    pub fn new(limits: Limits, clock: TimeSource) -> Self {
+        Self::with_slices(limits, clock, Slices::default())
+    }
+
+    /// A runtime whose calls yield when `slices` says.
+    pub fn with_slices(limits: Limits, clock: TimeSource, slices: Slices) -> Self {
+        Self { limits, slices, clock, compiled: RefCell::default() }
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The present of the clock that calls are measured by.
+    pub fn now(&self) -> Instant {
+        (self.clock)()
+    }
+
+    /// Calls a function with serialised arguments. Other tasks of the shard run in between.
+    ///
+    /// # Errors
+    /// When the function fails, takes too long or too much memory, or returns no value of its type.
+    pub async fn call(
+        &self,
+        function: &Arc<UserFunction>,
+        arguments: &[Option<Bytes>],
+    ) -> Result<Called, CallError> {
+        let is_null = |(value, ty): (&Option<Bytes>, &CqlType)| match value {
+            None => true,
+            Some(value) => value.is_empty() && !ty.empty_is_a_value(),
+        };
+        if !function.called_on_null_input && arguments.iter().zip(function.argument_types()).any(is_null) {
+            return Ok(Called { value: None, warning: None });
+        }
+        let compiled = self.compiled(function);
+        let meter = Meter::new(self.clock.clone(), self.slices);
+        let failed = |detail: String| CallError::failed(function, &detail);
+        let mut call =
+            compiled.lua.begin(function, arguments, &self.limits, meter.clone()).map_err(failed)?;
+        let (mut time, mut instructions) = (Duration::ZERO, 0_u64);
+        let instructions_max = u64::try_from(self.limits.fail_after.as_millis())
+            .unwrap_or(u64::MAX)
+            .saturating_mul(INSTRUCTIONS_PER_MS);
+        loop {
+            let slice = call.resume();
+            time += meter.time();
+            instructions += meter.instructions.get();
+            if let Slice::Done(value) = slice.map_err(failed)? {
+                compiled.lua.end(call);
+                let slow = time > self.limits.warn_after && !self.limits.warn_after.is_zero();
+                let warning = slow.then(|| ran_longer(function, self.limits.warn_after));
+                return Ok(Called { value: value.map(Bytes::from), warning });
+            }
+            if time > self.limits.fail_after || instructions > instructions_max {
+                return Err(CallError::too_long(function, self.limits.fail_after));
+            }
+            rt::preempt::yield_now().await;
+            meter.begin_slice();
+        }
+    }
+
+    fn compiled(&self, function: &Arc<UserFunction>) -> Rc<Compiled> {
+        let key = Arc::as_ptr(function).addr();
+        let mut all = self.compiled.borrow_mut();
+        if let Some(compiled) = all.get(&key) {
+            debug_assert!(Arc::ptr_eq(&compiled.definition, function));
+            return compiled.clone();
+        }
+        if all.len() >= COMPILED_MAX {
+            all.clear();
+        }
+        let compiled = Rc::new(Compiled { definition: function.clone(), lua: lua::Pool::default() });
+        all.insert(key, compiled.clone());
+        compiled
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of user-defined functions, one call at a time.
+
+mod lua;
