@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from cassandra import (
     AlreadyExists,
     ConsistencyLevel,
+    FunctionFailure,
     InvalidRequest,
     OperationTimedOut,
     ProtocolVersion,
@@ -610,6 +611,43 @@ def test_protocol(version, compression):
             assert connection.compressor is not None, "no compression was agreed on"
     finally:
         other.shutdown()
+
+
+def test_user_defined_functions():
+    if FLAVOUR != "torc":
+        return  # Cassandra has no functions in Lua
+    create = "CREATE OR REPLACE FUNCTION {}({}) CALLED ON NULL INPUT RETURNS {} LANGUAGE lua AS $$ {} $$"
+    session.execute("CREATE TABLE udf (k int PRIMARY KEY, v varint, m map<text, int>)")
+    session.execute(create.format("twice", "v varint", "varint", "return v and v * 2"))
+    session.execute(create.format("keys", "m map<text, int>", "list<text>", "local t = {} for k in pairs(m or {}) do t[#t + 1] = k end return t"))
+    session.execute(create.format("more", "s varint, v varint", "varint", "return s + v"))
+    session.execute("CREATE AGGREGATE total(varint) SFUNC more STYPE varint INITCOND 0")
+    insert = session.prepare("INSERT INTO udf (k, v, m) VALUES (?, twice(?), ?)")
+    for key in range(20):
+        session.execute(insert, (key, 10**30 + key, {"b": 1, "a": key}))
+    row = session.execute("SELECT twice(v) AS v, keys(m) AS m FROM udf WHERE k = 3").one()
+    equal((row.v, row.m), (4 * (10**30 + 3), ["a", "b"]))
+    equal(session.execute("SELECT total(v) AS t FROM udf").one().t, 2 * (20 * 10**30 + 190))
+    # A function that loops ends with an error, and other clients do not wait for it.
+    session.execute(create.format("forever", "v varint", "varint", "while true do end"))
+    began = time.time()
+    looping = [session.execute_async("SELECT forever(v) FROM udf WHERE k = 1") for _ in range(4)]
+    longest = 0
+    for key in range(200):
+        before = time.time()
+        session.execute("SELECT v FROM udf WHERE k = %s", (key % 20,))
+        longest = max(longest, time.time() - before)
+    for future in looping:
+        raises(FunctionFailure, future.result, "forever : (varint) -> varint ran longer than")
+    assert time.time() - began > 0.3, "the loops ended before they could disturb anybody"
+    assert longest < 0.5, f"a read beside looping functions took {longest:.3f} s"
+    session.execute(create.format("bomb", "v varint", "varint", "local s = 'x' while true do s = s .. s end"))
+    raises(FunctionFailure, lambda: session.execute("SELECT bomb(v) FROM udf WHERE k = 1"), "not enough memory")
+    cluster.refresh_schema_metadata()
+    functions = cluster.metadata.keyspaces[KEYSPACE].functions
+    assert "twice(varint)" in functions and functions["twice(varint)"].language == "lua", functions
+    session.execute("DROP FUNCTION twice")
+    raises(InvalidRequest, lambda: session.execute(insert, (1, 1, {})), "nknown function")
 
 
 def test_shards():

@@ -118,6 +118,12 @@ fn limits(config: &Config) -> ExecLimits {
         authorizes: is_class(&config.authorizer, "CassandraAuthorizer"),
         restricts_datacenters: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
         bcrypt_cost: config.auth_bcrypt_gensalt_log2_rounds,
+        functions: exec::FunctionLimits {
+            enabled: config.user_defined_functions_enabled,
+            fail_after: config.user_defined_functions_fail_timeout,
+            warn_after: config.user_defined_functions_warn_timeout,
+            memory_bytes: bytes(config.user_defined_function_allocation_limit_bytes),
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use schema::{Schema, Table};
+use schema::{Schema, Table, UserAggregate, UserFunction};
 use types::CqlType;
 
 use crate::{Permission, PermissionSet};
@@ -65,6 +65,24 @@ impl Resource {
                 let classes: Vec<String> = arguments.iter().map(|ty| ty.class_name(false)).collect();
                 format!("functions/{keyspace}/{name}[{}]", classes.join("^"))
             }
+        }
+    }
+
+    /// That of a user-defined function.
+    pub fn of_function(function: &UserFunction) -> Self {
+        Self::Function {
+            keyspace: function.keyspace.clone(),
+            name: function.name.clone(),
+            arguments: function.argument_types().cloned().collect(),
+        }
+    }
+
+    /// That of a user-defined aggregate.
+    pub fn of_aggregate(aggregate: &UserAggregate) -> Self {
+        Self::Function {
+            keyspace: aggregate.keyspace.clone(),
+            name: aggregate.name.clone(),
+            arguments: aggregate.arguments.clone(),
         }
     }
 

@@ -87,15 +87,19 @@ pub fn create_function(function: &UserFunction) -> String {
     let argument =
         |(name, ty): &(String, CqlType)| format!("{} {}", quote_identifier(name), ty.cql_name_unfrozen());
     let arguments: Vec<String> = function.arguments.iter().map(argument).collect();
+    let body = match function.body.contains("$$") || function.body.ends_with('$') {
+        false => format!("$${}$$", function.body),
+        true => quoted(&function.body),
+    };
     format!(
-        "CREATE FUNCTION {}.{}({})\n    {} ON NULL INPUT\n    RETURNS {}\n    LANGUAGE {}\n    AS $${}$$;",
+        "CREATE FUNCTION {}.{}({})\n    {} ON NULL INPUT\n    RETURNS {}\n    LANGUAGE {}\n    AS {};",
         quote_identifier(&function.keyspace),
         quote_identifier(&function.name),
         arguments.join(", "),
         if function.called_on_null_input { "CALLED" } else { "RETURNS NULL" },
         function.returns.cql_name_unfrozen(),
         function.language,
-        function.body
+        body
     )
 }
 

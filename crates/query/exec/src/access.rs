@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use auth::{AccessCache, Permission, Resource, RoleAccess};
-use cql::ast::{QualifiedName, Statement};
+use cql::ast::{CreateAggregate, DataType, QualifiedName, Statement};
 use schema::{Schema, ServiceLevel, Table};
 use types::CqlType;
 
@@ -107,17 +107,20 @@ impl Access {
         schema: &Arc<Schema>,
     ) -> Result<()> {
         match plan {
-            Plan::Select(plan) => {
+            Plan::Select(select) => {
                 // Whoever reads a view reads its base.
-                let derivation = plan.table.derivation.as_ref().filter(|derivation| derivation.is_view());
+                let derivation = select.table.derivation.as_ref().filter(|derivation| derivation.is_view());
                 let base = derivation.and_then(|derivation| schema.table_by_id(derivation.base()));
-                self.check_table(Permission::Select, base.unwrap_or(&plan.table), principal, schema)
+                self.check_table(Permission::Select, base.unwrap_or(&select.table), principal, schema)?;
+                self.check_called(&plan.user_defined(), principal, schema)
             }
             Plan::Modification(plan) => self.check_modification(plan, principal, schema),
-            Plan::Batch(plan) => plan
-                .statements
-                .iter()
-                .try_for_each(|statement| self.check_modification(statement, principal, schema)),
+            Plan::Batch(batch) => {
+                for statement in &batch.statements {
+                    self.check_modification(statement, principal, schema)?;
+                }
+                self.check_called(&plan.user_defined(), principal, schema)
+            }
             Plan::Truncate(plan) => self.check_table(Permission::Modify, &plan.table, principal, schema),
             Plan::Other(statement) => self.check_other(statement, principal, keyspace, schema),
         }
@@ -131,10 +134,25 @@ impl Access {
         schema: &Arc<Schema>,
     ) -> Result<()> {
         self.check_table(Permission::Modify, &plan.table, principal, schema)?;
-        if plan.conditions.is_empty() {
+        if !plan.conditions.is_empty() {
+            self.check_table(Permission::Select, &plan.table, principal, schema)?;
+        }
+        let called: Vec<_> = plan.calls.iter().map(|call| Resource::of_function(&call.function)).collect();
+        self.check_called(&called, principal, schema)
+    }
+
+    /// Refuses a caller that may not execute one of these functions and aggregates.
+    fn check_called(
+        &self,
+        called: &[Resource],
+        principal: &Principal<'_>,
+        schema: &Arc<Schema>,
+    ) -> Result<()> {
+        if called.is_empty() {
             return Ok(());
         }
-        self.check_table(Permission::Select, &plan.table, principal, schema)
+        let Some(performer) = self.performer(schema, principal) else { return unauthorized(ANONYMOUS) };
+        called.iter().try_for_each(|one| performer.ensure(Permission::Execute, one))
     }
 
     fn check_table(
@@ -173,8 +191,17 @@ impl Access {
             }
             _ => {}
         }
-        match needed(statement, keyspace, &Lookup { schema })? {
-            Some((permission, resource)) => performer.ensure(permission, &resource),
+        let lookup = Lookup { schema };
+        match needed(statement, keyspace, &lookup)? {
+            Some((permission, resource)) => {
+                performer.ensure(permission, &resource)?;
+                match statement {
+                    Statement::CreateAggregate(ast) => parts_of_aggregate(ast, keyspace, &lookup)?
+                        .iter()
+                        .try_for_each(|part| performer.ensure(Permission::Execute, part)),
+                    _ => Ok(()),
+                }
+            }
             None if names_missing(statement) || is_checked_elsewhere(statement) => Ok(()),
             None if performer.access.is_superuser => Ok(()),
             None => {
@@ -255,8 +282,14 @@ fn needed(
         }
         Statement::CreateIndex(ast) => (Alter, table(&ast.table)?),
         Statement::CreateView(ast) => (Alter, table(&ast.base)?),
-        Statement::CreateFunction(ast) => (Create, Resource::FunctionsIn(of(&ast.name)?)),
-        Statement::CreateAggregate(ast) => (Create, Resource::FunctionsIn(of(&ast.name)?)),
+        Statement::CreateFunction(ast) => {
+            let types: Vec<&DataType> = ast.args.iter().map(|(_, ty)| ty).collect();
+            created_or_replaced(of(&ast.name)?, &ast.name.name, &types, ast.or_replace, lookup)?
+        }
+        Statement::CreateAggregate(ast) => {
+            let types: Vec<&DataType> = ast.args.iter().collect();
+            created_or_replaced(of(&ast.name)?, &ast.name.name, &types, ast.or_replace, lookup)?
+        }
         _ => return Ok(None),
     }))
 }
@@ -277,12 +310,51 @@ fn is_checked_elsewhere(statement: &Statement) -> bool {
     matches!(statement, Statement::Use(_) | Statement::Describe(_)) || crate::roles::is_about_roles(statement)
 }
 
+fn function(keyspace: &str, name: &str, types: &[&DataType], lookup: &Lookup<'_>) -> Result<Resource> {
+    let resolve = |ty: &&DataType| crate::type_name::resolve(ty, lookup.schema, keyspace);
+    let arguments = types.iter().map(resolve).collect::<Result<Vec<_>>>()?;
+    Ok(Resource::Function { keyspace: keyspace.to_owned(), name: name.to_owned(), arguments })
+}
+
+/// The permission that CREATE needs: that to alter a function or aggregate that it replaces.
+fn created_or_replaced(
+    keyspace: String,
+    name: &str,
+    types: &[&DataType],
+    or_replace: bool,
+    lookup: &Lookup<'_>,
+) -> Result<(Permission, Resource)> {
+    let replaced = match or_replace {
+        true => Some(function(&keyspace, name, types, lookup)?),
+        false => None,
+    };
+    Ok(match replaced.filter(|one| one.exists(lookup.schema)) {
+        Some(replaced) => (Permission::Alter, replaced),
+        None => (Permission::Create, Resource::FunctionsIn(keyspace)),
+    })
+}
+
+/// The functions of an aggregate that is created, which its creator must be allowed to execute.
+fn parts_of_aggregate(
+    ast: &CreateAggregate,
+    session: Option<&str>,
+    lookup: &Lookup<'_>,
+) -> Result<Vec<Resource>> {
+    let keyspace = keyspace_of(&ast.name, session)?;
+    let state: Vec<&DataType> = std::iter::once(&ast.state_type).chain(&ast.args).collect();
+    let mut parts = vec![function(keyspace, &ast.state_function, &state, lookup)?];
+    if let Some(name) = &ast.final_function {
+        parts.push(function(keyspace, name, &state[..1], lookup)?);
+    }
+    Ok(parts)
+}
+
 /// The function that a DROP means, if the overloads leave no doubt: the planner refuses the rest.
 fn one_function(
     keyspace: String,
     name: &str,
     overloads: Vec<Vec<CqlType>>,
-    arguments: Option<&[cql::ast::DataType]>,
+    arguments: Option<&[DataType]>,
     lookup: &Lookup<'_>,
 ) -> Result<Option<(Permission, Resource)>> {
     let wanted = match arguments {

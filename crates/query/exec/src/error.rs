@@ -28,6 +28,8 @@ pub enum ExecError {
     },
     /// A function could not compute its result.
     FunctionFailure {
+        /// The function's keyspace; `system` of native functions.
+        keyspace: String,
         /// The function.
         function: String,
         /// CQL types of its arguments.

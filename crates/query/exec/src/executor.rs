@@ -21,6 +21,7 @@ use crate::describe;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Env;
 use crate::expr::bind::Binds;
+use crate::expr::calls::{self, UserCall};
 use crate::functions::{CallContext, TimeUuids};
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
@@ -41,6 +42,7 @@ pub struct Executor<C> {
     coordinator: C,
     clock: Rc<dyn Clock>,
     call: CallContext,
+    functions: udf::Runtime,
     node: NodeInfo,
     limits: ExecLimits,
     access: Access,
@@ -53,10 +55,13 @@ impl<C: Coordinator> Executor<C> {
     /// An executor.
     pub fn new(coordinator: C, clock: Rc<dyn Clock>, node: NodeInfo, limits: ExecLimits) -> Self {
         let uuids = Rc::new(TimeUuids::new(clock.random()));
+        let time = clock.clone();
+        let functions = udf::Runtime::new(limits.functions.clone(), Rc::new(move || time.now()));
         Self {
             coordinator,
             call: CallContext::new(clock.clone(), uuids),
             clock,
+            functions,
             node,
             watch: Watch::new(limits.slow_after),
             access: Access::new(limits.authorizes),
@@ -189,6 +194,14 @@ impl<C: Coordinator> Executor<C> {
             let (schema, principal) = (self.coordinator.schema(), &request.caller.principal);
             self.access.check(plan, principal, request.keyspace, &schema)?;
         }
+        let called;
+        let binds = match plan.calls() {
+            [] => binds,
+            calls => {
+                called = Box::pin(self.call_functions(calls, binds, request, sink)).await?;
+                &called
+            }
+        };
         match plan {
             Plan::Select(plan) => {
                 self.select(plan, binds, request, sink).await?;
@@ -240,7 +253,30 @@ impl<C: Coordinator> Executor<C> {
         }
         batch::check(kind, statements.iter().map(|(plan, _)| *plan))?;
         let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
-        self.write_batch(kind, statements, request, timestamp, sink).await
+        if statements.iter().all(|(plan, _)| plan.calls.is_empty()) {
+            return self.write_batch(kind, statements, request, timestamp, sink).await;
+        }
+        let mut called = Vec::with_capacity(statements.len());
+        for (plan, binds) in statements {
+            called.push(Box::pin(self.call_functions(&plan.calls, binds, request, sink)).await?);
+        }
+        let statements: Vec<_> =
+            statements.iter().zip(&called).map(|((plan, _), binds)| (*plan, binds)).collect();
+        self.write_batch(kind, &statements, request, timestamp, sink).await
+    }
+
+    /// Calls the user-defined functions of a statement's terms.
+    async fn call_functions<S: Sink>(
+        &self,
+        calls: &[UserCall],
+        binds: &Binds,
+        request: &Request<'_>,
+        sink: &mut S,
+    ) -> Result<Binds> {
+        let mut caller = calls::Caller::new(&self.functions, request.timeout(TimeoutKind::Range));
+        let called = caller.statement(calls, binds, &self.call).await;
+        caller.warnings.into_iter().for_each(|warning| sink.warn(warning));
+        called
     }
 
     async fn select<S: Sink>(
@@ -260,7 +296,7 @@ impl<C: Coordinator> Executor<C> {
         request.take_timeout(plan.timeout.as_ref(), &Env::new(binds, &self.call))?;
         request.note(|| format!("Reading from {} by {}", plan.table.full_name(), plan.access.name()));
         let env = Env::new(binds, &self.call);
-        let bytes = select::run::run(plan, &self.coordinator, request, &env, sink).await?;
+        let bytes = select::run::run(plan, &self.coordinator, request, &env, &self.functions, sink).await?;
         request.note(|| format!("Read {bytes} bytes of rows"));
         Ok(())
     }
@@ -521,6 +557,7 @@ impl<C: Coordinator> Executor<C> {
                 view: &view,
                 table_id: self.call.time_uuid(),
                 now_micros: self.timestamp(),
+                functions: &self.limits.functions,
             };
             let mut outcome = ddl::plan(statement, &context)?;
             if matches!(statement, Statement::CreateView(_)) && !outcome.edits.is_empty() {

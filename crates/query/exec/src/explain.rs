@@ -72,11 +72,17 @@ fn select(plan: &SelectPlan, out: &mut String) {
     }
     if plan.selection.is_aggregate() {
         let aggregates = plan.selection.aggregates.iter().map(|call| {
-            let input = call.input.as_ref().map_or_else(|| "*".to_owned(), |input| expr(input, table));
+            let input = match call.inputs.as_slice() {
+                [] => "*".to_owned(),
+                inputs => list(inputs, table),
+            };
             match &call.kind {
                 Aggregate::CountRows => "count(*)".to_owned(),
                 Aggregate::Native(function) => format!("{}({input})", function.full_name()),
                 Aggregate::First => format!("first({input})"),
+                Aggregate::User(user) => {
+                    format!("{}.{}({input})", user.definition.keyspace, user.definition.name)
+                }
             }
         });
         line(out, "reduce", &aggregates.collect::<Vec<_>>().join(", "));
@@ -327,5 +333,6 @@ fn expr(value: &Expr, table: &Table) -> String {
         Kind::Call(function, args) => format!("{}({})", function.full_name(), list(args, table)),
         Kind::Build(parts) => format!("({})", list(parts, table)),
         Kind::Aggregate(at) => format!("aggregate {at}"),
+        Kind::Called(scope, at) => format!("{} call {at}", format!("{scope:?}").to_lowercase()),
     }
 }

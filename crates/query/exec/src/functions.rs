@@ -3,8 +3,10 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use schema::{Schema, Signature, UserAggregate, UserFunction};
 use types::CqlType;
 use types::native::{self, Environment, FunctionError};
 
@@ -111,7 +113,8 @@ impl From<FunctionError> for ExecError {
         match error {
             FunctionError::Invalid(text) => ExecError::Invalid(text),
             FunctionError::Failed { function, argument_types, message } => {
-                ExecError::FunctionFailure { function, arguments: argument_types, message }
+                let keyspace = "system".to_owned();
+                ExecError::FunctionFailure { keyspace, function, arguments: argument_types, message }
             }
         }
     }
@@ -124,6 +127,17 @@ pub enum Function {
     Native(native::Function),
     /// `token` of a table's partition key.
     Token(Vec<CqlType>),
+    /// A user's.
+    User(User),
+}
+
+/// A user-defined function in an expression.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The function.
+    pub definition: Arc<UserFunction>,
+    /// Types of its arguments.
+    pub types: Vec<CqlType>,
 }
 
 impl Function {
@@ -132,7 +146,13 @@ impl Function {
         match self {
             Self::Native(function) => function.full_name(),
             Self::Token(_) => "system.token".to_owned(),
+            Self::User(user) => format!("{}.{}", user.definition.keyspace, user.definition.name),
         }
+    }
+
+    /// Whether it may wait, and so cannot be [called](Function::call).
+    pub fn is_user_defined(&self) -> bool {
+        matches!(self, Self::User(_))
     }
 
     /// Types of its arguments.
@@ -140,6 +160,7 @@ impl Function {
         match self {
             Self::Native(function) => &function.arguments,
             Self::Token(types) => types,
+            Self::User(user) => &user.types,
         }
     }
 
@@ -148,6 +169,7 @@ impl Function {
         match self {
             Self::Native(function) => &function.returns,
             Self::Token(_) => &CqlType::Bigint,
+            Self::User(user) => &user.definition.returns,
         }
     }
 
@@ -171,6 +193,10 @@ impl Function {
                 let key = mutation::DecoratedKey::compose(&parts);
                 Ok(Some(Bytes::copy_from_slice(&stdx::murmur3::token(&key).to_be_bytes())))
             }
+            Self::User(user) => Err(ExecError::Invalid(format!(
+                "User-defined function {}.{} cannot be called here",
+                user.definition.keyspace, user.definition.name
+            ))),
         }
     }
 }
@@ -184,6 +210,45 @@ pub enum Aggregate {
     Native(native::Function),
     /// The value of the group's first row: what a plain column is among aggregates.
     First,
+    /// A user's.
+    User(Rc<UserAggregation>),
+}
+
+/// A user-defined aggregate with the functions that it calls.
+#[derive(Debug)]
+pub struct UserAggregation {
+    /// The aggregate.
+    pub definition: Arc<UserAggregate>,
+    /// Adds a row.
+    pub adds: Arc<UserFunction>,
+    /// Makes the result of the last state.
+    pub ends: Option<Arc<UserFunction>>,
+    /// The first state.
+    pub initial: Option<Bytes>,
+}
+
+impl UserAggregation {
+    /// Finds an aggregate's functions.
+    ///
+    /// # Errors
+    /// When one is gone.
+    pub fn new(definition: Arc<UserAggregate>, schema: &Schema) -> Result<Self> {
+        let find = |signature: Signature| {
+            let home = schema.keyspace(&definition.keyspace);
+            let found = home.and_then(|home| home.functions.get(&signature).cloned());
+            let missing = || ExecError::Invalid(format!("Function '{}' doesn't exist", signature.name));
+            found.ok_or_else(missing)
+        };
+        let state = || std::iter::once(&definition.state_type);
+        let adds = find(Signature::new(&definition.state_function, state().chain(&definition.arguments)))?;
+        let ends = definition.final_function.as_ref().map(|name| find(Signature::new(name, state())));
+        let ends = ends.transpose()?;
+        let initial = match &definition.initial_condition {
+            Some(text) => crate::ddl::constant(text, &definition.state_type, schema, &definition.keyspace)?,
+            None => None,
+        };
+        Ok(Self { adds, ends, initial, definition })
+    }
 }
 
 /// An aggregate under way.
@@ -195,6 +260,8 @@ pub enum AggregateState {
     Native(native::Aggregate),
     /// The first row's value, once there is one.
     First(Option<Option<Bytes>>),
+    /// The state of a user's aggregate, which is changed where calls may wait; after the last row, the result.
+    User(Rc<UserAggregation>, Option<Bytes>),
 }
 
 impl AggregateState {
@@ -206,6 +273,7 @@ impl AggregateState {
                 Self::Native(function.aggregate().expect("an aggregate was resolved as one"))
             }
             Aggregate::First => Self::First(None),
+            Aggregate::User(user) => Self::User(user.clone(), user.initial.clone()),
         }
     }
 
@@ -215,6 +283,7 @@ impl AggregateState {
             Self::CountRows(count) => *count = 0,
             Self::Native(aggregate) => aggregate.reset(),
             Self::First(first) => *first = None,
+            Self::User(user, state) => state.clone_from(&user.initial),
         }
     }
 
@@ -226,6 +295,7 @@ impl AggregateState {
             Self::First(first) => {
                 first.get_or_insert(value);
             }
+            Self::User(..) => {}
         }
         Ok(())
     }
@@ -236,6 +306,7 @@ impl AggregateState {
             Self::CountRows(_) => 0,
             Self::Native(aggregate) => aggregate.held_bytes(),
             Self::First(first) => first.as_ref().and_then(Option::as_ref).map_or(0, Bytes::len),
+            Self::User(_, state) => state.as_ref().map_or(0, Bytes::len),
         }
     }
 
@@ -245,6 +316,7 @@ impl AggregateState {
             Self::CountRows(count) => Ok(Some(Bytes::copy_from_slice(&count.to_be_bytes()))),
             Self::Native(aggregate) => Ok(aggregate.result()?.map(Bytes::from)),
             Self::First(first) => Ok(first.clone().flatten()),
+            Self::User(_, state) => Ok(state.clone()),
         }
     }
 }

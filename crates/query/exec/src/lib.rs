@@ -37,3 +37,4 @@ pub use error::ExecError;
 pub use executor::Executor;
 pub use request::{Caller, ExecLimits, Principal};
 pub use trace::Trace;
+pub use udf::Limits as FunctionLimits;

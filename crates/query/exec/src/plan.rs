@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use auth::Resource;
 use cql::ast::Statement;
-use schema::{Schema, Table};
+use schema::{Schema, Table, UserAggregate, UserFunction};
 
 use crate::describe;
 use crate::error::{ExecError, Result};
 use crate::expr::bind::MarkerSpec;
+use crate::expr::calls::UserCall;
 use crate::expr::resolve::Markers;
+use crate::functions::{Aggregate, UserAggregation};
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch::{BatchPlan, is_conditional};
@@ -42,6 +45,25 @@ pub enum Fit {
     Invalid,
 }
 
+/// A function that is replaced by one of the same result leaves the metadata of statements as they are.
+fn fit_of_function(function: &Arc<UserFunction>, schema: &Schema) -> Fit {
+    let home = schema.keyspace(&function.keyspace);
+    match home.and_then(|home| home.functions.get(&function.signature())) {
+        Some(now) if Arc::ptr_eq(now, function) => Fit::Current,
+        Some(now) if now.returns == function.returns => Fit::Outdated,
+        _ => Fit::Invalid,
+    }
+}
+
+fn fit_of_aggregate(aggregate: &Arc<UserAggregate>, schema: &Schema) -> Fit {
+    let home = schema.keyspace(&aggregate.keyspace);
+    match home.and_then(|home| home.aggregates.get(&aggregate.signature())) {
+        Some(now) if Arc::ptr_eq(now, aggregate) => Fit::Current,
+        Some(now) if now.returns == aggregate.returns => Fit::Outdated,
+        _ => Fit::Invalid,
+    }
+}
+
 impl Plan {
     /// Parses and resolves a statement: its plan, and its bind markers in order.
     ///
@@ -67,17 +89,24 @@ impl Plan {
         Ok(match statement {
             Statement::Select(ast) => Self::Select(SelectPlan::prepare(&ast, lookup, keyspace, markers)?),
             Statement::Insert(ast) => {
-                Self::Modification(ModificationPlan::insert(&ast, lookup, keyspace, markers)?)
+                let plan = ModificationPlan::insert(&ast, lookup, keyspace, markers)?;
+                Self::Modification(plan.with_calls(markers))
             }
             Statement::Update(ast) => {
-                Self::Modification(ModificationPlan::update(&ast, lookup, keyspace, markers)?)
+                let plan = ModificationPlan::update(&ast, lookup, keyspace, markers)?;
+                Self::Modification(plan.with_calls(markers))
             }
             Statement::Delete(ast) => {
-                Self::Modification(ModificationPlan::delete(&ast, lookup, keyspace, markers)?)
+                let plan = ModificationPlan::delete(&ast, lookup, keyspace, markers)?;
+                Self::Modification(plan.with_calls(markers))
             }
             Statement::Batch(ast) => Self::Batch(BatchPlan::prepare(&ast, lookup, keyspace, markers)?),
             Statement::Truncate(ast) => {
-                Self::Truncate(TruncatePlan::prepare(&ast, lookup, keyspace, markers)?)
+                let plan = TruncatePlan::prepare(&ast, lookup, keyspace, markers)?;
+                if !markers.take_calls().is_empty() {
+                    return Err(ExecError::invalid("TRUNCATE cannot call user-defined functions"));
+                }
+                Self::Truncate(plan)
             }
             other => {
                 let known = crate::ddl::is_schema_change(&other)
@@ -103,7 +132,7 @@ impl Plan {
             (Fit::Current, Fit::Current) => Fit::Current,
             _ => Fit::Outdated,
         };
-        match self {
+        let tables = match self {
             Self::Select(plan) => of(&plan.table),
             Self::Modification(plan) => of(&plan.table),
             Self::Batch(plan) => {
@@ -111,6 +140,54 @@ impl Plan {
             }
             Self::Truncate(plan) => of(&plan.table),
             Self::Other(_) => Fit::Current,
+        };
+        let mut fit = tables;
+        self.user_functions(&mut |function| fit = worse(fit, fit_of_function(function, schema)));
+        for aggregate in self.user_aggregates() {
+            fit = worse(fit, fit_of_aggregate(&aggregate.definition, schema));
+        }
+        fit
+    }
+
+    /// The user-defined functions that are called before it runs.
+    pub fn calls(&self) -> &[UserCall] {
+        match self {
+            Self::Select(plan) => &plan.calls,
+            Self::Modification(plan) => &plan.calls,
+            Self::Batch(plan) => &plan.calls,
+            Self::Truncate(_) | Self::Other(_) => &[],
+        }
+    }
+
+    fn user_aggregates(&self) -> impl Iterator<Item = &UserAggregation> {
+        let aggregates = match self {
+            Self::Select(plan) => plan.selection.aggregates.as_slice(),
+            _ => &[],
+        };
+        aggregates.iter().filter_map(|aggregate| match &aggregate.kind {
+            Aggregate::User(user) => Some(&**user),
+            _ => None,
+        })
+    }
+
+    /// The user-defined functions and aggregates that it calls.
+    pub fn user_defined(&self) -> Vec<Resource> {
+        let mut called = Vec::new();
+        self.user_functions(&mut |function| called.push(Resource::of_function(function)));
+        called.extend(self.user_aggregates().map(|user| Resource::of_aggregate(&user.definition)));
+        called
+    }
+
+    /// Calls `visit` with every user-defined function that it calls.
+    pub fn user_functions(&self, visit: &mut dyn FnMut(&Arc<UserFunction>)) {
+        self.calls().iter().for_each(|call| visit(&call.function));
+        if let Self::Select(plan) = self {
+            let selection = &plan.selection;
+            selection.row_calls.iter().chain(&selection.group_calls).for_each(|call| visit(&call.function));
+        }
+        for aggregate in self.user_aggregates() {
+            visit(&aggregate.adds);
+            aggregate.ends.iter().for_each(&mut *visit);
         }
     }
 

@@ -51,6 +51,8 @@ pub struct ExecLimits {
     pub restricts_datacenters: bool,
     /// `auth_bcrypt_gensalt_log2_rounds`, the cost of passwords' hashes.
     pub bcrypt_cost: u32,
+    /// `user_defined_functions_…`
+    pub functions: udf::Limits,
 }
 
 impl Default for ExecLimits {
@@ -71,6 +73,7 @@ impl Default for ExecLimits {
             authorizes: false,
             restricts_datacenters: false,
             bcrypt_cost: auth::password::COST_DEFAULT,
+            functions: udf::Limits::default(),
         }
     }
 }
@@ -228,7 +231,7 @@ impl<'a> Request<'a> {
     }
 
     /// How long an operation may take: as long as the statement says, or the service level, or the node's configuration.
-    fn timeout(&self, kind: TimeoutKind) -> Duration {
+    pub fn timeout(&self, kind: TimeoutKind) -> Duration {
         self.timeout.unwrap_or(match kind {
             TimeoutKind::Read => self.limits.read_timeout,
             TimeoutKind::Range => self.limits.range_timeout,

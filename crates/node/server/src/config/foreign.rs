@@ -98,7 +98,6 @@ const STANDINGS: &[(&str, Standing)] = &[
     ),
     ("transient_replication_enabled", Only(&["false"])),
     ("transparent_data_encryption_options", NotBuilt),
-    ("user_defined_functions_enabled", NotBuilt),
 ];
 
 /// Options of encryption for Java's stores; check names the PEM files that are needed instead.

@@ -211,6 +211,14 @@ options! {
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
+    #[alias("enable_user_defined_functions", "")]
+    user_defined_functions_enabled: bool = false, "Allow user-defined functions and aggregates.";
+    #[alias("user_defined_function_fail_timeout", "ms")]
+    #[alias("user_defined_function_time_limit_ms", "ms")]
+    user_defined_functions_fail_timeout: Duration = Duration::from_millis(1500), "How long a call of a user-defined function may run.";
+    #[alias("user_defined_function_warn_timeout", "ms")]
+    user_defined_functions_warn_timeout: Duration = Duration::from_millis(500), "The client is warned of a call that has run for longer; 0 for never.";
+    user_defined_function_allocation_limit_bytes: Size = Size::mib(1), "Memory of a call of a user-defined function.";
     #[alias("native_transport_max_frame_size_in_mb", "MiB")]
     native_transport_max_frame_size: Size = Size::mib(16), "Largest request.";
     #[alias("native_transport_max_concurrent_requests_in_bytes", "")]
@@ -277,6 +285,7 @@ impl Config {
         let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
         one_of("network_authorizer", &self.network_authorizer, &authorizers)?;
         self.check_auth()?;
+        self.check_functions()?;
         one_of("partitioner", &self.partitioner, &["Murmur3Partitioner"])?;
         one_of(
             "endpoint_snitch",
@@ -331,6 +340,23 @@ impl Config {
             return refused(
                 "alternator_port with an authenticator would serve everybody: set alternator_enforce_authorization, too",
             );
+        }
+        Ok(())
+    }
+
+    fn check_functions(&self) -> Result<(), ConfigError> {
+        let refused = |name: &str, value: String, expected: &str| {
+            Err(ConfigError::Value { name: name.to_owned(), value, expected: expected.to_owned() })
+        };
+        let fail = self.user_defined_functions_fail_timeout;
+        if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&fail) {
+            let expected = "expected a time from 1ms to 1h";
+            return refused("user_defined_functions_fail_timeout", format!("{fail:?}"), expected);
+        }
+        let bytes = self.user_defined_function_allocation_limit_bytes.0;
+        if !(64 << 10..=256 << 20).contains(&bytes) {
+            let expected = "expected a size from 64 KiB to 256 MiB";
+            return refused("user_defined_function_allocation_limit_bytes", bytes.to_string(), expected);
         }
         Ok(())
     }

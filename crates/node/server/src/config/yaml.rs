@@ -202,6 +202,7 @@ key_cache_size:
 memtable: {configurations: {default: {class_name: SkipListMemtable}}}
 cdc_enabled: false
 materialized_views_enabled: false
+scripted_user_defined_functions_enabled: true
 user_defined_functions_enabled: true
 internode_authenticator: org.apache.cassandra.auth.AllowAllInternodeAuthenticator
 server_encryption_options:
@@ -213,7 +214,8 @@ num_tokens: 4
         let no_use = ["ssl_storage_port", "concurrent_reads", "key_cache_size", "memtable"];
         assert_eq!(left_out.of_no_use[..4], no_use);
         assert_eq!(left_out.of_no_use[4..], ["server_encryption_options_keystore"]);
-        assert_eq!(left_out.not_built, ["user_defined_functions_enabled"]);
+        assert_eq!(left_out.not_built, ["scripted_user_defined_functions_enabled"]);
+        assert!(config.user_defined_functions_enabled);
         assert_eq!(config.num_tokens, 4);
         for (text, said) in [
             ("cdc_enabled: true", "option cdc_enabled: 'true' is not valid: anything else is not built yet"),

@@ -1,6 +1,7 @@
 //! Statements that change the schema: each is planned, purely, into edits of a known version of the schema.
 
 mod compaction;
+mod functions;
 mod index;
 mod keyspace;
 mod objects;
@@ -13,6 +14,7 @@ use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
+pub use functions::constant;
 
 use crate::error::{ExecError, Result};
 use crate::lookup::Lookup;
@@ -29,6 +31,8 @@ pub struct DdlContext<'a> {
     pub table_id: [u8; 16],
     /// Microseconds since the epoch.
     pub now_micros: i64,
+    /// Whether user-defined functions are enabled, and what they may use.
+    pub functions: &'a udf::Limits,
 }
 
 /// A planned change.
@@ -97,6 +101,8 @@ pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> 
         Statement::CreateType(ast) => user_type::create(ast, context),
         Statement::AlterType(ast) => user_type::alter(ast, context),
         Statement::DropType(ast) => user_type::drop(ast, context),
+        Statement::CreateFunction(ast) => functions::create_function(ast, context),
+        Statement::CreateAggregate(ast) => functions::create_aggregate(ast, context),
         Statement::DropFunction(ast) => objects::drop_function(ast, context),
         Statement::DropAggregate(ast) => objects::drop_aggregate(ast, context),
         Statement::CreateIndex(ast) => index::create(ast, context),
@@ -122,6 +128,8 @@ pub fn is_schema_change(statement: &Statement) -> bool {
             | Statement::CreateType(_)
             | Statement::AlterType(_)
             | Statement::DropType(_)
+            | Statement::CreateFunction(_)
+            | Statement::CreateAggregate(_)
             | Statement::DropFunction(_)
             | Statement::DropAggregate(_)
             | Statement::CreateIndex(_)

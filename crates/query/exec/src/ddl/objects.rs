@@ -14,13 +14,37 @@ use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
 
 /// The keyspace of an object, which users may change; none when there is no such keyspace.
-fn home<'a>(name: &'a QualifiedName, context: &'a DdlContext<'_>) -> Result<(&'a str, Option<&'a Keyspace>)> {
+pub(super) fn home<'a>(
+    name: &'a QualifiedName,
+    context: &'a DdlContext<'_>,
+) -> Result<(&'a str, Option<&'a Keyspace>)> {
     let keyspace = keyspace_of(name, context.keyspace)?;
     let home = context.lookup.keyspace(keyspace).map(|home| &**home);
     if home.is_some_and(|home| home.system) {
         return invalid!("System keyspace '{keyspace}' is not user-modifiable");
     }
     Ok((keyspace, home))
+}
+
+/// The type of an argument, result or state, which is not written as frozen.
+pub(super) fn unfrozen(
+    what: &str,
+    ty: &DataType,
+    keyspace: &str,
+    context: &DdlContext<'_>,
+) -> Result<CqlType> {
+    if let DataType::Frozen(inner) = ty
+        && !matches!(**inner, DataType::Tuple(_))
+    {
+        let text = match &**inner {
+            DataType::UserDefined(user) if user.keyspace.is_none() => {
+                format!("frozen<{keyspace}.{}>", user.name)
+            }
+            _ => crate::type_name::text(ty),
+        };
+        return invalid!("{what} '{text}' cannot be frozen; remove frozen<> modifier from '{text}'");
+    }
+    crate::type_name::resolve(ty, context.lookup.schema, keyspace)
 }
 
 /// A function or aggregate as a DROP names it.
@@ -39,22 +63,7 @@ impl<'a> Named<'a> {
         arguments: Option<&[DataType]>,
         context: &DdlContext<'_>,
     ) -> Result<Self> {
-        let resolve = |ty: &DataType| {
-            if let DataType::Frozen(inner) = ty
-                && !matches!(**inner, DataType::Tuple(_))
-            {
-                let text = match &**inner {
-                    DataType::UserDefined(user) if user.keyspace.is_none() => {
-                        format!("frozen<{keyspace}.{}>", user.name)
-                    }
-                    _ => crate::type_name::text(ty),
-                };
-                return invalid!(
-                    "Argument '{text}' cannot be frozen; remove frozen<> modifier from '{text}'"
-                );
-            }
-            crate::type_name::resolve(ty, context.lookup.schema, keyspace)
-        };
+        let resolve = |ty: &DataType| unfrozen("Argument", ty, keyspace, context);
         let arguments =
             arguments.map(|types| types.iter().map(resolve).collect::<Result<Vec<_>>>()).transpose()?;
         Ok(Self { what, keyspace, name, arguments })

@@ -28,7 +28,11 @@ impl MarkerSpec {
 
 /// Checked values in the order of a statement's markers.
 #[derive(Clone, Debug, Default)]
-pub struct Binds(smallvec::SmallVec<[Value; 8]>);
+pub struct Binds {
+    values: smallvec::SmallVec<[Value; 8]>,
+    /// Results of the user-defined functions that the statement calls once.
+    called: Vec<Option<Bytes>>,
+}
 
 impl Binds {
     /// No values.
@@ -39,7 +43,7 @@ impl Binds {
     /// No values yet, with room for so many.
     #[inline]
     pub fn with_capacity(count: usize) -> Self {
-        Self(smallvec::SmallVec::with_capacity(count))
+        Self { values: smallvec::SmallVec::with_capacity(count), called: Vec::new() }
     }
 
     /// Appends a value that a client sent for the next marker, in the form in which it is stored.
@@ -52,25 +56,41 @@ impl Binds {
         if matches!(spec.ty, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) {
             value = spec.canonical(value)?;
         }
-        self.0.push(Value::Set(value));
+        self.values.push(Value::Set(value));
         Ok(())
     }
 
     /// Appends the value of the next marker.
     #[inline]
     pub fn push(&mut self, value: Value) {
-        self.0.push(value);
+        self.values.push(value);
+    }
+
+    /// Appends the result of the next call of the statement.
+    pub fn push_called(&mut self, value: Option<Bytes>) {
+        self.called.push(value);
+    }
+
+    /// The results of the calls of the statement.
+    pub fn called(&self) -> &[Option<Bytes>] {
+        &self.called
+    }
+
+    /// These values with the results of the calls of others.
+    pub fn with_called(mut self, of: &Binds) -> Self {
+        self.called.clone_from(&of.called);
+        self
     }
 
     /// The value of a marker.
     #[inline]
     pub fn value(&self, index: u32) -> Value {
-        self.0.get(index as usize).cloned().unwrap_or(Value::Unset)
+        self.values.get(index as usize).cloned().unwrap_or(Value::Unset)
     }
 }
 
 impl FromIterator<Value> for Binds {
     fn from_iter<T: IntoIterator<Item = Value>>(iter: T) -> Self {
-        Self(iter.into_iter().collect())
+        Self { values: iter.into_iter().collect(), called: Vec::new() }
     }
 }

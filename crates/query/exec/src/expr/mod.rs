@@ -4,11 +4,14 @@
 //! bound values and, in a selection, from a row. All values are in serialised form.
 
 pub mod bind;
+mod call;
+pub mod calls;
 mod cell_meta;
 mod known;
 pub mod literal;
 pub mod resolve;
 pub mod row;
+mod user;
 mod value;
 
 use bytes::Bytes;
@@ -18,6 +21,7 @@ use types::{CqlType, elements};
 use crate::error::{Result, invalid};
 use crate::functions::{CallContext, Function};
 use bind::Binds;
+use calls::CallScope;
 use row::{ColumnRef, RowView};
 use std::rc::Rc;
 
@@ -77,6 +81,8 @@ pub enum Kind {
     Build(Vec<Expr>),
     /// The result of an aggregate of the selection.
     Aggregate(usize),
+    /// The result of a call of a user-defined function, which was made before.
+    Called(CallScope, usize),
 }
 
 /// An expression with its type.
@@ -99,12 +105,14 @@ pub struct Env<'a> {
     pub row: Option<&'a RowView<'a>>,
     /// Results of aggregates, once they are complete.
     pub aggregates: &'a [Option<Bytes>],
+    /// Results of the user-defined functions that were called for the row or group.
+    pub called: &'a [Option<Bytes>],
 }
 
 impl<'a> Env<'a> {
     /// An environment without a row.
     pub fn new(binds: &'a Binds, call: &'a CallContext) -> Self {
-        Self { binds, call, row: None, aggregates: &[] }
+        Self { binds, call, row: None, aggregates: &[], called: &[] }
     }
 
     /// The same with a row.
@@ -203,6 +211,13 @@ impl Expr {
             }
             Kind::Build(parts) => build(&self.ty, parts, env).map(Some),
             Kind::Aggregate(at) => Ok(env.aggregates.get(*at).cloned().flatten()),
+            Kind::Called(scope, at) => {
+                let called = match scope {
+                    CallScope::Statement => env.binds.called(),
+                    CallScope::Row => env.called,
+                };
+                Ok(called.get(*at).expect("calls are made before what needs their results").clone())
+            }
         }
     }
 
@@ -222,7 +237,16 @@ impl Expr {
             return true;
         }
         match &self.kind {
-            Kind::Constant(_) | Kind::Bind(_) | Kind::Column(_) | Kind::Meta(_) | Kind::Aggregate(_) => false,
+            Kind::Constant(_) | Kind::Bind(_) | Kind::Column(_) | Kind::Aggregate(_) | Kind::Called(..) => {
+                false
+            }
+            Kind::Meta(meta) => match &meta.part {
+                CellPart::Whole | CellPart::Field(_) => false,
+                CellPart::Element(key) => key.any(test),
+                CellPart::Slice(from, to) => {
+                    from.as_ref().is_some_and(|e| e.any(test)) || to.as_ref().is_some_and(|e| e.any(test))
+                }
+            },
             Kind::Field(inner, _) => inner.any(test),
             Kind::Element(inner, key) => inner.any(test) || key.any(test),
             Kind::Slice(inner, from, to) => {

@@ -4,16 +4,17 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use cql::ast::{ArithmeticOperator, CellMetadata, FunctionCall, Marker, Selector, SelectorKind, Term};
+use cql::ast::{ArithmeticOperator, CellMetadata, Marker, Selector, SelectorKind, Term};
 use schema::{ColumnKind, Schema, Table};
 use types::CqlType;
 use types::native::{self, Argument, Operator};
 
+use super::calls::{CallScope, UserCall, take_calls};
 use super::known::{Known, is_compound};
 use super::literal::{self, Fit, selector_of, text};
 use super::row::ColumnRef;
 use super::{CellMeta, CellPart, Expr, Kind};
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{Result, invalid};
 use crate::expr::bind::MarkerSpec;
 use crate::functions::{Aggregate, Function};
 
@@ -48,34 +49,44 @@ impl<'a> Receiver<'a> {
 pub struct AggregateCall {
     /// Which one.
     pub kind: Aggregate,
-    /// What it is computed over; none for `count(*)`.
-    pub input: Option<Expr>,
+    /// What it is computed over; nothing for `count(*)`, and several values for a user-defined aggregate of several
+    /// arguments.
+    pub inputs: Vec<Expr>,
 }
 
 /// The markers of a statement as they are resolved.
 #[derive(Clone, Debug, Default)]
-pub struct Markers(Vec<Option<MarkerSpec>>);
+pub struct Markers {
+    specs: Vec<Option<MarkerSpec>>,
+    /// Calls of user-defined functions in the statement's terms.
+    calls: Vec<UserCall>,
+}
 
 impl Markers {
     /// Room for so many markers.
     pub fn new(count: usize) -> Self {
-        Self(vec![None; count])
+        Self { specs: vec![None; count], calls: Vec::new() }
     }
 
     /// Says what a marker stands for.
     pub fn record(&mut self, marker: &Marker, name: &str, ty: CqlType) {
         let at = marker.index as usize;
-        if self.0.len() <= at {
-            self.0.resize(at + 1, None);
+        if self.specs.len() <= at {
+            self.specs.resize(at + 1, None);
         }
         let name = marker.name.clone().unwrap_or_else(|| name.to_owned());
-        self.0[at] = Some(MarkerSpec { name, ty });
+        self.specs[at] = Some(MarkerSpec { name, ty });
+    }
+
+    /// The calls of user-defined functions in the terms that were resolved since this was asked.
+    pub fn take_calls(&mut self) -> Vec<UserCall> {
+        std::mem::take(&mut self.calls)
     }
 
     /// All markers in order.
     pub fn finish(self) -> Vec<MarkerSpec> {
         let blob = || MarkerSpec { name: String::new(), ty: CqlType::Blob };
-        self.0.into_iter().map(|spec| spec.unwrap_or_else(blob)).collect()
+        self.specs.into_iter().map(|spec| spec.unwrap_or_else(blob)).collect()
     }
 }
 
@@ -93,9 +104,9 @@ pub struct Resolver<'a> {
     pub markers: &'a mut Markers,
     /// The aggregates so far.
     pub aggregates: Vec<AggregateCall>,
-    in_aggregate: bool,
+    pub(super) in_aggregate: bool,
     /// Whether only the types of expressions are asked for.
-    probing: bool,
+    pub(super) probing: bool,
     known: Rc<Known>,
 }
 
@@ -145,12 +156,16 @@ impl<'a> Resolver<'a> {
         let outer = std::mem::take(&mut self.known);
         let expr = self.resolve(selector, receiver);
         self.known = outer;
-        expr
+        match self.columns {
+            true => expr,
+            // A term has the same value for all rows.
+            false => expr.map(|expr| take_calls(expr, CallScope::Statement, &mut self.markers.calls)),
+        }
     }
 
     /// The expression of a part of the tree. While only types are asked for, each part is resolved once for each type that may
     /// be wanted of it, and what comes back has the right type and nothing else.
-    fn resolve(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
+    pub(super) fn resolve(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
         if !self.probing || !is_compound(selector) {
             return self.resolve_anew(selector, receiver);
         }
@@ -198,7 +213,7 @@ impl<'a> Resolver<'a> {
                 }
                 None => self.cannot_infer(selector),
             },
-            SelectorKind::CountRows => self.aggregate(Aggregate::CountRows, None, CqlType::Bigint),
+            SelectorKind::CountRows => self.aggregate(Aggregate::CountRows, Vec::new(), CqlType::Bigint),
             SelectorKind::Metadata(what, inner) => self.cell_metadata(*what, inner),
             SelectorKind::Cast(inner, ty) => self.cast(inner, *ty, selector),
             SelectorKind::Function(call) => self.function(call, selector, receiver),
@@ -262,21 +277,21 @@ impl<'a> Resolver<'a> {
         Ok(expr)
     }
 
-    fn aggregate(&mut self, kind: Aggregate, input: Option<Expr>, ty: CqlType) -> Result<Expr> {
+    pub(super) fn aggregate(&mut self, kind: Aggregate, inputs: Vec<Expr>, ty: CqlType) -> Result<Expr> {
         if self.in_aggregate {
             return invalid!("aggregate functions cannot be used as arguments of aggregate functions");
         }
         if !self.columns {
             return invalid!("Aggregation function are not supported in the where clause");
         }
-        self.aggregates.push(AggregateCall { kind, input });
+        self.aggregates.push(AggregateCall { kind, inputs });
         Ok(Expr { ty, kind: Kind::Aggregate(self.aggregates.len() - 1) })
     }
 
     /// An aggregate's place for the value of a group's first row.
     pub fn first_of(&mut self, input: Expr) -> Expr {
         let ty = input.ty.clone();
-        self.aggregates.push(AggregateCall { kind: Aggregate::First, input: Some(input) });
+        self.aggregates.push(AggregateCall { kind: Aggregate::First, inputs: vec![input] });
         Expr { ty, kind: Kind::Aggregate(self.aggregates.len() - 1) }
     }
 
@@ -661,7 +676,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// `quiet` where nobody reads the messages.
-    fn argument<'s>(&self, selector: &'s Selector, quiet: bool) -> ArgumentOf<'s>
+    pub(super) fn argument<'s>(&self, selector: &'s Selector, quiet: bool) -> ArgumentOf<'s>
     where
         'a: 's,
     {
@@ -670,7 +685,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The type that a selector has by itself.
-    fn infer(&self, selector: &Selector) -> Option<CqlType> {
+    pub(super) fn infer(&self, selector: &Selector) -> Option<CqlType> {
         if !is_compound(selector) {
             return self.infer_anew(selector);
         }
@@ -721,7 +736,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// How well a selector fits a type.
-    fn fit(&self, selector: &Selector, ty: &CqlType) -> Fit {
+    pub(super) fn fit(&self, selector: &Selector, ty: &CqlType) -> Fit {
         if !is_compound(selector) {
             return self.fit_anew(selector, ty);
         }
@@ -787,137 +802,6 @@ impl<'a> Resolver<'a> {
     fn fit_all(&self, parts: &[Selector], ty: &CqlType) -> Fit {
         parts.iter().map(|part| self.fit(part, ty)).min().unwrap_or(Fit::Exact)
     }
-
-    fn function(
-        &mut self,
-        call: &FunctionCall<Selector>,
-        whole: &Selector,
-        receiver: Option<&Receiver<'_>>,
-    ) -> Result<Expr> {
-        let written = match &call.name.keyspace {
-            Some(keyspace) => format!("{keyspace}.{}", call.name.name),
-            None => call.name.name.clone(),
-        };
-        let selecting = self.columns;
-        let unknown = || {
-            ExecError::Invalid(match selecting {
-                true => format!("Unknown function '{written}'"),
-                false => format!("Unknown function {written} called"),
-            })
-        };
-        if call.name.keyspace.as_deref().is_some_and(|keyspace| keyspace != "system") {
-            return Err(unknown());
-        }
-        let name = call.name.name.to_lowercase();
-        if name == "count"
-            && matches!(call.args.as_slice(), [one] if matches!(one.kind, SelectorKind::Constant(_)))
-        {
-            return self.aggregate(Aggregate::CountRows, None, CqlType::Bigint);
-        }
-        if name == "token" {
-            let key = self.table.partition_key().iter().map(|c| c.ty.clone()).collect();
-            return self.checked_call(Function::Token(key), call, whole, receiver);
-        }
-        let arguments: Vec<ArgumentOf<'_>> =
-            call.args.iter().map(|arg| self.argument(arg, self.probing)).collect();
-        let arguments: Vec<&dyn Argument> = arguments.iter().map(|arg| arg as &dyn Argument).collect();
-        let wanted = receiver.map(|receiver| &*receiver.ty);
-        if matches!(name.as_str(), "fromjson" | "from_json") && wanted.is_none() {
-            return invalid!("{name}() cannot be used in the selection clause of a SELECT statement");
-        }
-        let function = match native::resolve(&name, &arguments, wanted)? {
-            Some(function) => function,
-            None => return Err(unknown()),
-        };
-        if !function.is_aggregate() {
-            let args: Vec<&Selector> = call.args.iter().collect();
-            return self.call(Function::Native(function), &args, whole, receiver);
-        }
-        let ty = function.returns.clone();
-        let [arg] = call.args.as_slice() else {
-            return self.aggregate(Aggregate::CountRows, None, ty);
-        };
-        if self.in_aggregate || !self.columns {
-            return self.aggregate(Aggregate::Native(function), None, ty);
-        }
-        self.in_aggregate = true;
-        let input = match function.arguments.first() {
-            Some(wanted) if self.infer(arg).is_none() => {
-                self.resolve(arg, Some(&Receiver::new(format!("arg0({})", function.full_name()), wanted)))
-            }
-            _ => match &arg.kind {
-                SelectorKind::Constant(constant) => {
-                    let own = literal::preferred_type(constant);
-                    self.resolve(arg, Some(&Receiver::owned(text(arg), own)))
-                }
-                _ => self.resolve(arg, None),
-            },
-        };
-        self.in_aggregate = false;
-        self.aggregate(Aggregate::Native(function), Some(input?), ty)
-    }
-
-    /// A call of the only function that a name can mean, whose arguments are still to be checked.
-    fn checked_call(
-        &mut self,
-        function: Function,
-        call: &FunctionCall<Selector>,
-        whole: &Selector,
-        receiver: Option<&Receiver<'_>>,
-    ) -> Result<Expr> {
-        let wanted = function.arguments();
-        if call.args.len() != wanted.len() {
-            return invalid!(
-                "Invalid number of arguments in call to function {}: {} required but {} provided",
-                function.full_name(),
-                wanted.len(),
-                call.args.len()
-            );
-        }
-        for (at, (arg, ty)) in call.args.iter().zip(wanted).enumerate() {
-            if self.fit(arg, ty) == Fit::None {
-                return invalid!(
-                    "Type error: {} cannot be passed as argument {at} of function {} of type {}",
-                    text(arg),
-                    function.full_name(),
-                    ty.cql_name()
-                );
-            }
-        }
-        let args: Vec<&Selector> = call.args.iter().collect();
-        self.call(function, &args, whole, receiver)
-    }
-
-    /// A call whose function is chosen: resolves its arguments.
-    fn call(
-        &mut self,
-        function: Function,
-        args: &[&Selector],
-        whole: &Selector,
-        receiver: Option<&Receiver<'_>>,
-    ) -> Result<Expr> {
-        let name = function.full_name();
-        let mut exprs = Vec::with_capacity(args.len());
-        for (at, (arg, ty)) in args.iter().zip(function.arguments()).enumerate() {
-            exprs.push(self.resolve(arg, Some(&Receiver::new(format!("arg{at}({name})"), ty)))?);
-        }
-        let ty = function.returns().clone();
-        if let Some(receiver) = receiver
-            && fit_of_type(&receiver.ty, &ty) == Fit::None
-        {
-            let what = match (&whole.kind, self.columns) {
-                (SelectorKind::Function(_), false) => format!("function {name}"),
-                _ => text(whole),
-            };
-            return invalid!(
-                "Type error: cannot assign result of {what} (type {}) to {} (type {})",
-                ty.cql_name_unfrozen(),
-                receiver.name,
-                receiver.ty.cql_name_unfrozen()
-            );
-        }
-        Ok(Expr { ty, kind: Kind::Call(Rc::new(function), exprs) })
-    }
 }
 
 fn operator(op: ArithmeticOperator) -> Operator {
@@ -931,7 +815,7 @@ fn operator(op: ArithmeticOperator) -> Operator {
 }
 
 /// A selector as an argument among whose overloads a choice is made.
-struct ArgumentOf<'a> {
+pub(super) struct ArgumentOf<'a> {
     selector: &'a Selector,
     ty: Option<CqlType>,
     place: (&'a Schema, &'a Table, bool),

@@ -6,6 +6,7 @@ use types::CqlType;
 
 use super::ModificationPlan;
 use crate::error::{ExecError, Result, invalid};
+use crate::expr::calls::UserCall;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
 use crate::lookup::Lookup;
@@ -21,6 +22,8 @@ pub struct BatchPlan {
     timestamp: Option<Expr>,
     /// USING TIMEOUT.
     pub timeout: Option<Expr>,
+    /// The user-defined functions that it calls before it runs.
+    pub calls: Vec<UserCall>,
 }
 
 impl ModificationPlan {
@@ -75,7 +78,7 @@ impl BatchPlan {
         if let Some(first) = statements.first() {
             timeout = timeout_of(&ast.using, &mut Resolver::new(lookup.schema, &first.table, markers))?;
         }
-        Ok(Self { kind: ast.kind, statements, timestamp, timeout })
+        Ok(Self { kind: ast.kind, statements, timestamp, timeout, calls: markers.take_calls() })
     }
 
     /// The timestamp of the whole, or the default.

@@ -23,6 +23,7 @@ use types::CqlType;
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::bind::Binds;
+use crate::expr::calls::UserCall;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Kind, Value};
 use crate::lookup::Lookup;
@@ -74,12 +75,20 @@ pub struct ModificationPlan {
     pub key_markers: Vec<Option<u32>>,
     /// The IF clause.
     pub conditions: Conditions,
+    /// The user-defined functions that it calls before it runs; those of a statement in the text of a BATCH are the batch's.
+    pub calls: Vec<UserCall>,
 }
 
 /// The rows of a partition that a change of lists looks at: the static row, and the others.
 pub type Existing<'a> = (Option<&'a Row>, &'a [Row]);
 
 impl ModificationPlan {
+    /// This plan with the calls of the terms that were resolved for it.
+    pub fn with_calls(mut self, markers: &mut Markers) -> Self {
+        self.calls = markers.take_calls();
+        self
+    }
+
     /// Whether it counts.
     pub fn is_counter(&self) -> bool {
         self.table.is_counter()
@@ -113,6 +122,7 @@ impl ModificationPlan {
             json: None,
             key_markers: Vec::new(),
             conditions: Conditions::None,
+            calls: Vec::new(),
         }
     }
 
@@ -529,7 +539,8 @@ impl ModificationPlan {
     pub fn document(&self, env: &Env<'_>) -> Result<Option<Binds>> {
         match &self.json {
             Some((expr, default_unset)) => {
-                json::values(&self.table, expr.eval_option(env)?, *default_unset).map(Some)
+                let values = json::values(&self.table, expr.eval_option(env)?, *default_unset)?;
+                Ok(Some(values.with_called(env.binds)))
             }
             None => Ok(None),
         }

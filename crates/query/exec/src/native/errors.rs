@@ -96,8 +96,8 @@ pub fn cql_error(error: &ExecError) -> CqlError {
             ErrorKind::AlreadyExists { keyspace: keyspace.clone(), table: table.clone() }
         }
         ExecError::Unprepared { id } => ErrorKind::Unprepared { id: id.clone() },
-        ExecError::FunctionFailure { function, arguments, .. } => ErrorKind::FunctionFailure {
-            keyspace: "system".to_owned(),
+        ExecError::FunctionFailure { keyspace, function, arguments, .. } => ErrorKind::FunctionFailure {
+            keyspace: keyspace.clone(),
             function: function.clone(),
             arguments: arguments.clone(),
         },

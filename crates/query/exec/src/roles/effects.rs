@@ -2,7 +2,7 @@
 
 use auth::Resource;
 use cluster::SchemaEdit;
-use schema::{Role, Schema, UserAggregate, UserFunction};
+use schema::{Role, Schema};
 
 use super::manage::ChangedRoles;
 
@@ -10,22 +10,6 @@ use super::manage::ChangedRoles;
 pub(super) fn give(role: &mut Role, resource: &Resource) {
     let permissions = role.permissions.entry(resource.name()).or_default();
     permissions.extend(resource.applicable().iter().map(|permission| permission.name().to_owned()));
-}
-
-fn function(function: &UserFunction) -> Resource {
-    Resource::Function {
-        keyspace: function.keyspace.clone(),
-        name: function.name.clone(),
-        arguments: function.argument_types().cloned().collect(),
-    }
-}
-
-fn aggregate(aggregate: &UserAggregate) -> Resource {
-    Resource::Function {
-        keyspace: aggregate.keyspace.clone(),
-        name: aggregate.name.clone(),
-        arguments: aggregate.arguments.clone(),
-    }
 }
 
 /// The resources that an edit makes: their creator may do everything with them.
@@ -41,8 +25,12 @@ fn created(schema: &Schema, edit: &SchemaEdit) -> Vec<Resource> {
         {
             vec![Resource::table(table)]
         }
-        SchemaEdit::PutFunction(one) if !function(one).exists(schema) => vec![function(one)],
-        SchemaEdit::PutAggregate(one) if !aggregate(one).exists(schema) => vec![aggregate(one)],
+        SchemaEdit::PutFunction(one) if !Resource::of_function(one).exists(schema) => {
+            vec![Resource::of_function(one)]
+        }
+        SchemaEdit::PutAggregate(one) if !Resource::of_aggregate(one).exists(schema) => {
+            vec![Resource::of_aggregate(one)]
+        }
         _ => Vec::new(),
     }
 }
@@ -64,11 +52,11 @@ fn ends_with(schema: &Schema, edit: &SchemaEdit, resource: &str) -> bool {
         SchemaEdit::DropFunction { keyspace, signature } => schema
             .keyspace(keyspace)
             .and_then(|keyspace| keyspace.functions.get(signature))
-            .is_some_and(|one| resource == function(one).name()),
+            .is_some_and(|one| resource == Resource::of_function(one).name()),
         SchemaEdit::DropAggregate { keyspace, signature } => schema
             .keyspace(keyspace)
             .and_then(|keyspace| keyspace.aggregates.get(signature))
-            .is_some_and(|one| resource == aggregate(one).name()),
+            .is_some_and(|one| resource == Resource::of_aggregate(one).name()),
         _ => false,
     }
 }

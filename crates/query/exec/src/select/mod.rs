@@ -14,6 +14,7 @@ use types::CqlType;
 
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Expr;
+use crate::expr::calls::UserCall;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::row::ColumnRef;
 use crate::lookup::Lookup;
@@ -59,6 +60,8 @@ pub struct SelectPlan {
     pub bypass_cache: bool,
     /// Whether a partition with nothing but a static row is a row of the result.
     pub static_rows: bool,
+    /// The user-defined functions that its terms call before it runs.
+    pub calls: Vec<UserCall>,
 }
 
 impl SelectPlan {
@@ -128,6 +131,7 @@ impl SelectPlan {
             filters: restrictions.filters,
             key_markers: restrictions.key_markers,
             table,
+            calls: markers.take_calls(),
         })
     }
 

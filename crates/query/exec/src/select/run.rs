@@ -1,7 +1,7 @@
 //! Carrying out a SELECT: pages are read, rows filtered, grouped or sorted, and handed to the sink as they come.
 
 use bytes::Bytes;
-use mutation::{DecoratedKey, PartitionRange, Slices};
+use mutation::{DecoratedKey, PartitionRange, Row, Slices};
 use replica::{Form, IndexQuery, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 use rt::preempt::Pace;
 
@@ -10,6 +10,7 @@ use super::places::Places;
 use super::sort::Sorted;
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
+use crate::expr::calls::{self, Caller};
 use crate::expr::row::{RowView, key_components};
 use crate::expr::{Env, Expr, Value};
 use crate::functions::AggregateState;
@@ -112,21 +113,10 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     coordinator: &'a C,
     request: &'a Request<'a>,
     env: &'a Env<'a>,
+    runtime: &'a udf::Runtime,
     out: &mut S,
 ) -> Result<usize> {
-    if !plan.sort.is_empty() && request.page_size.is_some() {
-        return invalid!(
-            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the \
-             ORDER BY or the IN and sort client side, or disable paging for this query"
-        );
-    }
-    let state = match request.paging_state {
-        Some(PagingState::Rows(state)) if state.table == plan.table.id => Some(state),
-        Some(_) => {
-            return Err(ExecError::Protocol("The paging state belongs to another statement".to_owned()));
-        }
-        None => None,
-    };
+    let state = position(plan, request)?;
     let limit = limit_value(plan.limit.as_ref(), env)?;
     let per_partition = limit_value(plan.per_partition_limit.as_ref(), env)?;
     if let Some(warning) = plan.aggregation_warning() {
@@ -135,13 +125,15 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let filters = plan.filters.iter().map(|one| one.bind(env)).collect::<Result<Vec<_>>>()?;
     let partitions = partitions(plan, request, env)?;
     let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
+    let mut caller = Caller::new(runtime, request.timeout(TimeoutKind::Range));
     let mut rows = out.rows(&plan.selection.result);
     let nothing = slices.ranges().is_empty() && !plan.static_rows;
     let (Some(partitions), false) = (partitions, nothing) else {
-        if plan.selection.is_aggregate() && plan.group_width.is_none() {
-            write_group(plan, env, &new_states(plan), &mut rows)?;
-        }
-        return Ok(rows.byte_count());
+        Box::pin(write_nothing(plan, env, &mut caller, &mut rows)).await?;
+        let bytes = rows.byte_count();
+        drop(rows);
+        caller.warnings.into_iter().for_each(|warning| out.warn(warning));
+        return Ok(bytes);
     };
     let counts_here = !filters.is_empty() || plan.group_width.is_some() || plan.uses_index();
     let command =
@@ -160,6 +152,8 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         counts_here,
         place: state.map(|state| state.resume.clone()),
         pace: Pace::new(),
+        caller,
+        called: None,
     };
     let tombstones = if plan.selection.is_aggregate() {
         emitter.groups(pages).await?
@@ -169,7 +163,9 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         emitter.rows(pages).await?
     };
     let (count, bytes) = (emitter.rows.row_count(), emitter.rows.byte_count());
+    let warnings = std::mem::take(&mut emitter.caller.warnings);
     drop(emitter);
+    warnings.into_iter().for_each(|warning| out.warn(warning));
     if tombstones > u64::from(request.limits.tombstone_warn_threshold) {
         out.warn(format!(
             "Read {count} live rows and {tombstones} tombstone cells for query on {} (see tombstone_warn_threshold)",
@@ -177,6 +173,36 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         ));
     }
     Ok(bytes)
+}
+
+/// Where the result goes on.
+fn position<'a>(plan: &SelectPlan, request: &Request<'a>) -> Result<Option<&'a RowsPosition>> {
+    if !plan.sort.is_empty() && request.page_size.is_some() {
+        return invalid!(
+            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the \
+             ORDER BY or the IN and sort client side, or disable paging for this query"
+        );
+    }
+    match request.paging_state {
+        Some(PagingState::Rows(state)) if state.table == plan.table.id => Ok(Some(state)),
+        Some(_) => Err(ExecError::Protocol("The paging state belongs to another statement".to_owned())),
+        None => Ok(None),
+    }
+}
+
+/// Writes the result over no rows, which an aggregation without groups has.
+async fn write_nothing(
+    plan: &SelectPlan,
+    env: &Env<'_>,
+    caller: &mut Caller<'_>,
+    rows: &mut impl RowSink,
+) -> Result<()> {
+    if !plan.selection.is_aggregate() || plan.group_width.is_some() {
+        return Ok(());
+    }
+    let mut states = new_states(plan);
+    let called = end_states(plan, env, caller, &mut states).await?;
+    write_group(plan, &Env { called: &called, ..*env }, &states, rows)
 }
 
 /// Which partitions to read; none when there cannot be any.
@@ -260,6 +286,61 @@ fn write_group(
     plan.selection.write(&env, rows)
 }
 
+/// Makes the calls with which a group ends: the last functions of user-defined aggregates, whose results become their states,
+/// and then those of the select clause, whose results are returned.
+async fn end_states(
+    plan: &SelectPlan,
+    env: &Env<'_>,
+    caller: &mut Caller<'_>,
+    states: &mut [AggregateState],
+) -> Result<Vec<Option<Bytes>>> {
+    if !plan.selection.calls_in_groups() {
+        return Ok(Vec::new());
+    }
+    for state in &mut *states {
+        if let AggregateState::User(user, value) = state
+            && let Some(ends) = &user.ends
+        {
+            *value = caller.call(ends, std::slice::from_ref(value)).await?;
+        }
+    }
+    let results = states.iter().map(AggregateState::result).collect::<Result<Vec<Option<Bytes>>>>()?;
+    caller.row(&plan.selection.group_calls, &Env { aggregates: &results, ..*env }).await
+}
+
+/// Adds a row to the aggregates of a plan that calls user-defined functions.
+async fn add_row(
+    plan: &SelectPlan,
+    env: &Env<'_>,
+    caller: &mut Caller<'_>,
+    states: &mut [AggregateState],
+) -> Result<()> {
+    let called = caller.row(&plan.selection.row_calls, env).await?;
+    let env = Env { called: &called, ..*env };
+    let mut held = 0;
+    for (state, aggregate) in states.iter_mut().zip(&plan.selection.aggregates) {
+        match state {
+            AggregateState::User(user, value) => {
+                let mut arguments = calls::arguments(&user.adds, &aggregate.inputs, &env)?;
+                if user.adds.called_on_null_input || arguments.iter().all(Option::is_some) {
+                    arguments.insert(0, value.clone());
+                    *value = caller.call(&user.adds, &arguments).await?;
+                }
+            }
+            _ => {
+                let value = match aggregate.inputs.first() {
+                    Some(input) => input.eval_option(&env)?,
+                    None => None,
+                };
+                state.add(value)?;
+            }
+        }
+        held += state.held_bytes();
+        crate::sink::check_result_bytes(held)?;
+    }
+    Ok(())
+}
+
 /// Hands rows to the sink and knows when to stop.
 struct Emitter<'a, R> {
     plan: &'a SelectPlan,
@@ -278,6 +359,23 @@ struct Emitter<'a, R> {
     place: Option<Resume>,
     /// Other tasks run between rows when they have waited long enough.
     pace: Pace,
+    /// Calls user-defined functions.
+    caller: Caller<'a>,
+    /// Their results for the next row.
+    called: Option<Vec<Option<Bytes>>>,
+}
+
+/// Whether a row belongs to the group under way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Admitted {
+    /// It does.
+    Add,
+    /// It is in no group.
+    Skip,
+    /// The group ends before it.
+    EndGroup,
+    /// No more rows of its partition are in a group.
+    PartitionDone,
 }
 
 /// How far a page was taken.
@@ -289,6 +387,8 @@ enum Taken {
     Full,
     /// Other tasks have waited long enough; go on after them.
     Paused,
+    /// The next row needs the results of user-defined functions.
+    Calls,
 }
 
 /// Where in a page to go on after a pause.
@@ -409,8 +509,27 @@ impl<R: RowSink> Emitter<'_, R> {
                 Taken::Whole => return Ok(false),
                 Taken::Full => return Ok(true),
                 Taken::Paused => self.pace.pause().await,
+                Taken::Calls => {
+                    let partition = &page.partitions[at.partition];
+                    Box::pin(self.call_for(partition, partition.rows.get(at.row))).await?;
+                    self.pace.step().await;
+                }
             }
         }
+    }
+
+    /// Calls the functions of the next row.
+    async fn call_for(&mut self, partition: &PartitionResult, row: Option<&Row>) -> Result<()> {
+        let key = key_components(&self.plan.table, &partition.key.key);
+        let view = RowView::new(&key, partition.static_row.as_ref(), row, self.request.now);
+        let called = self.caller.row(&self.plan.selection.row_calls, &self.env.with_row(&view)).await?;
+        self.called = Some(called);
+        Ok(())
+    }
+
+    /// Whether functions are to be called for the next row.
+    fn must_call(&self) -> bool {
+        self.called.is_none() && !self.plan.selection.row_calls.is_empty()
     }
 
     /// Writes the rows of a page from a place on.
@@ -432,6 +551,10 @@ impl<R: RowSink> Emitter<'_, R> {
                     if self.is_full() {
                         return Ok(if self.left > 0 { Taken::Full } else { Taken::Whole });
                     }
+                    if self.must_call() {
+                        at.in_partition = Some(in_partition);
+                        return Ok(Taken::Calls);
+                    }
                     self.emit(&view, &partition.key, &mut in_partition)?;
                 }
             }
@@ -444,6 +567,10 @@ impl<R: RowSink> Emitter<'_, R> {
                 if self.passes(&view) {
                     if self.is_full() {
                         return Ok(if self.left > 0 { Taken::Full } else { Taken::Whole });
+                    }
+                    if self.must_call() {
+                        (at.row, at.in_partition) = (at.row - 1, Some(in_partition));
+                        return Ok(Taken::Calls);
                     }
                     self.emit(&view, &partition.key, &mut in_partition)?;
                 }
@@ -463,7 +590,9 @@ impl<R: RowSink> Emitter<'_, R> {
     }
 
     fn emit(&mut self, view: &RowView<'_>, key: &DecoratedKey, in_partition: &mut u64) -> Result<()> {
-        self.plan.selection.write(&self.env.with_row(view), &mut self.rows)?;
+        let called = self.called.take().unwrap_or_default();
+        let env = Env { called: &called, ..self.env.with_row(view) };
+        self.plan.selection.write(&env, &mut self.rows)?;
         self.left -= 1;
         self.page_left -= 1;
         *in_partition += 1;
@@ -491,6 +620,9 @@ impl<R: RowSink> Emitter<'_, R> {
             for partition in &page.partitions {
                 let mut at = 0;
                 let taken = loop {
+                    if self.plan.selection.calls_in_groups() {
+                        break Box::pin(self.add_partition_calling(&mut group, partition)).await?;
+                    }
                     match self.add_partition(&mut group, partition, &mut at)? {
                         Taken::Paused => self.pace.pause().await,
                         taken => break taken,
@@ -506,7 +638,7 @@ impl<R: RowSink> Emitter<'_, R> {
             }
         }
         if group.key.is_some() || self.plan.group_width.is_none() {
-            self.end_group(&mut group)?;
+            self.end_group_calling(&mut group).await?;
         }
         self.write_held(group.held).await?;
         Ok(pages.tombstones)
@@ -534,39 +666,26 @@ impl<R: RowSink> Emitter<'_, R> {
                 continue;
             }
             let view = RowView::new(&key, statics, row, self.request.now);
-            if !self.passes(&view) {
-                continue;
+            let mut admitted = self.admit(group, partition, &view);
+            if admitted == Admitted::EndGroup {
+                self.end_group(group, &[])?;
+                if self.left == 0 {
+                    return Ok(Taken::Whole);
+                }
+                if self.page_left == 0 {
+                    return Ok(Taken::Full);
+                }
+                admitted = self.admit(group, partition, &view);
             }
-            if let Some(width) = plan.group_width {
-                let clustered = width - plan.table.partition_key().len();
-                let prefix: Vec<Option<Bytes>> =
-                    (0..clustered).map(|at| view.clustering(at).map(Bytes::copy_from_slice)).collect();
-                let group_key = (partition.key.clone(), prefix);
-                if group.key.as_ref().is_some_and(|held| *held != group_key) {
-                    self.end_group(group)?;
-                    if self.left == 0 {
-                        return Ok(Taken::Whole);
-                    }
-                    if self.page_left == 0 {
-                        return Ok(Taken::Full);
-                    }
-                }
-                if group.partition.as_ref() != Some(&partition.key) {
-                    group.partition = Some(partition.key.clone());
-                    group.in_partition = 0;
-                }
-                if group.in_partition >= self.per_partition {
-                    break;
-                }
-                if group.key.is_none() && !plan.sort.is_empty() {
-                    group.sort_key = plan.sort.iter().map(|(column, _)| view.value(column)).collect();
-                }
-                group.key = Some(group_key);
+            match admitted {
+                Admitted::Skip => continue,
+                Admitted::PartitionDone => break,
+                Admitted::Add | Admitted::EndGroup => {}
             }
             let env = self.env.with_row(&view);
             let mut held = 0;
             for (state, call) in group.states.iter_mut().zip(&plan.selection.aggregates) {
-                let value = match &call.input {
+                let value = match call.inputs.first() {
                     Some(input) => input.eval_option(&env)?,
                     None => None,
                 };
@@ -582,32 +701,108 @@ impl<R: RowSink> Emitter<'_, R> {
         Ok(Taken::Whole)
     }
 
+    /// [`Emitter::add_partition`] of a plan that calls user-defined functions.
+    async fn add_partition_calling(
+        &mut self,
+        group: &mut Group,
+        partition: &PartitionResult,
+    ) -> Result<Taken> {
+        let plan = self.plan;
+        let key = key_components(&plan.table, &partition.key.key);
+        let statics = partition.static_row.as_ref();
+        let static_only = partition.rows.is_empty() && plan.static_rows;
+        for row in partition.rows.iter().map(Some).chain(static_only.then_some(None)) {
+            self.pace.step().await;
+            if row.is_none() && !statics.is_some_and(|row| row.has_live_cell(self.request.now)) {
+                continue;
+            }
+            let view = RowView::new(&key, statics, row, self.request.now);
+            let mut admitted = self.admit(group, partition, &view);
+            if admitted == Admitted::EndGroup {
+                self.end_group_calling(group).await?;
+                if self.left == 0 {
+                    return Ok(Taken::Whole);
+                }
+                if self.page_left == 0 {
+                    return Ok(Taken::Full);
+                }
+                admitted = self.admit(group, partition, &view);
+            }
+            match admitted {
+                Admitted::Skip => continue,
+                Admitted::PartitionDone => break,
+                Admitted::Add | Admitted::EndGroup => {}
+            }
+            add_row(plan, &self.env.with_row(&view), &mut self.caller, &mut group.states).await?;
+            self.pace.count(self.env.call.take_steps());
+            if plan.group_width.is_some() {
+                group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));
+            }
+        }
+        Ok(Taken::Whole)
+    }
+
+    /// Whether a row belongs to the group under way, which begins with it where there is none.
+    fn admit(&self, group: &mut Group, partition: &PartitionResult, view: &RowView<'_>) -> Admitted {
+        if !self.passes(view) {
+            return Admitted::Skip;
+        }
+        let plan = self.plan;
+        let Some(width) = plan.group_width else { return Admitted::Add };
+        let clustered = width - plan.table.partition_key().len();
+        let prefix: Vec<Option<Bytes>> =
+            (0..clustered).map(|at| view.clustering(at).map(Bytes::copy_from_slice)).collect();
+        let group_key = (partition.key.clone(), prefix);
+        if group.key.as_ref().is_some_and(|held| *held != group_key) {
+            return Admitted::EndGroup;
+        }
+        if group.partition.as_ref() != Some(&partition.key) {
+            group.partition = Some(partition.key.clone());
+            group.in_partition = 0;
+        }
+        if group.in_partition >= self.per_partition {
+            return Admitted::PartitionDone;
+        }
+        if group.key.is_none() && !plan.sort.is_empty() {
+            group.sort_key = plan.sort.iter().map(|(column, _)| view.value(column)).collect();
+        }
+        group.key = Some(group_key);
+        Admitted::Add
+    }
+
     /// Writes the groups that had to wait for the others, in their order.
     async fn write_held(&mut self, mut held: Vec<HeldGroup>) -> Result<()> {
-        held.sort_by(|(a, _), (b, _)| super::sort::order(self.plan, a, b));
-        for (_, results) in held {
+        held.sort_by(|(a, ..), (b, ..)| super::sort::order(self.plan, a, b));
+        for (_, results, called) in held {
             if self.left == 0 {
                 break;
             }
             self.pace.step().await;
             self.left -= 1;
-            let env = Env { aggregates: &results, ..*self.env };
+            let env = Env { aggregates: &results, called: &called, ..*self.env };
             self.plan.selection.write(&env, &mut self.rows)?;
             self.pace.count(self.env.call.take_steps());
         }
         Ok(())
     }
 
-    fn end_group(&mut self, group: &mut Group) -> Result<()> {
+    /// Ends a group, after the calls that end it.
+    async fn end_group_calling(&mut self, group: &mut Group) -> Result<()> {
+        let called = Box::pin(end_states(self.plan, self.env, &mut self.caller, &mut group.states)).await?;
+        self.end_group(group, &called)
+    }
+
+    /// Ends a group for which these calls were made.
+    fn end_group(&mut self, group: &mut Group, called: &[Option<Bytes>]) -> Result<()> {
         if !self.plan.sort.is_empty() && self.plan.group_width.is_some() {
             let results = group.states.iter().map(AggregateState::result).collect::<Result<_>>()?;
-            group.held.push((std::mem::take(&mut group.sort_key), results));
+            group.held.push((std::mem::take(&mut group.sort_key), results, called.to_vec()));
             group.states.iter_mut().for_each(AggregateState::reset);
             group.key = None;
             group.in_partition += 1;
             return Ok(());
         }
-        write_group(self.plan, self.env, &group.states, &mut self.rows)?;
+        write_group(self.plan, &Env { called, ..*self.env }, &group.states, &mut self.rows)?;
         group.states.iter_mut().for_each(AggregateState::reset);
         group.key = None;
         group.in_partition += 1;
@@ -642,10 +837,15 @@ impl<R: RowSink> Emitter<'_, R> {
         let (plan, now) = (self.plan, self.request.now);
         let mut order = sorted.in_order(plan);
         while self.left > 0
-            && let Some(done) =
-                order.next(now, |view| plan.selection.write(&self.env.with_row(view), &mut self.rows))
+            && let Some((partition, row)) = order.next()
         {
-            done?;
+            if !plan.selection.row_calls.is_empty() {
+                Box::pin(self.call_for(partition, row)).await?;
+            }
+            let called = self.called.take().unwrap_or_default();
+            let key = key_components(&plan.table, &partition.key.key);
+            let view = RowView::new(&key, partition.static_row.as_ref(), row, now);
+            plan.selection.write(&Env { called: &called, ..self.env.with_row(&view) }, &mut self.rows)?;
             self.left -= 1;
             self.pace.count(self.env.call.take_steps());
             self.pace.step().await;
@@ -668,5 +868,5 @@ struct Group {
     held: Vec<HeldGroup>,
 }
 
-/// What a group is sorted by, and the results of its aggregates.
-type HeldGroup = (Vec<Option<Bytes>>, Vec<Option<Bytes>>);
+/// Sort key of a group, the results of its aggregates, and those of the calls that ended it.
+type HeldGroup = (Vec<Option<Bytes>>, Vec<Option<Bytes>>, Vec<Option<Bytes>>);

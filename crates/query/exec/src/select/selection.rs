@@ -9,6 +9,7 @@ use schema::{Column, ColumnId, ColumnKind, Table};
 use types::CqlType;
 
 use crate::error::Result;
+use crate::expr::calls::{CallScope, UserCall, map_parts, take_calls};
 use crate::expr::literal::text;
 use crate::expr::resolve::{AggregateCall, Resolver};
 use crate::expr::row::{ColumnRef, RowView, complex_value};
@@ -36,6 +37,10 @@ pub struct Selection {
     pub result: ResultColumns,
     /// The aggregates that outputs refer to.
     pub aggregates: Vec<AggregateCall>,
+    /// The user-defined functions that are called for each row that is returned or aggregated.
+    pub row_calls: Vec<UserCall>,
+    /// Those that are called for each group.
+    pub group_calls: Vec<UserCall>,
     /// The static and regular columns that are read.
     pub columns: BTreeSet<ColumnId>,
     /// Whether everything is selected (`*`).
@@ -72,6 +77,7 @@ impl Selection {
         let mut named: Vec<(String, Expr)> = Vec::new();
         let mut columns_only = true;
         let mut names = Vec::new();
+        let all = matches!(ast, SelectionAst::All);
         match ast {
             SelectionAst::All => {
                 for column in all_columns(table) {
@@ -92,7 +98,7 @@ impl Selection {
                         (None, SelectorKind::Cast(inner, _)) if matches!(expr.kind, Kind::Column(_)) => {
                             text(inner)
                         }
-                        (None, _) => text(&selector.selector),
+                        (None, _) => text(&resolver.qualified(&selector.selector)),
                     };
                     if let SelectorKind::Column(column) = &selector.selector.kind {
                         names.push(column.name.clone());
@@ -108,9 +114,12 @@ impl Selection {
         if aggregated {
             named = named.into_iter().map(|(name, expr)| (name, first_values(expr, resolver))).collect();
         }
-        let aggregates = std::mem::take(&mut resolver.aggregates);
+        let mut aggregates = std::mem::take(&mut resolver.aggregates);
         let (columns, statics, regulars) = columns_read(&named, &aggregates);
-        let all = matches!(ast, SelectionAst::All);
+        let (mut row_calls, mut group_calls) = (Vec::new(), Vec::new());
+        take_input_calls(&mut aggregates, &mut row_calls);
+        let calls = if aggregated { &mut group_calls } else { &mut row_calls };
+        named.iter_mut().for_each(|(_, expr)| replace_calls(expr, calls));
         let result = if json {
             ResultColumns::new(&table.keyspace, &table.name, [("[json]", &CqlType::Text)])
         } else {
@@ -124,7 +133,14 @@ impl Selection {
         } else {
             Outputs::Exprs(named.into_iter().map(|(_, expr)| expr).collect())
         };
-        Ok(Self { outputs, result, aggregates, columns, all, only_static: statics && !regulars, names })
+        let only_static = statics && !regulars;
+        Ok(Self { outputs, result, aggregates, row_calls, group_calls, columns, all, only_static, names })
+    }
+
+    /// Whether user-defined functions are called for groups or the rows in them.
+    pub fn calls_in_groups(&self) -> bool {
+        let user = |aggregate: &AggregateCall| matches!(aggregate.kind, Aggregate::User(_));
+        !self.row_calls.is_empty() || !self.group_calls.is_empty() || self.aggregates.iter().any(user)
     }
 
     /// Whether the result is of groups and not of rows.
@@ -237,32 +253,36 @@ fn columns_read(named: &[(String, Expr)], aggregates: &[AggregateCall]) -> (BTre
         ColumnKind::Clustering => regulars = true,
         ColumnKind::PartitionKey => {}
     };
-    let inputs = aggregates.iter().filter_map(|aggregate| aggregate.input.as_ref());
+    let inputs = aggregates.iter().flat_map(|aggregate| &aggregate.inputs);
     named.iter().map(|(_, expr)| expr).chain(inputs).for_each(|expr| expr.columns(&mut visit));
     regulars |= aggregates.iter().any(|aggregate| matches!(aggregate.kind, Aggregate::CountRows));
     (columns, statics, regulars)
 }
 
+/// Takes the calls of user-defined functions out of what aggregates are computed over.
+fn take_input_calls(aggregates: &mut [AggregateCall], calls: &mut Vec<UserCall>) {
+    aggregates
+        .iter_mut()
+        .flat_map(|aggregate| &mut aggregate.inputs)
+        .for_each(|input| replace_calls(input, calls));
+}
+
+fn replace_calls(expr: &mut Expr, calls: &mut Vec<UserCall>) {
+    let whole = std::mem::replace(expr, Expr::constant(CqlType::Blob, None));
+    *expr = take_calls(whole, CallScope::Row, calls);
+}
+
 /// Among aggregates, a plain value is that of its group's first row.
 fn first_values(expr: Expr, resolver: &mut Resolver<'_>) -> Expr {
     let has_aggregate = expr.any(&mut |e| matches!(e.kind, Kind::Aggregate(_)));
-    if !has_aggregate {
+    // A user-defined function is called once a group, and not for each row.
+    let mut has_call = false;
+    expr.user_functions(&mut |_| has_call = true);
+    let times = matches!(expr.kind, Kind::Meta(_));
+    if !has_aggregate && (!has_call || times) {
         return if expr.reads_row() { resolver.first_of(expr) } else { expr };
     }
-    let boxed = |inner: Box<Expr>, resolver: &mut Resolver<'_>| Box::new(first_values(*inner, resolver));
-    let kind = match expr.kind {
-        Kind::Field(inner, at) => Kind::Field(boxed(inner, resolver), at),
-        Kind::Element(inner, key) => Kind::Element(boxed(inner, resolver), key),
-        Kind::Slice(inner, from, to) => Kind::Slice(boxed(inner, resolver), from, to),
-        Kind::Call(function, args) => {
-            Kind::Call(function, args.into_iter().map(|arg| first_values(arg, resolver)).collect())
-        }
-        Kind::Build(parts) => {
-            Kind::Build(parts.into_iter().map(|part| first_values(part, resolver)).collect())
-        }
-        other => other,
-    };
-    Expr { ty: expr.ty, kind }
+    Expr { ty: expr.ty, kind: map_parts(expr.kind, &mut |part| first_values(part, resolver)) }
 }
 
 /// Hands a column's value to a sink, without a copy in between where it is stored as it is sent.

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use bytes::Bytes;
-use mutation::Seconds;
+use mutation::{Row, Seconds};
 use replica::PartitionResult;
 use schema::Table;
 
@@ -72,15 +72,13 @@ pub struct InOrder<'a> {
 }
 
 impl InOrder<'_> {
-    /// Shows the next row; none at the end.
-    pub fn next<T>(&mut self, now: Seconds, show: impl FnOnce(&RowView<'_>) -> T) -> Option<T> {
+    /// The next row, with its partition; none at the end.
+    pub fn next(&mut self) -> Option<(&PartitionResult, Option<&Row>)> {
         let Reverse(head) = self.heads.pop()?;
         let (_, partition, row) = head.row;
         self.heads.extend(Head::of(self.plan, head.rest, head.run).map(Reverse));
         let partition = &self.sorted.partitions[*partition];
-        let key = key_components(&self.plan.table, &partition.key.key);
-        let view = RowView::new(&key, partition.static_row.as_ref(), partition.rows.get(*row), now);
-        Some(show(&view))
+        Some((partition, partition.rows.get(*row)))
     }
 }
 

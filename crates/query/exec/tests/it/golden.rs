@@ -8,9 +8,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
+use cluster::SchemaEdit;
 use exec::backend::Coordinator as _;
 use exec::native::{ClientState, NativeFrontend};
 use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
+use schema::Role;
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody, Rows};
 use wire::{
     CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, Request, ResponseWriter, TypeOption, Value,
@@ -64,6 +66,22 @@ impl Node {
         Self { cluster, frontend, keyspace: Default::default(), role: Default::default() }
     }
 
+    /// A node that asks for permissions, with a superuser who is logged in.
+    pub fn with_superuser(limits: ExecLimits) -> Self {
+        let cluster = Memory::new();
+        let role = Role { can_login: true, is_superuser: true, ..Role::new("cassandra") };
+        let change = cluster.change_schema(cluster.schema().version(), vec![SchemaEdit::PutRole(role)]);
+        block_on(change).expect("the first role");
+        let node = Self::with_limits(cluster, ExecLimits { authorizes: true, ..limits });
+        node.log_in("cassandra");
+        node
+    }
+
+    /// Its cluster.
+    pub fn cluster(&self) -> Memory {
+        self.cluster.clone()
+    }
+
     /// How requests of a role are served.
     pub fn service_level(&self, role: &str) -> Rc<schema::ServiceLevel> {
         self.frontend.executor().service_level(Some(role))
@@ -98,7 +116,10 @@ impl Node {
     }
 
     fn process(&self, request: &Request, out: &mut ResponseWriter) {
-        block_on(self.carry_out(request, out));
+        // Nothing in memory waits, but user-defined functions yield.
+        let mut future = pin!(self.carry_out(request, out));
+        let mut context = Context::from_waker(Waker::noop());
+        while future.as_mut().poll(&mut context).is_pending() {}
     }
 
     /// A query on an executor whose tasks give way to others; how many bytes its answer has.

@@ -7,7 +7,11 @@ use wire::client::{AnswerBody, ResultBody};
 use crate::golden::{Node, show};
 
 fn filled() -> Node {
-    let node = Node::new();
+    let functions = exec::FunctionLimits { enabled: true, ..exec::FunctionLimits::default() };
+    let node = Node::with_limits(
+        crate::memory::Memory::new(),
+        exec::ExecLimits { functions, ..exec::ExecLimits::default() },
+    );
     node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
     node.run(
         "CREATE TABLE ks.t (k int, c int, d text, s int static, v int, PRIMARY KEY (k, c, d)) \
@@ -21,6 +25,13 @@ fn filled() -> Node {
         }
     }
     node.run("INSERT INTO ks.t (k, s) VALUES (77, 1)");
+    for text in [
+        "CREATE FUNCTION ks.f(a int) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS 'return (a or 0) * 2'",
+        "CREATE FUNCTION ks.plus(s int, a int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE lua AS 'return s + a'",
+        "CREATE AGGREGATE ks.total(int) SFUNC plus STYPE int FINALFUNC f INITCOND 1",
+    ] {
+        node.run(text);
+    }
     node
 }
 
@@ -53,7 +64,7 @@ fn paged(node: &Node, text: &str, size: i32) -> Vec<Vec<Option<Vec<u8>>>> {
     paged_within(node, text, size, 1000)
 }
 
-const QUERIES: [&str; 18] = [
+const QUERIES: [&str; 24] = [
     "SELECT * FROM ks.t WHERE k = 3 AND c IN (1, 2, 9) AND d IN ('a', 'b')",
     "SELECT * FROM ks.t WHERE k = 3 AND (c, d) IN ((1, 'a'), (2, 'b'), (4, 'a'))",
     "SELECT * FROM ks.t",
@@ -72,6 +83,12 @@ const QUERIES: [&str; 18] = [
     "SELECT k, c, count(*) FROM ks.t GROUP BY k, c PER PARTITION LIMIT 2",
     "SELECT k, c, count(*) FROM ks.t GROUP BY k, c LIMIT 7",
     "SELECT count(*) FROM ks.t",
+    "SELECT k, c, ks.f(v), ks.f(s) FROM ks.t",
+    "SELECT k, ks.f(ks.f(v)) FROM ks.t WHERE d = 'b' PER PARTITION LIMIT 2 ALLOW FILTERING",
+    "SELECT k, ks.f(c) FROM ks.t WHERE k IN (1, 3, 99) LIMIT 17",
+    "SELECT k, c, ks.total(v), ks.f(k), sum(ks.f(v)) FROM ks.t GROUP BY k, c",
+    "SELECT k, ks.f(ks.total(ks.f(v))) FROM ks.t GROUP BY k PER PARTITION LIMIT 1 LIMIT 4",
+    "SELECT ks.total(v) FROM ks.t",
 ];
 
 #[test]

@@ -1,27 +1,19 @@
 //! Roles and permissions: statements by several roles, held against Cassandra 5.0.6 (`testdata/roles.txt`), and the path of prepared
 //! statements, which are shared by roles with different permissions.
 
-use cluster::SchemaEdit;
 use exec::ExecLimits;
 use exec::backend::Coordinator as _;
-use schema::{Role, Schema};
+use schema::Schema;
 use wire::client::{AnswerBody, BatchItem, ResultBody};
 use wire::{BatchType, Value};
 
 use crate::golden::{Node, block_on, check_on, show};
 use crate::memory::Memory;
 
-/// A node with a superuser that asks for permissions.
 fn node() -> (Memory, Node) {
-    let cluster = Memory::new();
-    let role = Role { can_login: true, is_superuser: true, ..Role::new("cassandra") };
-    let change = cluster.change_schema(cluster.schema().version(), vec![SchemaEdit::PutRole(role)]);
-    block_on(change).expect("the first role");
-    let limits =
-        ExecLimits { authorizes: true, restricts_datacenters: true, bcrypt_cost: 4, ..Default::default() };
-    let node = Node::with_limits(cluster.clone(), limits);
-    node.log_in("cassandra");
-    (cluster, node)
+    let limits = ExecLimits { restricts_datacenters: true, bcrypt_cost: 4, ..ExecLimits::default() };
+    let node = Node::with_superuser(limits);
+    (node.cluster(), node)
 }
 
 #[test]

@@ -1,0 +1,283 @@
+//! CREATE FUNCTION and CREATE AGGREGATE, with Cassandra's checks and texts.
+
+use bytes::Bytes;
+use cluster::SchemaEdit;
+use cql::ast::{CreateAggregate, CreateFunction, DataType};
+use schema::{Keyspace, Schema, Signature, TableBuilder, TableId, UserAggregate, UserFunction};
+use types::CqlType;
+
+use super::objects::{home, unfrozen};
+use super::{DdlContext, Outcome};
+use crate::backend::Clock;
+use crate::error::{ExecError, Result, invalid};
+use crate::expr::Env;
+use crate::expr::bind::Binds;
+use crate::expr::calls::check_enabled;
+use crate::expr::resolve::{Markers, Receiver, Resolver};
+use crate::functions::{CallContext, TimeUuids};
+use crate::sink::{ChangeType, SchemaTarget};
+
+/// The most arguments of a function: more are more than Lua has variables for.
+const ARGUMENTS_MAX: usize = 127;
+/// The longest name of a function.
+const NAME_LEN_MAX: usize = 222;
+
+fn check_size(keyspace: &str, name: &str, arguments: usize) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_LEN_MAX {
+        return invalid!(
+            "The name of function '{keyspace}.{name}' has {} bytes: 1 to {NAME_LEN_MAX} are allowed",
+            name.len()
+        );
+    }
+    if arguments > ARGUMENTS_MAX {
+        return invalid!(
+            "Function '{keyspace}.{name}' has {arguments} arguments: at most {ARGUMENTS_MAX} are allowed"
+        );
+    }
+    Ok(())
+}
+
+fn check_clauses(or_replace: bool, if_not_exists: bool) -> Result<()> {
+    match or_replace && if_not_exists {
+        true => invalid!("Cannot use both 'OR REPLACE' and 'IF NOT EXISTS' directives"),
+        false => Ok(()),
+    }
+}
+
+fn existing_home<'k>(keyspace: &str, home: Option<&'k Keyspace>) -> Result<&'k Keyspace> {
+    match home {
+        Some(home) => Ok(home),
+        None => invalid!("Keyspace '{keyspace}' doesn't exist"),
+    }
+}
+
+/// Whether a result of one type can stand where one of the other stood.
+fn is_compatible(new: &CqlType, old: &CqlType) -> bool {
+    new.freeze() == old.freeze()
+}
+
+pub(super) fn create_function(ast: &CreateFunction, context: &DdlContext<'_>) -> Result<Outcome> {
+    let (keyspace, home) = home(&ast.name, context)?;
+    let name = &ast.name.name;
+    check_clauses(ast.or_replace, ast.if_not_exists)?;
+    check_enabled(context.functions)?;
+    udf::language(&ast.language).map_err(|error| ExecError::Invalid(error.0))?;
+    check_size(keyspace, name, ast.args.len())?;
+    let names: Vec<&str> = ast.args.iter().map(|(name, _)| name.name.as_str()).collect();
+    if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
+        return invalid!(
+            "Duplicate argument names for given function {keyspace}.{name} with argument names [{}]",
+            names.join(", ")
+        );
+    }
+    let home = existing_home(keyspace, home)?;
+    let argument = |(name, ty): &(cql::ast::Ident, DataType)| {
+        Ok((name.name.clone(), unfrozen("Argument", ty, keyspace, context)?))
+    };
+    let arguments = ast.args.iter().map(argument).collect::<Result<Vec<_>>>()?;
+    let function = UserFunction {
+        keyspace: keyspace.to_owned(),
+        name: name.clone(),
+        arguments,
+        returns: unfrozen("Return type", &ast.returns, keyspace, context)?,
+        called_on_null_input: ast.called_on_null_input,
+        language: ast.language.clone(),
+        body: ast.body.clone(),
+    };
+    let signature = function.signature();
+    if home.aggregates.contains_key(&signature) {
+        return invalid!("Function '{keyspace}.{name}' cannot replace an aggregate");
+    }
+    let existing = home.functions.get(&signature);
+    if let Some(existing) = existing {
+        if ast.if_not_exists {
+            return Ok(Outcome::nothing());
+        }
+        if !ast.or_replace {
+            return invalid!("Function '{keyspace}.{name}' already exists");
+        }
+        if existing.called_on_null_input != function.called_on_null_input {
+            let directive = match existing.called_on_null_input {
+                true => "CALLED ON NULL INPUT",
+                false => "RETURNS NULL ON NULL INPUT",
+            };
+            return invalid!("Function '{keyspace}.{name}' must have {directive} directive");
+        }
+        if !is_compatible(&function.returns, &existing.returns) {
+            return invalid!(
+                "Cannot replace function '{keyspace}.{name}', the new return type {} is not compatible with the return \
+                 type {} of existing function",
+                function.returns.cql_name_unfrozen(),
+                existing.returns.cql_name_unfrozen()
+            );
+        }
+    }
+    udf::check(&function, context.functions).map_err(|error| ExecError::Invalid(error.0))?;
+    let change = if existing.is_some() { ChangeType::Updated } else { ChangeType::Created };
+    let target = SchemaTarget::Function { name: signature.name, arguments: signature.arguments };
+    let mut outcome = Outcome::new(change, keyspace, target);
+    outcome.edits.push(SchemaEdit::PutFunction(function));
+    Ok(outcome)
+}
+
+/// `f(int, text)` as a statement about an aggregate names its functions.
+fn shown(keyspace: &str, name: &str, types: &[&DataType]) -> String {
+    let types: Vec<String> = types.iter().map(|ty| crate::type_name::text(ty)).collect();
+    format!("{keyspace}.{name}({})", types.join(", "))
+}
+
+/// A function of an aggregate.
+fn part<'k>(
+    what: &str,
+    home: &'k Keyspace,
+    (name, types): (&str, &[&CqlType]),
+    shown: &str,
+) -> Result<&'k UserFunction> {
+    let signature = Signature::new(name, types.iter().copied());
+    if home.aggregates.contains_key(&signature) {
+        return invalid!("{what} function {shown} isn't a scalar function");
+    }
+    match home.functions.get(&signature) {
+        Some(function) => Ok(function),
+        None => invalid!("{what} function {shown} doesn't exist"),
+    }
+}
+
+pub(super) fn create_aggregate(ast: &CreateAggregate, context: &DdlContext<'_>) -> Result<Outcome> {
+    let (keyspace, home) = home(&ast.name, context)?;
+    let name = &ast.name.name;
+    check_clauses(ast.or_replace, ast.if_not_exists)?;
+    check_enabled(context.functions)?;
+    check_size(keyspace, name, ast.args.len())?;
+    if let Some(reduce) = &ast.reduce_function {
+        return invalid!(
+            "REDUCEFUNC {reduce} is not supported: aggregates are computed by the coordinator, and states are never merged. \
+             Leave the clause out"
+        );
+    }
+    let home = existing_home(keyspace, home)?;
+    let argument = |ty: &DataType| unfrozen("Argument", ty, keyspace, context);
+    let arguments = ast.args.iter().map(argument).collect::<Result<Vec<_>>>()?;
+    let state_type = unfrozen("State type", &ast.state_type, keyspace, context)?;
+    let state_text = shown(
+        keyspace,
+        &ast.state_function,
+        &std::iter::once(&ast.state_type).chain(&ast.args).collect::<Vec<_>>(),
+    );
+    let state_types: Vec<&CqlType> = std::iter::once(&state_type).chain(&arguments).collect();
+    let adds = part("State", home, (&ast.state_function, &state_types), &state_text)?;
+    if !is_compatible(&adds.returns, &state_type) {
+        return invalid!(
+            "State function {state_text} return type must be the same as the first argument type - check STYPE, argument \
+             and return types"
+        );
+    }
+    let mut returns = adds.returns.clone();
+    if let Some(end) = &ast.final_function {
+        let text = shown(keyspace, end, &[&ast.state_type]);
+        returns = part("Final", home, (end, &[&state_type]), &text)?.returns.clone();
+    }
+    let mut initial_condition = None;
+    if let Some(term) = &ast.initial_condition {
+        let value = value_of(term, &state_type, context.lookup.schema, keyspace)?;
+        initial_condition = value.map(|value| state_type.format(&value));
+    }
+    if !adds.called_on_null_input && initial_condition.is_none() {
+        return invalid!(
+            "Cannot create aggregate '{keyspace}.{name}' without INITCOND because state function {keyspace}.{} does not \
+             accept 'null' arguments",
+            ast.state_function
+        );
+    }
+    let aggregate = UserAggregate {
+        keyspace: keyspace.to_owned(),
+        name: name.clone(),
+        arguments,
+        state_function: ast.state_function.clone(),
+        state_type,
+        final_function: ast.final_function.clone(),
+        initial_condition,
+        returns,
+    };
+    put_aggregate(ast, home, aggregate)
+}
+
+fn put_aggregate(ast: &CreateAggregate, home: &Keyspace, aggregate: UserAggregate) -> Result<Outcome> {
+    let UserAggregate { keyspace, name, .. } = &aggregate;
+    let signature = aggregate.signature();
+    if home.functions.contains_key(&signature) {
+        return invalid!("Aggregate '{keyspace}.{name}' cannot replace a function");
+    }
+    let existing = home.aggregates.get(&signature);
+    if let Some(existing) = existing {
+        if ast.if_not_exists {
+            return Ok(Outcome::nothing());
+        }
+        if !ast.or_replace {
+            return invalid!("Aggregate '{keyspace}.{name}' already exists");
+        }
+        if !is_compatible(&aggregate.returns, &existing.returns) {
+            return invalid!(
+                "Cannot replace aggregate '{keyspace}.{name}', the new return type {} isn't compatible with the return \
+                 type {} of existing function",
+                aggregate.returns.cql_name_unfrozen(),
+                existing.returns.cql_name_unfrozen()
+            );
+        }
+    }
+    let change = if existing.is_some() { ChangeType::Updated } else { ChangeType::Created };
+    let target = SchemaTarget::Aggregate { name: signature.name, arguments: signature.arguments };
+    let mut outcome = Outcome::new(change, keyspace, target);
+    outcome.edits.push(SchemaEdit::PutAggregate(aggregate));
+    Ok(outcome)
+}
+
+/// Time and randomness of constants, which have none.
+struct Never;
+
+impl Clock for Never {
+    fn wall_micros(&self) -> i64 {
+        0
+    }
+
+    fn now(&self) -> rt::Instant {
+        rt::Instant::START
+    }
+
+    fn random(&self) -> [u8; 16] {
+        [0; 16]
+    }
+}
+
+/// The value of a term without markers and calls.
+fn value_of(term: &cql::ast::Term, ty: &CqlType, schema: &Schema, keyspace: &str) -> Result<Option<Bytes>> {
+    let table =
+        TableBuilder::new(keyspace, "", TableId([0; 16])).partition_key("", CqlType::Blob).build_known();
+    let mut markers = Markers::default();
+    let expr = Resolver::new(schema, &table, &mut markers).term(term, &Receiver::new("--dummy--", ty))?;
+    let constant = !expr.has_marker()
+        && !expr.any(&mut |part| {
+            use crate::expr::Kind;
+            matches!(part.kind, Kind::Call(..) | Kind::Called(..))
+        });
+    if !constant {
+        return invalid!("INITCOND has to be a constant");
+    }
+    let clock = std::rc::Rc::new(Never);
+    let context = CallContext::new(clock, std::rc::Rc::new(TimeUuids::new([0; 16])));
+    let value = expr.eval_option(&Env::new(&Binds::none(), &context))?;
+    if let Some(value) = &value
+        && ty.validate(value).is_err()
+    {
+        return invalid!("Invalid value for INITCOND of type {}", ty.cql_name_unfrozen());
+    }
+    Ok(value.filter(|value| !value.is_empty() || ty.empty_is_a_value()))
+}
+
+/// The value of a constant as the schema stores its text.
+///
+/// # Errors
+/// When the text is no constant of the type.
+pub fn constant(text: &str, ty: &CqlType, schema: &Schema, keyspace: &str) -> Result<Option<Bytes>> {
+    value_of(&cql::parse_term(text)?, ty, schema, keyspace)
+}
