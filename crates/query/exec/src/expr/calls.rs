@@ -66,6 +66,7 @@ pub fn map_parts(kind: Kind, map: &mut dyn FnMut(Expr) -> Expr) -> Kind {
             };
             Kind::Meta(meta)
         }
+        Kind::Extreme { greatest, of } => Kind::Extreme { greatest, of: Box::new((*of).map(map)) },
         Kind::Call(function, parts) => Kind::Call(function, parts.into_iter().map(map).collect()),
         Kind::Build(parts) => Kind::Build(parts.into_iter().map(map).collect()),
         Kind::Constant(_) | Kind::Bind(_) | Kind::Column(_) | Kind::Aggregate(_) | Kind::Called(..) => kind,
