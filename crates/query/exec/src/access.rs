@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use auth::{AccessCache, Permission, Resource, RoleAccess};
-use cql::ast::{CreateAggregate, DataType, QualifiedName, Statement};
+use cql::ast::{CommentOn, CommentSubject, CreateAggregate, DataType, QualifiedName, Statement};
 use schema::{Schema, ServiceLevel, Table};
 use types::CqlType;
 
@@ -189,6 +189,11 @@ impl Access {
                 // Cassandra's spelling.
                 return unauthorized("Only superusers are allowed to perfrom DROP TRIGGER queries");
             }
+            Statement::CopyTable(ast) => {
+                let source = keyspace_of(&ast.source, keyspace)?.to_owned();
+                let source = Resource::Table { keyspace: source, name: ast.source.name.clone() };
+                performer.ensure(Permission::Select, &source)?;
+            }
             _ => {}
         }
         let lookup = Lookup { schema };
@@ -247,6 +252,8 @@ fn needed(
         Statement::AlterKeyspace(ast) => (Alter, Resource::Keyspace(ast.name.name.clone())),
         Statement::DropKeyspace(ast) => (Drop, Resource::Keyspace(ast.name.name.clone())),
         Statement::CreateTable(ast) => (Create, tables_of(&ast.name)?),
+        Statement::CopyTable(ast) => (Create, tables_of(&ast.name)?),
+        Statement::CommentOn(CommentOn { subject: CommentSubject::Table(name), .. }) => (Alter, table(name)?),
         Statement::AlterTable(ast) => (Alter, table(&ast.name)?),
         Statement::DropTable(ast) => (Drop, table(&ast.name)?),
         Statement::CreateType(ast) => (Create, tables_of(&ast.name)?),

@@ -10,15 +10,18 @@ use schema::{Index, Keyspace, Table, UserAggregate, UserFunction};
 use topology::NodeIndex;
 use types::{CqlType, quote_identifier};
 
+use crate::access::Performer;
 use crate::backend::NodeInfo;
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::Lookup;
 use crate::request::Request;
+use crate::roles;
 use crate::sink::{PagingState, ResultColumns, RowSink, Sink};
 
 /// One row: keyspace, kind, name and, where it is asked for, the statement that makes it.
 struct Element {
-    keyspace: String,
+    /// None for a role or a service level.
+    keyspace: Option<String>,
     kind: &'static str,
     name: String,
     statement: Option<String>,
@@ -101,10 +104,10 @@ fn range_ownership(keyspace: &Keyspace, view: &ClusterView) -> BytesMut {
 ///
 /// # Errors
 /// When what is described does not exist, or the schema has changed since the page before.
-pub fn run(
+pub(crate) fn run(
     ast: &Describe,
     lookup: &Lookup<'_>,
-    (node, view): (&NodeInfo, &ClusterView),
+    ((node, view), performer): ((&NodeInfo, &ClusterView), Option<&Performer<'_>>),
     request: &Request<'_>,
     out: &mut impl Sink,
 ) -> Result<()> {
@@ -121,7 +124,16 @@ pub fn run(
         rows.end_row();
         return Ok(());
     }
-    let elements = elements(ast, lookup, session)?;
+    let mut elements = elements(ast, lookup, session)?;
+    if matches!(ast.target, DescribeTarget::Schema { .. }) && ast.with_internals {
+        let made = roles::describe::statements(lookup.schema, performer, ast.with_passwords)?;
+        elements.extend(made.into_iter().map(|(kind, name, statement)| Element {
+            keyspace: None,
+            kind,
+            name: quote_identifier(&name),
+            statement: Some(statement),
+        }));
+    }
     let start = match request.paging_state {
         Some(state) => offset(state, lookup, elements.len())?,
         None => 0,
@@ -130,7 +142,7 @@ pub fn run(
     let end = start.saturating_add(size).min(elements.len());
     let mut rows = out.rows(&columns);
     for element in &elements[start..end] {
-        rows.cell(Some(element.keyspace.as_bytes()));
+        rows.cell(element.keyspace.as_deref().map(str::as_bytes));
         rows.cell(Some(element.kind.as_bytes()));
         rows.cell(Some(element.name.as_bytes()));
         if has_statements(&ast.target) {
@@ -161,7 +173,7 @@ fn offset(state: &PagingState, lookup: &Lookup<'_>, elements: usize) -> Result<u
 }
 
 fn element(keyspace: &str, kind: &'static str, name: &str, statement: Option<String>) -> Element {
-    Element { keyspace: quote_identifier(keyspace), kind, name: quote_identifier(name), statement }
+    Element { keyspace: Some(quote_identifier(keyspace)), kind, name: quote_identifier(name), statement }
 }
 
 fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Result<Vec<Element>> {
@@ -366,7 +378,7 @@ fn index_element(table: &Table, index: &Index) -> Element {
 
 fn function_element(function: &UserFunction) -> Element {
     Element {
-        keyspace: quote_identifier(&function.keyspace),
+        keyspace: Some(quote_identifier(&function.keyspace)),
         kind: "function",
         name: catalog::describe::function_name(function),
         statement: Some(catalog::describe::create_function(function)),
@@ -375,7 +387,7 @@ fn function_element(function: &UserFunction) -> Element {
 
 fn aggregate_element(aggregate: &UserAggregate) -> Element {
     Element {
-        keyspace: quote_identifier(&aggregate.keyspace),
+        keyspace: Some(quote_identifier(&aggregate.keyspace)),
         kind: "aggregate",
         name: catalog::describe::aggregate_name(aggregate),
         statement: Some(catalog::describe::create_aggregate(aggregate)),

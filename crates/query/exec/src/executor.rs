@@ -429,7 +429,8 @@ impl<C: Coordinator> Executor<C> {
             }
             Statement::Describe(ast) => {
                 let cluster = (&self.node, &*self.coordinator.view());
-                describe::run(ast, &lookup, cluster, request, sink)?;
+                let performer = self.access.performer(&schema, &request.caller.principal);
+                describe::run(ast, &lookup, (cluster, performer.as_ref()), request, sink)?;
                 Ok(Outcome::Rows)
             }
             statement if roles::is_change(statement) => self.change_roles(statement, request, sink).await,

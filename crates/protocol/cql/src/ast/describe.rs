@@ -9,6 +9,8 @@ pub struct Describe {
     pub target: DescribeTarget,
     /// `WITH INTERNALS`: table ids, dropped columns and the like are shown too.
     pub with_internals: bool,
+    /// `WITH INTERNALS AND PASSWORDS` (ScyllaDB): hashes of passwords are shown too; only of a schema.
+    pub with_passwords: bool,
 }
 
 /// What a [`Describe`] is about.

@@ -29,7 +29,15 @@ impl Parser<'_> {
         if with_internals {
             self.expect_keyword(Keyword::Internals)?;
         }
-        Ok(Describe { target, with_internals })
+        let whole = matches!(target, DescribeTarget::Schema { .. });
+        let with_passwords = with_internals && whole && self.eat_keyword(Keyword::And);
+        if with_passwords {
+            if self.kind() != Kind::Word || !self.text().eq_ignore_ascii_case("passwords") {
+                return Err(self.unexpected_want("PASSWORDS"));
+            }
+            self.advance();
+        }
+        Ok(Describe { target, with_internals, with_passwords })
     }
 
     /// What the keyword asks for; none when it is the name of an element.

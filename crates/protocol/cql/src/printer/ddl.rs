@@ -518,5 +518,6 @@ impl Printer {
             }
         }
         self.push_if(describe.with_internals, " WITH INTERNALS");
+        self.push_if(describe.with_passwords, " AND PASSWORDS");
     }
 }

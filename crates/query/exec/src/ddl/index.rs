@@ -134,14 +134,24 @@ fn is_word(character: char) -> bool {
 
 /// `t_c_idx`, or the first of `t_c_idx_1` and so on that no index of the keyspace has.
 fn free_name(home: &Keyspace, table: &Table, targets: &[IndexTarget]) -> String {
+    free_name_among(home, &table.name, targets, &BTreeMap::new())
+}
+
+/// The name of an index without one, which neither another index of the keyspace has nor one of `taken`.
+pub(super) fn free_name_among(
+    home: &Keyspace,
+    table: &str,
+    targets: &[IndexTarget],
+    taken: &BTreeMap<String, Index>,
+) -> String {
     let base = match targets {
-        [target] => format!("{}_{}_idx", table.name, target.column),
-        _ => format!("{}_idx", table.name),
+        [target] => format!("{table}_{}_idx", target.column),
+        _ => format!("{table}_idx"),
     };
     let base: String = base.chars().filter(|character| is_word(*character)).collect();
     let mut name = base.clone();
     let mut number = 0;
-    while home.index(&name).is_some() {
+    while home.index(&name).is_some() || taken.contains_key(&name) {
         number += 1;
         name = format!("{base}_{number}");
     }

@@ -1,6 +1,7 @@
 //! Statements that change the schema: each is planned, purely, into edits of a known version of the schema.
 
 mod compaction;
+mod copy;
 mod functions;
 mod index;
 mod keyspace;
@@ -96,7 +97,9 @@ pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> 
         Statement::AlterKeyspace(ast) => keyspace::alter(ast, context),
         Statement::DropKeyspace(ast) => keyspace::drop(ast, context),
         Statement::CreateTable(ast) => table::create(ast, context),
+        Statement::CopyTable(ast) => copy::create(ast, context),
         Statement::AlterTable(ast) => table::alter(ast, context),
+        Statement::CommentOn(ast) => table::comment(ast, context),
         Statement::DropTable(ast) => table::drop(ast, context),
         Statement::CreateType(ast) => user_type::create(ast, context),
         Statement::AlterType(ast) => user_type::alter(ast, context),
@@ -123,7 +126,9 @@ pub fn is_schema_change(statement: &Statement) -> bool {
             | Statement::AlterKeyspace(_)
             | Statement::DropKeyspace(_)
             | Statement::CreateTable(_)
+            | Statement::CopyTable(_)
             | Statement::AlterTable(_)
+            | Statement::CommentOn(_)
             | Statement::DropTable(_)
             | Statement::CreateType(_)
             | Statement::AlterType(_)

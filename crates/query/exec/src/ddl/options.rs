@@ -45,7 +45,7 @@ pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// Refuses a text that is too long for the cluster's log.
-fn check_len(text: &str, name: &str) -> Result<()> {
+pub fn check_len(text: &str, name: &str) -> Result<()> {
     match text.len() <= TEXT_BYTES_MAX {
         true => Ok(()),
         false => config(format!(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
 use cql::ast::{
-    AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, DataType, Direction, DropTable, Ident,
-    PrimaryKey,
+    AlterTable, AlterTableOperation, ColumnDefinition, CommentOn, CommentSubject, CreateTable, DataType,
+    Direction, DropTable, Ident, PrimaryKey,
 };
 use schema::{COLUMNS_MAX, ColumnKind, Derivation, Table, TableBuilder, TableId};
 use stdx::{HashMap, HashSet};
@@ -378,6 +378,32 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
     outcome.edits.push(SchemaEdit::PutTable(changed));
     outcome.edits.extend(views.into_iter().map(SchemaEdit::PutTable));
     Ok(outcome)
+}
+
+/// COMMENT ON TABLE, which is the table's option of that name. Nothing else has a comment to keep.
+pub(super) fn comment(ast: &CommentOn, context: &DdlContext<'_>) -> Result<Outcome> {
+    let what = match &ast.subject {
+        CommentSubject::Table(name) => {
+            let keyspace = keyspace_of(name, context.keyspace)?;
+            check_not_system(context, keyspace)?;
+            let Some(table) = existing(context, keyspace, &name.name, false)? else {
+                return Ok(Outcome::nothing());
+            };
+            let text = ast.comment.clone().unwrap_or_default();
+            options::check_len(&text, "comment")?;
+            let mut builder = table.to_builder();
+            builder.options.comment = text;
+            let changed = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
+            let mut outcome = table_outcome(ChangeType::Updated, keyspace, &name.name);
+            outcome.edits.push(SchemaEdit::PutTable(changed));
+            return Ok(outcome);
+        }
+        CommentSubject::Keyspace(_) => "KEYSPACE",
+        CommentSubject::Column(..) => "COLUMN",
+        CommentSubject::Type(_) => "TYPE",
+        CommentSubject::Field(..) => "FIELD",
+    };
+    Err(ExecError::unsupported(format_args!("COMMENT ON {what}")))
 }
 
 /// The views that show all columns of a table, with the regular columns that were added to it.

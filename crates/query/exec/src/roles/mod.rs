@@ -1,6 +1,7 @@
 //! Statements about roles, permissions and service levels. Each is planned, purely, into edits of a known version of the schema, or
 //! into rows; who runs it is checked first, in Cassandra's order and with its texts.
 
+pub(crate) mod describe;
 mod effects;
 mod levels;
 mod lists;

@@ -132,3 +132,67 @@ fn requests_of_a_role_have_the_timeout_of_its_service_level() {
     );
     assert_eq!(level("nobody"), None);
 }
+
+/// The statements of a description of the whole schema, in order; the text of the answer where it is an error.
+fn described(node: &Node, text: &str) -> Result<Vec<String>, String> {
+    match node.query(text).body {
+        AnswerBody::Result(ResultBody::Rows(rows)) => Ok(rows
+            .to_vec()
+            .expect("rows")
+            .into_iter()
+            .map(|row| String::from_utf8(row[3].clone().expect("a statement").to_vec()).expect("text"))
+            .collect()),
+        _ => Err(show(&node.query(text))),
+    }
+}
+
+#[test]
+fn a_description_of_the_schema_makes_it_again() {
+    let made = [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE KEYSPACE \"Odd\" WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND durable_writes = false",
+        "CREATE TYPE ks.inner (a int, \"B b\" text)",
+        "CREATE TYPE ks.outer (i frozen<inner>, m frozen<map<text, frozen<inner>>>)",
+        "CREATE TABLE ks.t (p int, q text, c timeuuid, d int, s text static, v outer, w vector<float, 3>, x list<int>, gone int, PRIMARY KEY ((p, q), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND comment = 'it''s' AND default_time_to_live = 5 AND speculative_retry = 'MIN(99p,50ms)' AND compaction = {'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 64} AND extensions = {'a': 0x01}",
+        "ALTER TABLE ks.t DROP gone",
+        "CREATE INDEX ON ks.t (d)",
+        "CREATE CUSTOM INDEX sai ON ks.t (x) USING 'StorageAttachedIndex'",
+        "CREATE TABLE \"Odd\".\"T t\" (\"select\" int PRIMARY KEY, \"a\"\"b\" counter)",
+        "CREATE TABLE ks.custom (k 'CompositeType(Int32Type,UTF8Type)' PRIMARY KEY, v 'LexicalUUIDType')",
+        "CREATE SERVICE LEVEL gold WITH SHARES = 500 AND TIMEOUT = 5s AND WORKLOAD_TYPE = 'batch'",
+        "CREATE ROLE readers",
+        "CREATE ROLE \"Ann's\" WITH PASSWORD = 'secret' AND LOGIN = true",
+        "CREATE ROLE boss WITH SUPERUSER = true AND LOGIN = true AND ACCESS TO DATACENTERS {'datacenter1'}",
+        "GRANT readers TO \"Ann's\"",
+        "GRANT SELECT ON TABLE ks.t TO readers",
+        "GRANT MODIFY ON KEYSPACE \"Odd\" TO readers",
+        "GRANT DESCRIBE ON ALL ROLES TO \"Ann's\"",
+        "GRANT ALTER ON ROLE readers TO \"Ann's\"",
+        "ATTACH SERVICE LEVEL gold TO \"Ann's\"",
+    ];
+    let (_, first) = node();
+    for text in made {
+        let shown = show(&first.query(text));
+        assert!(!shown.starts_with('!'), "{text}: {shown}");
+    }
+    let whole = "DESCRIBE SCHEMA WITH INTERNALS AND PASSWORDS";
+    let statements = described(&first, whole).expect("a superuser sees all");
+    assert!(statements.iter().any(|text| text.contains("HASHED PASSWORD = '$2a$")), "{statements:?}");
+    let (_, second) = node();
+    // A statement of the description may be several.
+    for text in statements.iter().flat_map(|text| text.split(";\n")) {
+        let shown = show(&second.query(text.trim_end_matches(';')));
+        assert!(!shown.starts_with('!'), "{text}: {shown}");
+    }
+    assert_eq!(described(&second, whole).expect("a superuser sees all"), statements);
+
+    let plain = described(&first, "DESCRIBE SCHEMA WITH INTERNALS").expect("a superuser sees all");
+    assert!(plain.iter().any(|text| text.starts_with("CREATE ROLE")));
+    assert!(!plain.iter().any(|text| text.contains("HASHED")));
+    let short = described(&first, "DESCRIBE SCHEMA").expect("anybody sees the tables");
+    assert!(!short.iter().any(|text| text.contains("ROLE")));
+    first.log_in("Ann's");
+    assert!(described(&first, whole).unwrap_err().starts_with("! Unauthorized"));
+    let hers = described(&first, "DESCRIBE SCHEMA WITH INTERNALS").expect("anybody sees the tables");
+    assert!(!hers.iter().any(|text| text.contains("ROLE")));
+}

@@ -24,6 +24,11 @@ fn rows_and_functions() {
 }
 
 #[test]
+fn copies_of_tables() {
+    check("copies.txt");
+}
+
+#[test]
 fn relations() {
     check("relations.txt");
 }

@@ -17,6 +17,7 @@ fn create(memory: &Memory, statement: &Statement, number: u8) -> String {
         view: &view,
         table_id: [number; 16],
         now_micros: 0,
+        functions: &udf::Limits::default(),
     };
     match plan(statement, &context) {
         Ok(outcome) if outcome.edits.is_empty() => "void".to_owned(),

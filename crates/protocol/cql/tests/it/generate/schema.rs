@@ -260,7 +260,12 @@ fn program_statement(e: &mut Entropy) -> Statement {
             },
             comment: e.maybe(text),
         }),
-        _ => Statement::Describe(Describe { target: describe_target(e), with_internals: e.chance() }),
+        _ => {
+            let (target, with_internals) = (describe_target(e), e.chance());
+            let whole = matches!(target, DescribeTarget::Schema { .. });
+            let with_passwords = whole && with_internals && e.chance();
+            Statement::Describe(Describe { target, with_internals, with_passwords })
+        }
     }
 }
 

@@ -1,0 +1,74 @@
+//! CREATE TABLE … LIKE: a table with another's columns and options, as in Cassandra 6.
+
+use cluster::SchemaEdit;
+use cql::ast::CopyTable;
+use schema::TableId;
+
+use super::{DdlContext, Outcome, check_name, check_not_system, index, options};
+use crate::error::{ExecError, Result, invalid};
+use crate::lookup::keyspace_of;
+use crate::sink::{ChangeType, SchemaTarget};
+
+pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcome> {
+    let keyspace = keyspace_of(&ast.name, context.keyspace)?;
+    let name = &ast.name.name;
+    check_not_system(context, keyspace)?;
+    let from = keyspace_of(&ast.source, context.keyspace)?;
+    let Some(source) = context.lookup.schema.table(from, &ast.source.name) else {
+        return invalid!("Souce Table '{from}'.'{}' doesn't exist", ast.source.name);
+    };
+    let Some(home) = context.lookup.schema.keyspace(keyspace) else {
+        return invalid!("Keyspace '{keyspace}' doesn't exist");
+    };
+    if home.tables.contains_key(name) {
+        if ast.if_not_exists {
+            return Ok(Outcome::nothing());
+        }
+        return Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() });
+    }
+    check_name(name, "Table").map_err(|text| ExecError::Config(format!("{keyspace}.{name}: {text}")))?;
+    if source.is_view() {
+        return invalid!("Cannot use CREATE TABLE LIKE on a materialized view.");
+    }
+    let types = context.lookup.schema.keyspace(from).map(|home| home.types.keys());
+    let uses = |name: &String| source.columns().iter().find(|column| column.ty.references_udt(from, name));
+    let foreign = types.into_iter().flatten().find_map(uses);
+    if from != keyspace
+        && let Some(column) = foreign
+    {
+        return invalid!(
+            "Column {} of {from}.{} has the user type {}, which keyspace {keyspace} does not have",
+            column.name,
+            source.name,
+            column.ty.cql_name()
+        );
+    }
+    let mut with_indexes = false;
+    for option in &ast.options {
+        match option.name.as_str() {
+            "indexes" => with_indexes = true,
+            other => {
+                return Err(ExecError::unsupported(format_args!("CREATE TABLE ... LIKE ... WITH {other}")));
+            }
+        }
+    }
+    let mut builder = source.to_builder();
+    builder.id = TableId(context.table_id);
+    builder.keyspace = keyspace.to_owned();
+    builder.name = name.clone();
+    builder.dropped_columns.clear();
+    builder.triggers.clear();
+    builder.derivation = None;
+    let indexes = std::mem::take(&mut builder.indexes);
+    options::apply(&mut builder.options, &ast.properties, source.is_counter())?;
+    if with_indexes {
+        for mut index in indexes.into_values() {
+            index.name = index::free_name_among(home, name, &index.targets, &builder.indexes);
+            builder.indexes.insert(index.name.clone(), index);
+        }
+    }
+    let table = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
+    let mut outcome = Outcome::new(ChangeType::Created, keyspace, SchemaTarget::Table(name.clone()));
+    outcome.edits.push(SchemaEdit::PutTable(table));
+    Ok(outcome)
+}
