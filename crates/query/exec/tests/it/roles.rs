@@ -157,7 +157,7 @@ fn a_description_of_the_schema_makes_it_again() {
         "ALTER TABLE ks.t DROP gone",
         "CREATE INDEX ON ks.t (d)",
         "CREATE CUSTOM INDEX sai ON ks.t (x) USING 'StorageAttachedIndex'",
-        "CREATE TABLE \"Odd\".\"T t\" (\"select\" int PRIMARY KEY, \"a\"\"b\" counter)",
+        "CREATE TABLE \"Odd\".\"Tt\" (\"select\" int PRIMARY KEY, \"a\"\"b\" counter)",
         "CREATE TABLE ks.custom (k 'CompositeType(Int32Type,UTF8Type)' PRIMARY KEY, v 'LexicalUUIDType')",
         "CREATE SERVICE LEVEL gold WITH SHARES = 500 AND TIMEOUT = 5s AND WORKLOAD_TYPE = 'batch'",
         "CREATE ROLE readers",
