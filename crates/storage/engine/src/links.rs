@@ -11,9 +11,10 @@ use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::store::Store;
 
-/// The name of an automatic snapshot of a table.
+/// The name of an automatic snapshot of a table. In microseconds, where Cassandra has milliseconds: behind a clock that was set back, two
+/// truncations are a microsecond apart.
 pub(crate) fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
-    format!("{why}-{}-{table}", at_micros / 1000)
+    format!("{why}-{at_micros}-{table}")
 }
 
 /// Whether a table has a snapshot made before it is dropped or truncated.
@@ -33,11 +34,12 @@ pub(crate) async fn auto_snapshot(
         return Ok(());
     }
     let dir = store.dir.join("snapshots").join(snapshot_name(why, at_micros, &store.table().name));
+    // An attempt at this time that failed may have linked some of them.
     for live in sstables {
-        link_files(inner, live, &dir).await?;
+        link_all(inner.rt.disk(), live.sstable.descriptor(), &dir, true).await?;
     }
     for descriptor in &damaged {
-        link_all(inner.rt.disk(), descriptor, &dir, false).await?;
+        link_all(inner.rt.disk(), descriptor, &dir, true).await?;
     }
     Ok(())
 }

@@ -296,3 +296,42 @@ fn the_time_of_a_truncation_outlives_a_change_of_shards_and_goes_with_the_table(
     let left: Vec<_> = sim.files(node).into_iter().filter(|(path, _)| path.starts_with("/data")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// A life that fills the table and truncates it at `at_micros`.
+async fn fills_and_truncates(rt: Rt, at_micros: i64, done: Arc<Mutex<Vec<Result<(), String>>>>) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt, engine_config(SyncMode::Batch), schema).await.unwrap();
+    for pk in 0..ROWS {
+        engine
+            .apply(Write::all(Origin::Client, cell(&table, pk, at_micros + i64::from(pk) + 10)))
+            .await
+            .unwrap();
+    }
+    engine.flush(table.id).await.unwrap();
+    let result = engine.truncate(table.id, at_micros).await.map_err(|error| error.to_string());
+    done.lock().unwrap().push(result);
+    std::future::pending::<()>().await;
+}
+
+#[test]
+fn truncations_of_one_millisecond_have_snapshots_of_their_own() {
+    // Behind a clock that was set back, truncations are a microsecond apart; a restart begins the names of files anew.
+    let sim = Simulation::new(1, Config::default());
+    let done: Arc<Mutex<Vec<Result<(), String>>>> = Arc::default();
+    let of_node = done.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let done = of_node.clone();
+        shard_mains(1, move |rt| {
+            let at_micros = TRUNCATED + done.lock().unwrap().len() as i64;
+            fills_and_truncates(rt, at_micros, done.clone())
+        })
+    });
+    for lives in 1..=3 {
+        sim.start(node);
+        let watched = done.clone();
+        sim.run_until(|| watched.lock().unwrap().len() == lives).unwrap();
+        sim.kill(node);
+    }
+    assert_eq!(*done.lock().unwrap(), [Ok(()), Ok(()), Ok(())]);
+}
