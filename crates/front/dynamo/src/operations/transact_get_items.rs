@@ -12,7 +12,7 @@ use items::{Item, Projection, item_size, json};
 use mutation::Timestamp;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::transact_write_items::{check_twice, consumed, parts};
+use super::transact_write_items::{check_twice, consumed, parts, unless_cancelled};
 use super::{Dynamo, read_units};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::Request;
@@ -40,6 +40,7 @@ impl<C: Coordinator> Dynamo<C> {
         let asked = request.capacity()?;
         let list = parts(request)?;
         let gets = list.iter().map(|part| self.part_to_get(part)).collect::<Result<Vec<_>>>()?;
+        let gets = unless_cancelled(gets)?;
         check_twice(gets.iter().map(|get| (get.table.name(), &get.key)))?;
         let items = self.read_at_once(&gets).await?;
         if items.iter().flatten().map(item_size).sum::<usize>() > BYTES_MAX {
@@ -62,7 +63,7 @@ impl<C: Coordinator> Dynamo<C> {
         Ok(Json::Object(answer))
     }
 
-    fn part_to_get(&self, part: &Json) -> Result<Get> {
+    fn part_to_get(&self, part: &Json) -> Result<Result<Get>> {
         let part = Request::part(part)?;
         let inner = Request::part(part.required("Get")?)?;
         let name = inner.table_name()?;
@@ -71,8 +72,7 @@ impl<C: Coordinator> Dynamo<C> {
         let projection = inner.projection(&substitutions)?;
         substitutions.check_used()?;
         let table = table::find(&self.schema(), &name)?;
-        let key = table.key(&key_item)?;
-        Ok(Get { table, key, key_item, projection })
+        Ok(table.key(&key_item).map(|key| Get { table, key, key_item, projection }))
     }
 
     async fn read_at_once(&self, gets: &[Get]) -> Result<Vec<Option<Item>>> {

@@ -1,5 +1,6 @@
 //! TransactWriteItems.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use exec::backend::Coordinator;
@@ -30,6 +31,15 @@ pub(super) fn parts(request: &Request) -> Result<&[Json]> {
     };
     let shown = if list.is_empty() { "[]" } else { "[...]" };
     constraint(shown, "transactItems", &format!("Member must have length {bound}"))
+}
+
+/// The parts of a transaction, when all of them fit their tables.
+pub(super) fn unless_cancelled<T>(parts: Vec<Result<T>>) -> Result<Vec<T>> {
+    if parts.iter().all(Result::is_ok) {
+        return parts.into_iter().collect();
+    }
+    let reasons: Vec<Option<ApiError>> = parts.into_iter().map(Result::err).collect();
+    Err(ApiError::cancelled(&reasons))
 }
 
 /// Refuses an item that a transaction has twice.
@@ -81,6 +91,7 @@ impl<C: Coordinator> Dynamo<C> {
         let list = parts(request)?;
         let read = |(at, part)| self.part_to_write(at, part);
         let writes = list.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        let writes = unless_cancelled(writes)?;
         check_twice(writes.iter().map(|write| (write.table.name(), &write.key)))?;
         let given = |write: &ItemWrite| match &write.action {
             Action::Put(item) => item_size(item),
@@ -112,8 +123,9 @@ impl<C: Coordinator> Dynamo<C> {
         }
     }
 
-    /// One of Put, Update, Delete and ConditionCheck.
-    fn part_to_write(&self, at: usize, part: &Json) -> Result<ItemWrite> {
+    /// One of Put, Update, Delete and ConditionCheck. A key that does not fit its table is a reason to cancel, and not an error of the
+    /// request.
+    fn part_to_write(&self, at: usize, part: &Json) -> Result<Result<ItemWrite>> {
         let part = Request::part(part)?;
         let names = ["ConditionCheck", "Put", "Update", "Delete"];
         let given: Vec<&str> = names.into_iter().filter(|name| part.has(name)).collect();
@@ -135,8 +147,13 @@ impl<C: Coordinator> Dynamo<C> {
             }
         };
         inner.table_name()?;
-        let find = || table::find(&self.schema(), &inner.table_name()?);
-        match name {
+        let is_found = Cell::new(false);
+        let find = || {
+            let table = table::find(&self.schema(), &inner.table_name()?)?;
+            is_found.set(true);
+            Ok(table)
+        };
+        let write = match name {
             "Put" => ItemWrite::put(&inner, find),
             "Delete" => ItemWrite::of_key(&inner, Action::Delete, find),
             "Update" => {
@@ -147,6 +164,10 @@ impl<C: Coordinator> Dynamo<C> {
                 required("ConditionExpression")?;
                 ItemWrite::of_key(&inner, Action::Check, find)
             }
+        };
+        match write {
+            Err(error) if !is_found.get() => Err(error),
+            write => Ok(write),
         }
     }
 }

@@ -1,0 +1,225 @@
+"""Requests for two servers of the DynamoDB API: tables, documents, expressions, some of them wrong. A seed decides everything."""
+
+import random
+
+ATTRIBUTES = ["a", "b", "c", "d", "nested", "list", "set"]
+TABLES = [
+    {"TableName": "plain", "keys": [("p", "S")]},
+    {"TableName": "sorted", "keys": [("p", "S"), ("r", "N")]},
+    {"TableName": "bytes", "keys": [("p", "B"), ("r", "S")]},
+]
+NUMBERS = ["0", "1", "-1", "2.50", "1e3", "-0.001", "99999999999999999999", "1E-10", "3", "7"]
+STRINGS = ["", "a", "ab", "b", "zebra", "\u00e9", "10"]
+
+
+class Generator:
+    """The requests of one seed."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def one_of(self, *choices):
+        """One of some things."""
+        return self.random.choice(choices)
+
+    def chance(self, percent):
+        """True in so many of a hundred cases."""
+        return self.random.randrange(100) < percent
+
+    # ---- values
+
+    def number(self):
+        return {"N": self.one_of(*NUMBERS)}
+
+    def string(self):
+        return {"S": self.one_of(*STRINGS)}
+
+    def binary(self):
+        return {"B": self.one_of("", "AA==", "AAE=", "/w==")}
+
+    def value(self, depth=2):
+        """A value of any type."""
+        simple = [self.number, self.number, self.string, self.string, self.binary]
+        simple += [lambda: {"BOOL": self.chance(50)}, lambda: {"NULL": True}]
+        sets = [
+            lambda: {"SS": sorted(self.random.sample(STRINGS[1:], self.random.randrange(1, 4)))},
+            lambda: {"NS": self.random.sample(["1", "2", "3", "4.5"], self.random.randrange(1, 4))},
+        ]
+        nested = [
+            lambda: {"L": [self.value(depth - 1) for _ in range(self.random.randrange(4))]},
+            lambda: {"M": {name: self.value(depth - 1) for name in self.random.sample("xyz", self.random.randrange(4))}},
+        ]
+        return self.random.choice(simple + sets + (nested if depth else []))()
+
+    def key_value(self, kind):
+        """A value of a key; seldom one that no key may have."""
+        if self.chance(2):
+            return self.value(0)
+        if kind == "N":
+            return {"N": self.one_of("1", "2", "3.0", "-1")}
+        return {"S": self.one_of("k", "l", "m")} if kind == "S" else {"B": self.one_of("AA==", "AQ==")}
+
+    def key(self, table):
+        """A key of a table; seldom one that lacks a part or has too much."""
+        key = {name: self.key_value(kind) for name, kind in table["keys"]}
+        if self.chance(2):
+            key.pop(self.one_of(*key))
+        if self.chance(1):
+            key["other"] = self.string()
+        return key
+
+    def item(self, table):
+        """An item with its key."""
+        item = {name: self.value() for name in self.random.sample(ATTRIBUTES, self.random.randrange(5))}
+        if self.chance(60):
+            item["a"] = self.number()
+        item.update(self.key(table))
+        return item
+
+    # ---- expressions
+
+    def expressions(self):
+        """An empty set of names and values."""
+        return {"names": {}, "values": {}}
+
+    def path(self, used, depth=0):
+        """A path into a document."""
+        name = self.one_of(*ATTRIBUTES)
+        if self.chance(25):
+            used["names"]["#" + name] = name
+            name = "#" + name
+        for _ in range(self.one_of(0, 0, 0, 1, 2)):
+            name += self.one_of(".x", ".y", "[0]", "[1]", "[9]")
+        return name
+
+    def operand(self, used, value=None):
+        """A value by its name."""
+        name = f":v{len(used['values'])}"
+        used["values"][name] = value or self.value(1)
+        return name
+
+    def condition(self, used, depth=2):
+        """A condition."""
+        path = self.path(used)
+        kind = self.random.randrange(12 if depth else 8)
+        if kind == 0:
+            return f"attribute_exists({path})"
+        if kind == 1:
+            return f"attribute_not_exists({path})"
+        if kind == 2:
+            types = ("S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS")
+            return f"attribute_type({path}, {self.operand(used, {'S': self.one_of(*types)})})"
+        if kind == 3:
+            return f"begins_with({path}, {self.operand(used, self.string())})"
+        if kind == 4:
+            return f"contains({path}, {self.operand(used)})"
+        if kind == 5:
+            low, high = sorted(self.random.sample(["1", "2", "3", "9"], 2))
+            return f"{path} BETWEEN {self.operand(used, {'N': low})} AND {self.operand(used, {'N': high})}"
+        if kind == 6:
+            return f"{path} IN ({', '.join(self.operand(used) for _ in range(self.random.randrange(1, 4)))})"
+        if kind == 7:
+            return f"size({path}) {self.one_of('=', '<', '>=')} {self.operand(used, {'N': self.one_of('0', '1', '3')})}"
+        if kind in (8, 9):
+            return f"({self.condition(used, depth - 1)}) {self.one_of('AND', 'OR')} ({self.condition(used, depth - 1)})"
+        if kind == 10:
+            return f"NOT {self.condition(used, depth - 1)}"
+        return f"{path} {self.one_of('=', '<>', '<', '<=', '>', '>=')} {self.operand(used)}"
+
+    def update(self, used):
+        """An update expression."""
+        clauses = []
+        # Always: an update that only removes makes an item of none in DynamoDB Local, and none in AWS.
+        sets = []
+        for _ in range(self.random.randrange(1, 3)):
+            path = self.path(used)
+            source = self.one_of("value", "value", "plus", "if", "append", "path")
+            if source == "plus":
+                right = f"{path} {self.one_of('+', '-')} {self.operand(used, self.number())}"
+            elif source == "if":
+                right = f"if_not_exists({self.path(used)}, {self.operand(used)})"
+            elif source == "append":
+                right = f"list_append({path}, {self.operand(used, {'L': [self.value(0)]})})"
+            elif source == "path":
+                right = self.path(used)
+            else:
+                right = self.operand(used)
+            sets.append(f"{path} = {right}")
+        clauses.append("SET " + ", ".join(sets))
+        if self.chance(30):
+            clauses.append("REMOVE " + self.path(used))
+        if self.chance(25):
+            added = self.one_of(self.number(), {"NS": ["1", "9"]}, {"SS": ["a", "q"]})
+            clauses.append(f"ADD {self.one_of('a', 'set', 'd')} {self.operand(used, added)}")
+        if self.chance(15):
+            clauses.append(f"DELETE {self.one_of('set', 'b')} {self.operand(used, {'SS': ['a']})}")
+        self.random.shuffle(clauses)
+        return " ".join(clauses)
+
+    def with_names(self, request, used):
+        """Adds the names and values that expressions of a request use."""
+        if used["names"]:
+            request["ExpressionAttributeNames"] = used["names"]
+        if used["values"]:
+            request["ExpressionAttributeValues"] = used["values"]
+        return request
+
+    # ---- requests
+
+    def write(self, table, returns):
+        """A put, an update or a deletion: operation and request."""
+        used, request = self.expressions(), {"TableName": table["TableName"]}
+        operation = self.one_of("PutItem", "PutItem", "UpdateItem", "UpdateItem", "UpdateItem", "DeleteItem")
+        if operation == "PutItem":
+            request["Item"] = self.item(table)
+        else:
+            request["Key"] = self.key(table)
+        if operation == "UpdateItem":
+            request["UpdateExpression"] = self.update(used)
+        if self.chance(30):
+            request["ConditionExpression"] = self.condition(used)
+        if returns and self.chance(60):
+            values = ("ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW") if operation == "UpdateItem" else ("ALL_OLD",)
+            request["ReturnValues"] = self.one_of(*values)
+        return operation, self.with_names(request, used)
+
+    def transaction(self):
+        """A TransactWriteItems of a few writes."""
+        parts = []
+        for _ in range(self.random.randrange(1, 4)):
+            table = self.one_of(*TABLES)
+            operation, request = self.write(table, False)
+            parts.append({operation.removesuffix("Item"): request})
+        return "TransactWriteItems", {"TransactItems": parts}
+
+    def read(self, table):
+        """A read: operation and request."""
+        used, request = self.expressions(), {"TableName": table["TableName"], "ConsistentRead": True}
+        operation = self.one_of("GetItem", "GetItem", "Scan", "Query")
+        if operation == "GetItem":
+            request["Key"] = self.key(table)
+        if operation == "Query":
+            name, kind = table["keys"][0]
+            used["values"][":hash"] = self.key_value(kind)
+            condition = f"{name} = :hash"
+            if len(table["keys"]) > 1 and self.chance(60):
+                name, kind = table["keys"][1]
+                used["values"][":range"] = self.key_value(kind)
+                condition += f" AND {name} {self.one_of('=', '<', '<=', '>', '>=')} :range"
+            request["KeyConditionExpression"] = condition
+            request["ScanIndexForward"] = self.chance(50)
+        if operation != "GetItem" and self.chance(40):
+            request["FilterExpression"] = self.condition(used)
+        if self.chance(30):
+            request["ProjectionExpression"] = self.path(used)
+        return operation, self.with_names(request, used)
+
+    def request(self):
+        """Any request."""
+        table = self.one_of(*TABLES)
+        kind = self.random.randrange(10)
+        if kind < 6:
+            return self.write(table, True)
+        if kind < 7:
+            return self.transaction()
+        return self.read(table)
