@@ -14,6 +14,7 @@ import random
 import re
 import sys
 import time
+import urllib.error
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +26,7 @@ from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolic
 from cassandra.protocol import ProtocolException, ProtocolHandler, ResultMessage, read_int  # noqa: E402
 from cassandra.query import SimpleStatement, tuple_factory  # noqa: E402
 
+from environment import Failure  # noqa: E402
 from generate import generate  # noqa: E402
 
 KEYSPACE = "oracle_diff"
@@ -279,7 +281,10 @@ class Differ:
         """Makes Torc write its memtables to disk, and perhaps merge its files: neither may change any answer."""
         for verb in ["keyspace_flush"] + ["keyspace_compaction"] * compact:
             url = f"http://{self.torc.host}:10000/storage_service/{verb}/{KEYSPACE}"
-            urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60).read()
+            try:
+                urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60).read()
+            except urllib.error.HTTPError as error:
+                raise Failure(f"{verb}: {error} {error.read().decode(errors='replace')}") from error
 
     def shrink(self, case, index, found, disturb):
         """The fewest statements that still show a difference, found by leaving out halves, quarters and so on."""
