@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use topology::HostId;
 
 use crate::batchlog::{Batchlog, BatchlogStats};
 use crate::computed::ComputedTables;
-use crate::context::{Context, HintKeeper, Kind, ReplicationStats};
+use crate::context::{Context, HintKeeper, Kind, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
@@ -42,6 +42,16 @@ pub type ViewListener = Box<dyn Fn(&ClusterView, &Arc<ClusterView>)>;
 pub struct Coordinator {
     context: Context,
     operations: Rc<Operations>,
+}
+
+/// A coordinator, for what its engine holds.
+pub(crate) struct WeakCoordinator(WeakContext, Weak<Operations>);
+
+impl WeakCoordinator {
+    /// The coordinator, while its shard runs.
+    pub(crate) fn upgrade(&self) -> Option<Coordinator> {
+        Some(Coordinator { context: self.0.upgrade()?, operations: self.1.upgrade()? })
+    }
 }
 
 /// The state of the operations of one shard.
@@ -76,6 +86,10 @@ impl Coordinator {
 
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakCoordinator {
+        WeakCoordinator(self.context.downgrade(), Rc::downgrade(&self.operations))
     }
 
     pub(crate) fn operations(&self) -> &Operations {

@@ -13,6 +13,7 @@ pub mod contact;
 mod context;
 mod coordinator;
 mod counter;
+mod derived;
 mod error;
 mod fence;
 mod file_sources;

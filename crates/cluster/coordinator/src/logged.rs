@@ -211,6 +211,13 @@ impl<'a> Batches<'a> {
 
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.
     async fn replay_left(&self, batch: KeptBatch, timeout: Duration) -> Result<(), RequestError> {
+        self.complete(batch, timeout).await?;
+        self.log.note_replayed();
+        Ok(())
+    }
+
+    /// Applies a stored batch as far as its nodes are there, the others get hints, and takes it out.
+    pub(crate) async fn complete(&self, batch: KeptBatch, timeout: Duration) -> Result<(), RequestError> {
         let schema = self.context.schema();
         let updates = match batch.fresh_updates(&schema, self.context.rt().wall_micros()) {
             Ok(updates) => updates,
@@ -245,7 +252,6 @@ impl<'a> Batches<'a> {
         if let Some(batches) = batch_row::table_of(&schema) {
             self.log.forget(batches, batch.key, batch.at_micros).await;
         }
-        self.log.note_replayed();
         Ok(())
     }
 

@@ -19,7 +19,10 @@ mod shard;
 mod trace;
 mod traced;
 
-pub use engine::{Durability, Mark, Marked, Origin, TokenSpan, Updates};
+pub use engine::{
+    Derivation, Derived, Durability, Engine, Mark, Marked, Origin, Read as EngineRead, TokenSpan, Updates,
+    WriteError, WriteObserver,
+};
 pub use engine::{IndexQuery, Predicate};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};

@@ -85,6 +85,7 @@ impl RunningShard {
             boot.schema.clone(),
         );
         coordinator.inject(boot.canaries.coordinator);
+        coordinator.derive_views();
         coordinator.connect(&messenger);
         let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;

@@ -30,8 +30,23 @@ use crate::store::{Store, count};
 use crate::tables::Tables;
 use crate::{EngineConfig, FailurePolicy, ReadError, WriteError};
 
-/// What [`WriteObserver::derive`] results in.
-pub type Derived<'a> = Pin<Box<dyn Future<Output = Result<Updates, WriteError>> + 'a>>;
+/// The result of [`WriteObserver::derive`].
+#[derive(Default)]
+pub struct Derivation {
+    /// Updates that are applied with the write.
+    pub updates: Updates,
+    /// Called when the write is applied and acknowledged, and dropped when it is not.
+    pub applied: Option<Box<dyn FnOnce()>>,
+}
+
+impl From<Updates> for Derivation {
+    fn from(updates: Updates) -> Self {
+        Self { updates, applied: None }
+    }
+}
+
+/// A derivation under way.
+pub type Derived<'a> = Pin<Box<dyn Future<Output = Result<Derivation, WriteError>> + 'a>>;
 
 /// Derives updates from the updates of base tables, before they are applied. Replaying the log does not observe again: the entry holds
 /// what was derived. SSTables that are adopted from other nodes are not observed.
@@ -46,6 +61,14 @@ pub trait WriteObserver {
     ///
     /// Nothing of the write is applied then.
     fn derive<'a>(&'a self, engine: &'a Engine, origin: Origin, update: &'a PartitionUpdate) -> Derived<'a>;
+
+    /// Takes over a changed schema, in the step in which the shard's tables do.
+    fn use_schema(&self, _schema: &Schema) {}
+
+    /// Whether it observes any table of the schema. While none does, writes take their shortest way.
+    fn is_needed(&self) -> bool {
+        true
+    }
 }
 
 /// The observers of a shard.
@@ -59,8 +82,14 @@ pub(crate) struct Observers {
 impl Observers {
     /// One more.
     pub(crate) fn add(&self, observer: Rc<dyn WriteObserver>) {
+        self.some.set(self.some.get() || observer.is_needed());
         self.all.borrow_mut().push(observer);
-        self.some.set(true);
+    }
+
+    fn use_schema(&self, schema: &Schema) {
+        let observers = self.all.borrow();
+        observers.iter().for_each(|observer| observer.use_schema(schema));
+        self.some.set(observers.iter().any(|observer| observer.is_needed()));
     }
 
     /// Whether there are none: what a write asks.
@@ -143,6 +172,7 @@ impl Inner {
 
     pub(crate) fn set_schema(&self, schema: &Arc<Schema>) {
         self.tables.set_schema(&self.config.data_directory, schema);
+        self.observers.use_schema(schema);
         self.index_check.notify_one();
     }
 

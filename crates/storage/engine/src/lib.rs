@@ -60,7 +60,7 @@ pub use adopt::{Adopted, AwaitedFiles, Incoming};
 pub use commitlog::{CommitLogConfig, SyncMode};
 pub use compaction::KeptTokens;
 pub use config::{Canaries, EngineConfig, FailurePolicy};
-pub use engine::{Derived, Engine, WriteObserver};
+pub use engine::{Derivation, Derived, Engine, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use index::{IndexQuery, Predicate};

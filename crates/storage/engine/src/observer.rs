@@ -1,12 +1,14 @@
 //! Observers of base writes: the one place where an index, a view or a change log reads what a write is about to change, and adds
 //! what follows from it to the same entry of the commit log.
 
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use rt::sync::Permit;
 use schema::TableId;
+use stdx::HashMap;
 
 use crate::WriteError;
 use crate::engine::{Engine, WriteObserver};
@@ -19,30 +21,76 @@ impl Engine {
     }
 }
 
-/// Adds to a write what follows from it. No other observed write changes the same partitions while the result lives.
-pub(crate) async fn derive(engine: &Engine, write: &mut Write) -> Result<Vec<Permit>, WriteError> {
+/// The locks of an observed write, and what waits for it.
+pub(crate) struct Observed {
+    held: Vec<Permit>,
+    applied: Vec<Box<dyn FnOnce()>>,
+}
+
+impl Observed {
+    /// The write is in its memtables: the next one of its partitions may read it.
+    pub(crate) fn unlock(&mut self) {
+        self.held.clear();
+    }
+
+    /// The write is acknowledged.
+    pub(crate) fn acknowledge(self) {
+        self.applied.into_iter().for_each(|applied| applied());
+    }
+}
+
+/// Adds to a write what follows from it. No other observed write changes the same partitions until the result is unlocked or dropped.
+pub(crate) async fn derive(engine: &Engine, write: &mut Write) -> Result<Observed, WriteError> {
     let observers = engine.0.observers.all.borrow().clone();
     let origin = write.origin;
     let is_observed =
-        |update: &&PartitionUpdate| observers.iter().any(|observer| observer.observes(&update.table, origin));
+        |update: &PartitionUpdate| observers.iter().any(|observer| observer.observes(&update.table, origin));
     let key = |update: &PartitionUpdate| (update.table.id, update.key.key.clone());
-    let mut keys: Vec<(TableId, Bytes)> = write.updates.iter().filter(is_observed).map(key).collect();
+    let mut keys: Vec<(TableId, Bytes)> =
+        write.updates.iter().filter(|update| is_observed(update)).map(key).collect();
     // In one order, so that two writes of the same partitions do not wait for each other.
     keys.sort();
+    let all = keys.len();
     keys.dedup();
-    let mut held = Vec::with_capacity(keys.len());
+    if keys.len() < all {
+        // Each update is derived from what was there before the write: two of one partition have to be one.
+        merge_partitions(write);
+    }
+    let mut observed = Observed { held: Vec::with_capacity(keys.len()), applied: Vec::new() };
     for key in &keys {
-        held.push(engine.0.observers.locks.lock(key).await?);
+        observed.held.push(engine.0.observers.locks.lock(key).await?);
     }
     let mut derived = Updates::new();
     for update in &write.updates {
         for observer in observers.iter().filter(|observer| observer.observes(&update.table, origin)) {
-            derived.extend(observer.derive(engine, origin, update).await?);
+            let derivation = observer.derive(engine, origin, update).await?;
+            derived.extend(derivation.updates);
+            observed.applied.extend(derivation.applied);
         }
     }
     if !derived.is_empty() {
         write.encoded = None;
         write.updates.extend(derived);
     }
-    Ok(held)
+    Ok(observed)
+}
+
+/// Makes one update of those of one partition.
+fn merge_partitions(write: &mut Write) {
+    let mut places: HashMap<(TableId, Bytes), usize> = HashMap::default();
+    let mut merged = Updates::with_capacity(write.updates.len());
+    for update in std::mem::take(&mut write.updates) {
+        match places.entry((update.table.id, update.key.key.clone())) {
+            Entry::Occupied(place) => {
+                let first: &mut PartitionUpdate = &mut merged[*place.get()];
+                first.merge(update);
+            }
+            Entry::Vacant(place) => {
+                place.insert(merged.len());
+                merged.push(update);
+            }
+        }
+    }
+    write.updates = merged;
+    write.encoded = None;
 }

@@ -68,21 +68,25 @@ async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteE
             }
         }
     }
-    let observed = match inner.observers.is_empty() {
+    let mut observed = match inner.observers.is_empty() {
         true => None,
         false => Some(crate::observer::derive(engine, &mut write).await?),
     };
     inner.admit_write().await?;
     let ticket = inner.log_and_apply(write.updates, write.encoded)?;
-    // The next write of the partitions may read what this one did.
-    drop(observed);
+    if let Some(observed) = &mut observed {
+        observed.unlock();
+    }
     if let Some(ticket) = ticket {
         ticket.await.map_err(write_error)?;
     }
-    match write.durability {
-        Durability::AsConfigured => Ok(()),
-        Durability::Synced => inner.log.sync().await.map_err(write_error),
+    if write.durability == Durability::Synced {
+        inner.log.sync().await.map_err(write_error)?;
     }
+    if let Some(observed) = observed {
+        observed.acknowledge();
+    }
+    Ok(())
 }
 
 impl Inner {
