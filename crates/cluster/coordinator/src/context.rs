@@ -13,7 +13,6 @@ use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId};
 use schema::{Keyspace, Replication, Schema, Table};
-use stdx::HashMap;
 use topology::{HostId, NodeIndex};
 
 use crate::contact::Needs;
@@ -21,6 +20,7 @@ use crate::fence::Fence;
 use crate::forward::Outcomes;
 use crate::lease::Lease;
 use crate::peer_error::PeerError;
+use crate::placements::{Placements, TablePlacements};
 use crate::recent::RecentReads;
 use crate::remote::{Calls, Remote};
 use crate::replication_map::EffectiveReplicationMap;
@@ -68,8 +68,7 @@ struct Shared {
     rt: Rt,
     view: RefCell<Arc<ClusterView>>,
     schema: RefCell<Arc<Schema>>,
-    /// Where the tables of a keyspace are, until nodes or keyspaces change.
-    placements: RefCell<HashMap<String, Arc<Copies>>>,
+    placements: Placements,
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
     remote: OnceCell<Remote>,
@@ -105,7 +104,7 @@ impl Context {
             rt,
             view: RefCell::new(view),
             schema: RefCell::new(schema),
-            placements: RefCell::default(),
+            placements: Placements::default(),
             replica,
             port,
             remote: OnceCell::new(),
@@ -156,7 +155,7 @@ impl Context {
         self.0.fence.take_over(view.ring_number(), view.fence());
         // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
         if !view.places_as(&old) {
-            self.0.placements.borrow_mut().clear();
+            self.0.placements.clear();
         }
         self.0.waits.keep(|host| view.index_of(host).is_some());
         // Shard 0's connections follow the cluster's log, which knows of nodes earlier.
@@ -171,10 +170,7 @@ impl Context {
     /// Takes over a changed schema; the one before.
     pub(crate) fn use_schema(&self, schema: &Arc<Schema>) -> Arc<Schema> {
         let old = self.0.schema.replace(schema.clone());
-        self.0.placements.borrow_mut().retain(|name, _| {
-            let replication = |schema: &Schema| schema.keyspace(name).map(|it| it.replication.clone());
-            replication(&old).is_some_and(|before| replication(schema) == Some(before))
-        });
+        self.0.placements.use_schema(&old, schema);
         old
     }
 
@@ -246,25 +242,18 @@ impl Context {
         trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
     }
 
-    pub(crate) fn keyspace_of(&self, table: &Table) -> Result<(Arc<Copies>, Replication), RequestError> {
+    /// Where a table's tokens are, and how it is replicated.
+    pub(crate) fn placement_of(&self, table: &Table) -> Result<(Arc<Copies>, Replication), RequestError> {
         let schema = self.0.schema.borrow();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
         let view = self.0.view.borrow();
-        let mut placements = self.0.placements.borrow_mut();
-        let placement = match placements.get(&table.keyspace) {
-            Some(placement) => placement.clone(),
-            None => {
-                let placement = Arc::new(view.place_keyspace(keyspace));
-                placements.insert(table.keyspace.clone(), placement.clone());
-                placement
-            }
-        };
+        let placement = self.0.placements.of(&view, keyspace, table);
         Ok((placement, view.replication_of(keyspace).clone()))
     }
 
     /// What a request of a table with several replicas has to know.
     pub(crate) fn erm(&self, table: &Table) -> Result<EffectiveReplicationMap, RequestError> {
-        let (placement, replication) = self.keyspace_of(table)?;
+        let (placement, replication) = self.placement_of(table)?;
         let (view, schema) = (self.view(), self.0.schema.borrow());
         let keyspace = schema.keyspace(&table.keyspace);
         let other_replication = keyspace.and_then(|keyspace| view.other_replication_of(keyspace)).cloned();
@@ -277,6 +266,14 @@ impl Context {
         })
     }
 
+    /// Asks `own` for each table's placement before its keyspace's, from now on.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub(crate) fn place_tables_with(&self, own: Box<dyn TablePlacements>) {
+        self.0.placements.place_tables_with(own);
+    }
+
     /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.
     pub(crate) fn takes(&self, update: &PartitionUpdate) -> bool {
         self.takes_token(&update.table, update.key.token)
@@ -284,7 +281,7 @@ impl Context {
 
     /// Whether this node takes writes of a table's token: it is a replica, will be one, or was until reads have gone over.
     pub(crate) fn takes_token(&self, table: &Table, token: i64) -> bool {
-        let Ok((placement, replication)) = self.keyspace_of(table) else { return true };
+        let Ok((placement, replication)) = self.placement_of(table) else { return true };
         let own = self.0.view.borrow().own();
         replication == Replication::Local || placement.takes(own, token)
     }

@@ -25,6 +25,7 @@ use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::logged::Batches;
 use crate::paxos::state::Paxos;
+use crate::placements::TablePlacements;
 use crate::reads::Reads;
 use crate::shard_calls;
 use crate::truncate::Truncations;
@@ -152,6 +153,14 @@ impl Coordinator {
     /// Answers reads of computed keyspaces from `tables` from now on.
     pub fn compute_with(&self, tables: Rc<dyn ComputedTables>) {
         self.operations.reads.compute_with(tables);
+    }
+
+    /// Asks `own` for each table's placement before its keyspace's, from now on.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub fn place_tables_with(&self, own: Box<dyn TablePlacements>) {
+        self.context.place_tables_with(own);
     }
 
     /// Injects bugs, for tests of tests.

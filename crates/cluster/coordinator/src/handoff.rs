@@ -278,7 +278,7 @@ impl Inner {
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
         if let Some(index) = index {
-            let takes = match self.context.keyspace_of(&first.table) {
+            let takes = match self.context.placement_of(&first.table) {
                 Ok((placement, _)) => placement.takes(index, token),
                 Err(_) => true,
             };
@@ -300,7 +300,7 @@ impl Inner {
     ) -> Result<(), NotDelivered> {
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
-        let Ok((placement, _)) = self.context.keyspace_of(&first.table) else { return Ok(()) };
+        let Ok((placement, _)) = self.context.placement_of(&first.table) else { return Ok(()) };
         let owners = placement.replicas(token).iter().copied().chain(placement.pending(token));
         for owner in owners {
             if owner != view.own() {

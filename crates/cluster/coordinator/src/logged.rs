@@ -252,7 +252,7 @@ impl<'a> Batches<'a> {
     /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.
     fn split(&self, updates: Vec<PartitionUpdate>) -> (Vec<PartitionUpdate>, Vec<PartitionUpdate>) {
         let is_here = |update: &PartitionUpdate| {
-            let replication = self.context.keyspace_of(&update.table).map(|(_, replication)| replication);
+            let replication = self.context.placement_of(&update.table).map(|(_, replication)| replication);
             self.context.view().is_alone() || matches!(replication, Ok(Replication::Local))
         };
         updates.into_iter().partition(is_here)
@@ -275,7 +275,7 @@ impl<'a> Batches<'a> {
     fn replay_level(&self, table: &Table) -> Consistency {
         let view = self.context.view();
         let own = &view.node(view.own()).location.datacenter;
-        match self.context.keyspace_of(table) {
+        match self.context.placement_of(table) {
             Ok((_, Replication::NetworkTopology { factors }))
                 if factors.get(own).is_some_and(|copies| *copies > 0) =>
             {

@@ -10,7 +10,7 @@ use rpc::{Messenger, Near, PeerInfo, Peers, Target, Verb};
 use rt::{Instant, Rt};
 use schema::TableId;
 use stdx::Reader;
-use topology::{NodeIndex, Sharder};
+use topology::NodeIndex;
 
 use crate::message::{ASKS_TRUNCATION, TRUNCATES, decode_updates, put_updates, stamp};
 use crate::peer_error::{PeerError, unreadable};
@@ -64,13 +64,13 @@ impl Calls<'_> {
         if let Some(trace) = self.trace {
             return Box::pin(self.call_traced(trace, node, token, (verb, body), deadline)).await;
         }
-        let shard = Sharder::new(node.shards).shard_of(token);
+        let shard = node.shard_of(token);
         Ok(self.remote.messenger.call(Target::Host { host: node.host, shard }, verb, body, deadline).await?)
     }
 
     /// Tells the shard of a node that owns a token something that needs no answer.
     pub(crate) fn tell(self, node: &ViewNode, token: i64, verb: Verb, body: Bytes) {
-        let shard = Sharder::new(node.shards).shard_of(token);
+        let shard = node.shard_of(token);
         self.remote.messenger.send(Target::Host { host: node.host, shard }, verb, body);
     }
 
@@ -91,7 +91,7 @@ impl Calls<'_> {
             true => (Verb::Traced, encode(trace.session(), verb, &body)),
             false => (verb, body),
         };
-        let target = Target::Host { host: node.host, shard: Sharder::new(node.shards).shard_of(token) };
+        let target = Target::Host { host: node.host, shard: node.shard_of(token) };
         let answer = self.remote.messenger.call(target, sent, body, deadline).await;
         match &answer {
             Ok(_) => note(format!("Processing response from /{address}")),

@@ -40,7 +40,7 @@ impl<'a> Truncations<'a> {
     /// Removes everything from a table, on every node.
     pub(crate) async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
         let view = self.context.view();
-        if !view.is_alone() && self.context.keyspace_of(table)?.1 != Replication::Local {
+        if !view.is_alone() && self.context.placement_of(table)?.1 != Replication::Local {
             return self.truncate_everywhere(&view, table, deadline).await;
         }
         let now = self.context.rt().wall_micros();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use schema::{Keyspace, Replication};
-use topology::{HostId, Location, NodeIndex, Placement, Replicas, Ring, RingNode, TokenRange};
+use topology::{HostId, Location, NodeIndex, Placement, Replicas, Ring, RingNode, Sharder, TokenRange};
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,14 @@ pub struct ViewNode {
     pub schema_version: Option<[u8; 16]>,
     /// Whether its place changes.
     pub phase: Phase,
+}
+
+impl ViewNode {
+    /// The shard of the node that owns a token.
+    #[inline]
+    pub fn shard_of(&self, token: i64) -> u16 {
+        Sharder::new(self.shards).shard_of(token)
+    }
 }
 
 /// Where a node is on its way through the cluster.
@@ -360,6 +368,11 @@ pub struct Copies {
 }
 
 impl Copies {
+    /// Copies that stay where a placement has them, by the indexes of a view.
+    pub fn at(placement: Placement) -> Self {
+        Self { now: placement, other: None, switched: false, is_altered: false }
+    }
+
     /// Where reads find them.
     pub fn now(&self) -> &Placement {
         &self.now

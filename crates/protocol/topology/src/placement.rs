@@ -47,6 +47,15 @@ impl Placement {
         Self { ranges: ring.tokens().iter().enumerate().map(of).collect() }
     }
 
+    /// A placement by the last token of each range, ascending, and the range's replicas.
+    ///
+    /// # Panics
+    /// When the tokens do not ascend.
+    pub fn of_ranges(ranges: Vec<(i64, Replicas)>) -> Self {
+        assert!(ranges.is_sorted_by(|(one, _), (next, _)| one < next), "ranges end in the order of the ring");
+        Self { ranges }
+    }
+
     /// The replicas of a token; none when the ring is empty.
     pub fn replicas(&self, token: i64) -> &[NodeIndex] {
         if self.ranges.is_empty() {

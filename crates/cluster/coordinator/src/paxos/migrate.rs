@@ -10,7 +10,7 @@ use paxos::{AcceptorState, Ballot};
 use replica::{Limits, Origin, Partitions, ReadCommand, ReplicaError, Truncation, Write};
 use rt::ShardId;
 use schema::{Table, TableId};
-use topology::{Replicas, Sharder, TokenRange};
+use topology::{Replicas, TokenRange};
 
 use super::codec::Value;
 use super::lwt::Lwt;
@@ -23,6 +23,7 @@ use crate::peer_error::PeerError;
 use crate::reader::{ReadOptions, Reader};
 use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{LearnTruncation, MigrateVote};
+use crate::view::ViewNode;
 use crate::{Consistency, RequestError};
 
 /// Partitions whose votes are read at once.
@@ -34,7 +35,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 struct Votes<'a> {
     votes: &'a Arc<Table>,
     table: &'a Arc<Table>,
-    sharder: Sharder,
+    voter: &'a ViewNode,
     /// When each of its shards truncated the table last.
     truncated_at: &'a [i64],
 }
@@ -79,8 +80,7 @@ impl Lwt {
         for part in partition_ranges(range) {
             for (source, truncated_at) in &truncated_at {
                 let mut command = command_for(votes, table, Partitions::Range(part.clone()), self.seconds());
-                let sharder = Sharder::new(erm.view.node(*source).shards);
-                let of = Votes { votes, table, sharder, truncated_at };
+                let of = Votes { votes, table, voter: erm.view.node(*source), truncated_at };
                 loop {
                     let options = ReadOptions {
                         consistency: Consistency::Quorum,
@@ -117,7 +117,7 @@ impl Lwt {
     async fn carry(&self, of: &Votes<'_>, key: &DecoratedKey, row: &Row) -> Result<(), PeerError> {
         let Votes { votes, table, .. } = of;
         let state = VoteStore::over(votes, table, key).remembered(row, self.seconds())?.state;
-        let truncated_at = of.truncated_at[usize::from(of.sharder.shard_of(key.token))];
+        let truncated_at = of.truncated_at[usize::from(of.voter.shard_of(key.token))];
         let state = state.above(truncation_floor(truncated_at));
         let owner = ShardId(self.context.replica().shard_of(key.token));
         let vote = Box::new(MigratedVote { table: table.id, key: key.clone(), state });

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use replica::TraceLog;
 use rpc::{Incoming, Messenger, Refusal, Target, Verb};
 use rt::{Group, Instant};
-use topology::{HostId, Sharder};
+use topology::HostId;
 
 use super::Server;
 use crate::Coordinator;
@@ -74,7 +74,7 @@ async fn pass_on(
     let view = context.view();
     let Some(node) = view.index_of(host) else { return false };
     let Some(token) = token_of(context, &apply) else { return false };
-    let shard = Sharder::new(view.node(node).shards).shard_of(token);
+    let shard = view.node(node).shard_of(token);
     let (verb, body) = match session {
         None => (Verb::Apply, apply),
         Some(session) => (Verb::Traced, traced::encode(session, Verb::Apply, &apply)),

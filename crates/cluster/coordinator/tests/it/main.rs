@@ -11,6 +11,7 @@ mod lightweight;
 mod moves;
 mod promises;
 mod replication;
+mod table_placement;
 mod traces;
 mod votes;
 mod world;

@@ -1,0 +1,82 @@
+//! Where a table's tokens are, asked in one place and by table.
+//!
+//! Most tables lie with their keyspace: ring and replication make its placement, which its tables share. A [`TablePlacements`] may place
+//! single tables otherwise.
+
+use std::cell::{OnceCell, RefCell};
+use std::sync::Arc;
+
+use schema::{Keyspace, Schema, Table, TableId};
+use stdx::HashMap;
+
+use crate::view::{ClusterView, Copies};
+
+/// Places single tables otherwise than their keyspaces.
+pub trait TablePlacements {
+    /// The replicas of a table by a view, as many as its keyspace's replication has; none for a table that lies with its keyspace.
+    fn place(&self, view: &ClusterView, table: &Table) -> Option<Copies>;
+}
+
+/// The placements of one shard, as far as they were asked for, until nodes or keyspaces change.
+#[derive(Default)]
+pub(crate) struct Placements {
+    own: OnceCell<Box<dyn TablePlacements>>,
+    by_table: RefCell<HashMap<TableId, Placed>>,
+    by_keyspace: RefCell<HashMap<String, Arc<Copies>>>,
+}
+
+/// A table's placement, with the keyspace whose replication it follows.
+struct Placed {
+    keyspace: String,
+    copies: Arc<Copies>,
+}
+
+impl Placements {
+    /// Asks `own` for each table's placement before its keyspace's.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub(crate) fn place_tables_with(&self, own: Box<dyn TablePlacements>) {
+        assert!(self.own.set(own).is_ok(), "tables are placed by one");
+        self.clear();
+    }
+
+    /// Where a table of a keyspace is.
+    pub(crate) fn of(&self, view: &ClusterView, keyspace: &Keyspace, table: &Table) -> Arc<Copies> {
+        if let Some(placed) = self.by_table.borrow().get(&table.id) {
+            return placed.copies.clone();
+        }
+        let own = self.own.get().and_then(|own| own.place(view, table)).map(Arc::new);
+        let copies = own.unwrap_or_else(|| self.of_keyspace(view, keyspace));
+        let placed = Placed { keyspace: keyspace.name.clone(), copies: copies.clone() };
+        self.by_table.borrow_mut().insert(table.id, placed);
+        copies
+    }
+
+    fn of_keyspace(&self, view: &ClusterView, keyspace: &Keyspace) -> Arc<Copies> {
+        let mut all = self.by_keyspace.borrow_mut();
+        if let Some(copies) = all.get(&keyspace.name) {
+            return copies.clone();
+        }
+        let copies = Arc::new(view.place_keyspace(keyspace));
+        all.insert(keyspace.name.clone(), copies.clone());
+        copies
+    }
+
+    /// Nodes have changed: everything is placed anew.
+    pub(crate) fn clear(&self) {
+        self.by_table.borrow_mut().clear();
+        self.by_keyspace.borrow_mut().clear();
+    }
+
+    /// The schema has changed: tables that are gone are forgotten, and keyspaces of another replication are placed anew.
+    pub(crate) fn use_schema(&self, old: &Schema, new: &Schema) {
+        let same = |name: &str| {
+            let replication = |schema: &Schema| schema.keyspace(name).map(|it| it.replication.clone());
+            replication(old).is_some_and(|before| replication(new) == Some(before))
+        };
+        self.by_keyspace.borrow_mut().retain(|name, _| same(name));
+        let stays = |id: TableId, placed: &Placed| new.table_by_id(id).is_some() && same(&placed.keyspace);
+        self.by_table.borrow_mut().retain(|id, placed| stays(*id, placed));
+    }
+}
