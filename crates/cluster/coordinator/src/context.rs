@@ -314,7 +314,11 @@ impl Context {
     }
 
     /// Injects bugs, for tests of tests.
+    ///
+    /// # Panics
+    /// Outside of the simulator.
     pub(crate) fn inject(&self, canaries: Canaries) {
+        self.0.rt.allow_injected(&canaries);
         self.0.injected.set(canaries);
     }
 

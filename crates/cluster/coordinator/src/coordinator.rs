@@ -164,6 +164,9 @@ impl Coordinator {
     }
 
     /// Injects bugs, for tests of tests.
+    ///
+    /// # Panics
+    /// Outside of the simulator.
     pub fn inject(&self, canaries: Canaries) {
         self.context.inject(canaries);
     }

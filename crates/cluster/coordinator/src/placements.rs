@@ -1,4 +1,4 @@
-//! Where a table's tokens are, asked in one place and by table.
+//! The placement of each table's tokens, asked in one place.
 //!
 //! Most tables lie with their keyspace: ring and replication make its placement, which its tables share. A [`TablePlacements`] may place
 //! single tables otherwise.

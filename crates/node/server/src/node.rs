@@ -118,6 +118,7 @@ pub fn mains_with_canaries(
         let (config, ready) = (config.clone(), ready.clone());
         let main = move |rt: Rt| -> rt::LocalBoxFuture<Result<(), NodeError>> {
             Box::pin(async move {
+                rt.allow_injected(&canaries);
                 let follower = Follower::start(&rt, orders, setup);
                 if rt.shard() == ShardId(0) {
                     lead(rt, (Config::clone(&config), canaries), follower, ready).await

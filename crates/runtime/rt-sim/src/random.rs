@@ -84,6 +84,10 @@ impl Random for ShardRandom {
         }
     }
 
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
     fn disturbance(&self, point: &'static str) -> Option<Duration> {
         self.world.disturbance(point)
     }

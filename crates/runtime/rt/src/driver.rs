@@ -52,6 +52,10 @@ pub trait Random {
     fn disturbance(&self, _point: &'static str) -> Option<Duration> {
         None
     }
+    /// Whether this is a simulator's.
+    fn is_simulated(&self) -> bool {
+        false
+    }
 }
 
 /// An operation on names rather than on the content of an open file. All are rare.

@@ -219,6 +219,16 @@ impl Rt {
         self.0.parts.random.disturbance(point).is_some()
     }
 
+    /// Lets injected bugs (canaries) in, by which a simulator's tests are tested: to be called by each part of the program that has some,
+    /// with those of its configuration. The default is none.
+    ///
+    /// # Panics
+    /// When there are bugs and no simulator runs this shard.
+    pub fn allow_injected<T: Default + PartialEq>(&self, bugs: &T) {
+        let simulated = self.0.parts.random.is_simulated();
+        assert!(simulated || *bugs == T::default(), "bugs are injected in the simulator only");
+    }
+
     /// Files.
     pub fn disk(&self) -> &Disk {
         &self.0.parts.disk

@@ -47,6 +47,7 @@ impl From<CommitLogError> for OpenError {
 
 /// See [`Engine::open`].
 pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> Result<Engine, OpenError> {
+    rt.allow_injected(&config.canaries);
     if rt.shard_count() == 1 {
         crate::prepare::prepare(&rt, &config, &schema).await?;
     }

@@ -18,6 +18,7 @@ impl Hints {
     /// Opens the hints of this shard in a directory that the shards of a node share, and starts its tasks. A file belongs to the
     /// shard `number % shard_count`. A file that cannot be read is no failure: it is counted and tried again by every replay.
     pub async fn open(rt: &Rt, directory: &Path, config: HintsConfig) -> Result<Hints, HintsError> {
+        rt.allow_injected(&config.canaries);
         let disk = rt.disk();
         disk.create_dir_all(directory).await?;
         let (shard, shard_count) = (u64::from(rt.shard().0), u64::from(rt.shard_count()));

@@ -189,6 +189,22 @@ fn short_sleeps_are_short() {
 }
 
 #[test]
+fn the_production_backend_lets_no_injected_bug_in() {
+    let scene = "the_production_backend_lets_no_injected_bug_in";
+    if is_scene(scene) {
+        let mains = shard_mains(1, |rt: Rt| async move {
+            rt.allow_injected(&false);
+            rt.allow_injected(&true);
+        });
+        let _ended = rt_uring::run(&unpinned(), mains);
+        return;
+    }
+    let output = in_process(scene);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("bugs are injected in the simulator only"), "{text}");
+}
+
+#[test]
 fn a_panic_ends_the_process_with_the_shards_name() {
     let scene = "a_panic_ends_the_process_with_the_shards_name";
     if is_scene(scene) {
