@@ -39,7 +39,7 @@ pub(crate) enum Scope {
 
 /// A batch that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptBatch {
+pub(crate) struct StoredBatch {
     /// A time-based UUID.
     pub(crate) key: DecoratedKey,
     /// When it was taken up, microseconds.
@@ -67,7 +67,7 @@ pub(crate) fn removal(
     update
 }
 
-impl KeptBatch {
+impl StoredBatch {
     pub(crate) fn new<'a>(
         key: DecoratedKey,
         at_micros: i64,
@@ -170,7 +170,7 @@ impl KeptBatch {
         body
     }
 
-    /// Reads [`KeptBatch::to_message`].
+    /// Reads [`StoredBatch::to_message`].
     pub(crate) fn from_message(body: &Bytes) -> Result<Self, Refusal> {
         let short = |_| malformed("the message ends too early");
         let mut reader = Reader::new(body);
@@ -189,7 +189,7 @@ impl KeptBatch {
         Ok(Self { key, at_micros, scope: Scope::Cluster, updates })
     }
 
-    /// Reads [`KeptBatch::to_removal`]: the batch's key and time.
+    /// Reads [`StoredBatch::to_removal`]: the batch's key and time.
     pub(crate) fn from_removal(body: &Bytes) -> Result<(DecoratedKey, i64), Refusal> {
         let mut reader = Reader::new(body);
         let header = read_header(&mut reader)?;
@@ -233,9 +233,9 @@ mod tests {
         fn a_batch_travels(id: [u8; 16], at_micros: i64, updates in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..9)) {
             let key = DecoratedKey::new(id.to_vec().into());
             let updates = updates.into_iter().map(Bytes::from).collect();
-            let batch = KeptBatch { key: key.clone(), at_micros, scope: Scope::Cluster, updates };
-            prop_assert_eq!(KeptBatch::from_message(&batch.to_message()), Ok(batch.clone()));
-            prop_assert_eq!(KeptBatch::from_removal(&batch.to_removal()), Ok((key, at_micros)));
+            let batch = StoredBatch { key: key.clone(), at_micros, scope: Scope::Cluster, updates };
+            prop_assert_eq!(StoredBatch::from_message(&batch.to_message()), Ok(batch.clone()));
+            prop_assert_eq!(StoredBatch::from_removal(&batch.to_removal()), Ok((key, at_micros)));
         }
 
         #[test]
@@ -244,11 +244,11 @@ mod tests {
                 *first = MESSAGE_VERSION;
             }
             let bytes = Bytes::from(bytes);
-            if let Ok(batch) = KeptBatch::from_message(&bytes) {
+            if let Ok(batch) = StoredBatch::from_message(&bytes) {
                 prop_assert!(batch.updates.iter().map(|update| update.len() + 1).sum::<usize>() <= bytes.len());
             }
             let whole = bytes.len() == 25 && bytes[0] == MESSAGE_VERSION;
-            prop_assert_eq!(KeptBatch::from_removal(&bytes).is_ok(), whole);
+            prop_assert_eq!(StoredBatch::from_removal(&bytes).is_ok(), whole);
         }
     }
 }

@@ -16,7 +16,7 @@ use replica::{
 use rt::{Group, Instant, Rt};
 use schema::{Schema, Table};
 
-use crate::batch_row::{self, KeptBatch, Scope, table_of};
+use crate::batch_row::{self, Scope, StoredBatch, table_of};
 
 /// 100 ns between the epoch of UUIDs (1582) and that of Unix.
 const UUID_EPOCH: i64 = 0x01b2_1dd2_1381_4000;
@@ -70,12 +70,12 @@ struct Inner {
 }
 
 /// A batch that is kept, until it was applied: when that does not end well, it is tried again later.
-struct Kept<'a> {
+struct Unapplied<'a> {
     log: &'a Batchlog,
     key: Option<DecoratedKey>,
 }
 
-impl Drop for Kept<'_> {
+impl Drop for Unapplied<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.log.0.failed.borrow_mut().insert(key);
@@ -87,7 +87,7 @@ impl Drop for Kept<'_> {
 /// A batch of several nodes that this shard is applying.
 pub(crate) struct Active {
     log: Batchlog,
-    pub(crate) batch: KeptBatch,
+    pub(crate) batch: StoredBatch,
 }
 
 impl Drop for Active {
@@ -144,11 +144,11 @@ impl Batchlog {
     ) -> Result<(), BatchError> {
         let replica = &self.0.replica;
         let (key, at_micros) = self.new_key();
-        let batch = KeptBatch::new(key.clone(), at_micros, Scope::Node, updates.iter());
+        let batch = StoredBatch::new(key.clone(), at_micros, Scope::Node, updates.iter());
         let row = Write::one(Origin::System, batch.row(batches)).traced(trace);
         replica.apply(row).await.map_err(BatchError::NotLogged)?;
         self.count(|stats| stats.logged += 1);
-        let mut kept = Kept { log: self, key: Some(key) };
+        let mut kept = Unapplied { log: self, key: Some(key) };
         let write = Write::all(Origin::Client, updates).with_truncation(Truncation::LeavesOut(at_micros));
         replica.apply(write.traced(trace)).await.map_err(BatchError::NotApplied)?;
         if let Some(key) = kept.key.take() {
@@ -174,7 +174,7 @@ impl Batchlog {
         self.0.active.borrow_mut().insert(key.clone());
         self.note_kept(key.clone(), at_micros);
         self.count(|stats| stats.logged += 1);
-        let batch = KeptBatch::new(key, at_micros, Scope::Cluster, updates);
+        let batch = StoredBatch::new(key, at_micros, Scope::Cluster, updates);
         Active { log: self.clone(), batch }
     }
 
@@ -198,12 +198,12 @@ impl Batchlog {
     }
 
     /// Reads a batch, on whatever shard of this node it is; none when it was taken out.
-    pub(crate) async fn find(&self, key: &DecoratedKey) -> Result<Option<KeptBatch>, ReplicaError> {
+    pub(crate) async fn find(&self, key: &DecoratedKey) -> Result<Option<StoredBatch>, ReplicaError> {
         let schema = self.0.schema.borrow().clone();
         let Some(batches) = table_of(&schema) else { return Ok(None) };
         let command = read_of(batches, Partitions::Keys(Keys::from_elem(key.clone(), 1)));
         let page = self.0.replica.read(Read::of(&command)).await?;
-        Ok(page.partitions.first().map(|partition| KeptBatch::read(batches, partition)))
+        Ok(page.partitions.first().map(|partition| StoredBatch::read(batches, partition)))
     }
 
     pub(crate) fn note_replayed(&self) {
@@ -244,7 +244,7 @@ impl Batchlog {
             let read = Read::of(&command).here().over_all_tombstones();
             let page = self.0.replica.read(read).await?;
             for partition in &page.partitions {
-                let batch = KeptBatch::read(batches, partition);
+                let batch = StoredBatch::read(batches, partition);
                 match batch.scope {
                     Scope::Cluster => self.note_kept(batch.key, batch.at_micros),
                     Scope::Node => {
@@ -260,7 +260,7 @@ impl Batchlog {
         }
     }
 
-    async fn replay_one(&self, schema: &Arc<Schema>, batch: KeptBatch) -> Result<(), ReplicaError> {
+    async fn replay_one(&self, schema: &Arc<Schema>, batch: StoredBatch) -> Result<(), ReplicaError> {
         let updates = batch.fresh_updates(schema, self.0.rt.wall_micros())?;
         if !updates.is_empty() {
             // What was truncated since must not come back either.
@@ -300,7 +300,7 @@ impl Batchlog {
             let done = async {
                 let read = Read::of(&command).here().over_all_tombstones();
                 for partition in &self.0.replica.read(read).await?.partitions {
-                    self.replay_one(&schema, KeptBatch::read(batches, partition)).await?;
+                    self.replay_one(&schema, StoredBatch::read(batches, partition)).await?;
                 }
                 Ok::<_, ReplicaError>(())
             };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::select;
-use hints::{Hint, HintFigures, Hints, KeptHint, ReplayEnd};
+use hints::{Hint, HintFigures, Hints, ReplayEnd, StoredHint};
 use mutation::PartitionUpdate;
 use replica::{Origin, Truncation, Write};
 use rpc::Verb;
@@ -251,7 +251,7 @@ impl Inner {
         }
     }
 
-    async fn deliver(&self, host: HostId, hint: KeptHint) -> Result<(), NotDelivered> {
+    async fn deliver(&self, host: HostId, hint: StoredHint) -> Result<(), NotDelivered> {
         let rt = self.context.rt();
         rt.buggify("hints: the next is delivered").await;
         if rt.buggify_fails("hints: a delivery fails") {
@@ -296,7 +296,7 @@ impl Inner {
         &self,
         view: &ClusterView,
         updates: Vec<PartitionUpdate>,
-        hint: &KeptHint,
+        hint: &StoredHint,
     ) -> Result<(), NotDelivered> {
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
@@ -327,7 +327,7 @@ impl Inner {
         view: &ClusterView,
         node: NodeIndex,
         token: i64,
-        hint: &KeptHint,
+        hint: &StoredHint,
     ) -> Result<(), NotDelivered> {
         let deadline = self.context.rt().now() + DELIVERY_TIMEOUT;
         let body = message::begun_body(view, hint.begun_micros, &hint.update);

@@ -18,7 +18,7 @@ use rt::Group;
 use schema::{Replication, Table};
 use topology::{NodeIndex, Replicas};
 
-use crate::batch_row::{self, KeptBatch};
+use crate::batch_row::{self, StoredBatch};
 use crate::batchlog::Batchlog;
 use crate::context::Context;
 use crate::ongoing::Age;
@@ -97,7 +97,7 @@ impl<'a> Batches<'a> {
     async fn keep_batch(
         &self,
         view: &ClusterView,
-        batch: &KeptBatch,
+        batch: &StoredBatch,
         holders: &Replicas,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
@@ -138,7 +138,7 @@ impl<'a> Batches<'a> {
     }
 
     /// Takes a batch out everywhere, without anyone waiting for it.
-    fn forget_later(&self, view: &ClusterView, batch: &KeptBatch, holders: &Replicas) {
+    fn forget_later(&self, view: &ClusterView, batch: &StoredBatch, holders: &Replicas) {
         let removal = batch.to_removal();
         for node in holders {
             self.context.remote().tell(view.node(*node), batch.key.token, Verb::BatchRemove, removal.clone());
@@ -159,7 +159,7 @@ impl<'a> Batches<'a> {
         &self,
         body: &Bytes,
     ) -> Result<impl Future<Output = Result<(), ReplicaError>> + use<>, Refusal> {
-        let batch = KeptBatch::from_message(body)?;
+        let batch = StoredBatch::from_message(body)?;
         self.log.note_kept(batch.key.clone(), batch.at_micros);
         let context = self.context.clone();
         Ok(async move {
@@ -177,7 +177,7 @@ impl<'a> Batches<'a> {
         &self,
         body: &Bytes,
     ) -> Result<impl Future<Output = Result<(), ReplicaError>> + use<>, Refusal> {
-        let (key, at_micros) = KeptBatch::from_removal(body)?;
+        let (key, at_micros) = StoredBatch::from_removal(body)?;
         let (context, log) = (self.context.clone(), self.log.clone());
         Ok(async move {
             let now = context.rt().wall_micros();
@@ -210,7 +210,7 @@ impl<'a> Batches<'a> {
     }
 
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.
-    async fn replay_left(&self, batch: KeptBatch, timeout: Duration) -> Result<(), RequestError> {
+    async fn replay_left(&self, batch: StoredBatch, timeout: Duration) -> Result<(), RequestError> {
         let schema = self.context.schema();
         let updates = match batch.fresh_updates(&schema, self.context.rt().wall_micros()) {
             Ok(updates) => updates,

@@ -11,7 +11,8 @@ mod membership;
 mod shards;
 
 pub use change::{
-    FetchFigures, FetchReason, FetchedRanges, Kept, RangeStreamer, Rebuild, TopologyChanges, TopologyRequest,
+    FetchFigures, FetchReason, FetchedRanges, RangeStreamer, Rebuild, RetainedRanges, TopologyChanges,
+    TopologyRequest,
 };
 pub use config::MembershipConfig;
 pub use error::MembershipError;

@@ -13,7 +13,7 @@ use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEnd
 use cluster::state::{ChangeStep, ClusterState, Command, Member, MemberStatus, Outcome, Refused};
 use coordinator::{ClusterView, Coordinator, Phase, Replicated, ViewNode};
 use futures_util::future::{Either, select};
-use gossip::{Key, Standing, Why};
+use gossip::{DownReason, Key, Standing};
 use rpc::Messenger;
 use rt::{Instant, Rt, Task};
 use schema::{Keyspace, Schema};
@@ -443,8 +443,10 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
             std::str::from_utf8(&state.value).ok().map(str::to_owned)
         };
         // A node that has just begun to join, and was not reached yet, is not dead: it is in the log, and its token is about to be known.
-        let met =
-            liveness.peers.get(host).is_some_and(|peer| peer.standing != Standing::Down(Why::NotReached));
+        let met = liveness
+            .peers
+            .get(host)
+            .is_some_and(|peer| peer.standing != Standing::Down(DownReason::NotReached));
         let is_new = member.status == MemberStatus::Joining && !met;
         // Nobody waits for a node that is being removed, though this node may not have convicted it yet.
         let goes = member.status == MemberStatus::Removing && *host != own;

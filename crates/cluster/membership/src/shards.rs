@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::LocalBoxFuture;
 use schema::TableId;
 
-use crate::{FetchReason, FetchedRanges, Kept, MembershipError};
+use crate::{FetchReason, FetchedRanges, MembershipError, RetainedRanges};
 
 /// A task that every shard carries out on its part of the data (`RangeStreamer::carry_out`).
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub enum ShardTask {
     /// All of it is here: the notes for a resumption are removed.
     FetchOver,
     /// Drop the ranges that the node does not own from these tables.
-    Cleanup(Arc<[TableId]>, Kept),
+    Cleanup(Arc<[TableId]>, RetainedRanges),
 }
 
 /// The shards of this node, as a topology change sees them.

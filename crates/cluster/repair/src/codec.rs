@@ -20,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::{PartitionUpdate, codec};
 use replica::read_codec::{ReadCodecError, get_place, put_place};
-use replica::{Mark, PartitionResult, Resume};
+use replica::{PartitionResult, RepairedWatermark, Resume};
 use schema::{Table, TableId};
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
@@ -128,7 +128,7 @@ pub fn decode_request(
     let table = table(id).ok_or(CodecError::UnknownTable(id))?;
     let base = match reader.u8()? {
         0 => None,
-        1 => Some(Mark { epoch: reader.u64()?, number: reader.u64()? }),
+        1 => Some(RepairedWatermark { epoch: reader.u64()?, number: reader.u64()? }),
         _ => return Err(CodecError::Malformed("0 or 1")),
     };
     let after = maybe(buffer, &mut reader, &table)?;

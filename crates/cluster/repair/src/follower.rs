@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 
 use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
-use replica::{Mark, ReadCommand, ReadPage, ReplicaError, Resume};
+use replica::{ReadCommand, ReadPage, RepairedWatermark, ReplicaError, Resume};
 use schema::TableId;
 use topology::TokenRange;
 
@@ -21,7 +21,7 @@ pub trait Data {
     fn read(
         &self,
         command: &ReadCommand,
-        above: Option<Mark>,
+        above: Option<RepairedWatermark>,
     ) -> impl Future<Output = Result<ReadPage, ReplicaError>>;
     /// Applies an update of a partition that the shard owns, unless the table was truncated later than `truncated_at`.
     fn apply(
@@ -73,11 +73,11 @@ struct Name {
     range: TokenRange,
     slice: Slice,
     seed: u64,
-    base: Option<Mark>,
+    base: Option<RepairedWatermark>,
     after: Option<Resume>,
 }
 
-struct Kept {
+struct HeldSegment {
     name: Name,
     piece: Piece,
     /// When the table had been truncated last, before the page was read: the next truncation invalidates it.
@@ -91,7 +91,7 @@ pub struct Follower<D> {
     pub(crate) data: D,
     pub(crate) config: FollowerConfig,
     /// The most recently used is the last.
-    kept: RefCell<Vec<Kept>>,
+    kept: RefCell<Vec<HeldSegment>>,
     questions: Cell<u64>,
 }
 
@@ -212,14 +212,14 @@ impl<D: Data> Follower<D> {
         &self,
         scope: &Scope,
         after: Option<Resume>,
-        base: Option<Mark>,
+        base: Option<RepairedWatermark>,
         bytes_max: u32,
     ) -> Result<Piece, FollowerError> {
         let page = self.data.read(&command(scope, after.as_ref(), bytes_max as usize), base).await?;
         Ok(Piece::new(scope, after, page))
     }
 
-    fn take(&self, name: &Name) -> Option<Kept> {
+    fn take(&self, name: &Name) -> Option<HeldSegment> {
         let mut kept = self.kept.borrow_mut();
         let at = kept.iter().position(|kept| kept.name == *name)?;
         Some(kept.remove(at))
@@ -238,7 +238,7 @@ impl<D: Data> Follower<D> {
         let mut kept = self.kept.borrow_mut();
         kept.retain(|kept| now - kept.asked_at <= self.config.kept_questions_max);
         let bytes = piece.memory_size();
-        kept.push(Kept { name, piece, truncated_at, bytes, asked_at: now });
+        kept.push(HeldSegment { name, piece, truncated_at, bytes, asked_at: now });
         let mut total: usize = kept.iter().map(|kept| kept.bytes).sum();
         while total > self.config.kept_bytes_max {
             total -= kept.remove(0).bytes;

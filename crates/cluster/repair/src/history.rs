@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mutation::{Repaired, Seconds};
-use replica::Mark;
+use replica::RepairedWatermark;
 use rt::sync::Semaphore;
 use rt::{Disk, DiskError};
 use schema::TableId;
@@ -173,7 +173,7 @@ fn get_sessions(reader: &mut Reader<'_>) -> Result<Sessions, ShortRead> {
 }
 
 /// Writes marks: vint count, { epoch (8), vint number }.
-pub(crate) fn put_marks(marks: &[Mark], out: &mut Vec<u8>) {
+pub(crate) fn put_marks(marks: &[RepairedWatermark], out: &mut Vec<u8>) {
     write_unsigned(marks.len() as u64, out);
     for mark in marks {
         out.extend_from_slice(&mark.epoch.to_be_bytes());
@@ -182,10 +182,10 @@ pub(crate) fn put_marks(marks: &[Mark], out: &mut Vec<u8>) {
 }
 
 /// Reads marks.
-pub(crate) fn get_marks(reader: &mut Reader<'_>) -> Result<Vec<Mark>, ShortRead> {
+pub(crate) fn get_marks(reader: &mut Reader<'_>) -> Result<Vec<RepairedWatermark>, ShortRead> {
     let mut marks = Vec::new();
     for _ in 0..read_unsigned(reader)? {
-        marks.push(Mark { epoch: reader.u64()?, number: read_unsigned(reader)? });
+        marks.push(RepairedWatermark { epoch: reader.u64()?, number: read_unsigned(reader)? });
     }
     Ok(marks)
 }
@@ -248,7 +248,10 @@ mod tests {
         history.insert(TableId([1; 16]), TokenRange { after: i64::MIN, upto: 5 }, 100, true);
         history.insert(TableId([1; 16]), TokenRange { after: 5, upto: 9 }, 200, false);
         history.insert(TableId([2; 16]), TokenRange { after: -3, upto: 7 }, 300, true);
-        let marks = [Mark { epoch: u64::MAX, number: 3 }, Mark { epoch: 1, number: 1 << 40 }];
+        let marks = [
+            RepairedWatermark { epoch: u64::MAX, number: 3 },
+            RepairedWatermark { epoch: 1, number: 1 << 40 },
+        ];
         let session = Session { id: 77, at: 300, marks: marks.into() };
         history.insert_session(TableId([2; 16]), TokenRange { after: -3, upto: 7 }, session);
         let bytes = history.encode();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join, try_join_all};
-use replica::{Mark, Resume};
+use replica::{RepairedWatermark, Resume};
 use rpc::{RpcError, Target, Verb};
 use rt::{Group, Instant};
 use schema::{Table, TableId};
@@ -92,9 +92,9 @@ struct Settled {
     topology: u64,
     nodes: Vec<(HostId, u16)>,
     /// By node and shard: the base of an incremental repair; none for a full repair.
-    bases: Option<Vec<Vec<Mark>>>,
+    bases: Option<Vec<Vec<RepairedWatermark>>>,
     /// By node and shard: its mark at the begin.
-    marks: Vec<Vec<Mark>>,
+    marks: Vec<Vec<RepairedWatermark>>,
     session: u64,
     slices: u16,
     gc_before: u32,

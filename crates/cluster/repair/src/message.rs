@@ -2,7 +2,7 @@
 //! the shard that answers may have evicted everything of the requests before.
 
 use mutation::PartitionUpdate;
-use replica::{Mark, PartitionResult, Resume};
+use replica::{PartitionResult, RepairedWatermark, Resume};
 
 use crate::merge::Bits;
 use crate::scope::Scope;
@@ -15,7 +15,7 @@ pub struct Request {
     /// The segment's begin; none for the scope's begin.
     pub after: Option<Resume>,
     /// The asked shard's base: only rows written after it are compared; none for all.
-    pub base: Option<Mark>,
+    pub base: Option<RepairedWatermark>,
     /// The request.
     pub ask: Ask,
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mutation::{PartitionUpdate, Repaired, Seconds};
 use replica::{
-    Mark, Marked, Origin, Read, ReadCommand, ReadPage, Replica, ReplicaError, TokenSpan, Truncation, Write,
+    Marked, Origin, Read, ReadCommand, ReadPage, RepairedWatermark, Replica, ReplicaError, TokenSpan,
+    Truncation, Write,
 };
 use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
 use rt::sync::{GateGuard, Semaphore};
@@ -199,7 +200,11 @@ pub(crate) struct Job {
 struct Own(Replica);
 
 impl Data for Own {
-    async fn read(&self, command: &ReadCommand, above: Option<Mark>) -> Result<ReadPage, ReplicaError> {
+    async fn read(
+        &self,
+        command: &ReadCommand,
+        above: Option<RepairedWatermark>,
+    ) -> Result<ReadPage, ReplicaError> {
         self.0.read(Read::of(command).here_above(above).over_all_tombstones()).await
     }
 
@@ -416,10 +421,10 @@ impl Inner {
         flush: bool,
     ) -> Result<Checked, ReplicaError> {
         let marked = self.replica.take_marks(table, flush).await?;
-        let marks: Vec<Mark> = marked.iter().map(|marked| marked.mark).collect();
+        let marks: Vec<RepairedWatermark> = marked.iter().map(|marked| marked.mark).collect();
         let known = self.history().current().sessions(table).and_then(|known| known.base(range, &marks));
         let base = known.map(|(lineage, base)| {
-            let above = |(marked, mark): (&Marked, &Mark)| {
+            let above = |(marked, mark): (&Marked, &RepairedWatermark)| {
                 marked.bytes.range(mark.number + 1..).map(|(_, bytes)| bytes).sum::<u64>()
             };
             let fresh_bytes = marked.iter().zip(&base).map(above).sum();
@@ -524,7 +529,7 @@ impl Inner {
         &self,
         request: &Bytes,
         (nodes, topology): (&[(HostId, u16)], u64),
-        bases: &[Vec<Mark>],
+        bases: &[Vec<RepairedWatermark>],
     ) -> Result<Bytes, Refusal> {
         let Request { scope, after, ask, .. } =
             decode_request(request, |id| self.table(id)).map_err(refused)?;

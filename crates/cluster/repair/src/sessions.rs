@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mutation::Seconds;
-use replica::Mark;
+use replica::RepairedWatermark;
 use topology::TokenRange;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -18,7 +18,7 @@ pub struct Session {
     /// When it began, by its master's clock.
     pub at: Seconds,
     /// By shard: what this node had then.
-    pub marks: Arc<[Mark]>,
+    pub marks: Arc<[RepairedWatermark]>,
 }
 
 /// The last session of each range of one table. A value.
@@ -31,7 +31,7 @@ pub struct Base {
     /// Stands for the sessions of the range and their bounds.
     pub lineage: u64,
     /// By shard: what lies above has not been compared by all of them.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<RepairedWatermark>,
     /// Bytes of the node's data of the table that lie above.
     pub fresh_bytes: u64,
     /// Bytes of all of it.
@@ -60,8 +60,12 @@ impl Sessions {
 
     /// What a range can be built on by shards whose data have come to the marks `now`: the sessions' lineage and the lowest
     /// marks. None when a part of the range was never repaired, or when marks were forgotten since.
-    pub fn base(&self, range: TokenRange, now: &[Mark]) -> Option<(u64, Vec<Mark>)> {
-        let mut marks: Option<Vec<Mark>> = None;
+    pub fn base(
+        &self,
+        range: TokenRange,
+        now: &[RepairedWatermark],
+    ) -> Option<(u64, Vec<RepairedWatermark>)> {
+        let mut marks: Option<Vec<RepairedWatermark>> = None;
         let mut parts: Vec<(i64, u64)> = Vec::new();
         let mut from = range.after;
         for (known, session) in self.0.iter().filter(|(known, _)| known.upto > range.after) {
@@ -98,11 +102,11 @@ impl Sessions {
 
     /// By shard the lowest mark of all ranges: what lies below it, every range has behind it. Marks that were forgotten do not
     /// count.
-    pub fn floor(&self) -> Vec<Mark> {
+    pub fn floor(&self) -> Vec<RepairedWatermark> {
         let Some((_, newest)) = self.0.iter().max_by_key(|(_, session)| session.at) else {
             return Vec::new();
         };
-        let lowest = |(shard, mark): (usize, &Mark)| {
+        let lowest = |(shard, mark): (usize, &RepairedWatermark)| {
             let marks = self.0.iter().filter_map(|(_, session)| session.marks.get(shard));
             marks.filter(|other| other.epoch == mark.epoch).min().copied().unwrap_or(*mark)
         };
@@ -112,7 +116,7 @@ impl Sessions {
 
 /// Whether a repair can leave out what these nodes had before, all that take part. Where one of them would have to compare more than
 /// half of its data it is not worth it: what the others have behind them would all be sent to them again.
-pub fn build_on(bases: &[Option<Base>]) -> Option<Vec<Vec<Mark>>> {
+pub fn build_on(bases: &[Option<Base>]) -> Option<Vec<Vec<RepairedWatermark>>> {
     let lineage = bases.first()?.as_ref()?.lineage;
     let fits = |base: &Base| base.lineage == lineage && base.fresh_bytes <= base.all_bytes / 2;
     bases.iter().map(|base| base.as_ref().filter(|base| fits(base)).map(|base| base.marks.clone())).collect()
@@ -125,7 +129,7 @@ mod tests {
     use super::*;
 
     fn session(id: u64, marks: &[(u64, u64)]) -> Session {
-        let marks = marks.iter().map(|(epoch, number)| Mark { epoch: *epoch, number: *number });
+        let marks = marks.iter().map(|(epoch, number)| RepairedWatermark { epoch: *epoch, number: *number });
         Session { id, at: id as Seconds, marks: marks.collect() }
     }
 
@@ -133,7 +137,7 @@ mod tests {
         TokenRange { after, upto }
     }
 
-    fn marks(marks: &[(u64, u64)]) -> Vec<Mark> {
+    fn marks(marks: &[(u64, u64)]) -> Vec<RepairedWatermark> {
         session(0, marks).marks.to_vec()
     }
 

@@ -3,7 +3,7 @@
 
 use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
-use replica::{Mark, PartitionResult, Resume};
+use replica::{PartitionResult, RepairedWatermark, Resume};
 use topology::Sharder;
 
 use crate::canaries::Canaries;
@@ -24,12 +24,16 @@ pub struct Participant {
     /// The shard count of the node.
     pub shard_count: u16,
     /// Its base: it compares only rows written after it; none for all.
-    pub base: Option<Mark>,
+    pub base: Option<RepairedWatermark>,
 }
 
 /// All participants of the repair of a slice: of each node (the master's own first) the shards that own tokens of it. `bases` are
 /// by node and shard; none where everything is compared.
-pub fn participants(scope: &Scope, shard_counts: &[u16], bases: &[Vec<Mark>]) -> Vec<Participant> {
+pub fn participants(
+    scope: &Scope,
+    shard_counts: &[u16],
+    bases: &[Vec<RepairedWatermark>],
+) -> Vec<Participant> {
     let of = |(node, shard_count): (usize, &u16)| {
         let shard_count = *shard_count;
         scope.slice.shards(shard_count).map(move |shard| {

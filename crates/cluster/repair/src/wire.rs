@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::Seconds;
-use replica::Mark;
+use replica::RepairedWatermark;
 use replica::read_codec::{get_place, put_place};
 use rpc::{Messenger, RpcError, Target, Verb};
 use rt::Rt;
@@ -69,7 +69,7 @@ pub enum Open {
         /// All nodes, the own one first, with their numbers of shards.
         nodes: Vec<(HostId, u16)>,
         /// The base of each of their shards; empty for a full repair.
-        bases: Vec<Vec<Mark>>,
+        bases: Vec<Vec<RepairedWatermark>>,
     },
 }
 
@@ -81,7 +81,7 @@ pub struct Checked {
     /// Its clock.
     pub seconds: Seconds,
     /// By shard: its mark.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<RepairedWatermark>,
     /// The base for a repair of the range.
     pub base: Option<Base>,
 }
@@ -103,7 +103,7 @@ pub struct Close {
     pub session: u64,
     /// By shard of the node that records it: its mark when the repair began. None when no later repair can build on
     /// it.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<RepairedWatermark>,
 }
 
 /// The part of a table's definition on which two nodes have to agree before they compare rows: columns and their types.

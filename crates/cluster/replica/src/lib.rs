@@ -19,7 +19,7 @@ mod shard;
 mod trace;
 mod traced;
 
-pub use engine::{Durability, Mark, Marked, Origin, TokenSpan, Updates};
+pub use engine::{Durability, Marked, Origin, RepairedWatermark, TokenSpan, Updates};
 pub use engine::{IndexQuery, Predicate};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};

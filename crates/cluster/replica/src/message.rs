@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Mark, Marked, Sampled, TokenSpan};
+use engine::{Engine, EngineStats, Marked, RepairedWatermark, Sampled, TokenSpan};
 use mutation::{PartitionUpdate, Repaired};
 use rt::Group;
 use schema::{Schema, TableId};
@@ -87,10 +87,10 @@ rt::shard_calls! {
         },
         /// Keep apart what this mark of a table covers.
         #[derive(Debug)]
-        SetRepairedUpto { table: TableId, mark: Mark } -> () = replica.engine().set_repaired_upto(table, mark),
+        SetRepairedUpto { table: TableId, mark: RepairedWatermark } -> () = replica.engine().set_repaired_upto(table, mark),
         /// A repair that had begun with a mark compared these tokens, of the tokens that the node owns.
         #[derive(Debug)]
-        RangeRepaired { table: TableId, repaired: TokenSpan, mark: Mark, owned: Arc<Vec<TokenSpan>> } -> () = {
+        RangeRepaired { table: TableId, repaired: TokenSpan, mark: RepairedWatermark, owned: Arc<Vec<TokenSpan>> } -> () = {
             let engine = replica.engine().clone();
             let run = async move { engine.damage_repaired(table, repaired, mark, &owned).await };
             replica.rt().uncancelled(Group::Maintenance, run).await;

@@ -1,6 +1,6 @@
 //! Reads of partitions that this shard owns.
 
-use engine::{Engine, Mark, OnlyRow, ReadScope, SyncStep};
+use engine::{Engine, OnlyRow, ReadScope, RepairedWatermark, SyncStep};
 use mutation::purge::Purger;
 use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices, Timestamp};
 use rt::preempt::Pace;
@@ -13,7 +13,7 @@ use crate::{Form, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaErr
 pub(crate) async fn read(
     engine: &Engine,
     command: &ReadCommand,
-    above: Option<Mark>,
+    above: Option<RepairedWatermark>,
     tombstones_max: u64,
 ) -> Result<ReadPage, ReplicaError> {
     if command.form == Form::Live
@@ -99,7 +99,7 @@ fn only_row(
 struct Reader<'a> {
     engine: &'a Engine,
     command: &'a ReadCommand,
-    above: Option<Mark>,
+    above: Option<RepairedWatermark>,
     tombstones_max: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The one write and the one read request of a node's replica, for every caller (docs/design/write-path.md).
 
-use engine::{Durability, Mark, Origin, Updates};
+use engine::{Durability, Origin, RepairedWatermark, Updates};
 use mutation::PartitionUpdate;
 use mutation::codec::{DecodedUpdates, EncodedUpdates};
 
@@ -150,7 +150,7 @@ pub enum Scope {
     /// Of this shard.
     Shard,
     /// Of this shard, what came after a mark.
-    ShardAbove(Mark),
+    ShardAbove(RepairedWatermark),
 }
 
 /// How many tombstones a read may step over before it fails.
@@ -188,7 +188,7 @@ impl<'a> Read<'a> {
     }
 
     /// The same read of this shard alone, of what came after a mark if there is one.
-    pub fn here_above(self, mark: Option<Mark>) -> Self {
+    pub fn here_above(self, mark: Option<RepairedWatermark>) -> Self {
         Self { scope: mark.map_or(Scope::Shard, Scope::ShardAbove), ..self }
     }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Mark, Marked, Sampled, TokenSpan};
+use engine::{Engine, EngineStats, Marked, RepairedWatermark, Sampled, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
 use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
@@ -273,10 +273,11 @@ impl Replica {
     }
 
     /// Has every shard keep apart in compactions what its mark covers; marks are in shard order.
-    pub async fn set_repaired_upto(&self, table: TableId, marks: &[Mark]) {
+    pub async fn set_repaired_upto(&self, table: TableId, marks: &[RepairedWatermark]) {
         let shards = (0..self.shard_count()).zip(marks);
-        let tell =
-            |(shard, mark): (u16, &Mark)| self.call(shard, message::SetRepairedUpto { table, mark: *mark });
+        let tell = |(shard, mark): (u16, &RepairedWatermark)| {
+            self.call(shard, message::SetRepairedUpto { table, mark: *mark })
+        };
         // A shard that has stopped compacts nothing any more.
         join_all(shards.map(tell)).await;
     }
@@ -287,11 +288,11 @@ impl Replica {
         &self,
         table: TableId,
         repaired: TokenSpan,
-        marks: &[Mark],
+        marks: &[RepairedWatermark],
         owned: Vec<TokenSpan>,
     ) {
         let owned = Arc::new(owned);
-        let tell = |(shard, mark): (u16, &Mark)| {
+        let tell = |(shard, mark): (u16, &RepairedWatermark)| {
             self.call(shard, message::RangeRepaired { table, repaired, mark: *mark, owned: owned.clone() })
         };
         // A shard that has stopped mends nothing any more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::transfer::{FileRange, FileSource, Item, ItemKind, Plan, StreamError, TransferId};
 use bytes::Bytes;
-use engine::{KeptTokens, Outgoing, Wanted};
+use engine::{Outgoing, OwnedRanges, Wanted};
 use rpc::{Incoming, Refusal, Target};
 use rt::sync::Notify;
 use rt::{Group, Instant, Task};
@@ -173,7 +173,7 @@ async fn remove_scratch(inner: &Inner, scratch: &Path) {
 /// What a question wants, for the engine.
 pub(crate) fn wanted(question: &Question) -> Wanted {
     Wanted {
-        tokens: KeptTokens::new(question.ranges.iter().map(|range| (range.after, range.upto))),
+        tokens: OwnedRanges::new(question.ranges.iter().map(|range| (range.after, range.upto))),
         shard: question.shard,
         shards: question.shards,
     }

@@ -21,5 +21,5 @@ pub use detector::{ArrivalWindow, DetectorConfig, phi};
 pub use endpoint::{
     ENDPOINT_BYTES_MAX, Endpoint, Key, STATES_MAX, StatesFull, VALUE_BYTES_MAX, Versioned, status,
 };
-pub use machine::{Change, Effect, Event, Gossip, Now, Peer, Refusal, Standing, Stats, Why};
+pub use machine::{Change, DownReason, Effect, Event, Gossip, Now, Peer, Refusal, Standing, Stats};
 pub use message::{Delta, Digest, Message, Request, Roster};

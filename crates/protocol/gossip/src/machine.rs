@@ -124,7 +124,7 @@ pub enum Change {
     /// It was reached.
     Alive,
     /// It is down.
-    Down(Why),
+    Down(DownReason),
     /// It says something else.
     States,
     /// It is not remembered any more.
@@ -172,7 +172,7 @@ pub enum Refusal {
 
 /// Why an endpoint is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum DownReason {
     /// Discovered, but not reached yet.
     NotReached,
     /// It was silent for too long, or its address refused connections.
@@ -187,7 +187,7 @@ pub enum Standing {
     /// Reached, and alive since.
     Alive,
     /// Not so.
-    Down(Why),
+    Down(DownReason),
 }
 
 /// The state of another node.
@@ -212,7 +212,7 @@ pub struct Peer {
 
 impl Peer {
     fn new(endpoint: Endpoint, now: Duration) -> Self {
-        let standing = Standing::Down(Why::NotReached);
+        let standing = Standing::Down(DownReason::NotReached);
         let (life, version) = (roster::life(&endpoint), endpoint.version());
         let window = ArrivalWindow::default();
         Self { endpoint, standing, since: now, window, life, version, heard: now, probed: None }
@@ -453,8 +453,8 @@ impl Gossip {
         let detector = self.config.detector;
         for (host, peer) in &mut self.peers {
             if peer.standing == Standing::Alive && peer.window.phi(now, &detector) > detector.threshold {
-                peer.stand(Standing::Down(Why::Convicted), now);
-                effects.push(Effect::Changed { host: *host, change: Change::Down(Why::Convicted) });
+                peer.stand(Standing::Down(DownReason::Convicted), now);
+                effects.push(Effect::Changed { host: *host, change: Change::Down(DownReason::Convicted) });
             }
         }
     }
@@ -772,9 +772,9 @@ impl Gossip {
         let peer = self.peers.get_mut(&host).expect("a peer that was found");
         peer.heard = now;
         if peer.endpoint.is_shut_down() {
-            if peer.standing != Standing::Down(Why::Shutdown) {
-                peer.stand(Standing::Down(Why::Shutdown), now);
-                effects.push(Effect::Changed { host, change: Change::Down(Why::Shutdown) });
+            if peer.standing != Standing::Down(DownReason::Shutdown) {
+                peer.stand(Standing::Down(DownReason::Shutdown), now);
+                effects.push(Effect::Changed { host, change: Change::Down(DownReason::Shutdown) });
             }
             return;
         }
@@ -824,8 +824,8 @@ impl Gossip {
         if peer.endpoint.generation != generation || peer.standing != Standing::Alive {
             return;
         }
-        peer.stand(Standing::Down(Why::Convicted), now);
-        effects.push(Effect::Changed { host, change: Change::Down(Why::Convicted) });
+        peer.stand(Standing::Down(DownReason::Convicted), now);
+        effects.push(Effect::Changed { host, change: Change::Down(DownReason::Convicted) });
         let live = self.peers.values().filter(|peer| peer.standing == Standing::Alive);
         let mut live: Vec<SocketAddr> = live.map(|peer| peer.endpoint.address).collect();
         for _ in 0..GONE_FANOUT.min(live.len()) {

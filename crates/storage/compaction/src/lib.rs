@@ -4,12 +4,12 @@
 //! knows a table's set of SSTables or how an edit of it becomes durable: that is the engine's.
 
 pub mod choose;
-mod kept;
 mod leveled;
+mod owned_ranges;
 mod size_tiered;
 mod time_window;
 pub mod worker;
 
 pub use choose::{Candidate, Choice, Reason, Strategy};
-pub use kept::KeptTokens;
+pub use owned_ranges::OwnedRanges;
 pub use worker::{Job, Outcome, Progress, Throttle, WorkerError};

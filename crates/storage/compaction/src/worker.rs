@@ -16,7 +16,7 @@ use rt::{Instant, Rt};
 use schema::Table;
 use sstable::{Sstable, SstableError, SstableWriter, Written};
 
-use crate::KeptTokens;
+use crate::OwnedRanges;
 
 /// What is to be merged, and by which rules.
 pub struct Job {
@@ -27,7 +27,7 @@ pub struct Job {
     /// Which partitions of them.
     pub range: PartitionRange,
     /// The tokens whose partitions are kept; all when none.
-    pub kept: Option<KeptTokens>,
+    pub kept: Option<OwnedRanges>,
     /// What may be forgotten.
     pub rule: PurgeRule,
     /// A new SSTable is begun after so many bytes, at the next partition.

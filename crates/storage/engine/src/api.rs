@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use commitlog::SyncMode;
-use compaction::KeptTokens;
+use compaction::OwnedRanges;
 use memtable::OnlyRow;
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, PartitionUpdate, Repaired, Seconds, Slices};
@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::log_failure;
 use crate::figures;
 use crate::read::{Read, ReadSources};
-use crate::watermark::{Mark, Marked};
+use crate::watermark::{Marked, RepairedWatermark};
 use crate::{
     EngineConfig, EngineReader, EngineStats, MaintenanceError, OpenError, ReadError, Sampled, TableStats,
     WriteError,
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Has compaction keep what this mark covers apart from what came later.
-    pub fn set_repaired_upto(&self, table: TableId, mark: Mark) {
+    pub fn set_repaired_upto(&self, table: TableId, mark: RepairedWatermark) {
         if let Some(store) = self.0.store(table) {
             store.marks.set_floor(mark);
         }
@@ -166,7 +166,7 @@ impl Engine {
     pub async fn cleanup(
         &self,
         table: TableId,
-        kept: impl Fn() -> KeptTokens,
+        kept: impl Fn() -> OwnedRanges,
     ) -> Result<u64, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::compact::cleanup(&self.0, &store, kept).await

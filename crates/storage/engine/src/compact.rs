@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use compaction::worker::run;
-use compaction::{Candidate, Choice, Job, KeptTokens, Progress, Reason, Strategy, WorkerError};
+use compaction::{Candidate, Choice, Job, OwnedRanges, Progress, Reason, Strategy, WorkerError};
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, Repaired, RingPosition, Seconds, Timestamp};
 use rt::Group;
@@ -43,7 +43,7 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
     let (inputs, _room) = inner.make_room(store, &inputs, None).await?;
     let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
-    match compact(inner, store, inputs, &choice, Why { name: MAJOR, kept: None }).await {
+    match compact(inner, store, inputs, &choice, CompactionType { name: MAJOR, kept: None }).await {
         // A truncation or the table's end came between: there is nothing left to merge.
         Err(MaintenanceError::Cancelled) if !inner.health.is_stopped() => Ok(()),
         done => done,
@@ -54,7 +54,7 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
 pub(crate) async fn cleanup(
     inner: &Rc<Inner>,
     store: &Rc<Store>,
-    kept: impl Fn() -> KeptTokens,
+    kept: impl Fn() -> OwnedRanges,
 ) -> Result<u64, MaintenanceError> {
     // What is salvaged of a damaged SSTable is in what is flushed, or comes later.
     let _no_salvage = store.edits.salvage().await?;
@@ -78,9 +78,9 @@ pub(crate) async fn cleanup(
         }
         let level = sstable.level();
         let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None };
-        let why = Why { name: CLEANUP, kept: Some(kept.clone()) };
+        let kind = CompactionType { name: CLEANUP, kept: Some(kept.clone()) };
         let (inputs, _room) = inner.make_room(store, &[live], None).await?;
-        match compact(inner, store, inputs, &choice, why).await {
+        match compact(inner, store, inputs, &choice, kind).await {
             Ok(()) => {
                 rewritten += 1;
                 // A partition that was cached would come back with its tokens, without what was deleted of it meanwhile.
@@ -95,7 +95,7 @@ pub(crate) async fn cleanup(
 }
 
 /// Whether an SSTable has partitions of tokens that are not kept.
-pub(crate) async fn has_others(sstable: &Rc<Sstable>, kept: &KeptTokens) -> Result<bool, SstableError> {
+pub(crate) async fn has_others(sstable: &Rc<Sstable>, kept: &OwnedRanges) -> Result<bool, SstableError> {
     for (first, last) in kept.gaps(sstable.first().token, sstable.last().token) {
         let start = first
             .checked_sub(1)
@@ -108,13 +108,13 @@ pub(crate) async fn has_others(sstable: &Rc<Sstable>, kept: &KeptTokens) -> Resu
     Ok(false)
 }
 
-/// Why a compaction runs, and what it leaves out.
-struct Why<'a> {
+/// The type of a compaction, and the ranges that it retains, if not all.
+struct CompactionType<'a> {
     name: &'a str,
-    kept: Option<KeptTokens>,
+    kept: Option<OwnedRanges>,
 }
 
-impl Why<'_> {
+impl CompactionType<'_> {
     /// Only truncation and the end of the table stop it.
     fn is_major(&self) -> bool {
         self.name == MAJOR || self.name == CLEANUP
@@ -259,7 +259,7 @@ impl Inner {
         let (taken, _room) = self.make_room(store, inputs, Some(choice)).await?;
         let left_out = inputs.iter().filter(|live| !taken.iter().any(|taken| Rc::ptr_eq(live, taken)));
         left_out.for_each(|live| live.compacting.set(false));
-        compact(self, store, taken, choice, Why { name: choice.reason.name(), kept: None }).await
+        compact(self, store, taken, choice, CompactionType { name: choice.reason.name(), kept: None }).await
     }
 
     /// Figures of the SSTables that are free to be compacted.
@@ -380,12 +380,12 @@ async fn compact(
     store: &Rc<Store>,
     inputs: Vec<Rc<LiveSstable>>,
     choice: &Choice,
-    why: Why<'_>,
+    kind: CompactionType<'_>,
 ) -> Result<(), MaintenanceError> {
     let id = inner.unique_id();
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
     let task = inner.compactions.show(id, store.table(), inputs.len());
-    match merge(inner, store, &inputs, choice, (&why, &task.progress), &mut edit).await {
+    match merge(inner, store, &inputs, choice, (&kind, &task.progress), &mut edit).await {
         Ok((added, bytes_out, rows_merged)) => {
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
@@ -398,7 +398,7 @@ async fn compact(
             store.sstables.change(added, &inputs);
             crate::marks::note(inner, store).await;
             inner.retire(&inputs, committed, true).await;
-            record(inner, store, id, &inputs, bytes_out, rows_merged, why.name);
+            record(inner, store, id, &inputs, bytes_out, rows_merged, kind.name);
             inner.compactions.check.notify_one();
             Ok(())
         }
@@ -417,7 +417,7 @@ fn record(
     inputs: &[Rc<LiveSstable>],
     bytes_out: u64,
     rows_merged: Vec<u64>,
-    why: &str,
+    kind: &str,
 ) {
     let bytes_in: u64 = inputs.iter().map(|live| live.sstable.data_len()).sum();
     let table = store.table();
@@ -429,7 +429,7 @@ fn record(
         bytes_in,
         bytes_out,
         rows_merged,
-        properties: why.to_owned(),
+        properties: kind.to_owned(),
     });
 }
 
@@ -448,7 +448,7 @@ async fn merge(
     store: &Rc<Store>,
     inputs: &[Rc<LiveSstable>],
     choice: &Choice,
-    (why, progress): (&Why<'_>, &Progress),
+    (kind, progress): (&CompactionType<'_>, &Progress),
     edit: &mut Edit,
 ) -> Result<(Vec<Rc<LiveSstable>>, u64, Vec<u64>), MaintenanceError> {
     let table = store.table();
@@ -464,13 +464,13 @@ async fn merge(
         table: table.clone(),
         inputs: sstables.clone(),
         range: PartitionRange::all(),
-        kept: why.kept.clone(),
+        kept: kind.kept.clone(),
         rule,
         output_bytes_max: choice.output_bytes_max,
     };
     let begun = store.edits.now();
     let stop = || {
-        let for_major = !why.is_major() && store.edits.makes_way_since(begun);
+        let for_major = !kind.is_major() && store.edits.makes_way_since(begun);
         for_major || store.edits.is_stopped_since(begun) || store.dropped.get() || inner.health.is_stopped()
     };
     let max_purgeable = |key: &DecoratedKey| -> Timestamp {

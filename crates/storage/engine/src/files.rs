@@ -19,13 +19,13 @@ use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::live::LiveSstable;
 use crate::store::Store;
-use crate::{Engine, KeptTokens, MaintenanceError};
+use crate::{Engine, MaintenanceError, OwnedRanges};
 
 /// What a shard of another node wants of a table.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The tokens.
-    pub tokens: KeptTokens,
+    pub tokens: OwnedRanges,
     /// The shard that asks, of how many its node has: it wants what it owns.
     pub shard: u16,
     /// How many shards its node has.

@@ -58,7 +58,7 @@ mod write;
 
 pub use adopt::{Adopted, AwaitedFiles, Incoming};
 pub use commitlog::{CommitLogConfig, SyncMode};
-pub use compaction::KeptTokens;
+pub use compaction::OwnedRanges;
 pub use config::{Canaries, EngineConfig, FailurePolicy};
 pub use engine::{Derived, Engine, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
@@ -75,4 +75,4 @@ pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
 pub use sstable::named_table_dir as dropped_table_dir;
 pub use stats::{CompactionRecord, EngineStats, TableStats, TaskRecord};
-pub use watermark::{Mark, Marked};
+pub use watermark::{Marked, RepairedWatermark};

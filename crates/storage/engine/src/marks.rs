@@ -23,7 +23,7 @@ use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::sstables::SstableSet;
 use crate::store::Store;
-use crate::watermark::{Mark, Marked, is_covered};
+use crate::watermark::{Marked, RepairedWatermark, is_covered};
 use crate::{MaintenanceError, OpenError};
 
 const VERSION: u8 = 1;
@@ -56,7 +56,7 @@ pub(crate) async fn take(
         let uncovered = set.iter().filter(|live| live.covered_by.get() == 0);
         uncovered.for_each(|live| live.covered_by.set(number));
     }
-    let mark = Mark { epoch: marks.epoch(), number: marks.last() };
+    let mark = RepairedWatermark { epoch: marks.epoch(), number: marks.last() };
     assert!(
         set.iter().all(|live| is_covered(live.covered_by.get(), mark.number)),
         "a mark covers every SSTable of its moment"

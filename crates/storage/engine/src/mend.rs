@@ -27,7 +27,7 @@ use crate::links::link_backup;
 use crate::live::LiveSstable;
 use crate::salvaged::{Lost, Salvaged, TokenSpan};
 use crate::store::Store;
-use crate::watermark::Mark;
+use crate::watermark::RepairedWatermark;
 use crate::{Engine, MaintenanceError, Origin, Write, WriteError};
 
 /// What is salvaged is written in updates of about so many bytes, and of this part of the largest possible.
@@ -68,7 +68,7 @@ impl Inner {
             );
             // What an earlier repair left here must be compared again.
             crate::marks::forget(self, store).await?;
-            *live.salvaged.borrow_mut() = Some(Salvaged { lost, since: Mark::default() });
+            *live.salvaged.borrow_mut() = Some(Salvaged { lost, since: RepairedWatermark::default() });
         }
         for live in store.set().iter().filter(|live| live.salvaged.borrow().is_some()) {
             if self.may_revive(store, live) {
@@ -172,7 +172,7 @@ impl Inner {
     }
 
     /// The mark with which a repair begins that does without what was salvaged; the epoch of an earlier one may have ended.
-    pub(crate) fn note_salvaged(&self, store: &Store, mark: Mark) {
+    pub(crate) fn note_salvaged(&self, store: &Store, mark: RepairedWatermark) {
         for live in store.set().iter() {
             if let Some(salvaged) = &mut *live.salvaged.borrow_mut()
                 && salvaged.since.epoch != mark.epoch
@@ -228,7 +228,7 @@ impl Engine {
         &self,
         table: TableId,
         repaired: TokenSpan,
-        mark: Mark,
+        mark: RepairedWatermark,
         owned: &[TokenSpan],
     ) {
         let inner = &self.0;

@@ -17,7 +17,7 @@ use crate::input::SstableInput;
 use crate::live::LiveSstable;
 use crate::reader::{EngineReader, Input};
 use crate::store::{Store, count};
-use crate::watermark::{Mark, is_covered};
+use crate::watermark::{RepairedWatermark, is_covered};
 
 /// Which of a table's data a read is answered from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum ReadScope {
     /// As [`ReadScope::BypassCache`], for a repair: what was salvaged of damaged SSTables stands for them.
     Repair,
     /// As [`ReadScope::Repair`], what came after a mark alone.
-    Above(Mark),
+    Above(RepairedWatermark),
 }
 
 /// A read request: of which partitions which rows.

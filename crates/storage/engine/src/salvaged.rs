@@ -1,6 +1,6 @@
 //! The fate of a damaged SSTable's content, once what can be read of it was written anew ([`crate::mend`]).
 
-use crate::watermark::Mark;
+use crate::watermark::RepairedWatermark;
 
 /// Tokens greater than the first and up to the second.
 pub type TokenSpan = (i64, i64);
@@ -20,7 +20,7 @@ pub(crate) struct Salvaged {
     /// What could not be read, and was not yet repaired.
     pub(crate) lost: Vec<Lost>,
     /// Repairs that began with this mark or a later one of its epoch do without the SSTable.
-    pub(crate) since: Mark,
+    pub(crate) since: RepairedWatermark,
 }
 
 impl Salvaged {
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn what_is_repaired_is_not_lost() {
         let lost = [(0, 10), (20, 21)].map(|span| Lost { span, may_hide: false });
-        let mut salvaged = Salvaged { lost: lost.into(), since: Mark::default() };
+        let mut salvaged = Salvaged { lost: lost.into(), since: RepairedWatermark::default() };
         let spans = |salvaged: &Salvaged| salvaged.lost.iter().map(|lost| lost.span).collect::<Vec<_>>();
         salvaged.repaired((3, 5));
         assert_eq!(spans(&salvaged), [(0, 3), (5, 10), (20, 21)]);

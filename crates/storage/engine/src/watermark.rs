@@ -7,7 +7,7 @@ use rt::sync::{Permit, Semaphore};
 
 /// A moment of a shard's part of a table: what its SSTables held then is at or below it, what came later is above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark {
+pub struct RepairedWatermark {
     /// Of which epoch; marks of another one than the present mean nothing. 0 is none's.
     pub epoch: u64,
     /// The number, from 1.
@@ -18,7 +18,7 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
     /// The mark.
-    pub mark: Mark,
+    pub mark: RepairedWatermark,
     /// Bytes of data by the number that covers them; none is covered by 0 any more.
     pub bytes: BTreeMap<u64, u64>,
 }
@@ -39,12 +39,12 @@ impl Marks {
     }
 
     /// Whether a mark still means something.
-    pub(crate) fn knows(&self, mark: Mark) -> bool {
+    pub(crate) fn knows(&self, mark: RepairedWatermark) -> bool {
         mark.epoch != 0 && mark.epoch == self.epoch.get()
     }
 
     /// Has compaction keep what this mark covers apart from the rest.
-    pub(crate) fn set_floor(&self, mark: Mark) {
+    pub(crate) fn set_floor(&self, mark: RepairedWatermark) {
         self.floor.set(if self.knows(mark) { mark.number } else { 0 });
     }
 
@@ -110,13 +110,13 @@ mod tests {
     #[test]
     fn marks_of_another_epoch_mean_nothing() {
         let marks = Marks::new();
-        assert!(!marks.knows(Mark { epoch: 0, number: 0 }));
+        assert!(!marks.knows(RepairedWatermark { epoch: 0, number: 0 }));
         marks.epoch.set(5);
-        assert!(marks.knows(Mark { epoch: 5, number: 1 }));
-        assert!(!marks.knows(Mark { epoch: 6, number: 1 }));
-        marks.set_floor(Mark { epoch: 5, number: 3 });
+        assert!(marks.knows(RepairedWatermark { epoch: 5, number: 1 }));
+        assert!(!marks.knows(RepairedWatermark { epoch: 6, number: 1 }));
+        marks.set_floor(RepairedWatermark { epoch: 5, number: 3 });
         assert_eq!(marks.floor.get(), 3);
-        marks.set_floor(Mark { epoch: 6, number: 9 });
+        marks.set_floor(RepairedWatermark { epoch: 6, number: 9 });
         assert_eq!(marks.floor.get(), 0);
     }
 }

@@ -20,4 +20,4 @@ pub use config::{Canaries, HintsConfig};
 pub use error::{HintRefused, HintsError};
 pub use figures::{HintFigures, HintsStats};
 pub use log::{Hint, Hints};
-pub use replay::{KeptHint, ReplayEnd, ReplayOutcome};
+pub use replay::{ReplayEnd, ReplayOutcome, StoredHint};

@@ -25,7 +25,7 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// A hint that is being delivered.
 #[derive(Clone, Debug)]
-pub struct KeptHint {
+pub struct StoredHint {
     /// The table that it is for.
     pub table: [u8; 16],
     /// When its write began, microseconds since 1970: a table that was truncated later does not want it.
@@ -140,7 +140,7 @@ impl Hints {
     /// Delivers what is kept for a host through `deliver`, in the order in which it was stored, with some hints under way at once.
     /// `deliver` resolves when the host has the update; when it fails the replay ends, and the next one begins with
     /// that hint. Hints older than their grace are left out. Some that were delivered may be delivered again after a crash.
-    pub async fn replay<F, E>(&self, host: HostId, deliver: impl Fn(KeptHint) -> F) -> ReplayOutcome
+    pub async fn replay<F, E>(&self, host: HostId, deliver: impl Fn(StoredHint) -> F) -> ReplayOutcome
     where
         F: Future<Output = Result<(), E>>,
         E: Display,
@@ -155,7 +155,7 @@ impl Hints {
         &self,
         host: HostId,
         grace_seconds: impl Fn([u8; 16]) -> Option<u32>,
-        deliver: impl Fn(KeptHint) -> F,
+        deliver: impl Fn(StoredHint) -> F,
     ) -> ReplayOutcome
     where
         F: Future<Output = Result<(), E>>,
@@ -297,7 +297,7 @@ struct Run<'a, G> {
 impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
     async fn deliver<D, F, E>(&self, deliver: &D, pace: &mut Pace, outcome: &mut ReplayOutcome) -> SegmentEnd
     where
-        D: Fn(KeptHint) -> F,
+        D: Fn(StoredHint) -> F,
         F: Future<Output = Result<(), E>>,
         E: Display,
     {
@@ -368,7 +368,7 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
         pace: &mut Pace,
     ) -> impl Future<Output = Step> + use<'d, D, F, E, G>
     where
-        D: Fn(KeptHint) -> F,
+        D: Fn(StoredHint) -> F,
         F: Future<Output = Result<(), E>>,
         E: Display,
     {
@@ -382,7 +382,7 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
         if !left_out {
             pace.spend(&self.inner.rt, bytes, self.inner.throttle_bytes.get());
         }
-        let hint = KeptHint { table: header.table, begun_micros: header.begun_micros, update };
+        let hint = StoredHint { table: header.table, begun_micros: header.begun_micros, update };
         async move {
             let fate = match left_out {
                 true => Fate::LeftOut,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
-use gossip::{Key, Standing, Why};
+use gossip::{DownReason, Key, Standing};
 use rpc::{Messenger, RpcConfig, handover_mesh};
 use rt::{Rt, ShardMain};
 use rt_sim::{Config, LinkConfig, NodeConfig, NodeId, Simulation};
@@ -157,7 +157,7 @@ fn a_killed_node_is_down_and_up_again() {
         cluster.sim.kill(cluster.nodes[node]);
         cluster.run(Duration::from_millis(1_900));
         cluster.check("2 s after the death of the process");
-        assert_eq!(cluster.standing(node, 1), Some(Standing::Down(Why::Convicted)));
+        assert_eq!(cluster.standing(node, 1), Some(Standing::Down(DownReason::Convicted)));
         let known = driver(1).current().peers[&host(node)].clone();
         cluster.run(seconds(30));
         cluster.check("it stays down");
@@ -261,7 +261,7 @@ fn who_stops_says_so() {
     cluster.run(seconds(1));
     assert!(!cluster.sim.is_running(cluster.nodes[2]));
     cluster.check("a second later");
-    assert_eq!(cluster.standing(2, 1), Some(Standing::Down(Why::Shutdown)));
+    assert_eq!(cluster.standing(2, 1), Some(Standing::Down(DownReason::Shutdown)));
     cluster.sim.start(cluster.nodes[2]);
     cluster.run(seconds(5));
     cluster.check("after the restart");
@@ -319,7 +319,7 @@ fn who_cannot_be_reached_is_not_up_though_others_hear_it() {
     cluster.sim.start(three);
     cluster.run(seconds(30));
     assert!(driver(2).current().is_alive(host(3)));
-    assert_eq!(cluster.standing(3, 1), Some(Standing::Down(Why::NotReached)));
+    assert_eq!(cluster.standing(3, 1), Some(Standing::Down(DownReason::NotReached)));
     assert!(driver(1).snapshot().peers[&host(3)].endpoint.heartbeat > 15, "its news come through others");
     cluster.sim.heal_all();
     cluster.run(seconds(10));

@@ -12,7 +12,7 @@ use crate::{MembershipError, ShardTask};
 
 /// Ranges that a cleanup retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum RetainedRanges {
     /// Ranges whose writes it accepts.
     Taken,
     /// Ranges that are read from it.
@@ -62,7 +62,7 @@ impl Inner {
         if !self.coordinator.settle(self.write_time_max).await {
             return Err(MembershipError::Cluster("requests of before the change are under way".to_owned()));
         }
-        self.clean(tables_of(state), Kept::Taken).await?;
+        self.clean(tables_of(state), RetainedRanges::Taken).await?;
         self.note_cleaned(state.last_change()).await
     }
 
@@ -80,7 +80,7 @@ impl Inner {
             return Ok(());
         }
         tracing::info!("cleanup of ranges that this node did not own before this change, ahead of streaming");
-        self.on_all(ShardTask::Cleanup(tables_of(&self.state()), Kept::Read)).await?;
+        self.on_all(ShardTask::Cleanup(tables_of(&self.state()), RetainedRanges::Read)).await?;
         self.rt.sleep(self.request_time_max.max(COUNTED_WAIT)).await;
         self.note_cleaned(before).await
     }
@@ -92,7 +92,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn clean(&self, tables: Arc<[TableId]>, kept: Kept) -> Result<(), MembershipError> {
+    async fn clean(&self, tables: Arc<[TableId]>, kept: RetainedRanges) -> Result<(), MembershipError> {
         let _alone = self.data.acquire(1).await.map_err(|_| MembershipError::Stopped)?;
         self.on_all(ShardTask::Cleanup(tables, kept)).await
     }
@@ -103,6 +103,6 @@ impl Inner {
             Some(MemberStatus::Normal | MemberStatus::Leaving) => {}
             _ => return Err("Cleanup cannot be run before node has joined the ring".to_owned()),
         }
-        self.clean(tables.into(), Kept::Taken).await.map_err(|error| error.to_string())
+        self.clean(tables.into(), RetainedRanges::Taken).await.map_err(|error| error.to_string())
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use coordinator::PullStats;
-use engine::KeptTokens;
+use engine::OwnedRanges;
 use rt::Rt;
 use schema::{Replication, Table, TableId};
 use topology::TokenRange;
 
-use super::cleanup::Kept;
+use super::cleanup::RetainedRanges;
 use super::files::{FetchReason, FetchedRanges, had_from};
 use super::streamer::{FetchFigures, RangeStreamer};
 use crate::MembershipError;
@@ -18,7 +18,11 @@ type Piece = (Arc<Table>, TokenRange);
 
 impl RangeStreamer {
     /// Drops the ranges that the node does not own from these tables of this shard.
-    pub(super) async fn cleanup(&self, tables: &[TableId], what: Kept) -> Result<(), MembershipError> {
+    pub(super) async fn cleanup(
+        &self,
+        tables: &[TableId],
+        what: RetainedRanges,
+    ) -> Result<(), MembershipError> {
         let coordinator = &self.coordinator;
         for id in tables {
             let schema = coordinator.schema();
@@ -31,10 +35,10 @@ impl RangeStreamer {
                 let view = coordinator.view();
                 let copies = view.place_keyspace(keyspace);
                 let ranges = match what {
-                    Kept::Taken => copies.kept(view.own()),
-                    Kept::Read => copies.owned(view.own()),
+                    RetainedRanges::Taken => copies.kept(view.own()),
+                    RetainedRanges::Read => copies.owned(view.own()),
                 };
-                KeptTokens::new(ranges.into_iter().map(|range| (range.after, range.upto)))
+                OwnedRanges::new(ranges.into_iter().map(|range| (range.after, range.upto)))
             };
             match self.engine.cleanup(*id, kept).await {
                 Ok(0) => {}

@@ -27,7 +27,7 @@ use topology::HostId;
 use crate::MembershipError;
 use crate::membership::Membership;
 use crate::{NodeShards, ShardTask};
-pub use cleanup::Kept;
+pub use cleanup::RetainedRanges;
 use decide::{Act, Context};
 pub use files::{FetchReason, FetchedRanges};
 pub use rebuild::Rebuild;

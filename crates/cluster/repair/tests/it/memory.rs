@@ -17,7 +17,7 @@ use repair::{
 };
 use replica::compare::fragments;
 use replica::page::{PageBuilder, Progress};
-use replica::{Mark, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
+use replica::{PartitionResult, Partitions, ReadCommand, ReadPage, RepairedWatermark, ReplicaError, Resume};
 use schema::{Table, TableId};
 use topology::Sharder;
 
@@ -128,7 +128,11 @@ impl Shard {
 }
 
 impl Data for Shard {
-    async fn read(&self, command: &ReadCommand, above: Option<Mark>) -> Result<ReadPage, ReplicaError> {
+    async fn read(
+        &self,
+        command: &ReadCommand,
+        above: Option<RepairedWatermark>,
+    ) -> Result<ReadPage, ReplicaError> {
         let updates = self.node.updates.borrow();
         let covered = above.map_or(0, |mark| mark.number as usize);
         let own: Vec<PartitionUpdate> =
@@ -248,8 +252,8 @@ pub fn run(wire: &Wire, scope: &Scope, nodes: &[Node], bytes_max: u32) -> Done {
 /// [`run`] without the first so many updates of each node; of none where everything is compared.
 pub fn run_above(wire: &Wire, scope: &Scope, nodes: &[Node], covered: &[usize], bytes_max: u32) -> Done {
     let counts: Vec<u16> = nodes.iter().map(|node| node.shard_count).collect();
-    let mark = |covered: &usize| Mark { epoch: 1, number: *covered as u64 };
-    let bases: Vec<Vec<Mark>> = covered
+    let mark = |covered: &usize| RepairedWatermark { epoch: 1, number: *covered as u64 };
+    let bases: Vec<Vec<RepairedWatermark>> = covered
         .iter()
         .zip(&counts)
         .map(|(covered, shards)| vec![mark(covered); usize::from(*shards)])

@@ -50,7 +50,7 @@ fn ask() -> impl Strategy<Value = Ask> {
 fn request() -> impl Strategy<Value = Request> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u64>());
     let base = prop::option::of((any::<u64>(), any::<u64>()))
-        .prop_map(|base| base.map(|(epoch, number)| replica::Mark { epoch, number }));
+        .prop_map(|base| base.map(|(epoch, number)| replica::RepairedWatermark { epoch, number }));
     (any::<i64>(), any::<i64>(), 0u16..9, (numbers, base), place(), ask()).prop_filter_map(
         "a range",
         |(a, b, number, ((now, gc_before, seed), base), after, ask)| {

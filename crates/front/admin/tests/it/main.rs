@@ -15,7 +15,7 @@ use bytes::Bytes;
 use cluster::liveness::{Liveness, PeerLiveness};
 use coordinator::{ClusterView, Phase, ViewNode};
 use engine::{Sampled, SnapshotRecord};
-use gossip::{Endpoint, Key, Standing, Versioned, Why, status};
+use gossip::{DownReason, Endpoint, Key, Standing, Versioned, status};
 use mutation::DecoratedKey;
 use replica::{ReplicaError, TableOperation};
 use rt::{DiskError, LocalBoxFuture};
@@ -137,7 +137,7 @@ impl Node for Fake {
         };
         let peers = BTreeMap::from([
             peer(2, Standing::Alive, status::LEAVING),
-            peer(3, Standing::Down(Why::Convicted), ""),
+            peer(3, Standing::Down(DownReason::Convicted), ""),
             peer(4, Standing::Alive, status::BOOT),
         ]);
         (!self.alone).then(|| Liveness { version: 1, own: endpoint(1, status::NORMAL), peers })

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gossip::{
-    Change, Config, Delta, Digest, Effect, Event, Gossip, Key, Message, Now, Refusal, Standing, Versioned,
-    Why, status,
+    Change, Config, Delta, Digest, DownReason, Effect, Event, Gossip, Key, Message, Now, Refusal, Standing,
+    Versioned, status,
 };
 use topology::HostId;
 
@@ -98,11 +98,11 @@ fn probe(id: u8, generation: u64) -> Effect {
 fn alive_is_who_was_reached() {
     let mut case = Case::plain();
     assert_eq!(case.hear(vec![delta(2, WALL, 5)]), [changed(2, Change::Found), probe(2, WALL)]);
-    assert_eq!(case.standing(2), Some(Standing::Down(Why::NotReached)));
+    assert_eq!(case.standing(2), Some(Standing::Down(DownReason::NotReached)));
     assert_eq!(case.hear(vec![delta(2, WALL, 6)]), [], "one probe at a time");
     assert_eq!(case.step(Event::Echoed { host: host(2), generation: WALL - 1, reached: true }), []);
     assert_eq!(case.step(Event::Echoed { host: host(2), generation: WALL, reached: false }), []);
-    assert_eq!(case.standing(2), Some(Standing::Down(Why::NotReached)));
+    assert_eq!(case.standing(2), Some(Standing::Down(DownReason::NotReached)));
     assert_eq!(case.step(Event::Echoed { host: host(2), generation: WALL, reached: true }), [], "not asked");
     assert_eq!(case.hear(vec![delta(2, WALL, 7)]), [probe(2, WALL)]);
     let effects = case.step(Event::Echoed { host: host(2), generation: WALL, reached: true });
@@ -123,9 +123,9 @@ fn the_silent_are_convicted_and_heard_again() {
         case.hear(vec![delta(2, WALL, beat)]);
     }
     let quiet = case.pass(18);
-    assert!(!quiet.contains(&changed(2, Change::Down(Why::Convicted))));
+    assert!(!quiet.contains(&changed(2, Change::Down(DownReason::Convicted))));
     assert!(case.gossip.phi(host(2), case.at) > 7.5);
-    assert!(case.pass(2).contains(&changed(2, Change::Down(Why::Convicted))));
+    assert!(case.pass(2).contains(&changed(2, Change::Down(DownReason::Convicted))));
     assert_eq!(case.hear(vec![delta(2, WALL, 39)]), [], "an old heartbeat");
     assert_eq!(case.hear(vec![delta(2, WALL, 40)]), [probe(2, WALL)]);
 }
@@ -139,7 +139,7 @@ fn lives_follow_each_other() {
     assert_eq!(case.hear(vec![later.clone()]), [changed(2, Change::Restarted), probe(2, WALL + 5)]);
     // An answer of the earlier generation to an earlier probe does not count for the later.
     assert_eq!(case.step(Event::Echoed { host: host(2), generation: WALL, reached: true }), []);
-    assert_eq!(case.standing(2), Some(Standing::Down(Why::NotReached)));
+    assert_eq!(case.standing(2), Some(Standing::Down(DownReason::NotReached)));
     // At the same second the greater address wins, in any order of arrival.
     let moved = Delta { address: address(200), ..later.clone() };
     assert!(case.hear(vec![moved]).contains(&changed(2, Change::Restarted)));
@@ -169,7 +169,7 @@ fn who_says_good_bye_is_not_asked_again_in_this_life() {
     let mut good_bye = delta(2, WALL, 2);
     good_bye.states.insert(Key::STATUS, Versioned { version: 3, value: status::SHUTDOWN.into() });
     let effects = case.hear(vec![good_bye]);
-    assert_eq!(effects, [changed(2, Change::States), changed(2, Change::Down(Why::Shutdown))]);
+    assert_eq!(effects, [changed(2, Change::States), changed(2, Change::Down(DownReason::Shutdown))]);
     assert_eq!(case.hear(vec![delta(2, WALL, 9)]), [], "a heartbeat that was on its way");
     assert_eq!(case.hear(vec![delta(2, WALL + 9, 1)]), [changed(2, Change::Restarted), probe(2, WALL + 9)]);
 }

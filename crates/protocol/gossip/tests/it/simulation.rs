@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gossip::{Change, Effect, Key, Message, Standing, Why};
+use gossip::{Change, DownReason, Effect, Key, Message, Standing};
 use testkit::fuzz::Random;
 
 use crate::world::{World, address, host};
@@ -193,7 +193,7 @@ fn a_healed_partition_converges() {
                 let standing = world.gossip(at).peer(host(other)).unwrap().standing;
                 let expected = match part(at) == part(other) {
                     true => Standing::Alive,
-                    false => Standing::Down(Why::Convicted),
+                    false => Standing::Down(DownReason::Convicted),
                 };
                 assert_eq!(standing, expected, "{name}: {other} as {at} sees it");
             }
@@ -216,7 +216,7 @@ fn a_node_that_cannot_be_reached_is_not_taken_for_alive() {
     world.start(4);
     world.run(seconds(30));
     let known = world.gossip(3).peer(host(4)).unwrap();
-    assert_eq!(known.standing, Standing::Down(Why::NotReached));
+    assert_eq!(known.standing, Standing::Down(DownReason::NotReached));
     assert!(known.endpoint.heartbeat > 20, "its news arrive");
     assert_eq!(world.gossip(2).peer(host(4)).unwrap().standing, Standing::Alive);
     world.blocked = Box::new(|_, _| false);
@@ -249,10 +249,8 @@ fn who_says_good_bye_is_down_at_once() {
     world.run(Duration::from_millis(100));
     assert!(world.agrees(), "{:?}", world.disagreement());
     assert!(
-        world
-            .noticed
-            .iter()
-            .all(|noticed| noticed.change == Change::Down(Why::Shutdown) || noticed.change == Change::States)
+        world.noticed.iter().all(|noticed| noticed.change == Change::Down(DownReason::Shutdown)
+            || noticed.change == Change::States)
     );
     // When some do not hear it, the others tell them.
     world.lost_permille = 500;

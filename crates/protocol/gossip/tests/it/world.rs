@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gossip::{
-    Change, Config, Delta, Effect, Event, Gossip, Key, Message, Now, Standing, Why, decode, encode,
+    Change, Config, Delta, DownReason, Effect, Event, Gossip, Key, Message, Now, Standing, decode, encode,
 };
 use testkit::fuzz::Random;
 use topology::HostId;
@@ -412,7 +412,7 @@ impl World {
 
     /// All convictions: by which node, of which.
     pub fn convictions(&self) -> Vec<Noticed> {
-        let convicted = |noticed: &&Noticed| noticed.change == Change::Down(Why::Convicted);
+        let convicted = |noticed: &&Noticed| noticed.change == Change::Down(DownReason::Convicted);
         self.noticed.iter().filter(convicted).cloned().collect()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{
-    Adopted, Canaries, Engine, EngineConfig, Incoming, KeptTokens, MaintenanceError, Origin, SyncMode,
+    Adopted, Canaries, Engine, EngineConfig, Incoming, MaintenanceError, Origin, OwnedRanges, SyncMode,
     Wanted, Write,
 };
 use mutation::PartitionRange;
@@ -62,12 +62,12 @@ async fn content(engine: &Engine, table: &Arc<Table>) -> Visible {
 }
 
 fn everything() -> Wanted {
-    Wanted { tokens: KeptTokens::new([(0, 0)]), shard: 0, shards: 1 }
+    Wanted { tokens: OwnedRanges::new([(0, 0)]), shard: 0, shards: 1 }
 }
 
 /// The tokens below zero.
 fn half() -> Wanted {
-    Wanted { tokens: KeptTokens::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]), shard: 0, shards: 1 }
+    Wanted { tokens: OwnedRanges::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]), shard: 0, shards: 1 }
 }
 
 /// Copies what a source has of what is wanted into a directory; how many of the SSTables went as they are, and how many did not.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Canaries, Engine, KeptTokens, Origin, SyncMode, Write};
+use engine::{Canaries, Engine, Origin, OwnedRanges, SyncMode, Write};
 use mutation::PartitionRange;
 use rt::Rt;
 
@@ -40,7 +40,7 @@ async fn work(rt: Rt) -> Seen {
     }
     let all = PartitionRange::all();
     seen.before = read(&engine, &table, &all, false).await.expect("the disk works").len();
-    let negative = || KeptTokens::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]);
+    let negative = || OwnedRanges::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]);
     for rewritten in &mut seen.rewritten {
         *rewritten = engine.cleanup(table.id, negative).await.expect("the disk works");
     }
@@ -79,7 +79,7 @@ async fn come_back(rt: Rt) -> [usize; 2] {
         for _ in 0..2 {
             *seen = read(&engine, &table, &partition, false).await.expect("the disk works").len();
         }
-        engine.cleanup(table.id, || KeptTokens::new([])).await.expect("the disk works");
+        engine.cleanup(table.id, || OwnedRanges::new([])).await.expect("the disk works");
     }
     seen
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, Mark, Origin, Read, ReadScope, SyncMode, Write};
+use engine::{Canaries, Engine, Origin, Read, ReadScope, RepairedWatermark, SyncMode, Write};
 use mutation::{Fragment, PartitionRange, Slices};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -19,7 +19,7 @@ use crate::world::{Plan, config};
 #[derive(Default)]
 struct Carried {
     lives: u32,
-    marks: Vec<Mark>,
+    marks: Vec<RepairedWatermark>,
     after: Vec<Option<BTreeSet<i32>>>,
 }
 
@@ -34,7 +34,7 @@ async fn write(engine: &Engine, table: &Arc<Table>, keys: std::ops::Range<i32>) 
 }
 
 /// The keys above a mark; none when it means nothing.
-async fn above(engine: &Engine, table: &Arc<Table>, mark: Mark) -> Option<BTreeSet<i32>> {
+async fn above(engine: &Engine, table: &Arc<Table>, mark: RepairedWatermark) -> Option<BTreeSet<i32>> {
     let (range, slices) = (PartitionRange::all(), Slices::all());
     let wanted = Read { scope: ReadScope::Above(mark), ..Read::new(table.id, &range, &slices) };
     let mut reader = engine.read(&wanted).ok()?;
@@ -52,7 +52,7 @@ fn keys(range: std::ops::Range<i32>) -> Option<BTreeSet<i32>> {
 }
 
 /// The first life: all that happens to marks while a node runs.
-async fn work(rt: &Rt, engine: &Engine, table: &Arc<Table>) -> Vec<Mark> {
+async fn work(rt: &Rt, engine: &Engine, table: &Arc<Table>) -> Vec<RepairedWatermark> {
     write(engine, table, 0..10).await;
     let unflushed = engine.take_mark(table.id, false).await.expect("the disk works");
     assert_eq!(above(engine, table, unflushed.mark).await, keys(0..10), "a memtable is covered by nothing");

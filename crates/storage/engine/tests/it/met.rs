@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, Mark, Origin, Read, ReadScope, SyncMode, Write};
+use engine::{Canaries, Engine, EngineConfig, Origin, Read, ReadScope, RepairedWatermark, SyncMode, Write};
 use mutation::{PartitionRange, Slices};
 use rt::{IoBuf, OpenOptions, Rt};
 use schema::Table;
@@ -133,7 +133,7 @@ async fn mend(rt: Rt, part: f64) -> usize {
     assert_eq!(lost(&engine, &table, &all).await, lost_keys, "clients see no less than before");
 
     // Others that do not mend it: one that began before, one of other tokens.
-    for (span, mark) in [(ALL, before), (ALL, Mark::default())] {
+    for (span, mark) in [(ALL, before), (ALL, RepairedWatermark::default())] {
         engine.damage_repaired(table.id, span, mark, &[ALL]).await;
         assert_eq!(damaged(&engine, &table), 1);
     }

@@ -1,6 +1,6 @@
 //! Disks that fail, fill up and rot: a hint is stored all the same or counted as dropped, and nothing else suffers.
 
-use hints::{HintRefused, HintsConfig, KeptHint, ReplayEnd};
+use hints::{HintRefused, HintsConfig, ReplayEnd, StoredHint};
 use rt::DiskOp;
 use rt_sim::{DiskFault, NodeId, Simulation};
 
@@ -180,7 +180,7 @@ fn torn_hints_before_the_position_do_not_hide_those_behind_it() {
         let hints = open(&rt, &HintsConfig { in_flight_max: 1, ..HintsConfig::default() }).await;
         hints.set_throttle(0);
         store(&rt, &hints, 1, 0..300);
-        let refuse = |hint: KeptHint| {
+        let refuse = |hint: StoredHint| {
             std::future::ready(if number_of(&hint) == 299 { Err("refused") } else { Ok(()) })
         };
         let outcome = hints.replay(host(1), refuse).await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hints::{Hint, Hints, HintsConfig, KeptHint};
+use hints::{Hint, Hints, HintsConfig, StoredHint};
 use rt::{Group, Rt, ShardId, shard_mains};
 use rt_sim::{Config, NodeConfig, NodeId, Simulation};
 use topology::HostId;
@@ -27,7 +27,7 @@ pub fn update(number: u64) -> Bytes {
 }
 
 /// The number of an update, which must be as it was stored.
-pub fn number_of(hint: &KeptHint) -> u64 {
+pub fn number_of(hint: &StoredHint) -> u64 {
     let number = u64::from_be_bytes(hint.update[..8].try_into().unwrap());
     assert_eq!(hint.update, update(number), "an update comes back as it was stored");
     number

@@ -2,9 +2,9 @@
 
 /// Ranges of tokens, ascending, none of which touches the next; both ends are in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptTokens(Vec<(i64, i64)>);
+pub struct OwnedRanges(Vec<(i64, i64)>);
 
-impl KeptTokens {
+impl OwnedRanges {
     /// Of ranges from a token (not included) to another (included); where the second is not greater, the range goes around the
     /// ring's end.
     pub fn new(ranges: impl IntoIterator<Item = (i64, i64)>) -> Self {
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_are_one() {
-        let kept = KeptTokens::new([(10, 20), (20, 30), (90, -90)]);
+        let kept = OwnedRanges::new([(10, 20), (20, 30), (90, -90)]);
         assert!(kept.contains_all(11, 30) && kept.contains_all(91, i64::MAX));
         assert!(kept.contains_all(i64::MIN, -90) && !kept.contains(-89));
         assert!(!kept.contains(10) && !kept.contains(31) && !kept.contains_all(20, 91));
-        assert!(!KeptTokens::new([]).contains(0));
-        assert!(KeptTokens::new([(5, 5)]).contains_all(i64::MIN, i64::MAX), "one token has the whole ring");
-        assert!(KeptTokens::new([(i64::MAX, i64::MAX)]).contains_all(i64::MIN, i64::MAX));
+        assert!(!OwnedRanges::new([]).contains(0));
+        assert!(OwnedRanges::new([(5, 5)]).contains_all(i64::MIN, i64::MAX), "one token has the whole ring");
+        assert!(OwnedRanges::new([(i64::MAX, i64::MAX)]).contains_all(i64::MIN, i64::MAX));
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         };
         let ends = || (-3..=3).flat_map(|after| (-3..=3).map(move |upto| (after, upto)));
         for (one, other) in ends().flat_map(|one| ends().map(move |other| (one, other))) {
-            let kept = KeptTokens::new([one, other]);
+            let kept = OwnedRanges::new([one, other]);
             let gaps = kept.gaps(-5, 5);
             for token in -5..=5 {
                 let expected = has(one, token) || has(other, token);
