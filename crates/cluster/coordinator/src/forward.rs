@@ -9,6 +9,8 @@
 //! When the one node fails, is silent for half of the write's time (a second at most), or says that another did not take it, the
 //! coordinator writes to those itself: an update may come twice.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::task::{Context, Poll};

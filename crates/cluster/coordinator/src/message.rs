@@ -19,6 +19,8 @@
 //! All but batch_store, batch_remove, traced, forward and ring have the number of the ring before them (8 bytes; see `fence`).
 //! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

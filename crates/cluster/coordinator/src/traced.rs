@@ -3,6 +3,8 @@
 //!
 //! The body of verb `traced`: version (1), id (16), the verb's number (1), and that verb's body.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::Bytes;
 use rpc::{Refusal, Verb};
 

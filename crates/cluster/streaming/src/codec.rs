@@ -9,6 +9,8 @@
 //!           | version (1), 2, length (4), why it failed
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::{BufMut, Bytes, BytesMut};
 use schema::TableId;
 use sstable::Component;

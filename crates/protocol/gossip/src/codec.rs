@@ -1,6 +1,8 @@
 //! Messages as bytes. The first byte is the format's version. Every length is held against a bound and against what is there
 //! before memory is taken for it.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;

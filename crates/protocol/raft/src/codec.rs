@@ -11,6 +11,8 @@
 //! All integers are big-endian. A peer's bytes are hostile: every length is held against a limit and against what is
 //! left before memory is taken, and what Raft never says (entries out of order, a term from the future) is no message.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::BTreeSet;
 
 use bytes::Bytes;

@@ -1,6 +1,8 @@
 //! Cuts the bytes of a connection into envelopes: incremental, with bounded memory and, where a body lies whole
 //! in the read buffer, without copying it.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::compression::{decompress_body, decompress_lz4};

@@ -33,6 +33,9 @@ const CALLS: &[(&str, &str)] = &[
     ("static mut", "no globals: pass it to `new`"),
 ];
 
+/// Names of files that read bytes of a disk or another process: in them, clippy refuses indexing and `unwrap`.
+const BYTE_READERS: &[&str] = &["codec.rs", "decode.rs", "decoder.rs", "read_codec.rs"];
+
 /// Forbidden everywhere outside tests, the free crates included.
 const NEVER: &[(&str, &str)] = &[
     ("todo!", "finish it, or answer with an error that names the feature"),
@@ -58,6 +61,7 @@ pub fn check(path: &str, krate: &str, text: &str, source: &Source, is_test: bool
     unsafety(path, source, &mut broken);
     if !is_test {
         calls(krate, source, &mut broken);
+        reads_bytes(path, text, &mut broken);
     }
     broken.sort_by_key(|found| found.line);
     broken
@@ -68,6 +72,16 @@ fn header(text: &str, broken: &mut Vec<Broken>) {
     if !first.starts_with("//! ") {
         let message = "the file begins with `//!` that says what it is and why it exists".to_string();
         broken.push(Broken { line: 1, message });
+    }
+}
+
+fn reads_bytes(path: &str, text: &str, broken: &mut Vec<Broken>) {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let denies = |lint: &&str| text.contains(&format!("clippy::{lint}"));
+    if BYTE_READERS.contains(&name) && !["indexing_slicing", "unwrap_used"].iter().all(|lint| denies(&lint)) {
+        let message = "hostile bytes must not panic: begin the file with \
+                       `#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]`";
+        broken.push(Broken { line: 1, message: message.to_string() });
     }
 }
 
@@ -246,6 +260,16 @@ mod tests {
         ] {
             assert_eq!(broken(text), Vec::<String>::new(), "{text}");
         }
+    }
+
+    #[test]
+    fn files_that_read_bytes_deny_indexing() {
+        let found = |text: &str| {
+            let path = "crates/storage/engine/src/codec.rs";
+            check(path, "engine", text, &Source::new(text), false).len()
+        };
+        assert_eq!(found("//! A file.\n"), 1);
+        assert_eq!(found("//! A file.\n#![deny(clippy::indexing_slicing, clippy::unwrap_used)]\n"), 0);
     }
 
     #[test]

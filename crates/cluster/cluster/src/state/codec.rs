@@ -1,6 +1,8 @@
 //! Bytes of commands, outcomes and states: a version, then JSON, which a person can read in an emergency and to which a later
 //! version can add fields with defaults.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

@@ -3,6 +3,8 @@
 //! Each begins with a version. Lengths are held against limits before memory is taken. A chunk's checksum covers where
 //! it belongs, too: one that is delivered to another place is as wrong as one that is damaged.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::{BufMut, Bytes, BytesMut};
 use stdx::{Reader, ShortRead};
 

@@ -1,5 +1,7 @@
 //! Reads updates, of every version that there was.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -91,6 +93,7 @@ pub fn decode(
 }
 
 /// What a name of an update means under the present schema.
+#[derive(Clone, Copy)]
 struct Named {
     column: Option<(ColumnId, bool)>,
     /// Cells up to this timestamp are gone.
@@ -150,10 +153,12 @@ impl<'a> Decoder<'a> {
         }
         for _ in 0..self.fields.count("a number of cells")? {
             let number = self.fields.read("a column's number", read_unsigned)?;
-            let number = usize::try_from(number).ok().filter(|number| *number < self.names.len());
-            let Some(number) = number else { return Err(self.fields.error("the number of a named column")) };
-            let (data, complex) = self.column(self.names[number].dropped)?;
-            if let (Some(data), Some((id, is_complex))) = (data, self.names[number].column)
+            let name = usize::try_from(number).ok().and_then(|number| self.names.get(number));
+            let Some(Named { column, dropped }) = name.copied() else {
+                return Err(self.fields.error("the number of a named column"));
+            };
+            let (data, complex) = self.column(dropped)?;
+            if let (Some(data), Some((id, is_complex))) = (data, column)
                 && is_complex == complex
             {
                 row.set(id, data);

@@ -6,6 +6,8 @@
 //! bound  := 0 before or 1 after, prefix
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::Bytes;
 use schema::Table;
 use stdx::vint::{read_unsigned, write_unsigned};

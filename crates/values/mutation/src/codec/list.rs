@@ -1,5 +1,7 @@
 //! Several updates as one run of bytes that names its version: what one message, hint or answer carries.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;
