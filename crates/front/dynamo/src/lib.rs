@@ -3,16 +3,21 @@
 //! Items, expressions and messages are those of crate `items`. Tables are those of the schema: a keyspace each, with the
 //! attributes that are no key in one map, as ScyllaDB's Alternator documents it.
 
+mod access;
 mod error;
 mod expiry;
 mod http;
+mod intent;
 mod operations;
 mod permissions;
 mod ranges;
+mod record;
 mod request;
 mod server;
+mod settle;
 mod signature;
 mod store;
+mod sweep;
 mod table;
 mod transaction;
 

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use types::CqlType;
 
 use crate::error::{ApiError, ErrorKind, Result, invalid};
-use crate::transaction::Intent;
+use crate::intent::Intent;
 
 /// The name of a table's keyspace is this and the table's name.
 const KEYSPACE_PREFIX: &str = "alternator_";

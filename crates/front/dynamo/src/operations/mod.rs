@@ -40,8 +40,8 @@ use crate::permissions;
 use crate::request::{Capacity, Request};
 use crate::signature::{Signature, Signed};
 use crate::store::Store;
+use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
-use crate::transaction::SWEEP_INTERVAL;
 use write::{Decided, ItemWrite};
 
 /// The most bytes of an item.

@@ -15,9 +15,11 @@ use serde_json::{Map, Value as Json, json as to_json};
 use super::transact_write_items::{check_twice, consumed, parts, unless_cancelled};
 use super::{Dynamo, read_units};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::intent::Effect;
 use crate::request::Request;
+use crate::settle::conflict;
 use crate::table::{self, ApiTable, RowKey};
-use crate::transaction::{Effect, Origin, Participant, Verdict, conflict};
+use crate::transaction::{Origin, Participant, Verdict};
 
 /// How often items are read again that have changed meanwhile.
 const READS_MAX: usize = 4;

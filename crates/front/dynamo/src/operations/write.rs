@@ -5,9 +5,9 @@ use items::{Condition, Item, Substitutions, Update, item_size, json};
 
 use super::{check_size, write_units};
 use crate::error::{ApiError, Result};
+use crate::intent::Effect;
 use crate::request::Request;
 use crate::table::{ApiTable, RowKey, RowWrite};
-use crate::transaction::Effect;
 
 /// The kind of a write.
 pub(super) enum Action {

@@ -15,8 +15,8 @@ use schema::{Keyspace, Schema, Table, TableBuilder, TableId};
 use serde_json::{Map, Value as Json, json as to_json};
 use types::CqlType;
 
-use super::intent::{Attempt, hex, unhex};
 use crate::error::{ApiError, ErrorKind, Result};
+use crate::intent::{Attempt, hex, unhex};
 use crate::store::{Store, replication};
 
 /// The keyspace: a table of the API has a name of three characters or more, so none has this one.
@@ -226,6 +226,22 @@ impl<C: Coordinator> Store<'_, C> {
     }
 }
 
+/// Decides on an attempt: a pending one becomes committed or cancelled, a committed one applied; what is decided stays. Gives the status
+/// of the attempt afterwards.
+pub(crate) fn decide(found: Option<Record>, attempt: Attempt, wanted: Status) -> (Option<Record>, Status) {
+    let Some(record) = found.filter(|record| record.attempt == attempt) else {
+        return (None, Status::Cancelled);
+    };
+    let goes = matches!(
+        (record.status, wanted),
+        (Status::Pending, Status::Committed | Status::Cancelled) | (Status::Committed, Status::Applied)
+    );
+    match goes {
+        true => (Some(Record { status: wanted, ..record }), wanted),
+        false => (None, record.status),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,5 +272,28 @@ mod tests {
         assert!(record(Status::Pending).is_abandoned(ABANDONED_MICROS + 1));
         assert!(!record(Status::Pending).is_abandoned(ABANDONED_MICROS));
         assert!(!record(Status::Committed).is_abandoned(i64::MAX));
+    }
+
+    #[test]
+    fn what_is_decided_stays() {
+        use Status::{Applied, Cancelled, Committed, Pending};
+        let of = |status, attempt| Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new() };
+        for (found, wanted, after) in [
+            (Pending, Committed, Committed),
+            (Pending, Cancelled, Cancelled),
+            (Pending, Applied, Pending),
+            (Committed, Cancelled, Committed),
+            (Committed, Applied, Applied),
+            (Applied, Cancelled, Applied),
+            (Applied, Committed, Applied),
+            (Cancelled, Committed, Cancelled),
+            (Cancelled, Applied, Cancelled),
+        ] {
+            let (written, status) = decide(Some(of(found, 7)), 7, wanted);
+            assert_eq!((status, written.is_some()), (after, after != found), "{found:?} {wanted:?}");
+            // Another attempt took the record, which it can only when this one is not committed.
+            assert_eq!(decide(Some(of(found, 8)), 7, wanted), (None, Cancelled));
+        }
+        assert_eq!(decide(None, 7, Committed), (None, Cancelled));
     }
 }

@@ -4,23 +4,16 @@
 //! record. Who meets an intent asks the record, so what becomes visible becomes visible at once; and anyone finishes what a
 //! coordinator has left.
 
-mod intent;
-mod record;
-mod sweep;
-
-use std::collections::BTreeMap;
-
 use exec::backend::Coordinator;
 use futures_util::future::join_all;
 use items::Item;
 
 use crate::error::{ApiError, ErrorKind, Result};
+use crate::intent::{Attempt, Effect, Intent, hex};
+use crate::record::{Record, Status, decide};
+use crate::settle::conflict;
 use crate::store::Store;
 use crate::table::{ApiTable, RowKey, RowWrite};
-use intent::Attempt;
-pub(crate) use intent::{Effect, Intent};
-use record::{Record, Status};
-pub(crate) use sweep::INTERVAL as SWEEP_INTERVAL;
 
 /// How often the outcome of a commit is asked for that was not answered in time.
 const COMMIT_TRIES_MAX: usize = 3;
@@ -59,21 +52,6 @@ enum Begun {
     Failed(ApiError),
 }
 
-/// The error for an item that a transaction holds.
-pub(crate) fn conflict() -> ApiError {
-    ApiError::new(ErrorKind::TransactionConflict, "Transaction is ongoing for the item")
-}
-
-/// The write that replaces a committed or cancelled intent.
-fn settled(intent: &Intent, committed: bool) -> RowWrite {
-    match &intent.effect {
-        Effect::Put(item) if committed => RowWrite::Put(item.clone()),
-        Effect::Delete if committed => RowWrite::Delete,
-        Effect::Update(set, removed) if committed => RowWrite::Commit(set.clone(), removed.clone()),
-        _ => RowWrite::Release,
-    }
-}
-
 impl<C: Coordinator> Store<'_, C> {
     /// Carries a transaction out.
     pub(crate) async fn transaction(
@@ -85,7 +63,7 @@ impl<C: Coordinator> Store<'_, C> {
         let attempt = Attempt::from_be_bytes(self.executor.clock().random());
         let key = match origin.token {
             Some(token) => format!("token:{token}"),
-            None => intent::hex(attempt),
+            None => hex(attempt),
         };
         let records = self.records_table().await?;
         let item = |one: &Participant<'_>| (one.table.name().to_owned(), one.key_item.clone());
@@ -154,7 +132,7 @@ impl<C: Coordinator> Store<'_, C> {
     }
 
     /// Cancels an attempt and takes its intents back, as far as that is possible now.
-    async fn cancel(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
+    pub(crate) async fn cancel(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
         let Ok(table) = self.records_table().await else { return };
         let cancelled = self.change_record(&table, key, |found| decide(found, attempt, Status::Cancelled));
         // Who meets an intent cancels the attempt when it is abandoned.
@@ -164,7 +142,7 @@ impl<C: Coordinator> Store<'_, C> {
     }
 
     /// Carries out the effects of a committed attempt; what is left undone is done by those who meet it, and by the sweep.
-    async fn apply(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
+    pub(crate) async fn apply(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
         if !self.finish_all(key, attempt, participants, true).await {
             return;
         }
@@ -188,71 +166,6 @@ impl<C: Coordinator> Store<'_, C> {
             .map(|one| self.finish(one.table, one.key.clone(), (record.to_owned(), attempt), committed));
         join_all(finished).await.into_iter().all(|result| result.is_ok())
     }
-
-    /// Replaces an intent by what it comes to; nothing when it is not there any more.
-    async fn finish(
-        &self,
-        table: &ApiTable,
-        key: RowKey,
-        (record, attempt): (String, Attempt),
-        committed: bool,
-    ) -> Result<()> {
-        let now = self.now();
-        let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
-        self.transact(&command, &mut |page, ballot| {
-            let found = table.state_of(page, &key, now)?.intent;
-            let own = found.filter(|intent| intent.record == record && intent.attempt == attempt);
-            Ok(own.map(|intent| table.update(&key, &settled(&intent, committed), ballot, now)))
-        })
-        .await
-    }
-
-    /// Ends an intent that was met; an error when its transaction is not decided yet.
-    pub(crate) async fn settle(&self, table: &ApiTable, key: &RowKey, intent: &Intent) -> Result<()> {
-        let committed = match self.status(&intent.record, intent.attempt).await? {
-            Status::Pending => return Err(conflict()),
-            Status::Committed | Status::Applied => true,
-            Status::Cancelled => false,
-        };
-        self.finish(table, key.clone(), (intent.record.clone(), intent.attempt), committed).await
-    }
-
-    /// The state of an attempt. One that its coordinator has abandoned is cancelled first.
-    async fn status(&self, record: &str, attempt: Attempt) -> Result<Status> {
-        match self.record(record).await? {
-            Some(found) if found.attempt == attempt => {
-                if !found.is_abandoned(self.executor.clock().wall_micros()) {
-                    return Ok(found.status);
-                }
-                let table = self.records_table().await?;
-                self.change_record(&table, record, |found| decide(found, attempt, Status::Cancelled)).await
-            }
-            _ => Ok(Status::Cancelled),
-        }
-    }
-
-    /// The item that a reader sees where an intent is; `known` are attempts that were asked for before.
-    pub(crate) async fn visible(
-        &self,
-        item: Option<Item>,
-        key: &Item,
-        intent: Option<&Intent>,
-        known: &mut BTreeMap<Attempt, Status>,
-    ) -> Result<Option<Item>> {
-        let Some(intent) = intent else { return Ok(item) };
-        let status = match known.get(&intent.attempt) {
-            Some(status) => *status,
-            None => {
-                let status = self.status(&intent.record, intent.attempt).await?;
-                known.insert(intent.attempt, status);
-                status
-            }
-        };
-        Ok(match status {
-            Status::Committed | Status::Applied => intent.effect.apply(item, key),
-            Status::Pending | Status::Cancelled => item,
-        })
-    }
 }
 
 /// Takes a record for a new attempt. A token that is used again stands for the same transaction.
@@ -274,50 +187,12 @@ fn begin(found: Option<Record>, fresh: &Record) -> (Option<Record>, Begun) {
     }
 }
 
-/// Decides on an attempt: a pending one becomes committed or cancelled, a committed one applied; what is decided stays. Gives the status
-/// of the attempt afterwards.
-fn decide(found: Option<Record>, attempt: Attempt, wanted: Status) -> (Option<Record>, Status) {
-    let Some(record) = found.filter(|record| record.attempt == attempt) else {
-        return (None, Status::Cancelled);
-    };
-    let goes = matches!(
-        (record.status, wanted),
-        (Status::Pending, Status::Committed | Status::Cancelled) | (Status::Committed, Status::Applied)
-    );
-    match goes {
-        true => (Some(Record { status: wanted, ..record }), wanted),
-        false => (None, record.status),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn record(status: Status, attempt: Attempt) -> Record {
         Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new() }
-    }
-
-    #[test]
-    fn what_is_decided_stays() {
-        use Status::{Applied, Cancelled, Committed, Pending};
-        for (found, wanted, after) in [
-            (Pending, Committed, Committed),
-            (Pending, Cancelled, Cancelled),
-            (Pending, Applied, Pending),
-            (Committed, Cancelled, Committed),
-            (Committed, Applied, Applied),
-            (Applied, Cancelled, Applied),
-            (Applied, Committed, Applied),
-            (Cancelled, Committed, Cancelled),
-            (Cancelled, Applied, Cancelled),
-        ] {
-            let (written, status) = decide(Some(record(found, 7)), 7, wanted);
-            assert_eq!((status, written.is_some()), (after, after != found), "{found:?} {wanted:?}");
-            // Another attempt took the record, which it can only when this one is not committed.
-            assert_eq!(decide(Some(record(found, 8)), 7, wanted), (None, Cancelled));
-        }
-        assert_eq!(decide(None, 7, Committed), (None, Cancelled));
     }
 
     #[test]

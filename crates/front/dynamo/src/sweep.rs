@@ -6,12 +6,12 @@ use std::time::Duration;
 use exec::backend::Coordinator;
 use items::Item;
 
-use super::Participant;
-use super::record::{self, Record, Status};
 use crate::error::Result;
 use crate::ranges::OwnPages;
+use crate::record::{self, Record, Status};
 use crate::store::Store;
 use crate::table::{self, ApiTable, RowKey};
+use crate::transaction::Participant;
 
 /// How often a node looks.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);

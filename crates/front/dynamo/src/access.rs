@@ -1,0 +1,117 @@
+//! Reads and writes of items, among transactions that hold some of them: by the isolation that a table's writes have.
+
+use std::collections::BTreeMap;
+
+use exec::backend::Coordinator;
+use items::Item;
+use mutation::{PartitionUpdate, Timestamp};
+use replica::{ReadCommand, ReadPage};
+
+use crate::error::{Result, invalid};
+use crate::settle::conflict;
+use crate::store::{Isolation, Store, read_consistency};
+use crate::table::{ApiTable, RowKey, RowWrite, State};
+
+/// How often a write carries out what decided transactions have left on its rows before it gives up.
+const SETTLED_MAX: usize = 16;
+
+/// The decision of a write that sees the item; none where there is nothing to write.
+pub(crate) type Decide<'a> = &'a mut dyn FnMut(Option<&Item>) -> Result<Option<RowWrite>>;
+
+impl<C: Coordinator> Store<'_, C> {
+    /// The item of a key.
+    pub(crate) async fn get(&self, table: &ApiTable, key: &RowKey, consistent: bool) -> Result<Option<Item>> {
+        let state = self.state(table, key, consistent).await?;
+        if !consistent || state.intent.is_none() {
+            return Ok(state.item);
+        }
+        let key = table.key_of_row(key)?;
+        self.visible(state.item, &key, state.intent.as_ref(), &mut BTreeMap::new()).await
+    }
+
+    /// The state of the row of a key.
+    pub(crate) async fn state(&self, table: &ApiTable, key: &RowKey, consistent: bool) -> Result<State> {
+        let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), self.now());
+        let page = self.read(&command, read_consistency(consistent)).await?;
+        table.state_of(&page, key, command.now)
+    }
+
+    fn isolation(&self, table: &ApiTable) -> Isolation {
+        let tagged = table.isolation().and_then(|name| Isolation::from_name(std::str::from_utf8(name).ok()?));
+        tagged.unwrap_or(self.isolation)
+    }
+
+    /// Whether a write that does not depend on the item may be made without a look at it.
+    pub(crate) fn writes_blindly(&self, table: &ApiTable) -> bool {
+        self.isolation(table) != Isolation::Always
+    }
+
+    /// Writes what `decide` says of an item. It is asked again after contention; a write that does not depend on the item
+    /// (`reads` is false) may be asked without it.
+    pub(crate) async fn modify(
+        &self,
+        table: &ApiTable,
+        key: &RowKey,
+        reads: bool,
+        decide: Decide<'_>,
+    ) -> Result<()> {
+        match (self.isolation(table), reads) {
+            (Isolation::Always, _) | (Isolation::OnlyRmw, true) => self.agree(table, key, decide).await,
+            (Isolation::ForbidRmw, true) => {
+                invalid!(
+                    "Read-modify-write operations are disabled by 'forbid_rmw' write isolation policy. Set the tag \
+                     system:write_isolation or the option alternator_write_isolation to allow them"
+                )
+            }
+            (Isolation::UnsafeRmw, true) => {
+                let old = self.get(table, key, true).await?;
+                self.write_decided(table, key, decide(old.as_ref())?).await
+            }
+            (_, false) => self.write_decided(table, key, decide(None)?).await,
+        }
+    }
+
+    async fn write_decided(&self, table: &ApiTable, key: &RowKey, write: Option<RowWrite>) -> Result<()> {
+        let Some(write) = write else { return Ok(()) };
+        self.write(vec![table.update(key, &write, self.executor.timestamp(), self.now())]).await
+    }
+
+    /// Writes what `decide` says of an item, with nothing agreed on in between.
+    ///
+    /// # Errors
+    /// Those of `decide`, and a conflict while a transaction holds the item.
+    pub(crate) async fn agree(&self, table: &ApiTable, key: &RowKey, decide: Decide<'_>) -> Result<()> {
+        let now = self.now();
+        let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
+        let mut decided = |page: &ReadPage, ballot: Timestamp| -> Result<Option<PartitionUpdate>> {
+            let item = table.state_of(page, key, now)?.item;
+            let write = decide(item.as_ref())?;
+            Ok(write.map(|write| table.update(key, &write, ballot, now)))
+        };
+        self.agree_on(table, &command, &mut decided).await
+    }
+
+    /// A lightweight transaction on rows that no transaction holds; one that is decided is carried out first.
+    pub(crate) async fn agree_on(
+        &self,
+        table: &ApiTable,
+        command: &ReadCommand,
+        decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>>,
+    ) -> Result<()> {
+        for _ in 0..SETTLED_MAX {
+            let mut held = Vec::new();
+            let mut decided = |page: &ReadPage, ballot: Timestamp| {
+                held = table.held(page, command.now)?;
+                if held.is_empty() { decide(page, ballot) } else { Ok(None) }
+            };
+            self.transact(command, &mut decided).await?;
+            if held.is_empty() {
+                return Ok(());
+            }
+            for (key, intent) in held {
+                self.settle(table, &key, &intent).await?;
+            }
+        }
+        Err(conflict())
+    }
+}
