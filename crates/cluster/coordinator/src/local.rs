@@ -89,7 +89,7 @@ pub(crate) async fn increment(
 /// The failure of this node's replica, as an error lists it.
 ///
 /// # Errors
-/// When not the replica is at fault, but what was asked for.
+/// The error of a request that is invalid, when the replica is not at fault.
 fn failures(context: &Context, error: ReplicaError) -> Result<Vec<ReplicaFailure>, RequestError> {
     let view = context.view();
     match PeerError::from(error) {

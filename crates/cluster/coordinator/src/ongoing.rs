@@ -142,7 +142,7 @@ impl Ongoing {
         match answer {
             Ok(_) => self.acknowledged(node),
             Err(error) => {
-                // It may come back to it, unless what was asked for is wrong.
+                // It may come back to it, unless the request is invalid.
                 if !matches!(error, PeerError::Invalid(_)) {
                     self.hint(node, table, body);
                 }

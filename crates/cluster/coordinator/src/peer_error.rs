@@ -38,7 +38,7 @@ pub(crate) enum PeerError {
     },
     /// It has done nothing, for it was chosen by a stale topology version.
     OldRing(String),
-    /// What was asked for is wrong.
+    /// The request is invalid.
     Invalid(String),
 }
 

@@ -51,7 +51,7 @@ impl<'a> Truncations<'a> {
         }
     }
 
-    /// When each shard of this node truncated a table last: what was read elsewhere before that is not to come here after it.
+    /// The time of the last truncation of a table on each shard of this node: rows read elsewhere before it are not written here after it.
     pub(crate) async fn truncated_at(&self, table: TableId) -> Vec<i64> {
         join_all(self.context.port().ask_each(shard_calls::TruncatedAt { table })).await
     }
