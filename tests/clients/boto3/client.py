@@ -9,14 +9,16 @@ import os
 import socket
 import sys
 import time
-import traceback
 import uuid
 
 import boto3
 from boto3.dynamodb.conditions import Attr, Key
 from boto3.dynamodb.types import Binary
 from botocore.config import Config
-from botocore.exceptions import ClientError
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from checks import check, finish, refused  # noqa: E402
 
 HOST = sys.argv[1]
 PORT = int(os.environ.get("TEST_DYNAMODB_PORT", "8000"))
@@ -29,35 +31,6 @@ OPTIONS = {
 }
 client = boto3.client("dynamodb", **OPTIONS)
 resource = boto3.resource("dynamodb", **OPTIONS)
-passed, failed = 0, 0
-
-
-def check(name, test):
-    """Runs one test and prints its line."""
-    global passed, failed
-    try:
-        test()
-    except Exception as error:  # every failure is reported, none ends the run
-        failed += 1
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:400]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})")
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename.endswith("client.py"):
-                print(f"     at line {frame.lineno}: {frame.line}")
-    else:
-        passed += 1
-        print(f"ok {name}")
-
-
-def refused(code, text, call, **arguments):
-    """The call fails with this error, whose message contains the text."""
-    try:
-        call(**arguments)
-    except ClientError as error:
-        assert error.response["Error"]["Code"] == code, error
-        assert text in error.response["Error"]["Message"], error
-        return error.response
-    raise AssertionError(f"not refused: {call} {arguments}")
 
 
 def new_table(range_type=None, hash_type="S"):
@@ -441,5 +414,4 @@ check("transfers under contention", transfers_under_contention)
 check("limits", limits)
 check("refusals by name", refusals_by_name)
 check("raw connections", raw_connections)
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed else 0)
+finish()

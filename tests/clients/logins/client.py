@@ -7,7 +7,6 @@ import hashlib
 import os
 import sys
 import time
-import traceback
 import urllib.error
 import urllib.request
 
@@ -16,31 +15,17 @@ from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
-from botocore.exceptions import ClientError
 from cassandra import Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from checks import check, finish, refused  # noqa: E402
+
 HOST, CQL_PORT = sys.argv[1], int(sys.argv[2])
 ENDPOINT = f"http://{HOST}:{os.environ.get('TEST_DYNAMODB_PORT', '8000')}"
-passed, failed = 0, 0
 clusters = []
-
-
-def check(name, test):
-    """Runs one test and prints its line."""
-    global passed, failed
-    try:
-        test()
-    except Exception as error:  # every failure is reported, none ends the run
-        failed += 1
-        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:400]}")
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename.endswith("client.py"):
-                print(f"     at line {frame.lineno}: {frame.line}")
-    else:
-        passed += 1
-        print(f"ok {name}")
 
 
 def session(user, password):
@@ -68,17 +53,6 @@ def dynamodb(key, secret):
         "dynamodb", endpoint_url=ENDPOINT, region_name="us-east-1", aws_access_key_id=key,
         aws_secret_access_key=secret, config=Config(retries={"max_attempts": 1}),
     )  # fmt: skip
-
-
-def refused(code, text, call, **arguments):
-    """The call fails with this error, whose message contains the text."""
-    try:
-        call(**arguments)
-    except ClientError as error:
-        assert error.response["Error"]["Code"] == code, error
-        assert text in error.response["Error"]["Message"], error
-        return
-    raise AssertionError(f"not refused: {call} {arguments}")
 
 
 root = superuser()
@@ -208,5 +182,4 @@ for statement in ("DROP KEYSPACE logins", "DROP ROLE reader", "DROP ROLE nobody"
     root.execute(statement)
 for cluster in clusters:
     cluster.shutdown()
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed else 0)
+finish()
