@@ -140,6 +140,8 @@ pub(crate) struct ClusterDirector {
     pub(crate) changed: bool,
     /// Hints may have been lost in this round, with a node that is gone.
     pub(crate) hints_lost: bool,
+    /// When this round began: a hint of it is at most as old.
+    pub(crate) began: Duration,
     /// A node whose files rot, and those files.
     pub(crate) rotten: Option<(usize, BTreeSet<PathBuf>)>,
     /// Requests to operators' interfaces that go on by themselves.
@@ -432,6 +434,7 @@ impl ClusterDirector {
     async fn work(&mut self) {
         self.world.borrow_mut().down = false;
         (self.changed, self.hints_lost) = (false, false);
+        self.began = self.sim.now();
         let length = self.plan.machine.lifetime_millis * 1_000;
         let until = self.sim.now() + Duration::from_micros(length / 4 + self.rng.below(length));
         let servers: Vec<SocketAddr> = self
@@ -599,7 +602,8 @@ impl ClusterDirector {
 
     async fn check(&mut self, name: &str) -> Result<(), String> {
         let forgets = self.plan.faults.iter().any(|fault| fault.loses_memory());
-        let keeps_hints = self.plan.hints && !self.hints_lost && !forgets;
+        let delivered = !self.plan.grace.refuses_hints(self.sim.now() - self.began);
+        let keeps_hints = self.plan.hints && delivered && !self.hints_lost && !forgets;
         match name {
             "kept" => kept::check(self).await,
             "truncation" => truncation::truncate(self).await,

@@ -39,6 +39,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rt_sim::{NodeConfig, Rng, Sim, Simulation};
 use server::Canaries;
@@ -182,6 +183,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             change: None,
             changed: false,
             hints_lost: false,
+            began: Duration::ZERO,
             rotten: None,
             asking: Vec::new(),
         }

@@ -157,6 +157,9 @@ impl Levels {
     }
 }
 
+/// More than clocks drift apart within a round.
+const DRIFT_MAX: Duration = Duration::from_secs(5);
+
 /// When deletions may be forgotten, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grace {
@@ -174,6 +177,16 @@ impl Grace {
             *pick(rng, &[Self::Never, Self::Never, Self::Never, Self::Timeout(3_600), Self::Repair(300)]);
         // A clock that is ahead lets deletions be forgotten early.
         if faults.contains(&Fault::ClockJump) { Self::Never } else { drawn }
+    }
+
+    /// Whether a hint of this age may be dropped instead of delivered. A deletion may be purged so long after it was made, and an
+    /// older write would bring back what it had deleted; only a repair brings that write then.
+    pub(crate) fn refuses_hints(self, age: Duration) -> bool {
+        let seconds = match self {
+            Self::Never => return false,
+            Self::Timeout(seconds) | Self::Repair(seconds) => seconds,
+        };
+        age + DRIFT_MAX >= Duration::from_secs(u64::from(seconds))
     }
 
     /// A table's options, behind WITH.
