@@ -214,9 +214,137 @@ class Generator:
             request["ProjectionExpression"] = self.path(used)
         return operation, self.with_names(request, used)
 
+    # ---- statements
+
+    def literal(self, value):
+        """A value as PartiQL writes it; none for one that it cannot write."""
+        ((kind, inner),) = value.items()
+        if kind == "S":
+            return "'" + inner.replace("'", "''") + "'"
+        if kind == "N":
+            return inner
+        if kind == "BOOL":
+            return str(inner).lower()
+        if kind == "NULL":
+            return "null"
+        if kind in ("SS", "NS"):
+            return "<<" + ", ".join(self.literal({kind[0]: one}) for one in inner) + ">>"
+        if kind == "L":
+            parts = [self.literal(one) for one in inner]
+            return None if None in parts else "[" + ", ".join(parts) + "]"
+        if kind == "M":
+            parts = [(name, self.literal(one)) for name, one in inner.items()]
+            if any(text is None for _, text in parts):
+                return None
+            return "{" + ", ".join(f"'{name}': {text}" for name, text in parts) + "}"
+        return None
+
+    def term(self, parameters, value):
+        """A value, written out or as a parameter."""
+        text = self.literal(value) if self.chance(60) else None
+        if text is None:
+            parameters.append(value)
+            return "?"
+        return text
+
+    def statement_path(self):
+        """A path of a statement."""
+        # `list` and `set` are words of DynamoDB Local's PartiQL.
+        return f'"{self.one_of(*ATTRIBUTES)}"' + self.one_of("", "", "", "", ".x", "[0]", "['y']", ".x[1]")
+
+    def statement_condition(self, parameters, depth=1):
+        """A condition of a statement."""
+        path, kind = self.statement_path(), self.random.randrange(11 if depth else 8)
+        if kind == 0:
+            return f"{path} IS {self.one_of('', 'NOT ')}MISSING"
+        if kind == 1:
+            return f"begins_with({path}, {self.term(parameters, self.string())})"
+        if kind == 2:
+            return f"contains({path}, {self.term(parameters, self.value(0))})"
+        if kind == 3:
+            low, high = sorted(self.random.sample(["1", "2", "3", "9"], 2))
+            return f"{path} BETWEEN {self.term(parameters, {'N': low})} AND {self.term(parameters, {'N': high})}"
+        if kind == 4:
+            values = ", ".join(self.term(parameters, self.value(0)) for _ in range(self.random.randrange(1, 4)))
+            return f"{path} IN ({values})"
+        if kind == 5:
+            return f"size({path}) {self.one_of('=', '<', '>=')} {self.one_of('0', '1', '3')}"
+        if kind == 6:
+            return f"attribute_type({path}, '{self.one_of('S', 'N', 'B', 'BOOL', 'NULL', 'L', 'M', 'SS', 'NS')}')"
+        if kind in (8, 9):
+            left = self.statement_condition(parameters, depth - 1)
+            return f"({left} {self.one_of('AND', 'OR')} {self.statement_condition(parameters, depth - 1)})"
+        if kind == 10:
+            return f"NOT ({self.statement_condition(parameters, depth - 1)})"
+        return f"{path} {self.one_of('=', '<>', '<', '<=', '>', '>=')} {self.term(parameters, self.value(1))}"
+
+    def key_terms(self, table, parameters):
+        """The equalities that a write needs."""
+        key = {name: self.key_value(kind) for name, kind in table["keys"]}
+        return " AND ".join(f"{name} = {self.term(parameters, value)}" for name, value in key.items())
+
+    def assignment(self, parameters):
+        """A SET of a statement."""
+        path = self.statement_path()
+        source = self.one_of("value", "value", "plus", "append", "if", "add")
+        if source == "plus":
+            right = f"{path} {self.one_of('+', '-')} {self.term(parameters, {'N': self.one_of('1', '2.5', '7')})}"
+        elif source == "append":
+            right = f"list_append({path}, {self.term(parameters, {'L': [self.value(0)]})})"
+        elif source == "if":
+            right = f"if_not_exists({self.statement_path()}, {self.term(parameters, self.value(0))})"
+        elif source == "add":
+            path = '"set"'
+            right = f"{self.one_of('set_add', 'set_delete')}({path}, {self.term(parameters, {'SS': ['a', 'q']})})"
+        else:
+            right = self.term(parameters, self.value(1))
+        return f"SET {path} = {right}"
+
+    def statement(self):
+        """A statement with its parameters: operation and request."""
+        table, parameters = self.one_of(*TABLES), []
+        name, kind = f'"{table["TableName"]}"', self.random.randrange(10)
+        if kind < 3:
+            item = self.item(table)
+            members = ", ".join(f"'{one}': {self.term(parameters, value)}" for one, value in item.items())
+            text = f"INSERT INTO {name} VALUE {{{members}}}"
+        elif kind < 6:
+            text = f"UPDATE {name} " + " ".join(self.assignment(parameters) for _ in range(self.random.randrange(1, 3)))
+            if self.chance(20):
+                text += " REMOVE " + self.statement_path()
+            text += " WHERE " + self.key_terms(table, parameters)
+            if self.chance(30):
+                text += " AND " + self.statement_condition(parameters)
+            if self.chance(60):
+                text += f" RETURNING {self.one_of('ALL', 'MODIFIED')} {self.one_of('OLD', 'NEW')} *"
+        elif kind < 7:
+            text = f"DELETE FROM {name} WHERE " + self.key_terms(table, parameters)
+            if self.chance(30):
+                text += " AND " + self.statement_condition(parameters)
+            if self.chance(60):
+                text += " RETURNING ALL OLD *"
+        else:
+            what = "*" if self.chance(60) else ", ".join(self.random.sample(["a", "b", "c", "p"], 2))
+            text = f"SELECT {what} FROM {name}"
+            key, kind = table["keys"][0]
+            parts = [f"{key} = {self.term(parameters, self.key_value(kind))}"]
+            if len(table["keys"]) > 1 and self.chance(50):
+                key, kind = table["keys"][1]
+                sign = self.one_of("=", "<", "<=", ">", ">=")
+                parts.append(f"{key} {sign} {self.term(parameters, self.key_value(kind))}")
+            if self.chance(40):
+                parts.append(self.statement_condition(parameters))
+            text += " WHERE " + " AND ".join(parts)
+        request = {"Statement": text, "ConsistentRead": True}
+        if parameters:
+            request["Parameters"] = parameters
+        return "ExecuteStatement", request
+
     def request(self):
         """Any request."""
         table = self.one_of(*TABLES)
+        if self.chance(25):
+            return self.statement()
         kind = self.random.randrange(10)
         if kind < 6:
             return self.write(table, True)

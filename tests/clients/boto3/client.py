@@ -354,8 +354,72 @@ def transfers_under_contention():
     assert done["moved"] > 10 and done["snapshots"] > 0, done
 
 
+def statements():
+    """PartiQL."""
+    table = new_table(True)
+    name = table.name
+
+    def run(statement, *parameters, **others):
+        if parameters:
+            others["Parameters"] = list(parameters)
+        return client.execute_statement(Statement=statement, **others)
+
+    insert = f"INSERT INTO \"{name}\" VALUE {{'p': ?, 'c': ?, 'n': ?, 'doc': {{'list': [1, 'two', true, null], 'set': <<'x', 'y'>>}}}}"
+    for at in range(7):
+        run(insert, {"S": "a"}, {"N": str(at)}, {"N": str(at * at)})
+    refused("DuplicateItemException", "Duplicate primary key exists in table",
+            run, insert, {"S": "a"}, {"N": "1"}, {"N": "1"})  # fmt: skip
+    found, token = [], None
+    while True:
+        page = run(f"SELECT c, n FROM \"{name}\" WHERE p = ? ORDER BY c DESC", {"S": "a"}, Limit=3,
+                   **({"NextToken": token} if token else {}))  # fmt: skip
+        found += [int(item["c"]["N"]) for item in page["Items"]]
+        token = page.get("NextToken")
+        if not token:
+            break
+    assert found == [6, 5, 4, 3, 2, 1, 0], found
+    page = run(f"SELECT * FROM \"{name}\" WHERE p = 'a' AND c BETWEEN 2 AND 5 AND n IN (4, 25)", ConsistentRead=True)
+    assert [item["c"]["N"] for item in page["Items"]] == ["2", "5"], page
+    assert page["Items"][0]["doc"]["M"]["set"] == {"SS": ["x", "y"]}, page
+    assert run(f"SELECT doc.list[1] FROM \"{name}\" WHERE p = 'a' AND c = 0")["Items"] == [{"list[1]": {"S": "two"}}]
+    new = run(f"UPDATE \"{name}\" SET n = n + 1 SET doc.more = 'x' REMOVE doc.list[0] WHERE p = 'a' AND c = 3 "
+              "AND begins_with(doc.list[1], 'tw') RETURNING ALL NEW *")["Items"]  # fmt: skip
+    assert new[0]["n"] == {"N": "10"} and new[0]["doc"]["M"]["list"]["L"][0] == {"S": "two"}, new
+    refused("ConditionalCheckFailedException", "The conditional request failed",
+            run, f"UPDATE \"{name}\" SET n = 1 WHERE p = 'a' AND c = 99")  # fmt: skip
+    refused("ValidationException", "mandatory equality", run, f"DELETE FROM \"{name}\" WHERE p = 'a'")
+    batch = client.batch_execute_statement(
+        Statements=[
+            {"Statement": f"SELECT n FROM \"{name}\" WHERE p = 'a' AND c = 3"},
+            {"Statement": f"SELECT n FROM \"{name}\" WHERE p = 'a' AND c = 77"},
+            {"Statement": "SELECT n FROM nosuch WHERE p = 'a'"},
+        ]
+    )["Responses"]
+    assert batch[0]["Item"] == {"n": {"N": "10"}} and "Item" not in batch[1], batch
+    assert batch[2]["Error"]["Code"] == "ResourceNotFound", batch
+    client.execute_transaction(
+        TransactStatements=[
+            {"Statement": f"EXISTS(SELECT * FROM \"{name}\" WHERE p = 'a' AND c = 3 AND n = 10)"},
+            {"Statement": f"UPDATE \"{name}\" SET n = 7 WHERE p = 'a' AND c = 1"},
+            {"Statement": f"DELETE FROM \"{name}\" WHERE p = 'a' AND c = 2"},
+        ]
+    )
+    try:
+        client.execute_transaction(
+            TransactStatements=[
+                {"Statement": f"UPDATE \"{name}\" SET n = 8 WHERE p = 'a' AND c = 1"},
+                {"Statement": insert, "Parameters": [{"S": "a"}, {"N": "4"}, {"N": "4"}]},
+            ]
+        )
+        raise AssertionError("an insertion of an item that there is")
+    except client.exceptions.TransactionCanceledException as error:
+        assert [one["Code"] for one in error.response["CancellationReasons"]] == ["None", "DuplicateItem"]
+    read = [{"Statement": f"SELECT n FROM \"{name}\" WHERE p = 'a' AND c = {at}"} for at in (1, 2)]
+    found = client.execute_transaction(TransactStatements=read)["Responses"]
+    assert found == [{"Item": {"n": {"N": "7"}}}, {}], found
+
+
 def refusals_by_name():
-    refused("UnknownOperationException", "ExecuteStatement", client.execute_statement, Statement="SELECT * FROM abc")
     refused("ValidationException", "GlobalSecondaryIndexes", client.create_table, TableName="with_index",
             AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}],
             KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}], BillingMode="PAY_PER_REQUEST",
@@ -411,6 +475,7 @@ check("batches", batches)
 check("time to live", time_to_live)
 check("transactions", transactions)
 check("transfers under contention", transfers_under_contention)
+check("statements", statements)
 check("limits", limits)
 check("refusals by name", refusals_by_name)
 check("raw connections", raw_connections)

@@ -19,6 +19,7 @@ pub enum ErrorKind {
     ResourceNotFound,
     ResourceInUse,
     ConditionalCheckFailed,
+    DuplicateItem,
     IdempotentParameterMismatch,
     TransactionCanceled,
     TransactionConflict,
@@ -47,6 +48,7 @@ impl ErrorKind {
             Self::ConditionalCheckFailed => {
                 "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
             }
+            Self::DuplicateItem => "com.amazonaws.dynamodb.v20120810#DuplicateItemException",
             Self::IdempotentParameterMismatch => {
                 "com.amazonaws.dynamodb.v20120810#IdempotentParameterMismatchException"
             }
@@ -98,6 +100,11 @@ impl ApiError {
         Self { item, ..Self::new(ErrorKind::ConditionalCheckFailed, "The conditional request failed") }
     }
 
+    /// An insertion of an item that there is.
+    pub fn duplicate() -> Self {
+        Self::new(ErrorKind::DuplicateItem, "Duplicate primary key exists in table")
+    }
+
     /// A transaction that is cancelled: why, for each of its items; none for those that were not the reason.
     pub fn cancelled(reasons: &[Option<Self>]) -> Self {
         let code = |reason: &Option<Self>| reason.as_ref().map_or("None", Self::reason_code);
@@ -120,9 +127,24 @@ impl ApiError {
         Self { reasons, ..Self::new(ErrorKind::TransactionCanceled, message) }
     }
 
+    /// The code of the error of a statement of a batch.
+    pub fn batch_code(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::ConditionalCheckFailed => "ConditionalCheckFailed",
+            ErrorKind::DuplicateItem => "DuplicateItem",
+            ErrorKind::TransactionConflict => "TransactionConflict",
+            ErrorKind::ResourceNotFound => "ResourceNotFound",
+            ErrorKind::AccessDenied => "AccessDenied",
+            ErrorKind::RequestLimitExceeded => "RequestLimitExceeded",
+            ErrorKind::Validation | ErrorKind::Serialization => "ValidationError",
+            _ => "InternalServerError",
+        }
+    }
+
     fn reason_code(&self) -> &'static str {
         match self.kind {
             ErrorKind::ConditionalCheckFailed => "ConditionalCheckFailed",
+            ErrorKind::DuplicateItem => "DuplicateItem",
             ErrorKind::TransactionConflict => "TransactionConflict",
             _ => "ValidationError",
         }
@@ -130,8 +152,12 @@ impl ApiError {
 
     /// Whether it is a reason to cancel a transaction, and not a failure to carry it out.
     pub fn is_reason(&self) -> bool {
-        let reasons =
-            [ErrorKind::ConditionalCheckFailed, ErrorKind::TransactionConflict, ErrorKind::Validation];
+        let reasons = [
+            ErrorKind::ConditionalCheckFailed,
+            ErrorKind::DuplicateItem,
+            ErrorKind::TransactionConflict,
+            ErrorKind::Validation,
+        ];
         reasons.contains(&self.kind)
     }
 

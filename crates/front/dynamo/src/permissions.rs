@@ -5,6 +5,7 @@ use auth::{Permission, Resource};
 use items::json;
 use serde_json::Value as Json;
 
+use crate::operations::partiql;
 use crate::request::{Request, table_name};
 use crate::table::keyspace_name;
 
@@ -30,7 +31,19 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         let members = list.into_iter().flatten().filter_map(Json::as_object).flatten();
         members.filter_map(|(kind, part)| of(permission(kind), part.get("TableName")?.as_str()?)).collect()
     };
+    let statement = |request: &Request| {
+        let statement = partiql::statement(request).ok()?;
+        of(if statement.writes() { Modify } else { Select }, statement.table())
+    };
+    let statements = |member: &str| {
+        let list = request.get(member).and_then(Json::as_array);
+        let parts = list.into_iter().flatten().filter_map(|part| Request::part(part).ok());
+        parts.filter_map(|part| statement(&part)).collect()
+    };
     Some(match operation {
+        "ExecuteStatement" => statement(request).into_iter().collect(),
+        "BatchExecuteStatement" => statements("Statements"),
+        "ExecuteTransaction" => statements("TransactStatements"),
         "GetItem" | "Query" | "Scan" => one(Select, "TableName"),
         "PutItem" | "UpdateItem" | "DeleteItem" => one(Modify, "TableName"),
         "UpdateTable" | "UpdateTimeToLive" => one(Alter, "TableName"),
@@ -97,6 +110,24 @@ mod tests {
         assert_eq!(
             shown("TransactGetItems", r#"{"TransactItems":[{"Get":{"TableName":"abc"}},3]}"#),
             "SELECT data/alternator_abc/abc"
+        );
+        assert_eq!(
+            shown("ExecuteStatement", r#"{"Statement":"SELECT * FROM \"abc\""}"#),
+            "SELECT data/alternator_abc/abc"
+        );
+        assert_eq!(
+            shown(
+                "ExecuteTransaction",
+                r#"{"TransactStatements":[{"Statement":"DELETE FROM abc WHERE p = 1"},{"Statement":"EXISTS(SELECT * FROM def)"}]}"#
+            ),
+            "MODIFY data/alternator_abc/abc, SELECT data/alternator_def/def"
+        );
+        assert_eq!(
+            shown(
+                "BatchExecuteStatement",
+                r#"{"Statements":[{"Statement":"INSERT INTO abc VALUE {'p':?}","Parameters":[{"S":"x"}]}]}"#
+            ),
+            "MODIFY data/alternator_abc/abc"
         );
         assert_eq!(shown("CreateTable", table), "CREATE data");
         assert_eq!(shown("ListTables", "{}"), "");

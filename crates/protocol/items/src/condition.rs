@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::expression::Substitutions;
 use crate::parser::Parser;
-use crate::{Item, Number, Path, Result, Value, invalid};
+use crate::{Item, Number, Path, Result, Value};
 
 /// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,23 +220,4 @@ pub(crate) fn contains(value: &Value, part: &Value) -> bool {
         (Value::L(all), part) => all.contains(part),
         _ => false,
     }
-}
-
-/// Refuses bounds of BETWEEN that are in the wrong order.
-pub(crate) fn check_between(low: &Operand, high: &Operand, what: &str) -> Result<()> {
-    let (Operand::Value(a), Operand::Value(b)) = (low, high) else { return Ok(()) };
-    let operands = || format!("lower bound operand: {}, upper bound operand: {}", low.shown(), high.shown());
-    if a.type_name() != b.type_name() {
-        return invalid!(
-            "Invalid {what}: The BETWEEN operator requires same data type for lower and upper bounds; {}",
-            operands()
-        );
-    }
-    if a.order(b).is_some_and(Ordering::is_gt) {
-        return invalid!(
-            "Invalid {what}: The BETWEEN operator requires upper bound to be greater than or equal to lower bound; {}",
-            operands()
-        );
-    }
-    Ok(())
 }

@@ -110,7 +110,7 @@ impl KeyCondition {
     }
 }
 
-fn check_type(value: &Value, key: KeyAttribute<'_>) -> Result<()> {
+pub(crate) fn check_type(value: &Value, key: KeyAttribute<'_>) -> Result<()> {
     if value.type_name() != key.1 {
         return invalid!(
             "One or more parameter values were invalid: Condition parameter type does not match schema type"
@@ -169,7 +169,7 @@ fn flatten(condition: &Condition, into: &mut Vec<(String, RangeCondition)>) -> R
     Ok(())
 }
 
-fn flipped(comparison: Comparison) -> Comparison {
+pub(crate) fn flipped(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Lt => Comparison::Gt,
         Comparison::Le => Comparison::Ge,

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value as Json};
 
-use crate::condition::{Comparison, Condition, Operand, check_between};
+use crate::check;
+use crate::condition::{Comparison, Condition, Operand};
 use crate::key_condition::RangeCondition;
-use crate::path::check_apart;
+use crate::path::meeting;
 use crate::update::{Add, SetValue};
 use crate::{Path, Projection, Result, Update, Value, invalid, json};
 
@@ -72,7 +73,7 @@ fn test(parameter: &str, name: &str, fields: &Map<String, Json>, values: Vec<Rc<
             return invalid!("{WRONG} AttributeValues inside AttributeValueList must be of same type");
         }
         let (low, high) = (Operand::Value(low.clone()), Operand::Value(high.clone()));
-        if check_between(&low, &high, "").is_err() {
+        if check::between(&low, &high).is_some() {
             return invalid!(
                 "The BETWEEN condition was provided a range where the lower bound is greater than the upper bound"
             );
@@ -290,7 +291,7 @@ pub fn attributes_to_get(names: &Json) -> Result<Projection> {
              length greater than or equal to 1"
         );
     }
-    if check_apart(&paths.iter().collect::<Vec<_>>(), "").is_err() {
+    if meeting(&paths.iter().collect::<Vec<_>>()).is_some() {
         return invalid!("{WRONG} Duplicate value in attribute name: {}", duplicate(&paths));
     }
     Ok(Projection::new(&paths))

@@ -4,6 +4,7 @@
 //! storage or HTTP; callers pass the names of keys.
 
 pub mod base64;
+mod check;
 pub mod condition;
 pub mod expression;
 pub mod json;
@@ -12,6 +13,7 @@ pub mod legacy;
 mod lexer;
 mod number;
 mod parser;
+pub mod partiql;
 mod path;
 mod reserved;
 pub mod stored;

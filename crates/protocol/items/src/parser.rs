@@ -3,10 +3,11 @@
 
 use std::rc::Rc;
 
-use crate::condition::{Comparison, Condition, Operand, check_between};
+use crate::check::{self, Node};
+use crate::condition::{Comparison, Condition, Operand};
 use crate::expression::{EXPRESSION_BYTES_MAX, Substitutions};
 use crate::lexer::{self, Kind, Token};
-use crate::path::check_apart;
+use crate::path::meeting;
 use crate::update::{Add, SetValue, Update};
 use crate::{Element, Error, Path, Projection, Result, Value, invalid, reserved};
 
@@ -14,8 +15,6 @@ use crate::{Element, Error, Path, Projection, Result, Value, invalid, reserved};
 const DEPTH_MAX: usize = 100;
 /// Operators and functions of an expression.
 const OPERATORS_MAX: usize = 300;
-/// Operands of IN.
-const IN_MAX: usize = 100;
 
 pub(crate) struct Parser<'a> {
     text: &'a str,
@@ -27,12 +26,6 @@ pub(crate) struct Parser<'a> {
     substitutions: &'a Substitutions,
     /// The first error that is not one of syntax.
     wrong: Option<Error>,
-}
-
-/// A part of a condition: what is in brackets may be either.
-enum Node {
-    Condition(Condition),
-    Operand(Operand),
 }
 
 /// A parsed part, and whether it stood in brackets of its own.
@@ -107,9 +100,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn keep(&mut self, result: Result<()>) {
-        if let Err(error) = result {
-            self.wrong.get_or_insert(error);
+    fn check_apart(&self, paths: &[&Path]) -> Result<()> {
+        match meeting(paths) {
+            Some(text) => invalid!("Invalid {}: {text}", self.what),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps an error that a check has found.
+    fn note(&mut self, wrong: Option<String>) {
+        if let Some(text) = wrong {
+            self.wrong(|| text);
         }
     }
 
@@ -306,7 +307,7 @@ impl<'a> Parser<'a> {
             self.at += 1;
             self.count_operator()?;
             let right = self.operand()?;
-            self.check_comparison(comparison, &operand, &right);
+            self.note(check::comparison(comparison, &operand, &right));
             Condition::Compare(comparison, operand, right)
         } else if self.take_keyword("BETWEEN") {
             self.count_operator()?;
@@ -315,11 +316,7 @@ impl<'a> Parser<'a> {
                 return self.syntax();
             }
             let high = self.operand()?;
-            for bound in [&low, &high] {
-                self.check_ordered("BETWEEN", bound);
-            }
-            let bounds = check_between(&low, &high, self.what);
-            self.keep(bounds);
+            self.note(check::between(&low, &high));
             Condition::Between(operand, low, high)
         } else if self.take_keyword("IN") {
             self.count_operator()?;
@@ -329,53 +326,12 @@ impl<'a> Parser<'a> {
                 all.push(self.operand()?);
             }
             self.expect(")")?;
-            if all.len() > IN_MAX {
-                self.wrong(|| {
-                    format!(
-                        "The IN operator is provided with too many operands; number of operands: {}",
-                        all.len()
-                    )
-                });
-            }
+            self.note(check::list(&all));
             Condition::In(operand, all)
         } else {
             return Ok(Parsed { node: Node::Operand(operand), in_brackets: first.in_brackets });
         };
         Ok(Parsed { node: Node::Condition(condition), in_brackets: false })
-    }
-
-    fn check_comparison(&mut self, comparison: Comparison, left: &Operand, right: &Operand) {
-        if !matches!(comparison, Comparison::Eq | Comparison::Ne) {
-            self.check_ordered(comparison.symbol(), left);
-            self.check_ordered(comparison.symbol(), right);
-        }
-        if left == right && matches!(left, Operand::Path(_)) {
-            self.wrong(|| {
-                format!(
-                    "The first operand must be distinct from the remaining operands for this operator or function; \
-                     operator: {}, first operand: {}",
-                    comparison.symbol(),
-                    left.shown()
-                )
-            });
-        }
-    }
-
-    fn check_ordered(&mut self, operator: &str, operand: &Operand) {
-        if let Operand::Value(value) = operand
-            && !value.is_ordered()
-        {
-            self.operand_type(operator, value);
-        }
-    }
-
-    fn operand_type(&mut self, operator: &str, value: &Value) {
-        self.wrong(|| {
-            format!(
-                "Incorrect operand type for operator or function; operator or function: {operator}, operand type: {}",
-                value.type_name()
-            )
-        });
     }
 
     /// An operand that is no condition.
@@ -427,122 +383,9 @@ impl<'a> Parser<'a> {
         }
         self.expect(")")?;
         self.depth -= 1;
-        let wanted = match name {
-            "size" | "attribute_exists" | "attribute_not_exists" => 1,
-            "attribute_type" | "begins_with" | "contains" => 2,
-            "if_not_exists" | "list_append" => {
-                self.wrong(|| {
-                    format!("The function is not allowed in a condition expression; function: {name}")
-                });
-                return Ok(Node::Operand(Operand::Value(Rc::new(Value::Null))));
-            }
-            _ => {
-                self.wrong(|| format!("Invalid function name; function: {name}"));
-                return Ok(Node::Operand(Operand::Value(Rc::new(Value::Null))));
-            }
-        };
-        if arguments.len() != wanted {
-            self.wrong(|| {
-                format!(
-                    "Incorrect number of operands for operator or function; operator or function: {name}, number of \
-                     operands: {}",
-                    arguments.len()
-                )
-            });
-            return Ok(Node::Condition(Condition::And(Vec::new())));
-        }
-        let mut arguments = arguments.into_iter();
-        let null = || Operand::Value(Rc::new(Value::Null));
-        let first = arguments.next().unwrap_or_else(null);
-        Ok(self.call(name, first, arguments.next()))
-    }
-
-    /// A function with as many operands as it takes.
-    fn call(&mut self, name: &str, first: Operand, second: Option<Operand>) -> Node {
-        match (name, second) {
-            ("size", _) => {
-                if let Operand::Value(value) = &first
-                    && matches!(**value, Value::N(_) | Value::Bool(_) | Value::Null)
-                {
-                    self.operand_type(name, value);
-                }
-                Node::Operand(Operand::Size(Box::new(first)))
-            }
-            ("attribute_exists" | "attribute_not_exists", _) => {
-                let path = match first {
-                    Operand::Path(path) => path,
-                    _ => {
-                        self.wrong(|| {
-                            format!(
-                                "Operator or function requires a document path; operator or function: {name}"
-                            )
-                        });
-                        Path::top("")
-                    }
-                };
-                let exists = Condition::Exists(path);
-                Node::Condition(match name {
-                    "attribute_exists" => exists,
-                    _ => Condition::Not(Box::new(exists)),
-                })
-            }
-            ("attribute_type", Some(second)) => Node::Condition(self.type_test(first, second)),
-            (_, Some(second)) => {
-                if left_is_right(&first, &second) {
-                    self.wrong(|| {
-                        format!(
-                            "The first operand must be distinct from the remaining operands for this operator or \
-                             function; operator: {name}, first operand: {}",
-                            first.shown()
-                        )
-                    });
-                }
-                if name == "contains" {
-                    return Node::Condition(Condition::Contains(first, second));
-                }
-                for operand in [&first, &second] {
-                    if let Operand::Value(value) = operand
-                        && !matches!(**value, Value::S(_) | Value::B(_))
-                    {
-                        self.operand_type(name, value);
-                    }
-                }
-                Node::Condition(Condition::BeginsWith(first, second))
-            }
-            (_, None) => Node::Condition(Condition::And(Vec::new())),
-        }
-    }
-
-    fn type_test(&mut self, first: Operand, second: Operand) -> Condition {
-        const TYPES: [&str; 10] = ["B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M"];
-        let name = match second {
-            Operand::Value(value) => match &*value {
-                Value::S(name) => {
-                    if !TYPES.contains(&name.as_str()) {
-                        self.wrong(|| {
-                            format!(
-                                "Invalid attribute type name found; type: {name}, valid types: {{{}}}",
-                                TYPES.join(",")
-                            )
-                        });
-                    }
-                    value
-                }
-                other => {
-                    self.operand_type("attribute_type", other);
-                    value
-                }
-            },
-            _ => {
-                self.wrong(|| {
-                    "Incorrect operand type for operator or function; operator or function: attribute_type, operand \
-                     type: {NS,SS,L,BS,N,M,B,BOOL,NULL,S}"
-                        .to_owned()
-                });
-                Rc::new(Value::Null)
-            }
-        };
-        Condition::Type(first, name)
+        let (node, wrong) = check::call(name, arguments);
+        self.note(wrong);
+        Ok(node)
     }
 
     // ---- projections
@@ -553,7 +396,7 @@ impl<'a> Parser<'a> {
             paths.push(self.path()?);
         }
         self.finish()?;
-        check_apart(&paths.iter().collect::<Vec<_>>(), self.what)?;
+        self.check_apart(&paths.iter().collect::<Vec<_>>())?;
         Ok(Projection::new(&paths))
     }
 
@@ -590,7 +433,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.finish()?;
-        check_apart(&update.paths().collect::<Vec<_>>(), self.what)?;
+        self.check_apart(&update.paths().collect::<Vec<_>>())?;
         Ok(update)
     }
 
@@ -606,7 +449,7 @@ impl<'a> Parser<'a> {
                     if let SetValue::Value(operand) = operand
                         && !matches!(**operand, Value::N(_))
                     {
-                        self.operand_type(symbol, operand);
+                        self.note(Some(check::operand_type(symbol, operand)));
                     }
                 }
                 value = SetValue::Sum(Box::new(value), is_plus, Box::new(right));
@@ -686,7 +529,7 @@ impl<'a> Parser<'a> {
                 if let SetValue::Value(value) = operand
                     && !matches!(**value, Value::L(_))
                 {
-                    self.operand_type(name, value);
+                    self.note(Some(check::operand_type(name, value)));
                 }
             }
             return Ok(SetValue::ListAppend(Box::new(first), Box::new(second)));
@@ -723,10 +566,6 @@ impl<'a> Parser<'a> {
         into.push(Add { path, value });
         Ok(())
     }
-}
-
-fn left_is_right(left: &Operand, right: &Operand) -> bool {
-    left == right && matches!(left, Operand::Path(_))
 }
 
 fn path_len(path: &Path) -> String {

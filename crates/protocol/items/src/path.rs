@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Item, Result, Value, invalid};
+use crate::{Item, Value};
 
 /// A step into a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,11 +59,8 @@ impl Path {
     }
 }
 
-/// Refuses paths of which one is a part of another, or that take one value for a map and for a list.
-///
-/// # Errors
-/// With the paths' text; `what` is the expression's name in messages.
-pub(crate) fn check_apart(paths: &[&Path], what: &str) -> Result<()> {
+/// The error of paths of which one is a part of another, or that take one value for a map and for a list.
+pub(crate) fn meeting(paths: &[&Path]) -> Option<String> {
     let mut order: Vec<usize> = (0..paths.len()).collect();
     let path = |at: usize| paths.get(at).copied();
     order.sort_by_key(|at| path(*at));
@@ -83,20 +80,28 @@ pub(crate) fn check_apart(paths: &[&Path], what: &str) -> Result<()> {
             }
         };
         if let Some(problem) = problem {
-            return invalid!(
-                "Invalid {what}: Two document paths {problem} with each other; must remove or rewrite one of these \
-                 paths; path one: {}, path two: {}",
+            return Some(format!(
+                "Two document paths {problem} with each other; must remove or rewrite one of these paths; path one: {}, \
+                 path two: {}",
                 a.shown(),
                 b.shown()
-            );
+            ));
         }
     }
-    Ok(())
+    None
 }
 
 /// The part of an item that is returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Projection(Tree);
+pub struct Projection(Form);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    /// The document without what is not wanted.
+    Part(Tree),
+    /// The values, each by a name.
+    Named(Vec<(String, Path)>),
+}
 
 /// Paths, grouped by their first steps; without any, all that lies here is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,20 +115,39 @@ impl Projection {
             let root = tree.0.entry(Element::Name(path.root.clone())).or_default();
             path.rest.iter().fold(root, |tree, element| tree.0.entry(element.clone()).or_default());
         }
-        Self(tree)
+        Self(Form::Part(tree))
+    }
+
+    /// The values at these paths, each by a name.
+    pub fn named(columns: Vec<(String, Path)>) -> Self {
+        Self(Form::Named(columns))
     }
 
     /// The names of the attributes that it touches.
-    pub fn roots(&self) -> impl Iterator<Item = &str> {
-        self.0.0.keys().filter_map(|element| match element {
-            Element::Name(name) => Some(name.as_str()),
-            Element::Index(_) => None,
-        })
+    pub fn roots(&self) -> Vec<&str> {
+        match &self.0 {
+            Form::Part(tree) => tree
+                .0
+                .keys()
+                .filter_map(|element| match element {
+                    Element::Name(name) => Some(name.as_str()),
+                    Element::Index(_) => None,
+                })
+                .collect(),
+            Form::Named(columns) => columns.iter().map(|(_, path)| path.root.as_str()).collect(),
+        }
     }
 
     /// The part of an item that it selects.
     pub fn apply(&self, item: &Item) -> Item {
-        members(&self.0, item)
+        match &self.0 {
+            Form::Part(tree) => members(tree, item),
+            Form::Named(columns) => {
+                let found =
+                    columns.iter().filter_map(|(name, path)| Some((name.clone(), path.find(item)?.clone())));
+                found.collect()
+            }
+        }
     }
 }
 

@@ -1,15 +1,19 @@
 //! The operations, one a file, and how a request finds its own.
 
+mod batch_execute_statement;
 mod batch_get_item;
 mod batch_write_item;
 mod create_table;
 mod delete_item;
 mod delete_table;
 mod describe_table;
+mod execute_statement;
+mod execute_transaction;
 mod get_item;
 mod limits;
 mod list_tables;
 mod page;
+pub(crate) mod partiql;
 mod put_item;
 mod query;
 mod scan;
@@ -191,6 +195,7 @@ impl<C: Coordinator> Dynamo<C> {
         let request = &request;
         self.authorize(operation, request, role)?;
         match operation {
+            "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
             "BatchWriteItem" => Box::pin(self.batch_write_item(request)).await,
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
@@ -201,6 +206,8 @@ impl<C: Coordinator> Dynamo<C> {
             "DescribeLimits" => Ok(limits::limits()),
             "DescribeTable" => self.describe_table(request),
             "DescribeTimeToLive" => self.describe_time_to_live(request),
+            "ExecuteStatement" => Box::pin(self.execute_statement(request)).await,
+            "ExecuteTransaction" => Box::pin(self.execute_transaction(request)).await,
             "GetItem" => Box::pin(self.get_item(request)).await,
             "ListTables" => self.list_tables(request),
             "ListTagsOfResource" => self.list_tags_of_resource(request),
@@ -264,7 +271,8 @@ impl<C: Coordinator> Dynamo<C> {
 }
 
 /// The operations that there are.
-pub(crate) const OPERATIONS: [&str; 23] = [
+pub(crate) const OPERATIONS: [&str; 26] = [
+    "BatchExecuteStatement",
     "BatchGetItem",
     "BatchWriteItem",
     "CreateTable",
@@ -275,6 +283,8 @@ pub(crate) const OPERATIONS: [&str; 23] = [
     "DescribeLimits",
     "DescribeTable",
     "DescribeTimeToLive",
+    "ExecuteStatement",
+    "ExecuteTransaction",
     "GetItem",
     "ListTables",
     "ListTagsOfResource",
@@ -291,8 +301,7 @@ pub(crate) const OPERATIONS: [&str; 23] = [
 ];
 
 /// Operations of AWS that are refused by name.
-const UNSUPPORTED: [&str; 34] = [
-    "BatchExecuteStatement",
+const UNSUPPORTED: [&str; 31] = [
     "CreateBackup",
     "CreateGlobalTable",
     "DeleteBackup",
@@ -307,8 +316,6 @@ const UNSUPPORTED: [&str; 34] = [
     "DescribeTableReplicaAutoScaling",
     "DisableKinesisStreamingDestination",
     "EnableKinesisStreamingDestination",
-    "ExecuteStatement",
-    "ExecuteTransaction",
     "ExportTableToPointInTime",
     "GetResourcePolicy",
     "ImportTable",

@@ -15,12 +15,13 @@ use crate::store::read_consistency;
 use crate::table::{ApiTable, RowKey};
 
 /// The bytes of items after which a page ends.
-const PAGE_BYTES: usize = 1 << 20;
+pub(super) const PAGE_BYTES: usize = 1 << 20;
 
 /// The parameters of a page of a Query or Scan.
 pub(super) struct PageRequest {
-    limit: usize,
-    consistent: bool,
+    /// The most items that are read.
+    pub(super) limit: usize,
+    pub(super) consistent: bool,
     pub(super) filter: Option<Condition>,
     projection: Option<Projection>,
     counts: bool,
@@ -78,6 +79,16 @@ impl PageRequest {
         })
     }
 
+    /// The page of a statement; a limit of none is the page's.
+    pub(super) fn of_statement(
+        (filter, projection): (Option<Condition>, Option<Projection>),
+        limit: Option<usize>,
+        consistent: bool,
+        capacity: Capacity,
+    ) -> Self {
+        Self { limit: limit.unwrap_or(usize::MAX), consistent, filter, projection, counts: false, capacity }
+    }
+
     /// Refuses filters on attributes of the key, which a Query has conditions for.
     pub(super) fn check_filter(&self, table: &ApiTable, request: &Request) -> Result<()> {
         let mut roots = Vec::new();
@@ -107,11 +118,64 @@ pub(super) fn start_key(request: &Request, table: &ApiTable) -> Result<Option<Ro
         }
         other => other.into(),
     })?;
-    let key = table.key(&key).map_err(|error| ApiError {
+    start_of(&key, table).map(Some)
+}
+
+/// The row that a starting key means.
+pub(super) fn start_of(key: &Item, table: &ApiTable) -> Result<RowKey> {
+    table.key(key).map_err(|error| ApiError {
         message: format!("The provided starting key is invalid: {}", error.message),
         ..error
-    })?;
-    Ok(Some(key))
+    })
+}
+
+/// Items that were read, as far as a page goes.
+#[derive(Default)]
+pub(super) struct Page {
+    /// The items that are shown.
+    pub(super) items: Vec<Json>,
+    /// The items that the filter let through.
+    pub(super) count: usize,
+    /// The items that were read.
+    pub(super) scanned: usize,
+    /// Bytes of the items that were read.
+    pub(super) bytes: usize,
+    /// The key behind which the next page begins; none behind the last.
+    pub(super) last: Option<Item>,
+}
+
+impl Page {
+    /// Adds an item; whether the page ends with it.
+    fn take(&mut self, request: &PageRequest, item: &Item) -> bool {
+        self.scanned += 1;
+        self.bytes += item_size(item);
+        if request.filter.as_ref().is_none_or(|filter| filter.holds(item)) {
+            self.count += 1;
+            if !request.counts {
+                let shown = match &request.projection {
+                    Some(projection) => json::item(&projection.apply(item)),
+                    None => json::item(item),
+                };
+                self.items.push(shown);
+            }
+        }
+        self.scanned >= request.limit || self.bytes >= PAGE_BYTES
+    }
+
+    /// The answer to a Query or Scan.
+    pub(super) fn answer(self, table: &ApiTable, request: &PageRequest) -> Json {
+        let mut answer = Map::new();
+        if !request.counts {
+            answer.insert("Items".to_owned(), Json::Array(self.items));
+        }
+        answer.insert("Count".to_owned(), to_json!(self.count));
+        answer.insert("ScannedCount".to_owned(), to_json!(self.scanned));
+        if let Some(last) = self.last {
+            answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
+        }
+        add_capacity(&mut answer, table, request.capacity, read_units(self.bytes, request.consistent));
+        Json::Object(answer)
+    }
 }
 
 impl<C: Coordinator> Dynamo<C> {
@@ -120,68 +184,42 @@ impl<C: Coordinator> Dynamo<C> {
         &self,
         table: &ApiTable,
         mut command: ReadCommand,
-        page: &PageRequest,
-    ) -> Result<Json> {
+        request: &PageRequest,
+    ) -> Result<Page> {
         let store = self.store();
-        let (mut found, mut scanned, mut count, mut bytes) = (Vec::new(), 0usize, 0usize, 0usize);
-        let mut last: Option<Item> = None;
+        let mut out = Page::default();
         let mut decided = BTreeMap::new();
         let mut pace = Pace::default();
-        let is_cut = 'pages: loop {
-            let left = page.limit - scanned;
+        loop {
+            let left = request.limit - out.scanned;
             command.limits = Limits { rows: left as u64, bytes: PAGE_BYTES, ..Limits::NONE };
-            let read = store.read(&command, read_consistency(page.consistent)).await?;
+            let read = store.read(&command, read_consistency(request.consistent)).await?;
             for partition in &read.partitions {
                 for row in partition.rows.iter().filter(|row| row.is_live(command.now)) {
                     pace.step().await;
                     let key = RowKey { partition: partition.key.clone(), clustering: row.clustering.clone() };
                     let state = table.state(&key, row, command.now)?;
                     let item = match &state.intent {
-                        Some(intent) if page.consistent => {
+                        Some(intent) if request.consistent => {
                             let key = table.key_of_row(&key)?;
                             store.visible(state.item, &key, Some(intent), &mut decided).await?
                         }
                         _ => state.item,
                     };
                     let Some(item) = item else { continue };
-                    scanned += 1;
-                    let size = item_size(&item);
-                    pace.count(size / 4096);
-                    bytes += size;
-                    let key = table.key_attributes(&item);
-                    if page.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
-                        count += 1;
-                        if !page.counts {
-                            let shown = match &page.projection {
-                                Some(projection) => json::item(&projection.apply(&item)),
-                                None => json::item(&item),
-                            };
-                            found.push(shown);
-                        }
-                    }
-                    last = Some(key);
-                    if scanned >= page.limit || bytes >= PAGE_BYTES {
-                        break 'pages true;
+                    pace.count(item_size(&item) / 4096);
+                    if out.take(request, &item) {
+                        out.last = Some(table.key_attributes(&item));
+                        return Ok(out);
                     }
                 }
             }
             match read.more {
                 Some(more) => command.resume = Some(more),
-                None => break false,
+                None => return Ok(out),
             }
             pace.step().await;
-        };
-        let mut answer = Map::new();
-        if !page.counts {
-            answer.insert("Items".to_owned(), Json::Array(found));
         }
-        answer.insert("Count".to_owned(), to_json!(count));
-        answer.insert("ScannedCount".to_owned(), to_json!(scanned));
-        if let (true, Some(last)) = (is_cut, last) {
-            answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
-        }
-        add_capacity(&mut answer, table, page.capacity, read_units(bytes, page.consistent));
-        Ok(Json::Object(answer))
     }
 }
 

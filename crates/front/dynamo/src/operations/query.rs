@@ -9,7 +9,7 @@ use replica::{Keys, Partitions, ReadCommand};
 use serde_json::Value as Json;
 
 use super::Dynamo;
-use super::page::{PageRequest, check_index, start_key};
+use super::page::{Page, PageRequest, check_index, start_key};
 use crate::error::{Result, invalid};
 use crate::request::Request;
 use crate::table::{ApiTable, RowKey, key_bytes};
@@ -85,18 +85,31 @@ impl<C: Coordinator> Dynamo<C> {
         };
         substitutions.check_used()?;
         page.check_filter(&table, request)?;
-        let partition = table.partition(&condition.hash)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
-        let mut rows = condition.range.as_ref().map_or_else(RowRange::all, |range| rows(&table, range));
+        let start = start_key(request, &table)?;
+        Ok(self.query_page(&table, &condition, start, reversed, &page).await?.answer(&table, &page))
+    }
+
+    /// The items of a key condition behind `start`.
+    pub(super) async fn query_page(
+        &self,
+        table: &ApiTable,
+        condition: &KeyCondition,
+        start: Option<RowKey>,
+        reversed: bool,
+        page: &PageRequest,
+    ) -> Result<Page> {
+        let partition = table.partition(&condition.hash)?;
+        let mut rows = condition.range.as_ref().map_or_else(RowRange::all, |range| rows(table, range));
         let mut is_over = false;
-        if let Some(start) = start_key(request, &table)? {
+        if let Some(start) = start {
             if start.partition != partition {
                 return invalid!(
                     "The provided starting key is outside query boundaries based on provided conditions"
                 );
             }
             match table.range() {
-                Some(_) => rows = behind(&table, rows, &start, reversed)?,
+                Some(_) => rows = behind(table, rows, &start, reversed)?,
                 None => is_over = true,
             }
         }
@@ -111,6 +124,6 @@ impl<C: Coordinator> Dynamo<C> {
             reversed,
             ..ReadCommand::all_of(table.table.clone(), keys, self.store().now())
         };
-        self.page(&table, command, &page).await
+        self.page(table, command, page).await
     }
 }

@@ -6,9 +6,10 @@ use replica::{Partitions, ReadCommand, Resume};
 use serde_json::Value as Json;
 
 use super::Dynamo;
-use super::page::{PageRequest, check_index, start_key};
+use super::page::{Page, PageRequest, check_index, start_key};
 use crate::error::{Result, invalid};
 use crate::request::Request;
+use crate::table::{ApiTable, RowKey};
 
 /// The most segments of a parallel scan.
 const SEGMENTS_MAX: i64 = 1_000_000;
@@ -60,8 +61,20 @@ impl<C: Coordinator> Dynamo<C> {
         substitutions.check_used()?;
         let table = self.table(request)?;
         check_index(request)?;
+        let start = start_key(request, &table)?;
+        Ok(self.scan_page(&table, (segment, total), start, &page).await?.answer(&table, &page))
+    }
+
+    /// The items of a segment of so many behind `start`.
+    pub(super) async fn scan_page(
+        &self,
+        table: &ApiTable,
+        (segment, total): (i64, i64),
+        start: Option<RowKey>,
+        page: &PageRequest,
+    ) -> Result<Page> {
         let range = segment_range(segment, total);
-        let resume = match start_key(request, &table)? {
+        let resume = match start {
             None => None,
             Some(start) if range.contains(&start.partition) => Some(Resume {
                 key: start.partition,
@@ -80,7 +93,7 @@ impl<C: Coordinator> Dynamo<C> {
             resume,
             ..ReadCommand::all_of(table.table.clone(), partitions, self.store().now())
         };
-        self.page(&table, command, &page).await
+        self.page(table, command, page).await
     }
 }
 

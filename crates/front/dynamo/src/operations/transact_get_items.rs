@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use exec::backend::Coordinator;
 use futures_util::future::try_join_all;
-use items::{Item, Projection, item_size, json};
+use items::{Condition, Item, Projection, item_size, json};
 use mutation::Timestamp;
 use serde_json::{Map, Value as Json, json as to_json};
 
@@ -16,7 +16,7 @@ use super::transact_write_items::{check_twice, consumed, parts, unless_cancelled
 use super::{Dynamo, read_units};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Effect;
-use crate::request::Request;
+use crate::request::{Capacity, Request};
 use crate::settle::conflict;
 use crate::table::{self, ApiTable, RowKey};
 use crate::transaction::{Origin, Participant, Verdict};
@@ -27,11 +27,13 @@ const READS_MAX: usize = 4;
 const BYTES_MAX: usize = 4 << 20;
 
 /// An item that is asked for.
-struct Get {
-    table: ApiTable,
-    key: RowKey,
-    key_item: Item,
-    projection: Option<Projection>,
+pub(super) struct Get {
+    pub(super) table: ApiTable,
+    pub(super) key: RowKey,
+    pub(super) key_item: Item,
+    /// An item that does not meet it is not shown.
+    pub(super) filter: Option<Condition>,
+    pub(super) projection: Option<Projection>,
 }
 
 /// A reading of all items: each with its version.
@@ -42,14 +44,19 @@ impl<C: Coordinator> Dynamo<C> {
         let asked = request.capacity()?;
         let list = parts(request)?;
         let gets = list.iter().map(|part| self.part_to_get(part)).collect::<Result<Vec<_>>>()?;
-        let gets = unless_cancelled(gets)?;
+        self.get_at_once(&unless_cancelled(gets)?, asked).await
+    }
+
+    /// The answer with the items as they were at one moment.
+    pub(super) async fn get_at_once(&self, gets: &[Get], asked: Capacity) -> Result<Json> {
         check_twice(gets.iter().map(|get| (get.table.name(), &get.key)))?;
-        let items = self.read_at_once(&gets).await?;
+        let items = self.read_at_once(gets).await?;
         if items.iter().flatten().map(item_size).sum::<usize>() > BYTES_MAX {
             return invalid!("Transaction request size exceeds the maximum allowed size of 4 MB");
         }
         let shown = |(get, item): (&Get, &Option<Item>)| match (item, &get.projection) {
             (None, _) => to_json!({}),
+            (Some(item), _) if get.filter.as_ref().is_some_and(|filter| !filter.holds(item)) => to_json!({}),
             (Some(item), None) => to_json!({ "Item": json::item(item) }),
             (Some(item), Some(projection)) => to_json!({ "Item": json::item(&projection.apply(item)) }),
         };
@@ -74,7 +81,7 @@ impl<C: Coordinator> Dynamo<C> {
         let projection = inner.projection(&substitutions)?;
         substitutions.check_used()?;
         let table = table::find(&self.schema(), &name)?;
-        Ok(table.key(&key_item).map(|key| Get { table, key, key_item, projection }))
+        Ok(table.key(&key_item).map(|key| Get { table, key, key_item, filter: None, projection }))
     }
 
     async fn read_at_once(&self, gets: &[Get]) -> Result<Vec<Option<Item>>> {

@@ -21,6 +21,19 @@ const BYTES_MAX: usize = 4 << 20;
 /// Characters of a token.
 const TOKEN_MAX: usize = 36;
 
+/// `ClientRequestToken`.
+pub(super) fn token(request: &Request) -> Result<Option<&str>> {
+    let token = request.string("ClientRequestToken")?;
+    match token {
+        Some(token) if !(1..=TOKEN_MAX).contains(&token.chars().count()) => {
+            let bound =
+                if token.is_empty() { "greater than or equal to 1" } else { "less than or equal to 36" };
+            constraint(token, "clientRequestToken", &format!("Member must have length {bound}"))
+        }
+        token => Ok(token),
+    }
+}
+
 /// The list of a transaction's parts.
 pub(super) fn parts(request: &Request) -> Result<&[Json]> {
     let list = json::read_list(request.required("TransactItems")?)?;
@@ -80,18 +93,27 @@ impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn transact_write_items(&self, request: &Request) -> Result<Json> {
         let asked = request.capacity()?;
         request.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
-        let token = request.string("ClientRequestToken")?;
-        if let Some(token) = token
-            && !(1..=TOKEN_MAX).contains(&token.chars().count())
-        {
-            let bound =
-                if token.is_empty() { "greater than or equal to 1" } else { "less than or equal to 36" };
-            return constraint(token, "clientRequestToken", &format!("Member must have length {bound}"));
-        }
+        let token = token(request)?;
         let list = parts(request)?;
         let read = |(at, part)| self.part_to_write(at, part);
         let writes = list.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
         let writes = unless_cancelled(writes)?;
+        let text = Json::Array(list.to_vec()).to_string();
+        let origin = Origin { token, fingerprint: xxhash_rust::xxh3::xxh3_128(text.as_bytes()) };
+        let mut answer = Map::new();
+        if let Some(consumed) = self.write_at_once(&writes, origin, asked).await? {
+            answer.insert("ConsumedCapacity".to_owned(), consumed);
+        }
+        Ok(Json::Object(answer))
+    }
+
+    /// Carries out writes as one transaction; what they consumed.
+    pub(super) async fn write_at_once(
+        &self,
+        writes: &[ItemWrite],
+        origin: Origin<'_>,
+        asked: Capacity,
+    ) -> Result<Option<Json>> {
         check_twice(writes.iter().map(|write| (write.table.name(), &write.key)))?;
         let given = |write: &ItemWrite| match &write.action {
             Action::Put(item) => item_size(item),
@@ -104,8 +126,6 @@ impl<C: Coordinator> Dynamo<C> {
             .iter()
             .map(|write| Participant { table: &write.table, key: &write.key, key_item: &write.key_item })
             .collect();
-        let text = Json::Array(list.to_vec()).to_string();
-        let origin = Origin { token, fingerprint: xxhash_rust::xxh3::xxh3_128(text.as_bytes()) };
         let decide = |at: usize, old: Option<&items::Item>| match writes.get(at) {
             Some(write) => write.effect(old),
             None => Err(ApiError::validation("a participant of no write")),
@@ -113,12 +133,8 @@ impl<C: Coordinator> Dynamo<C> {
         match self.store().transaction(origin, &participants, &decide).await? {
             Verdict::Cancelled(reasons) => Err(ApiError::cancelled(&reasons)),
             Verdict::Committed => {
-                let mut answer = Map::new();
                 let units = writes.iter().map(|write| (write.table.name(), write_units(given(write))));
-                if let Some(consumed) = consumed(units, "WriteCapacityUnits", asked) {
-                    answer.insert("ConsumedCapacity".to_owned(), consumed);
-                }
-                Ok(Json::Object(answer))
+                Ok(consumed(units, "WriteCapacityUnits", asked))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A write of one item: what PutItem, UpdateItem, DeleteItem and the parts of a transaction have in common.
 
 use items::update::SetValue;
-use items::{Condition, Item, Substitutions, Update, item_size, json};
+use items::{Condition, Item, Path, Substitutions, Update, item_size, json};
 
 use super::{check_size, write_units};
 use crate::error::{ApiError, Result};
@@ -27,6 +27,8 @@ pub(super) struct ItemWrite {
     pub(super) action: Action,
     condition: Option<Condition>,
     shows_old: bool,
+    /// Whether its condition is that there is no such item.
+    inserts: bool,
 }
 
 /// The item before a write and after it.
@@ -61,7 +63,7 @@ impl ItemWrite {
         let table = find()?;
         let key = table.key_of_item(&item)?;
         let key_item = table.key_attributes(&item);
-        Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old })
+        Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old, inserts: false })
     }
 
     /// A deletion, or a mere check of a condition.
@@ -74,7 +76,7 @@ impl ItemWrite {
         let (condition, shows_old) = condition(request)?;
         let table = find()?;
         let key = table.key(&key_item)?;
-        Ok(Self { table, key, key_item, action, condition, shows_old })
+        Ok(Self { table, key, key_item, action, condition, shows_old, inserts: false })
     }
 
     /// An update.
@@ -92,7 +94,39 @@ impl ItemWrite {
         let table = find()?;
         let key = table.key(&key_item)?;
         update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
-        Ok(Self { table, key, key_item, action: Action::Update(update), condition, shows_old })
+        Ok(Self {
+            table,
+            key,
+            key_item,
+            action: Action::Update(update),
+            condition,
+            shows_old,
+            inserts: false,
+        })
+    }
+
+    /// The write of a statement: its table, the item's key, and what is done under which condition.
+    pub(super) fn of_statement(
+        table: ApiTable,
+        key_item: Item,
+        (action, condition): (Action, Option<Condition>),
+        shows_old: bool,
+    ) -> Result<Self> {
+        let key = table.key(&key_item)?;
+        if let Action::Update(update) = &action {
+            update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
+        }
+        Ok(Self { table, key, key_item, action, condition, shows_old, inserts: false })
+    }
+
+    /// The write of an item that is not there yet.
+    pub(super) fn insert(table: ApiTable, item: Item, shows_old: bool) -> Result<Self> {
+        check_size(&item, "Item size has exceeded the maximum allowed size")?;
+        let key = table.key_of_item(&item)?;
+        let key_item = table.key_attributes(&item);
+        let exists = Condition::Exists(Path::top(table.hash().name));
+        let condition = Some(Condition::Not(Box::new(exists)));
+        Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old, inserts: true })
     }
 
     /// Whether what it writes depends on the item.
@@ -108,7 +142,11 @@ impl ItemWrite {
         if let Some(condition) = &self.condition
             && !condition.holds(old.unwrap_or(&Item::new()))
         {
-            return Err(ApiError::condition_failed(old.filter(|_| self.shows_old).map(json::item)));
+            let shown = old.filter(|_| self.shows_old).map(json::item);
+            return Err(match self.inserts {
+                true => ApiError { item: shown, ..ApiError::duplicate() },
+                false => ApiError::condition_failed(shown),
+            });
         }
         let after = match &self.action {
             Action::Put(item) => Some(item.clone()),

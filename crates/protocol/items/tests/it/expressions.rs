@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path as File;
 
 use items::key_condition::KeyCondition;
+use items::partiql::Statement;
 use items::{Condition, Item, Projection, Result, Substitutions, Update, json};
 use serde_json::Value as Json;
 
@@ -87,6 +88,38 @@ fn the_table_holds() {
         assert_eq!(was, is);
     }
     assert_eq!(table, out);
+}
+
+#[test]
+fn statements_that_are_bombs_are_refused_in_little_time() {
+    for text in [
+        "(".repeat(4000),
+        format!("{}a = 1{}", "(".repeat(2000), ")".repeat(2000)),
+        "NOT ".repeat(1000) + "a=1",
+        "a".to_owned() + &"[0]".repeat(2000),
+        "a = ".to_owned() + &"[".repeat(5000),
+        "a = ".to_owned() + &"{'a':".repeat(1500),
+        "a = ".to_owned() + &"<<".repeat(3000),
+        "size(".repeat(1000),
+        vec!["a=1"; 900].join(" OR "),
+        "x".repeat(8193),
+        "\u{e9}".repeat(8000),
+        "'".repeat(7001),
+        "a = 1".to_owned() + &"+1".repeat(2000),
+        format!("a IN ({})", vec!["1"; 1000].join(",")),
+        "-- ".to_owned() + &"-".repeat(5000),
+    ] {
+        for statement in [
+            text.clone(),
+            format!("SELECT {text} FROM t"),
+            format!("SELECT * FROM t WHERE {text}"),
+            format!("UPDATE t SET a = {text} WHERE p = 1"),
+            format!("INSERT INTO t VALUE {text}"),
+        ] {
+            let found = Statement::parse(&statement, &[]);
+            assert!(found.is_err(), "{}", statement.chars().take(40).collect::<String>());
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! ExecuteStatement.
+
+use exec::backend::Coordinator;
+use items::key_condition::KeyCondition;
+use items::partiql::{Access, Select, Statement, access};
+use items::{Item, base64, json};
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::page::{PAGE_BYTES, Page, PageRequest, start_of};
+use super::{Dynamo, add_capacity, partiql, read_units};
+use crate::error::{ApiError, Result, invalid};
+use crate::request::{Capacity, Request};
+use crate::table::{self, ApiTable};
+
+/// The most characters of a token.
+const TOKEN_MAX: usize = 32_768;
+
+/// Where the next page of a statement begins.
+struct NextPage {
+    /// In which of its queries.
+    query: usize,
+    /// Behind which item; none for the beginning.
+    key: Option<Item>,
+    /// Of the statement.
+    fingerprint: u64,
+}
+
+impl NextPage {
+    fn encode(&self) -> String {
+        let json = to_json!({
+            "query": self.query,
+            "key": self.key.as_ref().map(json::item),
+            "of": self.fingerprint,
+        });
+        base64::encode(json.to_string().as_bytes())
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let json: Json = serde_json::from_slice(&base64::decode(text)?).ok()?;
+        let key = match json.get("key")? {
+            Json::Null => None,
+            key => Some(json::read_item(key).ok()?),
+        };
+        Some(Self {
+            query: usize::try_from(json.get("query")?.as_u64()?).ok()?,
+            key,
+            fingerprint: json.get("of")?.as_u64()?,
+        })
+    }
+}
+
+/// The place at which a request goes on.
+fn begin(request: &Request, fingerprint: u64) -> Result<NextPage> {
+    let Some(text) = request.string("NextToken")? else {
+        return Ok(NextPage { query: 0, key: None, fingerprint });
+    };
+    match NextPage::decode(text).filter(|_| text.len() <= TOKEN_MAX) {
+        None => invalid!("Invalid NextToken"),
+        Some(next) if next.fingerprint != fingerprint => invalid!("NextToken does not match request"),
+        Some(next) => Ok(next),
+    }
+}
+
+/// Of the statement and its parameters.
+fn fingerprint(request: &Request) -> u64 {
+    let parts = to_json!([request.get("Statement"), request.get("Parameters")]);
+    xxhash_rust::xxh3::xxh3_64(parts.to_string().as_bytes())
+}
+
+/// Puts queries in the order of ORDER BY; whether rows are to come from the greatest to the least.
+fn order(table: &ApiTable, select: &Select, access: &mut Access) -> Result<bool> {
+    if select.order.is_empty() {
+        return Ok(false);
+    }
+    if select.condition.is_none() {
+        return invalid!("Must have WHERE clause in the statement when using ORDER BY clause.");
+    }
+    let (hash, range) = (table.hash().name, table.range().map(|range| range.name));
+    let is_key = |name: &str| name == hash || Some(name) == range;
+    if let Some((name, _)) = select.order.iter().find(|(name, _)| !is_key(name)) {
+        return invalid!("Variable reference {name} in ORDER BY clause must be part of the primary key");
+    }
+    let Access::Queries(queries) = access else {
+        return invalid!(
+            "Must have at least one non-optional hash key condition in WHERE clause when using ORDER BY clause."
+        );
+    };
+    let direction = |key: Option<&str>| select.order.iter().find(|(name, _)| Some(name.as_str()) == key);
+    if let Some((_, is_descending)) = direction(Some(hash)) {
+        queries.sort_by(|a, b| a.hash.order(&b.hash).unwrap_or(std::cmp::Ordering::Equal));
+        if *is_descending {
+            queries.reverse();
+        }
+    }
+    Ok(direction(range).is_some_and(|(_, is_descending)| *is_descending))
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn execute_statement(&self, request: &Request) -> Result<Json> {
+        let asked = request.capacity()?;
+        let shows_old = request.returns_old_on_failure()?;
+        let limit = request.integer("Limit", 1, i64::from(i32::MAX))?.map(|limit| limit as usize);
+        let consistent = request.boolean("ConsistentRead")?.unwrap_or(false);
+        match partiql::statement(request)? {
+            Statement::Select(select) => {
+                let next = begin(request, fingerprint(request))?;
+                self.select(select, next, (limit, consistent, asked)).await
+            }
+            Statement::Exists(_) => invalid!("EXISTS is supported in ExecuteTransaction alone"),
+            statement => {
+                let of = self.statement_write(statement, shows_old)?;
+                let (shown, units) = self.write_statement(&of).await?;
+                let items: Vec<Json> = shown.iter().map(json::item).collect();
+                let mut answer = Map::new();
+                answer.insert("Items".to_owned(), Json::Array(items));
+                add_capacity(&mut answer, &of.write.table, asked, units);
+                Ok(Json::Object(answer))
+            }
+        }
+    }
+
+    async fn select(
+        &self,
+        select: Select,
+        mut next: NextPage,
+        (limit, consistent, asked): (Option<usize>, bool, Capacity),
+    ) -> Result<Json> {
+        let table = table::find(&self.schema(), &select.table)?;
+        if let Some(index) = &select.index {
+            return invalid!("The table does not have the specified index: {index}");
+        }
+        let (hash, range) = (table.hash(), table.range());
+        let (hash, range) = ((hash.name, hash.kind), range.map(|range| (range.name, range.kind)));
+        let mut access = access(select.condition.as_ref(), hash, range)?;
+        let reversed = order(&table, &select, &mut access)?;
+        let mut request =
+            PageRequest::of_statement((select.condition, select.projection), limit, consistent, asked);
+        let queries = match access {
+            Access::Queries(queries) => queries.into_iter().map(Some).collect(),
+            Access::Scan => vec![None],
+        };
+        let (mut items, mut bytes, mut last) = (Vec::new(), 0, None);
+        while let Some(query) = queries.get(next.query) {
+            let page = self.part(&table, query.as_ref(), next.key.take(), reversed, &request).await?;
+            items.extend(page.items);
+            bytes += page.bytes;
+            request.limit -= page.scanned;
+            if let Some(key) = page.last {
+                last = Some(key.clone());
+                next.key = Some(key);
+                break;
+            }
+            next.query += 1;
+            if request.limit == 0 || bytes >= PAGE_BYTES {
+                break;
+            }
+        }
+        let mut answer = Map::new();
+        answer.insert("Items".to_owned(), Json::Array(items));
+        if next.query < queries.len() {
+            answer.insert("NextToken".to_owned(), next.encode().into());
+        }
+        if let Some(last) = last {
+            answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
+        }
+        add_capacity(&mut answer, &table, asked, read_units(bytes, consistent));
+        Ok(Json::Object(answer))
+    }
+
+    /// A page of one of the queries of a statement, or of its scan.
+    async fn part(
+        &self,
+        table: &ApiTable,
+        query: Option<&KeyCondition>,
+        start: Option<Item>,
+        reversed: bool,
+        request: &PageRequest,
+    ) -> Result<Page> {
+        let invalid_token = |_| ApiError::validation("Invalid NextToken");
+        let start = start.map(|key| start_of(&key, table)).transpose().map_err(invalid_token)?;
+        match query {
+            Some(query) => Box::pin(self.query_page(table, query, start, reversed, request)).await,
+            None => Box::pin(self.scan_page(table, (0, 1), start, request)).await,
+        }
+    }
+}
