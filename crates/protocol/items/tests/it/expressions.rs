@@ -103,7 +103,7 @@ fn statements_that_are_bombs_are_refused_in_little_time() {
         "size(".repeat(1000),
         vec!["a=1"; 900].join(" OR "),
         "x".repeat(8193),
-        "\u{e9}".repeat(8000),
+        "\u{20ac}".repeat(8000),
         "'".repeat(7001),
         "a = 1".to_owned() + &"+1".repeat(2000),
         format!("a IN ({})", vec!["1"; 1000].join(",")),
