@@ -104,15 +104,15 @@ def normal(value):
     return value
 
 
-def answer(operation, status, body):
+def answer(operation, request, status, body):
     """What is compared of an answer."""
     if status != 200:
         kind = body.get("__type", "").rsplit("#")[-1]
         reasons = [(reason.get("Code"), normal(reason.get("Item"))) for reason in body.get("CancellationReasons", [])]
         return status, kind, reasons
     body = normal(body)
-    if operation == "Scan":
-        # Partitions come in the order of their hashes.
+    if operation == "Scan" or "IndexName" in request:
+        # Partitions come in the order of their hashes, and so do items of an index with equal keys.
         body["Items"] = sorted(body.get("Items", []), key=lambda item: json.dumps(item, sort_keys=True))
     return status, body
 
@@ -123,16 +123,25 @@ def accepted_patterns():
     return [re.compile(line) for line in lines if line and not line.startswith("#")]
 
 
+def key_schema(keys):
+    """`KeySchema` of keys."""
+    return [{"AttributeName": name, "KeyType": role} for (name, _), role in zip(keys, ("HASH", "RANGE"))]
+
+
 def run_case(seed, requests, torc, local, accepted):
     """One case; the lines of its differences, and how many were accepted."""
     generator, differences, ignored = Generator(seed), [], 0
     for table in TABLES:
         request = {
-            "TableName": table["TableName"], "BillingMode": "PAY_PER_REQUEST",
-            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": kind} for name, kind in table["keys"]],
-            "KeySchema": [{"AttributeName": name, "KeyType": role}
-                          for (name, _), role in zip(table["keys"], ("HASH", "RANGE"))],
+            "TableName": table["TableName"], "BillingMode": "PAY_PER_REQUEST", "KeySchema": key_schema(table["keys"]),
         }  # fmt: skip
+        attributes = list(table["keys"])
+        for kind, parameter in (("indexes", "GlobalSecondaryIndexes"), ("local", "LocalSecondaryIndexes")):
+            for name, keys in table.get(kind, {}).items():
+                attributes += [key for key in keys if key not in attributes]
+                index = {"IndexName": name, "KeySchema": key_schema(keys), "Projection": {"ProjectionType": "ALL"}}
+                request.setdefault(parameter, []).append(index)
+        request["AttributeDefinitions"] = [{"AttributeName": name, "AttributeType": kind} for name, kind in attributes]
         for endpoint in (torc, local):
             endpoint.call("DeleteTable", {"TableName": table["TableName"]})
             status, body = endpoint.call("CreateTable", request)
@@ -141,7 +150,7 @@ def run_case(seed, requests, torc, local, accepted):
     for number in range(requests):
         operation, request = generator.request()
         found = [endpoint.call(operation, request) for endpoint in (torc, local)]
-        ours, theirs = (answer(operation, *one) for one in found)
+        ours, theirs = (answer(operation, request, *one) for one in found)
         if ours == theirs:
             continue
         text = (

@@ -7,6 +7,9 @@ TABLES = [
     {"TableName": "plain", "keys": [("p", "S")]},
     {"TableName": "sorted", "keys": [("p", "S"), ("r", "N")]},
     {"TableName": "bytes", "keys": [("p", "B"), ("r", "S")]},
+    {"TableName": "indexed", "keys": [("p", "S"), ("r", "N")],
+     "indexes": {"by_a": [("a", "N")], "by_b_r": [("b", "S"), ("r", "N")], "by_r": [("r", "N"), ("a", "N")]},
+     "local": {"by_p_a": [("p", "S"), ("a", "N")]}},
 ]
 NUMBERS = ["0", "1", "-1", "2.50", "1e3", "-0.001", "99999999999999999999", "1E-10", "3", "7"]
 STRINGS = ["", "a", "ab", "b", "zebra", "\u00e9", "10"]
@@ -196,14 +199,21 @@ class Generator:
         """A read: operation and request."""
         used, request = self.expressions(), {"TableName": table["TableName"], "ConsistentRead": True}
         operation = self.one_of("GetItem", "GetItem", "Scan", "Query")
+        index = None
+        if operation != "GetItem" and "indexes" in table and self.chance(70):
+            index = request["IndexName"] = self.one_of(*table["indexes"], *table["local"])
+            request["ConsistentRead"] = index in table["local"]
         if operation == "GetItem":
             request["Key"] = self.key(table)
         if operation == "Query":
-            name, kind = table["keys"][0]
+            keys = table["keys"]
+            if index:
+                keys = {**table["indexes"], **table["local"]}[index]
+            name, kind = keys[0]
             used["values"][":hash"] = self.key_value(kind)
             condition = f"{name} = :hash"
-            if len(table["keys"]) > 1 and self.chance(60):
-                name, kind = table["keys"][1]
+            if len(keys) > 1 and self.chance(60):
+                name, kind = keys[1]
                 used["values"][":range"] = self.key_value(kind)
                 condition += f" AND {name} {self.one_of('=', '<', '<=', '>', '>=')} :range"
             request["KeyConditionExpression"] = condition

@@ -419,12 +419,70 @@ def statements():
     assert found == [{"Item": {"n": {"N": "7"}}}, {}], found
 
 
+def indexes():
+    """Global and local secondary indexes, one of which is added to a table with items."""
+
+    def index(name, projection, *keys):
+        schema = [{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"))]
+        return {"IndexName": name, "KeySchema": schema, "Projection": {"ProjectionType": projection}}
+
+    name = f"indexed_{int(time.time() * 1e6)}"
+    table = resource.create_table(
+        TableName=name, BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind}
+                              for key, kind in (("p", "S"), ("c", "N"), ("city", "S"), ("age", "N"))],
+        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "c", "KeyType": "RANGE"}],
+        GlobalSecondaryIndexes=[index("by_city", "ALL", "city", "age"), index("by_c", "KEYS_ONLY", "c")],
+        LocalSecondaryIndexes=[index("by_age", "KEYS_ONLY", "p", "age")],
+    )  # fmt: skip
+    table.wait_until_exists()
+    with table.batch_writer() as batch:
+        for at in range(60):
+            item = {"p": f"p{at % 4}", "c": at, "age": 100 - at, "color": ["red", "green"][at % 2]}
+            if at % 3:
+                item["city"] = ["Rome", "Oslo"][at % 2]
+            batch.put_item(Item=item)
+
+    def ages(index_name, condition, **others):
+        query = client.get_paginator("query").paginate(
+            TableName=name, IndexName=index_name, KeyConditionExpression=condition[0],
+            ExpressionAttributeValues=condition[1], PaginationConfig={"PageSize": 7}, **others)  # fmt: skip
+        return [int(item["age"]["N"]) for page in query for item in page["Items"]]
+
+    rome = sorted(100 - at for at in range(60) if at % 3 and at % 2 == 0)
+    of_rome = ("city = :v", {":v": {"S": "Rome"}})
+    assert ages("by_city", of_rome) == rome
+    assert ages("by_city", of_rome, ScanIndexForward=False) == rome[::-1]
+    few = ("city = :v AND age BETWEEN :low AND :high", {":v": {"S": "Rome"}, ":low": {"N": "50"}, ":high": {"N": "70"}})
+    assert ages("by_city", few) == [age for age in rome if 50 <= age <= 70]
+    local = ("p = :v", {":v": {"S": "p1"}})
+    assert ages("by_age", local, ConsistentRead=True) == sorted(100 - at for at in range(60) if at % 4 == 1)
+    found = table.query(IndexName="by_c", KeyConditionExpression=Key("c").eq(7))["Items"]
+    assert found == [{"p": "p3", "c": 7}], found
+    scan = client.get_paginator("scan").paginate(TableName=name, IndexName="by_city", PaginationConfig={"PageSize": 9})
+    assert sum(len(page["Items"]) for page in scan) == 40
+    table.update_item(Key={"p": "p2", "c": 2}, UpdateExpression="SET city = :v", ExpressionAttributeValues={":v": "Kiev"})
+    table.update_item(Key={"p": "p0", "c": 4}, UpdateExpression="REMOVE city")
+    table.delete_item(Key={"p": "p0", "c": 8})
+    assert ages("by_city", of_rome) == [age for age in rome if age not in (98, 96, 92)]
+    refused("ValidationException", "Type mismatch for Index Key city", table.put_item, Item={"p": "x", "c": 1, "city": 5})
+    added = index("by_color", "INCLUDE", "color", "age")
+    added["Projection"]["NonKeyAttributes"] = ["city"]
+    client.update_table(TableName=name, GlobalSecondaryIndexUpdates=[{"Create": added}],
+                        AttributeDefinitions=[{"AttributeName": "color", "AttributeType": "S"}])  # fmt: skip
+    shown = client.describe_table(TableName=name)["Table"]
+    assert {one["IndexName"]: one["IndexStatus"] for one in shown["GlobalSecondaryIndexes"]}["by_color"] == "ACTIVE"
+    assert len(ages("by_color", ("color = :v", {":v": {"S": "green"}}))) == 30
+    client.update_table(TableName=name, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "by_city"}}])
+    refused("ValidationException", "does not have the specified index: by_city", ages, "by_city", of_rome)
+    table.delete()
+
+
 def refusals_by_name():
-    refused("ValidationException", "GlobalSecondaryIndexes", client.create_table, TableName="with_index",
+    refused("ValidationException", "StreamSpecification", client.create_table, TableName="with_stream",
             AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}],
             KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}], BillingMode="PAY_PER_REQUEST",
-            GlobalSecondaryIndexes=[{"IndexName": "idx", "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}],
-                                     "Projection": {"ProjectionType": "ALL"}}])  # fmt: skip
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"})  # fmt: skip
 
 
 def raw_connections():
@@ -476,6 +534,7 @@ check("time to live", time_to_live)
 check("transactions", transactions)
 check("transfers under contention", transfers_under_contention)
 check("statements", statements)
+check("indexes", indexes)
 check("limits", limits)
 check("refusals by name", refusals_by_name)
 check("raw connections", raw_connections)

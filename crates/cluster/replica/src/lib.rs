@@ -20,7 +20,7 @@ mod trace;
 mod traced;
 
 pub use engine::{Durability, Marked, Origin, RepairedWatermark, TokenSpan, Updates};
-pub use engine::{IndexQuery, Predicate};
+pub use engine::{ENTRY_OPTION, IndexQuery, Predicate};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use digest::digest;

@@ -25,6 +25,7 @@ pub enum ErrorKind {
     TransactionConflict,
     TransactionInProgress,
     RequestLimitExceeded,
+    LimitExceeded,
     InternalServer,
     ServiceUnavailable,
 }
@@ -56,6 +57,7 @@ impl ErrorKind {
             Self::TransactionConflict => "com.amazonaws.dynamodb.v20120810#TransactionConflictException",
             Self::TransactionInProgress => "com.amazonaws.dynamodb.v20120810#TransactionInProgressException",
             Self::RequestLimitExceeded => "com.amazonaws.dynamodb.v20120810#RequestLimitExceeded",
+            Self::LimitExceeded => "com.amazonaws.dynamodb.v20120810#LimitExceededException",
             Self::InternalServer => "com.amazonaws.dynamodb.v20120810#InternalServerError",
             Self::ServiceUnavailable => "com.amazonaws.dynamodb.v20120810#ServiceUnavailable",
         }

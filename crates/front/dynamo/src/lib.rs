@@ -13,6 +13,7 @@ mod permissions;
 mod ranges;
 mod record;
 mod request;
+mod secondary;
 mod server;
 mod settle;
 mod signature;

@@ -11,12 +11,13 @@ use mutation::{
     Row, RowRange, Seconds, Slices, Timestamp,
 };
 use replica::{Keys, Partitions, ReadCommand, ReadPage};
-use schema::{Column, ColumnId, Schema, Table};
+use schema::{Column, ColumnId, Schema, Table, TableBuilder};
 use serde_json::{Value as Json, json};
 use types::CqlType;
 
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Intent;
+use crate::secondary::{self, SecondaryIndex};
 
 /// The name of a table's keyspace is this and the table's name.
 const KEYSPACE_PREFIX: &str = "alternator_";
@@ -30,9 +31,11 @@ const EXTENSION: &str = "dynamodb";
 pub(crate) const ISOLATION_TAG: &str = "system:write_isolation";
 /// The extension that repeats this tag, so that requests need not parse the tags.
 const ISOLATION_EXTENSION: &str = "dynamodb_write_isolation";
+/// The extension with the secondary indexes, of tables that have some.
+const INDEXES_EXTENSION: &str = "dynamodb_indexes";
 
-const HASH_BYTES_MAX: usize = 2048;
-const RANGE_BYTES_MAX: usize = 1024;
+pub(crate) const HASH_BYTES_MAX: usize = 2048;
+pub(crate) const RANGE_BYTES_MAX: usize = 1024;
 
 /// The keyspace of a table.
 pub(crate) fn keyspace_name(table: &str) -> String {
@@ -72,6 +75,7 @@ pub(crate) struct ApiTable {
     hash: &'static str,
     range: Option<&'static str>,
     attributes: ColumnId,
+    indexes: Arc<[SecondaryIndex]>,
 }
 
 /// The key of a row.
@@ -152,7 +156,21 @@ impl ApiTable {
         if !is_map || range == Some(None) {
             return None;
         }
-        Some(Self { table: table.clone(), hash, range: range.flatten(), attributes })
+        let indexes = table.options.extensions.get(INDEXES_EXTENSION);
+        let indexes = indexes.map(|bytes| secondary::read(bytes).into()).unwrap_or_default();
+        Some(Self { table: table.clone(), hash, range: range.flatten(), attributes, indexes })
+    }
+
+    pub(crate) fn indexes(&self) -> &[SecondaryIndex] {
+        &self.indexes
+    }
+
+    /// The index of a name.
+    pub(crate) fn index(&self, name: &str) -> Result<SecondaryIndex> {
+        match self.indexes.iter().find(|index| index.name == name) {
+            Some(index) => Ok(index.clone()),
+            None => invalid!("The table does not have the specified index: {name}"),
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -444,7 +462,7 @@ impl ApiTable {
     // ---- what only the API knows
 
     pub(crate) fn details(&self) -> Details {
-        Details::read(&self.table)
+        Details { indexes: self.indexes.to_vec(), ..Details::read(&self.table) }
     }
 
     pub(crate) fn arn(&self) -> String {
@@ -488,6 +506,7 @@ pub(crate) struct Details {
     /// The attribute with the second since 1970 after which an item is deleted.
     pub(crate) expires_by: Option<String>,
     pub(crate) tags: BTreeMap<String, String>,
+    pub(crate) indexes: Vec<SecondaryIndex>,
 }
 
 impl Details {
@@ -510,11 +529,19 @@ impl Details {
                 .flatten()
                 .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
                 .collect(),
+            indexes: Vec::new(),
         }
     }
 
-    /// Puts it into a table's extensions.
-    pub(crate) fn write(&self, extensions: &mut BTreeMap<String, Vec<u8>>) {
+    /// Puts it into a table that is to be built; `keys` are the names of its keys.
+    pub(crate) fn write(&self, builder: &mut TableBuilder, keys: (&str, Option<&str>)) {
+        secondary::attach(&mut builder.indexes, &self.indexes, keys);
+        let extensions = &mut builder.options.extensions;
+        if self.indexes.is_empty() {
+            extensions.remove(INDEXES_EXTENSION);
+        } else {
+            extensions.insert(INDEXES_EXTENSION.to_owned(), secondary::write(&self.indexes));
+        }
         let json = json!({
             "created": self.created,
             "on_demand": self.on_demand,

@@ -63,7 +63,7 @@ pub use config::{Canaries, EngineConfig, FailurePolicy};
 pub use engine::{Derived, Engine, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
-pub use index::{IndexQuery, Predicate};
+pub use index::{ENTRY_OPTION, IndexQuery, Predicate};
 pub use maintain::finish_drop;
 pub use memtable::OnlyRow;
 pub use prepare::prepare;

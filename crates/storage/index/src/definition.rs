@@ -22,7 +22,13 @@ pub struct Definition {
     part: IndexedPart,
     /// The column's type.
     ty: CqlType,
+    /// Of an index on entries, the one key of which it has the entries; none for all.
+    entry: Option<String>,
 }
+
+/// The option of an index on entries that names the only key of which it has the entries. CREATE INDEX refuses it; the DynamoDB API
+/// indexes attributes by it.
+pub const ENTRY_OPTION: &str = "entry";
 
 /// From which to which term a query looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,13 +76,17 @@ impl Definition {
             position: usize::from(column.position),
             part: target.part,
             ty: column.ty.clone(),
+            entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
         })
     }
 
     /// A number that differs where terms differ.
     pub fn fingerprint(&self) -> u64 {
-        let Self { name, column, kind, position, part, ty } = self;
-        let text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
+        let Self { name, column, kind, position, part, ty, entry } = self;
+        let mut text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
+        if let Some(entry) = entry {
+            text.push_str(&format!("|{entry:?}"));
+        }
         xxhash_rust::xxh3::xxh3_64(text.as_bytes())
     }
 
@@ -189,7 +199,11 @@ impl Definition {
                                 (IndexedPart::Values, CqlType::Set { .. }) => take(path, None),
                                 (IndexedPart::Values, _) => take(value, None),
                                 (IndexedPart::Keys, _) => take(path, None),
-                                (IndexedPart::Entries, _) => take(path, Some(value)),
+                                (IndexedPart::Entries, _) => {
+                                    if self.entry.as_ref().is_none_or(|entry| entry.as_bytes() == &path[..]) {
+                                        take(path, Some(value));
+                                    }
+                                }
                                 (IndexedPart::Whole | IndexedPart::Full, _) => {}
                             }
                         }
@@ -213,4 +227,49 @@ fn says_something(row: &Row) -> bool {
         ColumnData::Complex(complex) => complex.cells.iter().any(|element| !element.cell.is_tombstone()),
     };
     !row.liveness.is_none() || row.columns().iter().any(|(_, data)| is_live(data))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use mutation::{Cell, Complex, ComplexCell};
+    use schema::{IndexTarget, TableBuilder, TableId};
+
+    use super::*;
+
+    #[test]
+    fn an_index_of_one_entry_has_its_terms_alone() {
+        let ty = CqlType::map(CqlType::Text, CqlType::Text, false);
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Text)
+            .regular("m", ty)
+            .build()
+            .expect("a good table");
+        let index = |entry: Option<&str>| Index {
+            name: "i".to_owned(),
+            targets: vec![IndexTarget { column: "m".to_owned(), part: IndexedPart::Entries }],
+            class: None,
+            options: entry.map(|entry| (ENTRY_OPTION.to_owned(), entry.to_owned())).into_iter().collect(),
+        };
+        let cell = |name: &'static str| ComplexCell {
+            path: Bytes::from(name),
+            cell: Cell::live(1, Bytes::from_static(b"v")),
+        };
+        let mut complex = Complex::empty();
+        complex.cells = vec![cell("a"), cell("b")];
+        let id = table.column("m").expect("a column").id;
+        let row = Row::from_columns(Clustering::empty(), vec![(id, ColumnData::Complex(complex))]);
+        let key = DecoratedKey::new(Bytes::from_static(b"p"));
+        let terms = |entry| {
+            let mut terms = Vec::new();
+            let definition = Definition::new(&table, &index(entry)).expect("an index");
+            definition.terms_of(&table, &key, &row, false, |term| terms.push(term.to_vec()));
+            (terms, definition.fingerprint())
+        };
+        let (all, of_all) = terms(None);
+        let (one, of_one) = terms(Some("b"));
+        assert_eq!((all.len(), one.as_slice()), (2, &all[1..]));
+        assert_ne!(of_all, of_one);
+        assert_ne!(of_one, terms(Some("a")).1);
+    }
 }

@@ -15,7 +15,7 @@ mod query;
 mod search;
 
 pub use build::IndexBuilder;
-pub use definition::Definition;
+pub use definition::{Definition, ENTRY_OPTION};
 pub use file::{IndexFile, IndexFileError, SstableIdentity};
 pub use memory::MemoryIndex;
 pub use place::Place;

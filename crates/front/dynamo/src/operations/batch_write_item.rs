@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 use super::{Dynamo, capacity, check_size, write_units};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Capacity, Request, table_name};
+use crate::secondary;
 use crate::table::{self, ApiTable, RowKey, RowWrite};
 
 /// Requests of a batch.
@@ -151,7 +152,9 @@ fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
         (Some(item), None) => {
             check_size(&item, "Item size has exceeded the maximum allowed size")?;
             let bytes = item_size(&item);
-            (table.key_of_item(&item)?, RowWrite::Put(item), bytes)
+            let key = table.key_of_item(&item)?;
+            secondary::check(table.indexes(), None, &item)?;
+            (key, RowWrite::Put(item), bytes)
         }
         (None, Some(key)) => (table.key(&key)?, RowWrite::Delete, 0),
         (None, None) => {

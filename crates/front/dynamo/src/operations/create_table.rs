@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 use types::CqlType;
 
 use super::describe_table::description;
-use super::{Dynamo, refuse, tags};
+use super::{Dynamo, refuse, secondary_indexes, tags};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
 use crate::store::replication;
@@ -18,8 +18,11 @@ use crate::table::{self, ATTRIBUTES, Details, column_type, keyspace_name};
 /// The longest name of a key attribute.
 const KEY_NAME_MAX: usize = 255;
 
+/// Names of attributes and their types.
+pub(super) type Definitions<'a> = Vec<(&'a str, &'a str)>;
+
 /// The key of a table that is to be created: name and column type.
-pub(super) struct KeySchema {
+struct KeySchema {
     hash: (String, CqlType),
     range: Option<(String, CqlType)>,
 }
@@ -31,8 +34,8 @@ fn text<'a>(fields: &'a Map<String, Json>, name: &str, place: &str) -> Result<&'
     }
 }
 
-/// `AttributeDefinitions` and `KeySchema`, held against each other.
-pub(super) fn key_schema(request: &Request) -> Result<KeySchema> {
+/// `AttributeDefinitions`: names and types.
+pub(super) fn definitions(request: &Request) -> Result<Definitions<'_>> {
     let mut definitions: Vec<(&str, &str)> = Vec::new();
     for (at, definition) in json::read_list(request.required("AttributeDefinitions")?)?.iter().enumerate() {
         let fields = json::read_map(definition)?;
@@ -64,17 +67,26 @@ pub(super) fn key_schema(request: &Request) -> Result<KeySchema> {
         }
         definitions.push((name, kind));
     }
-    let list = json::read_list(request.required("KeySchema")?)?;
+    Ok(definitions)
+}
+
+/// A `KeySchema`, held against the definitions: one key or two, the first of which is the hash key.
+pub(super) fn key_elements<'a>(
+    schema: &'a Json,
+    at_place: &str,
+    definitions: &[(&str, &str)],
+) -> Result<Vec<(&'a str, &'a str)>> {
+    let list = json::read_list(schema)?;
     if list.is_empty() {
-        return constraint("[]", "keySchema", "Member must have length greater than or equal to 1");
+        return constraint("[]", at_place, "Member must have length greater than or equal to 1");
     }
     if list.len() > 2 {
-        return constraint("[...]", "keySchema", "Member must have length less than or equal to 2");
+        return constraint("[...]", at_place, "Member must have length less than or equal to 2");
     }
     let mut keys: Vec<(&str, &str)> = Vec::new();
     for (at, element) in list.iter().enumerate() {
         let fields = json::read_map(element)?;
-        let place = |member: &str| format!("keySchema.{}.member.{member}", at + 1);
+        let place = |member: &str| format!("{at_place}.{}.member.{member}", at + 1);
         let name = text(fields, "AttributeName", &place("attributeName"))?;
         let kind = text(fields, "KeyType", &place("keyType"))?;
         if !["HASH", "RANGE"].contains(&kind) {
@@ -82,7 +94,23 @@ pub(super) fn key_schema(request: &Request) -> Result<KeySchema> {
         }
         keys.push((name, kind));
     }
-    check_keys(&keys, &definitions)?;
+    check_keys(&keys, definitions)?;
+    Ok(keys)
+}
+
+/// `AttributeDefinitions`, `KeySchema` and the indexes, held against each other.
+fn key_schema(request: &Request) -> Result<(KeySchema, Definitions<'_>)> {
+    const WRONG: &str = "One or more parameter values were invalid:";
+    let definitions = definitions(request)?;
+    let keys = key_elements(request.required("KeySchema")?, "keySchema", &definitions)?;
+    let has_indexes =
+        ["LocalSecondaryIndexes", "GlobalSecondaryIndexes"].iter().any(|name| request.has(name));
+    if !has_indexes && keys.len() != definitions.len() {
+        return invalid!(
+            "{WRONG} Number of attributes in KeySchema does not exactly match number of attributes defined in \
+             AttributeDefinitions"
+        );
+    }
     let column = |name: &str| {
         let kind = definitions.iter().find(|(known, _)| *known == name).map_or("B", |(_, kind)| kind);
         (name.to_owned(), column_type(kind).unwrap_or(CqlType::Blob))
@@ -91,7 +119,7 @@ pub(super) fn key_schema(request: &Request) -> Result<KeySchema> {
     let Some(hash) = keys.next() else {
         return constraint("[]", "keySchema", "Member must have length greater than or equal to 1");
     };
-    Ok(KeySchema { hash, range: keys.next() })
+    Ok((KeySchema { hash, range: keys.next() }, definitions))
 }
 
 fn check_keys(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()> {
@@ -114,12 +142,6 @@ fn check_keys(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()>
              AttributeDefinitions: [{}]",
             names(keys),
             names(definitions)
-        );
-    }
-    if keys.len() != definitions.len() {
-        return invalid!(
-            "{WRONG} Number of attributes in KeySchema does not exactly match number of attributes defined in \
-             AttributeDefinitions"
         );
     }
     if let Some((name, _)) = keys.iter().find(|(name, _)| *name == ATTRIBUTES) {
@@ -166,12 +188,9 @@ pub(super) fn billing(request: &Request, details: &mut Details) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what would need derived tables or streams.
+/// Refuses parameters with nothing behind them.
 pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
     for (name, what) in [
-        ("LocalSecondaryIndexes", "local secondary indexes"),
-        ("GlobalSecondaryIndexes", "global secondary indexes"),
-        ("GlobalSecondaryIndexUpdates", "global secondary indexes"),
         ("VectorIndexes", "vector indexes"),
         ("ReplicaUpdates", "global tables by ReplicaUpdates; tables are in every datacenter"),
         ("ResourcePolicy", "resource policies"),
@@ -200,7 +219,7 @@ impl<C: Coordinator> Dynamo<C> {
         if name.len() > TABLE_NAME_MAX {
             return invalid!("TableName: Torc allows names of at most {TABLE_NAME_MAX} characters");
         }
-        let keys = key_schema(request)?;
+        let (keys, definitions) = key_schema(request)?;
         refuse_unsupported(request)?;
         refuse(request, &["OnDemandThroughput", "WarmThroughput"])?;
         let mut details = Details {
@@ -210,6 +229,8 @@ impl<C: Coordinator> Dynamo<C> {
             ..Details::default()
         };
         billing(request, &mut details)?;
+        let names = (keys.hash.0.as_str(), keys.range.as_ref().map(|(name, _)| name.as_str()));
+        details.indexes = secondary_indexes::created(request, &definitions, names, details.on_demand)?;
         if let Some(tags) = request.get("Tags") {
             details.tags = tags::read(tags)?.into_iter().collect();
             tags::check(&details)?;
@@ -226,7 +247,7 @@ impl<C: Coordinator> Dynamo<C> {
                 builder = builder.clustering(name, ty.clone(), false);
             }
             builder = builder.regular(ATTRIBUTES, CqlType::map(CqlType::Text, CqlType::Blob, false));
-            details.write(&mut builder.options.extensions);
+            details.write(&mut builder, names);
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
             let keyspace = Keyspace::new(keyspace, replication(view));
             Ok(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])

@@ -3,7 +3,7 @@
 use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
 
-use super::Dynamo;
+use super::{Dynamo, secondary_indexes};
 use crate::error::Result;
 use crate::request::Request;
 use crate::table::{self, ApiTable};
@@ -11,8 +11,10 @@ use crate::table::{self, ApiTable};
 /// A table as the API shows it. Items and bytes are not counted.
 pub(super) fn description(table: &ApiTable, status: &str) -> Json {
     let details = table.details();
-    let definitions: Vec<Json> =
-        table.keys().map(|key| json!({ "AttributeName": key.name, "AttributeType": key.kind })).collect();
+    let definitions: Vec<Json> = secondary_indexes::attributes(table)
+        .into_iter()
+        .map(|(name, kind)| json!({ "AttributeName": name, "AttributeType": kind }))
+        .collect();
     let keys: Vec<Json> = table
         .keys()
         .zip(["HASH", "RANGE"])
@@ -43,6 +45,7 @@ pub(super) fn description(table: &ApiTable, status: &str) -> Json {
             });
             members.insert("BillingModeSummary".to_owned(), summary);
         }
+        secondary_indexes::describe(table, members);
         if let Some(class) = details.class {
             members.insert("TableClassSummary".to_owned(), json!({ "TableClass": class }));
         }

@@ -1,14 +1,15 @@
 //! ExecuteStatement.
 
 use exec::backend::Coordinator;
-use items::key_condition::KeyCondition;
+use items::key_condition::{KeyAttribute, KeyCondition};
 use items::partiql::{Access, Select, Statement, access};
 use items::{Item, base64, json};
 use serde_json::{Map, Value as Json, json as to_json};
 
 use super::page::{PAGE_BYTES, Page, PageRequest, start_of};
-use super::{Dynamo, add_capacity, partiql, read_units};
-use crate::error::{ApiError, Result, invalid};
+use super::query::keys;
+use super::{Dynamo, add_capacity, add_read_capacity, partiql, read_units};
+use crate::error::{Result, invalid};
 use crate::request::{Capacity, Request};
 use crate::table::{self, ApiTable};
 
@@ -68,14 +69,18 @@ fn fingerprint(request: &Request) -> u64 {
 }
 
 /// Puts queries in the order of ORDER BY; whether rows are to come from the greatest to the least.
-fn order(table: &ApiTable, select: &Select, access: &mut Access) -> Result<bool> {
+fn order(
+    (hash, range): (KeyAttribute<'_>, Option<KeyAttribute<'_>>),
+    select: &Select,
+    access: &mut Access,
+) -> Result<bool> {
     if select.order.is_empty() {
         return Ok(false);
     }
     if select.condition.is_none() {
         return invalid!("Must have WHERE clause in the statement when using ORDER BY clause.");
     }
-    let (hash, range) = (table.hash().name, table.range().map(|range| range.name));
+    let (hash, range) = (hash.0, range.map(|range| range.0));
     let is_key = |name: &str| name == hash || Some(name) == range;
     if let Some((name, _)) = select.order.iter().find(|(name, _)| !is_key(name)) {
         return invalid!("Variable reference {name} in ORDER BY clause must be part of the primary key");
@@ -126,15 +131,12 @@ impl<C: Coordinator> Dynamo<C> {
         (limit, consistent, asked): (Option<usize>, bool, Capacity),
     ) -> Result<Json> {
         let table = table::find(&self.schema(), &select.table)?;
-        if let Some(index) = &select.index {
-            return invalid!("The table does not have the specified index: {index}");
-        }
-        let (hash, range) = (table.hash(), table.range());
-        let (hash, range) = ((hash.name, hash.kind), range.map(|range| (range.name, range.kind)));
+        let (condition, projection) = (select.condition.clone(), select.projection.clone());
+        let mut request = PageRequest::of_statement((condition, projection), limit, consistent, asked)
+            .of_index(&table, select.index.as_deref())?;
+        let (hash, range) = keys(&table, request.index());
         let mut access = access(select.condition.as_ref(), hash, range)?;
-        let reversed = order(&table, &select, &mut access)?;
-        let mut request =
-            PageRequest::of_statement((select.condition, select.projection), limit, consistent, asked);
+        let reversed = order((hash, range), &select, &mut access)?;
         let queries = match access {
             Access::Queries(queries) => queries.into_iter().map(Some).collect(),
             Access::Scan => vec![None],
@@ -163,7 +165,8 @@ impl<C: Coordinator> Dynamo<C> {
         if let Some(last) = last {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
-        add_capacity(&mut answer, &table, asked, read_units(bytes, consistent));
+        let units = read_units(bytes, consistent);
+        add_read_capacity(&mut answer, &table, request.index(), (asked, units));
         Ok(Json::Object(answer))
     }
 
@@ -176,8 +179,9 @@ impl<C: Coordinator> Dynamo<C> {
         reversed: bool,
         request: &PageRequest,
     ) -> Result<Page> {
-        let invalid_token = |_| ApiError::validation("Invalid NextToken");
-        let start = start.map(|key| start_of(&key, table)).transpose().map_err(invalid_token)?;
+        if start.as_ref().is_some_and(|key| start_of(key, table, request.index()).is_err()) {
+            return invalid!("Invalid NextToken");
+        }
         match query {
             Some(query) => Box::pin(self.query_page(table, query, start, reversed, request)).await,
             None => Box::pin(self.scan_page(table, (0, 1), start, request)).await,

@@ -16,7 +16,9 @@ mod page;
 pub(crate) mod partiql;
 mod put_item;
 mod query;
+mod query_index;
 mod scan;
+mod secondary_indexes;
 mod tags;
 mod time_to_live;
 mod transact_get_items;
@@ -42,6 +44,7 @@ use crate::Isolation;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::permissions;
 use crate::request::{Capacity, Request};
+use crate::secondary::SecondaryIndex;
 use crate::signature::{Signature, Signed};
 use crate::store::Store;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
@@ -261,7 +264,8 @@ impl<C: Coordinator> Dynamo<C> {
             let mut details = found.details();
             change(&found, &mut details)?;
             let mut builder = found.table.to_builder();
-            details.write(&mut builder.options.extensions);
+            let keys = (found.hash().name, found.range().map(|range| range.name));
+            details.write(&mut builder, keys);
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
             Ok::<_, ApiError>(vec![SchemaEdit::PutTable(table)])
         };
@@ -349,6 +353,22 @@ fn add_capacity(answer: &mut Map<String, Json>, table: &ApiTable, asked: Capacit
         return;
     }
     answer.insert("ConsumedCapacity".to_owned(), capacity(table.name(), asked, units));
+}
+
+/// Adds the capacity that a read of a table or of one of its indexes consumed.
+fn add_read_capacity(
+    answer: &mut Map<String, Json>,
+    table: &ApiTable,
+    index: Option<&SecondaryIndex>,
+    (asked, units): (Capacity, f64),
+) {
+    add_capacity(answer, table, asked, units);
+    let members = answer.get_mut("ConsumedCapacity").and_then(Json::as_object_mut);
+    if let (Some(index), Some(members), Capacity::Indexes) = (index, members, asked) {
+        let kind = if index.is_global { "GlobalSecondaryIndexes" } else { "LocalSecondaryIndexes" };
+        members.insert("Table".to_owned(), to_json!({ "CapacityUnits": 0.0 }));
+        members.insert(kind.to_owned(), to_json!({ (&index.name): { "CapacityUnits": units } }));
+    }
 }
 
 fn capacity(table: &str, asked: Capacity, units: f64) -> Json {

@@ -1,6 +1,6 @@
 //! Pages of items, filtered and projected, as Query and Scan return them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use exec::backend::Coordinator;
 use items::{Condition, Item, Projection, Substitutions, item_size, json};
@@ -8,9 +8,10 @@ use replica::{Limits, ReadCommand};
 use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::{Dynamo, add_capacity, read_units};
+use super::{Dynamo, add_read_capacity, read_units};
 use crate::error::{ApiError, Result, invalid};
 use crate::request::{Capacity, Request};
+use crate::secondary::{Projected, SecondaryIndex};
 use crate::store::read_consistency;
 use crate::table::{ApiTable, RowKey};
 
@@ -26,6 +27,11 @@ pub(super) struct PageRequest {
     projection: Option<Projection>,
     counts: bool,
     capacity: Capacity,
+    asks_for_all: bool,
+    /// The index that is read.
+    index: Option<SecondaryIndex>,
+    /// Whether the items of an index are shown with attributes that it does not show.
+    fetches: bool,
 }
 
 impl PageRequest {
@@ -76,6 +82,9 @@ impl PageRequest {
             projection,
             counts: select == Some("COUNT"),
             capacity: request.capacity()?,
+            asks_for_all: select == Some("ALL_ATTRIBUTES"),
+            index: None,
+            fetches: false,
         })
     }
 
@@ -86,7 +95,79 @@ impl PageRequest {
         consistent: bool,
         capacity: Capacity,
     ) -> Self {
-        Self { limit: limit.unwrap_or(usize::MAX), consistent, filter, projection, counts: false, capacity }
+        Self {
+            limit: limit.unwrap_or(usize::MAX),
+            consistent,
+            filter,
+            projection,
+            counts: false,
+            capacity,
+            asks_for_all: false,
+            index: None,
+            fetches: false,
+        }
+    }
+
+    /// The same of an index of the table, where it is named.
+    ///
+    /// # Errors
+    /// When there is no such index, or it does not have what is asked for.
+    pub(super) fn of_index(mut self, table: &ApiTable, name: Option<&str>) -> Result<Self> {
+        const WRONG: &str = "One or more parameter values were invalid:";
+        let Some(name) = name else { return Ok(self) };
+        let index = table.index(name)?;
+        let hidden = |names: Vec<&str>| {
+            let names = names.into_iter().filter(|name| !index.shows(table, name)).map(str::to_owned);
+            names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
+        };
+        let projected = hidden(self.projection.as_ref().map(Projection::roots).unwrap_or_default());
+        let mut roots = Vec::new();
+        if let Some(filter) = &self.filter {
+            filter.roots(&mut roots);
+        }
+        let filtered = hidden(roots);
+        if index.is_global {
+            if self.consistent {
+                return invalid!("Consistent reads are not supported on global secondary indexes");
+            }
+            if self.asks_for_all && index.projected != Projected::All {
+                return invalid!(
+                    "{WRONG} Select type ALL_ATTRIBUTES is not supported for global secondary index {name} because its \
+                     projection type is not ALL"
+                );
+            }
+            if !projected.is_empty() {
+                return invalid!("{WRONG} Global secondary index {name} does not project [{projected}]");
+            }
+            if !filtered.is_empty() {
+                return invalid!(
+                    "{WRONG} Secondary index {name} does not project one or more filter attributes: [{filtered}]"
+                );
+            }
+        }
+        self.fetches = self.asks_for_all || !projected.is_empty() || !filtered.is_empty();
+        self.index = Some(index);
+        Ok(self)
+    }
+
+    pub(super) fn index(&self) -> Option<&SecondaryIndex> {
+        self.index.as_ref()
+    }
+
+    /// The part of an item that is read.
+    pub(super) fn visible(&self, table: &ApiTable, item: Item) -> Item {
+        match &self.index {
+            Some(index) if !self.fetches => index.project(table, item),
+            _ => item,
+        }
+    }
+
+    /// The keys of an item, behind which a page begins.
+    fn keys(&self, table: &ApiTable, item: &Item) -> Item {
+        match &self.index {
+            Some(index) => index.key_attributes(table, item),
+            None => table.key_attributes(item),
+        }
     }
 
     /// Refuses filters on attributes of the key, which a Query has conditions for.
@@ -95,22 +176,22 @@ impl PageRequest {
         if let Some(filter) = &self.filter {
             filter.roots(&mut roots);
         }
-        match table.keys().find(|key| roots.contains(&key.name)) {
-            Some(key) if request.has("FilterExpression") => invalid!(
-                "Filter Expression can only contain non-primary key attributes: Primary key attribute: {}",
-                key.name
-            ),
-            Some(key) => invalid!(
-                "QueryFilter can only contain non-primary key attributes: Primary key attribute: {}",
-                key.name
-            ),
+        let keys: Vec<&str> = match &self.index {
+            Some(index) => index.keys().map(|key| key.name.as_str()).collect(),
+            None => table.keys().map(|key| key.name).collect(),
+        };
+        let what = if request.has("FilterExpression") { "Filter Expression" } else { "QueryFilter" };
+        match keys.into_iter().find(|key| roots.contains(key)) {
+            Some(key) => {
+                invalid!("{what} can only contain non-primary key attributes: Primary key attribute: {key}")
+            }
             None => Ok(()),
         }
     }
 }
 
 /// The key behind which a page begins.
-pub(super) fn start_key(request: &Request, table: &ApiTable) -> Result<Option<RowKey>> {
+pub(super) fn start_key(request: &Request) -> Result<Option<Item>> {
     let Some(key) = request.get("ExclusiveStartKey") else { return Ok(None) };
     let key = json::read_item(key).map_err(|error| match error {
         items::Error::Validation(text) => {
@@ -118,12 +199,19 @@ pub(super) fn start_key(request: &Request, table: &ApiTable) -> Result<Option<Ro
         }
         other => other.into(),
     })?;
-    start_of(&key, table).map(Some)
+    Ok(Some(key))
 }
 
-/// The row that a starting key means.
-pub(super) fn start_of(key: &Item, table: &ApiTable) -> Result<RowKey> {
-    table.key(key).map_err(|error| ApiError {
+/// The row that a starting key means, which has the keys of the index as well where one is read.
+pub(super) fn start_of(key: &Item, table: &ApiTable, index: Option<&SecondaryIndex>) -> Result<RowKey> {
+    let row = match index {
+        None => table.key(key),
+        Some(index) if !index.has(key) || index.key_attributes(table, key) != *key => {
+            invalid!("The provided key element does not match the schema")
+        }
+        Some(_) => table.key(&table.key_attributes(key)),
+    };
+    row.map_err(|error| ApiError {
         message: format!("The provided starting key is invalid: {}", error.message),
         ..error
     })
@@ -146,20 +234,28 @@ pub(super) struct Page {
 
 impl Page {
     /// Adds an item; whether the page ends with it.
-    fn take(&mut self, request: &PageRequest, item: &Item) -> bool {
+    pub(super) fn take(&mut self, table: &ApiTable, request: &PageRequest, item: Item) -> bool {
+        if request.index.as_ref().is_some_and(|index| !index.has(&item)) {
+            return false;
+        }
+        let item = request.visible(table, item);
         self.scanned += 1;
-        self.bytes += item_size(item);
-        if request.filter.as_ref().is_none_or(|filter| filter.holds(item)) {
+        self.bytes += item_size(&item);
+        if request.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
             self.count += 1;
             if !request.counts {
                 let shown = match &request.projection {
-                    Some(projection) => json::item(&projection.apply(item)),
-                    None => json::item(item),
+                    Some(projection) => json::item(&projection.apply(&item)),
+                    None => json::item(&item),
                 };
                 self.items.push(shown);
             }
         }
-        self.scanned >= request.limit || self.bytes >= PAGE_BYTES
+        let is_full = self.scanned >= request.limit || self.bytes >= PAGE_BYTES;
+        if is_full {
+            self.last = Some(request.keys(table, &item));
+        }
+        is_full
     }
 
     /// The answer to a Query or Scan.
@@ -173,7 +269,8 @@ impl Page {
         if let Some(last) = self.last {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
-        add_capacity(&mut answer, table, request.capacity, read_units(self.bytes, request.consistent));
+        let units = read_units(self.bytes, request.consistent);
+        add_read_capacity(&mut answer, table, request.index(), (request.capacity, units));
         Json::Object(answer)
     }
 }
@@ -208,8 +305,7 @@ impl<C: Coordinator> Dynamo<C> {
                     };
                     let Some(item) = item else { continue };
                     pace.count(item_size(&item) / 4096);
-                    if out.take(request, &item) {
-                        out.last = Some(table.key_attributes(&item));
+                    if out.take(table, request, item) {
                         return Ok(out);
                     }
                 }
@@ -220,13 +316,5 @@ impl<C: Coordinator> Dynamo<C> {
             }
             pace.step().await;
         }
-    }
-}
-
-/// Refuses the name of an index: no table has one.
-pub(super) fn check_index(request: &Request) -> Result<()> {
-    match request.string("IndexName")? {
-        Some(name) => invalid!("The table does not have the specified index: {name}"),
-        None => Ok(()),
     }
 }

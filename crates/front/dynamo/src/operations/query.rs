@@ -1,18 +1,33 @@
 //! Query.
 
 use exec::backend::Coordinator;
-use items::Value;
 use items::condition::Comparison;
-use items::key_condition::{KeyCondition, RangeCondition};
+use items::key_condition::{KeyAttribute, KeyCondition, RangeCondition};
+use items::{Item, Value};
 use mutation::{Bound, RowRange, Side, Slices};
 use replica::{Keys, Partitions, ReadCommand};
 use serde_json::Value as Json;
 
 use super::Dynamo;
-use super::page::{Page, PageRequest, check_index, start_key};
+use super::page::{Page, PageRequest, start_key, start_of};
 use crate::error::{Result, invalid};
 use crate::request::Request;
+use crate::secondary::{IndexKey, SecondaryIndex};
 use crate::table::{ApiTable, RowKey, key_bytes};
+
+/// The keys of the table, or of the index that is read.
+pub(super) fn keys<'a>(
+    table: &'a ApiTable,
+    index: Option<&'a SecondaryIndex>,
+) -> (KeyAttribute<'a>, Option<KeyAttribute<'a>>) {
+    match index {
+        Some(index) => (index.hash.attribute(), index.range.as_ref().map(IndexKey::attribute)),
+        None => {
+            let (hash, range) = (table.hash(), table.range());
+            ((hash.name, hash.kind), range.map(|range| (range.name, range.kind)))
+        }
+    }
+}
 
 /// The rows that a condition on the range key means.
 fn rows(table: &ApiTable, condition: &RangeCondition) -> RowRange {
@@ -69,9 +84,8 @@ impl<C: Coordinator> Dynamo<C> {
         let substitutions = request.substitutions(&expressions, &["ProjectionExpression"])?;
         let page = PageRequest::read(request, &substitutions, ("Querying", "QueryFilter", "queryFilter"))?;
         let table = self.table(request)?;
-        check_index(request)?;
-        let (hash, range) = (table.hash(), table.range());
-        let (hash, range) = ((hash.name, hash.kind), range.map(|range| (range.name, range.kind)));
+        let page = page.of_index(&table, request.string("IndexName")?)?;
+        let (hash, range) = keys(&table, page.index());
         let condition = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
             (Some(text), _) => KeyCondition::parse(text, &substitutions, hash, range)?,
             (None, Some(conditions)) => {
@@ -86,7 +100,7 @@ impl<C: Coordinator> Dynamo<C> {
         substitutions.check_used()?;
         page.check_filter(&table, request)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
-        let start = start_key(request, &table)?;
+        let start = start_key(request)?;
         Ok(self.query_page(&table, &condition, start, reversed, &page).await?.answer(&table, &page))
     }
 
@@ -95,10 +109,29 @@ impl<C: Coordinator> Dynamo<C> {
         &self,
         table: &ApiTable,
         condition: &KeyCondition,
-        start: Option<RowKey>,
+        start: Option<Item>,
         reversed: bool,
         page: &PageRequest,
     ) -> Result<Page> {
+        let row = start.as_ref().map(|key| start_of(key, table, page.index())).transpose()?;
+        if let Some(index) = page.index() {
+            let start = match (start, row) {
+                (Some(key), Some(row)) => {
+                    if key.get(&index.hash.name) != Some(&*condition.hash) {
+                        return invalid!(
+                            "The provided starting key is outside query boundaries based on provided conditions"
+                        );
+                    }
+                    if !index.matches(condition, &key) {
+                        return invalid!("The provided starting key does not match the range key predicate");
+                    }
+                    Some(index.position(row, &key))
+                }
+                _ => None,
+            };
+            return Box::pin(self.query_index_page((table, index), condition, start, reversed, page)).await;
+        }
+        let start = row;
         let partition = table.partition(&condition.hash)?;
         let mut rows = condition.range.as_ref().map_or_else(RowRange::all, |range| rows(table, range));
         let mut is_over = false;

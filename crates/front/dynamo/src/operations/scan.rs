@@ -1,15 +1,16 @@
 //! Scan.
 
 use exec::backend::Coordinator;
+use items::Item;
 use mutation::{PartitionRange, RingPosition};
 use replica::{Partitions, ReadCommand, Resume};
 use serde_json::Value as Json;
 
 use super::Dynamo;
-use super::page::{Page, PageRequest, check_index, start_key};
+use super::page::{Page, PageRequest, start_key, start_of};
 use crate::error::{Result, invalid};
 use crate::request::Request;
-use crate::table::{ApiTable, RowKey};
+use crate::table::ApiTable;
 
 /// The most segments of a parallel scan.
 const SEGMENTS_MAX: i64 = 1_000_000;
@@ -60,8 +61,8 @@ impl<C: Coordinator> Dynamo<C> {
         let page = PageRequest::read(request, &substitutions, ("Scanning", "ScanFilter", "scanFilter"))?;
         substitutions.check_used()?;
         let table = self.table(request)?;
-        check_index(request)?;
-        let start = start_key(request, &table)?;
+        let page = page.of_index(&table, request.string("IndexName")?)?;
+        let start = start_key(request)?;
         Ok(self.scan_page(&table, (segment, total), start, &page).await?.answer(&table, &page))
     }
 
@@ -70,10 +71,11 @@ impl<C: Coordinator> Dynamo<C> {
         &self,
         table: &ApiTable,
         (segment, total): (i64, i64),
-        start: Option<RowKey>,
+        start: Option<Item>,
         page: &PageRequest,
     ) -> Result<Page> {
         let range = segment_range(segment, total);
+        let start = start.map(|key| start_of(&key, table, page.index())).transpose()?;
         let resume = match start {
             None => None,
             Some(start) if range.contains(&start.partition) => Some(Resume {

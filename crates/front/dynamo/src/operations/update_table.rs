@@ -1,11 +1,11 @@
-//! UpdateTable: billing, throughput, class and protection, which are kept and shown.
+//! UpdateTable: global indexes; billing, throughput, class and protection, which are kept and shown.
 
 use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
 
 use super::create_table::{billing, refuse_unsupported, table_class};
 use super::describe_table::description;
-use super::{Dynamo, refuse};
+use super::{Dynamo, refuse, secondary_indexes};
 use crate::error::{Result, invalid};
 use crate::request::Request;
 use crate::table;
@@ -16,7 +16,8 @@ impl<C: Coordinator> Dynamo<C> {
         refuse_unsupported(request)?;
         refuse(request, &["OnDemandThroughput", "WarmThroughput"])?;
         let changed = ["BillingMode", "ProvisionedThroughput", "TableClass", "DeletionProtectionEnabled"];
-        if !changed.iter().any(|name| request.has(name)) {
+        let updates = request.get("GlobalSecondaryIndexUpdates").and_then(Json::as_array);
+        if !changed.iter().any(|name| request.has(name)) && updates.is_none_or(Vec::is_empty) {
             return invalid!(
                 "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
                  SSESpecification or ReplicaUpdates is required"
@@ -24,7 +25,8 @@ impl<C: Coordinator> Dynamo<C> {
         }
         let find = |schema: &schema::Schema| table::find_named(schema, &name);
         let table = self
-            .change_table(find, |_, details| {
+            .change_table(find, |table, details| {
+                secondary_indexes::update(request, table, details)?;
                 if request.has("BillingMode") || request.has("ProvisionedThroughput") {
                     billing(request, details)?;
                     if details.on_demand {

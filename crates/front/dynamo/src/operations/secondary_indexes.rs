@@ -1,0 +1,364 @@
+//! Secondary indexes in CreateTable, UpdateTable and DescribeTable.
+
+use items::json;
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::create_table::key_elements;
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::request::{Request, constraint};
+use crate::secondary::{IndexKey, Projected, SecondaryIndex};
+use crate::table::{ApiTable, Details};
+
+const WRONG: &str = "One or more parameter values were invalid:";
+const GLOBAL_MAX: usize = 20;
+const LOCAL_MAX: usize = 5;
+/// Attributes that all indexes of a table include together.
+const INCLUDED_MAX: usize = 100;
+
+/// The keys of a table: the names of its hash and range key.
+type TableKeys<'a> = (&'a str, Option<&'a str>);
+
+/// The indexes of a table that is to be created, held against the definitions of attributes.
+pub(super) fn created(
+    request: &Request,
+    definitions: &[(&str, &str)],
+    (hash, range): TableKeys<'_>,
+    on_demand: bool,
+) -> Result<Vec<SecondaryIndex>> {
+    let mut indexes: Vec<SecondaryIndex> = Vec::new();
+    for (parameter, is_global) in [("LocalSecondaryIndexes", false), ("GlobalSecondaryIndexes", true)] {
+        let Some(list) = request.get(parameter).map(json::read_list).transpose()? else { continue };
+        if list.is_empty() {
+            return invalid!("{WRONG} List of {parameter} is empty");
+        }
+        for (at, one) in list.iter().enumerate() {
+            let place = format!("{}.{}.member", crate::request::place(parameter), at + 1);
+            let index = read_index(one, &place, is_global, definitions)?;
+            if is_global {
+                throughput(one, &index.name, on_demand)?;
+            } else {
+                check_local(&index, (hash, range))?;
+            }
+            indexes.push(with_units(index, one));
+        }
+    }
+    check_all(&indexes)?;
+    if !indexes.is_empty() {
+        let mut used: Vec<&str> = std::iter::once(hash).chain(range).collect();
+        used.extend(indexes.iter().flat_map(SecondaryIndex::keys).map(|key| key.name.as_str()));
+        if definitions.iter().any(|(name, _)| !used.contains(name)) {
+            let mut seen = Vec::new();
+            used.retain(|name| {
+                !seen.contains(name) && {
+                    seen.push(*name);
+                    true
+                }
+            });
+            return invalid!(
+                "{WRONG} Some AttributeDefinitions are not used. AttributeDefinitions: [{}], keys used: [{}]",
+                definitions.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+                used.join(", ")
+            );
+        }
+    }
+    Ok(indexes)
+}
+
+/// Refuses sets of indexes that no table may have.
+fn check_all(indexes: &[SecondaryIndex]) -> Result<()> {
+    for (at, index) in indexes.iter().enumerate() {
+        if indexes.iter().take(at).any(|other| other.name == index.name) {
+            return invalid!("{WRONG} Duplicate index name: {}", index.name);
+        }
+    }
+    let globals = indexes.iter().filter(|index| index.is_global).count();
+    if globals > GLOBAL_MAX {
+        return invalid!("{WRONG} GlobalSecondaryIndex count exceeds the per-table limit of {GLOBAL_MAX}");
+    }
+    if indexes.len() - globals > LOCAL_MAX {
+        return invalid!("{WRONG} Number of LocalSecondaryIndexes exceeds per-table limit of {LOCAL_MAX}");
+    }
+    let included = indexes.iter().map(|index| match &index.projected {
+        Projected::Include(names) => names.len(),
+        _ => 0,
+    });
+    if included.sum::<usize>() > INCLUDED_MAX {
+        return invalid!(
+            "{WRONG} The number of projected attributes of all indexes exceeds the limit of {INCLUDED_MAX}"
+        );
+    }
+    Ok(())
+}
+
+fn check_local(index: &SecondaryIndex, (hash, range): TableKeys<'_>) -> Result<()> {
+    if range.is_none() {
+        return invalid!(
+            "{WRONG} Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex"
+        );
+    }
+    if index.hash.name != hash {
+        return invalid!(
+            "{WRONG} Index KeySchema does not have the same leading hash key as table KeySchema for index: {}. index hash \
+             key: {}, table hash key: {hash}",
+            index.name,
+            index.hash.name
+        );
+    }
+    if index.range.is_none() {
+        return invalid!("{WRONG} Index KeySchema does not have a range key for index: {}", index.name);
+    }
+    Ok(())
+}
+
+/// The throughput of a global index, which a table has to give or not to give.
+fn throughput(json: &Json, name: &str, on_demand: bool) -> Result<()> {
+    let is_given = json.get("ProvisionedThroughput").is_some_and(|value| !value.is_null());
+    match (on_demand, is_given) {
+        (false, false) => invalid!("{WRONG} ProvisionedThroughput must be specified for index: {name}"),
+        (true, true) => invalid!(
+            "{WRONG} ProvisionedThroughput should not be specified for index: {name} when BillingMode is PAY_PER_REQUEST"
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn with_units(mut index: SecondaryIndex, json: &Json) -> SecondaryIndex {
+    let units = |name: &str| json.get("ProvisionedThroughput")?.get(name)?.as_i64();
+    index.read_units = units("ReadCapacityUnits").unwrap_or(0);
+    index.write_units = units("WriteCapacityUnits").unwrap_or(0);
+    index
+}
+
+/// `IndexName`, when it may be one.
+fn index_name<'a>(fields: &'a Map<String, Json>, place: &str) -> Result<&'a str> {
+    let at = format!("{place}.indexName");
+    let Some(name) = fields.get("IndexName").filter(|name| !name.is_null()) else {
+        return constraint("null", &at, "Member must not be null");
+    };
+    let name = json::read_string(name)?;
+    if name.len() < 3 {
+        return constraint(name, &at, "Member must have length greater than or equal to 3");
+    }
+    if name.len() > 255 {
+        return constraint(name, &at, "Member must have length less than or equal to 255");
+    }
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')) {
+        return constraint(name, &at, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+");
+    }
+    Ok(name)
+}
+
+/// An index of a request.
+fn read_index(
+    json: &Json,
+    place: &str,
+    is_global: bool,
+    definitions: &[(&str, &str)],
+) -> Result<SecondaryIndex> {
+    let fields = json::read_map(json)?;
+    let name = index_name(fields, place)?;
+    let at = format!("{place}.keySchema");
+    let Some(schema) = fields.get("KeySchema").filter(|schema| !schema.is_null()) else {
+        return constraint("null", &at, "Member must not be null");
+    };
+    let keys = key_elements(schema, &at, definitions)?;
+    let mut keys = keys.into_iter().map(|(name, _)| {
+        let kind = definitions.iter().find(|(known, _)| *known == name).map_or("B", |(_, kind)| kind);
+        let kind = ["S", "N"].into_iter().find(|known| *known == kind).unwrap_or("B");
+        IndexKey { name: name.to_owned(), kind }
+    });
+    let Some(hash) = keys.next() else {
+        return constraint("[]", &at, "Member must have length greater than or equal to 1");
+    };
+    let Some(projection) = fields.get("Projection").filter(|projection| !projection.is_null()) else {
+        return constraint("null", &format!("{place}.projection"), "Member must not be null");
+    };
+    Ok(SecondaryIndex {
+        name: name.to_owned(),
+        is_global,
+        hash,
+        range: keys.next(),
+        projected: projected(json::read_map(projection)?, place)?,
+        read_units: 0,
+        write_units: 0,
+    })
+}
+
+/// `Projection`
+fn projected(fields: &Map<String, Json>, place: &str) -> Result<Projected> {
+    let kind = match fields.get("ProjectionType").filter(|kind| !kind.is_null()) {
+        Some(kind) => json::read_string(kind)?,
+        None => return invalid!("{WRONG} Unknown ProjectionType: null"),
+    };
+    let names =
+        fields.get("NonKeyAttributes").filter(|names| !names.is_null()).map(json::read_list).transpose()?;
+    let at = format!("{place}.projection");
+    if let Some([]) = names {
+        let at = format!("{at}.nonKeyAttributes");
+        return constraint("[]", &at, "Member must have length greater than or equal to 1");
+    }
+    match (kind, names) {
+        ("ALL", None) => Ok(Projected::All),
+        ("KEYS_ONLY", None) => Ok(Projected::KeysOnly),
+        ("INCLUDE", Some(names)) => {
+            let mut all: Vec<String> = Vec::with_capacity(names.len().min(INCLUDED_MAX));
+            for name in names {
+                let name = json::read_string(name)?;
+                if name.is_empty() || name.len() > 255 {
+                    return invalid!(
+                        "{WRONG} NonKeyAttributes has a name of {} bytes: 1 to 255 are allowed",
+                        name.len()
+                    );
+                }
+                if all.iter().any(|known| known == name) {
+                    return invalid!("{WRONG} Duplicate value in NonKeyAttributes: {name}");
+                }
+                all.push(name.to_owned());
+                if all.len() > INCLUDED_MAX {
+                    return invalid!("{WRONG} NonKeyAttributes has more than {INCLUDED_MAX} names");
+                }
+            }
+            Ok(Projected::Include(all))
+        }
+        ("INCLUDE", None) => {
+            invalid!("{WRONG} ProjectionType is INCLUDE, but NonKeyAttributes is not specified")
+        }
+        ("ALL" | "KEYS_ONLY", Some(_)) => {
+            invalid!("{WRONG} ProjectionType is {kind}, but NonKeyAttributes is specified")
+        }
+        _ => constraint(
+            kind,
+            &format!("{at}.projectionType"),
+            "Member must satisfy enum value set: [ALL, INCLUDE, KEYS_ONLY]",
+        ),
+    }
+}
+
+/// Carries out `GlobalSecondaryIndexUpdates` on the details of a table.
+pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details) -> Result<()> {
+    let list =
+        request.get("GlobalSecondaryIndexUpdates").map(json::read_list).transpose()?.unwrap_or_default();
+    let mut online = 0;
+    for (at, one) in list.iter().enumerate() {
+        let place = |action: &str| format!("globalSecondaryIndexUpdates.{}.member.{action}", at + 1);
+        let members = json::read_map(one)?;
+        let mut actions = members.iter().filter(|(_, action)| !action.is_null());
+        let (Some((kind, action)), None) = (actions.next(), actions.next()) else {
+            return invalid!(
+                "{WRONG} One of GlobalSecondaryIndexUpdate action must be specified: Create, Update or Delete"
+            );
+        };
+        let fields = json::read_map(action)?;
+        let name = index_name(fields, &place(&crate::request::place(kind)))?;
+        let found = details.indexes.iter().position(|index| index.is_global && index.name == name);
+        let missing = || ApiError::new(ErrorKind::ResourceNotFound, "Requested resource not found");
+        match kind.as_str() {
+            "Create" => {
+                online += 1;
+                create(request, action, &place("create"), (table, details))?;
+            }
+            "Delete" => {
+                online += 1;
+                details.indexes.remove(found.ok_or_else(missing)?);
+            }
+            "Update" => {
+                let at = found.ok_or_else(missing)?;
+                if let Some(index) = details.indexes.get_mut(at) {
+                    *index = with_units(index.clone(), action);
+                }
+            }
+            _ => return invalid!("{WRONG} {kind} is no action of GlobalSecondaryIndexUpdates"),
+        }
+        if online > 1 {
+            let text = "Subscriber limit exceeded: Only 1 online index can be created or deleted simultaneously per table";
+            return Err(ApiError::new(ErrorKind::LimitExceeded, text));
+        }
+    }
+    Ok(())
+}
+
+/// Adds an index, whose keys may be of attributes that are defined here or were before.
+fn create(
+    request: &Request,
+    action: &Json,
+    place: &str,
+    (table, details): (&ApiTable, &mut Details),
+) -> Result<()> {
+    let defined = match request.has("AttributeDefinitions") {
+        true => super::create_table::definitions(request)?,
+        false => Vec::new(),
+    };
+    let mut definitions: Vec<(&str, &str)> = defined.clone();
+    for (name, kind) in attributes(table) {
+        match defined.iter().find(|(known, _)| *known == name) {
+            Some((_, other)) if *other != kind => {
+                return invalid!(
+                    "{WRONG} Attributes cannot be redefined. Please check that your attribute has the same type as \
+                     previously defined. Existing schema: {name} {kind}, new: {other}"
+                );
+            }
+            Some(_) => {}
+            None => definitions.push((name, kind)),
+        }
+    }
+    let index = with_units(read_index(action, place, true, &definitions)?, action);
+    if details.indexes.iter().any(|other| other.name == index.name) {
+        return invalid!("Attempting to create an index which already exists");
+    }
+    throughput(action, &index.name, details.on_demand)?;
+    details.indexes.push(index);
+    check_all(&details.indexes)
+}
+
+/// The attributes of a table that have a definition: its keys and those of its indexes.
+pub(super) fn attributes(table: &ApiTable) -> Vec<(&str, &'static str)> {
+    let mut all: Vec<(&str, &'static str)> = table.keys().map(|key| (key.name, key.kind)).collect();
+    for key in table.indexes().iter().flat_map(SecondaryIndex::keys) {
+        if !all.iter().any(|(known, _)| *known == key.name) {
+            all.push((&key.name, key.kind));
+        }
+    }
+    all
+}
+
+/// Adds the indexes to the description of a table.
+pub(super) fn describe(table: &ApiTable, members: &mut Map<String, Json>) {
+    for (parameter, is_global) in [("LocalSecondaryIndexes", false), ("GlobalSecondaryIndexes", true)] {
+        let indexes = table.indexes().iter().filter(|index| index.is_global == is_global);
+        let shown: Vec<Json> = indexes.map(|index| description(table, index)).collect();
+        if !shown.is_empty() {
+            members.insert(parameter.to_owned(), Json::Array(shown));
+        }
+    }
+}
+
+fn description(table: &ApiTable, index: &SecondaryIndex) -> Json {
+    let keys: Vec<Json> = index
+        .keys()
+        .zip(["HASH", "RANGE"])
+        .map(|(key, kind)| to_json!({ "AttributeName": key.name, "KeyType": kind }))
+        .collect();
+    let projection = match &index.projected {
+        Projected::All => to_json!({ "ProjectionType": "ALL" }),
+        Projected::KeysOnly => to_json!({ "ProjectionType": "KEYS_ONLY" }),
+        Projected::Include(names) => to_json!({ "ProjectionType": "INCLUDE", "NonKeyAttributes": names }),
+    };
+    let mut out = to_json!({
+        "IndexName": index.name,
+        "KeySchema": keys,
+        "Projection": projection,
+        "IndexSizeBytes": 0,
+        "ItemCount": 0,
+        "IndexArn": format!("{}/index/{}", table.arn(), index.name),
+    });
+    if let (true, Some(members)) = (index.is_global, out.as_object_mut()) {
+        members.insert("IndexStatus".to_owned(), "ACTIVE".into());
+        let throughput = to_json!({
+            "NumberOfDecreasesToday": 0,
+            "ReadCapacityUnits": index.read_units,
+            "WriteCapacityUnits": index.write_units,
+        });
+        members.insert("ProvisionedThroughput".to_owned(), throughput);
+    }
+    out
+}

@@ -1,0 +1,486 @@
+//! Secondary indexes of a table: which items are in them, in which order, and what they show.
+//!
+//! An index stores no items: a read of one finds its items in the table, by the table's own key or by an index that is attached to
+//! storage (docs/design/dynamo.md). What the API knows of an index stands in an extension of the table.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use items::key_condition::{KeyAttribute, KeyCondition, RangeCondition};
+use items::{Item, Path, Value, stored};
+use mutation::{Clustering, DecoratedKey};
+use replica::{ENTRY_OPTION, IndexQuery, Predicate};
+use schema::{Index, IndexTarget, IndexedPart};
+use serde_json::{Value as Json, json};
+
+use crate::error::{Result, invalid};
+use crate::table::{ATTRIBUTES, ApiTable, HASH_BYTES_MAX, KeyColumn, RANGE_BYTES_MAX, RowKey, key_bytes};
+
+/// The class of an index of storage that belongs to the API; no statement of CQL reads by one.
+const CLASS: &str = "dynamodb";
+
+/// A key attribute of an index.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct IndexKey {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+}
+
+/// The attributes that an index shows beside the keys.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Projected {
+    All,
+    KeysOnly,
+    Include(Vec<String>),
+}
+
+/// A secondary index.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SecondaryIndex {
+    pub(crate) name: String,
+    pub(crate) is_global: bool,
+    pub(crate) hash: IndexKey,
+    pub(crate) range: Option<IndexKey>,
+    pub(crate) projected: Projected,
+    pub(crate) read_units: i64,
+    pub(crate) write_units: i64,
+}
+
+fn kind(name: &str) -> Option<&'static str> {
+    ["S", "N", "B"].into_iter().find(|known| *known == name)
+}
+
+impl IndexKey {
+    fn read(json: &Json) -> Option<Self> {
+        Some(Self { name: json.get("name")?.as_str()?.to_owned(), kind: kind(json.get("kind")?.as_str()?)? })
+    }
+
+    fn json(&self) -> Json {
+        json!({ "name": self.name, "kind": self.kind })
+    }
+
+    /// As conditions on keys name it.
+    pub(crate) fn attribute(&self) -> KeyAttribute<'_> {
+        (&self.name, self.kind)
+    }
+}
+
+/// The indexes in the bytes of a table's extension.
+pub(crate) fn read(bytes: &[u8]) -> Vec<SecondaryIndex> {
+    let json: Json = serde_json::from_slice(bytes).unwrap_or_default();
+    json.as_array().into_iter().flatten().filter_map(SecondaryIndex::read).collect()
+}
+
+/// The bytes of a table's extension.
+pub(crate) fn write(indexes: &[SecondaryIndex]) -> Vec<u8> {
+    Json::Array(indexes.iter().map(SecondaryIndex::json).collect()).to_string().into_bytes()
+}
+
+/// Makes the indexes of storage of a table those that its secondary indexes need; `range` is the table's own range key.
+pub(crate) fn attach(
+    attached: &mut BTreeMap<String, Index>,
+    indexes: &[SecondaryIndex],
+    (hash, range): (&str, Option<&str>),
+) {
+    attached.retain(|_, index| index.class.as_deref() != Some(CLASS));
+    for index in indexes.iter().filter(|index| index.is_global && index.hash.name != hash) {
+        let attribute = &index.hash.name;
+        let name = index.storage_index();
+        let (column, part, options) = if Some(attribute.as_str()) == range {
+            (attribute.clone(), IndexedPart::Whole, BTreeMap::new())
+        } else {
+            let options = BTreeMap::from([(ENTRY_OPTION.to_owned(), attribute.clone())]);
+            (ATTRIBUTES.to_owned(), IndexedPart::Entries, options)
+        };
+        let targets = vec![IndexTarget { column, part }];
+        attached.insert(name.clone(), Index { name, targets, class: Some(CLASS.to_owned()), options });
+    }
+}
+
+/// Whether a value may be that of a key of an index.
+fn fits(key: &IndexKey, value: &Value, bytes_max: usize) -> bool {
+    let len = match value {
+        Value::S(text) => text.len(),
+        Value::B(bytes) => bytes.len(),
+        _ => 1,
+    };
+    value.type_name() == key.kind && (1..=bytes_max).contains(&len)
+}
+
+impl SecondaryIndex {
+    fn read(json: &Json) -> Option<Self> {
+        let integer = |name: &str| json.get(name).and_then(Json::as_i64).unwrap_or(0);
+        let projected = match json.get("projected")? {
+            Json::Array(names) => {
+                Projected::Include(names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect())
+            }
+            Json::Bool(true) => Projected::All,
+            _ => Projected::KeysOnly,
+        };
+        Some(Self {
+            name: json.get("name")?.as_str()?.to_owned(),
+            is_global: json.get("global")?.as_bool()?,
+            hash: IndexKey::read(json.get("hash")?)?,
+            range: json.get("range").and_then(IndexKey::read),
+            projected,
+            read_units: integer("read_units"),
+            write_units: integer("write_units"),
+        })
+    }
+
+    fn json(&self) -> Json {
+        json!({
+            "name": self.name,
+            "global": self.is_global,
+            "hash": self.hash.json(),
+            "range": self.range.as_ref().map(IndexKey::json),
+            "projected": match &self.projected {
+                Projected::All => json!(true),
+                Projected::KeysOnly => json!(false),
+                Projected::Include(names) => json!(names),
+            },
+            "read_units": self.read_units,
+            "write_units": self.write_units,
+        })
+    }
+
+    /// The name of the index of storage by which its items are found. Indexes with one hash key share it.
+    fn storage_index(&self) -> String {
+        format!("dynamodb_{:016x}", xxhash_rust::xxh3::xxh3_64(self.hash.name.as_bytes()))
+    }
+
+    /// The question to the index of storage for the items with a hash key; none where they are a partition of the table.
+    pub(crate) fn query(&self, table: &ApiTable, hash: &Value) -> Option<IndexQuery> {
+        if self.hash.name == table.hash().name {
+            return None;
+        }
+        let predicate = match table.range() {
+            Some(range) if range.name == self.hash.name => Predicate::Equal(key_bytes(hash).into()),
+            _ => Predicate::Entry {
+                key: self.hash.name.clone().into_bytes().into(),
+                value: stored::encode(hash).into(),
+            },
+        };
+        Some(IndexQuery { index: self.storage_index(), predicate })
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &IndexKey> {
+        std::iter::once(&self.hash).chain(&self.range)
+    }
+
+    /// Whether it has an item: one that has its keys.
+    pub(crate) fn has(&self, item: &Item) -> bool {
+        self.keys()
+            .zip([HASH_BYTES_MAX, RANGE_BYTES_MAX])
+            .all(|(key, bytes_max)| item.get(&key.name).is_some_and(|value| fits(key, value, bytes_max)))
+    }
+
+    /// Whether it shows an attribute.
+    pub(crate) fn shows(&self, table: &ApiTable, attribute: &str) -> bool {
+        match &self.projected {
+            Projected::All => true,
+            Projected::Include(names) if names.iter().any(|name| name == attribute) => true,
+            _ => {
+                self.keys().any(|key| key.name == attribute)
+                    || table.keys().any(|key: KeyColumn<'_>| key.name == attribute)
+            }
+        }
+    }
+
+    /// The part of an item that it shows.
+    pub(crate) fn project(&self, table: &ApiTable, item: Item) -> Item {
+        match self.projected {
+            Projected::All => item,
+            _ => item.into_iter().filter(|(name, _)| self.shows(table, name)).collect(),
+        }
+    }
+
+    /// The keys of an item: its own and those of the table.
+    pub(crate) fn key_attributes(&self, table: &ApiTable, item: &Item) -> Item {
+        let mut keys = table.key_attributes(item);
+        keys.extend(self.keys().filter_map(|key| Some((key.name.clone(), item.get(&key.name)?.clone()))));
+        keys
+    }
+
+    /// Whether it has an item under the keys of a condition.
+    pub(crate) fn matches(&self, condition: &KeyCondition, item: &Item) -> bool {
+        self.has(item)
+            && item.get(&self.hash.name) == Some(&*condition.hash)
+            && condition.range.as_ref().is_none_or(|range| {
+                self.range
+                    .as_ref()
+                    .and_then(|key| item.get(&key.name))
+                    .is_some_and(|value| holds(range, value))
+            })
+    }
+
+    /// The place of an item among those with its hash key.
+    pub(crate) fn position(&self, key: RowKey, item: &Item) -> Position {
+        let range = self.range.as_ref().and_then(|range| item.get(&range.name)).cloned();
+        Position { range, partition: key.partition, clustering: key.clustering }
+    }
+
+    /// Refuses a value that a key of the index cannot have.
+    fn check(&self, key: &IndexKey, value: &Value, is_update: bool) -> Result<()> {
+        let is_hash = key.name == self.hash.name;
+        if value.type_name() != key.kind && is_update {
+            return invalid!(
+                "The update expression attempted to update the secondary index key to unsupported type"
+            );
+        }
+        if value.type_name() != key.kind {
+            return invalid!(
+                "One or more parameter values were invalid: Type mismatch for Index Key {} Expected: {} Actual: {} \
+                 IndexName: {}",
+                key.name,
+                key.kind,
+                value.type_name(),
+                self.name
+            );
+        }
+        let what = match value {
+            Value::S(text) if text.is_empty() => "string",
+            Value::B(bytes) if bytes.is_empty() => "binary",
+            value if !fits(key, value, if is_hash { HASH_BYTES_MAX } else { RANGE_BYTES_MAX }) => {
+                let (what, max) = match is_hash {
+                    true => ("Size of hashkey has exceeded the maximum size limit of", HASH_BYTES_MAX),
+                    false => {
+                        ("Aggregated size of all range keys has exceeded the size limit of ", RANGE_BYTES_MAX)
+                    }
+                };
+                return invalid!("One or more parameter values were invalid: {what}{max} bytes");
+            }
+            _ => return Ok(()),
+        };
+        if is_update {
+            return invalid!(
+                "One or more parameter values are not valid. The update expression attempted to update a secondary index \
+                 key to a value that is not supported. The AttributeValue for a key attribute cannot contain an empty \
+                 {what} value."
+            );
+        }
+        invalid!(
+            "One or more parameter values are not valid. A value specified for a secondary index key is not supported. The \
+             AttributeValue for a key attribute cannot contain an empty {what} value. IndexName: {}, IndexKey: {}",
+            self.name,
+            key.name
+        )
+    }
+}
+
+/// Refuses values that keys of indexes cannot have: those of `new` that are not in `old`, where it is an update.
+pub(crate) fn check(indexes: &[SecondaryIndex], old: Option<&Item>, new: &Item) -> Result<()> {
+    for index in indexes {
+        for key in index.keys() {
+            let Some(value) = new.get(&key.name) else { continue };
+            // The items of before the index may have any.
+            if old.is_some_and(|old| old.get(&key.name) == Some(value)) {
+                continue;
+            }
+            index.check(key, value, old.is_some())?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an update of a part of a key.
+pub(crate) fn check_paths<'a>(
+    indexes: &[SecondaryIndex],
+    mut paths: impl Iterator<Item = &'a Path>,
+) -> Result<()> {
+    let is_key = |name: &str| indexes.iter().flat_map(SecondaryIndex::keys).any(|key| key.name == name);
+    match paths.find(|path| !path.is_top() && is_key(&path.root)) {
+        Some(path) => invalid!(
+            "Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed: IndexKey: {}",
+            path.root
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Whether a value of a range key meets a condition.
+pub(crate) fn holds(condition: &RangeCondition, value: &Value) -> bool {
+    use items::condition::Comparison;
+    match condition {
+        RangeCondition::Compare(comparison, with) => {
+            value.order(with).is_some_and(|order| match comparison {
+                Comparison::Eq | Comparison::Ne => order.is_eq(),
+                Comparison::Lt => order.is_lt(),
+                Comparison::Le => order.is_le(),
+                Comparison::Gt => order.is_gt(),
+                Comparison::Ge => order.is_ge(),
+            })
+        }
+        RangeCondition::Between(low, high) => {
+            value.order(low).is_some_and(Ordering::is_ge) && value.order(high).is_some_and(Ordering::is_le)
+        }
+        RangeCondition::BeginsWith(prefix) => match (value, &**prefix) {
+            (Value::S(value), Value::S(prefix)) => value.starts_with(prefix.as_str()),
+            (Value::B(value), Value::B(prefix)) => value.starts_with(prefix),
+            _ => false,
+        },
+    }
+}
+
+/// The place of an item in an index: by the range key, and by the table's own key among equal ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    range: Option<Value>,
+    partition: DecoratedKey,
+    clustering: Clustering,
+}
+
+impl Ord for Position {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let range = match (&self.range, &other.range) {
+            (Some(a), Some(b)) => a.order(b).unwrap_or(Ordering::Equal),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        };
+        range
+            .then_with(|| self.partition.cmp(&other.partition))
+            .then_with(|| self.clustering.cmp(&other.clustering))
+    }
+}
+
+impl PartialOrd for Position {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The first items behind a position, as many as a page holds: however many are offered, no more are kept.
+pub(crate) struct Nearest {
+    start: Option<Position>,
+    is_reversed: bool,
+    count_max: usize,
+    bytes_max: usize,
+    bytes: usize,
+    kept: BTreeMap<Position, (Item, usize)>,
+}
+
+impl Nearest {
+    /// Of at most `count_max` items; the one that reaches `bytes_max` is the last.
+    pub(crate) fn new(
+        start: Option<Position>,
+        is_reversed: bool,
+        count_max: usize,
+        bytes_max: usize,
+    ) -> Self {
+        Self { start, is_reversed, count_max, bytes_max, bytes: 0, kept: BTreeMap::new() }
+    }
+
+    fn is_before(&self, a: &Position, b: &Position) -> bool {
+        if self.is_reversed { a > b } else { a < b }
+    }
+
+    /// Whether an item at this position would be kept.
+    pub(crate) fn wants(&self, position: &Position) -> bool {
+        self.start.as_ref().is_none_or(|start| self.is_before(start, position))
+            && !(self.is_full() && self.farthest().is_some_and(|last| self.is_before(last, position)))
+    }
+
+    fn farthest(&self) -> Option<&Position> {
+        let mut positions = self.kept.keys();
+        if self.is_reversed { positions.next() } else { positions.next_back() }
+    }
+
+    /// Whether only items before the last one of the page are still kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kept.len() >= self.count_max || self.bytes >= self.bytes_max
+    }
+
+    /// Whether nothing that comes behind what was offered would be kept, when items come in the order of the index.
+    pub(crate) fn is_full_in_order(&self) -> bool {
+        !self.is_reversed && self.is_full()
+    }
+
+    /// The partition before which no item would be kept, when partitions are in the order of the index.
+    pub(crate) fn first_partition(&self) -> Option<&DecoratedKey> {
+        self.start.as_ref().filter(|_| !self.is_reversed).map(|start| &start.partition)
+    }
+
+    /// Offers an item of so many bytes.
+    pub(crate) fn offer(&mut self, position: Position, item: Item, size: usize) {
+        if !self.wants(&position) {
+            return;
+        }
+        self.bytes += size;
+        self.kept.insert(position, (item, size));
+        loop {
+            let Some((_, size)) = self.farthest().and_then(|last| self.kept.get(last)) else { return };
+            let size = *size;
+            if self.kept.len() <= self.count_max && self.bytes - size < self.bytes_max {
+                return;
+            }
+            self.bytes -= size;
+            if self.is_reversed {
+                self.kept.pop_first();
+            } else {
+                self.kept.pop_last();
+            }
+        }
+    }
+
+    /// The items, the first one first.
+    pub(crate) fn into_items(self) -> Vec<Item> {
+        let mut items: Vec<Item> = self.kept.into_values().map(|(item, _)| item).collect();
+        if self.is_reversed {
+            items.reverse();
+        }
+        items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use items::Number;
+
+    use super::*;
+
+    fn position(range: u32, partition: &'static str) -> Position {
+        Position {
+            range: Some(Value::N(Number::from_usize(range as usize))),
+            partition: DecoratedKey::new(Bytes::from(partition)),
+            clustering: Clustering::empty(),
+        }
+    }
+
+    fn found(nearest: Nearest) -> Vec<String> {
+        nearest.into_items().iter().filter_map(|item| Some(item.get("n")?.shown())).collect()
+    }
+
+    fn item(range: u32) -> Item {
+        Item::from([("n".to_owned(), Value::N(Number::from_usize(range as usize)))])
+    }
+
+    #[test]
+    fn the_nearest_items_are_kept_whatever_their_order() {
+        for is_reversed in [false, true] {
+            let start = Some(position(if is_reversed { 7 } else { 2 }, "a"));
+            let mut nearest = Nearest::new(start.clone(), is_reversed, 3, 1000);
+            for range in [9, 1, 5, 3, 8, 2, 4, 7, 6, 0] {
+                nearest.offer(position(range, "a"), item(range), 10);
+            }
+            let wanted = if is_reversed { ["{N:6}", "{N:5}", "{N:4}"] } else { ["{N:3}", "{N:4}", "{N:5}"] };
+            assert_eq!(found(nearest), wanted);
+            // The item that reaches the bytes is the last.
+            let mut nearest = Nearest::new(start, is_reversed, 100, 15);
+            for range in [9, 1, 5, 3, 8, 2, 4, 7, 6, 0] {
+                nearest.offer(position(range, "a"), item(range), 10);
+            }
+            assert_eq!(found(nearest), wanted[..2]);
+        }
+    }
+
+    #[test]
+    fn equal_range_keys_are_in_the_order_of_the_table() {
+        let mut keys = ["a", "b", "c", "d"].map(|key| position(1, key));
+        keys.sort();
+        let mut nearest = Nearest::new(Some(keys[1].clone()), false, 10, 1000);
+        for (at, key) in keys.iter().enumerate() {
+            nearest.offer(key.clone(), item(at as u32), 1);
+        }
+        assert_eq!(found(nearest), ["{N:2}", "{N:3}"]);
+    }
+}
