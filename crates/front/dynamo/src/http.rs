@@ -19,6 +19,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
 
+use crate::encoding::{Encoding, packed};
 use crate::signature::Signed;
 use crate::{Answer, ApiError, Dynamo, ErrorKind};
 
@@ -160,40 +161,52 @@ async fn respond<C: Coordinator>(service: &Service<C>, request: Request<Incoming
     if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
         // What load balancers ask.
         let host = header(&head.headers, "host").unwrap_or_default();
-        return response(service, 200, "text/plain", format!("healthy: {host}"), false);
+        let body = format!("healthy: {host}").into_bytes();
+        return response(service, (200, "text/plain"), body, false, false);
     }
     let mut booking = Booking { of: &service.in_flight, bytes: 0 };
     let read = read_body(service, body, &mut booking);
     let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
-        Ok(Ok(body)) => (carry_out(service, &head, &body).await, false),
+        Ok(Ok(body)) => (carry_out(service, &head, body, &mut booking).await, false),
         Ok(Err(error)) => (answer_of(&error), true),
         Err(_) => (
             answer_of(&ApiError::new(ErrorKind::Serialization, "The request's body did not arrive in time")),
             true,
         ),
     };
-    response(service, answer.status, "application/x-amz-json-1.0", answer.body, closes)
+    let body = answer.body.into_bytes();
+    let kind = (answer.status, "application/x-amz-json-1.0");
+    match packed(&body, header(&head.headers, "accept-encoding")).await {
+        Some(packed) => response(service, kind, packed, true, closes),
+        None => response(service, kind, body, false, closes),
+    }
 }
 
 fn answer_of(error: &ApiError) -> Answer {
     Answer { status: error.kind.status(), body: error.body().to_string() }
 }
 
-async fn carry_out<C: Coordinator>(service: &Service<C>, head: &Parts, body: &[u8]) -> Answer {
+async fn carry_out<C: Coordinator>(
+    service: &Service<C>,
+    head: &Parts,
+    body: Bytes,
+    booking: &mut Booking<'_>,
+) -> Answer {
     let headers = &head.headers;
-    if header(headers, "content-encoding").is_some_and(|encoding| encoding != "identity") {
-        let text = "Compressed requests are not supported: send them without Content-Encoding";
-        return answer_of(&ApiError::new(ErrorKind::Serialization, text));
-    }
     let target = header(headers, "x-amz-target").and_then(|target| target.strip_prefix(TARGET_PREFIX));
     match target {
         Some(operation) if head.method == Method::POST => {
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
-            let signed = Signed { method: head.method.as_str(), path, query, headers, body };
-            match service.dynamo.signer(&signed) {
-                Ok(role) => {
+            let signed = Signed { method: head.method.as_str(), path, query, headers, body: &body };
+            // A body is signed as it was sent, and unpacked for who has signed it.
+            let role = match service.dynamo.signer(&signed) {
+                Ok(role) => role,
+                Err(error) => return answer_of(&error),
+            };
+            match unpacked(service, headers, body, booking).await {
+                Ok(body) => {
                     let host = header(headers, "host").unwrap_or_default();
-                    service.dynamo.call(operation, body, host, role.as_deref()).await
+                    service.dynamo.call(operation, &body, host, role.as_deref()).await
                 }
                 Err(error) => answer_of(&error),
             }
@@ -206,22 +219,47 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
+fn too_large(limits: &HttpLimits) -> ApiError {
+    ApiError::validation(format!("The request's body has more than {} bytes", limits.body_bytes_max))
+}
+
+fn busy() -> ApiError {
+    let text = "Too many bytes of requests are under way on this node; try again";
+    ApiError::new(ErrorKind::RequestLimitExceeded, text)
+}
+
+/// The body without its `Content-Encoding`.
+async fn unpacked<C>(
+    service: &Service<C>,
+    headers: &HeaderMap,
+    body: Bytes,
+    booking: &mut Booking<'_>,
+) -> Result<Bytes, ApiError> {
+    let (limits, packed) = (&service.limits, body.len());
+    let encoding = Encoding::of_request(header(headers, "content-encoding"))?;
+    let grow = |len: usize| {
+        if len > limits.body_bytes_max {
+            return Err(too_large(limits));
+        }
+        match booking.raise(packed + len, limits.bytes_in_flight_max) {
+            true => Ok(()),
+            false => Err(busy()),
+        }
+    };
+    encoding.unpack(body, grow).await
+}
+
 async fn read_body<C>(
     service: &Service<C>,
     mut body: Incoming,
     booking: &mut Booking<'_>,
 ) -> Result<Bytes, ApiError> {
     let limits = &service.limits;
-    let too_large =
-        || ApiError::validation(format!("The request's body has more than {} bytes", limits.body_bytes_max));
+    let too_large = || too_large(limits);
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limits.body_bytes_max {
         return Err(too_large());
     }
-    let busy = || {
-        let text = "Too many bytes of requests are under way on this node; try again";
-        ApiError::new(ErrorKind::RequestLimitExceeded, text)
-    };
     // A body is paid for as it arrives: an announcement costs a client nothing.
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -242,9 +280,9 @@ async fn read_body<C>(
 
 fn response<C>(
     service: &Service<C>,
-    status: u16,
-    content_type: &'static str,
-    body: String,
+    (status, content_type): (u16, &'static str),
+    body: Vec<u8>,
+    is_packed: bool,
     closes: bool,
 ) -> Response<Full<Bytes>> {
     const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
@@ -255,7 +293,11 @@ fn response<C>(
         .status(status)
         .header(hyper::header::CONTENT_TYPE, content_type)
         .header("x-amzn-RequestId", id)
-        .header("x-amz-crc32", crc32fast::hash(body.as_bytes()).to_string());
+        // Of the bytes that are sent, packed or not.
+        .header("x-amz-crc32", crc32fast::hash(&body).to_string());
+    if is_packed {
+        response = response.header(hyper::header::CONTENT_ENCODING, "gzip");
+    }
     if closes {
         response = response.header(hyper::header::CONNECTION, "close");
     }

@@ -1,6 +1,7 @@
 //! `torc dev`: a node, or a whole cluster in one process, for development and tests.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,7 +37,10 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     }
     place(&mut config, arguments);
     let nodes = *arguments.get_one::<u16>("nodes").expect("it has a default");
-    let configs = if nodes == 1 { vec![config] } else { several(&config, &directory, nodes, arguments)? };
+    let mut configs = if nodes == 1 { vec![config] } else { several(&config, &directory, nodes, arguments)? };
+    if arguments.get_one::<String>("alternator_port").is_none() {
+        configs.iter_mut().for_each(leave_out_taken_port);
+    }
     let throw_away = (kept.is_none() && !configs[0].memory).then(|| ThrowAway(directory));
     let result = match <[Config; 1]>::try_from(configs) {
         Ok([config]) => node::run(config, &server::LeftOut::default()),
@@ -44,6 +48,21 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     };
     drop(throw_away);
     result
+}
+
+/// Leaves the DynamoDB API out where another program has its port: nobody has asked for it, and the node is of use without it.
+fn leave_out_taken_port(config: &mut Config) {
+    let address = (config.alternator_address.unwrap_or(config.rpc_address), config.alternator_port);
+    if let Err(error) = TcpListener::bind(address)
+        && error.kind() == ErrorKind::AddrInUse
+    {
+        let (address, port) = address;
+        eprintln!(
+            "torc: another program has port {port} of {address}, so this node has no DynamoDB API; \
+             --alternator-port gives it another port"
+        );
+        config.alternator_port = 0;
+    }
 }
 
 /// One address is that of all ports of a development node, unless one is set apart.
