@@ -7,6 +7,7 @@ use mutation::{Seconds, Timestamp};
 use crate::leveled::Leveled;
 use crate::size_tiered::SizeTiered;
 use crate::time_window::TimeWindow;
+use crate::unified::Unified;
 
 /// What a strategy knows of an SSTable that takes part in no compaction.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,15 @@ pub struct Candidate {
     pub expired: bool,
     /// Whether other SSTables overlap its tokens, so that its tombstones may be needed.
     pub overlapped: bool,
+}
+
+/// Figures of a table beside those of its SSTables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableFigures {
+    /// The server's clock.
+    pub now: Seconds,
+    /// Bytes of data of a flushed SSTable, on average; 0 while nothing was flushed.
+    pub flush_bytes: u64,
 }
 
 /// Why SSTables were chosen.
@@ -72,6 +82,8 @@ pub struct Choice {
     pub level: u32,
     /// The result is split when an SSTable has so many bytes; none for a single one.
     pub output_bytes_max: Option<u64>,
+    /// The result is split at the tokens that divide the ring into so many equal parts; 1 for none.
+    pub shards: u32,
 }
 
 impl Choice {
@@ -99,7 +111,7 @@ impl Choice {
     }
 
     pub(crate) fn of(inputs: impl IntoIterator<Item = usize>, reason: Reason) -> Self {
-        Self { inputs: inputs.into_iter().collect(), reason, level: 0, output_bytes_max: None }
+        Self { inputs: inputs.into_iter().collect(), reason, level: 0, output_bytes_max: None, shards: 1 }
     }
 }
 
@@ -125,6 +137,8 @@ pub enum Strategy {
     Leveled(Leveled, TombstoneRule),
     /// Groups by the time of their writes.
     TimeWindow(TimeWindow, TombstoneRule),
+    /// Levels by density.
+    Unified(Unified, TombstoneRule),
 }
 
 /// Settings as a table's options have them, with defaults for what is absent or unreadable (options were checked when
@@ -132,8 +146,12 @@ pub enum Strategy {
 pub(crate) struct Settings<'a>(pub(crate) &'a BTreeMap<String, String>);
 
 impl Settings<'_> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|text| text.trim())
+    }
+
     pub(crate) fn get<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
-        self.0.get(name).and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+        self.text(name).and_then(|text| text.parse().ok()).unwrap_or(default)
     }
 
     fn flag(&self, name: &str, default: bool) -> bool {
@@ -142,7 +160,7 @@ impl Settings<'_> {
 }
 
 impl Strategy {
-    /// The strategy of a table's `compaction` option. Strategies that are not built yet are size-tiered.
+    /// The strategy of a table's `compaction` option. Those that the option's check does not know are size-tiered.
     pub fn of(options: &BTreeMap<String, String>) -> Self {
         let settings = Settings(options);
         if !settings.flag("enabled", true) {
@@ -157,24 +175,37 @@ impl Strategy {
         match class {
             "LeveledCompactionStrategy" => Self::Leveled(Leveled::of(&settings), rule),
             "TimeWindowCompactionStrategy" => Self::TimeWindow(TimeWindow::of(&settings), rule),
+            "UnifiedCompactionStrategy" => Self::Unified(Unified::of(&settings), rule),
+            "IncrementalCompactionStrategy" => Self::Unified(Unified::incremental(&settings), rule),
             _ => Self::SizeTiered(SizeTiered::of(&settings), rule),
         }
     }
 
     /// Whether a table's `compaction` option says that what has expired goes although it may hide something elsewhere
-    /// (`unsafe_aggressive_sstable_expiration`, of time windows alone).
+    /// (`unsafe_aggressive_sstable_expiration`, of time windows and unified compaction).
     pub fn expires_aggressively(options: &BTreeMap<String, String>) -> bool {
-        matches!(Self::of(options), Self::TimeWindow(..))
+        matches!(Self::of(options), Self::TimeWindow(..) | Self::Unified(..))
             && Settings(options).flag("unsafe_aggressive_sstable_expiration", false)
     }
 
-    /// The next group to merge, if there is one. `candidates` are in order of age, oldest first; `now` is the server's
-    /// clock.
-    pub fn choose(&self, candidates: &[Candidate], now: Seconds) -> Option<Choice> {
+    /// How the result of merging all of a table's SSTables is split: at so many bytes, and into so many parts of the ring.
+    pub fn major_output(&self, candidates: &[Candidate]) -> (Option<u64>, u32) {
+        match self {
+            Self::Leveled(levels, _) => (Some(levels.sstable_bytes), 1),
+            Self::Unified(unified, _) => (None, unified.shards_of(candidates.iter())),
+            Self::Disabled | Self::SizeTiered(..) | Self::TimeWindow(..) => (None, 1),
+        }
+    }
+
+    /// The next group to merge, if there is one. `candidates` are in order of age, oldest first.
+    pub fn choose(&self, candidates: &[Candidate], figures: &TableFigures) -> Option<Choice> {
         let expired: Vec<usize> = candidates.iter().filter(|one| one.expired).map(|one| one.id).collect();
         let rule = match self {
             Self::Disabled => return None,
-            Self::SizeTiered(_, rule) | Self::Leveled(_, rule) | Self::TimeWindow(_, rule) => rule,
+            Self::SizeTiered(_, rule)
+            | Self::Leveled(_, rule)
+            | Self::TimeWindow(_, rule)
+            | Self::Unified(_, rule) => rule,
         };
         if !expired.is_empty() {
             return Some(Choice::of(expired, Reason::Expired));
@@ -183,16 +214,17 @@ impl Strategy {
             Self::Disabled => None,
             Self::SizeTiered(tiers, _) => tiers.choose(candidates),
             Self::Leveled(levels, _) => levels.choose(candidates),
-            Self::TimeWindow(windows, _) => windows.choose(candidates, now),
+            Self::TimeWindow(windows, _) => windows.choose(candidates, figures.now),
+            Self::Unified(unified, _) => unified.choose(candidates, figures),
         };
         choice.or_else(|| self.tombstones(rule, candidates))
     }
 
     /// How many compactions would follow one another if nothing were written any more; an estimate.
-    pub fn pending(&self, candidates: &[Candidate], now: Seconds) -> u64 {
+    pub fn pending(&self, candidates: &[Candidate], figures: &TableFigures) -> u64 {
         let mut left = candidates.to_vec();
         let mut pending = 0;
-        while let Some(choice) = self.choose(&left, now) {
+        while let Some(choice) = self.choose(&left, figures) {
             left.retain(|one| !choice.inputs.contains(&one.id));
             pending += 1;
         }

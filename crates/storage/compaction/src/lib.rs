@@ -8,8 +8,9 @@ mod leveled;
 mod owned_ranges;
 mod size_tiered;
 mod time_window;
+pub mod unified;
 pub mod worker;
 
-pub use choose::{Candidate, Choice, Reason, Strategy};
+pub use choose::{Candidate, Choice, Reason, Strategy, TableFigures};
 pub use owned_ranges::OwnedRanges;
 pub use worker::{Job, Outcome, Progress, Throttle, WorkerError};

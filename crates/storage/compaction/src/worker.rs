@@ -32,6 +32,22 @@ pub struct Job {
     pub rule: PurgeRule,
     /// A new SSTable is begun after so many bytes, at the next partition.
     pub output_bytes_max: Option<u64>,
+    /// A new SSTable is begun at each token that divides the ring into so many equal parts.
+    pub shards: u32,
+}
+
+/// Whether a fragment begins a partition of another part of the ring than the partitions before it.
+fn begins_shard(fragment: &Fragment, shards: u32, shard: &mut u128) -> bool {
+    let Fragment::PartitionStart { key, .. } = fragment else { return false };
+    let before = std::mem::replace(shard, shard_of(key.token, shards));
+    *shard != before
+}
+
+/// The number of the one of `shards` equal parts of the ring that has a token.
+fn shard_of(token: i64, shards: u32) -> u128 {
+    // From 0 for the least token to 2^64 - 1 for the greatest.
+    let place = (token as u64) ^ (1 << 63);
+    (u128::from(place) * u128::from(shards)) >> 64
 }
 
 /// Shown while a compaction runs.
@@ -142,7 +158,7 @@ pub async fn run(
     let mut outcome = Outcome { merged: vec![0; sources.len()], ..Outcome::default() };
     // Partitions that inputs have begun and the merge has not: from how many inputs.
     let mut ahead: BTreeMap<DecoratedKey, usize> = BTreeMap::new();
-    let mut left_out = false;
+    let (mut left_out, mut shard) = (false, 0);
     let mut read_upto = vec![0; sources.len()];
     loop {
         match merger.next() {
@@ -176,6 +192,9 @@ pub async fn run(
             Step::End => break,
         }
         while let Some(fragment) = kept.pop_front() {
+            if begins_shard(&fragment, job.shards, &mut shard) {
+                finish(writer.take(), &mut outcome).await?;
+            }
             let ends = matches!(fragment, Fragment::PartitionEnd);
             let open = match &mut writer {
                 Some(open) => open,

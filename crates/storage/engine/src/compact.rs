@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use compaction::worker::run;
-use compaction::{Candidate, Choice, Job, OwnedRanges, Progress, Reason, Strategy, WorkerError};
+use compaction::{
+    Candidate, Choice, Job, OwnedRanges, Progress, Reason, Strategy, TableFigures, WorkerError,
+};
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, Repaired, RingPosition, Seconds, Timestamp};
 use rt::Group;
@@ -36,13 +38,10 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
         return Ok(());
     }
     let strategy = Strategy::of(&store.table().options.compaction);
-    let output_bytes_max = match strategy {
-        Strategy::Leveled(levels, _) => Some(levels.sstable_bytes),
-        _ => None,
-    };
+    let (output_bytes_max, shards) = strategy.major_output(&inner.candidates(store, &inputs));
     let (inputs, _room) = inner.make_room(store, &inputs, None).await?;
     let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
-    let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max };
+    let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max, shards };
     match compact(inner, store, inputs, &choice, CompactionType { name: MAJOR, kept: None }).await {
         // A truncation or the table's end came between: there is nothing left to merge.
         Err(MaintenanceError::Cancelled) if !inner.health.is_stopped() => Ok(()),
@@ -77,7 +76,8 @@ pub(crate) async fn cleanup(
             crate::marks::forget(inner, store).await?;
         }
         let level = sstable.level();
-        let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None };
+        let choice =
+            Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None, shards: 1 };
         let kind = CompactionType { name: CLEANUP, kept: Some(kept.clone()) };
         let (inputs, _room) = inner.make_room(store, &[live], None).await?;
         match compact(inner, store, inputs, &choice, kind).await {
@@ -165,8 +165,8 @@ impl Inner {
         // What was repaired is compacted apart from what was not.
         let (repaired, fresh): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|one| store.marks.is_repaired(set[one.id].covered_by.get()));
-        let now = self.now_seconds();
-        let choice = strategy.choose(&fresh, now).or_else(|| strategy.choose(&repaired, now));
+        let figures = self.table_figures(store);
+        let choice = strategy.choose(&fresh, &figures).or_else(|| strategy.choose(&repaired, &figures));
         let Some(choice) = choice else { return false };
         let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
         inputs.iter().for_each(|live| live.compacting.set(true));
@@ -260,6 +260,11 @@ impl Inner {
         let left_out = inputs.iter().filter(|live| !taken.iter().any(|taken| Rc::ptr_eq(live, taken)));
         left_out.for_each(|live| live.compacting.set(false));
         compact(self, store, taken, choice, CompactionType { name: choice.reason.name(), kept: None }).await
+    }
+
+    /// Figures of a table beside those of its SSTables.
+    pub(crate) fn table_figures(&self, store: &Store) -> TableFigures {
+        TableFigures { now: self.now_seconds(), flush_bytes: store.counters.flush_bytes.get() }
     }
 
     /// Figures of the SSTables that are free to be compacted.
@@ -467,6 +472,7 @@ async fn merge(
         kept: kind.kept.clone(),
         rule,
         output_bytes_max: choice.output_bytes_max,
+        shards: choice.shards,
     };
     let begun = store.edits.now();
     let stop = || {

@@ -166,6 +166,7 @@ impl Inner {
             }
             self.index_new(store, std::slice::from_ref(&live)).await;
             self.cache.next_epoch(store.id);
+            store.counters.flushed(live.sstable.data_len());
             store.sstables.change(vec![live.clone()], &[]);
             crate::marks::note(self, store).await;
             self.merge_into_cache(store, &flushing.memtable, &live).await;

@@ -30,6 +30,19 @@ pub(crate) struct Counters {
     pub(crate) bloom_false: Cell<u64>,
     pub(crate) cache_hits: Cell<u64>,
     pub(crate) cache_misses: Cell<u64>,
+    /// Bytes of data of a flushed SSTable, a moving average; 0 while nothing was flushed.
+    pub(crate) flush_bytes: Cell<u64>,
+}
+
+impl Counters {
+    /// A memtable became an SSTable of so many bytes of data.
+    pub(crate) fn flushed(&self, bytes: u64) {
+        let average = match self.flush_bytes.get() {
+            0 => bytes,
+            before => before - before / 8 + bytes / 8,
+        };
+        self.flush_bytes.set(average);
+    }
 }
 
 /// Adds to a counter.

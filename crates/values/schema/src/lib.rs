@@ -11,6 +11,7 @@ mod options;
 mod role;
 mod service_level;
 mod table;
+pub mod units;
 
 pub use derived::{
     Derivation, HIDDEN, Index, IndexTarget, IndexedPart, Trigger, ViewCondition, ViewOperator,

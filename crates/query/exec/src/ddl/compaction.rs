@@ -90,13 +90,28 @@ const WINDOWS: Rules = &[
     ("timestamp_resolution", Rule::Name(RESOLUTIONS, "{} is not valid for timestamp_resolution")),
 ];
 
-/// Strategies of Cassandra and ScyllaDB that are not built here, and what to use instead.
-const NOT_BUILT: &[(&str, &str)] = &[
+/// Unified compaction; [`unified::check`] knows them better.
+const UNIFIED: Rules = &[
+    ("scaling_parameters", Rule::Any),
+    ("target_sstable_size", Rule::Any),
+    ("min_sstable_size", Rule::Any),
+    ("flush_size_override", Rule::Any),
+    ("sstable_growth", Rule::Any),
+    ("base_shard_count", Rule::Any),
+    ("max_sstables_to_compact", Rule::Any),
+    ("overlap_inclusion_method", Rule::Any),
+    ("expired_sstable_check_frequency_seconds", Rule::Any),
     (
-        "UnifiedCompactionStrategy",
-        "SizeTieredCompactionStrategy, LeveledCompactionStrategy or TimeWindowCompactionStrategy",
+        "unsafe_aggressive_sstable_expiration",
+        Rule::Boolean("unsafe_aggressive_sstable_expiration should either be 'true' or 'false', not {}"),
     ),
-    ("IncrementalCompactionStrategy", "SizeTieredCompactionStrategy"),
+];
+
+/// Those of ScyllaDB's incremental compaction that have an effect here.
+const INCREMENTAL: Rules = &[
+    ("sstable_size_in_mb", Rule::Integer(1, "sstable_size_in_mb must be larger than 0, but was {}")),
+    ("min_sstable_size", Rule::Long("min_sstable_size must be non negative: {}")),
+    ("space_amplification_goal", Rule::Float),
 ];
 
 /// The rules of a strategy by its short name.
@@ -104,6 +119,8 @@ fn rules_of(strategy: &str) -> Option<&'static [Rules]> {
     Some(match strategy {
         "SizeTieredCompactionStrategy" => &[THRESHOLDS, TIERS],
         "LeveledCompactionStrategy" => &[THRESHOLDS, LEVELS],
+        "UnifiedCompactionStrategy" => &[UNIFIED],
+        "IncrementalCompactionStrategy" => &[THRESHOLDS, INCREMENTAL],
         "TimeWindowCompactionStrategy" => &[THRESHOLDS, TIERS, WINDOWS, EXPIRY],
         _ => return None,
     })
@@ -116,9 +133,6 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
         return config("Missing sub-option 'class' for the 'compaction' option");
     };
     let short = class.strip_prefix(PACKAGE).unwrap_or(&class).to_owned();
-    if let Some((name, instead)) = NOT_BUILT.iter().find(|(name, _)| *name == short) {
-        return config(format!("The compaction strategy {name} is not supported yet; use {instead}"));
-    }
     let Some(own) = rules_of(&short) else {
         let class = shown(&class).into_owned();
         let full = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
@@ -143,6 +157,17 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
         given.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
         given.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
         check_thresholds(&given)?;
+    }
+    if rule_of("scaling_parameters").is_some() {
+        super::unified::check(&given)?;
+    }
+    if let Some(goal) = given.get("space_amplification_goal")
+        && !finite(goal).is_some_and(|goal| goal > 1.0 && goal <= 2.0)
+    {
+        return config(format!(
+            "space_amplification_goal value ({}) must be greater than 1.0 and less than or equal to 2.0",
+            shown(goal)
+        ));
     }
     if rule_of("bucket_low").is_some() {
         check_buckets(&given)?;

@@ -8,6 +8,7 @@ mod keyspace;
 mod objects;
 pub mod options;
 mod table;
+mod unified;
 mod user_type;
 mod view;
 

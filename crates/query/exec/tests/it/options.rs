@@ -399,8 +399,13 @@ fn numbers_that_are_none_are_refused_with_an_error_of_configuration() {
         "compression = {'class': 'LZ4Compressor', 'min_compress_ratio': 'inf'}",
         "compaction = {'class': 'TimeWindowCompactionStrategy', 'timestamp_resolution': 'DAYS'}",
         "cdc = true",
-        "compaction = {'class': 'UnifiedCompactionStrategy'}",
-        "compaction = {'class': 'IncrementalCompactionStrategy'}",
+        "compaction = {'class': 'UnifiedCompactionStrategy', 'sstable_growth': 'NaN'}",
+        "compaction = {'class': 'UnifiedCompactionStrategy', 'min_threshold': '4'}",
+        "compaction = {'class': 'UnifiedCompactionStrategy', 'min_sstable_size': '1GiB'}",
+        "compaction = {'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4,,N'}",
+        "compaction = {'class': 'IncrementalCompactionStrategy', 'space_amplification_goal': '1.0'}",
+        "compaction = {'class': 'IncrementalCompactionStrategy', 'space_amplification_goal': 'NaN'}",
+        "compaction = {'class': 'IncrementalCompactionStrategy', 'bucket_low': '0.5'}",
     ] {
         assert!(!check(&node, option), "{option} was accepted");
     }

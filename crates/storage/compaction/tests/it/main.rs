@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use compaction::{Candidate, Choice, Reason, Strategy};
+use compaction::{Candidate, Choice, Reason, Strategy, TableFigures};
 
-const NOW: u32 = 999_100;
+const FIGURES: TableFigures = TableFigures { now: 999_100, flush_bytes: 10 << 20 };
 
 fn candidate(line: &str) -> Candidate {
     let mut words = line.split_whitespace();
@@ -44,7 +44,8 @@ fn answer(choice: Option<Choice>) -> String {
     let Some(choice) = choice else { return "nothing".to_owned() };
     let ids: Vec<String> = choice.inputs.iter().map(usize::to_string).collect();
     let level = if choice.level > 0 { format!(" to {}", choice.level) } else { String::new() };
-    format!("{} {}{level}", choice.reason.name(), ids.join(" "))
+    let parts = if choice.shards > 1 { format!(" in {} parts", choice.shards) } else { String::new() };
+    format!("{} {}{level}{parts}", choice.reason.name(), ids.join(" "))
 }
 
 #[test]
@@ -60,7 +61,7 @@ fn choices() {
             out.push_str(line);
         } else if line.starts_with("-> ") {
             let strategy = strategy.take().expect("a case begins with its strategy");
-            out.push_str(&format!("-> {}", answer(strategy.choose(&candidates, NOW))));
+            out.push_str(&format!("-> {}", answer(strategy.choose(&candidates, &FIGURES))));
             candidates.clear();
             cases += 1;
         } else if strategy.is_none() {
@@ -109,7 +110,8 @@ fn names_of_units_are_taken_in_any_case() {
 
 #[test]
 fn a_choice_fits_the_room_that_there_is() {
-    let choice = |reason| Choice { inputs: vec![7, 3, 9, 4], reason, level: 0, output_bytes_max: None };
+    let choice =
+        |reason| Choice { inputs: vec![7, 3, 9, 4], reason, level: 0, output_bytes_max: None, shards: 1 };
     let bytes = [40, 10, 30, 20];
     let cases = [
         (Reason::Tier, 100, Some(vec![7, 3, 9, 4])),

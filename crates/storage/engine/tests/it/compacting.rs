@@ -212,6 +212,51 @@ fn no_table_waits_for_ever() {
 }
 
 /// Four SSTables of one size on a disk that has room for two of them besides.
+/// Twelve flushes of the same partitions under a strategy, then a major compaction: how many SSTables there were after each, and
+/// whether the newest values are read.
+async fn flushed_often(rt: Rt, compaction: &'static [(&'static str, &'static str)]) -> (usize, usize, bool) {
+    let mut definition = crate::model::table(1, 0);
+    let options = compaction.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    definition.options.compaction = options.collect();
+    definition.options.compression = [("enabled".to_owned(), "false".to_owned())].into();
+    let schema = schema([definition]);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(), schema).await.unwrap();
+    for timestamp in 1..=12i64 {
+        for pk in 0..200 {
+            let mut filler = vec![0; 8 << 10];
+            filler[..8].copy_from_slice(&timestamp.to_be_bytes());
+            let one = cell(&table, pk, Cell::live(timestamp, Bytes::from(filler)));
+            engine.apply(Write::one(Origin::Client, one)).await.unwrap();
+        }
+        engine.flush(table.id).await.unwrap();
+        rt.sleep(Duration::from_secs(5)).await;
+    }
+    let after_minor = engine.sstable_count(table.id);
+    engine.compact(table.id).await.unwrap();
+    let after_major = engine.sstable_count(table.id);
+    let newest = read(&engine, &table, &PartitionRange::all(), false).await.unwrap();
+    let is_right = newest.len() == 200 && newest.values().all(|timestamp| *timestamp == 12);
+    (after_minor, after_major, is_right)
+}
+
+#[test]
+fn results_of_unified_compaction_are_split_at_tokens() {
+    const UNIFIED: &[(&str, &str)] = &[
+        ("class", "UnifiedCompactionStrategy"),
+        ("scaling_parameters", "L4"),
+        ("min_sstable_size", "0B"),
+        ("base_shard_count", "1"),
+        ("target_sstable_size", "1MiB"),
+        ("sstable_growth", "0"),
+    ];
+    const TIERS: &[(&str, &str)] = &[("class", "SizeTieredCompactionStrategy")];
+    let (_, major, is_right) = on_a_node(7, |rt| flushed_often(rt, UNIFIED));
+    assert_eq!((major, is_right), (2, true), "1.6 MB in parts of about 1 MiB");
+    let (minor, major, is_right) = on_a_node(7, |rt| flushed_often(rt, TIERS));
+    assert_eq!((minor, major, is_right), (3, 1, true));
+}
+
 async fn crowded(rt: Rt, left: Arc<Mutex<Option<(usize, EngineStats)>>>) {
     let schema = schema([{
         let mut table = crate::model::table(1, 864_000);
