@@ -68,6 +68,8 @@ fn select(plan: &SelectPlan, out: &mut String) {
     line(out, "fetch", &fetch);
     if let Some(width) = plan.group_width {
         let columns = table.columns().iter().take(width).map(|column| column.name.as_str());
+        let function = plan.group_function.iter().map(|function| expr(function, table));
+        let columns = columns.map(str::to_owned).chain(function);
         line(out, "group", &columns.collect::<Vec<_>>().join(", "));
     }
     if plan.selection.is_aggregate() {

@@ -251,7 +251,9 @@ impl Parser<'_> {
                 | Kind::GreaterOrEqual
                 | Kind::LeftBracket
                 | Kind::Dot
-                | Kind::Keyword(Keyword::In | Keyword::Contains)
+                | Kind::Keyword(
+                    Keyword::In | Keyword::Contains | Keyword::Not | Keyword::Between | Keyword::Like
+                )
         )
     }
 
@@ -264,7 +266,23 @@ impl Parser<'_> {
             Kind::Keyword(Keyword::Contains) if matches!(target, Target::Column(_)) => {
                 self.contains(false)?
             }
-            _ => self.comparison_or(&["IN"])?,
+            Kind::Keyword(Keyword::Not)
+                if matches!(target, Target::Column(_))
+                    && self.next_kind() == Kind::Keyword(Keyword::Contains) =>
+            {
+                self.advance();
+                self.contains(true)?
+            }
+            Kind::Keyword(Keyword::Not) => {
+                self.advance();
+                self.in_values(true)?
+            }
+            Kind::Keyword(Keyword::Between) => self.between()?,
+            Kind::Keyword(Keyword::Like) => {
+                self.advance();
+                Predicate::Like(self.term()?)
+            }
+            _ => self.comparison_or(&["IN", "NOT", "BETWEEN", "LIKE"])?,
         };
         Ok(Relation { target, predicate, pos })
     }

@@ -114,6 +114,7 @@ pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> 
         Statement::CreateView(ast) => view::create(ast, context),
         Statement::AlterView(ast) => view::alter(ast, context),
         Statement::DropView(ast) => objects::drop_view(ast, context),
+        Statement::CreateTrigger(ast) => objects::create_trigger(ast, context),
         Statement::DropTrigger(ast) => objects::drop_trigger(ast, context),
         other => Err(ExecError::unsupported(other.name())),
     }
@@ -143,6 +144,7 @@ pub fn is_schema_change(statement: &Statement) -> bool {
             | Statement::CreateView(_)
             | Statement::AlterView(_)
             | Statement::DropView(_)
+            | Statement::CreateTrigger(_)
             | Statement::DropTrigger(_)
     )
 }

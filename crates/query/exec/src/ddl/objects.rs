@@ -3,11 +3,13 @@
 
 use cluster::SchemaEdit;
 use cql::ast::{
-    DataType, DropAggregate, DropFunction, DropIndex, DropTrigger, DropView, Ident, QualifiedName,
+    CreateTrigger, DataType, DropAggregate, DropFunction, DropIndex, DropTrigger, DropView, Ident,
+    QualifiedName,
 };
 use schema::{Keyspace, Signature};
 use types::CqlType;
 
+use super::options::shown;
 use super::{DdlContext, Outcome};
 use crate::error::{Result, invalid};
 use crate::lookup::keyspace_of;
@@ -175,6 +177,19 @@ pub(super) fn drop_view(ast: &DropView, context: &DdlContext<'_>) -> Result<Outc
     let mut outcome = Outcome::new(ChangeType::Dropped, keyspace, SchemaTarget::Table(name.clone()));
     outcome.edits.push(super::table::drop_edit(view));
     Ok(outcome)
+}
+
+/// Triggers are classes of Java, of which there are none here: the class cannot be loaded, as Cassandra says of one that is missing.
+pub(super) fn create_trigger(ast: &CreateTrigger, context: &DdlContext<'_>) -> Result<Outcome> {
+    let (keyspace, home) = home(&ast.table, context)?;
+    let table_name = &ast.table.name;
+    match home.and_then(|home| home.tables.get(table_name)) {
+        None => invalid!("Table '{keyspace}.{table_name}' doesn't exist"),
+        Some(table) if table.is_view() => {
+            invalid!("Cannot CREATE TRIGGER for a materialized view")
+        }
+        Some(_) => invalid!("Trigger class '{}' couldn't be loaded", shown(&ast.class)),
+    }
 }
 
 pub(super) fn drop_trigger(ast: &DropTrigger, context: &DdlContext<'_>) -> Result<Outcome> {

@@ -34,9 +34,25 @@ fn check_column_name(name: &str) -> Result<()> {
     }
 }
 
+/// No column has a mask that could be dropped.
+fn drop_mask(table: &Table, column: &str, if_exists: bool) -> Result<Outcome> {
+    match if_exists || table.column(column).is_some() {
+        true => Ok(Outcome::nothing()),
+        false => invalid!("Column with name '{column}' doesn't exist on table '{}'", table.name),
+    }
+}
+
+/// Masks are refused as Cassandra refuses them where they are off.
+fn masking_disabled<T>() -> Result<T> {
+    invalid!(
+        "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
+         dynamic_data_masking_enabled property on cassandra.yaml"
+    )
+}
+
 fn refuse_extras(column: &ColumnDefinition) -> Result<()> {
     if column.mask.is_some() {
-        return Err(ExecError::unsupported(format_args!("MASKED WITH (column {})", column.name.name)));
+        return masking_disabled();
     }
     if !column.constraints.is_empty() {
         return Err(ExecError::unsupported(format_args!("CHECK and NOT NULL (column {})", column.name.name)));
@@ -332,7 +348,10 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
         AlterTableOperation::AlterType { .. } => {
             return invalid!("Altering column types is no longer supported");
         }
-        AlterTableOperation::Mask { .. } => return Err(ExecError::unsupported("ALTER TABLE ... MASKED")),
+        AlterTableOperation::Mask { mask: Some(_), .. } => return masking_disabled(),
+        AlterTableOperation::Mask { if_exists, column, mask: None } => {
+            return drop_mask(table, &column.name, *if_exists);
+        }
         AlterTableOperation::Constrain { .. } => return Err(ExecError::unsupported("ALTER TABLE ... CHECK")),
         AlterTableOperation::Add { if_not_exists, columns } => {
             if table.compact_storage {

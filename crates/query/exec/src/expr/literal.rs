@@ -32,6 +32,17 @@ pub fn fits(constant: &Constant, ty: &CqlType) -> Fit {
     kind(constant).assignment(constant.text(), ty)
 }
 
+/// Whether a constant is the timestamp `'now'`, which is the time at which its statement runs.
+pub fn is_now(constant: &Constant, ty: &CqlType) -> bool {
+    matches!((constant, ty), (Constant::String(text), CqlType::Timestamp) if text.trim().eq_ignore_ascii_case("now"))
+}
+
+/// The name of the function that gives the time at which a statement runs.
+pub fn now_function() -> cql::ast::QualifiedName {
+    let (keyspace, name) = (Some("system".to_owned()), "current_timestamp".to_owned());
+    cql::ast::QualifiedName { keyspace, name, pos: cql::ast::Pos::default() }
+}
+
 /// The value of a constant for what `name` says, which is of type `ty`.
 pub fn value(constant: &Constant, name: &str, ty: &CqlType) -> Result<Bytes> {
     if fits(constant, ty) == Fit::None {

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use cql::ast::{ArithmeticOperator, CellMetadata, Marker, Selector, SelectorKind, Term};
+use cql::ast::{
+    ArithmeticOperator, CellMetadata, Constant, FunctionCall, Marker, Selector, SelectorKind, Term,
+};
 use schema::{ColumnKind, Schema, Table};
 use types::CqlType;
 use types::native::{self, Argument, Operator};
@@ -185,6 +187,21 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    fn constant(
+        &mut self,
+        constant: &Constant,
+        selector: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Expr> {
+        let Some(receiver) = receiver else { return self.cannot_infer(selector) };
+        if literal::is_now(constant, &receiver.ty) {
+            let call = FunctionCall { name: literal::now_function(), args: Vec::new() };
+            return self.function(&call, selector, Some(receiver));
+        }
+        let value = literal::value(constant, &receiver.name, &receiver.ty)?;
+        Ok(Expr::constant(CqlType::clone(&receiver.ty), Some(value)))
+    }
+
     fn resolve_anew(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
         match &selector.kind {
             SelectorKind::Column(name) => {
@@ -195,13 +212,7 @@ impl<'a> Resolver<'a> {
                 let expr = Expr { ty: column.ty.clone(), kind: Kind::Column(ColumnRef::from(column)) };
                 self.check_fit(expr, selector, receiver)
             }
-            SelectorKind::Constant(constant) => match receiver {
-                Some(receiver) => {
-                    let value = literal::value(constant, &receiver.name, &receiver.ty)?;
-                    Ok(Expr::constant(CqlType::clone(&receiver.ty), Some(value)))
-                }
-                None => self.cannot_infer(selector),
-            },
+            SelectorKind::Constant(constant) => self.constant(constant, selector, receiver),
             SelectorKind::Null => match receiver {
                 Some(receiver) => Ok(Expr::constant(CqlType::clone(&receiver.ty), None)),
                 None => self.cannot_infer(selector),

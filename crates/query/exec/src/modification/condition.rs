@@ -12,6 +12,7 @@ use crate::error::{ExecError, Result, invalid};
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::{ColumnRef, RowView};
 use crate::expr::{Env, Expr, Value};
+use crate::where_clause::like::Wildcards;
 
 /// What a statement asks of the rows that it would change.
 #[derive(Clone, Debug, Default)]
@@ -50,10 +51,12 @@ enum Part {
 #[derive(Clone, Debug)]
 enum Test {
     Compare(ComparisonOperator, Expr),
-    In(Vec<Expr>),
-    InMarker(Expr),
-    Contains(Expr),
-    ContainsKey(Expr),
+    Between(Expr, Expr),
+    In { negated: bool, values: Vec<Expr> },
+    InMarker { negated: bool, list: Expr },
+    Contains { negated: bool, value: Expr },
+    ContainsKey { negated: bool, key: Expr },
+    Like { column: String, pattern: Expr },
 }
 
 impl Conditions {
@@ -134,14 +137,36 @@ impl ColumnCondition {
                 }
             },
         };
-        let (relation, values) = match &self.test {
-            Test::Compare(operator, expr) => (BoundTest::Compare(*operator), vec![one(expr, env)?]),
-            Test::Contains(expr) => (BoundTest::Contains, vec![one(expr, env)?]),
-            Test::ContainsKey(expr) => (BoundTest::ContainsKey, vec![one(expr, env)?]),
-            Test::In(exprs) => (BoundTest::Compare(ComparisonOperator::Equal), in_list(exprs, env)?),
-            Test::InMarker(expr) => (BoundTest::Compare(ComparisonOperator::Equal), in_marker(expr, env)?),
+        let equal = BoundTest::Compare(ComparisonOperator::Equal);
+        let (negated, relation, values) = match &self.test {
+            Test::Compare(operator, expr) => (false, BoundTest::Compare(*operator), vec![one(expr, env)?]),
+            Test::Between(low, high) => (false, self.between(one(low, env)?, one(high, env)?)?, vec![None]),
+            Test::Contains { negated, value } => (*negated, BoundTest::Contains, vec![one(value, env)?]),
+            Test::ContainsKey { negated, key } => (*negated, BoundTest::ContainsKey, vec![one(key, env)?]),
+            Test::In { negated, values } => (*negated, equal, in_list(values, env)?),
+            Test::InMarker { negated, list } => (*negated, equal, in_marker(list, env)?),
+            Test::Like { column, pattern } => match one(pattern, env)? {
+                Some(pattern) => {
+                    let pattern = Wildcards::parse(&pattern, column)?;
+                    (false, BoundTest::Like(pattern), vec![None])
+                }
+                None => return null_comparison("LIKE"),
+            },
         };
-        Ok(BoundCondition { condition: self, part, relation, values })
+        Ok(BoundCondition { condition: self, part, relation, values, negated })
+    }
+}
+
+impl ColumnCondition {
+    /// The bounds of BETWEEN, the lower one first.
+    fn between(&self, one: Option<Bytes>, other: Option<Bytes>) -> Result<BoundTest> {
+        match (one, other) {
+            (Some(one), Some(other)) if self.ty.compare(&one, &other).is_gt() => {
+                Ok(BoundTest::Between(other, one))
+            }
+            (Some(one), Some(other)) => Ok(BoundTest::Between(one, other)),
+            _ => null_comparison("BETWEEN"),
+        }
     }
 }
 
@@ -225,15 +250,19 @@ fn field_part<'a>(field: &Ident, column: &'a Column) -> Result<(Part, Receiver<'
 /// Durations have no order.
 fn check_durations(predicate: &Predicate, ty: &CqlType) -> Result<()> {
     use ComparisonOperator::{Greater, GreaterOrEqual, Less, LessOrEqual};
-    let Predicate::Compare(operator @ (Less | LessOrEqual | Greater | GreaterOrEqual), _) = predicate else {
-        return Ok(());
+    let operator = match predicate {
+        Predicate::Compare(operator @ (Less | LessOrEqual | Greater | GreaterOrEqual), _) => {
+            operator.symbol()
+        }
+        Predicate::Between(..) => "BETWEEN",
+        _ => return Ok(()),
     };
     if !ty.is_or_contains_duration() {
         return Ok(());
     }
     match ty {
         CqlType::Duration => {
-            invalid!("Slice conditions ( {} ) are not supported on durations", operator.symbol())
+            invalid!("Slice conditions ( {operator} ) are not supported on durations")
         }
         CqlType::Tuple(_) => invalid!("Slice conditions are not supported on tuples containing durations"),
         CqlType::Udt { .. } => invalid!("Slice conditions are not supported on UDTs containing durations"),
@@ -250,29 +279,38 @@ fn test(
     let name = &column.name;
     match predicate {
         Predicate::Compare(operator, term) => Ok(Test::Compare(*operator, resolver.term(term, receiver)?)),
-        Predicate::In { negated: false, values: InValues::List(terms) } => {
-            let all = terms.iter().map(|term| resolver.term(term, receiver));
-            Ok(Test::In(all.collect::<Result<_>>()?))
+        Predicate::Between(low, high) => {
+            Ok(Test::Between(resolver.term(low, receiver)?, resolver.term(high, receiver)?))
         }
-        Predicate::In { negated: false, values: InValues::Marker(marker) } => {
+        Predicate::Like(pattern) => match &*receiver.ty {
+            CqlType::Text | CqlType::Ascii => {
+                Ok(Test::Like { column: name.clone(), pattern: resolver.term(pattern, receiver)? })
+            }
+            _ => invalid!("LIKE is allowed only on string types, which {} is not", receiver.name),
+        },
+        Predicate::In { negated, values: InValues::List(terms) } => {
+            let all = terms.iter().map(|term| resolver.term(term, receiver));
+            Ok(Test::In { negated: *negated, values: all.collect::<Result<_>>()? })
+        }
+        Predicate::In { negated, values: InValues::Marker(marker) } => {
             let ty = CqlType::list(CqlType::clone(&receiver.ty).freeze(), false);
             let term = Term::new(TermKind::Marker(marker.clone()));
             let receiver = Receiver::owned(format!("in({})", receiver.name), ty);
-            Ok(Test::InMarker(resolver.term(&term, &receiver)?))
+            Ok(Test::InMarker { negated: *negated, list: resolver.term(&term, &receiver)? })
         }
-        Predicate::Contains { negated: false, key: true, value } => match &column.ty {
+        Predicate::Contains { negated, key: true, value } => match &column.ty {
             CqlType::Map { key, .. } => {
                 let receiver = Receiver::new(format!("key({name})"), key);
-                Ok(Test::ContainsKey(resolver.term(value, &receiver)?))
+                Ok(Test::ContainsKey { negated: *negated, key: resolver.term(value, &receiver)? })
             }
             _ => invalid!("Cannot use CONTAINS KEY on non-map column {name}"),
         },
-        Predicate::Contains { negated: false, key: false, value } => match &column.ty {
+        Predicate::Contains { negated, key: false, value } => match &column.ty {
             CqlType::List { element, .. }
             | CqlType::Set { element, .. }
             | CqlType::Map { value: element, .. } => {
                 let receiver = Receiver::new(format!("value({name})"), element);
-                Ok(Test::Contains(resolver.term(value, &receiver)?))
+                Ok(Test::Contains { negated: *negated, value: resolver.term(value, &receiver)? })
             }
             _ => invalid!("Cannot use CONTAINS on non-collection column {name}"),
         },
@@ -288,6 +326,8 @@ pub struct BoundCondition<'a> {
     relation: BoundTest,
     /// The condition holds when it holds with one of them.
     values: Vec<Option<Bytes>>,
+    /// It holds when it holds with none of them.
+    negated: bool,
 }
 
 #[derive(Debug)]
@@ -297,9 +337,12 @@ enum BoundPart {
     Field(usize),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum BoundTest {
     Compare(ComparisonOperator),
+    /// Both bounds are in.
+    Between(Bytes, Bytes),
+    Like(Wildcards),
     Contains,
     ContainsKey,
 }
@@ -321,10 +364,10 @@ impl BoundCondition<'_> {
         };
         for value in &self.values {
             if self.holds_with(held.as_ref(), value.as_ref())? {
-                return Ok(true);
+                return Ok(!self.negated);
             }
         }
-        Ok(false)
+        Ok(self.negated)
     }
 
     fn element(&self, whole: Option<Bytes>, key: &Bytes) -> Result<Option<Bytes>> {
@@ -352,7 +395,11 @@ impl BoundCondition<'_> {
 
     fn holds_with(&self, held: Option<&Bytes>, value: Option<&Bytes>) -> Result<bool> {
         let condition = self.condition;
-        match (self.relation, value) {
+        match (&self.relation, value) {
+            (BoundTest::Between(low, high), _) => Ok(held.is_some_and(|held| {
+                condition.ty.compare(low, held).is_le() && condition.ty.compare(held, high).is_le()
+            })),
+            (BoundTest::Like(pattern), _) => Ok(held.is_some_and(|held| pattern.matches(held))),
             (BoundTest::Contains, None) => null_comparison("CONTAINS"),
             (BoundTest::ContainsKey, None) => null_comparison("CONTAINS KEY"),
             (BoundTest::Contains, Some(value)) => contains(
@@ -369,7 +416,7 @@ impl BoundCondition<'_> {
                     && matches!(self.part, BoundPart::Whole);
                 let empty = emptiable && value.is_some_and(|value| is_empty_collection(value));
                 let value = value.filter(|_| !empty);
-                compare(&condition.ty, operator, held, value, empty)
+                compare(&condition.ty, *operator, held, value, empty)
             }
         }
     }

@@ -7,14 +7,15 @@ mod sort;
 
 use std::sync::Arc;
 
-use cql::ast::{Direction, Select, Selection as SelectionAst, SelectorKind, Term};
+use cql::ast::{Direction, Ident, Select, Selection as SelectionAst, Selector, SelectorKind, Term};
 use mutation::ColumnSelection;
 use schema::{Column, ColumnId, ColumnKind, HIDDEN, Table};
 use types::CqlType;
 
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Expr;
-use crate::expr::calls::UserCall;
+use crate::expr::calls::{CallScope, UserCall, take_calls};
+use crate::expr::literal::text;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::row::ColumnRef;
 use crate::lookup::Lookup;
@@ -42,6 +43,8 @@ pub struct SelectPlan {
     pub key_markers: Vec<Option<u32>>,
     /// How many key columns GROUP BY covers, counted from the first of the partition key; none without the clause.
     pub group_width: Option<usize>,
+    /// The function of the column after those that groups share, too.
+    pub group_function: Option<Expr>,
     /// Rows in descending clustering order.
     pub reversed: bool,
     /// Clustering columns, with "descending", by which rows of several partitions are sorted after they were read.
@@ -89,7 +92,7 @@ impl SelectPlan {
         if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
             return invalid!("Cannot restrict clustering columns when selecting only static columns");
         }
-        let group_width = group_by(ast, &table, &restrictions)?;
+        let (group_width, group_function) = group_by(ast, &table, &restrictions, &mut resolver)?;
         let (reversed, sort) = order_by(ast, &table, &restrictions)?;
         if ast.distinct {
             check_distinct(ast, &table, &selection, &restrictions)?;
@@ -118,6 +121,7 @@ impl SelectPlan {
             computed,
             selection,
             group_width,
+            group_function,
             reversed,
             sort,
             limit,
@@ -171,36 +175,34 @@ fn limit_of(term: Option<&Term>, name: &'static str, resolver: &mut Resolver<'_>
     term.map(|term| resolver.term(term, &Receiver::owned(name, CqlType::Int))).transpose()
 }
 
-/// How many key columns the groups share; checks that they are a prefix of the primary key.
-fn group_by(ast: &Select, table: &Table, restrictions: &Restrictions) -> Result<Option<usize>> {
+/// How many key columns the groups share, and the function of the column after these that they share, too; checks that all are a
+/// prefix of the primary key.
+fn group_by(
+    ast: &Select,
+    table: &Table,
+    restrictions: &Restrictions,
+    resolver: &mut Resolver<'_>,
+) -> Result<(Option<usize>, Option<Expr>)> {
     if ast.group_by.is_empty() {
-        return Ok(None);
+        return Ok((None, None));
     }
     let key_len = table.partition_key().len();
     let primary = &table.columns()[..key_len + table.clustering().len()];
     // Columns fixed to one value by `=` may be left out.
-    let fixed = |at: usize| {
-        if at < key_len {
-            return restrictions.keys.as_ref().is_some_and(|keys| keys[at].is_one());
-        }
-        let mut width = key_len;
-        for row in &restrictions.rows {
-            match row {
-                RowRestriction::Single(choice) if width == at => return choice.is_one(),
-                RowRestriction::Single(_) => width += 1,
-                RowRestriction::Multi(n, choice) if (width..width + n).contains(&at) => {
-                    return matches!(choice, TupleChoice::One(_));
-                }
-                RowRestriction::Multi(n, _) => width += n,
-                RowRestriction::Slice { .. } => return false,
-            }
-        }
-        false
-    };
+    let fixed = |at: usize| is_fixed(restrictions, key_len, at);
     let mut next = 0;
+    let mut function = None;
     for selector in &ast.group_by {
-        let SelectorKind::Column(name) = &selector.kind else {
-            return Err(ExecError::unsupported("GROUP BY with functions"));
+        if function.is_some() {
+            return invalid!("Functions are only supported on the last element of the GROUP BY clause");
+        }
+        let name = match &selector.kind {
+            SelectorKind::Column(name) => name,
+            _ => {
+                let (expr, name) = group_function(selector, table, resolver)?;
+                function = Some(expr);
+                name
+            }
         };
         let Some(column) = table.column(&name.name) else {
             return invalid!("Undefined column name {} in table {}", name.name, table.full_name());
@@ -224,7 +226,83 @@ fn group_by(ast: &Select, table: &Table, restrictions: &Restrictions) -> Result<
     if next < key_len && !(next..key_len).all(fixed) {
         return invalid!("Group by is not supported on only a part of the partition key");
     }
-    Ok(Some(next.max(key_len)))
+    // The column itself may differ inside of a group.
+    let width = if function.is_some() { next - 1 } else { next };
+    Ok((Some(width.max(key_len)), function))
+}
+
+/// Whether the column of the primary key at a place is restricted to one value.
+fn is_fixed(restrictions: &Restrictions, key_len: usize, at: usize) -> bool {
+    if at < key_len {
+        return restrictions.keys.as_ref().is_some_and(|keys| keys[at].is_one());
+    }
+    let mut width = key_len;
+    for row in &restrictions.rows {
+        match row {
+            RowRestriction::Single(choice) if width == at => return choice.is_one(),
+            RowRestriction::Single(_) => width += 1,
+            RowRestriction::Multi(n, choice) if (width..width + n).contains(&at) => {
+                return matches!(choice, TupleChoice::One(_));
+            }
+            RowRestriction::Multi(n, _) => width += n,
+            RowRestriction::Slice { .. } => return false,
+        }
+    }
+    false
+}
+
+/// A function in GROUP BY, and the only column that it is of.
+fn group_function<'a>(
+    selector: &'a Selector,
+    table: &Table,
+    resolver: &mut Resolver<'_>,
+) -> Result<(Expr, &'a Ident)> {
+    let SelectorKind::Function(call) = &selector.kind else {
+        return invalid!(
+            "Group by is only supported on columns and functions of them, got {}",
+            text(selector)
+        );
+    };
+    let mut columns = call.args.iter().filter_map(|arg| match &arg.kind {
+        SelectorKind::Column(name) => Some(name),
+        _ => None,
+    });
+    let name = (columns.next(), columns.next());
+    if let (Some(name), None) = name {
+        match table.column(&name.name) {
+            None => {
+                return invalid!("Undefined column name {} in table {}", name.name, table.full_name());
+            }
+            Some(column) if column.kind != ColumnKind::Clustering => {
+                return invalid!(
+                    "Group by functions are only supported on clustering columns, got {}",
+                    column.name
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    let aggregates = resolver.aggregates.len();
+    let outside = std::mem::replace(&mut resolver.columns, true);
+    let expr = resolver.selector(selector, None);
+    resolver.columns = outside;
+    let expr = expr?;
+    let mut calls = Vec::new();
+    let expr = take_calls(expr, CallScope::Row, &mut calls);
+    if !calls.is_empty() {
+        return Err(ExecError::unsupported("GROUP BY with a user-defined function"));
+    }
+    if resolver.aggregates.len() > aggregates {
+        let keyspace = call.name.keyspace.as_deref().unwrap_or("system");
+        return invalid!(
+            "Aggregate functions are not supported within the GROUP BY clause, got: {keyspace}.{}",
+            call.name.name
+        );
+    }
+    match name {
+        (Some(name), None) => Ok((expr, name)),
+        _ => invalid!("GROUP BY functions must have one clustering column name as parameter"),
+    }
 }
 
 /// The order of rows: reversed or not, and what has to be sorted after reading.

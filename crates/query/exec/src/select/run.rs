@@ -666,7 +666,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 continue;
             }
             let view = RowView::new(&key, statics, row, self.request.now);
-            let mut admitted = self.admit(group, partition, &view);
+            let mut admitted = self.admit(group, partition, &view)?;
             if admitted == Admitted::EndGroup {
                 self.end_group(group, &[])?;
                 if self.left == 0 {
@@ -675,7 +675,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 if self.page_left == 0 {
                     return Ok(Taken::Full);
                 }
-                admitted = self.admit(group, partition, &view);
+                admitted = self.admit(group, partition, &view)?;
             }
             match admitted {
                 Admitted::Skip => continue,
@@ -717,7 +717,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 continue;
             }
             let view = RowView::new(&key, statics, row, self.request.now);
-            let mut admitted = self.admit(group, partition, &view);
+            let mut admitted = self.admit(group, partition, &view)?;
             if admitted == Admitted::EndGroup {
                 self.end_group_calling(group).await?;
                 if self.left == 0 {
@@ -726,7 +726,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 if self.page_left == 0 {
                     return Ok(Taken::Full);
                 }
-                admitted = self.admit(group, partition, &view);
+                admitted = self.admit(group, partition, &view)?;
             }
             match admitted {
                 Admitted::Skip => continue,
@@ -743,31 +743,34 @@ impl<R: RowSink> Emitter<'_, R> {
     }
 
     /// Whether a row belongs to the group under way, which begins with it where there is none.
-    fn admit(&self, group: &mut Group, partition: &PartitionResult, view: &RowView<'_>) -> Admitted {
+    fn admit(&self, group: &mut Group, partition: &PartitionResult, view: &RowView<'_>) -> Result<Admitted> {
         if !self.passes(view) {
-            return Admitted::Skip;
+            return Ok(Admitted::Skip);
         }
         let plan = self.plan;
-        let Some(width) = plan.group_width else { return Admitted::Add };
+        let Some(width) = plan.group_width else { return Ok(Admitted::Add) };
         let clustered = width - plan.table.partition_key().len();
-        let prefix: Vec<Option<Bytes>> =
+        let mut prefix: Vec<Option<Bytes>> =
             (0..clustered).map(|at| view.clustering(at).map(Bytes::copy_from_slice)).collect();
+        if let Some(function) = &plan.group_function {
+            prefix.push(function.eval_option(&self.env.with_row(view))?);
+        }
         let group_key = (partition.key.clone(), prefix);
         if group.key.as_ref().is_some_and(|held| *held != group_key) {
-            return Admitted::EndGroup;
+            return Ok(Admitted::EndGroup);
         }
         if group.partition.as_ref() != Some(&partition.key) {
             group.partition = Some(partition.key.clone());
             group.in_partition = 0;
         }
         if group.in_partition >= self.per_partition {
-            return Admitted::PartitionDone;
+            return Ok(Admitted::PartitionDone);
         }
         if group.key.is_none() && !plan.sort.is_empty() {
             group.sort_key = plan.sort.iter().map(|(column, _)| view.value(column)).collect();
         }
         group.key = Some(group_key);
-        Admitted::Add
+        Ok(Admitted::Add)
     }
 
     /// Writes the groups that had to wait for the others, in their order.
